@@ -1,10 +1,13 @@
 """`xlflax cache` as a user runs it."""
 
 import json
+import sys
+import types
 
 import pytest
 
 from xlflax import cli
+from xlflax.data import cache
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
@@ -105,6 +108,39 @@ def test_shares_and_finish(folders, tmp_path, capsys, monkeypatch):
   ) == one.digest('corpus.mono', 'train')
 
 
+def test_an_array_with_gaps(folders, tmp_path, capsys, monkeypatch):
+  """Its numbers do not say which shares they are."""
+  for name, value in (('ID', '7'), ('MIN', '3'), ('COUNT', '2')):
+    monkeypatch.setenv(f'SLURM_ARRAY_TASK_{name}', value)
+  assert _run(folders, tmp_path / 'cache', '--shard=auto') == 2
+  assert 'this is place 4 of 2: submit' in capsys.readouterr().err
+
+
+def test_a_share_does_not_replace_a_cache(
+  folders, tmp_path, capsys, monkeypatch
+):
+  """Others may be writing theirs."""
+  assert _run(folders, tmp_path / 'cache', '--shard=0/9') == 0
+  other = folders / 'other'
+  vocabulary_training.train_vocabulary(
+    corpus_lib.Corpus(folders / 'corpus'), other, size=41
+  )
+  flags = ['--shard=1/9', '--overwrite', f'--vocabulary={other}']
+  assert _run(folders, tmp_path / 'cache', *flags) == 2
+  assert '(a share does not: delete the directory' in capsys.readouterr().err
+
+
+def test_flags_of_beam_that_cannot_be_read(
+  folders, tmp_path, capsys, monkeypatch
+):
+  runner = types.SimpleNamespace(runner=list)  # Beam need not be there
+  monkeypatch.setitem(sys.modules, 'xlflax.data.cache.beam_runner', runner)
+  monkeypatch.setattr(cache, 'beam_runner', runner, raising=False)
+  flags = ['--runner=beam', '--beam_options=--runner="x']
+  assert _run(folders, tmp_path / 'cache', *flags) == 2
+  assert 'No closing quotation' in capsys.readouterr().err
+
+
 def _stage(cache, directory):
   return cli.main(['cache', f'--output={cache}', f'--stage={directory}'])
 
@@ -136,7 +172,9 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
     (['--mixture=corpus.mon'], 'No task or mixture of this name'),
     (['--split=test'], 'No text in the test split'),
     (['--num_processes=0'], '--num_processes must be positive. Got: 0'),
-    (['--shard=0/2', '--num_processes=2'], '--shard goes with neither'),
+    (['--shard=0/2', '--num_processes=2'], '--shard does not go with'),
+    (['finish', '--shard=0/2'], '`finish` writes no shards'),
+    (['finish', '--runner=beam'], 'Got: --runner. Where: xlflax cache finish'),
     (['--beam_options=--runner=DirectRunner'], "Beam's flags without Beam"),
   ],
 )

@@ -94,13 +94,22 @@ _WITHOUT_EFFECT = {
     'vocabulary corpus num_processes shard_size shard runner beam_options '
     'overwrite add task_module tfds_data_dir json verify'
   ),
+  'cache --output=o --shard=0/2': 'runner beam_options json',
+  'cache --output=o --runner=beam': 'num_processes',
+  'vocab --corpus=c --sample=s --shard=0/2': (
+    'output size merges anchors sentinels model_type alpha byte_fallback '
+    'character_coverage normalization languages num_threads overwrite dry_run'
+  ),
+  'vocab --corpus=c --sample=s': 'dry_run',
   'tasks fetch': 'output',
 }
 _VALUES = {
   'steps': '3', 'poll': '3', 'timeout': '3', 'seed': '1', 'max_examples': '3',
   'num_devices': '2', 'vocabulary_size': '500', 'num_languages': '2',
   'batch_size': '3', 'num_processes': '2', 'shard_size': '2',
-  'plan_by': 'auto', 'shard': '0/2', 'runner': 'beam', 'tested': 'all',
+  'size': '9', 'merges': '9', 'sentinels': '9', 'num_threads': '2',
+  'alpha': '0.5', 'character_coverage': '0.5', 'anchors': 'none',
+  'model_type': 'bpe', 'plan_by': 'auto', 'shard': '0/2', 'runner': 'beam', 'tested': 'all',
 }  # fmt: skip
 
 

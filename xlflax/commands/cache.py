@@ -57,7 +57,13 @@ _WRITING = (
 RULES = (
   parsing.Excludes(_WRITING, 'verify'),
   parsing.Excludes(f'{_WRITING} verify', 'stage'),
+  parsing.Excludes('runner beam_options json', 'shard'),
+  parsing.Excludes(
+    'num_processes', 'runner=beam', 'say in --beam_options how many there are'
+  ),
 )
+# Flags that say who writes shards, or that something else is done.
+_NOT_OF_FINISH = ('verify', 'stage', 'runner', 'beam_options', 'num_processes')
 _SECONDS_BETWEEN_LINES = 10
 add_arguments = cache_flags.add_arguments
 _MANY_UNKNOWN = 0.01  # share of the pieces of a language
@@ -65,6 +71,7 @@ _MANY_UNKNOWN = 0.01  # share of the pieces of a language
 
 def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints statistics per language."""
+  _check_finish(args)
   if args.verify:
     return _verify(args)
   if args.stage:
@@ -77,11 +84,11 @@ def run(args: argparse.Namespace) -> int:
       expected='a directory made by `xlflax vocab`',
       where='xlflax cache',
     )
-  if args.shard and (args.action == 'finish' or args.num_processes > 1):
+  if args.shard and args.num_processes > 1:
     raise errors.ConfigError(
-      '--shard goes with neither `finish` nor --num_processes',
+      '--shard does not go with --num_processes',
       got=f'--shard={args.shard[0]}/{args.shard[1]}',
-      fix='Give each process a share of its own, and finish without --shard',
+      fix='Give each process a share of its own',
     )
   if args.beam_options and args.runner != 'beam':
     raise errors.ConfigError(
@@ -101,6 +108,18 @@ def run(args: argparse.Namespace) -> int:
   else:
     _print(metas)
   return 0
+
+
+def _check_finish(args: argparse.Namespace) -> None:
+  """Refuses flags of which `finish` makes no use."""
+  given = [name for name in (*_NOT_OF_FINISH, 'shard') if name in args.given]
+  if args.action == 'finish' and given:
+    raise errors.ConfigError(
+      '`finish` writes no shards, and does nothing but seal what is there',
+      got=', '.join(f'--{name}' for name in given),
+      where='xlflax cache finish',
+      fix='Leave it out',
+    )
 
 
 def _check_apart(corpus: str | None, output: str) -> None:
@@ -239,7 +258,14 @@ def _beam_runner(args: argparse.Namespace):
       where='--runner=beam',
       fix='pip install "xlflax[beam]"',
     ) from error
-  return beam_runner.runner(shlex.split(args.beam_options))
+  try:
+    return beam_runner.runner(shlex.split(args.beam_options))
+  except ValueError as error:
+    raise errors.ConfigError(
+      '--beam_options cannot be read',
+      got=f'{args.beam_options}: {error}',
+      expected='flags, with those that have spaces in quotes',
+    ) from error
 
 
 def _changed(args: argparse.Namespace, kinds):

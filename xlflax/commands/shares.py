@@ -23,17 +23,26 @@ def parse(text: str) -> tuple[int, int]:
 
 
 def _own_share() -> tuple[int, int]:
-  """Which of the processes of a job this is, and how many there are."""
+  """Which of the processes of a job this is, and how many there are.
+
+  Raises:
+    argparse.ArgumentTypeError: there is no job, or its array has gaps.
+  """
   for index, count in (
     ('SLURM_ARRAY_TASK_ID', 'SLURM_ARRAY_TASK_COUNT'),
     ('XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'),
     ('SLURM_PROCID', 'SLURM_NTASKS'),
   ):
     if index in os.environ and count in os.environ:
-      first = int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0))
-      place = int(os.environ[index])
-      return place - first * index.startswith('SLURM_ARRAY'), int(
-        os.environ[count]
+      place, size = int(os.environ[index]), int(os.environ[count])
+      if index.startswith('SLURM_ARRAY'):
+        place -= int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0))
+      if place < size:
+        return place, size
+      raise argparse.ArgumentTypeError(
+        f'auto takes the numbers of an array one after the other, and this is '
+        f'place {place} of {size}: submit them without gaps, or give '
+        f'--shard=I/N'
       )
   raise argparse.ArgumentTypeError(
     'auto asks the job which share is its own, and there is no job: neither '

@@ -7,12 +7,15 @@ import pytest
 from xlflax import errors
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
 from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 beam_runner = pytest.importorskip(
   'xlflax.data.cache.beam_runner', exc_type=ImportError
 )
 
+_BOTH = ('corpus.mono', 'corpus.parallel')
 _TWO_PROCESSES = (
   '--runner=DirectRunner',
   '--direct_num_workers=2',
@@ -20,11 +23,11 @@ _TWO_PROCESSES = (
 )
 
 
-def _write(directory, corpus, vocabulary, runner=None):
+def _write(directory, corpus, vocabulary, runner=None, mixtures=_BOTH):
   cache_writer.write_cache(
     cache_writer.Plan(
       directory=directory,
-      mixtures=['corpus.mono', 'corpus.parallel'],
+      mixtures=mixtures,
       vocabulary=vocabulary,
       shard_size=2048,
       open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
@@ -43,6 +46,24 @@ def test_the_same_digests(toy_corpus, toy_vocabulary, tmp_path, flags):
   assert _write(tmp_path / 'b', toy_corpus, toy_vocabulary, runner) == _write(
     tmp_path / 'a', toy_corpus, toy_vocabulary
   )
+
+
+def test_what_is_wrong_in_a_worker_is_told(tmp_path, toy_vocabulary):
+  """Beam gives the text of a worker's error, with its traceback."""
+  corpus_writer.write_monolingual(tmp_path / 'corpus', 'en', [['the cat']])
+  path = tmp_path / 'corpus/mono/en.txt'
+  path.write_bytes(b'the cat\na \xff\n')
+  with pytest.raises(
+    errors.CorpusError,
+    match=r'^A line is not valid UTF-8\..*en\.txt:2\. .*8\.$',
+  ):
+    _write(
+      tmp_path / 'b',
+      Corpus(tmp_path / 'corpus'),
+      toy_vocabulary,
+      beam_runner.runner(['--runner=DirectRunner']),
+      mixtures=['corpus.mono'],
+    )
 
 
 def test_an_unknown_runner():

@@ -6,6 +6,7 @@ them must see. The files are those of every other way to write a cache. Needs
 the package apache-beam.
 """
 
+import re
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -13,8 +14,13 @@ from apache_beam.options import pipeline_options
 
 from xlflax import errors
 from xlflax.data.cache import jobs as cache_jobs
-from xlflax.data.cache import unit_writing
+from xlflax.data.cache import locking, unit_writing
 from xlflax.data.cache import writer as cache_writer
+
+# As a traceback ends, with what Beam says after it.
+_OURS = re.compile(
+  r"xlflax\.errors\.(\w+Error): (.+?)(?: \[while running '.*)?$", re.MULTILINE
+)
 
 
 class WriteUnit(beam.DoFn):
@@ -29,7 +35,8 @@ class WriteUnit(beam.DoFn):
 
   def process(self, unit: cache_jobs.Unit):
     """Writes what is missing of a unit."""
-    unit_writing.write_unit(unit, self._tasks, self._plan.vocabulary)
+    with locking.disk_errors(self._plan.directory):
+      unit_writing.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task
 
 
@@ -41,22 +48,36 @@ def runner(flags: Sequence[str]) -> cache_writer.Runner:
       `--direct_num_workers=2`.
 
   Raises:
-    ConfigError: there is no such runner, or a flag is none of Beam's.
+    ConfigError: there is no such runner. Of a flag that is none of Beam's,
+      Beam logs that it is left out.
   """
   options = _options(flags)
 
   def run(plan: cache_writer.Plan, units: Sequence[cache_jobs.Unit]) -> None:
     if not units:
       return
-    with beam.Pipeline(options=options) as pipeline:
-      _ = (
-        pipeline
-        | 'Units' >> beam.Create(list(units))
-        | 'Spread' >> beam.Reshuffle()
-        | 'Write' >> beam.ParDo(WriteUnit(plan))
-      )
+    try:
+      with beam.Pipeline(options=options) as pipeline:
+        _ = (
+          pipeline
+          | 'Units' >> beam.Create(list(units))
+          | 'Spread' >> beam.Reshuffle()
+          | 'Write' >> beam.ParDo(WriteUnit(plan))
+        )
+    except Exception as error:
+      ours = _of_worker(str(error))
+      if ours is None:
+        raise
+      raise ours from error
 
   return run
+
+
+def _of_worker(text: str) -> errors.XlflaxError | None:
+  """The error of ours that a runner gives the text of, if it is one."""
+  found = _OURS.search(text)
+  kind = getattr(errors, found[1], None) if found else None
+  return kind(found[2]) if found and kind else None
 
 
 def _options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:

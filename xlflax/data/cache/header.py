@@ -125,7 +125,8 @@ def open_for_writing(
     got=f'hash {vocabulary.hash[:12]}',
     expected=f'hash {found.vocabulary["hash"][:12]}',
     where=directory,
-    fix='Choose another --output, or replace the cache by --overwrite',
+    fix='Choose another --output, or replace the cache by --overwrite (a share '
+    'does not: delete the directory before the first of them)',
   )
 
 

@@ -13,7 +13,7 @@ def locked(directory: pathlib.Path, share: tuple[int, int] | None = None):
 
   Writers of different shares do not keep each other out.
   """
-  with _disk_errors(directory), contextlib.ExitStack() as stack:
+  with disk_errors(directory), contextlib.ExitStack() as stack:
     directory.mkdir(parents=True, exist_ok=True)
     _lock(stack, directory, '.lock', 'token cache', exclusive=not share)
     if share:
@@ -38,7 +38,8 @@ def _lock(stack, directory, name: str, what: str, exclusive=True) -> None:
 
 
 @contextlib.contextmanager
-def _disk_errors(directory: pathlib.Path):
+def disk_errors(directory: pathlib.Path):
+  """What the operating system refuses becomes a CacheError."""
   try:
     yield
   except OSError as error:
