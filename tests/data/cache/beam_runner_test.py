@@ -52,10 +52,10 @@ def test_what_is_wrong_in_a_worker_is_told(tmp_path, toy_vocabulary):
   """Beam gives the text of a worker's error, with its traceback."""
   corpus_writer.write_monolingual(tmp_path / 'corpus', 'en', [['the cat']])
   path = tmp_path / 'corpus/mono/en.txt'
-  path.write_bytes(b'the cat\na \xff\n')
+  path.write_bytes(b'the cat\n' * 400 + b'a \xff\n')  # in the second shard
   with pytest.raises(
     errors.CorpusError,
-    match=r'^A line is not valid UTF-8\..*en\.txt:2\. .*8\.$',
+    match=r'^A line is not valid UTF-8\..*en\.txt:401\. .*8\.$',
   ):
     _write(
       tmp_path / 'b',
@@ -71,3 +71,10 @@ def test_an_unknown_runner():
     errors.ConfigError, match='Beam has no such runner.*Got: --runner=Nothing'
   ):
     beam_runner.runner(['--runner=Nothing'])
+
+
+def test_a_value_that_beam_does_not_take():
+  with pytest.raises(
+    errors.ConfigError, match="Beam does not take.*invalid int value: 'two'"
+  ):
+    beam_runner.runner(['--runner=DirectRunner', '--direct_num_workers=two'])

@@ -6,6 +6,8 @@ them must see. The files are those of every other way to write a cache. Needs
 the package apache-beam.
 """
 
+import contextlib
+import io
 import re
 from collections.abc import Sequence
 
@@ -48,8 +50,8 @@ def runner(flags: Sequence[str]) -> cache_writer.Runner:
       `--direct_num_workers=2`.
 
   Raises:
-    ConfigError: there is no such runner. Of a flag that is none of Beam's,
-      Beam logs that it is left out.
+    ConfigError: there is no such runner, or a flag has no such value. Of a
+      flag that is none of Beam's, Beam logs that it is left out.
   """
   options = _options(flags)
 
@@ -75,9 +77,12 @@ def runner(flags: Sequence[str]) -> cache_writer.Runner:
 
 def _of_worker(text: str) -> errors.XlflaxError | None:
   """The error of ours that a runner gives the text of, if it is one."""
-  found = _OURS.search(text)
-  kind = getattr(errors, found[1], None) if found else None
-  return kind(found[2]) if found and kind else None
+  found = _OURS.findall(text)
+  if not found:
+    return None
+  name, message = found[-1]  # those before it are what it was raised from
+  kind = getattr(errors, name, None)
+  return kind(message) if kind else None
 
 
 def _options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
@@ -95,4 +100,19 @@ def _options(flags: Sequence[str]) -> pipeline_options.PipelineOptions:
       'apache_beam.runners.dask.dask_runner.DaskRunner, …',
       where='--beam_options',
     ) from error
+  _check_values(options)
   return options
+
+
+def _check_values(options: pipeline_options.PipelineOptions) -> None:
+  """Reads all flags, which Beam itself does at the start of a pipeline."""
+  usage = io.StringIO()
+  try:
+    with contextlib.redirect_stderr(usage):
+      options.get_all_options()
+  except SystemExit as error:
+    raise errors.ConfigError(
+      'Beam does not take these flags',
+      got=usage.getvalue().strip().splitlines()[-1],
+      where='--beam_options',
+    ) from error
