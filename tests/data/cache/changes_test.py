@@ -10,6 +10,7 @@ from xlflax.data.cache import parts as cache_parts
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
 from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 _ADD = cache_writer.Changed.ADD
@@ -70,6 +71,22 @@ def test_a_new_language_is_another_generation(make_plan, tmp_path):
   }
   cache_writer.write_cache(make_plan(changed=_ADD))  # nothing was added
   assert cache_reader.TokenCache(tmp_path / 'cache').generation == 2
+
+
+def test_a_run_of_a_generation_before_new_files(make_plan, tmp_path):
+  """Its text is still there; that of the newest is all that is there."""
+  cache_writer.write_cache(make_plan())
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  corpus = Corpus(tmp_path / 'corpus')
+  first = cache_reader.TokenCache(tmp_path / 'cache')
+  with pytest.raises(errors.CacheError, match='en.more.txt is new.* or --add'):
+    first.check_corpus(corpus, 'corpus.mono', 'train')
+  cache_writer.write_cache(make_plan(changed=_ADD))
+  first = cache_reader.TokenCache(tmp_path / 'cache', generation=1)
+  first.check_corpus(corpus, 'corpus.mono', 'train')
+  (tmp_path / 'corpus/mono/en.txt').write_text('the fish\n')
+  with pytest.raises(errors.CacheError, match='Got: mono/en.txt has 9 bytes'):
+    first.check_corpus(corpus, 'corpus.mono', 'train')
 
 
 def test_a_language_that_is_gone(make_plan, tmp_path):

@@ -114,6 +114,18 @@ def test_staging(bucket, local, tmp_path):
     staging.stage(cache, tmp_path, [('corpus.mono.ru', 'train')])
 
 
+def test_staging_over_what_was_another_cache(local, tmp_path):
+  """A file of the same size is copied anew, unless it is a shard."""
+  cache = cache_reader.TokenCache(local)
+  tasks = [('corpus.mono.en', 'train')]
+  staging.stage(cache, tmp_path, tasks)
+  for name in ('digests.json', 'generation-1.json'):
+    [path] = tmp_path.rglob(name)
+    path.write_bytes(path.read_bytes().swapcase())
+  assert staging.stage(cache, tmp_path, tasks).copied_files == 2
+  cache_reader.TokenCache(tmp_path).verify('corpus.mono.en', 'train')
+
+
 def test_a_disk_that_is_too_small(local, tmp_path, monkeypatch):
   class Usage:
     free = 10

@@ -200,7 +200,8 @@ class TokenCache:
   def check_corpus(self, corpus, mixture: str, split: str) -> None:
     """Raises a CacheError if text or dictionaries have changed since.
 
-    Tasks that are not of a corpus directory are not checked.
+    Tasks that are not of a corpus directory are not checked. Files may have
+    come since where a newer generation has them.
 
     Args:
       corpus: a `corpus.Corpus`.
@@ -215,6 +216,9 @@ class TokenCache:
         dataclasses.astuple(f)
         for f in corpus.group_fingerprint(*meta.languages, split=split)
       ]
+      if self.generation < len(self._header.generations):
+        known = {name for name, *_ in meta.fingerprint['files']}
+        now = [file for file in now if file[0] in known]
       changes = _changes(meta.fingerprint['files'], now) + _dictionary_changes(
         meta, corpus
       )
@@ -223,7 +227,8 @@ class TokenCache:
           f'The text of {task} has changed since the token cache was written',
           got='; '.join(changes),
           where=corpus.directory,
-          fix=rebuild_command(self.directory, mixture, split) + ' --overwrite',
+          fix=rebuild_command(self.directory, mixture, split)
+          + ' --overwrite, or --add for new files alone',
         )
 
   def _is_complete(self, task, split):

@@ -49,7 +49,9 @@ def stage(
     name: int(digest.partition('-')[0]) for name, digest in files.items()
   }
   missing = [
-    name for name in files if paths.size(directory / name) != sizes[name]
+    name
+    for name, digest in files.items()
+    if not _is_there(directory / name, digest)
   ]
   _check_room(directory, sum(sizes[name] for name in missing))
   total = sum(sizes.values())
@@ -78,6 +80,16 @@ def _files(
     seal = f'{below}/{digests.FILE}'
     found[seal] = digests.of_content((source / digests.FILE).read_bytes())
   return found
+
+
+def _is_there(path: pathlib.Path, digest: str) -> bool:
+  """Whether a file is there; a shard, which is never changed, by its size."""
+  if str(paths.size(path)) != digest.partition('-')[0]:
+    return False
+  return (
+    path.suffix == cache_format.SUFFIX
+    or digests.of_content(path.read_bytes(), like=digest) == digest
+  )
 
 
 def _check_room(directory: pathlib.Path, needed: int) -> None:
