@@ -164,3 +164,14 @@ def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
   assert 'Got: --seed=0. Expected: --seed=5' in capsys.readouterr().err
   assert cli.main(['vocab', f'--corpus={corpus}', '--shard=0/2']) == 2
   assert '--sample=DIR' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('flag', ['--output', '--sample'])
+def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
+  """They would be names in it that nothing else knows."""
+  flags = [f'{flag}={corpus}/mono/new', '--shard=0/1']
+  if flag == '--output':
+    flags[1:] = ['--size=32']
+  assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
+  assert 'would lie in the corpus directory' in capsys.readouterr().err
+  assert not (corpus / 'mono/new').exists()

@@ -4,12 +4,11 @@ import argparse
 import functools
 import json
 import logging
-import pathlib
 import shlex
 import time
 
 from xlflax import errors
-from xlflax.commands import cache_flags, parsing
+from xlflax.commands import apart, cache_flags, parsing
 
 HELP = (
   "Writes a mixture's token cache, from which training reads without "
@@ -96,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
       got=f'--beam_options={args.beam_options}',
       fix='add --runner=beam',
     )
-  _check_apart(args.corpus, args.output)
+  apart.check(args.corpus, args.output, what='cache', flag='output')
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   _warn_of_corpus(args.corpus)
   metas = _write(args, mixtures)
@@ -119,21 +118,6 @@ def _check_finish(args: argparse.Namespace) -> None:
       got=', '.join(f'--{name}' for name in given),
       where='xlflax cache finish',
       fix='Leave it out',
-    )
-
-
-def _check_apart(corpus: str | None, output: str) -> None:
-  """Refuses a cache inside of the corpus, which would be read as its text."""
-  if not corpus or '://' in f'{corpus}{output}':
-    return
-  folder = pathlib.Path(corpus).resolve()
-  if pathlib.Path(output).resolve().is_relative_to(folder):
-    raise errors.ConfigError(
-      'The cache would lie in the corpus directory, which holds text only',
-      got=f'--output={output}',
-      expected=f'a directory outside of {corpus}',
-      where='xlflax cache',
-      fix=f'Write it beside the corpus: --output={folder}-cache',
     )
 
 

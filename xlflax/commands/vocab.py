@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax import errors
-from xlflax.commands import parsing, shares
+from xlflax.commands import apart, parsing, shares
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.settings import (
   DEFAULT_ALPHA,
@@ -215,6 +215,8 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.data.vocabularies import reservoir, training, vocabulary
   from xlflax.data.vocabularies import statistics as vocabulary_statistics
 
+  apart.check(args.corpus, args.output, what='vocabulary', flag='output')
+  apart.check(args.corpus, args.sample, what='sample', flag='sample')
   corpus = Corpus(args.corpus)
   if args.shard:
     return _draw(args, corpus)
