@@ -110,10 +110,10 @@ def test_other_format(copy):
   path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
   with pytest.raises(
     errors.CacheError,
-    match='another format than this version reads. Got: 99. Expected: 3',
+    match='another format than this version reads. Got: 99. Expected: 4',
   ):
     cache_reader.TokenCache(copy)
-  path.write_text('{"format": 3, ')
+  path.write_text('{"format": 4, ')
   with pytest.raises(errors.CacheError, match='is damaged'):
     cache_reader.TokenCache(copy)
 

@@ -28,7 +28,7 @@ import numpy as np
 from xlflax import digests, errors, paths
 from xlflax.data import examples
 
-FORMAT = 3
+FORMAT = 4
 CACHE_FILE = 'cache.json'
 SHARDS = 'shards'
 SUFFIX = '.safetensors'
