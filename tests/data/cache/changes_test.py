@@ -124,12 +124,17 @@ def test_another_size_of_shards(make_plan, tmp_path):
 def test_new_files_by_another_version_of_a_library(
   make_plan, tmp_path, toy_vocabulary, monkeypatch
 ):
+  """They are the ones to be written again, though they are more."""
+  library = toy_vocabulary.library
   cache_writer.write_cache(make_plan())
-  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  for name in ('more', 'most'):
+    (tmp_path / f'corpus/mono/en.{name}.txt').write_text('a bird\n')
   with monkeypatch.context() as patch:
     _use_library(patch, toy_vocabulary, 'sentencepiece 0.1')
     with pytest.raises(
-      errors.CacheError, match=r'several versions.*1 by sentencepiece 0\.1'
+      errors.CacheError,
+      match=r'several versions.*2 by sentencepiece 0\.1.*such as '
+      rf'{library}\. .* delete en\.more.*, en\.most.*, … and write',
     ):
       cache_writer.write_cache(make_plan(changed=_ADD))
   assert cache_reader.TokenCache(tmp_path / 'cache').generation == 1

@@ -124,7 +124,13 @@ def _check_libraries(
   for entry in entries:
     shards.setdefault(entry.library, []).append(entry.name)
   if len(shards) > 1:
-    first, *others = sorted(shards, key=lambda name: -len(shards[name]))
+    first, *others = sorted(
+      shards,
+      key=lambda name: (
+        job.sealed.keys().isdisjoint(shards[name]),
+        -len(shards[name]),
+      ),
+    )
     raise errors.CacheError(
       f'Shards of {job.task} were tokenised by several versions of a library, '
       'which break ties differently',
