@@ -7,8 +7,10 @@ import types
 import pytest
 
 from xlflax import cli
+from xlflax.commands import cache as cache_command
 from xlflax.data import cache
 from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import unit_writing
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.vocabularies import training as vocabulary_training
@@ -128,6 +130,24 @@ def test_a_share_does_not_replace_a_cache(
   flags = ['--shard=1/9', '--overwrite', f'--vocabulary={other}']
   assert _run(folders, tmp_path / 'cache', *flags) == 2
   assert '(a share does not: delete the directory' in capsys.readouterr().err
+
+
+def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
+  """Names relative to where the command is called mean the same to them."""
+
+  def run(plan, units):
+    monkeypatch.chdir(tmp_path)
+    tasks = plan.open_tasks()
+    for unit in units:
+      unit_writing.write_unit(unit, tasks, plan.vocabulary)
+    monkeypatch.chdir(folders)
+
+  monkeypatch.setattr(cache_command, '_beam_runner', lambda args: run)
+  monkeypatch.chdir(folders)
+  flags = ['--corpus=corpus', '--vocabulary=vocabulary', '--output=by_beam']
+  assert cli.main(['cache', *flags, '--runner=beam']) == 0
+  cache_reader.TokenCache(folders / 'by_beam').verify('corpus.mono', 'train')
+  assert not list(tmp_path.iterdir())
 
 
 def test_flags_of_beam_that_cannot_be_read(

@@ -4,6 +4,7 @@ import argparse
 import functools
 import json
 import logging
+import os
 import shlex
 import time
 
@@ -98,6 +99,8 @@ def run(args: argparse.Namespace) -> int:
   apart.check(args.corpus, args.output, what='cache', flag='output')
   mixtures = args.mixture or _corpus_mixtures(args.corpus)
   _warn_of_corpus(args.corpus)
+  if args.runner == 'beam':
+    _name_from_the_root(args)
   metas = _write(args, mixtures)
   if args.shard:
     return 0
@@ -107,6 +110,14 @@ def run(args: argparse.Namespace) -> int:
   else:
     _print(metas)
   return 0
+
+
+def _name_from_the_root(args: argparse.Namespace) -> None:
+  """Names directories as workers know them that run in other ones."""
+  for flag in ('output', 'corpus', 'tfds_data_dir'):
+    name = getattr(args, flag)
+    if name and '://' not in name:
+      setattr(args, flag, os.path.abspath(name))
 
 
 def _check_finish(args: argparse.Namespace) -> None:
