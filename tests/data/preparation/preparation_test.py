@@ -176,7 +176,11 @@ def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
   out = tmp_path / 'out'
   two = dataclasses.replace(ALWAYS, copies=2)
   _prepare(source, out, code_switching=two)
-  with pytest.raises(errors.CorpusError, match='--overwrite'):
+  with pytest.raises(
+    errors.CorpusError,
+    match='Got: code_switching.copies: 2 there, None asked; .*'
+    'processing.moses: False there, True asked. Where: .*--overwrite',
+  ):
     _prepare(source, out, processing=MOSES)
   _prepare(source, out, processing=MOSES, overwrite=True)
   assert not (out / 'mono/en.copy1.txt.gz').exists()
@@ -229,6 +233,18 @@ def test_files_of_which_nothing_is_left(source, tmp_path):
   assert corpus.languages == ('en', 'zh') and not corpus.pairs
   with pytest.raises(errors.CorpusError, match="is left. Got: .*'too short'"):
     _prepare(source, tmp_path / 'p', filters=TextFilters(min_characters=500))
+
+
+def test_files_that_change_what_duplicates_are(source, tmp_path):
+  """The message names them, not all that there are."""
+  settings = {'deduplication': Deduplication(kept='not_equal')}
+  _prepare(source, tmp_path / 'o', **settings)
+  (source / 'valid/mono/en.txt').write_text('A fish\n')
+  with pytest.raises(
+    errors.CorpusError,
+    match='Got: deduplication.files: valid/mono/en.txt changed, came or went. ',
+  ):
+    _prepare(source, tmp_path / 'o', **settings)
 
 
 def test_a_second_writer_is_refused(source, tmp_path):

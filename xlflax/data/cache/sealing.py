@@ -69,8 +69,8 @@ def check_written_again(job: cache_jobs.Job) -> None:
   """
   for name, before in job.sealed.items():
     path = cache_format.entry_file(job.directory, name)
-    now = job.entry(name)
-    if now is None or not path.exists():
+    now = job.entry(name) if path.exists() else None
+    if now is None:
       continue
     if now.digest != before.digest:
       raise errors.CacheError(

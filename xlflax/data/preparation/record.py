@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 from xlflax import errors, paths
 from xlflax.data.corpus.files import Fingerprint
@@ -56,8 +57,8 @@ class Record:
         self._data['files'] = {path: None for path in stored['files']}
       else:
         raise errors.CorpusError(
-          'The output was made with other settings or dictionaries',
-          got=json.dumps(stored['settings'], ensure_ascii=False),
+          'The output was made with other settings, dictionaries or files',
+          got='; '.join(_differences(stored['settings'], settings)),
           where=str(output),
           fix='choose another --output, or replace it by --overwrite',
         )
@@ -106,6 +107,24 @@ class Record:
   def _save(self):
     text = json.dumps(self._data, indent=1, ensure_ascii=False)
     paths.write_atomically(self._path, text)
+
+
+def _differences(there: Any, asked: Any, name: str = '') -> Iterator[str]:
+  """What differs between two settings, a phrase each."""
+  if isinstance(there, dict) or isinstance(asked, dict):
+    there, asked = there or {}, asked or {}
+    for key in sorted(there.keys() | asked.keys()):
+      below = f'{name}.{key}' if name else key
+      yield from _differences(there.get(key), asked.get(key), below)
+  elif there != asked and name.endswith(('files', 'dictionaries')):
+    changed = {json.dumps(file) for file in there or ()} ^ {
+      json.dumps(file) for file in asked or ()
+    }
+    paths_of = sorted({json.loads(file)[0] for file in changed})
+    more = ', …' if len(paths_of) > 5 else ''
+    yield f'{name}: {", ".join(paths_of[:5])}{more} changed, came or went'
+  elif there != asked:
+    yield f'{name}: {there!r} there, {asked!r} asked'
 
 
 @contextlib.contextmanager
