@@ -258,11 +258,15 @@ def test_sweep_is_an_array(tmp_path):
     (dict(process_per='core'), "one of 'gpu', 'node'"),
     (dict(nodes=0), 'nodes=0'),
     (dict(array='1-2'), 'needs the flags'),
+    (
+      dict(array='0-3', nodes=2, command=('cache', '--shard=auto')),
+      'array of shares is one process. Got: --array=0-3 and 2 processes',
+    ),
   ],
 )
 def test_mistakes(more, text):
   with pytest.raises(errors.ConfigError, match=text):
-    slurm.SlurmJob(command=('train',), **more)
+    slurm.SlurmJob(**{'command': ('train',)} | more)
 
 
 @pytest.mark.parametrize(

@@ -191,14 +191,20 @@ class SlurmJob(job_lib.Job):
         got=f'--array={self.array}',
         expected='--sweep=FILE with a line of flags for each',
       )
+    if self.array and self.command[0] in job_lib.SHARING and self._tasks() > 1:
+      raise errors.ConfigError(
+        'Each job of an array of shares is one process',
+        got=f'--array={self.array} and {self._tasks()} processes',
+        expected='one node, and one process on it',
+        fix='give a longer --array instead, or --nodes without --array',
+      )
 
   def sbatch(self, script: str) -> list[str]:
     """The command line that submits the script."""
-    tasks = self.gpus_per_node if self.process_per is Per.GPU else 1
     options = {
       'job-name': self.job_name,
       'nodes': self.nodes,
-      'ntasks-per-node': tasks,
+      'ntasks-per-node': self._tasks() // self.nodes,
       'gpus-per-node': self.gpus_per_node or None,
       'cpus-per-task': self.cpus_per_process,
       'partition': self.partition,
@@ -222,6 +228,11 @@ class SlurmJob(job_lib.Job):
         self.command, 'gpu' if self.gpus_per_node else None
       ),
     ]
+
+  def _tasks(self) -> int:
+    """Processes of the job."""
+    per_node = self.gpus_per_node if self.process_per is Per.GPU else 1
+    return self.nodes * per_node
 
   def _array(self) -> str | None:
     if self.sweep is None:
