@@ -23,13 +23,26 @@ def test_registering_looks_nothing_up(registry, monkeypatch):
   assert registry.task_languages('x2') == ('de', 'en')
 
 
+def test_a_dataset_that_is_not_prepared(tmp_path):
+  """TFDS knows it, and has no text of it in the directory."""
+  source = tfds_source.TfdsSource(
+    'wiki40b/de:1.3.0', splits={'train': 'train'}, data_dir=str(tmp_path)
+  )
+  with pytest.raises(errors.CorpusError, match='tfds build wiki40b/de'):
+    source.list_shards('train')
+
+
 def test_unknown_datasets_are_explained(tmp_path):
   source = tfds_source.TfdsSource(
     'no_such_dataset/en:1.0.0',
     splits={'train': 'train'},
     data_dir=str(tmp_path),
   )
-  for ask in (source.num_input_examples, source.get_dataset):
+  for ask in (
+    source.num_input_examples,
+    source.get_dataset,
+    source.list_shards,
+  ):
     with pytest.raises(errors.CorpusError) as caught:
       ask('train')
     assert 'Where: no_such_dataset/en:1.0.0' in str(caught.value)

@@ -48,6 +48,10 @@ class TfdsSource(seqio.TfdsDataSource):
     """Examples of a split, as TFDS counts them."""
     return self._explain(super().num_input_examples, split)
 
+  def list_shards(self, split: str):
+    """See `seqio.DataSource.list_shards`."""
+    return self._explain(super().list_shards, split)
+
   def _explain(self, function: Callable, *args, **kwargs):
     try:
       return function(*args, **kwargs)
