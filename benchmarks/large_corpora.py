@@ -7,6 +7,7 @@ and places that an epoch reads of a task with both orders of rows.
 import argparse
 import collections
 import json
+import math
 import pathlib
 import resource
 import tempfile
@@ -43,12 +44,18 @@ class Ids:
 
 
 def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
-  """Writes a sealed cache of one task, `shard` tokens in each shard."""
+  """Writes a sealed cache of one task, of `tokens` at least.
+
+  Args:
+    directory: of the cache.
+    tokens: of texts, ends of texts not counted.
+    shard: tokens and ends in a shard.
+  """
   target = cache_format.task_directory(directory, 't', 'train')
   rng = np.random.default_rng(0)
   texts = shard // (_LENGTH + 1)
   entries = []
-  for number in range(max(1, tokens // shard)):
+  for number in range(math.ceil(tokens / (texts * _LENGTH))):
     ids = rng.integers(8, _VOCABULARY, texts * _LENGTH, dtype=np.uint16)
     side = examples_lib.Ragged(ids, np.full(texts, _LENGTH))
     batch = examples_lib.Examples((side,), np.ones(texts, bool))
