@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -186,6 +187,10 @@ class Stream:
     sizes: what N_i counts.
     max_share: no task is drawn more often than this; what is over goes to the
       others in proportion. None: there is no limit.
+    max_epochs: once all rows of a task have been read so often, it is drawn no
+      more, and what is over goes to the others in proportion; a batch that
+      none has rows for is an error. Needs a token cache, which knows how many
+      rows there are. None: there is no limit.
     batching: one task for a batch, or one for each row.
     shuffle: rows in a new random order each epoch, or in the corpus's.
     shuffle_window: rows within which the live loader shuffles; a cache
@@ -211,6 +216,7 @@ class Stream:
   alpha: float | Callable[[int], Any] | None = None
   sizes: Sizes = Sizes.EXAMPLES
   max_share: float | None = None
+  max_epochs: float | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
   shuffle_window: int = 4096
@@ -291,6 +297,13 @@ def _check_alpha(stream: Stream, where: str) -> None:
       "Stream.sizes has no meaning for the mixture's own rates",
       where=where,
       fix='set Stream.alpha, or leave sizes at its default',
+    )
+  if stream.max_epochs is not None and not 0 < stream.max_epochs < math.inf:
+    raise errors.ConfigError(
+      'Stream.max_epochs is how often a row is read at most',
+      got=stream.max_epochs,
+      expected='a number above 0',
+      where=where,
     )
   if stream.max_share is not None and not 0 < stream.max_share <= 1:
     raise errors.ConfigError(

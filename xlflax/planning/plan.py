@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from xlflax import errors
+from xlflax.data.sampling import row_schedule
 from xlflax.planning import analysis, attention, compilers, memory, report
 from xlflax.training import devices, machines, saved_checkpoints
 from xlflax.training import params as params_lib
@@ -195,13 +196,14 @@ def _time_there(result: dict[str, Any]) -> dict[str, Any]:
 def _stream(loader, total_steps: int) -> list[dict[str, Any]]:
   """Returns a row per task: sizes, share, and how much of it the run sees."""
   rows = []
-  for task in loader.statistics():
-    seen = task.rate * total_steps * loader.stream.batch_size
+  tasks = loader.statistics()
+  of_tasks = row_schedule.rows_read(loader.stream, tasks, total_steps)
+  for task, seen in zip(tasks, of_tasks.tolist(), strict=True):
     epochs = seen / task.rows if task.rows else None
     rows.append(
       dataclasses.asdict(task)
       | {
-        'batches': task.rate * total_steps,
+        'batches': seen / loader.stream.batch_size,
         'epochs': epochs,
         # An epoch has each row once, so less than one leaves rows unseen.
         'unseen': None if epochs is None else max(0.0, 1 - epochs),

@@ -9,6 +9,7 @@ import jax
 from xlflax.data import corpus_oddities as oddities
 from xlflax.data import loader as loader_lib
 from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.sampling import row_schedule
 from xlflax.models import attention, targets
 from xlflax.models import config as model_config
 from xlflax.training import params as params_lib
@@ -170,11 +171,11 @@ def warnings(
     settings: of the run.
     tasks: stream -> its tasks.
   """
-  sizes = {stream.name: stream.batch_size for stream in settings.streams}
+  streams = {stream.name: stream for stream in settings.streams}
   found = []
   for name, ones in tasks.items():
-    for task in ones:
-      seen = task.rate * settings.steps * sizes[name]
+    read = row_schedule.rows_read(streams[name], ones, settings.steps)
+    for task, seen in zip(ones, read.tolist(), strict=True):
       where = f'{task.task} (stream {name})'
       if task.rows and seen / task.rows > MANY_EPOCHS:
         found.append(

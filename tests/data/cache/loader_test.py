@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import math
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
+from xlflax.data.sampling import row_schedule
 from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 
@@ -440,6 +442,7 @@ def test_reading_a_cache_imports_no_tensorflow(cache):
 import sys
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import loader as cached_loader
+from xlflax.data import loader as loader_lib
 from xlflax.data import opening
 from xlflax.data import prefetch
 from xlflax.data import stream
@@ -490,3 +493,42 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
         np.testing.assert_array_equal(row[row > 0], both)
     languages = apart['language_ids'][:, 1]
     assert len(set(languages.tolist())) == 2
+
+
+def test_no_row_comes_more_often_than_max_epochs(open_cached):
+  """Of each task 1.5 times its rows, at any rate; then there are none."""
+  loader = open_cached(max_epochs=1.5, alpha=1.0, layout='sentences')
+  statistics = loader.statistics()
+  most = [math.floor(1.5 * task.rows) for task in statistics]
+  batches = sum(most) // 8
+  seen = [loader.rows(step, 0, 8) for step in range(batches)]
+  rows = collections.Counter(
+    (int(language[1]), ids.tobytes())
+    for batch in seen
+    for language, ids in zip(
+      batch['language_ids'], batch['token_ids'], strict=True
+    )
+  )
+  of_languages = collections.Counter(
+    language for language, _ in rows.elements()
+  )
+  assert sum(most) - 8 < sum(of_languages.values()) <= sum(most)
+  for count, limit in zip(
+    sorted(of_languages.values()), sorted(most), strict=True
+  ):
+    assert limit - 8 < count <= limit
+  read = row_schedule.rows_read(loader.stream, statistics, 10**6)
+  np.testing.assert_array_equal(read, [1.5 * task.rows for task in statistics])
+  with pytest.raises(errors.ConfigError, match='max_epochs times'):
+    loader.rows(batches + 1, 0, 8)
+
+
+def test_a_limit_of_epochs_needs_a_cache(open_both):
+  with pytest.raises(errors.ConfigError, match='needs a token cache'):
+    open_both(max_epochs=2)
+
+
+@pytest.mark.parametrize('value', [0, -1, float('inf'), float('nan')])
+def test_limits_of_epochs_are_positive(value):
+  with pytest.raises(errors.ConfigError, match='max_epochs'):
+    _stream(max_epochs=value)

@@ -130,6 +130,68 @@ def test_a_stream_limits_its_rates():
   np.testing.assert_allclose(found, [0.6, 0.4])
 
 
+def test_apportion_at_most_by_hand():
+  counts, credit = schedule.apportion_at_most(
+    np.array([3.0, 2.0, 1.0]), np.array([1, 9, 9]), np.array([0.5, 0.3, 0.2])
+  )
+  np.testing.assert_array_equal(counts, [1, 3, 2])
+  np.testing.assert_allclose(credit, [1, 3.2, 1.8])
+
+
+def test_equal_rates_with_limits_are_unimax():
+  """Chung et al. (2023), UniMax, algorithm 1: the smallest language first."""
+  most = np.array([700.0, 20.0, 90.0, 5000.0, 400.0])
+  for total in (60, 1000, 5500):
+    left, expected = float(total), {}
+    for n, i in enumerate(np.argsort(most)):
+      expected[i] = min(left / (most.size - n), most[i])
+      left -= expected[i]
+    np.testing.assert_allclose(
+      schedule.expected_draws(np.full(5, 0.2), total, most),
+      [expected[i] for i in range(5)],
+    )
+
+
+@pytest.mark.parametrize('batching', [_MIXED, _ONE])
+def test_no_task_is_drawn_more_often_than_it_may(batching):
+  rates, most = np.array([0.2, 0.5, 0.3]), np.array([4000, 400, 840])
+  made = schedule.TaskSchedule(
+    lambda step: rates,
+    batch_size=4,
+    batching=batching,
+    key=2,
+    block_steps=8,
+    most=most,
+    name='text',
+  )
+  free = _make(rates, batching, key=2)
+  counts = np.zeros(3, int)
+  for step in range(most.sum() // 4):
+    tasks, uses = made.slots(step)
+    if step < 160:  # none is used up
+      np.testing.assert_array_equal(tasks, free.slots(step)[0])
+    for task, use in zip(tasks, uses, strict=True):
+      assert use == counts[task] < most[task]
+      counts[task] += 1
+    if step % 8 == 7:  # all take part by their rates as long as they last
+      expected = schedule.expected_draws(rates, 4 * (step + 1), most)
+      assert np.abs(counts - expected).max() <= 12, step
+  np.testing.assert_array_equal(counts, most)
+  with pytest.raises(errors.ConfigError, match="max_epochs times.*'text'"):
+    made.slots(step + 1)
+  np.testing.assert_array_equal(  # any step is reached at once
+    schedule.TaskSchedule(
+      lambda step: rates,
+      batch_size=4,
+      batching=batching,
+      key=2,
+      block_steps=8,
+      most=most,
+    ).slots(1000)[0],
+    made.slots(1000)[0],
+  )
+
+
 def test_alpha_may_be_scheduled():
   rates = schedule.stream_rates(
     _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]

@@ -9,6 +9,7 @@ processes sees the same global batches.
 Neither TensorFlow nor SeqIO is imported.
 """
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -58,6 +59,12 @@ class CachedLoader:
       stream,
       seed=seed,
       rates=rates,
+      most=None
+      if stream.max_epochs is None
+      else {
+        name: math.floor(stream.max_epochs * _at_most(index.num_rows, stream))
+        for name, index in indices.items()
+      },
       sizes={
         name: _size(task, indices[name], stream)
         if stream.sizes is stream_lib.Sizes.TOKENS

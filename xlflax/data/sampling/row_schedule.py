@@ -1,9 +1,11 @@
 """What both loaders share: the order of tasks, and the keys of all draws."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from xlflax.data import loader as loader_lib
 from xlflax.data import stream as stream_lib
 from xlflax.data.sampling import hashing, schedule
 
@@ -29,12 +31,14 @@ class RowSchedule:
     seed: int,
     sizes: dict[str, int],
     rates: dict[str, float],
+    most: dict[str, int] | None = None,
   ):
     """Args:
     stream: sampling options.
     seed: the run's seed; the stream's `seed_offset` is added.
     sizes: source examples of each task.
     rates: SeqIO's mixing rate of each task.
+    most: rows that are taken of each task; None: no limit.
     """
     seed = seed + stream.seed_offset
     self._stream = stream
@@ -48,6 +52,10 @@ class RowSchedule:
       batch_size=stream.batch_size,
       batching=stream.batching,
       key=hashing.make_key(seed, 'schedule'),
+      most=None
+      if most is None
+      else np.array([most[task] for task in self.tasks], np.int64),
+      name=stream.name,
     )
     self.order_keys = self._keys(seed, 'order')
     self._side_keys = self._keys(seed, 'sides')
@@ -79,3 +87,18 @@ class RowSchedule:
     return np.array(
       [hashing.make_key(seed, purpose, task) for task in self.tasks], np.uint64
     )
+
+
+def rows_read(
+  stream: loader_lib.AnyStream,
+  tasks: Sequence[loader_lib.TaskStatistics],
+  steps: int,
+) -> np.ndarray:
+  """Rows of each task that a number of batches read, float64 [tasks]."""
+  rates = np.array([task.rate for task in tasks])
+  total = float(steps * stream.batch_size)
+  epochs = getattr(stream, 'max_epochs', None)
+  if epochs is None:
+    return rates * total
+  most = np.array([epochs * (task.rows or math.inf) for task in tasks])
+  return schedule.expected_draws(rates, total, most)

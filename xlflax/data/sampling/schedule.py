@@ -118,6 +118,60 @@ def apportion(credit: np.ndarray, total: int) -> np.ndarray:
   return counts
 
 
+def apportion_at_most(
+  credit: np.ndarray, most: np.ndarray, rates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """As `apportion`, with at most `most` draws of each task.
+
+  What is over goes to the others in proportion to their rates:
+  `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5, 0.33, 0.17])` gives `[1, 3, 2]`.
+
+  Args:
+    credit: draws due to each task, float64 [tasks], which sum to a whole
+      number that is not above `most`'s sum.
+    most: int64 [tasks].
+    rates: float64 [tasks].
+
+  Returns:
+    Draws, int64 [tasks], and the credit with what was over, float64 [tasks].
+  """
+  total, credit, counts = round(credit.sum()), credit.copy(), most.copy()
+  full = np.zeros(credit.size, bool)
+  while not full.all():
+    counts[~full] = apportion(credit[~full], total - int(most[full].sum()))
+    over = ~full & (counts > most)
+    if not over.any():
+      break
+    full |= over
+    excess = (credit - most)[over].sum()
+    credit[over] = counts[over] = most[over]
+    weights = np.where(full, 0, rates)
+    if weights.any():
+      credit += excess * weights / weights.sum()
+  return counts, credit
+
+
+def expected_draws(
+  rates: np.ndarray, total: float, most: np.ndarray
+) -> np.ndarray:
+  """How often each task has been drawn after `total` draws, float64 [tasks].
+
+  Args:
+    rates: that sum to 1, [tasks].
+    total: draws of all tasks.
+    most: of each task; what is over goes to the others, as far as they go.
+  """
+  full = np.zeros(rates.size, bool)
+  while True:
+    others = (rates * ~full).sum()
+    left = total - most[full].sum()
+    draws = np.where(full, most, rates * left / others if others else 0.0)
+    over = ~full & (draws > most)
+    if not over.any():
+      return draws
+    full |= over
+
+
 class TaskSchedule:
   """For each row of each step: its task, and the how-many-th use of it."""
 
@@ -129,6 +183,8 @@ class TaskSchedule:
     batching: stream_lib.LanguageBatching,
     key: int,
     block_steps: int = BLOCK_STEPS,
+    most: np.ndarray | None = None,
+    name: str = '',
   ):
     """Args:
     rates: step -> rates [tasks] that sum to 1, called at blocks' starts.
@@ -136,6 +192,8 @@ class TaskSchedule:
     batching: whether a draw is of a row or of a whole batch.
     key: 64-bit key of the draws (see `hashing.make_key`).
     block_steps: steps in a block.
+    most: rows that are taken of each task, int64 [tasks]; None: no limit.
+    name: of the stream, for errors.
     """
     self._rates = rates
     self._batch_size = batch_size
@@ -143,6 +201,10 @@ class TaskSchedule:
     self._key = key
     self._block_steps = block_steps
     self._draws = block_steps * (1 if self._one_task else batch_size)
+    self._most = most
+    if most is not None and self._one_task:
+      self._most = most // batch_size
+    self._name = name
     self._restart()
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,6 +220,7 @@ class TaskSchedule:
     """
     block, offset = divmod(step, self._block_steps)
     tasks, uses = self._block(block)
+    self._check_left(step, offset, tasks.size)
     if not self._one_task:
       rows = slice(offset * self._batch_size, (offset + 1) * self._batch_size)
       return tasks[rows], uses[rows]
@@ -166,6 +229,15 @@ class TaskSchedule:
       np.full(self._batch_size, tasks[offset]),
       first + np.arange(self._batch_size),
     )
+
+  def _check_left(self, step: int, offset: int, draws: int) -> None:
+    if draws < (offset + 1) * self._draws // self._block_steps:
+      raise errors.ConfigError(
+        'The rows of all tasks have been read Stream.max_epochs times',
+        got=f'batch {step}',
+        where=f'stream {self._name!r}',
+        fix='Train fewer steps, add text, or raise max_epochs',
+      )
 
   def _restart(self):
     self._next = 0  # number of the block that _carry and _used belong to
@@ -189,10 +261,14 @@ class TaskSchedule:
 
   def _advance(self):
     """Shares out one block; returns the counts of draws, int64 [tasks]."""
-    credit = self._carry + self._draws * self._rates(
-      self._next * self._block_steps
-    )
-    counts = apportion(credit, self._draws)
+    rates = self._rates(self._next * self._block_steps)
+    credit = self._carry + self._draws * rates
+    if self._most is None:
+      counts = apportion(credit, self._draws)
+    elif (left := self._most - self._used).sum() <= self._draws:
+      counts = credit = left  # the end, perhaps in the midst of a block
+    else:
+      counts, credit = apportion_at_most(credit, left, rates)
     self._carry = credit - counts
     self._used = self._used + counts
     self._next += 1
@@ -200,12 +276,12 @@ class TaskSchedule:
 
   def _order(self, block, counts, used):
     order = hashing.shuffled(
-      hashing.make_key(self._key, 'block', block), self._draws
+      hashing.make_key(self._key, 'block', block), int(counts.sum())
     )
     tasks = np.repeat(np.arange(counts.size), counts)[order]
     # The k-th draw of a task in this block is its use number used + k.
     by_task = np.argsort(tasks, kind='stable')
     uses = np.empty_like(tasks)
     starts = np.cumsum(counts) - counts
-    uses[by_task] = np.arange(self._draws) + np.repeat(used - starts, counts)
+    uses[by_task] = np.arange(tasks.size) + np.repeat(used - starts, counts)
     return tasks, uses

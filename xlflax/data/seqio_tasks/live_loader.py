@@ -55,6 +55,7 @@ class LiveLoader:
   def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int):
     self.stream = stream
     self._vocabulary = vocabulary
+    _check_rows(stream)
     rates = task_registry.expand(stream.mixture, split=stream.split)
     self._schedule = row_schedule.RowSchedule(
       stream,
@@ -265,6 +266,18 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
     held[place] = row
   for place in hashing.shuffled(hashing.make_key(key, 'rest'), len(held)):
     yield held[place]
+
+
+def _check_rows(stream: stream_lib.Stream) -> None:
+  """Refuses what depends on how many rows a task has."""
+  if stream.max_epochs is not None:
+    raise errors.ConfigError(
+      'A limit of epochs needs a token cache, which knows how many rows there '
+      'are',
+      got=f'Stream.max_epochs={stream.max_epochs}, read live',
+      where=f'stream {stream.name!r}',
+      fix='Write one by `xlflax cache`',
+    )
 
 
 def _size(task: str, stream: stream_lib.Stream, vocabulary) -> int:
