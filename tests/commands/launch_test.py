@@ -112,36 +112,36 @@ def _launched(capsys, *arguments) -> str:
   return capsys.readouterr().out
 
 
-_SHARES = ('--dry_run', '--', 'cache', '--shard=auto', '--output=k')
-
-
-def test_shares_of_a_cache(capsys):
+@pytest.mark.parametrize(
+  'command',
+  [
+    ('cache', '--shard=auto', '--output=k'),
+    ('prepare', '--shard=auto', '--output=k', '--num_processes=8'),
+    ('vocab', '--sample=k', '--shard=auto'),
+  ],
+)
+def test_shares(capsys, command):
   """As an array of Slurm, and as pods that know their number."""
-  line = _launched(capsys, 'slurm', '--array=0-15', *_SHARES).splitlines()[0]
+  shares = ('--dry_run', '--', *command)
+  line = _launched(capsys, 'slurm', '--array=0-15', *shares).splitlines()[0]
   assert '--array=0-15' in line
-  assert line.endswith('train.sbatch cache --shard=auto --output=k')
-  out = _launched(
-    capsys,
-    'kubernetes',
-    '--name=k',
-    '--image=i',
-    '--nodes=4',
-    '--accelerators=0',
-    *_SHARES,
-  )
+  assert line.endswith(f'train.sbatch {" ".join(command)}')
+  flags = ('--name=k', '--image=i', '--nodes=4', '--accelerators=0')
+  out = _launched(capsys, 'kubernetes', *flags, *shares)
   [manifest] = yaml.safe_load_all(out)
   [workers] = manifest['spec']['replicatedJobs']
   job = workers['template']['spec']
   [container] = job['template']['spec']['containers']
   assert job['completions'] == 4
-  assert container['command'] == [
-    'xlflax',
-    'cache',
-    '--shard=auto',
-    '--output=k',
-  ]
+  assert container['command'] == ['xlflax', *command]
   names = {variable['name'] for variable in container['env']}
   assert names >= {'XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'}
+
+
+def test_shares_on_gpus_get_no_flag_of_runs(capsys):
+  flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
+  line = _launched(capsys, *flags, 'prepare', '--shard=auto').splitlines()[0]
+  assert line.endswith('train.sbatch prepare --shard=auto')
 
 
 def test_slurm(monkeypatch, capsys):
@@ -246,6 +246,7 @@ def test_tpu(monkeypatch):
   [
     (('local', '--num_processes=2'), 'There is nothing to launch'),
     (('local', '--num_processes=2', '--', 'vocab'), 'as several processes'),
+    (('slurm', '--', 'prepare', '--corpus=c'), 'would do all of the work'),
     (('slurm', '--', 'train', '--num_processes=2'), 'launcher sets this flag'),
     (('local', '--num_processes=0', *_TRAIN), 'needs processes'),
     (('cloud', *_TRAIN), 'one of kubernetes, local, skypilot, slurm, tpu'),

@@ -67,6 +67,8 @@ NOT_RUN = {
   'xlflax cache --runner=beam': 'needs Apache Beam; '
   'tests/data/cache/beam_runner_test.py runs it',
   'xlflax cache finish': 'of what Slurm wrote; tests/data/cache runs it',
+  'xlflax prepare --corpus=/shared': 'of what Slurm wrote; '
+  'tests/data/preparation runs it',
   'xlflax cache --stage=/local': 'needs a bucket; buckets_test.py has one',
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
   'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --w': (

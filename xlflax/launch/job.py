@@ -10,7 +10,8 @@ from typing import ClassVar, Self
 from xlflax import errors, paths
 
 JOINING = ('train',)  # commands whose processes join
-SHARING = ('cache',)  # commands whose processes share work, by --shard=auto
+# Commands whose processes share work, by --shard=auto.
+SHARING = ('cache', 'prepare', 'vocab')
 
 
 class Job(abc.ABC):
@@ -109,7 +110,8 @@ def check(
       got=' '.join(words),
       expected='--shard=auto',
     )
-  _check_flags(words)
+  if words[0] in JOINING:
+    _check_flags(words)
   return words
 
 
@@ -144,9 +146,14 @@ def flag_value(command: Sequence[str], flag: str) -> str | None:
 def platform_flag(command: Sequence[str], platform: str | None) -> list[str]:
   """The flag by which a job fails where its accelerators are not seen.
 
-  Empty where the job has none, and where the command has the flag itself.
+  Empty where the job has none, where the command has the flag itself, and for
+  commands that do not join.
   """
-  if platform is None or flag_value(command, '--platform') is not None:
+  if (
+    platform is None
+    or command[0] not in JOINING
+    or flag_value(command, '--platform') is not None
+  ):
     return []
   return [f'--platform={platform}']
 

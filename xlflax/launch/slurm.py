@@ -112,6 +112,10 @@ xlflax launch slurm --nodes=2 --gpus_per_node=8 --process_per=gpu \
 # a token cache by an array of 16 jobs; `xlflax cache finish` comes after them
 xlflax launch slurm --array=0-15 --cpus_per_process=2 -- \
     cache --shard=auto --corpus=... --vocabulary=... --output=/shared/cache
+
+# likewise text, and `vocab --sample=...`; each job has eight processes
+xlflax launch slurm --array=0-15 --cpus_per_process=8 -- \
+    prepare --shard=auto --num_processes=8 --corpus=... --output=/shared/corpus
 """
 
 
@@ -321,8 +325,8 @@ def _add_sweep_flags(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--array',
     metavar='LINES',
-    help='which lines of the sweep, such as 1-8%%2 (default: all); for '
-    '`cache --shard=auto` the shares, such as 0-15',
+    help='which lines of the sweep, such as 1-8%%2 (default: all); of '
+    'commands with --shard=auto the shares, such as 0-15',
   )
   parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
   parser.add_argument(

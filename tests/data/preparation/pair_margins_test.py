@@ -40,14 +40,16 @@ def _filter(**fields):
 
 
 def test_wrong_pairs_of_training_text_are_found(corpus):
-  (found,) = pair_margins.find(corpus, _filter(), _encode).values()
+  (found,) = pair_margins.find(
+    corpus, corpus.files, _filter(), _encode
+  ).values()
   assert found.tolist() == [9]
 
 
 def test_neighbours_are_sought_in_groups(corpus):
   """With one pair in a group each is its only neighbour: the margin is 1."""
   (found,) = pair_margins.find(
-    corpus, _filter(group=1, least=0.999), _encode
+    corpus, corpus.files, _filter(group=1, least=0.999), _encode
   ).values()
   assert found.tolist() == []
 
@@ -73,6 +75,26 @@ def test_they_are_left_out_and_counted(corpus, tmp_path):
   assert text == ''.join(f'{a}\t{b}\n' for a, b in _PAIRS[:9])
   assert all(p.reused for p in run(1.0))
   assert not any(p.reused for p in run(0.5))  # other settings
+
+
+def test_a_share_judges_its_own_pairs(corpus, tmp_path):
+  """The others do not ask the encoder: what it gives then is no vector."""
+
+  def run(share, encode):
+    return preparation.prepare(
+      corpus,
+      tmp_path / 'out',
+      processing=TextProcessing(),
+      margins=(_filter(), encode),
+      share=share,
+    )
+
+  (train,) = run((1, 3), _encode)
+  assert (train.lines, train.dropped) == (9, {'low margin': 1})
+  for index in (0, 2):
+    (other,) = run((index, 3), lambda texts, languages: None)
+    assert not other.dropped
+  assert all(p.reused for p in run(None, _encode))
 
 
 @pytest.mark.parametrize('field', ['least', 'k', 'group'])

@@ -247,16 +247,6 @@ def test_files_that_change_what_duplicates_are(source, tmp_path):
     _prepare(source, tmp_path / 'o', **settings)
 
 
-def test_a_second_writer_is_refused(source, tmp_path):
-  with preparation_record.alone(tmp_path / 'o'):
-    with pytest.raises(
-      errors.CorpusError, match='Another process is preparing this corpus'
-    ) as error:
-      _prepare(source, tmp_path / 'o')
-  assert error.value.status is errors.ExitStatus.FAILURE
-  _prepare(source, tmp_path / 'o')
-
-
 def test_filters_and_duplicates(source, tmp_path):
   """Documents and pairs stay; what was dropped is counted, also afterwards."""
   corpus_writer.write_monolingual(

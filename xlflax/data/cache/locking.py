@@ -24,7 +24,7 @@ def locked(directory: pathlib.Path, share: tuple[int, int] | None = None):
 
 
 def _lock(stack, directory, name: str, what: str, exclusive=True) -> None:
-  file = stack.enter_context((directory / name).open('w'))
+  file = stack.enter_context((directory / name).open('a+'))
   kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
   try:
     fcntl.flock(file, kind | fcntl.LOCK_NB)

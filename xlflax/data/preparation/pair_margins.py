@@ -7,7 +7,7 @@ the mean cosine of both sentences to their nearest neighbours on the other side.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -47,12 +47,16 @@ class MarginFilter:
 
 
 def find(
-  corpus: Corpus, settings: MarginFilter, encode: Encode
+  corpus: Corpus,
+  files: Iterable[TextFile],
+  settings: MarginFilter,
+  encode: Encode,
 ) -> dict[str, np.ndarray]:
   """The pairs that are dropped.
 
   Args:
-    corpus: whose parallel training text is read.
+    corpus: that the files lie in.
+    files: of them, parallel training text is read.
     settings: which pairs are kept.
     encode: gives the vectors of texts.
 
@@ -64,7 +68,7 @@ def find(
     file.path.relative_to(corpus.directory).as_posix(): np.flatnonzero(
       _margins(file, settings, encode) < settings.least
     )
-    for file in corpus.files
+    for file in files
     if file.kind is Kind.PARALLEL and file.split == TRAIN
   }
 

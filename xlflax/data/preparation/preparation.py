@@ -4,44 +4,41 @@ Files are written one after the other, each in one rename, and what was done is
 noted in `.prepared.json`; so a second call does only what is missing. A file of
 which no line is left is not written. Blank lines, and with them documents, stay
 where they are, as do the two sides of a pair. A file's text does not depend on
-the number of processes.
+the number of processes, nor on who writes the others: the files, by path, go
+round the shares of a job, each of which notes what it did in a record of its
+own (`.prepared-3-of-16.json`). A call without a share makes these one.
 """
 
 import collections
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from xlflax import errors, paths, suggestions
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import TRAIN, Corpus
-from xlflax.data.corpus.files import Kind, TextFile
+from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.preparation import duplicates, line_processing, pair_margins
+from xlflax.data.preparation import (
+  duplicates,
+  line_processing,
+  locking,
+  pair_margins,
+)
+from xlflax.data.preparation import outputs as outputs_lib
+from xlflax.data.preparation import record as record_lib
 from xlflax.data.preparation.duplicates import Deduplication
 from xlflax.data.preparation.filters import TextFilters
-from xlflax.data.preparation.line_processing import Chunk, Counts, Lines
 from xlflax.data.preparation.pair_margins import MarginFilter
-from xlflax.data.preparation.record import Prepared, Record, alone
+from xlflax.data.preparation.record import Prepared, Record
 from xlflax.data.preparation.text_processing import TextProcessing
 
-_CHUNK = 1024
 _NONE = np.zeros(0, np.int64)
 _NOTHING: collections.Counter[str] = collections.Counter()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Output:
-  """A file to write: from what, and as which copy."""
-
-  path: str
-  source: TextFile
-  copy: int
 
 
 def prepare(
@@ -55,6 +52,7 @@ def prepare(
   margins: tuple[MarginFilter, pair_margins.Encode] | None = None,
   languages: Sequence[str] | None = None,
   num_processes: int = 1,
+  share: tuple[int, int] | None = None,
   overwrite: bool = False,
   report: Callable[[Prepared], None] = lambda prepared: None,
 ) -> list[Prepared]:
@@ -76,30 +74,40 @@ def prepare(
       encoder that tells.
     languages: files of other languages are left out; None: all.
     num_processes: that work at the same time.
-    overwrite: replace what was made with other settings.
+    share: (i, n): write the i-th of n shares of the files, beside processes
+      that write the others; None: all of them.
+    overwrite: replace what was made with other settings; not by a share.
     report: called after each file.
 
   Returns:
-    The files of text, in the order of their paths.
+    The files of text, or those of the share, in the order of their paths.
 
   Raises:
+    ConfigError: a share is to find duplicates, or to overwrite.
     CorpusError: a malformed line (file:line), the output holds something
-      else or is being written, a language without text, nothing can be
-      switched, or no line is left.
+      else or is being written, other shares have other settings or files, a
+      language without text, nothing can be switched, or no line is left.
   """
   output = paths.local(output, where='output')
   _check(corpus, output, languages, code_switching)
+  _check_share(share, deduplication, overwrite=overwrite)
   settings = _settings(
     corpus, processing, code_switching, filters, deduplication, margins
   )
-  outputs = _outputs(corpus, languages, code_switching)
-  with alone(output):
-    record = Record(output, settings, overwrite=overwrite)
-    record.remove_others({file.path for file in outputs})
-    dictionaries = _write_dictionaries(corpus, output, processing, languages)
+  outputs = outputs_lib.of_corpus(corpus, languages, code_switching)
+  record_lib.check_output(output)
+  with locking.alone(output, share):
+    record = _open_record(corpus, output, settings, outputs, share, overwrite)
+    if share:
+      outputs = outputs[share[0] :: share[1]]
+    dictionaries = _dictionaries(corpus, processing, languages)
+    if not share or share[0] == 0:
+      for one in dictionaries:
+        corpus_writer.write_dictionary(output, one.languages, one.entries)
     dropped = {'duplicate': duplicates.find(corpus, deduplication)}
     if margins is not None:
-      dropped['low margin'] = pair_margins.find(corpus, *margins)
+      files = [file.source for file in outputs]
+      dropped['low margin'] = pair_margins.find(corpus, files, *margins)
     with line_processing.Workers(
       processing,
       code_switching,
@@ -112,17 +120,34 @@ def prepare(
         source = corpus_files.fingerprint(file.source.path, corpus.directory)
         prepared = record.find(file.path, source)
         if prepared is None:
-          name = file.source.path.relative_to(corpus.directory).as_posix()
-          prepared = _write(
-            file,
-            output,
-            workers,
-            code_switching,
-            {why: files.get(name, _NONE) for why, files in dropped.items()},
+          lines = {w: f.get(source.path, _NONE) for w, f in dropped.items()}
+          prepared = outputs_lib.write(
+            file, output, workers, code_switching, lines
           )
           record.add(prepared, source)
         report(prepared)
         done.append(prepared)
+  if not share:
+    _check_is_left(output, done)
+  return done
+
+
+def _open_record(corpus, output, settings, outputs, share, overwrite) -> Record:
+  """The record of all, without files that are to go, or that of a share."""
+  if share:
+    sources = {file.source.path for file in outputs}
+    return Record.of_share(
+      output,
+      settings,
+      share,
+      [corpus_files.fingerprint(p, corpus.directory) for p in sorted(sources)],
+    )
+  record = Record.of_all(output, settings, overwrite=overwrite)
+  record.remove_others({file.path for file in outputs})
+  return record
+
+
+def _check_is_left(output: pathlib.Path, done: Sequence[Prepared]) -> None:
   if not any(prepared.lines for prepared in done):
     raise errors.CorpusError(
       'No line of the corpus is left',
@@ -130,7 +155,6 @@ def prepare(
       where=str(output),
       fix='choose milder filters',
     )
-  return done
 
 
 def _settings(
@@ -202,49 +226,39 @@ def _check(corpus, output, languages, code_switching):
     )
 
 
-def _outputs(corpus, languages, code_switching) -> list[_Output]:
-  """The files of text to be written, by path."""
-  switched = (
-    code_switching.sources(f.languages for f in corpus.dictionaries)
-    if code_switching
-    else ()
-  )
-  outputs: list[_Output] = []
-  for file in corpus.files:
-    if file.kind is Kind.DICTIONARY or not _is_wanted(file, languages):
-      continue
-    path = file.path.relative_to(corpus.directory)
-    copies = 1
-    if (
-      file.kind is Kind.MONOLINGUAL
-      and file.split == TRAIN
-      and file.languages[0] in switched
-    ):
-      copies = code_switching.copies
-    outputs += [_Output(_copy_path(path, k), file, k) for k in range(copies)]
-  return sorted(outputs, key=lambda file: file.path)
+def _check_share(
+  share: tuple[int, int] | None,
+  deduplication: Deduplication,
+  *,
+  overwrite: bool,
+) -> None:
+  if not share:
+    return
+  if not 0 <= share[0] < share[1]:
+    raise errors.ConfigError(
+      'There is no such share', got=share, expected='(i, n) with 0 <= i < n'
+    )
+  if deduplication.kept is not duplicates.Kept.ALL:
+    raise errors.ConfigError(
+      'A share does not see the lines of others, and so no duplicates of them',
+      got=f'share {share[0]}/{share[1]} and duplicates',
+      fix='prepare by shares without --duplicates; then, with --duplicates and '
+      'without --shard, prepare their output into another directory',
+    )
+  if overwrite:
+    raise errors.ConfigError(
+      'A share overwrites nothing, as it may be what another one has written',
+      got=f'share {share[0]}/{share[1]} and overwriting',
+      fix='delete the output before the first share, or choose another one',
+    )
 
 
-def _is_wanted(file: TextFile, languages) -> bool:
-  return languages is None or set(file.languages) <= set(languages)
-
-
-def _copy_path(path: pathlib.Path, copy: int) -> str:
-  """`mono/en.a.txt.gz` of copy 2 is `mono/en.a.copy2.txt.gz`."""
-  if copy:
-    stem, dot, ending = path.name.rpartition('.txt')
-    path = path.with_name(f'{stem}.copy{copy}{dot}{ending}')
-  return path.as_posix()
-
-
-def _write_dictionaries(
-  corpus, output, processing, languages
-) -> list[Dictionary]:
-  """Writes processed dictionaries; returns them."""
+def _dictionaries(corpus, processing, languages) -> list[Dictionary]:
+  """The processed dictionaries."""
   process = line_processing.processors(processing)
   out = []
   for file in corpus.dictionaries:
-    if not _is_wanted(file, languages):
+    if not outputs_lib.is_wanted(file, languages):
       continue
     dictionary = Dictionary.read(file.path, languages=file.languages)
     first, second = map(process, dictionary.languages)
@@ -254,72 +268,5 @@ def _write_dictionaries(
       )
       for entry in dictionary.entries
     )
-    corpus_writer.write_dictionary(output, dictionary.languages, entries)
     out.append(dataclasses.replace(dictionary, entries=entries))
   return out
-
-
-def _write(file: _Output, output, workers, code_switching, dropped) -> Prepared:
-  path = output / file.path
-  path.parent.mkdir(parents=True, exist_ok=True)
-  total = Counts()
-  switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
-  size = code_switching.group_lines if code_switching else _CHUNK
-  chunks = (
-    Chunk(
-      file.source.languages,
-      lines,
-      file.path if switch else None,
-      number * size,
-      _within(dropped, number * size, size),
-    )
-    for number, lines in enumerate(_read(file.source, size))
-  )
-  with corpus_writer.create(path) as stream:
-    for text, counts in workers.map(chunks):
-      stream.write(text)
-      total += counts
-  if not total.lines:  # a corpus has no files without text
-    path.unlink()
-  return Prepared(
-    file.path,
-    total.lines,
-    total.words,
-    total.changed,
-    dict(sorted(total.dropped.items())),
-  )
-
-
-def _within(
-  dropped: dict[str, np.ndarray], first: int, size: int
-) -> dict[int, str]:
-  """Places first .. first + size - 1, counted from there -> why they go."""
-  found: dict[int, str] = {}
-  for why, places in dropped.items():
-    begin, end = np.searchsorted(places, [first, first + size])
-    found |= dict.fromkeys((places[begin:end] - first).tolist(), why)
-  return found
-
-
-def _read(file: TextFile, size: int) -> Iterator[Lines]:
-  """Runs of lines with `size` that are not blank; blank ones count to them."""
-
-  def lines():
-    for number, line in corpus_files.read_lines(file.path):
-      if file.kind is Kind.MONOLINGUAL:
-        yield (corpus_files.decode(line, file.path, number),)
-      elif line or file.kind is Kind.PARALLEL:
-        yield corpus_files.columns(line, file.path, number)
-
-  rows = lines()
-  while True:
-    run: Lines = []
-    full = 0
-    for row in rows:
-      run.append(row)
-      full += bool(row[0])
-      if full == size:
-        break
-    if not run:
-      return
-    yield run

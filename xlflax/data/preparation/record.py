@@ -2,18 +2,17 @@
 
 import contextlib
 import dataclasses
-import fcntl
-import itertools
 import json
-import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax import errors, paths
 from xlflax.data.corpus.files import Fingerprint
 
 RECORD_FILE = '.prepared.json'
+_OF_SHARES = '.prepared-*.json'
+_MARK = '.prepared'  # in the names of records, locks and of what they begin as
 _FORMAT = 2
 
 
@@ -41,42 +40,94 @@ class Prepared:
 class Record:
   """What was written, from which files and with which settings.
 
-  Raises:
-    CorpusError: the output holds something else, or what was made with other
-      settings and is not to be overwritten.
+  Either that of all of the corpus, which takes in those of shares, or that of
+  one share, which reads the one of all. No two processes write the same one.
   """
 
-  def __init__(self, output: pathlib.Path, settings: dict, *, overwrite: bool):
-    self._output, self._path = output, output / RECORD_FILE
-    self._data: dict = {'format': _FORMAT, 'settings': settings, 'files': {}}
-    if self._path.exists():
-      stored = _read(self._path)
-      if stored['settings'] == settings:
-        self._data = stored
-      elif overwrite:
-        self._data['files'] = {path: None for path in stored['files']}
-      else:
-        raise errors.CorpusError(
-          'The output was made with other settings, dictionaries or files',
-          got='; '.join(_differences(stored['settings'], settings)),
-          where=str(output),
-          fix='choose another --output, or replace it by --overwrite',
-        )
-    elif output.is_dir() and any(output.iterdir()):
-      raise errors.CorpusError(
-        'The output directory holds other files',
-        where=str(output),
-        got=', '.join(
-          itertools.islice(sorted(p.name for p in output.iterdir()), 5)
-        ),
-        fix='choose a new or empty directory',
-      )
-    output.mkdir(parents=True, exist_ok=True)
+  def __init__(self, path: pathlib.Path, data: dict, known: dict):
+    """Saves a record; `of_all` and `of_share` say what is in it.
+
+    Args:
+      path: its file, in the output directory.
+      data: what is saved.
+      known: path -> what is known of a file, beside those of the record.
+    """
+    self._output, self._path = path.parent, path
+    self._data = data
+    self._known = known | data['files']
     self._save()
+
+  @classmethod
+  def of_all(
+    cls, output: pathlib.Path, settings: dict, *, overwrite: bool
+  ) -> 'Record':
+    """The one record that there is then; those of shares are taken in.
+
+    Raises:
+      CorpusError: files were made with other settings, and are not to be
+        overwritten.
+    """
+    files: dict = {}
+    for stored in _stored(output).values():
+      if stored['settings'] == settings:
+        files |= stored['files']
+      elif overwrite:
+        files |= dict.fromkeys(stored['files'])
+      else:
+        raise _other_settings(
+          output,
+          _differences(stored['settings'], settings),
+          'choose another --output, or replace it by --overwrite',
+        )
+    record = cls(output / RECORD_FILE, _data(settings, files), {})
+    for path in output.glob(_OF_SHARES):
+      path.unlink()
+    return record
+
+  @classmethod
+  def of_share(
+    cls,
+    output: pathlib.Path,
+    settings: dict,
+    share: tuple[int, int],
+    sources: Sequence[Fingerprint],
+  ) -> 'Record':
+    """That of a share.
+
+    Args:
+      output: the directory.
+      settings: of all shares.
+      share: (i, n): the i-th of n.
+      sources: the files that all shares divide among them.
+
+    Raises:
+      CorpusError: other shares, or what was there before, have other settings
+        or files, or divide them otherwise.
+    """
+    path = output / _OF_SHARES.replace('*', f'{share[0]}-of-{share[1]}')
+    division = {
+      'shares': share[1],
+      'text': {'files': [list(dataclasses.astuple(s)) for s in sources]},
+    }
+    _check_shares(output, settings, division)
+    stored = _stored(output)
+    own = stored.get(path.name, {'files': {}})['files']
+    record = cls(
+      path,
+      _data(settings, own) | {'division': division},
+      stored.get(RECORD_FILE, {'files': {}})['files'],
+    )
+    try:  # another one may have begun at the same time
+      _check_shares(output, settings, division)
+    except errors.CorpusError:
+      if path.name not in stored:
+        path.unlink()
+      raise
+    return record
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
     """The written file, if it is there and its source has not changed."""
-    known = self._data['files'].get(name)
+    known = self._known.get(name)
     if (
       known is None
       or known['source'] != list(dataclasses.astuple(source))
@@ -89,12 +140,13 @@ class Record:
 
   def add(self, prepared: Prepared, source: Fingerprint) -> None:
     """Notes a file that was just written."""
-    self._data['files'][prepared.path] = {
+    known = {
       'source': dataclasses.astuple(source),
       'size': paths.size(self._output / prepared.path),
       'counts': [prepared.lines, prepared.words, prepared.changed],
       'dropped': prepared.dropped,
     }
+    self._data['files'][prepared.path] = self._known[prepared.path] = known
     self._save()
 
   def remove_others(self, paths: set[str]) -> None:
@@ -127,32 +179,63 @@ def _differences(there: Any, asked: Any, name: str = '') -> Iterator[str]:
     yield f'{name}: {there!r} there, {asked!r} asked'
 
 
-@contextlib.contextmanager
-def alone(output: pathlib.Path) -> Iterator[None]:
-  """Keeps a second writer out of a directory, which is made if need be.
+def check_output(output: pathlib.Path) -> None:
+  """Refuses a directory that holds something else.
 
   Raises:
-    CorpusError: another process writes there.
+    CorpusError: there are files, and no record of them.
   """
-  output.mkdir(parents=True, exist_ok=True)
-  directory = os.open(output, os.O_RDONLY)
-  try:
-    _lock(directory, output)
-    yield
-  finally:
-    os.close(directory)
-
-
-def _lock(directory: int, output: pathlib.Path) -> None:
-  try:
-    fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except BlockingIOError as error:
+  if not output.is_dir():
+    return
+  others = sorted(p.name for p in output.iterdir() if _MARK not in p.name)
+  # Looked for in this order, as shares' records become the one of all.
+  if others and not (
+    any(output.glob(_OF_SHARES)) or (output / RECORD_FILE).exists()
+  ):
     raise errors.CorpusError(
-      'Another process is preparing this corpus',
+      'The output directory holds other files',
       where=str(output),
-      fix='wait for it, or stop it first',
-      status=errors.ExitStatus.FAILURE,
-    ) from error
+      got=', '.join(others[:5]),
+      fix='choose a new or empty directory',
+    )
+
+
+def _data(settings: dict, files: dict) -> dict:
+  return {'format': _FORMAT, 'settings': settings, 'files': files}
+
+
+def _stored(output: pathlib.Path) -> dict[str, dict]:
+  """Name -> record: the one of all, then those of shares."""
+  found = {}
+  for path in [output / RECORD_FILE, *sorted(output.glob(_OF_SHARES))]:
+    with contextlib.suppress(FileNotFoundError):
+      found[path.name] = _read(path)
+  return found
+
+
+def _check_shares(output: pathlib.Path, settings: dict, division: dict) -> None:
+  """Refuses a share that does not go with what is there."""
+  for stored in _stored(output).values():
+    there = {**stored['settings'], **stored.get('division', division)}
+    differences = list(_differences(there, {**settings, **division}))
+    if differences:
+      raise _other_settings(
+        output,
+        differences,
+        'give all shares the same flags and text; the command without --shard '
+        'writes what they leave, and with --overwrite replaces what is there',
+      )
+
+
+def _other_settings(
+  output: pathlib.Path, differences: Iterable[str], fix: str
+) -> errors.CorpusError:
+  return errors.CorpusError(
+    'The output was made with other settings, dictionaries or files',
+    got='; '.join(differences),
+    where=str(output),
+    fix=fix,
+  )
 
 
 def _read(path: pathlib.Path) -> dict:

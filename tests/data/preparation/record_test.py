@@ -1,0 +1,205 @@
+"""A corpus that is prepared by shares, and their records."""
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from xlflax import cli, errors
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.data.preparation import locking, outputs, preparation, record
+from xlflax.data.preparation.filters import TextFilters
+from xlflax.data.preparation.text_processing import TextProcessing
+
+SETTINGS = {
+  'processing': TextProcessing(moses=True),
+  'filters': TextFilters(min_characters=4),
+  'code_switching': CodeSwitching(
+    probability=1.0, max_share=1.0, group_lines=2, copies=2
+  ),
+}
+
+
+@pytest.fixture
+def source(tmp_path):
+  """Seven files, of which two are copied and one is left without lines."""
+  directory = tmp_path / 'in'
+  for language, kind in (('en', 'gz'), ('zh', ''), ('de', 'zst'), ('fr', '')):
+    lines = [f'a cat, {language} {i}' for i in range(6)]
+    corpus_writer.write_monolingual(
+      directory, language, [['xx', *lines], ['a dog']], compression=kind
+    )
+  corpus_writer.write_parallel(directory, ('en', 'zh'), [('a cat.', 'a cat!')])
+  corpus_writer.write_parallel(directory, ('de', 'fr'), [('x', 'y')])
+  corpus_writer.write_monolingual(
+    directory, 'en', [['a cat.']], split='validation'
+  )
+  corpus_writer.write_dictionary(directory, ('en', 'de'), [('cat', 'Katze!')])
+  return directory
+
+
+def _prepare(source, output, **options):
+  return preparation.prepare(Corpus(source), output, **SETTINGS | options)
+
+
+def _content(directory: pathlib.Path) -> dict[str, bytes]:
+  """Every file but locks."""
+  return {
+    path.relative_to(directory).as_posix(): path.read_bytes()
+    for path in directory.rglob('*')
+    if path.is_file() and path.suffix != '.lock'
+  }
+
+
+def test_shares_in_any_order(source, tmp_path):
+  """Text, records and reports are those of one process."""
+  expected = [(p.path, p.lines) for p in _prepare(source, tmp_path / 'one')]
+  assert len(expected) == 9 and ('parallel/de-fr.tsv', 0) in expected
+  for order in ((2, 1, 0), (1, 0, 2)):
+    out = tmp_path / str(order)
+    parts = [_prepare(source, out, share=(i, 3)) for i in order]
+    assert [len(part) for part in parts] == [3, 3, 3]
+    assert not (out / '.prepared.json').exists()
+    assert not any(p.reused for part in parts for p in part)
+    done = _prepare(source, out)
+    assert [(p.path, p.lines) for p in done] == expected
+    assert all(p.reused for p in done)
+    texts = _content(out)
+    noted = texts.pop('.prepared.json')
+    one = _content(tmp_path / 'one')
+    assert sorted(noted.splitlines()) == sorted(
+      one.pop('.prepared.json').splitlines()
+    )
+    assert texts == one
+
+
+def test_a_killed_share_begins_again(source, tmp_path, monkeypatch):
+  """Its second file is cut off: what it had done stays, and one lock is free."""
+  _prepare(source, tmp_path / 'one')
+  out, write = tmp_path / 'out', outputs.write
+  _prepare(source, out, share=(2, 3))
+
+  def killed(file, *arguments):
+    if file.path == 'mono/fr.txt':
+      (out / 'mono/.fr.txt.partial').write_text('a ca')
+      os._exit(9)
+    return write(file, *arguments)
+
+  monkeypatch.setattr(outputs, 'write', killed)
+  if not (child := os.fork()):
+    _prepare(source, out, share=(1, 3))
+    os._exit(0)
+  assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+  monkeypatch.undo()
+  done = {p.path: p.reused for p in _prepare(source, out, share=(1, 3))}
+  assert done == {
+    'mono/de.txt.zst': True,
+    'mono/fr.txt': False,
+    'parallel/en-zh.tsv': False,
+  }
+  done = _prepare(source, out)  # share 0 was never begun
+  assert [p.reused for p in done] == [i % 3 > 0 for i in range(9)]
+  one, several = _content(tmp_path / 'one'), _content(out)
+  assert one.keys() == several.keys()
+  assert (out / 'dictionaries/en-de.tsv').exists()
+  for name in one.keys() - {'.prepared.json'}:
+    assert one[name] == several[name]
+
+
+@pytest.mark.parametrize(
+  'options, got',
+  [
+    ({'filters': TextFilters()}, 'filters.min_characters: 4 there, 0 asked'),
+    ({'share': (1, 4)}, 'shares: 3 there, 4 asked'),
+    (
+      {'languages': ['en', 'zh']},
+      'text.files: mono/de.txt.zst, mono/fr.txt, parallel/de-fr.tsv changed',
+    ),
+  ],
+)
+def test_shares_that_do_not_go_together(source, tmp_path, options, got):
+  out = tmp_path / 'out'
+  _prepare(source, out, share=(0, 3))
+  before = _content(out)
+  with pytest.raises(errors.CorpusError, match=f'Got: {got}') as error:
+    _prepare(source, out, **{'share': (1, 3)} | options)
+  assert 'give all shares the same flags' in str(error.value)
+  assert _content(out) == before
+
+
+def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
+  """One of another division appears after it was looked for."""
+  save, out = record.Record._save, tmp_path / 'o'
+
+  def saved(self):
+    save(self)
+    data = json.loads((out / '.prepared-0-of-3.json').read_text())
+    data['division']['shares'] = 4
+    (out / '.prepared-0-of-4.json').write_text(json.dumps(data))
+
+  monkeypatch.setattr(record.Record, '_save', saved)
+  with pytest.raises(errors.CorpusError, match='shares: 4 there, 3 asked'):
+    _prepare(source, out, share=(0, 3))
+  assert _content(out).keys() == {'.prepared-0-of-4.json'}
+
+
+def test_text_that_changed_between_shares(source, tmp_path):
+  """The others are refused; the command without a share writes it anew."""
+  _prepare(source, tmp_path / 'o', share=(0, 3))
+  (source / 'mono/zh.txt').write_text('another cat\n')
+  with pytest.raises(errors.CorpusError, match='files: mono/zh.txt changed'):
+    _prepare(source, tmp_path / 'o', share=(1, 3))
+  _prepare(source, tmp_path / 'o')
+  assert (tmp_path / 'o/mono/zh.txt').read_text() == 'another cat\n'
+  with pytest.raises(errors.CorpusError, match='made with other settings'):
+    _prepare(source, tmp_path / 'o', share=(0, 3), filters=TextFilters())
+  assert all(p.reused for p in _prepare(source, tmp_path / 'o', share=(0, 5)))
+
+
+def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
+  one = _prepare(source, tmp_path / 'o', share=(0, 2))
+  with pytest.raises(errors.CorpusError, match='by --overwrite'):
+    _prepare(source, tmp_path / 'o', code_switching=None)
+  done = _prepare(source, tmp_path / 'o', code_switching=None, overwrite=True)
+  assert len(done) == 7 and not any(p.reused for p in done)
+  assert any('copy' in p.path for p in one)
+  assert not any('copy' in name for name in _content(tmp_path / 'o'))
+  assert not list((tmp_path / 'o').glob('.prepared-*.json'))
+
+
+def test_two_writers(source, tmp_path):
+  out = tmp_path / 'o'
+  for holder, asked, what in (
+    ((1, 3), (1, 3), "this corpus's share 1/3"),
+    ((1, 3), None, 'this corpus. '),
+    (None, (1, 3), 'this corpus. '),
+  ):
+    with locking.alone(out, holder):
+      with pytest.raises(errors.CorpusError, match=what) as error:
+        _prepare(source, out, share=asked)
+    assert error.value.status is errors.ExitStatus.FAILURE
+  with locking.alone(out, (1, 3)):
+    assert _prepare(source, out, share=(0, 3))
+
+
+def test_shares_on_the_command_line(source, tmp_path, capsys, monkeypatch):
+  def run(*flags):
+    output = f'--output={tmp_path / "o"}'
+    return cli.main(
+      ['prepare', f'--corpus={source}', output, '--min_characters=4', *flags]
+    )
+
+  assert run('--shard=0/2', '--duplicates=near') == 2
+  assert 'without --duplicates; then' in capsys.readouterr().err
+  assert run('--shard=0/2', '--overwrite') == 2
+  assert 'A share overwrites nothing' in capsys.readouterr().err
+  assert not (tmp_path / 'o').exists()
+  monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '1')
+  monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '2')
+  assert run('--shard=auto') == 0
+  assert capsys.readouterr().out.endswith('Share 1/2: 3 files are done.\n')
+  assert run() == 0
+  assert capsys.readouterr().out.count('as it was') == 3

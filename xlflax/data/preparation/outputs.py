@@ -1,0 +1,154 @@
+"""The files of a prepared corpus: which there are, whose they are, their text."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus.directory import TRAIN
+from xlflax.data.corpus.files import Kind, TextFile
+from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.data.preparation.line_processing import (
+  Chunk,
+  Counts,
+  Lines,
+  Workers,
+)
+from xlflax.data.preparation.record import Prepared
+
+_CHUNK = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+  """A file to write.
+
+  Attributes:
+    path: below the output directory.
+    source: the file of the corpus that it is made of.
+    copy: which copy of it, from 0.
+  """
+
+  path: str
+  source: TextFile
+  copy: int
+
+
+def of_corpus(corpus, languages, code_switching) -> list[Output]:
+  """The files of text to be written, by path."""
+  switched = (
+    code_switching.sources(f.languages for f in corpus.dictionaries)
+    if code_switching
+    else ()
+  )
+  outputs: list[Output] = []
+  for file in corpus.files:
+    if file.kind is Kind.DICTIONARY or not is_wanted(file, languages):
+      continue
+    path = file.path.relative_to(corpus.directory)
+    copies = 1
+    if (
+      file.kind is Kind.MONOLINGUAL
+      and file.split == TRAIN
+      and file.languages[0] in switched
+    ):
+      copies = code_switching.copies
+    outputs += [Output(_copy_path(path, k), file, k) for k in range(copies)]
+  return sorted(outputs, key=lambda file: file.path)
+
+
+def is_wanted(file: TextFile, languages) -> bool:
+  """Whether a file is of some languages, of which None are all."""
+  return languages is None or set(file.languages) <= set(languages)
+
+
+def _copy_path(path: pathlib.Path, copy: int) -> str:
+  """`mono/en.a.txt.gz` of copy 2 is `mono/en.a.copy2.txt.gz`."""
+  if copy:
+    stem, dot, ending = path.name.rpartition('.txt')
+    path = path.with_name(f'{stem}.copy{copy}{dot}{ending}')
+  return path.as_posix()
+
+
+def write(
+  file: Output,
+  output: pathlib.Path,
+  workers: Workers,
+  code_switching: CodeSwitching | None,
+  dropped: dict[str, np.ndarray],
+) -> Prepared:
+  """Writes a file, or none where no line is left.
+
+  Args:
+    file: which.
+    output: the directory.
+    workers: process the lines.
+    code_switching: as the workers have it.
+    dropped: why -> numbers of lines with text that are left out, sorted.
+  """
+  path = output / file.path
+  path.parent.mkdir(parents=True, exist_ok=True)
+  total = Counts()
+  switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
+  size = code_switching.group_lines if code_switching else _CHUNK
+  chunks = (
+    Chunk(
+      file.source.languages,
+      lines,
+      file.path if switch else None,
+      number * size,
+      _within(dropped, number * size, size),
+    )
+    for number, lines in enumerate(_read(file.source, size))
+  )
+  with corpus_writer.create(path) as stream:
+    for text, counts in workers.map(chunks):
+      stream.write(text)
+      total += counts
+  if not total.lines:  # a corpus has no files without text
+    path.unlink()
+  return Prepared(
+    file.path,
+    total.lines,
+    total.words,
+    total.changed,
+    dict(sorted(total.dropped.items())),
+  )
+
+
+def _within(
+  dropped: dict[str, np.ndarray], first: int, size: int
+) -> dict[int, str]:
+  """Places first .. first + size - 1, counted from there -> why they go."""
+  found: dict[int, str] = {}
+  for why, places in dropped.items():
+    begin, end = np.searchsorted(places, [first, first + size])
+    found |= dict.fromkeys((places[begin:end] - first).tolist(), why)
+  return found
+
+
+def _read(file: TextFile, size: int) -> Iterator[Lines]:
+  """Runs of lines with `size` that are not blank; blank ones count to them."""
+
+  def lines():
+    for number, line in corpus_files.read_lines(file.path):
+      if file.kind is Kind.MONOLINGUAL:
+        yield (corpus_files.decode(line, file.path, number),)
+      elif line or file.kind is Kind.PARALLEL:
+        yield corpus_files.columns(line, file.path, number)
+
+  rows = lines()
+  while True:
+    run: Lines = []
+    full = 0
+    for row in rows:
+      run.append(row)
+      full += bool(row[0])
+      if full == size:
+        break
+    if not run:
+      return
+    yield run
