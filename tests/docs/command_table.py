@@ -126,6 +126,8 @@ SMALLER = {
     '--output=cache --num_processes=8': '--output=cache --num_processes=2',
     '--sample=sample --output=vocab': '--sample=sample --output=sampled',
     '--output=corpus --num_processes=8': '--output=prepared',
+    # the text there is of made-up languages
+    '--min_language_probability=0.5 --max_ratio': '--max_ratio',
   },
   'docs/launch.md': {
     '--devices=gpu:H200:64': '--devices=gpu:H200:64 --plan_by=estimate',
