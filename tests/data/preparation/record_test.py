@@ -167,7 +167,7 @@ def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
   assert len(done) == 7 and not any(p.reused for p in done)
   assert any('copy' in p.path for p in one)
   assert not any('copy' in name for name in _content(tmp_path / 'o'))
-  assert not list((tmp_path / 'o').glob('.prepared-*.json'))
+  assert not list((tmp_path / 'o').glob('.prepared-*'))
 
 
 def test_two_writers(source, tmp_path):

@@ -80,7 +80,7 @@ class Record:
           'choose another --output, or replace it by --overwrite',
         )
     record = cls(output / RECORD_FILE, _data(settings, files), {})
-    for path in output.glob(_OF_SHARES):
+    for path in output.glob('.prepared-*'):  # locks too, which nobody holds now
       path.unlink()
     return record
 
