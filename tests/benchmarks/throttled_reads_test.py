@@ -9,7 +9,7 @@ def test_an_order_with_locality_reads_less(tmp_path, capsys):
   throttled_reads.main(
     [
       f'--work={tmp_path}',
-      '--tokens=600000',
+      '--tokens=570000',
       '--shard=150000',
       '--latency_ms=0',
       '--full_rows=512',
