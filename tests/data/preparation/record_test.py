@@ -1,8 +1,9 @@
 """A corpus that is prepared by shares, and their records."""
 
 import json
-import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -10,7 +11,7 @@ from xlflax import cli, errors
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.preparation import locking, outputs, preparation, record
+from xlflax.data.preparation import locking, preparation, record
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import TextProcessing
 
@@ -76,24 +77,36 @@ def test_shares_in_any_order(source, tmp_path):
     assert texts == one
 
 
-def test_a_killed_share_begins_again(source, tmp_path, monkeypatch):
+# A process that dies while it writes its second file.
+_KILLED = """
+import os, pathlib, sys
+from tests.data.preparation import record_test
+from xlflax.data.preparation import outputs
+
+source, out = map(pathlib.Path, sys.argv[1:])
+write = outputs.write
+
+def killed(file, *arguments):
+  if file.path == 'mono/fr.txt':
+    (out / 'mono/.fr.txt.partial').write_text('a ca')
+    os._exit(9)
+  return write(file, *arguments)
+
+outputs.write = killed
+record_test._prepare(source, out, share=(1, 3))
+"""
+
+
+def test_a_killed_share_begins_again(source, tmp_path):
   """Its second file is cut off: what it had done stays, and one lock is free."""
   _prepare(source, tmp_path / 'one')
-  out, write = tmp_path / 'out', outputs.write
+  out = tmp_path / 'out'
   _prepare(source, out, share=(2, 3))
-
-  def killed(file, *arguments):
-    if file.path == 'mono/fr.txt':
-      (out / 'mono/.fr.txt.partial').write_text('a ca')
-      os._exit(9)
-    return write(file, *arguments)
-
-  monkeypatch.setattr(outputs, 'write', killed)
-  if not (child := os.fork()):
-    _prepare(source, out, share=(1, 3))
-    os._exit(0)
-  assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-  monkeypatch.undo()
+  done = subprocess.run(
+    [sys.executable, '-c', _KILLED, source, out],
+    cwd=pathlib.Path(__file__).parents[3],
+  )
+  assert done.returncode == 9
   done = {p.path: p.reused for p in _prepare(source, out, share=(1, 3))}
   assert done == {
     'mono/de.txt.zst': True,
