@@ -1,9 +1,13 @@
 """Equal systems do not differ, unequal halves would."""
 
+import dataclasses
 import random
 
+from tests.replication import claims_test
 from xlflax.replication import controls
-from xlflax.replication.claims import Claim, Verdict
+from xlflax.replication.claims import Verdict
+
+CLAIM = claims_test.claim(first='a/many', second='a/few')
 
 
 def values(count: int) -> list[float]:
@@ -16,20 +20,6 @@ def test_equal_systems_are_not_resolved():
   assert found.total() == 20
   assert found[Verdict.NOT_RESOLVED] >= 17
   assert found == controls.equal_systems(values(10))
-
-
-def claim(**fields) -> Claim:
-  settings = dict(
-    name='a.b',
-    paper='A',
-    where='table 1',
-    says='x is below y',
-    published='1; 2',
-    first='a/many',
-    second='a/few',
-    measure='score',
-  )
-  return Claim(**(settings | fields))
 
 
 def scores(**counts) -> dict:
@@ -45,7 +35,7 @@ def scores(**counts) -> dict:
 def test_section_has_conditions_with_four_seeds_by_the_measures_of_claims():
   found = scores(many=10, few=3, unused=9)
   own = controls.equal_systems(values(10))
-  text = controls.section([claim()], found)
+  text = controls.section([CLAIM], found)
   kept, more, less = (
     own[verdict]
     for verdict in (
@@ -57,11 +47,11 @@ def test_section_has_conditions_with_four_seeds_by_the_measures_of_claims():
   assert f'| A | score | 1 | 20 | {kept} | {more} | {less} | {kept} |' in text
   assert f'of all 20, {20 - kept} are' in text
   assert 'other' not in text
-  assert controls.section([claim()], scores(few=3)) == ''
+  assert controls.section([CLAIM], scores(few=3)) == ''
 
 
 def test_sections_add_the_conditions_of_a_family_and_part_measures():
-  both = claim(measure='score|other')
-  text = controls.section([claim(), both], scores(many=10, few=8))
+  both = dataclasses.replace(CLAIM, measure='score|other')
+  text = controls.section([CLAIM, both], scores(many=10, few=8))
   assert '| A | score | 2 | 40 |' in text
   assert '| A | other | 1 | 20 |' in text

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.replication import claims_test
 from xlflax.replication import claims, sensitivity
-from xlflax.replication.claims import Claim, Finding, Verdict
+from xlflax.replication.claims import Finding, Verdict
 
 GAINS = {  # of the second condition, ten seeds
   'early': [0.2, 0.21, 0.19, 0.2, 0.22, -0.9, 0.9, -0.8, 0.8, 0.1],
@@ -15,16 +16,7 @@ GAINS = {  # of the second condition, ten seeds
 def found(
   transfer: str, retrieval: str = 'always', count: int = 10, **fields
 ) -> tuple[Finding, claims.Scores]:
-  claim = Claim(
-    name='a.b',
-    paper='A',
-    where='table 1',
-    says='x is below y',
-    published='1; 2',
-    first='x',
-    second='y',
-    **{'measure': 'transfer', **fields},
-  )
+  claim = claims_test.claim(**{'measure': 'transfer', **fields})
   gains = list(zip(GAINS[transfer], GAINS[retrieval], strict=True))[:count]
   scores = {
     'x': dict.fromkeys(range(count), {'transfer': 0.5, 'retrieval': 0.5}),

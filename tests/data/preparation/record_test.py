@@ -11,7 +11,7 @@ from xlflax import cli, errors
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.preparation import locking, preparation, record
+from xlflax.data.preparation import preparation, record
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import TextProcessing
 
@@ -51,7 +51,7 @@ def _content(directory: pathlib.Path) -> dict[str, bytes]:
   return {
     path.relative_to(directory).as_posix(): path.read_bytes()
     for path in directory.rglob('*')
-    if path.is_file() and path.suffix != '.lock'
+    if path.is_file() and '.lock' not in path.name
   }
 
 
@@ -180,21 +180,21 @@ def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
   assert len(done) == 7 and not any(p.reused for p in done)
   assert any('copy' in p.path for p in one)
   assert not any('copy' in name for name in _content(tmp_path / 'o'))
-  assert not list((tmp_path / 'o').glob('.prepared-*'))
+  assert not list((tmp_path / 'o').glob('.prepared*-*'))
 
 
 def test_two_writers(source, tmp_path):
   out = tmp_path / 'o'
   for holder, asked, what in (
-    ((1, 3), (1, 3), "this corpus's share 1/3"),
-    ((1, 3), None, 'this corpus. '),
-    (None, (1, 3), 'this corpus. '),
+    ((1, 3), (1, 3), 'share 1/3 of a prepared corpus'),
+    ((1, 3), None, 'this prepared corpus. '),
+    (None, (1, 3), 'this prepared corpus. '),
   ):
-    with locking.alone(out, holder):
+    with record.alone(out, holder):
       with pytest.raises(errors.CorpusError, match=what) as error:
         _prepare(source, out, share=asked)
     assert error.value.status is errors.ExitStatus.FAILURE
-  with locking.alone(out, (1, 3)):
+  with record.alone(out, (1, 3)):
     assert _prepare(source, out, share=(0, 3))
 
 

@@ -15,8 +15,8 @@ import apache_beam as beam
 from apache_beam.options import pipeline_options
 
 from xlflax import errors
+from xlflax.data.cache import disk, unit_writing
 from xlflax.data.cache import jobs as cache_jobs
-from xlflax.data.cache import locking, unit_writing
 from xlflax.data.cache import writer as cache_writer
 
 # As a traceback ends, with what Beam says after it.
@@ -37,7 +37,7 @@ class WriteUnit(beam.DoFn):
 
   def process(self, unit: cache_jobs.Unit):
     """Writes what is missing of a unit."""
-    with locking.disk_errors(self._plan.directory):
+    with disk.disk_errors(self._plan.directory):
       unit_writing.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlflax import digests, paths
-from xlflax.data.cache import changes, locking, sealing, unit_writing
+from xlflax.data.cache import changes, disk, sealing, unit_writing
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import header as cache_header
 from xlflax.data.cache import jobs as cache_jobs
@@ -117,7 +117,7 @@ def write_cache(
     CorpusError: unknown mixture or malformed text (file:line).
   """
   tasks = plan.open_tasks()
-  with locking.locked(plan.directory):
+  with disk.locked(plan.directory):
     jobs = plan.jobs(tasks)
     header = _open_header(plan, tasks, jobs)
     missing = [job for job in jobs if not changes.is_sealed(job, header)]
@@ -145,7 +145,7 @@ def write_share(
     CacheError: as of `write_cache`; or another process writes this share.
   """
   tasks = plan.open_tasks()
-  with locking.locked(plan.directory, share):
+  with disk.locked(plan.directory, share):
     jobs = plan.jobs(tasks)
     _open_header(plan, tasks, jobs, sharing=True)
     units = share_of(jobs, share)
@@ -168,7 +168,7 @@ def finish(plan: Plan) -> list[cache_format.TaskMeta]:
     CacheError: some are missing, or are of text that has changed since.
   """
   tasks = plan.open_tasks()
-  with locking.locked(plan.directory):
+  with disk.locked(plan.directory):
     jobs = plan.jobs(tasks)
     return _seal(_open_header(plan, tasks, jobs), plan, tasks, jobs)
 

@@ -13,7 +13,7 @@ import collections
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -23,12 +23,7 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.preparation import (
-  duplicates,
-  line_processing,
-  locking,
-  pair_margins,
-)
+from xlflax.data.preparation import duplicates, line_processing, pair_margins
 from xlflax.data.preparation import outputs as outputs_lib
 from xlflax.data.preparation import record as record_lib
 from xlflax.data.preparation.duplicates import Deduplication
@@ -96,7 +91,7 @@ def prepare(
   )
   outputs = outputs_lib.of_corpus(corpus, languages, code_switching)
   record_lib.check_output(output)
-  with locking.alone(output, share):
+  with record_lib.alone(output, share):
     record = _open_record(corpus, output, settings, outputs, share, overwrite)
     if share:
       outputs = outputs[share[0] :: share[1]]
@@ -116,20 +111,32 @@ def prepare(
       num_processes=num_processes,
     ) as workers:
       done = []
-      for file in outputs:
-        source = corpus_files.fingerprint(file.source.path, corpus.directory)
-        prepared = record.find(file.path, source)
-        if prepared is None:
-          lines = {w: f.get(source.path, _NONE) for w, f in dropped.items()}
-          prepared = outputs_lib.write(
-            file, output, workers, code_switching, lines
-          )
-          record.add(prepared, source)
+      for prepared in _write(
+        corpus, outputs, record, workers, code_switching, dropped
+      ):
         report(prepared)
         done.append(prepared)
   if not share:
     _check_is_left(output, done)
   return done
+
+
+def _write(
+  corpus, outputs, record: Record, workers, code_switching, dropped
+) -> Iterator[Prepared]:
+  """Each file in turn, written unless the record has it."""
+  for file in outputs:
+    source = corpus_files.fingerprint(file.source.path, corpus.directory)
+    prepared = record.find(file.path, source)
+    if prepared is None:
+      lines = {
+        why: files.get(source.path, _NONE) for why, files in dropped.items()
+      }
+      prepared = outputs_lib.write(
+        file, record.output, workers, code_switching, lines
+      )
+      record.add(prepared, source)
+    yield prepared
 
 
 def _open_record(corpus, output, settings, outputs, share, overwrite) -> Record:

@@ -8,12 +8,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax import errors, paths
+from xlflax.data import locking
 from xlflax.data.corpus.files import Fingerprint
 
 RECORD_FILE = '.prepared.json'
 _OF_SHARES = '.prepared-*.json'
 _MARK = '.prepared'  # in the names of records, locks and of what they begin as
+_LOCK = f'{_MARK}.lock'
 _FORMAT = 2
+
+
+def alone(
+  output: pathlib.Path, share: tuple[int, int] | None = None
+) -> contextlib.AbstractContextManager[None]:
+  """Keeps a second writer out; see `locking.alone`."""
+  return locking.alone(
+    output,
+    name=_LOCK,
+    what='prepared corpus',
+    error=errors.CorpusError,
+    share=share,
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +57,9 @@ class Record:
 
   Either that of all of the corpus, which takes in those of shares, or that of
   one share, which reads the one of all. No two processes write the same one.
+
+  Attributes:
+    output: the directory that it is of.
   """
 
   def __init__(self, path: pathlib.Path, data: dict, known: dict):
@@ -52,7 +70,7 @@ class Record:
       data: what is saved.
       known: path -> what is known of a file, beside those of the record.
     """
-    self._output, self._path = path.parent, path
+    self.output, self._path = path.parent, path
     self._data = data
     self._known = known | data['files']
     self._save()
@@ -80,8 +98,9 @@ class Record:
           'choose another --output, or replace it by --overwrite',
         )
     record = cls(output / RECORD_FILE, _data(settings, files), {})
-    for path in output.glob('.prepared-*'):  # locks too, which nobody holds now
-      path.unlink()
+    for pattern in (_OF_SHARES, f'{_LOCK}-*'):  # which nobody holds now
+      for path in output.glob(pattern):
+        path.unlink()
     return record
 
   @classmethod
@@ -131,7 +150,7 @@ class Record:
     if (
       known is None
       or known['source'] != list(dataclasses.astuple(source))
-      or paths.size(self._output / name) != known['size']
+      or paths.size(self.output / name) != known['size']
     ):
       return None
     lines, words, changed = known['counts']
@@ -142,7 +161,7 @@ class Record:
     """Notes a file that was just written."""
     known = {
       'source': dataclasses.astuple(source),
-      'size': paths.size(self._output / prepared.path),
+      'size': paths.size(self.output / prepared.path),
       'counts': [prepared.lines, prepared.words, prepared.changed],
       'dropped': prepared.dropped,
     }
@@ -152,7 +171,7 @@ class Record:
   def remove_others(self, paths: set[str]) -> None:
     """Deletes written files that are no longer to be there."""
     for path in set(self._data['files']) - paths:
-      (self._output / path).unlink(missing_ok=True)
+      (self.output / path).unlink(missing_ok=True)
       del self._data['files'][path]
     self._save()
 
