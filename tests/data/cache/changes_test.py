@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from tests.data.cache import reading
+from tests.data.cache import reading, writing
 from xlflax import errors
 from xlflax.data.cache import parts as cache_parts
 from xlflax.data.cache import reader as cache_reader
@@ -40,6 +40,65 @@ def make_plan(tmp_path, toy_vocabulary):
 
 def _use_library(patch, vocabulary, name):
   patch.setattr(type(vocabulary), 'library', name)
+
+
+def test_added_files_are_another_generation(tmp_path, toy_vocabulary):
+  """The generations before it are read as they were."""
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  cache = tmp_path / 'cache'
+  writing.write(cache, corpus, toy_vocabulary)
+  first = cache_reader.TokenCache(cache).digest('corpus.mono', 'train')
+  [shard] = cache.rglob('*.safetensors')
+  time = shard.stat().st_mtime_ns
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  add = {'changed': cache_writer.Changed.ADD}
+  writing.write(cache, corpus, toy_vocabulary, **add)
+  examples = [
+    cache_reader.TokenCache(cache, generation=number)
+    .open('corpus.mono', 'train')['corpus.mono.en']
+    .meta.examples
+    for number in (1, 2)
+  ]
+  assert examples == [2, 3] and shard.stat().st_mtime_ns == time
+  assert cache_reader.TokenCache(cache).generation == 2
+  old = cache_reader.TokenCache(cache, generation=1)
+  assert old.digest('corpus.mono', 'train') == first
+  old.verify('corpus.mono', 'train')
+  assert old.rates('corpus.mono', 'train') != cache_reader.TokenCache(
+    cache
+  ).rates('corpus.mono', 'train')
+  with pytest.raises(errors.CacheError, match='no such generation. Got: 3'):
+    cache_reader.TokenCache(cache, generation=3)
+  before = writing.files(cache)
+  writing.write(cache, corpus, toy_vocabulary, **add)  # nothing was added
+  assert writing.files(cache) == before
+  (tmp_path / 'corpus/mono/en.txt').write_text('the fish\n')
+  with pytest.raises(errors.CacheError, match='must stay as they are'):
+    writing.write(cache, corpus, toy_vocabulary, **add)
+
+
+def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  cache = tmp_path / 'cache'
+  writing.write(cache, corpus, toy_vocabulary)
+  before = writing.files(cache)
+  writing.write(cache, corpus, toy_vocabulary)
+  assert writing.files(cache) == before
+  corpus = writing.english(
+    tmp_path / 'corpus', ['the cat', 'the dog', 'a child']
+  )
+  with pytest.raises(
+    errors.CacheError,
+    match='The source of corpus.mono.en '
+    'has changed since it was cached.* Replace it by '
+    '--overwrite',
+  ):
+    writing.write(cache, corpus, toy_vocabulary)
+  assert writing.files(cache) == before
+  [meta] = writing.write(
+    cache, corpus, toy_vocabulary, changed=cache_writer.Changed.REPLACE
+  )
+  assert meta.examples == 3
 
 
 def test_a_new_language_is_another_generation(make_plan, tmp_path):
@@ -169,14 +228,6 @@ def test_a_lost_shard_by_another_version_of_a_library(
   assert sorted((tmp_path / 'cache').rglob('*')) == before
 
 
-def _contents(directory):
-  return {
-    path.relative_to(directory).as_posix(): path.read_bytes()
-    for path in directory.rglob('*')
-    if path.is_file() and not path.name.startswith('.')
-  }
-
-
 @pytest.mark.parametrize('count', [3, 4])
 def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
   """Of a compressed file, whose shards of two lines only reading tells."""
@@ -193,7 +244,7 @@ def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
   cache_writer.write_share(killed, (0, 1))
   cache_writer.finish(killed)
   cache_writer.write_cache(whole)
-  assert _contents(tmp_path / 'killed') == _contents(tmp_path / 'whole')
+  assert writing.files(tmp_path / 'killed') == writing.files(tmp_path / 'whole')
 
 
 class _SaysMore(CorpusTasks):
@@ -220,7 +271,7 @@ def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
   cache_writer.write_share(shared, (0, 1))
   cache_writer.finish(shared)
   cache_writer.write_cache(whole)
-  assert _contents(tmp_path / 'shared') == _contents(tmp_path / 'whole')
+  assert writing.files(tmp_path / 'shared') == writing.files(tmp_path / 'whole')
   cache = cache_reader.TokenCache(tmp_path / 'whole')
   [task] = cache.open('corpus.mono', 'train').values()
   assert len(task.meta.shards) == 3

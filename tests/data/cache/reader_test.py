@@ -1,6 +1,5 @@
 """Reading token caches, and every reason to refuse one."""
 
-import functools
 import json
 import os
 import shutil
@@ -9,58 +8,20 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests.data.cache import writing
 from xlflax import errors
 from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-
-
-def _write(directory, corpus, vocabulary, *, mixtures):
-  return cache_writer.write_cache(
-    cache_writer.Plan(
-      directory=directory,
-      mixtures=mixtures,
-      vocabulary=vocabulary,
-      shard_size=2048,
-      open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
-    )
-  )
-
-
-def _corpus(directory, lines):
-  corpus_writer.write_monolingual(directory, 'en', [lines])
-  return corpus_lib.Corpus(directory)
-
-
-class _Other:
-  """A vocabulary of another hash."""
-
-  def __init__(self, vocabulary):
-    self.spec, self.hash = vocabulary.spec, 'f' * 64
-
-
-@pytest.fixture(scope='module')
-def written(tmp_path_factory, toy_corpus, toy_vocabulary):
-  directory = tmp_path_factory.mktemp('written')
-  _write(
-    directory,
-    toy_corpus,
-    toy_vocabulary,
-    mixtures=['corpus.mono', 'corpus.parallel'],
-  )
-  return directory
 
 
 def test_a_single_task_can_be_read_as_a_mixture(written):
-  cache = cache_reader.TokenCache(written)
+  cache = cache_reader.TokenCache(written[0])
   assert list(cache.open('corpus.mono.ru', 'train')) == ['corpus.mono.ru']
 
 
 @pytest.fixture
 def copy(written, tmp_path):
-  shutil.copytree(written, tmp_path / 'copy')
+  shutil.copytree(written[0], tmp_path / 'copy')
   return tmp_path / 'copy'
 
 
@@ -102,7 +63,7 @@ def test_other_vocabulary_at_reading(copy, toy_vocabulary):
     match='another vocabulary. Got: 180 '
     'entries, hash ffffffffffff. Expected: 180 entries',
   ):
-    cache.check_vocabulary(_Other(toy_vocabulary))
+    cache.check_vocabulary(writing.OtherVocabulary(toy_vocabulary))
 
 
 def test_other_format(copy):
@@ -160,10 +121,10 @@ def test_lost_shard(copy, toy_corpus, toy_vocabulary, written):
   time = other.stat().st_mtime_ns
   with pytest.raises(errors.CacheError, match=f'{path.name} is missing'):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
-  _write(copy, toy_corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  writing.write(copy, toy_corpus, toy_vocabulary, mixtures=['corpus.mono'])
   cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
   assert other.stat().st_mtime_ns == time
-  same = cache_reader.TokenCache(written)
+  same = cache_reader.TokenCache(written[0])
   assert same.digest('corpus.mono', 'train') == cache_reader.TokenCache(
     copy
   ).digest('corpus.mono', 'train')
@@ -215,9 +176,9 @@ def test_offsets_that_fall(copy, monkeypatch):
 
 def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
   """Whole by itself, but not what this cache was written with."""
-  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
   other = tmp_path / 'other'
-  _write(other, corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  writing.write(other, corpus, toy_vocabulary, mixtures=['corpus.mono'])
   shutil.rmtree(_task(copy))
   shutil.copytree(_task(other), _task(copy))
   with pytest.raises(errors.CacheError, match='another task or cache'):
@@ -225,7 +186,7 @@ def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
 
 
 def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
-  cache = cache_reader.TokenCache(written)
+  cache = cache_reader.TokenCache(written[0])
   same = cache_reader.TokenCache(copy)
   assert same.digest('corpus.mono', 'train') == cache.digest(
     'corpus.mono', 'train'
@@ -239,8 +200,10 @@ def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
 
 
 def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
-  corpus = _corpus(tmp_path / 'corpus', ['the cat', 'the dog'])
-  _write(tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  writing.write(
+    tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
+  )
   cache = cache_reader.TokenCache(tmp_path / 'cache')
   cache.check_corpus(corpus, 'corpus.mono', 'train')
   path = tmp_path / 'corpus/mono/en.txt'

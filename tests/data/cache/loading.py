@@ -1,0 +1,49 @@
+"""Streams of the tests, and rows of their loaders."""
+
+import numpy as np
+
+from xlflax.data import stream as stream_lib
+
+
+def stream(**settings) -> stream_lib.Stream:
+  """Blocks of monolingual text, or pairs by the layout in `settings`."""
+  pairs = {
+    k: settings.pop(k)
+    for k in ('separator', 'positions', 'order', 'min_tokens', 'max_tokens')
+    if k in settings
+  }
+  layout = settings.get('layout', 'blocks')
+  kind = 'parallel' if layout in ('pairs', 'sides') else 'mono'
+  return stream_lib.Stream(
+    **{
+      'name': 's',
+      'mixture': f'corpus.{kind}',
+      'layout': layout,
+      'length': 16,
+      'batch_size': 8,
+      'alpha': 0.5,
+      'pairs': stream_lib.PairOptions(**pairs),
+    }
+    | settings
+  )
+
+
+def assert_same(batch, other) -> None:
+  """Asserts that two batches are equal, key for key."""
+  assert list(batch) == list(other)
+  for key, value in batch.items():
+    np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
+def epoch_rows(loader, task, batches) -> list[bytes]:
+  """Rows of one task in order of use, as bytes."""
+  schedule = loader._schedule
+  uses = []
+  for step in range(batches):
+    tasks, numbers = schedule.slots(step)
+    tokens = loader.rows(step, 0, 8)['token_ids']
+    uses += [
+      (numbers[i], tokens[i].tobytes())
+      for i in np.flatnonzero(tasks == schedule.tasks.index(task))
+    ]
+  return [row for _, row in sorted(uses)]

@@ -1,0 +1,105 @@
+"""How often a loader reads each task."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+
+from tests.data.cache import loading
+from xlflax import errors
+from xlflax.data.sampling import row_schedule
+
+
+def test_statistics(open_both):
+  cached, live = open_both(layout='sentences', length=20, alpha=0.5)
+  for loader in (cached, live):
+    rows = {row.task: row for row in loader.statistics()}
+    assert list(rows) == [f'corpus.mono.{code}' for code in ('de', 'en', 'ru')]
+    assert [row.examples for row in rows.values()] == [60, 200, 100]
+    expected = np.sqrt([60, 200, 100])
+    np.testing.assert_allclose(
+      [row.rate for row in rows.values()], expected / expected.sum()
+    )
+    assert rows['corpus.mono.en'].languages == ('en',)
+  first = cached.statistics()[0]
+  assert first.rows == 60 and 0 < first.truncated <= 60
+  assert first.tokens > 60 * 5
+
+
+def test_rates_by_tokens(open_both, open_cached):
+  loader = open_cached(alpha=1.0, sizes='tokens')
+  tokens = [row.tokens for row in loader.statistics()]
+  np.testing.assert_allclose(
+    [row.rate for row in loader.statistics()], np.array(tokens) / sum(tokens)
+  )
+  with pytest.raises(errors.ConfigError, match='Rates by tokens need a token'):
+    open_both(alpha=1.0, sizes='tokens')
+
+
+def test_the_share_of_rows_follows_alpha(open_cached):
+  loader = open_cached(alpha=0.5, layout='sentences')
+  counts = collections.Counter()
+  for step in range(128):
+    counts.update(loader._schedule.slots(step)[0].tolist())
+  expected = np.sqrt([60, 200, 100])
+  np.testing.assert_allclose(
+    [counts[i] for i in range(3)], 1024 * expected / expected.sum(), atol=1
+  )
+
+
+@pytest.mark.parametrize('limit', [None, 5])
+def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
+  """PPA: an epoch over the stream is one over every language."""
+  loader = open_cached(
+    layout='pairs',
+    length=64,
+    min_tokens=10,
+    max_tokens=40,
+    max_examples=limit,
+    alpha=1.0,
+  )
+  (found,) = loader.statistics()
+  assert found.examples > found.dropped > 0
+  assert loader._schedule.sizes.tolist() == [
+    found.examples - found.dropped if limit is None else limit
+  ]
+
+
+def test_no_row_comes_more_often_than_max_epochs(open_cached):
+  """Of each task 1.5 times its rows, at any rate; then there are none."""
+  loader = open_cached(max_epochs=1.5, alpha=1.0, layout='sentences')
+  statistics = loader.statistics()
+  most = [math.floor(1.5 * task.rows) for task in statistics]
+  batches = sum(most) // 8
+  seen = [loader.rows(step, 0, 8) for step in range(batches)]
+  rows = collections.Counter(
+    (int(language[1]), ids.tobytes())
+    for batch in seen
+    for language, ids in zip(
+      batch['language_ids'], batch['token_ids'], strict=True
+    )
+  )
+  of_languages = collections.Counter(
+    language for language, _ in rows.elements()
+  )
+  assert sum(most) - 8 < sum(of_languages.values()) <= sum(most)
+  for count, limit in zip(
+    sorted(of_languages.values()), sorted(most), strict=True
+  ):
+    assert limit - 8 < count <= limit
+  read = row_schedule.rows_read(loader.stream, statistics, 10**6)
+  np.testing.assert_array_equal(read, [1.5 * task.rows for task in statistics])
+  with pytest.raises(errors.ConfigError, match='max_epochs times'):
+    loader.rows(batches + 1, 0, 8)
+
+
+def test_a_limit_of_epochs_needs_a_cache(open_both):
+  with pytest.raises(errors.ConfigError, match='needs a token cache'):
+    open_both(max_epochs=2)
+
+
+@pytest.mark.parametrize('value', [0, -1, float('inf'), float('nan')])
+def test_limits_of_epochs_are_positive(value):
+  with pytest.raises(errors.ConfigError, match='max_epochs'):
+    loading.stream(max_epochs=value)

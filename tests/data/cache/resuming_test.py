@@ -1,0 +1,163 @@
+"""Writers that are stopped, killed or out of space, and go on."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.data.cache import writing
+from xlflax import errors
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import shards as cache_shards
+
+
+class _Killed(BaseException):
+  pass
+
+
+@pytest.mark.parametrize('after', [0, 3, 11])
+def test_resuming_gives_the_same_files(
+  written, tmp_path, toy_corpus, toy_vocabulary, monkeypatch, after
+):
+  """Stopped between any two files that are written, again and again."""
+  replace = os.replace
+
+  def run(stop_after):
+    left = [stop_after]
+
+    def stop(*args):
+      left[0] -= 1
+      if left[0] < 0:
+        raise _Killed
+      replace(*args)
+
+    with monkeypatch.context() as patch:
+      patch.setattr(os, 'replace', stop)
+      writing.write(tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH)
+
+  for stop_after in (after, 2, 7, 30):
+    with pytest.raises(_Killed):
+      run(stop_after)
+    with pytest.raises(errors.CacheError):
+      cache_reader.TokenCache(tmp_path).open('corpus.mono', 'train')
+  writing.write(tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH)
+  assert writing.files(tmp_path) == writing.files(written[0])
+
+
+def test_finished_shards_are_not_written_again(
+  tmp_path, toy_corpus, toy_vocabulary, monkeypatch
+):
+  numbers = []
+  original = cache_shards.write
+
+  def record(path, *args, **kwargs):
+    numbers.append(int(path.stem.rpartition('-')[2]))
+    if len(numbers) == 3:
+      raise _Killed
+    return original(path, *args, **kwargs)
+
+  monkeypatch.setattr(cache_shards, 'write', record)
+  for _ in range(2):
+    try:
+      writing.write(
+        tmp_path, toy_corpus, toy_vocabulary, mixtures=['corpus.mono.en']
+      )
+    except _Killed:
+      numbers.append('killed')
+  assert numbers == [0, 1, 2, 'killed', 2, 3]
+
+
+_PROGRAM = """
+import functools, os, signal, sys
+from xlflax.data.cache import writer as cache_writer
+from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
+from xlflax.data.vocabularies import vocabulary
+corpus, vocabulary_dir, output = sys.argv[1:]
+
+def report(progress):
+  if progress.done >= 5:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == '__main__':
+  cache_writer.write_cache(
+      cache_writer.Plan(
+          directory=output, mixtures=['corpus.mono', 'corpus.parallel'],
+          vocabulary=vocabulary.Vocabulary.load(vocabulary_dir),
+          open_tasks=functools.partial(CorpusTasks, corpus),
+          shard_size=2048),
+      report=report)
+"""
+
+
+@pytest.mark.parametrize(
+  'num_processes', [1, pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_killed_process_and_others_that_finish(
+  written, tmp_path, toy_corpus, toy_vocabulary, num_processes
+):
+  program = tmp_path / 'program.py'
+  program.write_text(_PROGRAM)
+  vocabulary = tmp_path / 'vocabulary'
+  _save(toy_vocabulary, vocabulary)
+  killed = subprocess.run(
+    [
+      sys.executable,
+      program,
+      toy_corpus.directory,
+      vocabulary,
+      tmp_path / 'cache',
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert killed.returncode == -signal.SIGKILL, killed.stderr
+  finished = sorted((tmp_path / 'cache').rglob('*.safetensors'))
+  assert finished
+  assert not (tmp_path / 'cache/tasks/corpus.mono.ru').exists()
+  writing.write(
+    tmp_path / 'cache',
+    toy_corpus,
+    toy_vocabulary,
+    num_processes=num_processes,
+    mixtures=writing.BOTH,
+  )
+  assert writing.files(tmp_path / 'cache') == writing.files(written[0])
+
+
+def _save(vocabulary, directory):
+  from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+
+  directory.mkdir()
+  (directory / vocabulary_lib.MODEL_FILE).write_bytes(vocabulary.model)
+  (directory / vocabulary_lib.DESCRIPTION_FILE).write_text(
+    json.dumps(vocabulary.describe())
+  )
+
+
+def _raise(error):
+  def function(*args, **kwargs):
+    raise error
+
+  return function
+
+
+def test_a_full_disk_is_told_and_resumed(
+  written, tmp_path, toy_corpus, toy_vocabulary, monkeypatch
+):
+  full = OSError(errno.ENOSPC, 'No space left on device')
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'fsync', _raise(full))
+    with pytest.raises(
+      errors.CacheError,
+      match='cannot be written '
+      r'\(No space left on device\).*goes on where',
+    ) as error:
+      writing.write(tmp_path, toy_corpus, toy_vocabulary)
+  assert error.value.status is errors.ExitStatus.FAILURE
+  writing.write(tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH)
+  assert writing.files(tmp_path) == writing.files(written[0])

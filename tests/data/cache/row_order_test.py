@@ -1,0 +1,105 @@
+"""Which rows a loader reads when."""
+
+import numpy as np
+import pytest
+
+from tests.data.cache import loading
+from xlflax.data import stream as stream_lib
+
+
+@pytest.mark.parametrize('live', [False, True])
+def test_only_the_first_examples_are_used(open_both, live):
+  """Again and again, and the language is drawn as if it had no more."""
+  settings = {'layout': 'sentences', 'length': 80, 'alpha': 1.0}
+  few = open_both(max_examples=7, shuffle=True, **settings)[live]
+  rows = loading.epoch_rows(few, 'corpus.mono.de', 60)
+  assert len(set(rows)) == 7 and len(rows) > 70
+  first = open_both(shuffle=False, **settings)[live]
+  assert set(rows) == set(loading.epoch_rows(first, 'corpus.mono.de', 60)[:7])
+  assert len({s.rate for s in few.statistics()}) == 1  # 7 of each task
+  if not live:
+    assert {s.rows for s in few.statistics()} == {7}
+
+
+@pytest.mark.parametrize('live', [False, True])
+def test_each_row_is_used_once_in_an_epoch(open_both, live):
+  loader = open_both(layout='sentences', length=80, shuffle_window=7)[live]
+  rows = loading.epoch_rows(loader, 'corpus.mono.de', 70)
+  assert len(rows) >= 120
+  first, second = rows[:60], rows[60:120]
+  assert len(set(first)) == 60
+  assert sorted(first) == sorted(second)
+  assert first != second
+
+
+def test_an_order_with_locality(open_cached):
+  """Each row once in an epoch, in another order than without."""
+  settings = {'layout': 'sentences', 'length': 80}
+  plain = open_cached(**settings)
+  near = open_cached(
+    **settings, locality=stream_lib.Locality(block_rows=4, window_blocks=3)
+  )
+  rows = loading.epoch_rows(near, 'corpus.mono.de', 70)
+  first, second = rows[:60], rows[60:120]
+  assert len(set(first)) == 60
+  assert sorted(first) == sorted(second) and first != second
+  assert sorted(first) == sorted(
+    loading.epoch_rows(plain, 'corpus.mono.de', 70)[:60]
+  )
+
+
+@pytest.mark.parametrize('processes', [1, 2, 4])
+def test_locality_on_any_number_of_processes_and_after_a_restart(
+  open_cached, processes
+):
+  """Token for token what one process reads that came from step 0."""
+  settings = {
+    'layout': 'sentences',
+    'length': 80,
+    'locality': stream_lib.Locality(block_rows=4, window_blocks=3),
+  }
+  one = open_cached(**settings)
+  steps = [one.rows(step, 0, 8) for step in range(12)]
+  others = [open_cached(**settings) for _ in range(processes)]
+  size = 8 // processes
+  for step in (7, 11):
+    parts = [
+      other.rows(step, size * i, size * (i + 1))
+      for i, other in enumerate(others)
+    ]
+    loading.assert_same(
+      steps[step],
+      {k: np.concatenate([part[k] for part in parts]) for k in parts[0]},
+    )
+
+
+def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):
+  for loader in open_both(shuffle_window=16):
+    whole = [loader.rows(step, 0, 8) for step in range(6)]
+    for step in (5, 2):  # The live loader goes back here.
+      parts = [loader.rows(step, a, b) for a, b in ((0, 3), (3, 4), (4, 8))]
+      loading.assert_same(
+        whole[step],
+        {
+          key: np.concatenate([part[key] for part in parts])
+          for key in whole[step]
+        },
+      )
+
+
+def test_resuming_in_another_loader_gives_the_same_batches(open_both):
+  settings = {'layout': 'pairs', 'order': 'random', 'shuffle_window': 16}
+  for first, second in zip(
+    open_both(**settings), open_both(**settings), strict=True
+  ):
+    for step in range(9):
+      expected = first.rows(step, 0, 8)
+    loading.assert_same(expected, second.rows(8, 0, 8))
+
+
+def test_seed_and_seed_offset_change_the_order(open_cached):
+  base = open_cached(seed=5).rows(0, 0, 8)['token_ids']
+  other = open_cached(seed=6).rows(0, 0, 8)['token_ids']
+  shifted = open_cached(seed=5, seed_offset=1).rows(0, 0, 8)['token_ids']
+  assert (base != other).any()
+  np.testing.assert_array_equal(shifted, other)

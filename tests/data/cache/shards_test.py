@@ -1,0 +1,43 @@
+"""The bytes of one shard."""
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from xlflax import digests
+from xlflax.data import examples as examples_lib
+from xlflax.data.cache import shards as cache_shards
+
+
+@pytest.mark.parametrize('dtype', [np.uint16, np.int32])
+@pytest.mark.parametrize('sides', [('targets',), ('inputs', 'targets')])
+def test_shards_are_what_the_library_makes(
+  tmp_path, toy_vocabulary, dtype, sides
+):
+  path = tmp_path / 'a.safetensors'
+  batches = [
+    examples_lib.Examples(
+      tuple(
+        examples_lib.Ragged(
+          np.arange(sum(lengths), dtype=np.int32) % 7,
+          np.array(lengths, np.int64),
+        )
+        for _ in sides
+      ),
+      np.ones(len(lengths), bool),
+    )
+    for lengths in ([2, 3], [], [0, 1])
+  ]
+  entry = cache_shards.write(
+    path, batches, dtype=dtype, spec=toy_vocabulary.spec, sides=sides
+  )
+  content = path.read_bytes()
+  arrays = safetensors.numpy.load(content)
+  assert safetensors.numpy.save(arrays) == content
+  assert arrays['targets'].tolist() == [0, 1, 2, 2, 3, 4, 2, 0, 2]
+  assert arrays['targets.offsets'].tolist() == [0, 3, 7, 9]
+  assert arrays['targets'].dtype == dtype and len(arrays) == 1 + 2 * len(sides)
+  assert entry.digest == digests.of_file(path)
+  assert entry.tokens == (6,) * len(sides)
+  assert entry.unknown == (1,) * len(sides)  # id 3
+  assert (entry.examples, entry.empty) == (3, 1)

@@ -1,0 +1,110 @@
+"""Shares of a cache, each written by a machine of its own."""
+
+import fcntl
+
+import pytest
+
+from tests.data.cache import writing
+from xlflax import errors
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import writer as cache_writer
+
+
+def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
+  """In any order, some of them twice: the same files."""
+  plan = writing.plan(
+    tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
+  )
+  cache_writer.write_share(plan, (2, 3))
+  with pytest.raises(errors.CacheError, match='no task of it is sealed'):
+    cache_reader.TokenCache(tmp_path)
+  with pytest.raises(
+    errors.CacheError,
+    match='Shards of corpus.mono.* are missing or cut off. Got: .* whole, '
+    'and without .*--shard=i/N of the array',
+  ):
+    cache_writer.finish(plan)
+  for index in (0, 2, 1):
+    cache_writer.write_share(plan, (index, 3))
+  (tmp_path / '.begun-host-1').mkdir()  # of a killed process
+  (tmp_path / '.begun-host-1' / 'cache.json').touch()
+  metas = cache_writer.finish(plan)
+  assert [m.examples for m in metas] == [60, 200, 100, 50]
+  assert writing.files(tmp_path) == writing.files(written[0])
+  assert not list(tmp_path.glob('.lock-*'))
+
+
+def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
+  plan = writing.plan(
+    tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
+  )
+  jobs = plan.jobs(plan.open_tasks())
+  units = [cache_writer.share_of(jobs, (i, 5)) for i in range(5)]
+  names = [name for share in units for unit in share for name in unit.names()]
+  assert len(names) == len(set(names))
+  assert set(names) == {
+    part.name(number)
+    for job in jobs
+    for part in job.parts
+    for number in range(part.shards or 1)
+  }
+
+
+def test_shares_by_two_versions_of_a_library(
+  tmp_path, toy_corpus, toy_vocabulary, monkeypatch
+):
+  plan = writing.plan(tmp_path, toy_corpus, toy_vocabulary)
+  cache_writer.write_share(plan, (0, 2))
+  kind = type(toy_vocabulary)
+  with monkeypatch.context() as other:
+    other.setattr(kind, 'library', 'sentencepiece 0.1')
+    cache_writer.write_share(plan, (1, 2))
+  with pytest.raises(
+    errors.CacheError, match=r'several versions.*by sentencepiece 0\.1'
+  ):
+    cache_writer.finish(plan)
+
+
+def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
+  plan = writing.plan(tmp_path, toy_corpus, toy_vocabulary)
+  with open(tmp_path / '.lock-1-of-4', 'w') as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    with pytest.raises(
+      errors.CacheError,
+      match='Another process is writing this share 1/4 of a token cache',
+    ):
+      cache_writer.write_share(plan, (1, 4))
+
+
+def test_a_share_with_another_vocabulary(tmp_path, toy_corpus, toy_vocabulary):
+  cache_writer.write_share(
+    writing.plan(tmp_path, toy_corpus, toy_vocabulary), (0, 9)
+  )
+  with pytest.raises(
+    errors.CacheError, match='another vocabulary. Got: hash ffffffffffff'
+  ):
+    cache_writer.write_share(
+      writing.plan(
+        tmp_path, toy_corpus, writing.OtherVocabulary(toy_vocabulary)
+      ),
+      (1, 9),
+    )
+
+
+def test_text_that_changes_between_shares(tmp_path, toy_vocabulary):
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  plan = writing.plan(
+    tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
+  )
+  cache_writer.write_share(plan, (0, 1))
+  writing.english(tmp_path / 'corpus', ['a bird'])
+  with pytest.raises(
+    errors.CacheError,
+    match=r'The text of corpus.mono.en changed while its shards were written. '
+    r'Got: shards of \["mono/en.txt", 16, .*Expected: one state',
+  ):
+    cache_writer.finish(plan)
+  cache_writer.write_share(plan, (0, 1))
+  [meta] = cache_writer.finish(plan)
+  assert meta.examples == 1
+  assert len(list((tmp_path / 'cache').rglob('*.safetensors'))) == 1
