@@ -7,19 +7,20 @@ byte for byte. `write_cache` does it all; `write_share` writes a share of the
 shards on one of several machines, and `finish` seals what they have written.
 """
 
-import concurrent.futures
 import dataclasses
-import functools
 import itertools
-import multiprocessing
-import os
 import pathlib
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlflax import digests, paths
-from xlflax.data.cache import changes, disk, sealing, unit_writing
+from xlflax.data.cache import (
+  changes,
+  disk,
+  sealing,
+  unit_writing,
+  worker_processes,
+)
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import header as cache_header
 from xlflax.data.cache import jobs as cache_jobs
@@ -27,20 +28,6 @@ from xlflax.data.cache.changes import Changed
 from xlflax.data.text_tasks import tasks as tasks_lib
 
 SHARD_SIZE = 1 << 26
-_SHORT = 0.02  # seconds that counting shards may take each time
-_PAUSES = 20  # times what it took, where that is more
-
-
-@dataclasses.dataclass(frozen=True)
-class Progress:
-  """How far the writing is; `total` is an estimate for unsized sources."""
-
-  done: int
-  total: int
-  message: str
-
-
-Report = Callable[[Progress], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,7 +85,7 @@ def write_cache(
   *,
   num_processes: int = 1,
   runner: Runner | None = None,
-  report: Report = lambda progress: None,
+  report: worker_processes.Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
   """Writes the tasks of mixtures, or what is missing of them.
 
@@ -122,14 +109,24 @@ def write_cache(
     header = _open_header(plan, tasks, jobs)
     missing = [job for job in jobs if not changes.is_sealed(job, header)]
     if runner is None:
-      _write_jobs(missing, tasks, plan, num_processes, report)
+      worker_processes.write_jobs(
+        missing,
+        tasks,
+        open_tasks=plan.open_tasks,
+        vocabulary=plan.vocabulary,
+        num_processes=num_processes,
+        report=report,
+      )
     else:
       runner(plan, [unit for job in missing for unit in job.all_units(1)])
     return _seal(header, plan, tasks, jobs)
 
 
 def write_share(
-  plan: Plan, share: tuple[int, int], *, report: Report = lambda progress: None
+  plan: Plan,
+  share: tuple[int, int],
+  *,
+  report: worker_processes.Report = lambda progress: None,
 ) -> int:
   """Writes a share of the shards, beside processes that write the others.
 
@@ -153,7 +150,8 @@ def write_share(
     for unit in units:
 
       def after_shard(task=unit.job.task):
-        report(Progress(done := next(numbers), max(done, len(units)), task))
+        done = next(numbers)
+        report(worker_processes.Progress(done, max(done, len(units)), task))
 
       unit_writing.write_unit(
         unit, tasks, plan.vocabulary, after_shard=after_shard
@@ -240,98 +238,3 @@ def _rates(
     }
     for mixture in plan.mixtures
   }
-
-
-def _write_jobs(
-  jobs, tasks, plan: Plan, num_processes: int, report: Report
-) -> None:
-  """Writes missing shards."""
-  units = [unit for job in jobs for unit in job.units(tasks, num_processes)]
-  meter = _Meter(jobs, tasks, report)
-  for _ in _run(units, tasks, plan, num_processes, meter):
-    meter.update()
-
-
-def _run(units, tasks, plan: Plan, num_processes: int, meter) -> Iterator[Any]:
-  """Yields units as they are finished."""
-  if num_processes == 1 or len(units) < 2:
-    for unit in units:
-      unit_writing.write_unit(
-        unit,
-        tasks,
-        plan.vocabulary,
-        num_threads=num_processes,
-        after_shard=meter.update,
-      )
-      yield unit
-    return
-  context = multiprocessing.get_context('spawn')
-  stop = context.Event()
-  with concurrent.futures.ProcessPoolExecutor(
-    min(num_processes, len(units)),
-    mp_context=context,
-    initializer=_start_worker,
-    initargs=(plan, stop),
-  ) as pool:
-    pending = {pool.submit(_work, unit) for unit in units}
-    try:
-      while pending:
-        done, pending = concurrent.futures.wait(
-          pending, timeout=1, return_when=concurrent.futures.FIRST_COMPLETED
-        )
-        meter.update()
-        for future in done:
-          yield future.result()
-    except BaseException:
-      stop.set()  # The others end after their present shard.
-      _stops.append(stop)
-      pool.shutdown(wait=False, cancel_futures=True)
-      raise
-
-
-_stops: list[Any] = []  # Kept for workers that are still starting.
-_worker: dict[str, Any] = {}  # What a worker process was started with.
-
-
-def _start_worker(plan: Plan, stop):
-  _worker.update(plan=plan, stop=stop, parent=os.getppid())
-
-
-@functools.cache
-def _worker_tasks() -> tasks_lib.Tasks:
-  """Opened with the first unit: the parent hears of its errors, not the pool."""
-  return _worker['plan'].open_tasks()
-
-
-def _work(unit):
-  def stopped():
-    return _worker['stop'].is_set() or os.getppid() != _worker['parent']
-
-  unit_writing.write_unit(
-    unit, _worker_tasks(), _worker['plan'].vocabulary, stopped=stopped
-  )
-
-
-class _Meter:
-  """Reports how many shards are done, by counting files."""
-
-  def __init__(self, jobs, tasks, report: Report):
-    self._jobs, self._report = jobs, report
-    self._next = 0.0
-    self._total = sum(
-      job.expected_shards(part, tasks) for job in jobs for part in job.parts
-    )
-
-  def update(self) -> None:
-    """Counting many shards takes time, and is not done after each of them."""
-    if time.monotonic() < self._next:
-      return
-    start = time.monotonic()
-    written = {job.task: len(job.noted()) for job in self._jobs}
-    done = sum(written.values())
-    names = [name for name, count in written.items() if count]
-    message = ', '.join(names[-2:]) or 'reading'
-    self._report(Progress(done, max(self._total, done), message))
-    took = time.monotonic() - start
-    if took > _SHORT:
-      self._next = time.monotonic() + _PAUSES * took
