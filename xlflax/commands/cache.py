@@ -3,13 +3,11 @@
 import argparse
 import functools
 import json
-import logging
 import os
 import shlex
-import time
 
 from xlflax import errors
-from xlflax.commands import apart, cache_flags, parsing
+from xlflax.commands import apart, cache_flags, cache_report, parsing
 
 HELP = (
   "Writes a mixture's token cache, from which training reads without "
@@ -64,9 +62,7 @@ RULES = (
 )
 # Flags that say who writes shards, or that something else is done.
 _NOT_OF_FINISH = ('verify', 'stage', 'runner', 'beam_options', 'num_processes')
-_SECONDS_BETWEEN_LINES = 10
 add_arguments = cache_flags.add_arguments
-_MANY_UNKNOWN = 0.01  # share of the pieces of a language
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,6 +72,25 @@ def run(args: argparse.Namespace) -> int:
     return _verify(args)
   if args.stage:
     return _stage(args)
+  _check(args)
+  apart.check(args.corpus, args.output, what='cache', flag='output')
+  mixtures = args.mixture or _corpus_mixtures(args.corpus)
+  _warn_of_corpus(args.corpus)
+  if args.runner == 'beam':
+    _name_from_the_root(args)
+  metas = _write(args, mixtures)
+  if args.shard:
+    return 0
+  cache_report.warn_of_unknown(metas)
+  if args.json:
+    print(json.dumps([meta.to_json() for meta in metas], indent=2))
+  else:
+    cache_report.show(metas)
+  return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+  """Refuses flags of writing that do not fit each other."""
   _check_numbers(args)
   if args.vocabulary is None:
     raise errors.ConfigError(
@@ -96,20 +111,6 @@ def run(args: argparse.Namespace) -> int:
       got=f'--beam_options={args.beam_options}',
       fix='add --runner=beam',
     )
-  apart.check(args.corpus, args.output, what='cache', flag='output')
-  mixtures = args.mixture or _corpus_mixtures(args.corpus)
-  _warn_of_corpus(args.corpus)
-  if args.runner == 'beam':
-    _name_from_the_root(args)
-  metas = _write(args, mixtures)
-  if args.shard:
-    return 0
-  _warn_of_unknown(metas)
-  if args.json:
-    print(json.dumps([meta.to_json() for meta in metas], indent=2))
-  else:
-    _print(metas)
-  return 0
 
 
 def _name_from_the_root(args: argparse.Namespace) -> None:
@@ -138,15 +139,11 @@ def _stage(args: argparse.Namespace) -> int:
   from xlflax.data.cache import staging
 
   cache = cache_reader.TokenCache(args.output)
-  last = time.monotonic()
+  lines = cache_report.Lines()
 
   def report(staged) -> None:
-    nonlocal last
-    if time.monotonic() - last > _SECONDS_BETWEEN_LINES:
-      last = time.monotonic()
-      logging.info(
-        '%.1f of %.1f GB', staged.done_bytes / 1e9, staged.total_bytes / 1e9
-      )
+    done, total = staged.done_bytes / 1e9, staged.total_bytes / 1e9
+    lines.log('%.1f of %.1f GB', done, total)
 
   found = staging.stage(cache, args.stage, _tasks(cache, args), report=report)
   print(
@@ -211,7 +208,7 @@ def _write(args: argparse.Namespace, mixtures: list[str]) -> list:
   )
   if args.action == 'finish':
     return cache_writer.finish(plan)
-  with _Report() as report:
+  with cache_report.ShardProgress() as report:
     if args.shard:
       count = cache_writer.write_share(plan, args.shard, report=report)
       print(f'Share {args.shard[0]}/{args.shard[1]}: {count} shards are there.')
@@ -278,21 +275,6 @@ def _warn_of_corpus(directory: str | None) -> None:
     oddities.warn(Corpus(directory))
 
 
-def _warn_of_unknown(metas: list) -> None:
-  """Logs languages of which the vocabulary does not know the characters."""
-  for meta in metas:
-    for side in meta.statistics:
-      if side.unknown_rate > _MANY_UNKNOWN:
-        logging.warning(
-          '%.1f %% of the pieces of %s in %s are unknown: train the vocabulary '
-          'on this text, with a higher --character_coverage or with '
-          '--byte_fallback.',
-          100 * side.unknown_rate,
-          side.language,
-          meta.task,
-        )
-
-
 def _corpus_mixtures(directory) -> list[str]:
   """The mixtures of a corpus directory."""
   if not directory:
@@ -309,98 +291,3 @@ def _corpus_mixtures(directory) -> list[str]:
     'corpus.parallel': corpus.parallel_pairs(),
   }
   return [name for name, found in kinds.items() if found]
-
-
-def _bar(console):
-  """A progress bar over shards, which leaves nothing behind."""
-  import rich.progress
-
-  return rich.progress.Progress(
-    rich.progress.TextColumn('{task.description}'),
-    rich.progress.BarColumn(),
-    rich.progress.MofNCompleteColumn(),
-    rich.progress.TextColumn('shards'),
-    rich.progress.TimeRemainingColumn(),
-    console=console,
-    transient=True,
-  )
-
-
-class _Report:
-  """A progress bar on a terminal, and a line now and then elsewhere."""
-
-  def __enter__(self):
-    import rich.console
-
-    console = rich.console.Console(stderr=True)
-    self._last = time.monotonic()
-    self._bar = _bar(console) if console.is_terminal else None
-    if self._bar:
-      self._bar.start()
-      self._task = self._bar.add_task('starting', total=None)
-    return self
-
-  def __call__(self, progress) -> None:
-    if self._bar:
-      self._bar.update(
-        self._task,
-        completed=progress.done,
-        total=progress.total,
-        description=progress.message,
-      )
-    elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
-      self._last = time.monotonic()
-      logging.info(
-        '%d of %d shards, %s', progress.done, progress.total, progress.message
-      )
-
-  def __exit__(self, *unused):
-    if self._bar:
-      self._bar.stop()
-
-
-def _print(metas) -> None:
-  """One row for each side of each task."""
-  import rich.console
-
-  console = rich.console.Console()
-  if not console.is_terminal:  # A file or a pipe has no width.
-    console = rich.console.Console(width=160)
-  console.print(_table(metas))
-  empty = sum(meta.empty for meta in metas)
-  if empty:
-    print(f'{empty:,} examples without tokens were left out.')
-
-
-def _table(metas):
-  table = _empty_table()
-  for meta in metas:
-    for side in meta.statistics:
-      table.add_row(
-        meta.task,
-        meta.split,
-        side.language,
-        f'{side.sentences:,}',
-        f'{side.tokens:,}',
-        f'{side.tokens_per_sentence:.1f}',
-        f'{side.unknown_rate:.3%}',
-      )
-  sides = [side for meta in metas for side in meta.statistics]
-  table.add_section()
-  sentences = sum(s.sentences for s in sides)
-  tokens = sum(s.tokens for s in sides)
-  table.add_row('all', '', '', f'{sentences:,}', f'{tokens:,}', '', '')
-  return table
-
-
-def _empty_table():
-  """The columns of the table, without a row."""
-  import rich.box
-  import rich.table
-
-  table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
-  for name in ('task', 'split', 'language'):
-    table.add_column(name, overflow='fold')
-  for name in ('sentences', 'tokens', 'tokens/sentence', 'unknown'):
-    table.add_column(name, justify='right')
-  return table

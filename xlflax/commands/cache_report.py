@@ -1,0 +1,130 @@
+"""What `xlflax cache` tells while it writes, and of what it has written."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+_SECONDS_BETWEEN_LINES = 10
+_MANY_UNKNOWN = 0.01  # share of the pieces of a language
+
+
+class Lines:
+  """A line in the log now and then."""
+
+  def __init__(self):
+    self._last = time.monotonic()
+
+  def log(self, message: str, *values) -> None:
+    """Logs like `logging.info`, or nothing soon after the last line."""
+    if time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
+      self._last = time.monotonic()
+      logging.info(message, *values)
+
+
+class ShardProgress:
+  """A progress bar on a terminal, and a line now and then elsewhere."""
+
+  def __enter__(self):
+    import rich.console
+
+    console = rich.console.Console(stderr=True)
+    self._lines = Lines()
+    self._bar = _bar(console) if console.is_terminal else None
+    if self._bar:
+      self._bar.start()
+      self._task = self._bar.add_task('starting', total=None)
+    return self
+
+  def __call__(self, progress) -> None:
+    if self._bar:
+      self._bar.update(
+        self._task,
+        completed=progress.done,
+        total=progress.total,
+        description=progress.message,
+      )
+    else:
+      self._lines.log(
+        '%d of %d shards, %s', progress.done, progress.total, progress.message
+      )
+
+  def __exit__(self, *unused):
+    if self._bar:
+      self._bar.stop()
+
+
+def _bar(console):
+  """A progress bar over shards, which leaves nothing behind."""
+  import rich.progress
+
+  return rich.progress.Progress(
+    rich.progress.TextColumn('{task.description}'),
+    rich.progress.BarColumn(),
+    rich.progress.MofNCompleteColumn(),
+    rich.progress.TextColumn('shards'),
+    rich.progress.TimeRemainingColumn(),
+    console=console,
+    transient=True,
+  )
+
+
+def warn_of_unknown(metas: Sequence) -> None:
+  """Logs languages of which the vocabulary does not know the characters."""
+  for meta in metas:
+    for side in meta.statistics:
+      if side.unknown_rate > _MANY_UNKNOWN:
+        logging.warning(
+          '%.1f %% of the pieces of %s in %s are unknown: train the vocabulary '
+          'on this text, with a higher --character_coverage or with '
+          '--byte_fallback.',
+          100 * side.unknown_rate,
+          side.language,
+          meta.task,
+        )
+
+
+def show(metas: Sequence) -> None:
+  """Prints a table with one row for each side of each task."""
+  import rich.console
+
+  console = rich.console.Console()
+  if not console.is_terminal:  # A file or a pipe has no width.
+    console = rich.console.Console(width=160)
+  console.print(_table(metas))
+  empty = sum(meta.empty for meta in metas)
+  if empty:
+    print(f'{empty:,} examples without tokens were left out.')
+
+
+def _table(metas):
+  table = _empty_table()
+  for meta in metas:
+    for side in meta.statistics:
+      table.add_row(
+        meta.task,
+        meta.split,
+        side.language,
+        f'{side.sentences:,}',
+        f'{side.tokens:,}',
+        f'{side.tokens_per_sentence:.1f}',
+        f'{side.unknown_rate:.3%}',
+      )
+  sides = [side for meta in metas for side in meta.statistics]
+  table.add_section()
+  sentences = sum(s.sentences for s in sides)
+  tokens = sum(s.tokens for s in sides)
+  table.add_row('all', '', '', f'{sentences:,}', f'{tokens:,}', '', '')
+  return table
+
+
+def _empty_table():
+  """The columns of the table, without a row."""
+  import rich.box
+  import rich.table
+
+  table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
+  for name in ('task', 'split', 'language'):
+    table.add_column(name, overflow='fold')
+  for name in ('sentences', 'tokens', 'tokens/sentence', 'unknown'):
+    table.add_column(name, justify='right')
+  return table
