@@ -9,7 +9,7 @@ import pytest
 
 from tests.models import random_parameters
 from tests.training import tiny
-from xlflax.models import layer_loop, targets
+from xlflax.models import layer_loop, layers, targets
 from xlflax.training import flops
 
 
@@ -58,6 +58,27 @@ def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
     *map(jax.tree.leaves, (program.compile()(params), want)), strict=True
   ):
     np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_a_norms_gradient_is_exact_of_rows_far_from_zero():
+  """A mean of 30 deviations, against the formula in float64."""
+  keys = jax.random.split(jax.random.key(0), 2)
+  states = 30 + jax.random.normal(keys[0], (8, 64))
+  gradient = jax.random.normal(keys[1], (8, 64))
+  norm = layers.LayerNorm(tiny.make_model().config)
+  params = {'params': {'scale': jnp.ones(64), 'bias': jnp.zeros(64)}}
+
+  def back(states):
+    return jax.vjp(lambda x: norm.apply(params, x), states)[1](gradient)[0]
+
+  with targets.compiling_for(_GPU):
+    got = jax.jit(back).lower(states).compile()(states)
+  x, dy = (np.asarray(a, np.float64) for a in (states, gradient))
+  deviation = x.std(-1, keepdims=True)
+  unit = (x - x.mean(-1, keepdims=True)) / deviation
+  along = (dy * unit).mean(-1, keepdims=True)
+  want = (dy - dy.mean(-1, keepdims=True) - unit * along) / deviation
+  np.testing.assert_allclose(got, want, atol=1e-5)
 
 
 def test_a_scan_on_a_tpu_does_not_keep_activations():

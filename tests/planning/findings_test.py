@@ -10,7 +10,7 @@ _MACHINE = machines.parse('gpu:H200:1')
 
 def _setup(length=1024, rows=32):
   stream = types.SimpleNamespace(length=length, batch_size=rows)
-  config = types.SimpleNamespace(dtype='bfloat16')
+  config = types.SimpleNamespace(dtype='bfloat16', num_layers=6)
   return types.SimpleNamespace(
     settings=types.SimpleNamespace(
       streams=(stream,), model=types.SimpleNamespace(config=config)
@@ -126,3 +126,28 @@ def test_what_a_loop_reads_again_in_each_round():
   assert 'A loop reads the same f32[64, 1024, 256], 64.0 MiB' in said
   weights = _LOOP.replace('tuple(%zero, %p, %made)', 'tuple(%zero, %made, %p)')
   assert 'A loop reads' not in _said(weights)
+
+
+def test_what_unrolled_layers_read_again():
+  """Six kernels read one array; with five it may be that of one layer."""
+
+  def program(layers):
+    kind = 'bf16[64,1024,512]{2,1,0}'
+    lines = [
+      f'  %x{i + 1} = {kind} add(%x{i}, %mask.1)' for i in range(layers - 1)
+    ]
+    return '\n'.join(
+      [
+        'ENTRY %m (x0: bf16[64,1024,512]) -> bf16[64,1024,512] {',
+        f'  %x0 = {kind} parameter(0)',
+        f'  %mask = {kind} negate(%x0)',
+        f'  %mask.1 = {kind} bitcast(%mask)',
+        *lines,
+        f'  ROOT %out = {kind} add(%x{layers - 1}, %mask)',
+        '}',
+      ]
+    )
+
+  said = _said(program(6))
+  assert '6 kernels read the same bf16[64, 1024, 512], 64.0 MiB' in said
+  assert _said(program(5)) == ''

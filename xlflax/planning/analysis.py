@@ -7,7 +7,14 @@ from typing import Any
 
 import jax
 
-from xlflax.planning import advice, attention, collectives, memory, roofline
+from xlflax.planning import (
+  advice,
+  attention,
+  collectives,
+  ideal,
+  memory,
+  roofline,
+)
 from xlflax.planning import steps as steps_lib
 from xlflax.training import machines
 from xlflax.training import setup as setup_lib
@@ -15,7 +22,7 @@ from xlflax.training import state as state_lib
 
 # Steps over which the shares of the kinds of step are taken.
 _SCHEDULE = 256
-# Kernels and collectives that a plan names.
+# Kernels that a plan names.
 _COSTLIEST = 12
 
 
@@ -34,8 +41,8 @@ def make(
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
-    of step), 'collectives' (a mean step's), 'roofline' (None for CPUs),
-    'flops_per_step', 'warnings'; 'attention' of an estimate.
+    of step), 'collectives' (a mean step's), 'ideal_sent' (bytes that a device
+    would send at the least), 'roofline' (None for CPUs), 'flops_per_step', 'warnings'; 'attention' of an estimate.
   """
   schedule = [setup.settings.objectives.active(i) for i in range(_SCHEDULE)]
   steps = []
@@ -59,6 +66,7 @@ def make(
     'flops_per_step': sum(step.share * step.flops for step in steps),
     'steps': [_described(machine, step) for step in steps],
     'collectives': _kinds([(s.share, s.run) for s in steps]),
+    'ideal_sent': ideal.sent(setup),
     'roofline': _roofline(machine, steps, compiled=choice is None),
     'warnings': [
       *_warnings(setup, machine, used['total'], steps),
@@ -158,7 +166,7 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
         'asynchronous': run.asynchronous[c],
         'exposed_seconds': run.exposed[c],
       }
-      for c, n in most[:_COSTLIEST]
+      for c, n in most
     ],
   }
 

@@ -11,6 +11,8 @@ from xlflax.training import setup as setup_lib
 WHOLE_REDUCE = 100 * 10**6
 _NOTED = 32 * 2**20
 _MANY = 3
+# Few layers look like the kernels of one layer.
+_FEWEST_READERS = 6
 
 
 def of_program(
@@ -33,6 +35,7 @@ def of_program(
   yield from _windowed(run)
   yield from _scores(module, lengths)
   yield from _invariants(module)
+  yield from _read_by_layers(module, _layers(settings.model.config))
   if settings.model.config.dtype == 'bfloat16':
     tokens = max(s.batch_size * s.length for s in settings.streams)
     yield from _wide(module, tokens // machine.count)
@@ -128,6 +131,38 @@ def _invariants(module) -> Iterator[str]:
       f'A loop reads the same {text}, {_mib(size)}, in each round: a mask or '
       'a constant that was moved out of it.'
     )
+
+
+def _layers(config) -> int:
+  return getattr(config, 'num_layers', 0) or config.num_encoder_layers
+
+
+def _read_by_layers(module, layers: int) -> Iterator[str]:
+  """Arrays that kernels of unrolled layers read in full, again and again."""
+  found: dict[str, tuple[float, int]] = {}
+  for computation, value in _kernels(module):
+    size = 0.0 if value.is_tuple else value.traffic
+    if size > _NOTED:
+      times = _readers(module, computation, value)
+      if times >= max(_FEWEST_READERS, layers):
+        array = value.arrays[0]
+        found[f'{array.dtype}{list(array.shape)}'] = size, times
+  most = sorted(found.items(), key=lambda item: -item[1][0] * item[1][1])
+  for text, (size, times) in most[:_MANY]:
+    yield (
+      f'{times} kernels read the same {text}, {_mib(size)}: a mask or a '
+      'constant that each layer could compute where it uses it.'
+    )
+
+
+def _readers(module, computation, value) -> int:
+  return sum(
+    _readers(module, computation, user)
+    if user.opcode == 'bitcast'
+    else user.opcode not in traffic.FREE
+    and traffic.operand(module, computation, user, value) >= value.bytes
+    for user in computation.users[value.name]
+  )
 
 
 def _unchanged(body: hlo.Computation) -> Iterator[hlo.Instruction]:

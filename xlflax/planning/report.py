@@ -18,7 +18,9 @@ def show(
   for name, tasks in plan['streams'].items():
     console_tables.show(_stream(name, tasks), console)
   if plan.get('collectives'):
-    console_tables.show(_collectives(plan['collectives']), console)
+    console_tables.show(
+      _collectives(plan['collectives'], plan['ideal_sent']), console
+    )
   for step in plan.get('steps', ()):
     if step['kernels']:
       console_tables.show(_kernels(step), console)
@@ -68,6 +70,7 @@ def _overview(plan) -> rich.table.Table:
 
 
 _MEMORY = {
+  'arguments': 'state and batch as the compiler lays them out',
   'activations': 'activations, kept for the backward pass',
   'workspace': 'workspace: the two largest arrays',
   'temporary': 'temporary',
@@ -76,7 +79,7 @@ _MEMORY = {
 }
 
 
-def _collectives(kinds) -> rich.table.Table:
+def _collectives(kinds, ideal: float) -> rich.table.Table:
   table = rich.table.Table(title='Collectives of a step, per device')
   for column in (
     'kind',
@@ -96,6 +99,9 @@ def _collectives(kinds) -> rich.table.Table:
       *(mebibytes(figures[name]) for name in ('bytes', 'sent', 'sent_outside')),
       milliseconds(figures['exposed_seconds']),
     )
+  sent = sum(figures['sent'] for figures in kinds.values())
+  table.add_row('all', '', '', '', mebibytes(sent), '', '')
+  table.add_row('the ideal', '', '', '', mebibytes(ideal), '', '')
   return table
 
 

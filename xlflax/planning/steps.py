@@ -75,7 +75,11 @@ def compiled(
     names=_names(setup, active),
     run=run,
     batch=memory.per_device(batches),
-    memory={'outputs': made.memory.outputs, 'temporary': made.memory.temporary},
+    memory={
+      'arguments': made.memory.arguments,
+      'outputs': made.memory.outputs,
+      'temporary': made.memory.temporary,
+    },
     peak=made.memory.peak,
     flops=flops,
     tokens=_tokens(batches),
