@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from xlflax import errors
-from xlflax.training import loop, metric_accumulator, spikes
+from xlflax.training import loop, metric_accumulator, reporting, spikes
 from xlflax.training import step as step_lib
 from xlflax.training.processes import activities, step_times, watchdog
 from xlflax.training.processes import lease as lease_lib
@@ -23,17 +23,32 @@ class _Watchdog(contextlib.nullcontext):
     pass
 
 
+class _Reporter(reporting.Reporter):
+  """One without progress."""
+
+  def open_progress(self, loaders, step):
+    pass
+
+  def restart_clocks(self, step):
+    pass
+
+
 class _Loop(loop.Loop):
   """One without steps that notes what is done."""
 
   def __init__(self, tmp_path, during_close):
-    self._setup = types.SimpleNamespace(model_dir=tmp_path, description={})
     self._settings = types.SimpleNamespace(steps=1, log_to=())
+    self._setup = types.SimpleNamespace(
+      model_dir=tmp_path, description={}, settings=self._settings
+    )
+    self._loaders = {}
     self._ahead = contextlib.nullcontext()
-    self._losses, self._interrupted = {}, False
+    self._interrupted = False
     self._spikes = spikes.Watch(None)
     self._checkpoints = types.SimpleNamespace(directory=tmp_path)
     self._activities = activities.Activities()
+    self._times = step_times.StepTimes()
+    self._reporter = _Reporter(self._setup, self._activities, self._times)
     self._watchdog = watchdog.Watchdog(self._activities, 0)
     self._during_close = during_close
     self._watchdog = _Watchdog()
@@ -44,9 +59,6 @@ class _Loop(loop.Loop):
 
   def _open_feeds(self, step):
     return {}
-
-  def _open_progress(self, step):
-    return None
 
   def _steps_until(self, state, step, stop):
     os.kill(os.getpid(), signal.SIGUSR1)
@@ -134,7 +146,6 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
   made = _Loop(tmp_path, lambda: None)
   made._watchdog = notes = _Notes()
   made._steps = {}
-  made._times = step_times.StepTimes()
   made._ahead = types.SimpleNamespace(
     step_of=lambda active: lambda state, batches: batches
   )
@@ -153,9 +164,8 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
   )
   for step in (0, 1):
     assert made._one_step(None, step) == {'mono': 'batch'}
-  made._lease = made._writer = made._saved_metrics = made._inputs = None
+  made._lease = made._inputs = None
   made._accumulator = metric_accumulator.MetricAccumulator()
-  made._progress = types.SimpleNamespace(leave_out=lambda step: None)
   loop.Loop._save(made, types.SimpleNamespace(step=2))
   made._maybe_evaluate(None, 2)
   at = activities.Activity

@@ -19,6 +19,7 @@ from xlflax.training import (
   loop,
   metric_accumulator,
   optimizers,
+  reporting,
   spikes,
 )
 from xlflax.training import step as step_lib
@@ -154,6 +155,19 @@ class _Feed:
     pass
 
 
+class _Reporter(reporting.Reporter):
+  """One without progress."""
+
+  def open_progress(self, loaders, step):
+    self._progress = types.SimpleNamespace(
+      advance=lambda *_: None,
+      begin=lambda *_: None,
+      leave_out=lambda *_: None,
+      report=lambda *_: {},
+      close=lambda: None,
+    )
+
+
 class _Loop(loop.Loop):
   def __init__(self, directory, saved, losses, **options):
     self._settings = types.SimpleNamespace(
@@ -173,6 +187,7 @@ class _Loop(loop.Loop):
       spikes=spikes.LossSpikes(response='rewind', **_FEW | options),
     )
     self._setup = types.SimpleNamespace(
+      settings=self._settings,
       model_dir=directory,
       description={},
       factory=None,
@@ -182,12 +197,13 @@ class _Loop(loop.Loop):
       initial_state=lambda **_: _State(jnp.int32(0), jnp.float32(0)),
     )
     self._loaders, self._checkpoints = {'mono': losses}, saved
-    self._lease = self._inputs = self._saved_metrics = None
+    self._lease = self._inputs = None
     self._steps, self._interrupted = {}, False
     self._accumulator = metric_accumulator.MetricAccumulator()
     self._spikes = spikes.Watch(self._settings.spikes)
     self._activities = activities.Activities()
     self._times = step_times.StepTimes()
+    self._reporter = _Reporter(self._setup, self._activities, self._times)
     self._watchdog = watchdog.Watchdog(self._activities, 0)
     self._ahead = types.SimpleNamespace(
       step_of=self._setup.jitted_step, wait_lowered=lambda: None
@@ -203,14 +219,6 @@ class _Loop(loop.Loop):
     state = _State(state.step + 1, state.total + np.float32(loss))
     return state, _output(loss)
 
-  def _open_progress(self, step):
-    return types.SimpleNamespace(
-      advance=lambda *_: None,
-      begin=lambda *_: None,
-      leave_out=lambda *_: None,
-      report=lambda *_: {},
-    )
-
   def should_stop(self, step):
     if step == self.killed_at:
       raise KeyboardInterrupt
@@ -220,12 +228,12 @@ class _Loop(loop.Loop):
     """As `run`, without its signals; the total and the steps' metrics."""
     state = self._restore_or_start()
     step = int(state.step)
-    self._writer = self._open_writer(first_time=not step)
+    self._reporter.open_metrics(first_time=not step)
     self._feeds = self._open_feeds(step)
-    self._progress = self._open_progress(step)
+    self._reporter.open_progress(self._loaders, step)
     state = self._steps_until(state, step, self)
     self._save(state)
-    self._writer.close()
+    self._reporter.close()
     return float(state.total), _logged(self._setup.model_dir)
 
 

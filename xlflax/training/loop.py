@@ -1,33 +1,27 @@
-"""The training loop: feed, step, report, evaluate, save, stop."""
+"""The training loop: feed, step, evaluate, save, go back, stop."""
 
 import logging
 import time
 from typing import Any
 
 import jax
-import numpy as np
 
 from xlflax import errors
 from xlflax.data import prefetch
-from xlflax.objectives import base
-from xlflax.objectives import metrics as metrics_lib
+from xlflax.training import checkpoints as checkpoints_lib
 from xlflax.training import (
-  announcement,
   compiling_ahead,
-  devices,
   metric_accumulator,
   profiling,
+  reporting,
   run_directory,
   saved_checkpoints,
   soundness,
   spikes,
 )
-from xlflax.training import checkpoints as checkpoints_lib
-from xlflax.training import progress as progress_lib
 from xlflax.training import run as run_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
-from xlflax.training.metric_writers import run_metrics
 from xlflax.training.processes import (
   activities,
   distributed,
@@ -60,13 +54,12 @@ class Loop:
     self._steps: dict[tuple[int, ...], Any] = {}
     finished = saved_checkpoints.finished_steps(setup.model_dir)
     self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
-    self._accumulator = metric_accumulator.MetricAccumulator()
+    self._accumulator = _accumulated(None)
     self._spikes = spikes.Watch(setup.settings.spikes)
-    self._losses: dict[str, float] = {}
-    self._saved_metrics: dict[str, float] | None = None
     self._interrupted = False
     self._activities = activities.Activities()
     self._times = step_times.StepTimes()
+    self._reporter = reporting.Reporter(setup, self._activities, self._times)
     self._watchdog = watchdog.Watchdog(
       self._activities, setup.settings.hang_timeout
     )
@@ -77,24 +70,20 @@ class Loop:
     )
 
   def run(self) -> dict[str, Any]:
-    with self._ahead:
-      return self._run()
+    with self._ahead, self._watchdog:
+      return self._train()
 
   def _last_words(self) -> str:
     """What to say when the failure of another process ends this one."""
     doing = f'This process has been {self._watchdog.now()}.'
     return f'{doing} {self._checkpoints.describe_last()}'
 
-  def _run(self) -> dict[str, Any]:
-    with self._watchdog:
-      return self._train()
-
   def _train(self) -> dict[str, Any]:
     state = self._restore_or_start()
     step = int(state.step)
-    self._writer = self._open_writer(first_time=not step)
+    self._reporter.open_metrics(first_time=not step)
     self._feeds = self._open_feeds(step)
-    self._progress = self._open_progress(step)
+    self._reporter.open_progress(self._loaders, step)
     # Signals are heard until the last checkpoint is whole: Slurm sends two.
     with preemption.StopRequest(self._watchdog.stopping) as stop:
       try:
@@ -108,43 +97,24 @@ class Loop:
     for feed in self._feeds.values():
       feed.close()
     self._profiler.close()
-    self._progress.close()
-    if self._writer:
-      self._writer.close()
+    self._reporter.close()
     self._checkpoints.close()
 
   def _result(self, step: int) -> dict[str, Any]:
-    finished = step >= self._settings.steps
-    if finished and distributed.is_lead():
+    if step >= self._settings.steps and distributed.is_lead():
       run_lib.mark_finished(self._setup.model_dir, step)
-    seconds = self._activities.seconds()
-    logging.info('The run until now: %s.', activities.summary(seconds))
-    logging.info(
-      '%s at step %d of %d; checkpoint in %s.',
-      'Finished' if finished else 'Stopped',
+    return self._reporter.result(
       step,
-      self._settings.steps,
-      self._checkpoints.directory,
+      checkpoints=self._checkpoints.directory,
+      interrupted=self._interrupted,
     )
-    return {
-      'step': step,
-      'loss': run_metrics.json_number(self._losses.get('loss')),
-      'model_dir': str(self._setup.model_dir),
-      'finished': finished,
-      'interrupted': self._interrupted,
-      'seconds': {name: round(spent, 1) for name, spent in seconds.items()},
-    }
 
   def _restore_or_start(self):
     restored = self._checkpoints.restore_last(self._setup.factory)
     written = 0.0
     if distributed.is_lead():
       written = run_directory.seconds_written(self._setup.model_dir)
-      run_directory.truncate_metrics(
-        self._setup.model_dir,
-        restored.step if restored else -1,
-        written=restored.meta['metrics_file'] if restored else '',
-      )
+    self._reporter.drop_after(restored)
     saved = restored.meta['seconds'] if restored else {}
     self._activities.go_on_from(saved, written)
     if restored is None:
@@ -153,21 +123,9 @@ class Loop:
         report_dir=self._setup.model_dir / run_directory.REPORT
       )
     logging.info('Continuing from the checkpoint of step %d.', restored.step)
-    self._accumulator = metric_accumulator.MetricAccumulator.from_json(
-      restored.meta['metrics']
-    )
+    self._accumulator = _accumulated(restored)
     self._spikes = spikes.Watch(self._settings.spikes, restored.meta['spikes'])
     return restored.state
-
-  def _open_writer(self, *, first_time: bool) -> run_metrics.RunMetrics | None:
-    if not distributed.is_lead():
-      return None
-    return run_metrics.RunMetrics(
-      self._setup.model_dir,
-      self._settings.log_to,
-      description=self._setup.description,
-      first_time=first_time,
-    )
 
   def _open_feeds(self, step: int):
     """Stream name -> prefetched device batches from this step on."""
@@ -183,28 +141,6 @@ class Loop:
       for name, loader in self._loaders.items()
     }
 
-  def _open_progress(self, step: int) -> progress_lib.Progress:
-    if distributed.is_lead():
-      announcement.announce(self._setup, self._loaders, first_step=step)
-    peak = devices.peak_flops(jax.devices()[0])
-    groups = self._settings.objectives.groups
-    flops = None
-    if peak:  # the mean over the kinds of steps, as often as they come
-      kinds = (
-        [self._settings.objectives.active(s) for s in range(256)]
-        if (len(groups) > 1)
-        else list(groups)
-      )
-      each = {g: self._setup.flops(g) for g in set(kinds)}
-      flops = float(np.mean([each[g] for g in kinds]))
-    return progress_lib.Progress(
-      first_step=step,
-      total_steps=self._settings.last_step,
-      flops_per_step=flops,
-      peak_flops=peak and peak * self._settings.partitioner.mesh.size,
-      enabled=distributed.is_lead(),
-    )
-
   def _steps_until(self, state, step: int, stop: preemption.StopRequest):
     last = self._settings.last_step
     first, begun = step, time.perf_counter()
@@ -215,11 +151,10 @@ class Loop:
       self._profiler.after(step, output)
       self._accumulator.add(output)
       self._spikes.add(step, self._settings.objectives.active(step - 1), output)
-      self._progress.advance(step)
+      self._reporter.advance(step)
       if step == first + 1:
         loss = float(jax.block_until_ready(output.loss))
-        self._progress.begin(step, loss, time.perf_counter() - begun)
-        self._restart_clocks(step)
+        self._reporter.first_step(step, loss, time.perf_counter() - begun)
       if self._is_due(step) and self._spikes.to_undo() is not None:
         state = self._rewind(state, step)
         step = int(state.step)
@@ -255,12 +190,8 @@ class Loop:
       leaf.delete()
     restored = self._checkpoints.restore_last(self._setup.factory)
     to = restored.step if restored else 0
-    objectives = self._settings.objectives
-    passed = {
-      name: objectives.stream_step(name, step)
-      - objectives.stream_step(name, to)
-      for name in self._loaders
-    }
+    at = self._settings.objectives.stream_step
+    passed = {name: at(name, step) - at(name, to) for name in self._loaders}
     self._spikes.rewound(
       to, restored.meta['spikes'] if restored else None, passed
     )
@@ -271,33 +202,13 @@ class Loop:
       to,
       ', '.join(f'{count} of {name}' for name, count in passed.items()),
     )
-    self._accumulator = (
-      metric_accumulator.MetricAccumulator.from_json(restored.meta['metrics'])
-      if restored
-      else metric_accumulator.MetricAccumulator()
-    )
-    self._open_again(restored, to)
-    return restored.state if restored else self._setup.initial_state()
-
-  def _open_again(self, restored, step: int) -> None:
-    """Drops metrics past a step, and reads batches from there."""
-    if self._writer:
-      self._writer.close()
-      run_directory.truncate_metrics(
-        self._setup.model_dir,
-        restored.step if restored else -1,
-        written=restored.meta['metrics_file'] if restored else '',
-      )
-      self._writer = self._open_writer(first_time=False)
+    self._accumulator = _accumulated(restored)
+    self._reporter.go_back(restored)
     for feed in self._feeds.values():
       feed.close()
-    self._feeds = self._open_feeds(step)
-    self._restart_clocks(step)
-
-  def _restart_clocks(self, step: int) -> None:
-    """Leaves compilation and evaluation out of what a step takes."""
-    self._progress.leave_out(step)
-    self._times.restart(step)
+    self._feeds = self._open_feeds(to)
+    self._reporter.restart_clocks(to)
+    return restored.state if restored else self._setup.initial_state()
 
   def _one_step(self, state, step: int):
     active = self._settings.objectives.active(step)
@@ -308,9 +219,8 @@ class Loop:
       with self._times.loading():
         batches[name] = self._feeds[name].next()
     self._watchdog.background_write(lambda: self._checkpoints.is_writing)
-    kind = activities.Activity.STEP
-    if is_new:
-      kind = activities.Activity.COMPILATION
+    at = activities.Activity
+    kind = at.COMPILATION if is_new else at.STEP
     self._watchdog.begin(kind, f'(step {step + 1})')
     if is_new:
       self._steps[active] = self._ahead.step_of(active)
@@ -325,37 +235,9 @@ class Loop:
       self._lease.check()
     with self._times.waiting():
       sums = self._accumulator.take()
-    self._check_finite(sums, step)
-    self._spikes.update()
-    languages = self._setup.spec.languages
-    self._losses = {
-      'loss': sums.loss,
-      'grad_norm': sums.grad_norm,
-      'learning_rate': float(self._settings.optimizer.rate_at(step - 1)),
-    }
-    metrics = self._losses | metrics_lib.finalize(
-      {k: base.WeightedMean(*v) for k, v in sums.metrics.items()}, languages
-    )
-    if sums.skipped:
-      metrics['skipped_steps'] = sums.skipped
-    if sums.spikes:
-      metrics['skipped_spikes'] = sums.spikes
-    speed = self._progress.report(step, sums.loss, sums.tokens / sums.steps)
-    times = self._times.take(step)
-    if times:
-      self._times.report(times)
-      speed |= times.metrics()
-    seconds = self._activities.seconds()
-    speed |= {
-      'goodput': self._activities.goodput(),
-      'run_seconds': sum(seconds.values()),
-      **{f'run_seconds/{name}': spent for name, spent in seconds.items()},
-    }
-    if self._writer:
-      self._writer.write(step, train=metrics, speed=speed)
-
-  def _check_finite(self, sums, step: int) -> None:
     soundness.check(sums, step, self._settings, self._last_good)
+    self._spikes.update()
+    self._reporter.report(step, sums)
 
   def _last_good(self) -> int | None:
     """The last checkpoint, once it is written."""
@@ -368,9 +250,8 @@ class Loop:
       return
     self._watchdog.begin(activities.Activity.EVALUATION, f'step {step}')
     metrics = evaluation.run(self._setup, state)
-    if self._writer:
-      self._writer.write(step, eval=metrics)
-    self._restart_clocks(step)
+    self._reporter.report_evaluation(step, metrics)
+    self._reporter.restart_clocks(step)
     best = self._settings.checkpoints.best_metric
     if best is None:
       return
@@ -381,12 +262,10 @@ class Loop:
         expected='one of ' + ', '.join(sorted(metrics)),
         where='CheckpointOptions.best_metric',
       )
-    self._saved_metrics = metrics
-    self._save(state)
-    self._saved_metrics = None
+    self._save(state, metrics)
 
-  def _save(self, state) -> None:
-    """Saves a state that only finite updates have made."""
+  def _save(self, state, metrics: dict[str, float] | None = None) -> None:
+    """Saves a state that only finite updates have made, and its `metrics`."""
     if self._lease:
       self._lease.check()
     if self._spikes.to_undo() is not None:
@@ -399,9 +278,8 @@ class Loop:
       return
     sums = self._accumulator.peek()
     if sums.unsound or self._settings.non_finite is step_lib.NonFinite.STOP:
-      self._check_finite(sums, int(state.step))
-    if self._writer:
-      self._writer.hasten()
+      soundness.check(sums, int(state.step), self._settings, self._last_good)
+    self._reporter.hasten()
     self._watchdog.begin(activities.Activity.SAVE, f'of step {int(state.step)}')
     self._checkpoints.save(
       state,
@@ -410,8 +288,16 @@ class Loop:
         'spikes': self._spikes.to_json(),
         'seed': self._settings.seed,
         'inputs': self._inputs,
-        'metrics_file': self._writer.digest() if self._writer else '',
+        'metrics_file': self._reporter.digest(),
         'seconds': self._activities.seconds(),
       },
-      self._saved_metrics,
+      metrics,
     )
+
+
+def _accumulated(
+  restored: checkpoints_lib.Restored | None,
+) -> metric_accumulator.MetricAccumulator:
+  """The sums since the last report, as a checkpoint has them."""
+  kind = metric_accumulator.MetricAccumulator
+  return kind.from_json(restored.meta['metrics']) if restored else kind()
