@@ -19,6 +19,9 @@ from xlflax.training.processes import lease as lease_lib
 class _Watchdog(contextlib.nullcontext):
   """One that never barks."""
 
+  def begin(self, activity, detail=''):
+    pass
+
   def stopping(self):
     pass
 
@@ -179,3 +182,28 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
     (at.SAVE, 'of step 2'),
     (at.EVALUATION, 'step 2'),
   ]
+
+
+def test_an_evaluation_is_saved_for_its_best_metric(tmp_path):
+  """And a metric that was not evaluated is refused."""
+  saved = []
+
+  class _Saves(_Loop):
+    def _save(self, state, metrics=None):
+      saved.append((state, metrics))
+
+  made = _Saves(tmp_path, lambda: None)
+  found = {'f1': 0.25, 'mrr': 0.5}
+  made._settings.evaluation = types.SimpleNamespace(
+    is_due=lambda step, steps: step == 1, run=lambda setup, state: found
+  )
+  for made._settings.checkpoints in (
+    types.SimpleNamespace(best_metric='f1'),
+    types.SimpleNamespace(best_metric=None),
+  ):
+    made._maybe_evaluate('state', 0)
+    made._maybe_evaluate('state', 1)
+  assert saved == [('state', found)]
+  made._settings.checkpoints = types.SimpleNamespace(best_metric='bleu')
+  with pytest.raises(errors.ConfigError, match='Got: bleu. .*one of f1, mrr'):
+    made._maybe_evaluate('state', 1)
