@@ -1,21 +1,18 @@
 """A cache that Apache Beam writes is the one that a process writes."""
 
-import functools
-
 import pytest
 
+from tests.data.cache import writing
 from xlflax import errors
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 beam_runner = pytest.importorskip(
   'xlflax.data.cache.beam_runner', exc_type=ImportError
 )
 
-_BOTH = ('corpus.mono', 'corpus.parallel')
 _TWO_PROCESSES = (
   '--runner=DirectRunner',
   '--direct_num_workers=2',
@@ -23,15 +20,9 @@ _TWO_PROCESSES = (
 )
 
 
-def _write(directory, corpus, vocabulary, runner=None, mixtures=_BOTH):
+def _write(directory, corpus, vocabulary, runner=None, mixtures=writing.BOTH):
   cache_writer.write_cache(
-    cache_writer.Plan(
-      directory=directory,
-      mixtures=mixtures,
-      vocabulary=vocabulary,
-      shard_size=2048,
-      open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
-    ),
+    writing.plan(directory, corpus, vocabulary, mixtures=mixtures),
     runner=runner,
   )
   cache = cache_reader.TokenCache(directory)

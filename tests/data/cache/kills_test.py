@@ -1,39 +1,25 @@
 """Workers that are killed at random, again and again: the same files."""
 
-import functools
 import multiprocessing
-import pathlib
 import random
 
 import pytest
 
+from tests.data.cache import writing
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 
 def _plan(directory, corpus, vocabulary):
-  return cache_writer.Plan(
-    directory=directory,
-    mixtures=['corpus.mono', 'corpus.parallel'],
-    vocabulary=vocabulary,
-    shard_size=256,
-    open_tasks=functools.partial(CorpusTasks, str(corpus.directory)),
+  return writing.plan(
+    directory, corpus, vocabulary, mixtures=writing.BOTH, shard_size=256
   )
-
-
-def _files(directory):
-  return {
-    str(path.relative_to(directory)): path.read_bytes()
-    for path in sorted(pathlib.Path(directory).rglob('*'))
-    if path.is_file() and not path.name.startswith('.')
-  }
 
 
 @pytest.fixture(scope='module')
 def written(tmp_path_factory, toy_corpus, toy_vocabulary):
   directory = tmp_path_factory.mktemp('written')
   cache_writer.write_cache(_plan(directory, toy_corpus, toy_vocabulary))
-  return _files(directory)
+  return writing.files(directory)
 
 
 @pytest.mark.parametrize('seed', range(20))
@@ -61,4 +47,4 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
         left.remove(share)
   assert kills >= 3
   cache_writer.finish(plan)
-  assert _files(tmp_path) == written
+  assert writing.files(tmp_path) == written

@@ -1,20 +1,18 @@
 """A cache in a bucket: read by ranges, and staged to a disk."""
 
-import functools
 import os
 
 import numpy as np
 import pytest
 
 from tests import fake_bucket
+from tests.data.cache import writing
 from xlflax import errors, paths
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import loader as cache_loader
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import remote, staging
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 
 _PLACE = 'gs://bucket/cache'
 
@@ -22,15 +20,7 @@ _PLACE = 'gs://bucket/cache'
 @pytest.fixture(scope='module')
 def local(tmp_path_factory, toy_corpus, toy_vocabulary):
   directory = tmp_path_factory.mktemp('cache')
-  cache_writer.write_cache(
-    cache_writer.Plan(
-      directory=directory,
-      mixtures=['corpus.mono'],
-      vocabulary=toy_vocabulary,
-      shard_size=2048,
-      open_tasks=functools.partial(CorpusTasks, str(toy_corpus.directory)),
-    )
-  )
+  writing.write(directory, toy_corpus, toy_vocabulary)
   return directory
 
 
