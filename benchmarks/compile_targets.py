@@ -9,10 +9,10 @@
 Needs the extras `plan-gpu` and `plan-tpu`. Each case is `xlflax train
 --dry_run --plan_by=compiler` in a process of its own; WORK keeps its plan, so
 a run that was stopped goes on. --check fails where a step does not compile,
-takes more memory than is recorded, has an MFU bound of less than 98 % of what
-is recorded, all-reduces more than 100 MB at once, or has a product in a loop
-of partial sums. --page writes the table between a page's markers; --recorded
-takes it from the file.
+takes more memory than is recorded or than a device has, has an MFU bound of
+less than 98 % of what is recorded, all-reduces more than 100 MB at once, or
+has a product in a loop of partial sums; it says what is not recorded. --page
+writes the table between a page's markers; --recorded takes it from the file.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import subprocess
 import sys
 
 from benchmarks import pretraining, scaling
+from xlflax.training import machines
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
 GIB = 2**30
@@ -48,10 +49,9 @@ class Case:
   table: tuple[str, ...]
 
 
-_ONE, _EIGHT = 'gpu:H200:1', 'gpu:H200:8'
+_ONE, _EIGHT, _MANY = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
 _TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
 DEVICES = (_ONE, _EIGHT, *_TPUS)
-_MANY = 'gpu:H200:64'
 _STEPS = '--gin.TRAIN_STEPS=100000'
 _TABLE = {
   'xlmr-base': (_ONE, _EIGHT, _MANY, *_TPUS, 'tpu:v5p:64'),
@@ -158,15 +158,12 @@ def figures(made: dict) -> dict[str, float]:
   if 'error' in made:
     return {}
   line = made['roofline']
-  reduced = max(
-    (
-      c['bytes']
-      for step in made['steps']
-      for c in step['largest_collectives']
-      if c['kind'] == 'all-reduce'
-    ),
-    default=0,
-  )
+  reduced = [
+    c['bytes']
+    for step in made['steps']
+    for c in step['largest_collectives']
+    if c['kind'] == 'all-reduce'
+  ]
   return {
     'milliseconds': round(line['bound']['seconds_per_step'] * 1e3, 2),
     'mfu': round(line['bound']['mfu'], 4),
@@ -174,21 +171,25 @@ def figures(made: dict) -> dict[str, float]:
     'waited': round(
       line['seconds']['waited'] / line['bound']['seconds_per_step'], 4
     ),
-    'largest_all_reduce_mb': round(reduced / 1e6, 1),
+    'largest_all_reduce_mb': round(max(reduced, default=0) / 1e6, 1),
     'windowed_loops': sum(s['windowed_loops'] for s in made['steps']),
   }
 
 
-def faults(found: dict, recorded: dict) -> list[str]:
+def faults(found: dict, recorded: dict, devices: str) -> list[str]:
   """Returns what a check finds wrong with a case.
 
   Args:
     found: `figures` of now; empty where it does not compile.
     recorded: of the file; empty where it has none.
+    devices: that it was compiled for.
   """
   if not found:
     return ['does not compile']
   wrong = []
+  room = machines.parse(devices).accelerator.memory / GIB
+  if found['peak_gib'] > room:
+    wrong.append(f'peak {found["peak_gib"]} GiB, a device has {room:.1f} GiB')
   if found['largest_all_reduce_mb'] > 100:
     wrong.append(f'all-reduces {found["largest_all_reduce_mb"]} MB at once')
   if found['windowed_loops']:
@@ -282,9 +283,10 @@ def main() -> int:
       continue
     made = plan(args.work, case, kind)
     results[key] = figures(made)
-    wrong = faults(results[key], recorded.get(key, {}))
+    wrong = faults(results[key], recorded.get(key, {}), kind)
     failed += bool(wrong)
-    print(key, results[key] or made['error'], '; '.join(wrong), flush=True)
+    notes = '; '.join(wrong if key in recorded else [*wrong, 'not recorded'])
+    print(key, results[key] or made['error'], notes, flush=True)
   text = table(results, record.get('first_release', {}))
   print(text)
   if args.page:

@@ -1,8 +1,12 @@
 """Bounds of compiled steps: what a check finds wrong, and the table."""
 
+import dataclasses
+import importlib.util
 import json
 import subprocess
 import types
+
+import pytest
 
 from benchmarks import compile_targets
 
@@ -17,8 +21,13 @@ _GOOD = {
 
 
 def test_what_a_check_finds_wrong():
-  faults = compile_targets.faults
+  def faults(found, recorded, devices='gpu:H200:8'):
+    return compile_targets.faults(found, recorded, devices)
+
   assert faults(_GOOD, {}) == faults(_GOOD, _GOOD) == []
+  assert faults(_GOOD, {}, 'tpu:v6e:8') == [
+    'peak 33.48 GiB, a device has 29.8 GiB'
+  ]
   assert faults(_GOOD | {'mfu': 0.2450}, _GOOD) == []
   assert faults(_GOOD | {'mfu': 0.2440}, _GOOD) == [
     'MFU bound 24.4%, was 24.9%'
@@ -79,3 +88,58 @@ def test_recorded_bounds_are_of_cases():
     for key, figures in table.items():
       assert key in known
       assert not figures or figures.keys() == _GOOD.keys()
+
+
+_SIZES = {
+  'EncoderConfig': ('num_layers=2',),
+  'EncoderDecoderConfig': (
+    'num_encoder_layers=2',
+    'num_decoder_layers=2',
+    'head_dim=64',
+  ),
+}
+
+
+def _reduced(name):
+  """Two narrow layers, few rows, and the whole vocabulary.
+
+  So an all-reduce of the table is one of more than 100 MB.
+  """
+  (case,) = (c for c in compile_targets.CASES if c.name == name)
+  whole = 'EncoderDecoderConfig'
+  config = whole if whole in ' '.join(case.flags) else 'EncoderConfig'
+  sizes = (*_SIZES[config], 'hidden_dim=128', 'mlp_dim=512', 'num_heads=2')
+  return dataclasses.replace(
+    case,
+    flags=(*case.flags, *(f'--gin.{config}.{size}' for size in sizes)),
+    batches=dict.fromkeys(case.batches, 8),
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'name',
+  [
+    'xlmr-base',
+    'mbert-tlm',
+    'veco-base',
+    'mt5-base',
+    'moco-tlm',
+    'ecs/default',
+  ],
+)
+@pytest.mark.parametrize(
+  'devices, package',
+  [('tpu:v6e:8', 'libtpu'), ('gpu:H200:8', 'jax_cuda12_plugin')],
+)
+def test_a_reduced_set_compiles_without_faults(
+  tmp_path, name, devices, package
+):
+  """What `make compile-targets` asserts of whole models, but their bounds."""
+  if importlib.util.find_spec(package) is None:
+    pytest.skip(f'needs {package}')
+  made = compile_targets.plan(tmp_path, _reduced(name), devices)
+  found = compile_targets.figures(made)
+  assert compile_targets.faults(found, {}, devices) == [], made.get('error')
+  assert made['compiled'] and found['peak_gib'] > 0 and found['mfu'] > 0
+  assert not [w for w in made['warnings'] if 'scores' in w]
