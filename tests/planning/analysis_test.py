@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import jax
 import pytest
@@ -9,8 +10,16 @@ import pytest
 from tests.training import setup_test, tiny
 from xlflax import errors
 from xlflax.models import config as model_config
-from xlflax.planning import advice, attention, memory, plan
-from xlflax.training import accelerators, machines, optimizers, partitioning
+from xlflax.models import encoder_decoder_config as pair_config
+from xlflax.models import targets
+from xlflax.planning import advice, attention, compilers, memory, plan
+from xlflax.training import (
+  accelerators,
+  announcement,
+  machines,
+  optimizers,
+  partitioning,
+)
 from xlflax.training import setup as setup_lib
 from xlflax.training import state as state_lib
 
@@ -215,6 +224,31 @@ def test_attention_of_the_described_device():
   dropped = _choice('gpu:H200:8', attention_dropout_rate=0.1)
   assert dropped.keeps_scores
   assert 'attention_dropout_rate = 0 it would be cudnn' in dropped.advice
+
+
+def test_attention_with_the_biases_of_t5():
+  """Fused kernels have them, with dropout and without; cuDNN has not."""
+  config = pair_config.EncoderDecoderConfig(
+    family='t5',
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    hidden_dim=32,
+    mlp_dim=32,
+    num_heads=2,
+    dtype='bfloat16',
+    attention_dropout_rate=0.0,
+  )
+  settings = types.SimpleNamespace(
+    model=types.SimpleNamespace(config=config),
+    streams=(types.SimpleNamespace(length=32),),
+  )
+  for devices in ('gpu:H200:8', 'tpu:v5p:8'):
+    machine = machines.parse(devices)
+    choice = attention.choose(settings, machine)
+    assert (choice.backend, choice.keeps_scores) == ('fused', False)
+    with targets.compiling_for(compilers.target_of(machine)):
+      assert announcement.backend(settings) == 'fused'
+  assert announcement.backend(settings) == 'xla'
 
 
 def test_attention_that_the_device_does_not_have():

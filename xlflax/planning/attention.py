@@ -36,7 +36,7 @@ def choose(
   """
   config = settings.model.config
   wanted = getattr(config, 'attention_backend', None)
-  if wanted is None or getattr(config, 'is_t5', False):
+  if wanted is None:
     return Choice('xla', True)
   case = announcement.case(
     settings,

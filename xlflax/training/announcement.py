@@ -122,7 +122,7 @@ def backend(settings: settings_lib.Settings) -> str:
   """The attention backend on the devices of this process."""
   config = settings.model.config
   wanted = getattr(config, 'attention_backend', None)
-  if wanted is None or getattr(config, 'is_t5', False):
+  if wanted is None:
     return str(model_config.AttentionBackend.XLA)
   return str(attention.resolve_backend(wanted, case(settings)))
 
@@ -146,6 +146,7 @@ def case(
     dropout_rate=config.attention_dropout_rate,
     capability=target.capability,
     platform=target.platform,
+    biased=getattr(config, 'is_t5', False),
   )
 
 
