@@ -8,12 +8,16 @@ from xlflax.training import machines
 _MACHINE = machines.parse('gpu:H200:1')
 
 
-def _setup(length=1024, rows=32):
-  stream = types.SimpleNamespace(length=length, batch_size=rows)
+def _setup(length=1024, rows=32, longest=None):
+  stream = types.SimpleNamespace(name='s', length=length, batch_size=rows)
+  objective = types.SimpleNamespace(longest_row=lambda n: longest or n)
+  entry = types.SimpleNamespace(stream='s', objective=objective)
   config = types.SimpleNamespace(dtype='bfloat16', num_layers=6)
   return types.SimpleNamespace(
     settings=types.SimpleNamespace(
-      streams=(stream,), model=types.SimpleNamespace(config=config)
+      streams=(stream,),
+      objectives=types.SimpleNamespace(entries=(entry,)),
+      model=types.SimpleNamespace(config=config),
     )
   )
 
@@ -60,6 +64,8 @@ def test_scores_in_memory():
   text = _NOTHING.replace('[32,1024,64]', '[32,1024,1024]')
   assert 'writes its scores to memory, 64.0 MiB' in _said(text)
   assert 'scores' not in _said(text, setup=_setup(length=512))
+  # Span corruption makes shorter rows of a stream's.
+  assert 'scores' in _said(text, setup=_setup(length=1141, longest=1024))
 
 
 def test_float32_arrays_of_a_bfloat16_model():

@@ -63,6 +63,16 @@ def choose(
   return Choice(str(found), True, advice)
 
 
+def lengths(settings: settings_lib.Settings) -> set[int]:
+  """Returns the lengths of rows: those of streams, and what objectives make."""
+  found = {stream.name: stream.length for stream in settings.streams}
+  made = {
+    entry.objective.longest_row(found[entry.stream])
+    for entry in settings.objectives.entries
+  }
+  return made | set(found.values())
+
+
 def stand_in(settings: settings_lib.Settings) -> settings_lib.Settings:
   """Returns the settings with plain attention, which compiles everywhere."""
   config: Any = settings.model.config

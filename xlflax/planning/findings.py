@@ -3,7 +3,14 @@
 import math
 from collections.abc import Iterator
 
-from xlflax.planning import collectives, execution, hlo, kernels, traffic
+from xlflax.planning import (
+  attention,
+  collectives,
+  execution,
+  hlo,
+  kernels,
+  traffic,
+)
 from xlflax.training import machines
 from xlflax.training import setup as setup_lib
 
@@ -30,10 +37,9 @@ def of_program(
     machine: of the run.
   """
   settings = setup.settings
-  lengths = {stream.length for stream in settings.streams}
   yield from _whole_reduces(run)
   yield from _windowed(run)
-  yield from _scores(module, lengths)
+  yield from _scores(module, attention.lengths(settings))
   yield from _invariants(module)
   yield from _read_by_layers(module, _layers(settings.model.config))
   if settings.model.config.dtype == 'bfloat16':

@@ -113,9 +113,7 @@ def estimated(
     flops = setup.flops(active)
   module = made.module
   if not choice.keeps_scores:
-    module = rewriting.without_scores(
-      module, {stream.length for stream in setup.settings.streams}
-    )
+    module = rewriting.without_scores(module, attention.lengths(setup.settings))
   used = {
     'gradients': memory.per_device(setup.factory.abstract_sharded.params),
     'activations': int(activations.kept(module)),
