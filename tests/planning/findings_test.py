@@ -8,7 +8,7 @@ from xlflax.training import machines
 _MACHINE = machines.parse('gpu:H200:1')
 
 
-def _setup(length=1024, rows=32, longest=None):
+def _setup(length=1024, rows=32, longest=None, accumulation=1):
   stream = types.SimpleNamespace(name='s', length=length, batch_size=rows)
   objective = types.SimpleNamespace(longest_row=lambda n: longest or n)
   entry = types.SimpleNamespace(stream='s', objective=objective)
@@ -16,6 +16,7 @@ def _setup(length=1024, rows=32, longest=None):
   return types.SimpleNamespace(
     settings=types.SimpleNamespace(
       streams=(stream,),
+      accumulation=accumulation,
       objectives=types.SimpleNamespace(entries=(entry,)),
       model=types.SimpleNamespace(config=config),
     )
@@ -82,6 +83,10 @@ ENTRY %m (p: bf16[32,1024,512]) -> f32[32,1024,512] {
 """
   assert 'layers/norm writes f32[32, 1024, 512], 64.0 MiB' in _said(text)
   assert _said(text, setup=_setup(rows=31)) == ''
+  # Rows that span corruption makes, and those of a micro-batch.
+  shorter = _setup(length=1141, longest=1024)
+  for setup in (shorter, _setup(rows=64, accumulation=2)):
+    assert 'layers/norm writes' in _said(text, setup=setup)
 
 
 def test_padded_copies():

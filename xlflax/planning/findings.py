@@ -43,8 +43,10 @@ def of_program(
   yield from _invariants(module)
   yield from _read_by_layers(module, _layers(settings.model.config))
   if settings.model.config.dtype == 'bfloat16':
-    tokens = max(s.batch_size * s.length for s in settings.streams)
-    yield from _wide(module, tokens // machine.count)
+    rows = max(stream.batch_size for stream in settings.streams)
+    rows = max(rows // (machine.count * settings.accumulation), 1)
+    lengths = attention.lengths(settings)
+    yield from _wide(module, {rows * length for length in lengths})
   yield from _padded(module)
   yield from _exposed(run)
 
@@ -204,7 +206,7 @@ def _is_parameter(computation, loop, value) -> bool:
   return first.opcode == 'parameter'
 
 
-def _wide(module, tokens: int) -> Iterator[str]:
+def _wide(module, tokens: set[int]) -> Iterator[str]:
   """float32 arrays with a row for each token, which kernels write."""
   found: dict[str, tuple[float, str]] = {}
   for _, i in _kernels(module):
@@ -214,7 +216,7 @@ def _wide(module, tokens: int) -> Iterator[str]:
         array.dtype == 'f32'
         and len(array.shape) > 1
         and not array.on_chip
-        and math.prod(array.shape[:-1]) % max(tokens, 1) == 0
+        and any(math.prod(array.shape[:-1]) % n == 0 for n in tokens)
         and array.bytes > _NOTED
         and module_name != 'update'
       ):
