@@ -23,7 +23,7 @@ help:
 	@echo 'make goldens      write the golden files of the tests anew'
 	@echo 'make benchmarks   the speed and memory comparisons'
 	@echo 'make compile-targets   compile the steps for GPUs and TPUs that are not'
-	@echo '                  here (5 GB of packages, an hour) and check bounds'
+	@echo '                  here (5 GB of packages, hours) and check bounds'
 	@echo 'make campaign     random kills, file mutations and inputs, for MINUTES'
 	@echo 'make clean        remove .venv and caches'
 

@@ -153,6 +153,10 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
     ('jit(step)/jvp(E)/E._layers/while/body/jit(f)/slice', 'layers (scan)'),
     ('jit(step)/transpose(jvp())/dot_general', 'objective'),
     ('jit(step)/jit(_where)/select_n', 'update'),
+    (
+      'jit(s)/transpose(jvp(M))/while/body/layers/mlp/layers/mlp/wo/dot_general',
+      'layers/mlp/wo',
+    ),
   ],
 )
 def test_modules_by_their_op_names(op_name, module):

@@ -202,7 +202,12 @@ def module_of(op_name: str) -> str:
     if not _NO_MODULE.search(part) and part not in kept[-1:]:
       kept.append(part)
   if kept:
-    return '/'.join(kept)
+    return _without_repeats('/'.join(kept))
   if 'jvp(' not in op_name:
     return 'update'
   return 'layers (scan)' if 'while' in parts[-3:] else 'objective'
+
+
+def _without_repeats(path: str) -> str:
+  """'layers/mlp/layers/mlp/wo', of what is recomputed, is 'layers/mlp/wo'."""
+  return re.sub(r'(?<![^/])(.+)/\1(?![^/])', r'\1', path)
