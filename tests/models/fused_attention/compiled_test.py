@@ -1,0 +1,60 @@
+"""The kernels compile for every accelerator that has a compiler."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xlflax.models import attention, masks
+from xlflax.models.config import AttentionBackend
+from xlflax.planning import compilers, gpu_targets
+from xlflax.training import machines, partitioning
+
+_TPUS = ('v5e', 'v5p', 'v6e')
+_DEVICES = [f'gpu:{name}:1' for name in gpu_targets.CHIPS]
+_DEVICES += [f'tpu:{name}:1' for name in _TPUS]
+_PACKAGES = {'gpu': 'jax_cuda12_plugin', 'tpu': 'libtpu'}
+_KERNELS = {'gpu': '__gpu$xla.gpu.triton"', 'tpu': '"tpu_custom_call"'}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('devices', _DEVICES)
+@pytest.mark.parametrize('head_dim, biased', [(64, False), (128, True)])
+def test_forward_and_gradients_compile(devices, head_dim, biased):
+  """Rows of 512 with segments and dropout; the biased ones are causal."""
+  platform = devices.split(':')[0]
+  if importlib.util.find_spec(_PACKAGES[platform]) is None:
+    pytest.skip(f'needs {_PACKAGES[platform]}')
+  machine = machines.parse(devices)
+  mesh = partitioning.Partitioner(
+    machine=machine, devices=compilers.devices(machine)
+  ).mesh
+  whole = NamedSharding(mesh, PartitionSpec())
+
+  def shaped(*shape, dtype=jnp.bfloat16):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=whole)
+
+  def loss(inputs, bias, segments):
+    output = attention.attend(
+      *inputs,
+      masks.within_segments(segments, causal=biased),
+      backend=AttentionBackend.FUSED,
+      bias=bias,
+      dropout_rate=0.1,
+      dropout_key=jax.random.key(0),
+    )
+    return output.astype(jnp.float32).sum()
+
+  with compilers.tracing(machine):
+    made = compilers.compile_step(
+      machine,
+      jax.jit(jax.grad(loss, argnums=(0, 1) if biased else 0)),
+      [shaped(4, 512, 2, head_dim)] * 3,
+      shaped(1, 2, 512, 512, dtype=jnp.float32) if biased else None,
+      shaped(4, 512, dtype=jnp.int32),
+    )
+  # A TPU's kernel of queries makes the bias' gradient, too.
+  expected = 3 + (biased and platform == 'gpu')
+  assert made.text.count(_KERNELS[platform]) == expected
