@@ -60,7 +60,8 @@ def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-def test_a_norms_gradient_is_exact_of_rows_far_from_zero():
+@pytest.mark.parametrize('target', [_GPU, _TPU])
+def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
   """A mean of 30 deviations, against the formula in float64."""
   keys = jax.random.split(jax.random.key(0), 2)
   states = 30 + jax.random.normal(keys[0], (8, 64))
@@ -71,7 +72,7 @@ def test_a_norms_gradient_is_exact_of_rows_far_from_zero():
   def back(states):
     return jax.vjp(lambda x: norm.apply(params, x), states)[1](gradient)[0]
 
-  with targets.compiling_for(_GPU):
+  with targets.compiling_for(target):
     got = jax.jit(back).lower(states).compile()(states)
   x, dy = (np.asarray(a, np.float64) for a in (states, gradient))
   deviation = x.std(-1, keepdims=True)
