@@ -40,18 +40,21 @@ class Case:
     name: in the tables.
     flags: of `xlflax train`, but for devices and batch sizes.
     batches: macro -> rows on each device.
-    table: the devices of the table of bounds; all others are only checked.
+    table: the devices of the table of bounds.
+    checked: the devices that it is compiled for otherwise.
   """
 
   name: str
   flags: tuple[str, ...]
   batches: dict[str, int]
   table: tuple[str, ...]
+  checked: tuple[str, ...]
 
 
 _ONE, _EIGHT, _MANY = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
 _TPUS = ('tpu:v5p:8', 'tpu:v6e:8')
 DEVICES = (_ONE, _EIGHT, *_TPUS)
+_PAPERS = ('ecs/default', 'ppa/2m', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm')
 _STEPS = '--gin.TRAIN_STEPS=100000'
 _TABLE = {
   'xlmr-base': (_ONE, _EIGHT, _MANY, *_TPUS, 'tpu:v5p:64'),
@@ -69,7 +72,7 @@ def _of_model(name: str, model: pretraining.Model) -> Case:
   if 'pretrain/mlm_tlm.gin' in model.gin_files:
     batches['PAIR_BATCH_SIZE'] = model.batch
   flags.append(_STEPS)
-  return Case(name, tuple(flags), batches, _TABLE.get(name, (_ONE,)))
+  return Case(name, tuple(flags), batches, _TABLE.get(name, (_ONE,)), DEVICES)
 
 
 def _of_paper(row: scaling.Model) -> Case:
@@ -80,7 +83,7 @@ def _of_paper(row: scaling.Model) -> Case:
     f"--gin.{row.section}.dtype='bfloat16'",
     *row.flags,
   )
-  return Case(row.file, flags, row.batches, ())
+  return Case(row.file, flags, row.batches, (), DEVICES)
 
 
 _MOCO = Case(
@@ -96,6 +99,7 @@ _MOCO = Case(
   ),
   {'PAIR_BATCH_SIZE': 128},
   (_EIGHT, _MANY),
+  DEVICES,
 )
 
 
@@ -106,6 +110,7 @@ def _with(case: Case, field: str, value: str, devices: str) -> Case:
     name=f'{case.name}-{value}',
     flags=(*case.flags, f"--gin.EncoderConfig.{field}='{value}'"),
     table=(devices,),
+    checked=(devices,),
   )
 
 
@@ -122,7 +127,7 @@ CASES = (
   _with(_MODELS['xlmr-large'], 'remat', 'minimal', _ONE),
   _with(_MODELS['mbert-tlm'], 'remat', 'full', _ONE),
   _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),
-  *(_of_paper(row) for row in scaling.MODELS),
+  *(_of_paper(row) for row in scaling.MODELS if row.file in _PAPERS),
 )
 
 
@@ -247,7 +252,7 @@ def _cells_of(args) -> list[tuple[Case, str]]:
   return [
     (case, kind)
     for case in CASES
-    for kind in given or (case.table if args.bounds else DEVICES)
+    for kind in given or (case.table if args.bounds else case.checked)
     if case.name in wanted
   ]
 
