@@ -296,8 +296,11 @@ def main() -> int:
   print(text)
   if args.page:
     scaling.write_page(args.page, text)
-  if args.record:
-    record['recorded'] = recorded | {k: v for k, v in results.items() if v}
+  if args.record:  # read again: others may have written meanwhile
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record.setdefault('recorded', {}).update(
+      {key: found for key, found in results.items() if found}
+    )
     RECORD.write_text(json.dumps(record, indent=1) + '\n')
   return 1 if args.check and failed else 0
 
