@@ -11,6 +11,7 @@ import pytest
 
 from tests.models import random_parameters
 from xlflax import errors
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.models import api, encoder, layer_stacking, sharing
 from xlflax.models import config as model_config
 from xlflax.models.sharing import SharingPlan
@@ -157,6 +158,40 @@ def test_each_language_is_initialised_for_itself():
     for i in range(_LANGUAGES):
       assert (weights[i] != weights[i - 1]).mean() > 0.99
   assert (table[0] != ordinary['embeddings']['token']).mean() > 0.99
+
+
+def test_the_same_start():
+  """All but the rows of pieces is the same in each language."""
+  plan = SharingPlan(embeddings=True, layers=3, same_start=True)
+  spec = VocabularySpec(
+    size=30,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4),
+    languages=('en', 'de', 'fr'),
+  )
+  own = dataclasses.replace(_CONFIG, sharing=plan)
+  model = encoder.Encoder(model_config.with_vocabulary(own, spec))
+  params = nn.unbox(api.init_params(model, jax.random.key(0)))
+  parts = params[sharing.LANGUAGE_SPECIFIC]
+  tokens = parts['embeddings'].pop('token')
+  np.testing.assert_array_equal(tokens[0, :5], tokens[2, :5])
+  assert not np.any(np.isclose(tokens[0, 5:], tokens[2, 5:]).all(axis=-1))
+  for leaf in jax.tree.leaves(parts):
+    np.testing.assert_array_equal(leaf[0], leaf[1])
+    np.testing.assert_array_equal(leaf[0], leaf[2])
+  apart = SharingPlan(embeddings=True, layers=3)
+  plain = nn.unbox(api.init_params(_model(apart), jax.random.key(0)))
+  plain = plain[sharing.LANGUAGE_SPECIFIC]
+  pieces = plain['embeddings'].pop('token')[1, 5:]
+  np.testing.assert_array_equal(pieces, tokens[1, 5:])
+  for leaf, first in zip(
+    jax.tree.leaves(parts), jax.tree.leaves(plain), strict=True
+  ):
+    np.testing.assert_array_equal(leaf[1], first[0])
 
 
 @pytest.mark.parametrize('plan', _PLANS.values(), ids=_PLANS)

@@ -29,7 +29,10 @@ def test_claims_that_failed_with_what_looks_into_them(tmp_path):
   (found,) = further.looked_into([failed, rerun, missing])
   assert found == (failed, (rerun,))
   text = further.section(tmp_path, [failed, rerun, missing])
-  assert '| `metaxlm.dict` | contradicted | `again` | +0.200 [' in text
+  assert (
+    f'| `metaxlm.dict` | contradicted | `again` | {claim.says} | +0.200 ['
+    in text
+  )
   assert '| reproduced |' in text
   assert (tmp_path / further.FIGURE).stat().st_size > 1000
 
@@ -37,7 +40,7 @@ def test_claims_that_failed_with_what_looks_into_them(tmp_path):
 def test_a_claim_without_further_runs_says_so(tmp_path):
   (claim,) = catalogue.chosen(('metaxlm.dict',))
   text = further.section(tmp_path, [finding(claim, (0.4, 0.41, 0.43))])
-  assert '| `metaxlm.dict` | contradicted | none | - | - |' in text
+  assert '| `metaxlm.dict` | contradicted | none | - | - | - |' in text
 
 
 def test_nothing_to_say_where_all_is_reproduced(tmp_path):

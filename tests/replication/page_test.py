@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from xlflax.evaluation.reports import pictures
-from xlflax.replication import catalogue, experiments, figures, page
+from xlflax.replication import catalogue, curves, experiments, figures, page
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Verdict
 
@@ -50,7 +50,7 @@ def test_rows(tmp_path, difference, verdict):
   assert f'0.510; {0.51 + difference * 1.1:.3f}' in row
   assert f'1 {verdict.value}' in text
   assert '## ECS' not in text
-  for name in ('metaxlm.png', f'{figures.CURVES}.png'):
+  for name in ('metaxlm.png', curves.FIGURE):
     assert f']({name})' in text
     assert (tmp_path / name).stat().st_size > 1000
 
@@ -78,7 +78,7 @@ def test_the_order_and_the_digits_of_runs_do_not_count(tmp_path):
     for one in sorted(found, key=lambda one: (one.seed, one.condition))
   ]
   page.write(tmp_path / 'b', shuffled[::-1], claims)
-  for name in ('index.md', f'{figures.CURVES}.png', 'metaxlm.png'):
+  for name in ('index.md', curves.FIGURE, 'metaxlm.png'):
     assert (tmp_path / 'a' / name).read_bytes() == (
       tmp_path / 'b' / name
     ).read_bytes()

@@ -8,7 +8,13 @@ import pytest
 
 import xlflax
 from xlflax.data.stream import Layout, PairOptions, SideOrder
-from xlflax.replication import experiments, running, trainers, worlds
+from xlflax.replication import (
+  entailment,
+  experiments,
+  running,
+  trainers,
+  worlds,
+)
 from xlflax.replication.conditions import AS_BOTH, Condition, Loss, Size, Taken
 from xlflax.training import checkpoints
 from xlflax.training.initialization.decoder import DecoderInitialization
@@ -70,6 +76,24 @@ def world(tmp_path_factory):
   )
   made.write()
   return made
+
+
+def test_mlm_of_adjacent_segments_reads_what_ca_mlm_reads():
+  read = [
+    trainers.stream(loss, CROSS, SIZE)
+    for loss in (Loss.ADJACENT_MLM, Loss.CA_MLM)
+  ]
+  assert read[0] == read[1]
+  assert read[0].layout is Layout.ADJACENT
+
+
+@pytest.mark.parametrize('with_originals', [False, True])
+def test_code_switching_beside_the_originals_or_not(world, with_originals):
+  plain, switched = entailment.switching(world, with_originals=with_originals)
+  assert (plain.name, switched.name) == ('translated', 'switched')
+  languages = ('en', 'xx') if with_originals else ('xx',)
+  assert plain.train.languages() == switched.train.languages() == languages
+  assert switched.group_size == 2
 
 
 def test_pairs_are_put_together_as_the_condition_says(world):

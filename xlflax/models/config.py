@@ -310,7 +310,11 @@ def with_vocabulary(
         'vocabulary, or use the vocabulary that the model was made for',
       )
   changed: Any = dataclasses.replace(cast(Any, config), **sizes)
-  return changed
+  plan = getattr(config, 'sharing', None)
+  if plan is None or not plan.same_start:
+    return changed
+  plan = dataclasses.replace(plan, special_ids=tuple(spec.special_ids))
+  return dataclasses.replace(changed, sharing=plan)
 
 
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -28,6 +28,7 @@ from xlflax import errors, registry
 
 LANGUAGE_SPECIFIC = 'language_specific'
 _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'
+_TOKENS = 'token'
 # A table with a row for each language is its languages' own as it is.
 _BY_ROW = 'language'
 
@@ -45,6 +46,11 @@ class SharingPlan:
       norm, and the output bias; the output table is tied, so each language
       has its own softmax.
     layers: this many layers, from the bottom.
+    same_start: own parts begin with the same numbers in each language, but for
+      the rows of pieces, which are others in each; the paper does not say.
+      Small models' languages meet with it, and not without (docs/replication).
+    special_ids: rows of the tables of tokens that are no pieces;
+      `config.with_vocabulary` fills them in for `same_start`.
 
   Raises:
     ConfigError: the plan is empty or its number of layers negative.
@@ -52,6 +58,8 @@ class SharingPlan:
 
   embeddings: bool = False
   layers: int = 0
+  same_start: bool = False
+  special_ids: tuple[int, ...] = ()
 
   def __post_init__(self):
     if self.layers < 0:
@@ -108,6 +116,8 @@ def init(
   shared, _ = _split(plan, init_one(rng))
   keys = jax.random.split(rng, num_languages)
   own = jax.vmap(lambda key: _split(plan, init_one(key))[1])(keys)
+  if plan.same_start:
+    own = _from_first(own, plan.special_ids)
   own = jax.tree.map(
     lambda box: box.add_axis(0, {nn.PARTITION_NAME: 'language'}),
     own,
@@ -153,6 +163,19 @@ def select(plan: SharingPlan | None, params: dict, language) -> dict:
       part = {**tree.get(name, {}), **part}
     tree[name] = part
   return tree
+
+
+def _from_first(own: dict, special_ids: tuple[int, ...]) -> dict:
+  """The first language's numbers for all, but for the rows of pieces."""
+  first = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), own)
+  if _EMBEDDINGS in own:
+    rows = jnp.array(special_ids, jnp.int32)
+    first[_EMBEDDINGS][_TOKENS] = jax.tree.map(
+      lambda table, same: table.at[:, rows].set(same[:, rows]),
+      own[_EMBEDDINGS][_TOKENS],
+      first[_EMBEDDINGS][_TOKENS],
+    )
+  return first
 
 
 def _split(plan: SharingPlan, params: dict) -> tuple[dict, dict]:

@@ -15,6 +15,7 @@ class Loss(enum.Enum):
   """What a step trains on, and on which stream."""
 
   MLM = 'mlm'
+  ADJACENT_MLM = 'adjacent_mlm'  # of the rows that CA_MLM reads
   CODE_SWITCHED_MLM = 'code_switched_mlm'
   FIRST_LANGUAGE_MLM = 'first_language_mlm'
   UNMASKED = 'unmasked'  # broken on purpose: chosen tokens are all shown
@@ -102,6 +103,7 @@ class Condition:
     aligned: whether words are aligned by the states of each layer.
     entailment_steps: of classifiers of sentence pairs, trained on translations
       in the ways that papers compare; 0: none.
+    with_originals: whether PPA's classifiers train on the originals, too.
     decoder_layers: of a translation model; 0: the model is an encoder.
     decoder: how the decoder begins from the run of an encoder.
   """
@@ -130,5 +132,6 @@ class Condition:
   against_random: bool = False
   aligned: bool = False
   entailment_steps: int = 0
+  with_originals: bool = False
   decoder_layers: int = 0
   decoder: DecoderInitialization | None = None

@@ -24,7 +24,9 @@ def _condition(name: str, title: str, **fields) -> Condition:
   )
 
 
-def _separate(suffix: str, steps: int) -> Iterator[Condition]:
+def _separate(
+  suffix: str, steps: int, *, same_start: bool = False
+) -> Iterator[Condition]:
   """Models with own embeddings, and with own layers above them."""
   for name, title, layers in (
     ('sep_emb', 'Sep Emb', 0),
@@ -33,9 +35,11 @@ def _separate(suffix: str, steps: int) -> Iterator[Condition]:
   ):
     yield _condition(
       f'{name}{suffix}',
-      f'{title}, {steps:,} steps',
+      f'{title}, {steps:,} steps' + ', same start' * same_start,
       anchors=Anchors.SEPARATE,
-      sharing=SharingPlan(embeddings=True, layers=layers),
+      sharing=SharingPlan(
+        embeddings=True, layers=layers, same_start=same_start
+      ),
       steps=steps,
     )
 
@@ -60,11 +64,31 @@ CONDITIONS = (
   _condition('no_anchors', 'No anchors', anchors=Anchors.NONE),
   *_separate('', SLOW),
   *_separate('_long', LONG),
+  *_separate('_same_start', SLOW, same_start=True),
   _condition(
     'extra_anchors', 'Extra anchors', losses=(Loss.CODE_SWITCHED_MLM,)
   ),
+  _condition('default_long', f'Default, {SLOW:,} steps', steps=SLOW),
+  _condition(
+    'extra_anchors_long',
+    f'Extra anchors, {SLOW:,} steps',
+    losses=(Loss.CODE_SWITCHED_MLM,),
+    steps=SLOW,
+  ),
   _condition('other_domain', 'Wiki-CC', text=Text.OTHER_DOMAIN),
   _condition('default_anchors', 'Default anchors', anchors=Anchors.SHARED),
+  *(
+    _condition(
+      f'{name}_alike',
+      f'{title}, languages that share three words of ten',
+      anchors=anchors,
+      text=Text.ALIKE,
+    )
+    for name, title, anchors in (
+      ('default', 'Default', Anchors.JOINT),
+      ('default_anchors', 'Default anchors', Anchors.SHARED),
+    )
+  ),
   *_separate_layers('', STEPS),
   *_separate_layers('_long', SLOW),
   _condition(
@@ -280,6 +304,21 @@ CLAIMS = (
     order=Order.SAME,
     margin=0.03,
   ),
+  *(
+    _below(
+      f'joint_vocabulary_alike_{measure}',
+      'table 1',
+      f'The same of languages that share three words of ten, by {measure}',
+      '70.2; 70.3',
+      'default_alike',
+      'default_anchors_alike',
+      measure,
+      order=Order.SAME,
+      margin=0.03,
+      looks_into='ecs.joint_vocabulary',
+    )
+    for measure in ('transfer', 'retrieval')
+  ),
   _again('no_anchors', 'table 1', '69.1; 70.2', 'no_anchors', 'default'),
   _again('extra_anchors', 'table 1', '70.2; 72.0', 'default', 'extra_anchors'),
   _again('sep_top', 'table 1', '47.6; 66.8', 'sep_top', 'sep_low'),
@@ -296,6 +335,25 @@ CLAIMS = (
     )
     for name, published, first, second in (
       ('sep_top', '47.6; 66.8', 'sep_top', 'sep_low'),
+      ('sep_emb_low', '62.4; 65.7', 'sep_emb_low', 'sep_emb'),
+      ('sep_emb_top', '40.6; 62.4', 'sep_emb_top', 'sep_emb_low'),
+      ('extra_anchors', '70.2; 72.0', 'default', 'extra_anchors'),
+    )
+    for measure in ('transfer', 'retrieval')
+  ),
+  *(
+    _below(
+      f'{name}_same_start_{measure}',
+      'table 1',
+      'The same where what is separate begins with the same numbers in both '
+      f'languages, but for the rows of pieces, by {measure}',
+      published,
+      f'{first}_same_start',
+      f'{second}_same_start',
+      measure,
+      looks_into=f'ecs.{name}',
+    )
+    for name, published, first, second in (
       ('sep_emb_low', '62.4; 65.7', 'sep_emb_low', 'sep_emb'),
       ('sep_emb_top', '40.6; 62.4', 'sep_emb_top', 'sep_emb_low'),
     )

@@ -8,7 +8,8 @@
 | `nli/plug_in` | the same, each beside its counterpart (VECO, section 3.1) |
 
 All see as many rows. The first two are measured of models without a plug-in
-module, the others of those with one.
+module, the others of those with one. `with_originals`, the first two train on
+the originals, too.
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ from xlflax.training import optimizers, schedules
 RATE = 2e-3
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
   """One way to train on translations.
 
   Attributes:
@@ -66,6 +67,7 @@ def measure(
   size: Size,
   *,
   steps: int,
+  with_originals: bool = False,
 ) -> dict[str, float]:
   """Trains the classifiers and tests them in the second language.
 
@@ -76,35 +78,57 @@ def measure(
     world: the languages.
     size: of batches.
     steps: of each classifier.
+    with_originals: see `Condition`.
   """
   found = {}
-  for way in _ways(world, plug_in=trainer.model.config.cross_attention):
+  if trainer.model.config.cross_attention:
+    ways = _plug_in(world)
+  else:
+    ways = switching(world, with_originals=with_originals)
+  for way in ways:
     tuned = _tuned(trainer, way, size, steps)
     trained = programs.run(tuned, model_params=params)
     found[f'nli/{way.name}'] = _test(trained, way, world)
   return found
 
 
-def _ways(world: World, *, plug_in: bool) -> Iterator[_Way]:
+def switching(world: World, *, with_originals: bool) -> Iterator[Way]:
+  """Without and with code-switching.
+
+  Args:
+    world: the languages.
+    with_originals: see `Condition`.
+  """
   english = world.inference('train', FIRST)
   translations = world.inference('train', SECOND)
-  plain = classification_rows.ClassificationRows(
-    labels=labels.labels_of(english)
+  switched = code_switched.CodeSwitched(
+    english=english, translations=translations, include_english=with_originals
   )
-  if not plug_in:
-    yield _Way('translated', translations, plain)
-    switched = code_switched.CodeSwitched(
-      english=english, translations=translations, include_english=False
-    )
-    yield _Way('switched', switched, plain, group_size=2)
-    return
-  both = joined.JoinedExamples(sources=(english, translations))
-  yield _Way('plug_out', both, plain)
+  plain: source_lib.ExampleSource = translations
+  if with_originals:
+    plain = joined.JoinedExamples(sources=(english, translations))
+  yield Way('translated', plain, _rows(world))
+  yield Way('switched', switched, _rows(world), group_size=2)
+
+
+def _plug_in(world: World) -> Iterator[Way]:
+  """Without and with the other language's text beside a row."""
+  both = joined.JoinedExamples(
+    sources=(world.inference('train', FIRST), world.inference('train', SECOND))
+  )
+  rows = _rows(world)
+  yield Way('plug_out', both, rows)
   beside = paired_rows.PairedRows(
-    rows=plain, counterparts=_counterparts(world, 'train')
+    rows=rows, counterparts=_counterparts(world, 'train')
   )
   tested = _counterparts(world, 'test')
-  yield _Way('plug_in', both, beside, Features.PLUG_IN, tested)
+  yield Way('plug_in', both, beside, Features.PLUG_IN, tested)
+
+
+def _rows(world: World) -> classification_rows.ClassificationRows:
+  return classification_rows.ClassificationRows(
+    labels=labels.labels_of(world.inference('train', FIRST))
+  )
 
 
 def _counterparts(world: World, split: str) -> paired_rows.Counterparts:
@@ -114,7 +138,7 @@ def _counterparts(world: World, split: str) -> paired_rows.Counterparts:
   )
 
 
-def _tuned(trainer: Trainer, way: _Way, size: Size, steps: int) -> Trainer:
+def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
   """The fine-tuning run."""
   rows = way.rows
   if isinstance(rows, paired_rows.PairedRows):
@@ -148,7 +172,7 @@ def _tuned(trainer: Trainer, way: _Way, size: Size, steps: int) -> Trainer:
   )
 
 
-def _test(trained: running.Trained, way: _Way, world: World) -> float:
+def _test(trained: running.Trained, way: Way, world: World) -> float:
   """Accuracy in the second language."""
   task = classification.Classification(
     source=world.inference('test', SECOND),

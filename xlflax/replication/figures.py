@@ -1,4 +1,4 @@
-"""Figures of the page: the conditions of each paper, and curves over steps."""
+"""Figures of the page: the conditions of each paper."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,8 @@ from xlflax.replication import catalogue, experiments
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Claim, Finding, conditions_of
 
-CURVES = 'curves'
 _SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
 _PARTED = 'nli'  # its parts, as `nli/plug_in`, are rows of their own
-_OVER_STEPS = ('loss', 'retrieval', 'cka', 'transfer')
 _DPI = 120
 
 Values = Mapping[int, Mapping[str, float]]
@@ -26,7 +24,7 @@ def write(
   findings: Sequence[Finding],
   found: Sequence[results_lib.Result],
 ) -> dict[str, str]:
-  """Draws what there is; returns paper (or CURVES) -> file in the folder."""
+  """Draws what there is; returns paper -> file in the folder."""
   scores = experiments.scores(found)
   drawn = {}
   for paper in catalogue.PAPERS:
@@ -34,12 +32,6 @@ def write(
     if own := rows(claims, scores):
       drawn[paper] = f'{paper.lower()}.png'
       pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
-  over_steps = [one for one in found if len(one.curve) > 1]
-  if over_steps:
-    drawn[CURVES] = f'{CURVES}.png'
-    pictures.save(
-      curves(over_steps, _titles()), folder / drawn[CURVES], dpi=_DPI
-    )
   return drawn
 
 
@@ -91,9 +83,7 @@ def conditions(paper: str, scores: Mapping[str, Values]) -> figure.Figure:
       if not seeds:
         continue
       axes.plot(seeds, [row] * len(seeds), 'o', alpha=0.35, markersize=3)
-      axes.errorbar(
-        np.mean(seeds), row, xerr=_reach(seeds), fmt='k|', capsize=3
-      )
+      axes.errorbar(np.mean(seeds), row, xerr=reach(seeds), fmt='k|', capsize=3)
     axes.set_xlabel(measure)
     styles.tidy(axes)
   grid[0].set_yticks(range(len(scores)), list(scores))
@@ -102,35 +92,9 @@ def conditions(paper: str, scores: Mapping[str, Values]) -> figure.Figure:
   return canvas
 
 
-def _reach(values: Sequence[float]) -> float:
+def reach(values: Sequence[float]) -> float:
   """Half of the 95 % interval of a mean."""
   if len(values) < 2:
     return 0.0
   error = np.std(values, ddof=1) / np.sqrt(len(values))
   return float(error * special.stdtrit(len(values) - 1, 0.975))
-
-
-def curves(
-  found: Sequence[results_lib.Result], titles: Mapping[str, str]
-) -> figure.Figure:
-  """What is measured over steps: mean of the seeds and 95 % interval."""
-  canvas = figure.Figure(figsize=(11.0, 3.2), layout='constrained')
-  grid = canvas.subplots(1, len(_OVER_STEPS))
-  names = list(dict.fromkeys(one.condition for one in found))
-  for axes, measure in zip(grid, _OVER_STEPS, strict=True):
-    for index, name in enumerate(names):
-      own = [one.curve for one in found if one.condition == name]
-      steps = sorted(set.intersection(*(set(map(int, c)) for c in own)))
-      values = [[c[str(s)][measure] for c in own] for s in steps]
-      means = np.mean(values, axis=1)
-      reach = np.array([_reach(one) for one in values])
-      style = styles.line(index)
-      axes.plot(steps, means, label=titles.get(name, name), **style)
-      axes.fill_between(
-        steps, means - reach, means + reach, color=style['color'], alpha=0.12
-      )
-    axes.set_xlabel('step')
-    axes.set_title(measure)
-    styles.tidy(axes)
-  styles.legend(canvas, grid, [titles.get(name, name) for name in names])
-  return canvas

@@ -51,8 +51,9 @@ def section(folder: pathlib.Path, findings: Sequence[Finding]) -> str:
     [
       '## What was not reproduced, and further runs',
       '',
-      '| claim | verdict | further run | difference, 95 % interval | says |',
-      '| --- ' * 5 + '|',
+      '| claim | verdict | further run | it is | difference, 95 % interval '
+      '| says |',
+      '| --- ' * 6 + '|',
       *(row for one in found for row in _rows(one)),
       '',
       'Differences are *second - first*: of an order, above 0 is what the paper says.',
@@ -66,12 +67,13 @@ def section(folder: pathlib.Path, findings: Sequence[Finding]) -> str:
 def _rows(one: LookedInto) -> Iterator[str]:
   start = f'| `{one.finding.claim.name}` | {one.finding.verdict.value} '
   if not one.again:
-    yield f'{start}| none | - | - |'
+    yield f'{start}| none | - | - | - |'
   for other in one.again:
     found = other.found
     assert found is not None
     yield (
-      f'{start}| `{other.claim.name}` | {found.difference:+.3f} '
+      f'{start}| `{other.claim.name}` | {other.claim.says} '
+      f'| {found.difference:+.3f} '
       f'[{found.low:+.3f}, {found.high:+.3f}] | {other.verdict.value} |'
     )
 

@@ -10,11 +10,13 @@ from xlflax.replication.conditions import Condition
 FEWEST = 5
 _MORE = {
   7: ('veco/from_veco_half', 'veco/from_xlm_half', 'veco/from_xlmr_half'),
-  8: ('veco/ca_mlm_tlm', 'veco/mlm_tlm'),
+  8: ('veco/ca_mlm_tlm',),
   10: (
     'ecs/default',
     'ecs/default_anchors',
+    'ecs/default_long',
     'ecs/extra_anchors',
+    'ecs/extra_anchors_long',
     'ecs/monolingual',
     'ecs/no_anchors',
     'ecs/other_domain',
@@ -24,17 +26,16 @@ _MORE = {
     'metaxlm/body',
     'metaxlm/body_alike',
     'metaxlm/body_long',
-    'metaxlm/both',
     'metaxlm/both_alike',
     'metaxlm/both_long',
     'metaxlm/dict',
     'metaxlm/emb',
     'metaxlm/emb_long',
     'metaxlm/freezing',
+    'metaxlm/freezing_dict',
     'metaxlm/freezing_long',
     'metaxlm/kd',
     'metaxlm/kd_long',
-    'metaxlm/meta',
     'metaxlm/meta_alike',
     'metaxlm/none',
     'metaxlm/none_alike',
@@ -45,9 +46,13 @@ _MORE = {
     'ppa/mlm',
     'ppa/ppa',
     'veco/ca_mlm',
+    'veco/mlm_adjacent',
+    'veco/mlm_sides',
+    'veco/mlm_tlm',
     'veco/mlm_tlm_short',
   ),
   16: ('combination/ca_mlm', 'veco/flowing'),
+  20: ('metaxlm/both', 'metaxlm/meta'),
 }
 _COUNTS = {name: count for count, names in _MORE.items() for name in names}
 
