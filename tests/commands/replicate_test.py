@@ -53,7 +53,7 @@ def test_no_seeds(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-  ('flags', 'runs'), [([], {0, 9}), (['--seeds=2'], {0, 1})]
+  ('flags', 'runs'), [([], {0, 19}), (['--seeds=2'], {0, 1})]
 )
 def test_seeds_of_the_page_or_as_many_as_asked(
   tmp_path, monkeypatch, flags, runs
