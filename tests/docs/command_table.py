@@ -61,6 +61,8 @@ NOT_RUN = {
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',
   '  python -m benchmarks': 'takes hours on a GPU; see tests/benchmarks',
+  'xlflax benchmark --against_plan': 'needs a GPU; '
+  'tests/planning/against_test.py has a profile',
   'xlflax demo --model_dir=runs/half_hour': 'takes half an hour',
   'xlflax demo   ': 'takes minutes; the next line is the same on less text',
   'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',
