@@ -265,6 +265,10 @@ def test_without_a_plan_nothing_is_selected():
 @pytest.mark.parametrize(
   ('fields', 'text'),
   [
+    (
+      {'layers': 1, 'special_ids': (0,)},
+      'A sharing plan names rows that nothing reads. Got: special_ids=(0,)',
+    ),
     ({}, 'A sharing plan separates nothing. Got: embeddings=False, layers=0.'),
     ({'layers': -1}, 'negative number of layers. Got: -1'),
   ],

@@ -53,7 +53,8 @@ class SharingPlan:
       `config.with_vocabulary` fills them in for `same_start`.
 
   Raises:
-    ConfigError: the plan is empty or its number of layers negative.
+    ConfigError: the plan is empty, its number of layers negative, or there are
+      `special_ids` without `same_start`.
   """
 
   embeddings: bool = False
@@ -76,6 +77,14 @@ class SharingPlan:
         expected='embeddings=True, layers of at least 1, or both',
         where='SharingPlan',
         fix='leave EncoderConfig.sharing at None to share everything',
+      )
+    if self.special_ids and not self.same_start:
+      raise errors.ConfigError(
+        'A sharing plan names rows that nothing reads',
+        got=f'special_ids={self.special_ids}, same_start=False',
+        expected='no special_ids, which the vocabulary fills in',
+        where='SharingPlan.special_ids',
+        fix='set SharingPlan.same_start = True, or leave special_ids out',
       )
 
 

@@ -42,7 +42,8 @@ def make(
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
     of step), 'collectives' (a mean step's), 'ideal_sent' (bytes that a device
-    would send at the least), 'roofline' (None for CPUs), 'flops_per_step', 'warnings'; 'attention' of an estimate.
+    would send at the least), 'roofline' (None for CPUs), 'flops_per_step',
+    'warnings'; 'attention' of an estimate.
   """
   schedule = [setup.settings.objectives.active(i) for i in range(_SCHEDULE)]
   steps = []

@@ -143,6 +143,12 @@ def _again(name: str, where, published, first, second, **fields) -> Claim:
   )
 
 
+# Claim, numbers and conditions.
+_SEPARATE = (
+  ('sep_emb_low', '62.4; 65.7', 'sep_emb_low', 'sep_emb'),
+  ('sep_emb_top', '40.6; 62.4', 'sep_emb_top', 'sep_emb_low'),
+)
+
 CLAIMS = (
   _below(
     'transfer_without_anchors',
@@ -324,39 +330,33 @@ CLAIMS = (
   _again('sep_top', 'table 1', '47.6; 66.8', 'sep_top', 'sep_low'),
   *(
     _below(
-      f'{name}_long_{measure}',
+      f'{name}_{setting}_{measure}',
       'table 1',
-      f'The same after three times the steps, by {measure}',
+      f'The same {says}, by {measure}',
       published,
-      f'{first}_long',
-      f'{second}_long',
+      f'{first}_{setting}',
+      f'{second}_{setting}',
       measure,
       looks_into=f'ecs.{name}',
     )
-    for name, published, first, second in (
-      ('sep_top', '47.6; 66.8', 'sep_top', 'sep_low'),
-      ('sep_emb_low', '62.4; 65.7', 'sep_emb_low', 'sep_emb'),
-      ('sep_emb_top', '40.6; 62.4', 'sep_emb_top', 'sep_emb_low'),
-      ('extra_anchors', '70.2; 72.0', 'default', 'extra_anchors'),
+    for setting, says, compared in (
+      (
+        'long',
+        'after three times the steps',
+        (
+          ('sep_top', '47.6; 66.8', 'sep_top', 'sep_low'),
+          *_SEPARATE,
+          ('extra_anchors', '70.2; 72.0', 'default', 'extra_anchors'),
+        ),
+      ),
+      (
+        'same_start',
+        'where what is separate begins with the same numbers in both '
+        'languages, but for the rows of pieces',
+        _SEPARATE,
+      ),
     )
-    for measure in ('transfer', 'retrieval')
-  ),
-  *(
-    _below(
-      f'{name}_same_start_{measure}',
-      'table 1',
-      'The same where what is separate begins with the same numbers in both '
-      f'languages, but for the rows of pieces, by {measure}',
-      published,
-      f'{first}_same_start',
-      f'{second}_same_start',
-      measure,
-      looks_into=f'ecs.{name}',
-    )
-    for name, published, first, second in (
-      ('sep_emb_low', '62.4; 65.7', 'sep_emb_low', 'sep_emb'),
-      ('sep_emb_top', '40.6; 62.4', 'sep_emb_top', 'sep_emb_low'),
-    )
+    for name, published, first, second in compared
     for measure in ('transfer', 'retrieval')
   ),
   _below(
