@@ -59,7 +59,9 @@ _ENTROPY = _THIRDS / 2 + (3 - 2) / 2 / 12
 def test_entropy_of_text_given_its_language(few):
   loader = _Loader(_ROWS, _LANGUAGES, batch_size=4)
   found = plateau.unigram_entropy([loader], tiny.SPEC)
-  assert found == pytest.approx(_ENTROPY, rel=1e-9)
+  assert found.within == pytest.approx(_ENTROPY, rel=1e-9)
+  joint = -(np.log(1 / 3) / 3 + np.log(1 / 6) / 6 + np.log(1 / 2) / 2)
+  assert found.joint == pytest.approx(joint + 2 / 24)
   assert loader.read == [0]
 
 
@@ -71,7 +73,9 @@ def test_both_sides_of_pairs_count(few):
       return first | {f'paired_{k}': v[2:] for k, v in batch.items()}
 
   loader = Pairs(_ROWS, _LANGUAGES, batch_size=4)
-  assert plateau.unigram_entropy([loader], tiny.SPEC) == pytest.approx(_ENTROPY)
+  assert plateau.unigram_entropy([loader], tiny.SPEC).within == pytest.approx(
+    _ENTROPY
+  )
 
 
 def test_a_large_sample_is_near_the_entropy_of_its_source():
@@ -87,35 +91,37 @@ def test_a_large_sample_is_near_the_entropy_of_its_source():
 
   loader = Drawn([[0] * 32], [0], batch_size=64)
   found = plateau.unigram_entropy([loader], tiny.SPEC)
-  assert found == pytest.approx(-np.sum(p * np.log(p)), abs=0.01)
+  assert (
+    found.within
+    == found.joint
+    == pytest.approx(-np.sum(p * np.log(p)), abs=0.01)
+  )
   assert loader.read == list(range(128))
 
 
 def test_what_is_said_of_a_run():
-  one = plateau.Plateau('mlm', 6.0)
-  assert one.add(50, 8.5, 1e5) == one.advice() == ''
-  assert one.add(100, 6.2, 2e5) == (
-    'mlm: the loss (6.20) has come near the entropy of token frequencies '
-    '(6.00): until it is below 5.70, the model has learned frequencies only.'
+  one = plateau.Plateau('mlm', plateau.Entropy(7.0, 6.0))
+  assert one.add(50, 8.5) == one.advice() == ''
+  assert one.add(100, 7.2) == (
+    'mlm: the loss (7.20) has come near the entropy of token frequencies '
+    '(7.00, within a language 6.00): until it is below 5.70, the model has learned frequencies only.'
   )
-  assert one.add(150, 5.9, 3e5) == ''
+  assert one.add(150, 5.9) == ''
   assert one.advice().startswith(
     'mlm: the loss (5.90) is still near the entropy of token frequencies '
-    '(6.00): the model has learned frequencies only, since step 100. Train'
+    '(7.00, within a language 6.00): the model has learned frequencies only, since step 100. Train'
   )
   assert one.add(1230, 5.69, 3.1e6) == (
-    'mlm: left the plateau of token frequencies (entropy 6.00) by step 1,230 '
-    '(3.1M tokens).'
+    'mlm: left the plateau of token frequencies (entropy 7.00, within a '
+    'language 6.00) by step 1,230 (3.1M tokens).'
   )
-  assert (
-    one.add(1300, 5.9, 4e6) == one.add(1350, 5.0, 4e6) == one.advice() == ''
-  )
+  assert one.add(1300, 5.9) == one.add(1350, 5.0) == one.advice() == ''
   assert (one.reached, one.left) == (100, 1230)
 
 
 def test_a_loss_that_is_no_number_says_nothing():
-  one = plateau.Plateau('mlm', 6.0)
-  assert one.add(50, float('nan'), 0) == one.advice() == ''
+  one = plateau.Plateau('mlm', plateau.Entropy(7.0, 6.0))
+  assert one.add(50, float('nan')) == one.advice() == ''
 
 
 def _plateaus(loaders):
@@ -137,7 +143,7 @@ def test_of_a_run_and_of_the_run_that_goes_on(few, caplog):
   assert _plateaus({}).result() == {}
   ones = _plateaus(loaders)
   assert live.read == []
-  reports = [(10, 1.0), (20, _ENTROPY), (30, _ENTROPY / 2)]
+  reports = [(10, 2.0), (20, _ENTROPY), (30, _ENTROPY / 2)]
   records = []
   for step, loss in reports:
     metrics = {'mlm/loss': loss}

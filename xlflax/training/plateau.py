@@ -8,7 +8,7 @@ this plateau it is no better than an untrained one for what people want of it.
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,23 +23,34 @@ LEFT = 0.95  # and here more than they
 _TOKENS, _ROWS = 2**20, 2**13  # of a stream's first batches, at most
 
 
+class Entropy(NamedTuple):
+  """Of text tokens by their frequencies, in nats: in all, given the language.
+
+  A model that has learned frequencies only has a loss between the two.
+  """
+
+  joint: float
+  within: float
+
+  def __str__(self) -> str:
+    return f'{self.joint:.2f}, within a language {self.within:.2f}'
+
+
 class Plateau:
   """Losses of one objective beside the entropy of its tokens.
 
   Attributes:
-    name: of the objective.
-    entropy: of its tokens, in nats.
-    reached: step of the first report that was near it; None for none.
-    left: step of the first report that was clearly below it.
+    reached: step of the first report that was near the entropy, or None.
+    left: step of the first report that was clearly below it, or None.
   """
 
-  def __init__(self, name: str, entropy: float):
+  def __init__(self, name: str, entropy: Entropy):
     self.name, self.entropy = name, entropy
     self.reached: int | None = None
     self.left: int | None = None
     self.loss = math.nan
 
-  def add(self, step: int, loss: float, tokens: float) -> str:
+  def add(self, step: int, loss: float, tokens: float = 0) -> str:
     """What to say of the loss of a report; '' for nothing new.
 
     Args:
@@ -48,19 +59,20 @@ class Plateau:
       tokens: that were read until then.
     """
     self.loss = loss
-    if self.left is None and loss < LEFT * self.entropy:
+    below = LEFT * self.entropy.within
+    if self.left is None and loss < below:
       self.left = step
       return (
         f'{self.name}: left the plateau of token frequencies (entropy '
-        f'{self.entropy:.2f}) by step {step:,} ({tokens / 1e6:,.1f}M tokens).'
+        f'{self.entropy}) by step {step:,} ({tokens / 1e6:,.1f}M tokens).'
       )
-    if self.reached or self.left or not loss <= NEAR * self.entropy:
+    if self.reached or self.left or not loss <= NEAR * self.entropy.joint:
       return ''
     self.reached = step
     return (
       f'{self.name}: the loss ({loss:.2f}) has come near the entropy of token '
-      f'frequencies ({self.entropy:.2f}): until it is below '
-      f'{LEFT * self.entropy:.2f}, the model has learned frequencies only.'
+      f'frequencies ({self.entropy}): until it is below {below:.2f}, the model '
+      'has learned frequencies only.'
     )
 
   def advice(self) -> str:
@@ -69,7 +81,7 @@ class Plateau:
       return ''
     return (
       f'{self.name}: the loss ({self.loss:.2f}) is still near the entropy of '
-      f'token frequencies ({self.entropy:.2f}): the model has learned '
+      f'token frequencies ({self.entropy}): the model has learned '
       f'frequencies only, since step {self.reached:,}. Train more steps, with '
       "another LEARNING_RATE, NORM_POSITION='pre' or DROPOUT=0.0: "
       'docs/training.md, "The plateau of token frequencies".'
@@ -79,7 +91,7 @@ class Plateau:
 class Plateaus:
   """Those of a run; `entropies` gives each objective's."""
 
-  def __init__(self, entropies: Mapping[str, float]):
+  def __init__(self, entropies: Mapping[str, Entropy]):
     self.all = [Plateau(*entry) for entry in entropies.items()]
 
   def go_on(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -89,13 +101,13 @@ class Plateaus:
       for one in self.all:
         loss = record.get('train', {}).get(f'{one.name}/loss')
         if loss is not None:
-          one.add(record['step'], loss, 0)
+          one.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
     """Adds the entropies to the metrics of a report; logs what is new."""
     for one in self.all:
       loss = metrics.get(f'{one.name}/loss')
-      metrics[f'{one.name}/unigram_entropy'] = one.entropy
+      metrics[f'{one.name}/unigram_entropy'] = one.entropy.within
       said = one.add(step, loss, tokens) if loss is not None else ''
       if said:
         logging.info('%s', said)
@@ -107,7 +119,7 @@ class Plateaus:
         logging.warning('%s', advice)
     return {
       one.name: {
-        'unigram_entropy': one.entropy,
+        'unigram_entropy': one.entropy.within,
         'reached': one.reached,
         'left': one.left,
       }
@@ -119,7 +131,7 @@ def entropies(
   mixture: mixture_lib.ObjectiveMixture,
   loaders: Mapping[str, loader_lib.Loader],
   spec: vocabulary_spec.VocabularySpec,
-) -> dict[str, float]:
+) -> dict[str, Entropy]:
   """The entropy of each masked LM's tokens, in nats.
 
   Args:
@@ -138,23 +150,24 @@ def entropies(
 
 def unigram_entropy(
   loaders: Iterable[loader_lib.Loader], spec: vocabulary_spec.VocabularySpec
-) -> float:
-  """Entropy of text tokens given their language, in nats.
+) -> Entropy:
+  """The entropy of the text of a run's first batches.
 
-  Languages weigh as they are sampled: the first batches of the streams are
-  counted, up to some million tokens, wherever a run goes on. What is too rare
-  to be seen in them is estimated (Miller 1955: half the number of kinds of
-  tokens, over the number of tokens).
+  Languages weigh as they are sampled. The same batches are counted wherever a
+  run goes on, up to some million tokens; kinds of tokens that are too rare for
+  these are estimated (Miller 1955: half the kinds seen, over the tokens).
   """
   keys = np.concatenate([_keys(loader, spec) for loader in loaders])
-  kinds, counts = np.unique(keys, return_counts=True)
-  if not len(keys):
-    return 0.0
-  languages = np.unique(kinds // spec.size, return_inverse=True)[1]
-  of_language = np.bincount(languages, counts)
-  surprise = np.log(of_language[languages]) - np.log(counts)
-  unseen = (len(kinds) - len(of_language)) / 2
-  return float((counts @ surprise + unseen) / len(keys))
+  languages = _plug_in(keys // spec.size)
+  return Entropy(_plug_in(keys % spec.size), _plug_in(keys) - languages)
+
+
+def _plug_in(keys: np.ndarray) -> float:
+  """The entropy of int64 [N], with Miller's correction."""
+  counts, total = np.unique(keys, return_counts=True)[1], max(len(keys), 1)
+  shares = counts / total
+  unseen = (len(counts) - 1) / 2 / total
+  return float(unseen - shares @ np.log(shares))
 
 
 def _keys(loader, spec) -> np.ndarray:
