@@ -49,9 +49,10 @@ class Setup:
     else:
       self.vocabulary = vocabulary_lib.Vocabulary.load(settings.vocabulary)
       self.spec = self.vocabulary.spec
-    self.settings = settings = self._with_rate(
-      settings.resolved(self.vocabulary)
-    )
+    self.settings, self.followed_rate = settings.resolved(self.vocabulary), ''
+    if learning_rates.is_open(self.settings.optimizer):
+      self.settings = self._with_rate()
+    settings = self.settings
     self.model = settings.model.clone(
       config=model_config.with_vocabulary(settings.model.config, self.spec)
     )
@@ -73,30 +74,21 @@ class Setup:
       use_ema=settings.ema_decay is not None,
     )
 
-  def _with_rate(self, settings: settings_lib.Settings):
-    """The same run with its learning rate, which may follow from the rest."""
-    self.followed_rate = ''
-    if not learning_rates.is_open(settings.optimizer):
-      return settings
-    tokens = {
-      stream.name: sum(
-        math.prod(leaf.shape)
-        for key, leaf in stream.batch_spec(self.spec).items()
-        if key.endswith('token_ids')
-      )
-      for stream in settings.streams
-    }
-    entries = settings.objectives.entries
+  def _with_rate(self) -> settings_lib.Settings:
+    """The run with the learning rate that follows from the rest of it."""
+    settings, config = self.settings, self.settings.model.config
     kinds = [settings.objectives.active(step) for step in range(256)]
-    each = [
-      sum(tokens[s] for s in {entries[i].stream for i in kind})
+    tokens = sum(
+      math.prod(leaf.shape)
       for kind in kinds
-    ]
-    config = settings.model.config
+      for batch in self.abstract_batches(kind).values()
+      for key, leaf in batch.items()
+      if key.endswith('token_ids')
+    )
     norm = getattr(getattr(config, 'encoder', config), 'norm_position', None)
     basis = learning_rates.Basis(
       width=config.hidden_dim,
-      tokens=round(sum(each) / len(each)),
+      tokens=round(tokens / len(kinds)),
       steps=settings.steps,
       post_norm=norm is model_config.NormPosition.POST,
       continued=bool(settings.init_from),

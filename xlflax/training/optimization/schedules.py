@@ -141,7 +141,7 @@ class WSD(_Decay):
 
   Attributes:
     decay_steps: steps of the decay, the run's last; below 1 a share of the
-      total steps, rounded up.
+      total steps, rounded up; no more than follow the warm-up.
     shape: linear, or 1 - sqrt (Haegele et al. 2024).
   """
 
@@ -150,19 +150,11 @@ class WSD(_Decay):
 
   def __post_init__(self):
     enums.coerce(self, 'shape', Fall)
-    if self.total_steps is not None:
-      self._shape(self._decay_steps())
+    super().__post_init__()
 
   def _shape(self, decay_steps):
     assert self.total_steps is not None
-    falling = _steps_of(self.decay_steps, self.total_steps)
-    if falling > decay_steps:
-      raise errors.ConfigError(
-        'The warm-up and the decay are longer than the run',
-        got=f'{self._warm_up_steps()} and {falling} of {self.total_steps}',
-        where='schedules.WSD',
-        fix='give fewer decay_steps, or a share such as 0.2',
-      )
+    falling = min(_steps_of(self.decay_steps, self.total_steps), decay_steps)
     stable = decay_steps - falling
 
     def after(step):
