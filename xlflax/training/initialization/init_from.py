@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Sequence
 
 import jax
+import optax
 
 from xlflax.foundation import errors, ranges, registry
 from xlflax.storage import bucket_checks, paths
@@ -51,6 +52,8 @@ class InitFrom:
     vocabulary_matching: for a run with another vocabulary: each token takes
       the row of a token of that run, found by its string; see there.
     decoder: for an encoder-decoder that starts from an encoder's run.
+    optimizer_state: whether that run's moments are taken too, as a further
+      phase of one training does. Schedules begin anew.
   """
 
   model_dir: str = registry.known_by_content(run_directory.content_of)
@@ -62,6 +65,7 @@ class InitFrom:
   unused: tuple[str, ...] = ()
   vocabulary_matching: matching_lib.VocabularyMatching | None = None
   decoder: decoder_lib.DecoderInitialization | None = None
+  optimizer_state: bool = False
 
   def wants(self, name: str) -> bool:
     """Whether a parameter of this model is to be taken."""
@@ -144,7 +148,8 @@ def apply(
 ) -> state_lib.TrainState:
   """The state with the parameters that `init` takes from other runs.
 
-  The running average starts from them too; the optimizer stays fresh.
+  The running average starts from them too. The optimizer stays fresh without
+  `InitFrom.optimizer_state`.
 
   Args:
     init: one run, or several: what a later one takes replaces what an earlier
@@ -174,6 +179,8 @@ def apply(
     params = params_lib.map_named(
       lambda n, leaf, values=values: values.get(n, leaf), params
     )
+    if one.optimizer_state:
+      state = state.replace(opt_state=_moments(one, state.opt_state, factory))
   fresh = [n for n in params_lib.names(params) if n not in taken]
   logging.info(
     'Initialised %d parameters; %d are fresh%s.',
@@ -187,6 +194,79 @@ def apply(
     else state.ema
   )
   return state.replace(params=params, ema=ema)
+
+
+def check_successor(
+  init: Inits | None,
+  state: state_lib.TrainState,
+  before: state_lib.TrainState,
+  *,
+  model_dir: str,
+) -> None:
+  """Refuses a run that could not begin from one that is yet to be trained.
+
+  Args:
+    init: of the run.
+    state: its abstract state.
+    before: the abstract state of the other run.
+    model_dir: the other run's.
+
+  Raises:
+    CheckpointError: parameters would be missing or left behind, or shapes or
+      optimizers differ.
+  """
+  saved = _shapes(before.params)
+  for one in several(init):
+    if one.model_dir != model_dir or one.vocabulary_matching is not None:
+      continue
+    where = pathlib.Path(model_dir)
+    sources = _sources(one, state.params, saved, where, None)
+    init_checks.check_fit(one, sources, saved, where, None)
+    if one.optimizer_state:
+      _check_moments(_shapes(state.opt_state), _shapes(before.opt_state), where)
+
+
+def _shapes(tree) -> dict[str, tuple[int, ...]]:
+  return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
+
+
+def _moments(init: InitFrom, fresh, factory):
+  """The optimizer's state of a run, with the counts of `fresh` schedules."""
+  checkpoint = _checkpoint(init)
+  saved_checkpoints.verify(checkpoint, 'train')
+  part = {'opt_state': factory.abstract_sharded.opt_state}
+  saved = saved_checkpoints.saved_shapes(checkpoint, 'train')
+  saved = {n: s for n, s in saved.items() if n.startswith('opt_state/')}
+  _check_moments(_shapes(part), saved, checkpoint)
+  read = saved_checkpoints.read_part(checkpoint, 'train', part)
+  finite_values.check_arrays(params_lib.names(read), where=checkpoint)
+
+  def is_schedule(node) -> bool:
+    return isinstance(node, optax.ScaleByScheduleState)
+
+  return jax.tree.map(
+    lambda new, kept: new if is_schedule(new) else kept,
+    fresh,
+    jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(read)),
+    is_leaf=is_schedule,
+  )
+
+
+def _check_moments(wanted, saved, where: pathlib.Path) -> None:
+  differ = sorted(
+    n for n in wanted.keys() | saved if wanted.get(n) != saved.get(n)
+  )
+  if differ:
+    raise errors.CheckpointError(
+      'The state of the optimizer does not fit',
+      got='; '.join(
+        f'{n} is {wanted.get(n, "not")} here, {saved.get(n, "not")} there'
+        for n in differ[:20]
+      ),
+      expected='the same optimizer over the same parameters',
+      where=str(where),
+      fix='leave InitFrom.optimizer_state out to begin with fresh moments',
+    )
 
 
 def _values(
