@@ -24,7 +24,10 @@ if TYPE_CHECKING:
   from xlflax.training.optimization.optimizers import Adafactor as Adafactor
   from xlflax.training.optimization.optimizers import Adam as Adam
   from xlflax.training.optimization.optimizers import AdamW as AdamW
+  from xlflax.training.optimization.optimizers import Muon as Muon
   from xlflax.training.optimization.optimizers import Optimizer as Optimizer
+  from xlflax.training.optimization.optimizers import StableAdamW as StableAdamW
+  from xlflax.training.optimization.schedules import WSD as WSD
   from xlflax.training.optimization.schedules import Constant as Constant
   from xlflax.training.optimization.schedules import Cosine as Cosine
   from xlflax.training.optimization.schedules import InverseSqrt as InverseSqrt

@@ -1,5 +1,7 @@
 """Which parameters decay, which train, and where optimizer state lies."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -327,3 +329,185 @@ def test_adafactor_factors_and_trains_sharded():
   ] == [shardings['bias']]
   for name, leaf in alone.items():
     np.testing.assert_allclose(leaf, sharded[name], rtol=1e-5)
+
+
+def _gradients(params):
+  """Random and different for each parameter, of size 1."""
+  rng = np.random.default_rng(0)
+  return jax.tree.map(
+    lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), params
+  )
+
+
+def _encoder_params(loop):
+  boxed = jax.eval_shape(
+    lambda: state_lib.init_params(
+      tiny.make_model(scan_layers=loop == 'scan', **_EVERYTHING),
+      tiny.make_mixture(),
+      jax.random.key(0),
+    )
+  )
+  return jax.tree.map(
+    lambda x: jnp.zeros(x.shape, x.dtype), nn.meta.unbox(boxed)
+  )
+
+
+_SHAPES = {
+  'query': (16, 16),
+  'key': (16, 16),
+  'value': (16, 16),
+  'output': (16, 16),
+  'wi': (16, 32),
+  'wo': (32, 16),
+}
+
+
+def _matrices(named):
+  """Name -> matrices [..., inputs, outputs] of the layers' kernels."""
+  found = {}
+  for name, leaf in named.items():
+    kind = name.split('/')[-2]
+    if '/layers' in name and name.endswith('kernel'):
+      found[name] = np.asarray(leaf).reshape(-1, *_SHAPES[kind])
+  return found
+
+
+@pytest.fixture(scope='module')
+def muon_steps():
+  """Gradients and first steps of Muon: scanned layers, unrolled ones."""
+  optimizer = optimizers.Muon(
+    learning_rate=1.0, clip_norm=None, iterations=12, eps=1e-30
+  )
+  found = {}
+  for loop in ('scan', 'unroll'):
+    zeros = _encoder_params(loop)
+    grads = _gradients(zeros)
+    found[loop] = zeros, grads, _step(optimizer, zeros, grads)
+  return found
+
+
+@pytest.mark.parametrize('loop', ['scan', 'unroll'])
+def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
+  """U V^T of the gradient's decomposition, times 0.2 sqrt(largest side).
+
+  Jordan's coefficients leave singular values between 0.68 and 1.14.
+  """
+  _, grads, new = muon_steps[loop]
+  steps = _matrices(params_lib.names(new))
+  assert len(steps) == 6 * (1 if loop == 'scan' else 2)
+  for name, matrices in _matrices(params_lib.names(grads)).items():
+    for gradient, step in zip(matrices, steps[name], strict=True):
+      u, _, v = np.linalg.svd(gradient, full_matrices=False)
+      step = -step / (0.2 * np.sqrt(max(step.shape)))
+      alike = u.T @ step @ v.T  # diagonal: the same singular vectors
+      np.testing.assert_allclose(
+        alike - np.diag(np.diag(alike)), 0.0, atol=2e-3
+      )
+      assert 0.65 < np.diag(alike).min() <= np.diag(alike).max() < 1.2, name
+
+
+def test_muon_moves_all_else_as_adamw(muon_steps):
+  zeros, grads, new = muon_steps['scan']
+  adamw = optimizers.AdamW(learning_rate=1.0, clip_norm=None, eps=1e-30)
+  expected = params_lib.names(_step(adamw, zeros, grads))
+  named = params_lib.names(new)
+  rest = set(named) - set(_matrices(named))
+  assert {'model/embeddings/token', 'model/head_dense/kernel'} <= rest
+  for name in rest:
+    np.testing.assert_allclose(named[name], expected[name], rtol=1e-5)
+
+
+def test_muon_takes_matrices_of_each_language_apart():
+  name = 'model/language_specific/layers/attention/key/kernel'
+  axes = optimizers._matrix_axes(name, jnp.zeros((3, 2, 8, 2, 4)))
+  assert axes.reduction_axis == (2,) and axes.output_axis == (3, 4)
+  name = 'model/language_specific/layers_0/attention/output/kernel'
+  axes = optimizers._matrix_axes(name, jnp.zeros((3, 2, 4, 8)))
+  assert axes.reduction_axis == (1, 2) and axes.output_axis == (3,)
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    optimizers.Muon(learning_rate=0.1),
+    optimizers.StableAdamW(learning_rate=0.1),
+  ],
+)
+def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
+  optimizer = dataclasses.replace(optimizer, frozen=('embeddings/token$',))
+  factory = tiny.make_factory(
+    optimizer=optimizer, partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
+  )
+  wanted = params_lib.names(factory.shardings.params)
+  moments = {
+    n: s
+    for n, s in params_lib.names(factory.shardings.opt_state).items()
+    if '/mu/' in n
+  }
+  assert len(moments) == len(wanted) - 1
+  for n, sharding in moments.items():
+    assert sharding == wanted[n.split('/mu/')[1]], n
+  params = jax.tree.map(
+    lambda x: jnp.ones(x.shape, x.dtype), factory.abstract.params
+  )
+  grads = _gradients(params)
+  alone = _step(optimizer, params, grads)
+  transform = optimizer.transform
+  updates, _ = jax.jit(
+    transform.update, out_shardings=(factory.shardings.params, None)
+  )(
+    jax.device_put(grads, factory.shardings.params),
+    jax.device_put(transform.init(params), factory.shardings.opt_state),
+    jax.device_put(params, factory.shardings.params),
+  )
+  sharded = params_lib.names(optax.apply_updates(params, updates))
+  for n, leaf in params_lib.names(alone).items():
+    np.testing.assert_allclose(leaf, sharded[n], atol=2e-5, err_msg=n)
+  np.testing.assert_array_equal(alone['model']['embeddings']['token'], 1.0)
+
+
+def test_stable_adamw_shortens_a_step_whose_gradient_has_outgrown_it():
+  """v = 0.01 after g = 1 and then 3 at b2 = 0.99: worked out by hand."""
+  optimizer = optimizers.StableAdamW(
+    learning_rate=0.1, b1=0.0, b2=0.99, weight_decay=0.5, eps=1e-6
+  )
+  params = {'kernel': jnp.full(4, 2.0)}
+  transform = optimizer.transform
+  state = transform.init(params)
+  one = jax.tree.map(jnp.ones_like, params)
+  updates, state = transform.update(one, state, params)
+  np.testing.assert_allclose(updates['kernel'], -0.1 * (1 + 0.5 * 2), rtol=1e-5)
+  three = jax.tree.map(lambda x: 3 * x, one)
+  updates, _ = transform.update(three, state, params)
+  moment = (0.99 * 0.01 * 1 + 0.01 * 9) / (1 - 0.99**2)
+  rms = (9 / moment) ** 0.5
+  wanted = -0.1 / rms * (3 / moment**0.5 + 0.5 * 2)
+  assert rms > 1
+  np.testing.assert_allclose(updates['kernel'], wanted, rtol=1e-5)
+
+
+def test_stable_adamw_clips_each_scanned_layer_by_itself():
+  """The layer with the small gradient is not shortened by the other's."""
+  optimizer = optimizers.StableAdamW(learning_rate=0.1, weight_decay=0.0)
+  scanned = {'layers': {'kernel': jnp.zeros((2, 3))}}
+  apart = {f'layers_{i}': {'kernel': jnp.zeros(3)} for i in range(2)}
+
+  def steps(params, gradients):
+    state = optimizer.transform.init(params)
+    for g in gradients:
+      updates, state = optimizer.transform.update(g, state, params)
+    return jax.tree.leaves(updates)
+
+  each = [np.ones((2, 3)), np.array([[9.0] * 3, [1.0] * 3])]
+  (together,) = steps(
+    scanned, [{'layers': {'kernel': jnp.float32(g)}} for g in each]
+  )
+  alone = steps(
+    apart,
+    [
+      {f'layers_{i}': {'kernel': jnp.float32(g[i])} for i in range(2)}
+      for g in each
+    ],
+  )
+  np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)
+  assert abs(together[0, 0]) < abs(together[1, 0])

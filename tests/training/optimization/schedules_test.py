@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from xlflax.foundation import errors
+from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import schedules
 
 
@@ -70,6 +71,7 @@ def test_piecewise_changes_at_its_boundaries():
   [
     schedules.Linear(peak=1.0, total_steps=9, warmup_steps=3),
     schedules.Cosine(peak=1.0, total_steps=9, warmup_steps=3),
+    schedules.WSD(peak=1.0, total_steps=9, warmup_steps=3),
     schedules.InverseSqrt(peak=1.0, warmup_steps=3),
   ],
 )
@@ -138,3 +140,41 @@ def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
   assert float(schedules.resolved(schedule, 1)(0)) == 1.0
   kept = schedules.resolved(schedule, 1001)
   assert kept.warmup_steps == 1000
+
+
+def test_wsd_is_stable_and_then_falls():
+  """Two steps up, four at the peak, four down; 1 - sqrt at a quarter is 1/2."""
+  linear = schedules.WSD(
+    peak=1.0, total_steps=10, warmup_steps=2, decay_steps=4, shape='linear'
+  )
+  assert _values(linear, [0, 1, 2, 5, 6, 7, 8, 10, 12]) == pytest.approx(
+    [0, 0.5, 1.0, 1.0, 1.0, 0.75, 0.5, 0.0, 0.0]
+  )
+  root = schedules.WSD(peak=1.0, total_steps=10, decay_steps=4, end=0.2)
+  assert _values(root, [0, 6, 7, 10, 11]) == pytest.approx(
+    [1.0, 1.0, 0.6, 0.2, 0.2]
+  )
+
+
+def test_wsd_decays_over_a_share_of_the_run():
+  share = schedules.resolved(schedules.WSD(peak=1.0, decay_steps=0.25), 25)
+  assert _values(share, [18, 25]) == [1.0, 0.0]  # the last seven steps
+  assert float(share(19)) < 1.0
+  whole = schedules.WSD(peak=1.0, total_steps=4, decay_steps=4, shape='linear')
+  assert _values(whole, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
+
+
+def test_wsd_refuses_more_steps_than_the_run_has():
+  with pytest.raises(errors.ConfigError, match='longer than the run'):
+    schedules.WSD(peak=1.0, total_steps=10, warmup_steps=3, decay_steps=8)
+  with pytest.raises(errors.ConfigError, match='WSD.shape'):
+    schedules.WSD(peak=1.0, shape='cosine')
+
+
+def test_a_mask_ratio_falls_over_the_run():
+  """`Linear` from 0.3 to 0.15, by the steps of the run."""
+  objective = masked_lm.MaskedLM(
+    mask_ratio=schedules.Linear(peak=0.3, end=0.15), max_mask_ratio=0.3
+  )
+  ratio = schedules.resolved(objective, 100).mask_ratio
+  assert _values(ratio, [0, 50, 100]) == pytest.approx([0.3, 0.225, 0.15])

@@ -7,12 +7,14 @@ one subclasses `Optimizer` and says in `make` which transformation it is.
 import abc
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from xlflax.foundation import errors, ranges, registry
 from xlflax.training import params as params_lib
@@ -22,8 +24,11 @@ Rate = schedules.Schedule | ranges.NonNegative
 # Pattern of parameters' names -> their own learning rate.
 Rates = Sequence[tuple[str, Rate]]
 
-# Biases, normalisation scales: no weight decay (BERT, RoBERTa, XLM-R).
+# Biases, normalisation scales: no weight decay, as in BERT's code. Fairseq, in
+# which RoBERTa and XLM-R were trained, decays all: there `no_decay=()`.
 NO_DECAY = (r'bias$', r'norm[^/]*/scale$', r'/scale$')
+# The matrices inside layers; not embeddings, heads and the output.
+HIDDEN = (r'(^|/)layers(_\d+)?/.*kernel$',)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,6 +167,106 @@ class AdamW(Optimizer):
     )
 
 
+@registry.register('stable_adamw')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StableAdamW(AdamW):
+  """AdamW with update clipping (Wortsman et al. 2023, algorithm 2).
+
+  Each matrix has its step divided by max(1, RMS), where RMS is the root mean of
+  g^2 / max(v, eps^2): above 1 where gradients g have outgrown their second
+  moment v, which is when AdamW's steps are too long. Layers that are scanned
+  have an RMS each. It takes the place of clipping gradients.
+  """
+
+  clip_norm: ranges.Positive | None = None
+
+  def make(self, rate: Rate) -> optax.GradientTransformation:
+    step = optax.chain(
+      optax.scale_by_adam(b1=self.b1, b2=self.b2, eps=self.eps),
+      optax.add_decayed_weights(
+        self.weight_decay, mask=_decay_mask(self.no_decay)
+      ),
+    )
+
+    def update(gradients, state, params=None):
+      updates, state = step.update(gradients, state, params)
+      moments = optax.tree.bias_correction(state[0].nu, self.b2, state[0].count)
+      return params_lib.map_named(
+        self._clipped, updates, gradients, moments
+      ), state
+
+    return optax.chain(
+      optax.GradientTransformation(step.init, update),
+      optax.scale_by_learning_rate(rate),
+    )
+
+  def _clipped(self, name, update, gradient, moment):
+    of_matrix = tuple(range(_stacked(name), update.ndim))
+    squares = gradient**2 / jnp.maximum(moment, self.eps**2)
+    mean = jnp.mean(squares, axis=of_matrix, keepdims=True)
+    return update / jnp.sqrt(jnp.maximum(mean, 1.0))
+
+
+@registry.register('muon')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Muon(AdamW):
+  """Muon (Jordan 2024) for the matrices of layers, AdamW for all the rest.
+
+  A matrix steps along its momentum with all singular values brought near 1 by
+  Newton-Schulz iterations, scaled as Liu et al. (2025, equation 4) do, so that
+  rates and decay that suit AdamW suit it too. Heads of attention are one
+  matrix: [hidden, heads * head_dim] of query, key and value, its transpose of
+  the output.
+
+  Attributes:
+    momentum: decay of the matrices' averaged gradients.
+    iterations: of Newton-Schulz.
+    update_rms: root mean square of a full-rank step, times the rate.
+    hidden: patterns of the parameters that are such matrices, with axes of
+      scanned layers and languages before them.
+  """
+
+  momentum: ranges.ShareBelowOne = 0.95
+  iterations: ranges.Count = 5
+  update_rms: ranges.Positive = 0.2
+  hidden: Sequence[str] = HIDDEN
+
+  def make(self, rate: Rate) -> optax.GradientTransformation:
+    matrices = optax.chain(
+      optax.contrib.scale_by_muon(
+        beta=self.momentum,
+        ns_steps=self.iterations,
+        weight_dimension_numbers=functools.partial(
+          params_lib.map_named, _matrix_axes
+        ),
+      ),
+      optax.stateless(
+        lambda updates, _: params_lib.map_named(self._scaled, updates)
+      ),
+      optax.add_decayed_weights(
+        self.weight_decay, mask=_decay_mask(self.no_decay)
+      ),
+      optax.scale_by_learning_rate(rate),
+    )
+    return optax.multi_transform(
+      {'matrices': matrices, 'rest': super().make(rate)},
+      lambda tree: params_lib.map_named(
+        lambda name, _: (
+          'matrices' if params_lib.matches(self.hidden, name) else 'rest'
+        ),
+        tree,
+      ),
+    )
+
+  def _scaled(self, name, update):
+    axes = _matrix_axes(name, update)
+    inputs, outputs = (
+      math.prod(update.shape[i] for i in group)
+      for group in (axes.reduction_axis, axes.output_axis)
+    )
+    return update * (self.update_rms * math.sqrt(max(inputs, outputs)))
+
+
 @registry.register('adam')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
@@ -224,6 +329,21 @@ def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
     return jax.tree.map(lambda g: g * factor.astype(g.dtype), updates), state
 
   return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def _stacked(name: str) -> int:
+  """How many leading axes hold a parameter of each language or layer."""
+  return len({'language_specific', 'layers'} & set(name.split('/')))
+
+
+def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
+  """Axes of inputs and outputs: [embed | heads, kv], [heads, kv | embed]."""
+  first = _stacked(name)
+  joins_heads = name.endswith('output/kernel')
+  split = leaf.ndim - 1 if joins_heads else first + 1
+  return optax.contrib.MuonDimensionNumbers(
+    tuple(range(first, split)), tuple(range(split, leaf.ndim))
+  )
 
 
 def _decay_mask(no_decay):

@@ -8,6 +8,7 @@ the run, which fills them in before it trains (`resolved`).
 
 import abc
 import dataclasses
+import enum
 import logging
 import math
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import enums, errors, ranges, registry
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,9 +73,7 @@ class _Decay(Schedule):
 
   def _warm_up_steps(self) -> int:
     assert self.total_steps is not None
-    if 0 < self.warmup_steps < 1:
-      return math.ceil(self.warmup_steps * self.total_steps)
-    return int(self.warmup_steps)
+    return _steps_of(self.warmup_steps, self.total_steps)
 
   def _decay_steps(self) -> int:
     assert self.total_steps is not None
@@ -107,6 +106,55 @@ class Cosine(_Decay):
     return optax.cosine_decay_schedule(
       self.peak, decay_steps, alpha=self.end / self.peak if self.peak else 0.0
     )
+
+
+class Fall(enum.StrEnum):
+  """The shape of a decay."""
+
+  LINEAR = 'linear'
+  SQRT = 'sqrt'  # peak - (peak - end) * sqrt(share of the decay)
+
+
+@registry.register('wsd')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WSD(_Decay):
+  """Warm-up, stable, decay (Hu et al. 2024): falls in the last steps only.
+
+  A run that is to go on longer takes the checkpoint from before the decay.
+
+  Attributes:
+    decay_steps: steps of the decay, the run's last; below 1 a share of the
+      total steps, rounded up.
+    shape: linear, or 1 - sqrt (Haegele et al. 2024).
+  """
+
+  decay_steps: ranges.Count | ranges.InnerShare = 0.2
+  shape: Fall = Fall.SQRT
+
+  def __post_init__(self):
+    enums.coerce(self, 'shape', Fall)
+    if self.total_steps is not None:
+      self._shape(self._decay_steps())
+
+  def _shape(self, decay_steps):
+    assert self.total_steps is not None
+    falling = _steps_of(self.decay_steps, self.total_steps)
+    if falling > decay_steps:
+      raise errors.ConfigError(
+        'The warm-up and the decay are longer than the run',
+        got=f'{self._warm_up_steps()} and {falling} of {self.total_steps}',
+        where='schedules.WSD',
+        fix='give fewer decay_steps, or a share such as 0.2',
+      )
+    stable = decay_steps - falling
+
+    def after(step):
+      share = jnp.clip((step - stable) / falling, 0.0, 1.0)
+      if self.shape is Fall.SQRT:
+        share = jnp.sqrt(share)
+      return self.peak + (self.end - self.peak) * share
+
+    return after
 
 
 @registry.register('inverse_sqrt')
@@ -194,6 +242,11 @@ def _shortened(warmup_steps: float, total_steps: int) -> int:
     found,
   )
   return found
+
+
+def _steps_of(steps: float, total_steps: int) -> int:
+  """Steps; below 1, a share of the total, rounded up."""
+  return math.ceil(steps * total_steps) if 0 < steps < 1 else int(steps)
 
 
 def _warm_up(peak, warmup_steps: int, after) -> optax.Schedule:
