@@ -115,6 +115,38 @@ def test_dry_run_and_other_configuration(arguments_of):
   assert seen['settings'].other_config is run_directory.OtherConfig.ACCEPT
 
 
+def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
+  def make(settings, *, by):
+    assert settings.init_from is None  # nothing to begin from is there yet
+    return {
+      'total_steps': settings.total_steps,
+      'finished_steps': [4] if settings.model_dir == 'a/phase1' else [],
+      'seconds_per_step': 60.0,
+      'memory': {'total': 2**20},
+    }
+
+  monkeypatch.setattr(trainer.plan_lib, 'make', make)
+  given = ('train', '--phases=recipes/modernbert/tiny', '--dry_run')
+  given += ('--vocabulary_size=500', '--model_dir=a', '--compilation_cache=')
+  assert cli.main([*given, f'--output={tmp_path}/plan.json']) == 0
+  plans = json.loads((tmp_path / 'plan.json').read_text())['phases']
+  assert [p['total_steps'] for p in plans.values()] == [30, 20, 10]
+  lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+  assert [
+    '│',
+    'phase1',
+    '│',
+    '26',
+    '│',
+    '1.0',
+    'MiB',
+    '│',
+    '26:00',
+    '│',
+  ] in lines
+  assert [line for line in lines if 'all' in line][0][-2] == '56:00'
+
+
 def test_benchmark_needs_no_data(arguments_of, tmp_path):
   seen = arguments_of(
     'benchmark',
