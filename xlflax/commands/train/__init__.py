@@ -76,8 +76,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-  each = phases.configure(args)
   machine = _machine(args)
+  each = phases.configure(args)
+  _use(args, machine)
   joining.join(args, *(phase.configuration for phase in each))
   from xlflax.training.processes import distributed
 
@@ -91,15 +92,20 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _machine(args: argparse.Namespace) -> machines.Machine | None:
-  """What --devices or --num_devices describes, which then stands in."""
+  """What --devices or --num_devices describes."""
   if args.devices is None and args.num_devices is None:
-    compilation.use(args.compilation_cache)
-    return None  # a plan for a machine does not look into compiled programs
-  machine = machines.parse(args.devices or f'cpu:{args.num_devices}')
-  from xlflax.planning.targets import program
+    return None
+  return machines.parse(args.devices or f'cpu:{args.num_devices}')
 
-  program.stand_in(machine)  # nothing has made devices yet
-  return machine
+
+def _use(args: argparse.Namespace, machine: machines.Machine | None) -> None:
+  """Has a described machine stand in, or uses the cache of programs."""
+  if machine:
+    from xlflax.planning.targets import program
+
+    program.stand_in(machine)  # nothing has made devices yet
+  else:  # a plan does not look into compiled programs of a cache
+    compilation.use(args.compilation_cache)
 
 
 def _plan(args, each: Sequence[phases.Phase], trainers, machine) -> int:
