@@ -199,3 +199,42 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
     second.optimizer.rate_at(1500)
   )
   assert description.fingerprint(first) == description.fingerprint(second)
+
+
+@pytest.mark.parametrize(
+  ('optimizer', 'schedule'),
+  [
+    ('AdamW', 'Constant'),
+    ('StableAdamW', 'WSD'),
+    ('Muon', 'Cosine'),
+    ('Adafactor', 'Linear'),
+  ],
+)
+def test_optimizer_schedule_and_mask_ratio_by_macros(
+  settings_of, optimizer, schedule
+):
+  file = 'pretrain/mlm.gin'
+  settings = settings_of(
+    _with_the_rest(file),
+    [
+      *_macros(file),
+      f'OPTIMIZER=@optimizers.{optimizer}()',
+      f'SCHEDULE=@schedules.{schedule}()',
+      'LEARNING_RATE=0.5',
+      'WARMUP_STEPS=2',
+      "NORM_POSITION='pre'",
+      'DROPOUT=0.25',
+      'MASK_RATIO=@schedules.Piecewise()',
+      'schedules.Piecewise.values=(0.3, 0.15)',
+      'schedules.Piecewise.boundaries=(1,)',
+      'masked_lm.MaskedLM.max_mask_ratio=0.3',
+    ],
+  )
+  assert type(settings.optimizer).__name__ == optimizer
+  rate = settings.optimizer.learning_rate
+  assert type(rate).__name__ == schedule
+  assert (rate.peak, rate.warmup_steps) == (0.5, 2)
+  config = settings.model.config
+  assert config.norm_position == 'pre'
+  assert config.dropout_rate == config.attention_dropout_rate == 0.25
+  gin_files.trace_steps(settings)

@@ -84,6 +84,17 @@ _METHODS = {
   'veco': _Method('veco.gin', _ENCODER, _VECO),
   'phase1': _Method('veco_phase1.gin', _ENCODER, _VECO, init='moco'),
   'phase2': _Method('veco_phase2.gin', _ENCODER, _VECO, init='phase1'),
+  'muon': _Method(
+    'mlm.gin',
+    _ENCODER,
+    _some(*_COMMON, 'LENGTH')
+    | dict(OPTIMIZER='@optimizers.Muon()', SCHEDULE='@schedules.WSD()'),
+  ),
+  'stable_adamw': _Method(
+    'mlm.gin',
+    _ENCODER,
+    _some(*_COMMON, 'LENGTH') | dict(OPTIMIZER='@optimizers.StableAdamW()'),
+  ),
   'translation': _Method(
     'translation.gin', _ENCODER_DECODER, _some(*_COMMON, 'SIDE_LENGTH')
   ),
@@ -144,6 +155,8 @@ def _kinds(model_dir):
     'moco',
     pytest.param('phase2', marks=pytest.mark.slow),
     pytest.param('veco', marks=pytest.mark.slow),
+    pytest.param('muon', marks=pytest.mark.slow),
+    pytest.param('stable_adamw', marks=pytest.mark.slow),
     pytest.param('translation', marks=pytest.mark.slow),
   ],
 )

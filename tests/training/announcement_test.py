@@ -46,6 +46,7 @@ def setup(tmp_path):
   )
   return types.SimpleNamespace(
     settings=settings,
+    followed_rate='0.1, by a rule',
     model=settings.model,
     factory=tiny.make_factory(partitioner=partitioner),
     model_dir=tmp_path / 'run',
@@ -68,6 +69,7 @@ def test_header(setup, tmp_path):
     'float32, xla attention.',
     'Stream mono: 64 rows of 256 tokens a step, in 2 micro-batches; en 75.0 %, '
     'de 25.0 %.',
+    'Learning rate: 0.1, by a rule.',
     'Devices: 1 x cpu, data 1 x fsdp 1 x tensor 1, 1 process.',
     'Steps: 1,500 to 2,000, a report every 50, a checkpoint every 500, '
     'retrieval every 250.',

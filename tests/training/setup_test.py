@@ -18,7 +18,7 @@ from xlflax.training import setup as setup_lib
 from xlflax.training import step as step_lib
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
-from xlflax.training.optimization import optimizers
+from xlflax.training.optimization import optimizers, schedules
 
 MONO = stream_lib.Stream(
   name='mono', mixture='corpus.mono', layout='blocks', length=12, batch_size=8
@@ -184,6 +184,34 @@ def test_batches_of_the_active_entries(setup):
   for leaf in keys.values():
     assert leaf.shape == (16, 10) and leaf.dtype == 'int32'
     assert leaf.sharding == setup.settings.partitioner.batch_sharding
+
+
+def test_learning_rate_that_follows_from_the_run():
+  """96 tokens and 320 in turn; its number is what the run is known by."""
+  fields = dict(
+    model=tiny.make_model(hidden_dim=256, vocab_size=None, num_languages=None),
+    objectives=tiny.make_mixture(
+      _MLM, _ALIGN, combine=mixture_lib.Combine.ALTERNATE
+    ),
+    streams=(MONO, _SIDES),
+    total_steps=3000,
+  )
+
+  def made(peak):
+    rate = schedules.Linear(peak=peak)
+    return setup_lib.Setup(
+      make_settings(optimizer=optimizers.AdamW(learning_rate=rate), **fields)
+    )
+
+  setup = made(None)
+  assert setup.followed_rate == (
+    '1.4e-4, from width 256, 208 tokens a step, 3,000 steps, post-norm; '
+    'set LEARNING_RATE to choose'
+  )
+  assert setup.settings.optimizer.rate_at(0) == pytest.approx(1.4e-4)
+  given = made(1.4e-4)
+  assert given.followed_rate == ''
+  assert given.description == setup.description
 
 
 def test_flops_of_each_kind_of_step(setup):

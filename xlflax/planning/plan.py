@@ -40,7 +40,8 @@ def make(
     by: what a plan for a described machine is made by.
 
   Returns:
-    'parameters' (total, trainable, by top-level module), 'memory' (bytes per
+    'learning_rate' (in words, '' where the run gives it), 'parameters' (total,
+    trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'streams' (rows and
     expected batches per language), 'flops_per_step', 'seconds_per_step'
     (an estimate), 'total_steps'; where steps are replayed, 'replay': bytes
@@ -122,6 +123,7 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
       'languages': list(setup.spec.languages),
     },
     'parameters': _parameters(setup),
+    'learning_rate': setup.followed_rate,
     'streams': streams,
   }
 

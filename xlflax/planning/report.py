@@ -91,6 +91,8 @@ def _overview(plan) -> rich.table.Table:
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
   if 'replay' in plan:
     table.add_row('replay', _replay(plan['replay']))
+  if plan.get('learning_rate'):
+    table.add_row('learning rate', plan['learning_rate'])
   remaining = _remaining(plan)
   table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
   duration = progress.duration(remaining * plan['seconds_per_step'])

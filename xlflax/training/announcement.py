@@ -74,6 +74,7 @@ def header(
       for stream in settings.streams
       if stream.name in tasks
     ),
+    *([f'Learning rate: {rate}.'] if (rate := setup.followed_rate) else []),
     f'Devices: {mesh.size} x {getattr(device, "device_kind", device)}, '
     + ' x '.join(f'{name} {size}' for name, size in mesh.shape.items())
     + f', {jax.process_count()} process'

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlflax.objectives import base
 from xlflax.objectives import metrics as metrics_lib
-from xlflax.training import announcement, metric_accumulator
+from xlflax.training import announcement, metric_accumulator, plateau
 from xlflax.training import progress as progress_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
@@ -39,6 +39,7 @@ class Reporter:
     self._activities = activities
     self._times = times
     self._losses: dict[str, float] = {}
+    self._plateaus = plateau.Plateaus({})
     self._writer: run_metrics.RunMetrics | None = None
 
   def drop_after(self, restored: checkpoints_lib.Restored | None) -> None:
@@ -66,11 +67,16 @@ class Reporter:
       self._writer.close()
       self.drop_after(restored)
       self.open_metrics(first_time=False)
+      self._plateaus.go_on(metrics_file.records(self._setup.model_dir))
 
   def open_progress(self, loaders, step: int) -> None:
     """Announces the run, which begins after `step`, and starts its clocks."""
     if distributed.is_lead():
       announcement.announce(self._setup, loaders, first_step=step)
+      self._plateaus = plateau.Plateaus(
+        plateau.entropies(self._settings.objectives, loaders, self._setup.spec)
+      )
+      self._plateaus.go_on(metrics_file.records(self._setup.model_dir))
     peak = devices.peak_flops(jax.devices()[0])
     self._progress = progress_lib.Progress(
       first_step=step,
@@ -107,6 +113,7 @@ class Reporter:
     """Writes and prints what the steps since the last report have summed."""
     metrics = self._metrics(step, sums)
     speed = self._speed(step, sums)
+    self._plateaus.add(step, metrics, step * sums.tokens / sums.steps)
     if self._writer:
       self._writer.write(step, train=metrics, speed=speed)
 
@@ -177,6 +184,7 @@ class Reporter:
       self._settings.steps,
       last,
     )
+    plateaus = self._plateaus.result()
     return {
       'step': step,
       'loss': run_metrics.json_number(self._losses.get('loss')),
@@ -184,7 +192,7 @@ class Reporter:
       'finished': finished,
       'interrupted': interrupted,
       'seconds': {name: round(spent, 1) for name, spent in seconds.items()},
-    }
+    } | ({'plateau': plateaus} if plateaus else {})
 
   def close(self) -> None:
     """Ends the bar of progress, and all writing of metrics."""

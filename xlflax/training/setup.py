@@ -1,6 +1,8 @@
 """From settings to everything that a run needs, checked before a step."""
 
+import dataclasses
 import functools
+import math
 import pathlib
 from typing import Any
 
@@ -26,6 +28,7 @@ from xlflax.training.checkpointing import description as description_lib
 from xlflax.training.checkpointing import inputs
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from as initialization
+from xlflax.training.optimization import learning_rates
 
 
 class Setup:
@@ -37,6 +40,7 @@ class Setup:
     spec: the vocabulary's sizes and special ids.
     model: the module with all sizes filled in.
     factory: makes train states.
+    followed_rate: the learning rate in words, where the run gives none.
   """
 
   def __init__(self, settings: settings_lib.Settings):
@@ -45,7 +49,10 @@ class Setup:
     else:
       self.vocabulary = vocabulary_lib.Vocabulary.load(settings.vocabulary)
       self.spec = self.vocabulary.spec
-    self.settings = settings = settings.resolved(self.vocabulary)
+    self.settings, self.followed_rate = settings.resolved(self.vocabulary), ''
+    if learning_rates.is_open(self.settings.optimizer):
+      self.settings = self._with_rate()
+    settings = self.settings
     self.model = settings.model.clone(
       config=model_config.with_vocabulary(settings.model.config, self.spec)
     )
@@ -66,6 +73,29 @@ class Setup:
       settings.partitioner,
       use_ema=settings.ema_decay is not None,
     )
+
+  def _with_rate(self) -> settings_lib.Settings:
+    """The run with the learning rate that follows from the rest of it."""
+    settings, config = self.settings, self.settings.model.config
+    kinds = [settings.objectives.active(step) for step in range(256)]
+    tokens = sum(
+      math.prod(leaf.shape)
+      for kind in kinds
+      for batch in self.abstract_batches(kind).values()
+      for key, leaf in batch.items()
+      if key.endswith('token_ids')
+    )
+    norm = getattr(getattr(config, 'encoder', config), 'norm_position', None)
+    basis = learning_rates.Basis(
+      width=config.hidden_dim,
+      tokens=round(tokens / len(kinds)),
+      steps=settings.steps,
+      post_norm=norm is model_config.NormPosition.POST,
+      continued=bool(settings.init_from),
+    )
+    self.followed_rate = basis.words()
+    optimizer = learning_rates.with_peak(settings.optimizer, basis)
+    return dataclasses.replace(settings, optimizer=optimizer)
 
   def _check_lengths(self):
     most = getattr(self.model.config, 'max_length', None)

@@ -164,9 +164,11 @@ def test_wsd_decays_over_a_share_of_the_run():
   assert _values(whole, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
-def test_wsd_refuses_more_steps_than_the_run_has():
-  with pytest.raises(errors.ConfigError, match='longer than the run'):
-    schedules.WSD(peak=1.0, total_steps=10, warmup_steps=3, decay_steps=8)
+def test_wsd_decays_over_no_more_steps_than_the_run_has():
+  trial = schedules.WSD(
+    peak=1.0, total_steps=5, warmup_steps=1, decay_steps=800, shape='linear'
+  )
+  assert _values(trial, range(6)) == [0.0, 1.0, 0.75, 0.5, 0.25, 0.0]
   with pytest.raises(errors.ConfigError, match='WSD.shape'):
     schedules.WSD(peak=1.0, shape='cosine')
 

@@ -3,11 +3,14 @@
 import json
 import logging
 import pathlib
+from typing import Any
 
 from xlflax.foundation import errors
 from xlflax.storage import digests, paths
 from xlflax.training.checkpointing import checkpoint_items, saved_checkpoints
 from xlflax.training.checkpointing.run_directory import METRICS
+
+_ALL = 2**31  # after every step
 
 
 def truncate_metrics(
@@ -78,6 +81,14 @@ def _is_kept(line: bytes, step: int) -> bool:
     return line.endswith(b'\n') and json.loads(line)['step'] <= step
   except (ValueError, KeyError, TypeError, RecursionError):
     return False
+
+
+def records(model_dir: pathlib.Path) -> list[dict[str, Any]]:
+  """What a run has written at its reports and evaluations, in order."""
+  path = model_dir / METRICS
+  content = path.read_bytes() if path.exists() else b''
+  kept = [line for line in content.splitlines(True) if _is_kept(line, _ALL)]
+  return [json.loads(line) for line in kept]
 
 
 def seconds_written(model_dir: pathlib.Path) -> float:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Collection, Sequence
 
 import jax
-import optax
 
 from xlflax.foundation import errors, ranges, registry
 from xlflax.storage import bucket_checks, paths
@@ -26,6 +25,7 @@ from xlflax.training.initialization import decoder as decoder_lib
 from xlflax.training.initialization import (
   init_checks,
   matched_rows,
+  moments,
   parameter_sources,
 )
 from xlflax.training.initialization import vocabulary_matching as matching_lib
@@ -180,7 +180,8 @@ def apply(
       lambda n, leaf, values=values: values.get(n, leaf), params
     )
     if one.optimizer_state:
-      state = state.replace(opt_state=_moments(one, state.opt_state, factory))
+      kept = moments.read(_checkpoint(one), state.opt_state, factory)
+      state = state.replace(opt_state=kept)
   fresh = [n for n in params_lib.names(params) if n not in taken]
   logging.info(
     'Initialised %d parameters; %d are fresh%s.',
@@ -215,7 +216,7 @@ def check_successor(
     CheckpointError: parameters would be missing or left behind, or shapes or
       optimizers differ.
   """
-  saved = _shapes(before.params)
+  saved = params_lib.shapes(before.params)
   for one in several(init):
     if one.model_dir != model_dir or one.vocabulary_matching is not None:
       continue
@@ -223,50 +224,7 @@ def check_successor(
     sources = _sources(one, state.params, saved, where, None)
     init_checks.check_fit(one, sources, saved, where, None)
     if one.optimizer_state:
-      _check_moments(_shapes(state.opt_state), _shapes(before.opt_state), where)
-
-
-def _shapes(tree) -> dict[str, tuple[int, ...]]:
-  return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
-
-
-def _moments(init: InitFrom, fresh, factory):
-  """The optimizer's state of a run, with the counts of `fresh` schedules."""
-  checkpoint = _checkpoint(init)
-  saved_checkpoints.verify(checkpoint, 'train')
-  part = {'opt_state': factory.abstract_sharded.opt_state}
-  saved = saved_checkpoints.saved_shapes(checkpoint, 'train')
-  saved = {n: s for n, s in saved.items() if n.startswith('opt_state/')}
-  _check_moments(_shapes(part), saved, checkpoint)
-  read = saved_checkpoints.read_part(checkpoint, 'train', part)
-  finite_values.check_arrays(params_lib.names(read), where=checkpoint)
-
-  def is_schedule(node) -> bool:
-    return isinstance(node, optax.ScaleByScheduleState)
-
-  return jax.tree.map(
-    lambda new, kept: new if is_schedule(new) else kept,
-    fresh,
-    jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(read)),
-    is_leaf=is_schedule,
-  )
-
-
-def _check_moments(wanted, saved, where: pathlib.Path) -> None:
-  differ = sorted(
-    n for n in wanted.keys() | saved if wanted.get(n) != saved.get(n)
-  )
-  if differ:
-    raise errors.CheckpointError(
-      'The state of the optimizer does not fit',
-      got='; '.join(
-        f'{n} is {wanted.get(n, "not")} here, {saved.get(n, "not")} there'
-        for n in differ[:20]
-      ),
-      expected='the same optimizer over the same parameters',
-      where=str(where),
-      fix='leave InitFrom.optimizer_state out to begin with fresh moments',
-    )
+      moments.check(state.opt_state, params_lib.shapes(before.opt_state), where)
 
 
 def _values(

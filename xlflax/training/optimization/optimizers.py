@@ -53,6 +53,8 @@ class Optimizer(abc.ABC):
   frozen: tuple[str, ...] = ()
   rates: Rates = ()
 
+  steps_as_adam = False  # whether a step is about as long as the rate
+
   def __post_init__(self):
     for name in ('trainable', 'frozen', 'rates'):
       object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -155,6 +157,8 @@ class AdamW(Optimizer):
   weight_decay: ranges.NonNegative = 0.01
   no_decay: Sequence[str] = NO_DECAY
   clip_norm: ranges.Positive | None = 1.0
+
+  steps_as_adam = True
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
     return optax.adamw(
@@ -275,6 +279,8 @@ class Adam(Optimizer):
   b1: ranges.ShareBelowOne = 0.9
   b2: ranges.ShareBelowOne = 0.999
   eps: ranges.Positive = 1e-8
+
+  steps_as_adam = True
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
     return optax.adam(rate, b1=self.b1, b2=self.b2, eps=self.eps)

@@ -3,7 +3,8 @@
 Each is a frozen dataclass that is called with a step. `warmup_steps` rises
 linearly from 0 to `peak`; after it the named shape begins. Below 1 it is a
 share of the total steps, rounded up. `total_steps=None` stands for the steps of
-the run, which fills them in before it trains (`resolved`).
+the run, which fills them in before it trains (`resolved`); `peak=None` is the
+learning rate that follows from the run (`learning_rates`).
 """
 
 import abc
@@ -30,24 +31,40 @@ class Schedule(abc.ABC):
     """The value at a step, a scalar; the step may be traced."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Peaked(Schedule):
+  """Rises to `peak` (None: what follows from the run)."""
+
+  peak: ranges.NonNegative | None
+
+  @property
+  def _top(self) -> float:
+    if self.peak is None:
+      raise errors.ConfigError(
+        'A schedule does not know its peak',
+        got='peak=None outside of a run, or not as its learning rate',
+        where=f'schedules.{type(self).__name__}',
+        fix='give the peak',
+      )
+    return self.peak
+
+
 @registry.register('constant')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Constant(Schedule):
+class Constant(Peaked):
   """`peak` after the warm-up."""
 
-  peak: ranges.NonNegative
   warmup_steps: ranges.Natural = 0
 
   def __call__(self, step):
-    after = optax.constant_schedule(self.peak)
-    return _warm_up(self.peak, self.warmup_steps, after)(step)
+    after = optax.constant_schedule(self._top)
+    return _warm_up(self._top, self.warmup_steps, after)(step)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Decay(Schedule):
+class _Decay(Peaked):
   """From `peak` to `end` at `total_steps` (None: the run's)."""
 
-  peak: ranges.NonNegative
   total_steps: ranges.Count | None = None
   warmup_steps: ranges.Natural | ranges.InnerShare = 0
   end: ranges.NonNegative = 0.0
@@ -65,7 +82,7 @@ class _Decay(Schedule):
         fix='give total_steps',
       )
     after = self._shape(self._decay_steps())
-    return _warm_up(self.peak, self._warm_up_steps(), after)(step)
+    return _warm_up(self._top, self._warm_up_steps(), after)(step)
 
   @abc.abstractmethod
   def _shape(self, decay_steps: int) -> optax.Schedule:
@@ -94,7 +111,7 @@ class Linear(_Decay):
   """From `peak` straight down to `end` at `total_steps` (VECO, PPA)."""
 
   def _shape(self, decay_steps):
-    return optax.linear_schedule(self.peak, self.end, decay_steps)
+    return optax.linear_schedule(self._top, self.end, decay_steps)
 
 
 @registry.register('cosine')
@@ -104,7 +121,7 @@ class Cosine(_Decay):
 
   def _shape(self, decay_steps):
     return optax.cosine_decay_schedule(
-      self.peak, decay_steps, alpha=self.end / self.peak if self.peak else 0.0
+      self._top, decay_steps, alpha=self.end / self._top if self._top else 0.0
     )
 
 
@@ -124,7 +141,7 @@ class WSD(_Decay):
 
   Attributes:
     decay_steps: steps of the decay, the run's last; below 1 a share of the
-      total steps, rounded up.
+      total steps, rounded up; no more than follow the warm-up.
     shape: linear, or 1 - sqrt (Haegele et al. 2024).
   """
 
@@ -133,40 +150,31 @@ class WSD(_Decay):
 
   def __post_init__(self):
     enums.coerce(self, 'shape', Fall)
-    if self.total_steps is not None:
-      self._shape(self._decay_steps())
+    super().__post_init__()
 
   def _shape(self, decay_steps):
     assert self.total_steps is not None
-    falling = _steps_of(self.decay_steps, self.total_steps)
-    if falling > decay_steps:
-      raise errors.ConfigError(
-        'The warm-up and the decay are longer than the run',
-        got=f'{self._warm_up_steps()} and {falling} of {self.total_steps}',
-        where='schedules.WSD',
-        fix='give fewer decay_steps, or a share such as 0.2',
-      )
+    falling = min(_steps_of(self.decay_steps, self.total_steps), decay_steps)
     stable = decay_steps - falling
 
     def after(step):
       share = jnp.clip((step - stable) / falling, 0.0, 1.0)
       if self.shape is Fall.SQRT:
         share = jnp.sqrt(share)
-      return self.peak + (self.end - self.peak) * share
+      return self._top + (self.end - self._top) * share
 
     return after
 
 
 @registry.register('inverse_sqrt')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InverseSqrt(Schedule):
+class InverseSqrt(Peaked):
   """peak * sqrt(warmup_steps / step) after the warm-up (ECS; Vaswani 2017)."""
 
-  peak: ranges.NonNegative
   warmup_steps: ranges.Count
 
   def __call__(self, step):
-    peak, warmup = self.peak, self.warmup_steps
+    peak, warmup = self._top, self.warmup_steps
 
     def decay(step):  # also evaluated, and not used, before the warm-up's end
       return peak * (warmup / (jnp.maximum(step, 0) + warmup)) ** 0.5

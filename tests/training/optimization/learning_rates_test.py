@@ -1,0 +1,77 @@
+"""The learning rate of runs that give none."""
+
+import dataclasses
+
+import pytest
+
+from xlflax.foundation import errors
+from xlflax.training.optimization import learning_rates, optimizers, schedules
+
+_SMALL = learning_rates.Basis(width=128, tokens=2_560, steps=3_000)
+_BASE = learning_rates.Basis(width=768, tokens=256 * 256, steps=100_000)
+
+
+def test_the_point_that_the_rule_goes_out_from():
+  assert _SMALL.peak() == 2e-3
+  assert _SMALL.words() == (
+    '2.0e-3, from width 128, 2,560 tokens a step, 3,000 steps; '
+    'set LEARNING_RATE to choose'
+  )
+
+
+@pytest.mark.parametrize('post_norm', [False, True])
+@pytest.mark.parametrize('steps', [100_000, 500_000])
+def test_base_size_is_near_what_published_encoders_use(post_norm, steps):
+  one = dataclasses.replace(_BASE, post_norm=post_norm, steps=steps)
+  assert 2e-4 <= one.peak() <= 8e-4
+
+
+def test_each_part_by_hand():
+  """Half for twice the width; a batch counts up to four times 2,560."""
+  change = dataclasses.replace
+  assert change(_SMALL, width=256).peak() == 1e-3
+  assert change(_SMALL, tokens=640).peak() == 1e-3
+  assert change(_SMALL, width=512, tokens=10_240).peak() == 1e-3
+  assert change(_SMALL, width=512, tokens=10**6).peak() == 1e-3
+  assert change(_SMALL, steps=30_000).peak() == 1.6e-3  # 10 ** -0.1
+  assert change(_SMALL, post_norm=True).peak() == 1e-3
+  assert change(_SMALL, continued=True).peak() == 5e-4
+  assert change(_SMALL, width=16).peak() == 4e-3  # never higher
+  said = change(_SMALL, post_norm=True, continued=True).words()
+  assert 'steps, post-norm, parameters of another run; set' in said
+
+
+def test_fills_in_the_peak_and_nothing_else():
+  schedule = schedules.WSD(peak=None, total_steps=9, warmup_steps=3)
+  optimizer = optimizers.Muon(learning_rate=schedule)
+  assert learning_rates.is_open(optimizer)
+  filled = learning_rates.with_peak(optimizer, _SMALL)
+  assert filled == optimizers.Muon(
+    learning_rate=dataclasses.replace(schedule, peak=2e-3)
+  )
+  assert not learning_rates.is_open(filled)
+  assert not learning_rates.is_open(optimizers.Muon(learning_rate=1.0))
+
+
+@pytest.mark.parametrize('kind', [optimizers.SGD, optimizers.Adafactor])
+def test_optimizers_whose_steps_are_others_have_no_rule(kind):
+  optimizer = kind(learning_rate=schedules.Constant(peak=None))
+  with pytest.raises(errors.ConfigError) as error:
+    learning_rates.with_peak(optimizer, _SMALL)
+  assert f'Got: {kind.__name__}' in str(error.value)
+  assert 'set LEARNING_RATE' in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'schedule',
+  [
+    schedules.Constant(peak=None),
+    schedules.Linear(peak=None, total_steps=9),
+    schedules.Cosine(peak=None, total_steps=9),
+    schedules.WSD(peak=None, total_steps=9),
+    schedules.InverseSqrt(peak=None, warmup_steps=3),
+  ],
+)
+def test_a_schedule_whose_peak_is_open_says_so(schedule):
+  with pytest.raises(errors.ConfigError, match='does not know its peak'):
+    schedule(0)
