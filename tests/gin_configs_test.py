@@ -179,7 +179,9 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
     'models/tiny.gin',
     'evaluate/during_training.gin',
   ]
-  first = settings_of(files, [*_macros(files[0]), 'LENGTH=48'])
+  first = settings_of(
+    files, [*_macros(files[0]), 'LENGTH=48', 'LEARNING_RATE=1e-3']
+  )
   text = settings_of.configuration.operative()
   (tmp_path / 'config.gin').write_text(text)
   second = settings_of([str(tmp_path / 'config.gin')], [])
