@@ -140,7 +140,6 @@ SMALLER = {
     '--model_dir=runs/mlm',
   },
   'docs/modern_encoders.md': {
-    '--size=64000': '--size=500 --character_coverage=1',
     '--phases=recipes/modernbert --dry_run --corpus': (
       '--phases=recipes/modernbert/tiny --dry_run --corpus'),
     '--phases=recipes/modernbert --dry_run --vocabulary_size': (
@@ -151,6 +150,7 @@ SMALLER = {
     'recipes/mmbert/phase3.gin': 'recipes/mmbert/tiny/phase3.gin',
     '=20000 ': '=3 ', '=3000 ': '=2 ', '=600 ': '=1 ', '=500 ': '=1 ',
     '=256 ': '=8 ', 'SIZE=32 ': 'SIZE=8 ', '=2048': '=24',
+    '--size=64000': '--size=500 --character_coverage=1',
   },
   'docs/python.md': {
     'length=128': 'length=16',
