@@ -310,7 +310,7 @@ def _export(root: pathlib.Path) -> Any:
 
 
 def _average(root: pathlib.Path) -> Any:
-  output = averaging.average(root / 'run', [1, _STEP], root / 'mean')
+  output = averaging.average({root / 'run': [1, _STEP]}, root / 'mean')
   return _arrays(
     runs_lib.open_run(output, partitioner=tiny.one_device()).params()
   )

@@ -42,6 +42,9 @@ def arguments_of(monkeypatch):
   monkeypatch.setattr(trainer.session, 'run', note('train'))
   monkeypatch.setattr(trainer.plan_lib, 'make', note('plan'))
   monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
+  monkeypatch.setattr(
+    train_command.phases, 'check', lambda trainers: [False] * len(trainers)
+  )
 
   def call(*arguments):
     seen.clear()
@@ -113,6 +116,27 @@ def test_dry_run_and_other_configuration(arguments_of):
   )
   assert seen['kind'] == 'plan'
   assert seen['settings'].other_config is run_directory.OtherConfig.ACCEPT
+
+
+def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
+  def make(settings, *, by):
+    assert settings.init_from is None  # nothing to begin from is there yet
+    return {
+      'total_steps': settings.total_steps,
+      'finished_steps': [4] if settings.model_dir == 'a/phase1' else [],
+      'seconds_per_step': 60.0,
+      'memory': {'total': 2**20},
+    }
+
+  monkeypatch.setattr(trainer.plan_lib, 'make', make)
+  given = ('train', '--phases=recipes/modernbert/tiny', '--dry_run')
+  given += ('--vocabulary_size=500', '--model_dir=a', '--compilation_cache=')
+  assert cli.main([*given, f'--output={tmp_path}/plan.json']) == 0
+  plans = json.loads((tmp_path / 'plan.json').read_text())['phases']
+  assert [p['total_steps'] for p in plans.values()] == [30, 20, 10]
+  out = capsys.readouterr().out
+  assert re.search(r'phase1 │ +26 │ +1.0 MiB │ +00:26:00', out)
+  assert re.search(r'all .* 00:56:00', out)
 
 
 def test_benchmark_needs_no_data(arguments_of, tmp_path):

@@ -30,6 +30,7 @@ NEEDS = {
   'ud-treebanks-v2.5/UD_French-GSD/fr_gsd-ud-dev.conllu',
   'docs/large_corpora.md': 'corpus vocab raw',
   'docs/launch.md': '',
+  'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
@@ -137,6 +138,19 @@ SMALLER = {
     '--devices=gpu:H200:64': '--devices=gpu:H200:64 --plan_by=estimate',
     '-- train ...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
     '--model_dir=runs/mlm',
+  },
+  'docs/modern_encoders.md': {
+    '--phases=recipes/modernbert --dry_run --corpus': (
+      '--phases=recipes/modernbert/tiny --dry_run --corpus'),
+    '--phases=recipes/modernbert --dry_run --vocabulary_size': (
+      '--phases=recipes/modernbert/tiny --dry_run --vocabulary_size'),
+    '--phases=recipes/modernbert --corpus': (
+      '--phases=recipes/modernbert/tiny --corpus'),
+    '--phases=recipes/mmbert': '--phases=recipes/mmbert/tiny',
+    'recipes/mmbert/phase3.gin': 'recipes/mmbert/tiny/phase3.gin',
+    '=20000 ': '=3 ', '=3000 ': '=2 ', '=600 ': '=1 ', '=500 ': '=1 ',
+    '=256 ': '=8 ', 'SIZE=32 ': 'SIZE=8 ', '=2048': '=24',
+    '--size=64000': '--size=500 --character_coverage=1',
   },
   'docs/python.md': {
     'length=128': 'length=16',

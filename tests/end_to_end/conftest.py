@@ -266,13 +266,13 @@ def kill(process, number: int = signal.SIGKILL) -> str:
   return output
 
 
-def parameters(model_dir: pathlib.Path, step: int):
-  """Name -> array of everything that a checkpoint's `params` hold."""
+def parameters(model_dir: pathlib.Path, step: int, item: str = 'params'):
+  """Name -> array of everything that an item of a checkpoint holds."""
   import orbax.checkpoint as ocp
 
   with ocp.PyTreeCheckpointer() as checkpointer:
     tree = checkpointer.restore(
-      model_dir.absolute() / 'checkpoints' / str(step) / 'params'
+      model_dir.absolute() / 'checkpoints' / str(step) / item
     )
   import jax
   import numpy as np

@@ -164,6 +164,35 @@ def find(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   )
 
 
+def phases(value: str, search: Sequence[str] = ()) -> list[str]:
+  """The gin files of phases, in order.
+
+  Args:
+    value: a folder with phase1.gin, phase2.gin and so on, or names of files
+      with commas between.
+    search: folders to look in.
+
+  Raises:
+    ConfigError: there are none, or two have one name.
+  """
+  for folder in ('', *search, str(SHIPPED)):
+    found = sorted((pathlib.Path(folder) / value).glob('phase*.gin'))
+    if found:
+      break
+  names = [f'{value.rstrip("/")}/{path.name}' for path in found] or [
+    part for part in value.split(',') if part.endswith('.gin')
+  ]
+  if not names or len({pathlib.PurePath(n).stem for n in names}) < len(names):
+    raise errors.ConfigError(
+      'There are no phases',
+      got=value,
+      expected='a folder with phase1.gin, phase2.gin …, such as '
+      'recipes/modernbert, or different gin files: FIRST.gin,SECOND.gin',
+      where='--phases',
+    )
+  return names
+
+
 def read(name: str, search: Sequence[str] = ()) -> Tree:
   """Reads a file and those that it includes.
 

@@ -9,6 +9,7 @@ same in any case.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Protocol
 
 import jax
@@ -16,7 +17,7 @@ import jax
 from xlflax.data import batch as batch_lib
 from xlflax.data import stream as stream_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors
+from xlflax.foundation import errors, suggestions
 
 
 class AnyStream(Protocol):
@@ -120,6 +121,34 @@ def check_sides(
     where=f'stream {stream.name!r}, mixture {stream.mixture!r}',
     fix='Choose another layout or mixture',
   )
+
+
+def of_languages(
+  stream: stream_lib.Stream, tasks: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+  """The tasks of a mixture that `Stream.languages` leaves, in their order.
+
+  Args:
+    stream: that reads the mixture.
+    tasks: name -> languages of its sides.
+
+  Raises:
+    ConfigError: there is no text of a language that is named.
+  """
+  wanted = stream.languages
+  if wanted is None:
+    return list(tasks)
+  kept = {name: own for name, own in tasks.items() if set(own) <= set(wanted)}
+  missing = sorted(set(wanted).difference(*kept.values()))
+  if missing or not kept:
+    raise errors.ConfigError(
+      'A stream names languages of which its mixture has no text',
+      got=', '.join(missing) or 'no language',
+      expected=suggestions.some_of(set().union(*tasks.values())),
+      where=f'stream {stream.name!r}, mixture {stream.mixture!r}, languages',
+      fix='correct their codes, or add their text',
+    )
+  return list(kept)
 
 
 def side_languages(

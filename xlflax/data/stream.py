@@ -166,6 +166,9 @@ class Stream:
     length: T, tokens in a row, special tokens included.
     batch_size: B, rows in a global batch.
     split: of the tasks.
+    languages: only tasks all of whose languages are among these are read;
+      None: all of the mixture. Languages that join in a later phase of
+      training are left out in the first (mmBERT).
     alpha: tasks are drawn with p_i proportional to N_i ** alpha, N_i the
       number of examples of task i. A function of the stream's step makes a
       schedule (evaluated once in `schedule.BLOCK_STEPS` steps); None takes
@@ -199,6 +202,7 @@ class Stream:
   length: ranges.Count
   batch_size: ranges.Count
   split: str = 'train'
+  languages: tuple[str, ...] | None = None
   alpha: ranges.Exponent | Callable[[int], Any] | None = None
   sizes: Sizes = Sizes.EXAMPLES
   max_share: ranges.PositiveShare | None = None
@@ -214,6 +218,8 @@ class Stream:
   seed_offset: ranges.Natural = 0
 
   def __post_init__(self):
+    if self.languages is not None:
+      object.__setattr__(self, 'languages', tuple(self.languages))
     enums.coerce(self, 'layout', Layout)
     enums.coerce(self, 'batching', LanguageBatching)
     enums.coerce(self, 'remainder', Remainder)

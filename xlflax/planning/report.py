@@ -1,5 +1,6 @@
 """A plan as tables on the terminal."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import rich.console
@@ -28,6 +29,34 @@ def show(
     console_tables.show(_roofline(plan['roofline']), console)
   for warning in plan.get('warnings', ()):
     console.print(f'Warning: {warning}', markup=False, highlight=False)
+
+
+def show_phases(
+  plans: Mapping[str, dict[str, Any]],
+  console: rich.console.Console | None = None,
+) -> None:
+  """Prints the plans of runs that follow each other in one table."""
+  table = rich.table.Table(title='All phases')
+  for column in ('phase', 'steps left', 'memory per device', 'estimated time'):
+    table.add_column(column, justify='left' if column == 'phase' else 'right')
+  total = 0.0
+  for name, plan in plans.items():
+    remaining = _remaining(plan)
+    seconds = remaining * plan['seconds_per_step']
+    total += seconds
+    table.add_row(
+      name,
+      f'{remaining:,}',
+      mebibytes(plan['memory']['total']),
+      progress.duration(seconds),
+    )
+  table.add_row('all', '', '', progress.duration(total))
+  console_tables.show(table, console or rich.console.Console())
+
+
+def _remaining(plan: dict[str, Any]) -> int:
+  """Steps up to the end of a run."""
+  return plan['total_steps'] - max(plan['finished_steps'], default=0)
 
 
 def _overview(plan) -> rich.table.Table:
@@ -64,7 +93,7 @@ def _overview(plan) -> rich.table.Table:
     table.add_row('replay', _replay(plan['replay']))
   if plan.get('learning_rate'):
     table.add_row('learning rate', plan['learning_rate'])
-  remaining = plan['total_steps'] - max(plan['finished_steps'], default=0)
+  remaining = _remaining(plan)
   table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
   duration = progress.duration(remaining * plan['seconds_per_step'])
   table.add_row(

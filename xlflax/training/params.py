@@ -29,6 +29,11 @@ def names(tree) -> dict[str, Any]:
   }
 
 
+def shapes(tree) -> dict[str, tuple[int, ...]]:
+  """Name -> shape of each leaf."""
+  return {name: tuple(leaf.shape) for name, leaf in names(tree).items()}
+
+
 def nest(named: Mapping[str, Any]) -> dict[str, Any]:
   """The tree of names: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
   tree: dict[str, Any] = {}

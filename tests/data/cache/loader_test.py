@@ -107,6 +107,25 @@ def test_layout_and_task_must_fit(open_both, settings, message):
     open_both(**settings)
 
 
+def test_a_stream_reads_the_languages_that_it_names(open_both):
+  for loader in open_both(languages=['ru', 'en'], alpha=None):
+    assert [s.task for s in loader.statistics()] == [
+      'corpus.mono.en',
+      'corpus.mono.ru',
+    ]
+    assert sum(s.rate for s in loader.statistics()) == pytest.approx(1)
+  for loader in open_both(layout='pairs', languages=('de', 'en')):
+    assert [s.task for s in loader.statistics()] == ['corpus.parallel.de_en']
+
+
+@pytest.mark.parametrize('languages, got', [(('en', 'xx'), 'xx'), ((), 'no l')])
+def test_languages_without_text(open_both, languages, got):
+  with pytest.raises(
+    errors.ConfigError, match=f'no text. Got: {got}.* one of de, en, ru'
+  ):
+    open_both(languages=languages)
+
+
 def test_filters_that_leave_nothing(open_cached):
   with pytest.raises(
     errors.CorpusError,

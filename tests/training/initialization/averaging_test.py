@@ -1,5 +1,6 @@
 """Averages of checkpoints, by the command and as initial parameters."""
 
+import dataclasses
 import json
 import shutil
 
@@ -20,7 +21,11 @@ from tests.training import tiny
 from xlflax import cli
 from xlflax.foundation import errors
 from xlflax.training import state as state_lib
-from xlflax.training.checkpointing import checkpoints
+from xlflax.training.checkpointing import (
+  checkpoints,
+  run_directory,
+  saved_checkpoints,
+)
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.initialization import averaging
 from xlflax.training.initialization import init_from as initialization
@@ -32,6 +37,10 @@ _STEPS = (2, 10, 16, 30)
 def directory(make_run, tmp_path_factory):  # noqa: F811
   """A run whose parameters at step s are 1 + s / 100 times the subject's."""
   return make_run(tmp_path_factory.mktemp('runs') / 'run', steps=_STEPS)
+
+
+def _paths(directory, *steps):
+  return [saved_checkpoints.path_of(directory, step) for step in steps]
 
 
 def _average(directory, output, *arguments):
@@ -100,12 +109,35 @@ def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps): 
     jax.tree.map(np.asarray, run.restore_params(30)), _scaled(subject, steps)
   )
   record = json.loads((output / averaging.RECORD).read_text())
-  assert record == {'model_dir': str(directory), 'steps': list(steps)}
+  assert record == {str(directory): list(steps)}
   assert [p.name for p in tmp_path.iterdir()] == ['mean']
 
 
+def test_mean_of_several_runs(directory, make_run, subject, tmp_path):  # noqa: F811
+  other = make_run(tmp_path / 'other', steps=(2, 16))
+  again = f'--model_dir={other}'
+  assert _average(directory, tmp_path / 'mean', again, '--last=1') == 0
+  run = run_lib.open_run(tmp_path / 'mean')
+  assert run.steps == [30]
+  tiny.assert_trees_equal(
+    jax.tree.map(np.asarray, run.restore_params(30)), _scaled(subject, (16, 30))
+  )
+
+
+def test_runs_of_different_models(directory, subject, tmp_path, capsys):  # noqa: F811
+  """Of the same shapes: a rotary period that phases have changed, say."""
+  other = tmp_path / 'other'
+  shutil.copytree(directory, other)
+  config = dataclasses.replace(subject.model.config, layer_norm_epsilon=0.5)
+  run_directory.write_model(other, subject.model.clone(config=config))
+  again = f'--model_dir={other}'
+  assert _average(directory, tmp_path / 'mean', again, '--last=1') != 0
+  assert 'different models' in capsys.readouterr().err
+  assert not (tmp_path / 'mean').exists()
+
+
 def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: F811
-  averaging.average(directory, (2, 10), tmp_path / 'mean')
+  averaging.average({directory: (2, 10)}, tmp_path / 'mean')
   zeros = jax.tree.map(jnp.zeros_like, subject.params)
   import types
 
@@ -126,9 +158,11 @@ def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: 
 
 
 def test_groups_of_parameters_make_no_difference(directory, monkeypatch):
-  whole = averaging.mean_params(directory, (2, 16))
+  whole = averaging.mean_params(_paths(directory, 2, 16))
   monkeypatch.setattr(averaging, '_GROUP_VALUES', 40)
-  tiny.assert_trees_equal(averaging.mean_params(directory, (2, 16)), whole)
+  tiny.assert_trees_equal(
+    averaging.mean_params(_paths(directory, 2, 16)), whole
+  )
 
 
 def test_groups():
@@ -174,7 +208,7 @@ def test_nothing_is_overwritten(directory, tmp_path, capsys):
 
 def test_no_run(tmp_path):
   with pytest.raises(errors.RunDirectoryError, match='no such model directory'):
-    averaging.average(tmp_path / 'none', (1,), tmp_path / 'mean')
+    averaging.average({tmp_path / 'none': (1,)}, tmp_path / 'mean')
 
 
 def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
@@ -192,7 +226,7 @@ def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
   )
   saved.close()
   with pytest.raises(errors.CheckpointError, match='different models'):
-    averaging.average(directory, (2, 4), tmp_path / 'mean')
+    averaging.average({directory: (2, 4)}, tmp_path / 'mean')
 
 
 def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):
@@ -212,6 +246,6 @@ def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):
     )
   saved.close()
   with pytest.raises(errors.CheckpointError) as error:
-    averaging.mean_params(tmp_path, (1, 2))
+    averaging.mean_params(_paths(tmp_path, 1, 2))
   assert '3 of 3 values of model/w are NaN or infinite' in str(error.value)
   assert 'checkpoints/2' in str(error.value)

@@ -5,15 +5,19 @@ import argparse
 from xlflax.foundation import errors, numeric_flags, ranges
 
 HELP = (
-  "Averages the parameters of a run's checkpoints into a model "
-  'directory of its own.'
+  'Averages the parameters of checkpoints, of one run or of several, into a '
+  'model directory of its own.'
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of averaging."""
   parser.add_argument(
-    '--model_dir', metavar='DIR', required=True, help='the run'
+    '--model_dir',
+    action='append',
+    metavar='DIR',
+    required=True,
+    help='the run; repeat for several, which began from one model',
   )
   parser.add_argument(
     '--output', metavar='DIR', required=True, help='model directory to make'
@@ -23,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--last',
     type=numeric_flags.of(ranges.Count),
     metavar='N',
-    help='average the newest N checkpoints',
+    help='average the newest N checkpoints of each run',
   )
   which.add_argument(
     '--steps',
@@ -36,16 +40,16 @@ def run(args: argparse.Namespace) -> int:
   """Averages, and says what was averaged."""
   from xlflax.training.initialization import averaging
 
-  steps = (
-    _steps(args.steps)
-    if args.last is None
-    else averaging.last_steps(args.model_dir, args.last)
-  )
-  averaging.average(args.model_dir, steps, args.output)
-  print(
-    f'{args.model_dir}, steps {", ".join(map(str, sorted(set(steps))))} '
-    f'-> {args.output}'
-  )
+  chosen = {
+    directory: averaging.last_steps(directory, args.last)
+    if args.steps is None
+    else _steps(args.steps)
+    for directory in args.model_dir
+  }
+  averaging.average(chosen, args.output)
+  for directory, steps in chosen.items():
+    listed = ', '.join(map(str, sorted(set(steps))))
+    print(f'{directory}, steps {listed} -> {args.output}')
   return 0
 
 

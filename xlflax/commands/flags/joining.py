@@ -1,6 +1,7 @@
 """Flags of commands that run as several processes, and how they join."""
 
 import argparse
+from collections.abc import Sequence
 
 from xlflax.configuration import config
 from xlflax.foundation import numeric_flags, ranges
@@ -72,8 +73,10 @@ def add_hang_timeout(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
-  """Joins the other processes, which must have the same configuration.
+def join(
+  args: argparse.Namespace, *configurations: config.Configuration
+) -> None:
+  """Joins the other processes, which must have the same configurations.
 
   Raises:
     ConfigError: see `distributed.initialize` and `platforms.check`.
@@ -87,7 +90,7 @@ def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
     num_processes=args.num_processes,
     process_id=args.process_id,
     cluster=cluster.Cluster(args.cluster),
-    configuration=_common(args, configuration),
+    configuration=_common(args, configurations),
     timeout_seconds=args.join_timeout,
     heartbeat_seconds=args.heartbeat_timeout,
   )
@@ -95,12 +98,13 @@ def join(args: argparse.Namespace, configuration: config.Configuration) -> None:
 
 
 def _common(
-  args: argparse.Namespace, configuration: config.Configuration
+  args: argparse.Namespace, configurations: Sequence[config.Configuration]
 ) -> str:
   """What must not differ; where data lie may, as hosts keep own copies."""
   local = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
   lines = [
     line
+    for configuration in configurations
     for line in config.statements(configuration.parsed())
     if not line.startswith(local)
   ]

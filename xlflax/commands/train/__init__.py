@@ -4,9 +4,10 @@ import argparse
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
 
 from xlflax.commands.flags import compilation, joining
-from xlflax.commands.train import closing, train_flags
+from xlflax.commands.train import closing, phases, train_flags
 from xlflax.configuration import config
 from xlflax.foundation import stopping
 from xlflax.storage import paths
@@ -31,6 +32,11 @@ EXAMPLES = """
   xlflax train --gin_file=papers/metaxlm/xlm.gin --dry_run \\
       --vocabulary_size=250002 --num_languages=94 --devices=tpu:v5e:8
 
+  # several phases, each from the checkpoint of the one before, in
+  # runs/modern/phase1 and so on; called again it goes on where it stopped
+  xlflax train --phases=recipes/modernbert --corpus=corpus --cache=cache \\
+      --vocabulary=vocab --model_dir=runs/modern
+
   # two processes on one machine (see `xlflax launch local`)
   xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
 """
@@ -40,6 +46,13 @@ RULES = train_flags.RULES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of training."""
   train_flags.add_common_arguments(parser)
+  parser.add_argument(
+    '--phases',
+    metavar='FOLDER',
+    help='train the phases of this folder, phase1.gin, phase2.gin …, one '
+    'after the other in MODEL_DIR/phase1 and so on; also gin files with commas '
+    'between (see docs/modern_encoders.md)',
+  )
   train_flags.add_plan(parser)
   parser.add_argument(
     '--other_config',
@@ -63,29 +76,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-  configuration, machine = configure(args)
-  joining.join(args, configuration)
+  machine = _machine(args)
+  each = phases.configure(args)
+  _use(args, machine)
+  joining.join(args, *(phase.configuration for phase in each))
   from xlflax.training.processes import distributed
 
   with distributed.leaving_together(
     'train', stopped_status=args.stopped_status
   ):
-    return _train(args, configuration, machine)
-
-
-def configure(
-  args: argparse.Namespace,
-) -> tuple[config.Configuration, machines.Machine | None]:
-  """The configuration, and the machine that a dry run is for."""
-  machine = _machine(args)
-  configuration = config.configure(args, train_flags.macros(args))
-  if machine:
-    from xlflax.planning.targets import program
-
-    program.stand_in(machine)  # nothing has made devices yet
-  else:  # a plan does not look into compiled programs of a cache
-    compilation.use(args.compilation_cache)
-  return configuration, machine
+    trainers = [_trainer(one.args, one.configuration) for one in each]
+    if args.dry_run:
+      return _plan(args, each, trainers, machine)
+    return _train(args, each, trainers)
 
 
 def _machine(args: argparse.Namespace) -> machines.Machine | None:
@@ -95,27 +98,57 @@ def _machine(args: argparse.Namespace) -> machines.Machine | None:
   return machines.parse(args.devices or f'cpu:{args.num_devices}')
 
 
-def _train(
-  args: argparse.Namespace,
-  configuration: config.Configuration,
-  machine: machines.Machine | None,
-) -> int:
+def _use(args: argparse.Namespace, machine: machines.Machine | None) -> None:
+  """Has a described machine stand in, or uses the cache of programs."""
+  if machine:
+    from xlflax.planning.targets import program
+
+    program.stand_in(machine)  # nothing has made devices yet
+  else:  # a plan does not look into compiled programs of a cache
+    compilation.use(args.compilation_cache)
+
+
+def _plan(args, each: Sequence[phases.Phase], trainers, machine) -> int:
+  """Prints the plan of each run, and of all together."""
+  from xlflax.planning import plan as plan_lib
+  from xlflax.planning import report
   from xlflax.training.processes import distributed
 
-  trainer = _trainer(args, configuration)
-  if distributed.is_lead():
+  by, plans = plan_lib.By(args.plan_by), {}
+  if args.phases:
+    phases.check([one.on(machine) if machine else one for one in trainers])
+  for phase, trainer in zip(each, trainers, strict=True):
     closing.tell_export(trainer)
-  if args.dry_run:
-    from xlflax.planning import plan as plan_lib
+    ready = phases.ready_to_plan(trainer) if args.phases else trainer
+    plans[phase.name] = ready.plan(machine, by=by)
+  if args.phases:
+    report.show_phases(plans)
+  if args.output and distributed.is_lead():
+    result = {'phases': plans} if args.phases else plans['']
+    text = json.dumps(result, indent=2) + '\n'
+    paths.write_atomically(pathlib.Path(args.output), text)
+  return 0
 
-    result = trainer.plan(machine, by=plan_lib.By(args.plan_by))
-  else:
-    result = trainer.train(gin_config=configuration.operative)
-  if distributed.is_lead():
-    _show(args, result)
-    if not args.dry_run:
+
+def _train(args, each: Sequence[phases.Phase], trainers) -> int:
+  """Trains the runs one after the other, up to one that does not end."""
+  from xlflax.training.processes import distributed
+
+  finished = phases.check(trainers) if args.phases else [False]
+  for phase, trainer, ended in zip(each, trainers, finished, strict=True):
+    if ended:
+      continue
+    if distributed.is_lead():
+      closing.tell_export(trainer)
+    result = trainer.train(gin_config=phase.configuration.operative)
+    if distributed.is_lead():
+      print(json.dumps(result))
       closing.tell_next(trainer, result)
-  return args.stopped_status if result.get('interrupted') else 0
+    if result.get('interrupted'):
+      return args.stopped_status
+    if not result.get('finished'):
+      break
+  return 0
 
 
 def _trainer(args: argparse.Namespace, configuration: config.Configuration):
@@ -134,12 +167,3 @@ def _trainer(args: argparse.Namespace, configuration: config.Configuration):
     **given,
     **train_flags.invented_vocabulary(args),
   )
-
-
-def _show(args: argparse.Namespace, result: dict) -> None:
-  """Prints what training gave, or writes the plan."""
-  if not args.dry_run:
-    print(json.dumps(result))
-  elif args.output:
-    text = json.dumps(result, indent=2) + '\n'
-    paths.write_atomically(pathlib.Path(args.output), text)

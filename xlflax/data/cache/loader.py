@@ -42,7 +42,13 @@ class CachedLoader:
     cache = cache_reader.TokenCache(cache_dir, generation=generation)
     cache.check_vocabulary(vocabulary)
     rates = cache.rates(stream.mixture, stream.split)
-    tasks = cache.open(stream.mixture, stream.split)
+    opened = cache.open(stream.mixture, stream.split)
+    tasks = {
+      name: opened[name]
+      for name in loader_lib.of_languages(
+        stream, {name: task.meta.languages for name, task in opened.items()}
+      )
+    }
     for task in tasks.values():
       task.shards.ahead = stream.locality is not None
     if corpus is not None:

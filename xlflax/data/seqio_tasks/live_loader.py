@@ -58,6 +58,10 @@ class LiveLoader:
     self._vocabulary = vocabulary
     _check_rows(stream)
     rates = task_registry.expand(stream.mixture, split=stream.split)
+    kept = loader_lib.of_languages(
+      stream, {task: task_registry.task_languages(task) for task in rates}
+    )
+    rates = {task: rates[task] for task in kept}
     self._schedule = row_schedule.RowSchedule(
       stream,
       seed=seed,

@@ -163,6 +163,12 @@ def mark_unfinished(model_dir: pathlib.Path) -> None:
   (model_dir / FINISHED).unlink(missing_ok=True)
 
 
+def last_step_of_finished(model_dir: pathlib.Path) -> int | None:
+  """The step that `mark_finished` noted; None where it did not."""
+  path = model_dir / FINISHED
+  return run_directory.read_json(path)['step'] if path.exists() else None
+
+
 def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
   """Opens a model directory.
 

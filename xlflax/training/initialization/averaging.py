@@ -2,12 +2,14 @@
 
 Averages of the last checkpoints are what translation models are evaluated
 with (Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10).
+Averages of several runs merge what each has learned from one beginning, as the
+decay phases of mmBERT (which elects signs, by TIES, where this takes the mean).
 """
 
 import json
 import logging
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +23,7 @@ from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import (
   checkpoints,
+  inputs,
   run_directory,
   saved_checkpoints,
   saved_objectives,
@@ -59,9 +62,7 @@ def last_steps(model_dir: str | pathlib.Path, count: int) -> list[int]:
 
 
 def average(
-  model_dir: str | pathlib.Path,
-  steps: Sequence[int],
-  output: str | pathlib.Path,
+  chosen: Mapping[str | pathlib.Path, Sequence[int]], output: str | pathlib.Path
 ) -> pathlib.Path:
   """Writes a model directory with the mean of checkpoints' parameters.
 
@@ -71,48 +72,46 @@ def average(
   complete.
 
   Args:
-    model_dir: the run.
-    steps: which checkpoints.
+    chosen: run -> which of its checkpoints; the first run's model is written.
     output: directory to make.
 
   Raises:
-    RunDirectoryError: `model_dir` is no run, there is an output already, or
-      a bucket cannot be used.
+    RunDirectoryError: a run is none, there is an output already, or a bucket
+      cannot be used.
+    VocabularyError: the runs have different vocabularies.
     CheckpointError: a checkpoint is missing or unlike the others.
   """
   output = paths.absolute(output)
-  run = run_lib.open_run(model_dir)
-  steps = sorted(set(steps))
-  _check_steps(run, steps)
+  runs = [(run_lib.open_run(d), sorted(set(s))) for d, s in chosen.items()]
+  for run, steps in runs:
+    _check_steps(run, steps)
+    _check_same(run, runs[0][0])
+  checkpoints = [
+    saved_checkpoints.path_of(run.directory, step)
+    for run, steps in runs
+    for step in steps
+  ]
   bucket_checks.check_usable(output)
   with paths.new_directory(output, where='--output') as made:
-    _write(run, steps, mean_params(run.directory, steps), made)
-  logging.info(
-    'The average of steps %s of %s is in %s.', steps, model_dir, output
-  )
+    _write(runs, mean_params(checkpoints), made)
+  for run, steps in runs:
+    logging.info('Steps %s of %s are in %s.', steps, run.directory, output)
   return output
 
 
-def mean_params(
-  model_dir: str | pathlib.Path, steps: Sequence[int]
-) -> dict[str, Any]:
+def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
   """The mean of the parameters of some checkpoints, float32 on the host.
 
   Raises:
     CheckpointError: they have not the same parameters, one is damaged, or a
       value is not finite.
   """
-  paths = [saved_checkpoints.path_of(model_dir, step) for step in steps]
   for path in paths:
     saved_checkpoints.verify(path, 'params')
   shapes = saved_checkpoints.saved_shapes(paths[0])
   for path in paths[1:]:
     if saved_checkpoints.saved_shapes(path) != shapes:
-      raise errors.CheckpointError(
-        'Checkpoints of different models cannot be averaged',
-        got=str(path),
-        expected=f'the parameters of {paths[0]}',
-      )
+      raise _different(path, paths[0])
   means: dict[str, np.ndarray] = {}
   for names in _groups(shapes):
     means |= _mean(paths, {name: shapes[name] for name in names})
@@ -154,15 +153,19 @@ def _groups(shapes) -> Iterator[list[str]]:
 
 
 def _write(
-  run: run_lib.SavedRun, steps, params, directory: pathlib.Path
+  runs: Sequence[tuple[run_lib.SavedRun, list[int]]],
+  params,
+  directory: pathlib.Path,
 ) -> None:
+  run, _ = runs[0]
   run_directory.write_model(directory, run.model, vocabulary=run.vocabulary)
   saved_objectives.write(directory, run.objectives.values())
   run_directory.copy_vocabulary(
     run.directory / run_directory.VOCABULARY, directory
   )
-  run_directory.copy_origin([run.directory], directory)
-  record = {'model_dir': str(run.directory), 'steps': list(steps)}
+  run_directory.copy_origin([one.directory for one, _ in runs], directory)
+  record = {str(one.directory): steps for one, steps in runs}
+  last = max(steps[-1] for _, steps in runs)
   text = json.dumps(record, indent=2) + '\n'
   manifests.write(directory, manifests.Kind.RUN, {RECORD: text})
   saved = checkpoints.Checkpoints(
@@ -170,7 +173,7 @@ def _write(
   )
   saved.save(
     state_lib.TrainState(
-      step=jnp.int32(steps[-1]),
+      step=jnp.int32(last),
       params=jax.tree.map(jnp.asarray, params),
       opt_state=(),
       ema=(),
@@ -179,7 +182,24 @@ def _write(
     meta={'averaged': record},
   )
   saved.close()
-  run_lib.mark_finished(directory, steps[-1])
+  run_lib.mark_finished(directory, last)
+
+
+def _check_same(run: run_lib.SavedRun, first: run_lib.SavedRun) -> None:
+  """Refuses a run of another model or vocabulary."""
+  if run.model != first.model:
+    raise _different(run.directory, first.directory)
+  inputs.check_vocabulary(
+    first.vocabulary, run.directory, where=first.directory
+  )
+
+
+def _different(path, first) -> errors.CheckpointError:
+  return errors.CheckpointError(
+    'Checkpoints of different models cannot be averaged',
+    got=str(path),
+    expected=f'the model of {first}',
+  )
 
 
 def _check_steps(run: run_lib.SavedRun, steps: Iterable[int]) -> None:

@@ -25,6 +25,7 @@ from xlflax.training.initialization import decoder as decoder_lib
 from xlflax.training.initialization import (
   init_checks,
   matched_rows,
+  moments,
   parameter_sources,
 )
 from xlflax.training.initialization import vocabulary_matching as matching_lib
@@ -51,6 +52,8 @@ class InitFrom:
     vocabulary_matching: for a run with another vocabulary: each token takes
       the row of a token of that run, found by its string; see there.
     decoder: for an encoder-decoder that starts from an encoder's run.
+    optimizer_state: whether that run's moments are taken too, as a further
+      phase of one training does. Schedules begin anew.
   """
 
   model_dir: str = registry.known_by_content(run_directory.content_of)
@@ -62,6 +65,7 @@ class InitFrom:
   unused: tuple[str, ...] = ()
   vocabulary_matching: matching_lib.VocabularyMatching | None = None
   decoder: decoder_lib.DecoderInitialization | None = None
+  optimizer_state: bool = False
 
   def wants(self, name: str) -> bool:
     """Whether a parameter of this model is to be taken."""
@@ -144,7 +148,8 @@ def apply(
 ) -> state_lib.TrainState:
   """The state with the parameters that `init` takes from other runs.
 
-  The running average starts from them too; the optimizer stays fresh.
+  The running average starts from them too. The optimizer stays fresh without
+  `InitFrom.optimizer_state`.
 
   Args:
     init: one run, or several: what a later one takes replaces what an earlier
@@ -174,6 +179,9 @@ def apply(
     params = params_lib.map_named(
       lambda n, leaf, values=values: values.get(n, leaf), params
     )
+    if one.optimizer_state:
+      kept = moments.read(_checkpoint(one), state.opt_state, factory)
+      state = state.replace(opt_state=kept)
   fresh = [n for n in params_lib.names(params) if n not in taken]
   logging.info(
     'Initialised %d parameters; %d are fresh%s.',
@@ -187,6 +195,36 @@ def apply(
     else state.ema
   )
   return state.replace(params=params, ema=ema)
+
+
+def check_successor(
+  init: Inits | None,
+  state: state_lib.TrainState,
+  before: state_lib.TrainState,
+  *,
+  model_dir: str,
+) -> None:
+  """Refuses a run that could not begin from one that is yet to be trained.
+
+  Args:
+    init: of the run.
+    state: its abstract state.
+    before: the abstract state of the other run.
+    model_dir: the other run's.
+
+  Raises:
+    CheckpointError: parameters would be missing or left behind, or shapes or
+      optimizers differ.
+  """
+  saved = params_lib.shapes(before.params)
+  for one in several(init):
+    if one.model_dir != model_dir or one.vocabulary_matching is not None:
+      continue
+    where = pathlib.Path(model_dir)
+    sources = _sources(one, state.params, saved, where, None)
+    init_checks.check_fit(one, sources, saved, where, None)
+    if one.optimizer_state:
+      moments.check(state.opt_state, params_lib.shapes(before.opt_state), where)
 
 
 def _values(

@@ -1,0 +1,83 @@
+"""`train --phases`: planned at once, trained in turn, continued where it was."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.end_to_end.conftest import losses, parameters
+from xlflax.training.checkpointing import run_directory
+
+_STEPS = {'phase1': 30, 'phase2': 20, 'phase3': 10}
+_RECIPE = (
+  '--phases=recipes/modernbert/tiny',
+  '--gin.trainer.Trainer.log_every_steps=5',
+)
+
+
+def _train(space, root, *more, status=0):
+  return space.run(
+    'train',
+    *_RECIPE,
+    *space.inputs,
+    space.cache,
+    f'--model_dir={root}',
+    *more,
+    status=status,
+  )
+
+
+def _results(output):
+  lines = [line for line in output.splitlines() if line.startswith('{')]
+  return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope='module')
+def whole(workspace, tmp_path_factory):
+  """All phases in one call."""
+  root = tmp_path_factory.mktemp('phases') / 'whole'
+  found = _results(_train(workspace, root))
+  assert [(r['model_dir'], r['step'], r['finished']) for r in found] == [
+    (f'{root}/{name}', steps, True) for name, steps in _STEPS.items()
+  ]
+  return root
+
+
+def test_each_phase_begins_where_the_last_one_ended(whole):
+  models = {n: run_directory.read_model(whole / n).config for n in _STEPS}
+  assert [m.rotary_theta for m in models.values()] == [1e4, 1.6e5, 1.6e5]
+  assert all(m.local_rotary_theta == 1e4 for m in models.values())
+  first, second, _ = (losses(whole / name) for name in _STEPS)
+  # A fresh model's is log 100 = 4.6; the second phase goes on below it.
+  assert second[5]['loss'] < first[10]['loss'] < first[5]['loss']
+
+
+def test_moments_are_carried_and_schedules_begin_anew(whole):
+  kept = parameters(whole / 'phase3', 10, 'train')
+  counts = [int(v) for name, v in kept.items() if 'count' in name]
+  assert sorted(counts) == [10, 60]
+
+
+@pytest.mark.slow
+def test_stopped_and_called_again_it_is_the_same(whole, workspace, tmp_path):
+  root = tmp_path / 'run'
+  [stopped] = _results(_train(workspace, root, '--stop_at_step=12'))
+  assert (stopped['step'], stopped['finished']) == (12, False)
+  assert not (root / 'phase2').exists()
+  _train(workspace, root, '--phases=recipes/modernbert/tiny/phase1.gin')
+  [stopped] = _results(_train(workspace, root, '--stop_at_step=15'))
+  assert stopped['model_dir'] == f'{root}/phase2'
+  output = _train(workspace, root)
+  assert [r['step'] for r in _results(output)] == [20, 10]
+  assert f'{root}/phase1 has ended before' in output
+  for name, step in _STEPS.items():
+    ours, theirs = (parameters(at / name, step) for at in (root, whole))
+    for key, value in ours.items():
+      np.testing.assert_array_equal(value, theirs[key], err_msg=key)
+    assert losses(root / name) == losses(whole / name)
+  assert _results(_train(workspace, root)) == []
+
+
+def test_a_phase_that_has_ended_with_other_settings(whole, workspace):
+  output = _train(workspace, whole, '--gin.BATCH_SIZE=4', status=2)
+  assert 'batch_size' in output and 'Traceback' not in output

@@ -1,0 +1,255 @@
+"""The recipes of today: their phases, their twins, and what was published."""
+
+import argparse
+import math
+import re
+
+import pytest
+
+from tests import gin_files
+from xlflax import trainer
+from xlflax.commands.train import phases as phases_lib
+from xlflax.configuration import config
+from xlflax.foundation import errors
+from xlflax.training.checkpointing import description
+
+_CHAINS = {'modernbert': 3, 'mmbert': 3, 'eurobert': 2}
+_TWINS = [f'{name}/tiny' for name in _CHAINS]
+_ALONE = ('recipes/xlm_e/base.gin', 'recipes/xlm_e/tiny.gin')
+# What a twin may differ in: sizes, and what follows from them.
+_SIZES = (
+  r'.*\.(config|generator)\.(num_layers|hidden_dim|mlp_dim|num_heads|max_length|dtype'
+  r'|local_window)',
+  r'streams\[\d\]\.(length|batch_size)',
+  r'accumulation',
+  r'optimizer\.learning_rate\.(warmup_steps|decay_steps|total_steps)',
+)
+
+
+def _arguments(phases, *bindings, **more):
+  """As the command line has them."""
+  return argparse.Namespace(
+    **{
+      'phases': phases,
+      'gin_file': [],
+      'gin_bindings': list(bindings),
+      'gin_search_paths': [],
+      'model_dir': 'runs/a',
+      'corpus': 'corpus',
+      'vocabulary': 'vocabulary',
+      'cache': None,
+      'task_module': [],
+      'vocabulary_size': None,
+    }
+    | more
+  )
+
+
+def _trainers(phases, *bindings, **more):
+  configured = phases_lib.configure(_arguments(phases, *bindings, **more))
+  return {
+    one.name: one.configuration.build(
+      trainer.Trainer, vocabulary=gin_files.SPEC
+    )
+    for one in configured
+  }
+
+
+def _settings(file):
+  return gin_files.settings_of(
+    [file], ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'"]
+  )
+
+
+@pytest.mark.parametrize('name', [*_CHAINS, *_TWINS])
+def test_phases_follow_each_other(name):
+  """Built; each begins from the one before; a step of whole ones is traced."""
+  found = _trainers(f'recipes/{name}')
+  count = _CHAINS[name.partition('/')[0]]
+  assert list(found) == [f'phase{i + 1}' for i in range(count)]
+  assert phases_lib.check(list(found.values())) == [False] * count
+  for before, (phase, made) in zip([None, *found], found.items(), strict=False):
+    assert made.model_dir == f'runs/a/{phase}'
+    source = made.init_from and made.init_from.model_dir
+    assert source == (before and f'runs/a/{before}')
+    if name in _CHAINS:
+      gin_files.trace_steps(made.resolved(None))
+
+
+@pytest.mark.parametrize('file', _ALONE)
+def test_xlm_e(file):
+  settings = _settings(file)
+  if 'tiny' not in file:
+    gin_files.trace_steps(settings)
+  assert {
+    e.objective.discriminator_weight for e in settings.objectives.entries
+  } == {50}
+
+
+@pytest.mark.parametrize(
+  'twin, whole',
+  [
+    *(
+      (f'{name}/tiny/phase{i + 1}', f'{name}/phase{i + 1}')
+      for name, count in _CHAINS.items()
+      for i in range(count)
+    ),
+    ('xlm_e/tiny', 'xlm_e/base'),
+  ],
+)
+def test_a_twin_differs_in_sizes_only(twin, whole):
+  bindings = ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'"]
+  parts = []
+  for name in (twin, whole):
+    file = f'recipes/{name}.gin'
+    given = (
+      [*bindings, "INIT_DIR='b'"]
+      if 'INIT_DIR' in gin_files.text(file)
+      else bindings
+    )
+    parts.append(description.identity(gin_files.settings_of([file], given)))
+  differ = {
+    key
+    for key in parts[0].keys() | parts[1].keys()
+    if parts[0].get(key) != parts[1].get(key)
+  }
+  assert {
+    k for k in differ if not any(re.fullmatch(p, k) for p in _SIZES)
+  } == set()
+
+
+# Tokens, length, mask ratio, exponent, rate at the start (after its warm-up) and
+# end, decay of weights a step at that rate, rotary periods (global, local).
+_PUBLISHED = {
+  'modernbert': [
+    (1.719e12, 1024, 0.3, 0.7, 8e-4, 8e-4, 1e-5, (1e4, 1e4)),
+    (250e9, 8192, 0.3, 0.7, 3e-4, 3e-4, 1e-5, (1.6e5, 1e4)),
+    (50e9, 8192, 0.3, 0.7, 3e-4, 3e-7, 1e-5, (1.6e5, 1e4)),
+  ],
+  'mmbert': [
+    (2.3e12, 1024, 0.3, 0.7, 8e-4, 8e-4, 8e-5, (1e4, 1e4)),
+    (600e9, 8192, 0.15, 0.5, 8e-4, 8e-4, 8e-5, (1.6e5, 1.6e5)),
+    (100e9, 8192, 0.05, 0.3, 8e-4, 1.6e-5, 8e-5, (1.6e5, 1.6e5)),
+  ],
+  'eurobert': [
+    (4.8e12, 2048, 0.5, 0.7, 1e-4, 1e-4, 1e-5, (1e4, None)),
+    (200e9, 8192, 0.1, 0.7, 1e-4, 0.0, 1e-5, (2.5e5, None)),
+  ],
+}
+
+
+@pytest.mark.parametrize('name', _CHAINS)
+def test_values_are_the_published_ones(name):
+  for made, row in zip(
+    _trainers(f'recipes/{name}').values(), _PUBLISHED[name], strict=True
+  ):
+    tokens, length, ratio, alpha, peak, end, decay, periods = row
+    settings = made.resolved(None)
+    [stream], optimizer = settings.streams, settings.optimizer
+    per_step = stream.length * stream.batch_size
+    assert math.isclose(settings.steps * per_step, tokens, rel_tol=1e-3)
+    assert (stream.length, stream.alpha) == (length, alpha)
+    assert settings.objectives.objectives[0].mask_ratio == ratio
+    warm_up = optimizer.learning_rate.warmup_steps
+    assert float(optimizer.rate_at(warm_up)) == pytest.approx(peak)
+    assert float(optimizer.rate_at(settings.steps)) == pytest.approx(
+      end, rel=1e-3
+    )
+    assert optimizer.weight_decay * peak == pytest.approx(decay, rel=1e-2)
+    model = settings.model.config
+    assert (model.rotary_theta, model.local_rotary_theta) == periods
+    init = settings.init_from
+    assert init is None or (warm_up == 0 and init.optimizer_state)
+
+
+def test_a_binding_is_for_the_phases_that_read_it():
+  found = _trainers(
+    'recipes/mmbert',
+    'PHASE1_STEPS=700',
+    "PHASE1_LANGUAGES=('de', 'en')",
+    "PHASE2_LANGUAGES=('de', 'en', 'fi')",
+    'LONG_LENGTH=512',
+    'LEARNING_RATE=1e-3',
+    'BATCH_SIZE=768',
+    "stream.Stream.split='test'",
+  )
+  assert [one.streams[0].languages for one in found.values()] == [
+    ('de', 'en'),
+    ('de', 'en', 'fi'),
+    None,
+  ]
+  assert [one.total_steps for one in found.values()] == [700, 15_895, 2_649]
+  assert [one.streams[0].length for one in found.values()] == [1024, 512, 512]
+  for one in found.values():
+    assert one.streams[0].batch_size == 768
+    assert one.optimizer.learning_rate.peak == 1e-3
+    assert one.streams[0].split == 'test'
+
+
+def test_phases_that_are_no_folder():
+  files = 'recipes/modernbert/phase1.gin,recipes/modernbert/phase3.gin'
+  assert list(_trainers(files)) == ['phase1', 'phase3']
+
+
+def test_veco_begins_from_a_run_of_the_user(tmp_path):
+  files = 'papers/veco/large_phase1.gin,papers/veco/large_phase2.gin'
+  first, second = _trainers(files, "INIT_DIR='runs/xlmr'").values()
+  assert first.init_from.model_dir == 'runs/xlmr'
+  assert second.init_from.model_dir == 'runs/a/large_phase1'
+  assert phases_lib.check([first, second]) == [False, False]
+
+
+@pytest.mark.parametrize(
+  'phases, bindings, message',
+  [
+    ('recipes/none', (), 'no phases. Got: recipes/none'),
+    ('recipes/xlm_e', (), 'no phases'),
+    ('recipes/modernbert/phase1.gin,a/phase1.gin', (), 'no phases'),
+    ('recipes/modernbert/phase1.gin,none.gin', (), 'gin file does not exist'),
+    (
+      'recipes/modernbert/phase2.gin,recipes/modernbert/phase1.gin',
+      ("INIT_DIR='a'",),
+      'does not begin from the one before. Got: nothing in .*phase1.gin',
+    ),
+    ('recipes/modernbert', ('PHASE4_STEPS=3',), 'PHASE4_STEPS'),
+  ],
+)
+def test_phases_that_are_refused(phases, bindings, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    _trainers(phases, *bindings)
+
+
+@pytest.mark.parametrize(
+  'binding, message',
+  [
+    ("EncoderConfig.mlm_head='tied'", 'taken by nothing'),
+    ('EncoderConfig.mlp_dim=64', 'mlp.* in the checkpoint'),
+    ('optimizers.StableAdamW.frozen=("embeddings",)', 'optimizer does not fit'),
+  ],
+)
+def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):
+  (tmp_path / 'second.gin').write_text(
+    "include 'recipes/modernbert/tiny/phase2.gin'\n"
+    'from xlflax.models import config as model_config\n'
+  )
+  first, second = _trainers(
+    f'recipes/modernbert/tiny/phase1.gin,{tmp_path}/second.gin'
+  ).values()
+  other = _trainers(
+    f'{tmp_path}/second.gin', "INIT_DIR='runs/a/phase1'", binding
+  )
+  with pytest.raises(errors.CheckpointError, match=message):
+    phases_lib.check([first, other['second']])
+  assert phases_lib.check([first, second]) == [False, False]
+
+
+@pytest.mark.parametrize('file', gin_files.files('recipes'))
+def test_header_says_what_people_override(file):
+  text = (config.SHIPPED / file).read_text()
+  header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
+  assert header, 'a comment on what the file is for'
+  everything = ''.join(
+    (config.SHIPPED / f).read_text() for f in gin_files.files()
+  )
+  for macro in re.findall(r'\b[A-Z]{3,}[A-Z0-9]*(?:_[A-Z]+)+\b', header):
+    assert re.search(rf'^{macro} =|%{macro}\b', everything, re.M), macro
