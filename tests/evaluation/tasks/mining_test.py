@@ -223,7 +223,7 @@ def test_sides_are_centred_apart(subject, sentences):
   text = sentences('de', 60), sentences('en', 50)
   task = mining.BitextMining(source=Given(parts={}), layer=1)
   notes = []
-  sides = task.sides(subject, ('de', 'en'), text, notes)
+  sides = task.sides(subject, (['de'] * 60, ['en'] * 50), text, notes)
   for i, (found, side) in enumerate(zip(sides, text, strict=True)):
     raw = states.sentence_states(subject, side, [i] * len(side)).states[1]
     np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)

@@ -183,12 +183,14 @@ class BitextMining(sentence_task.CollectionTask):
 
   def _candidates(self, subject, collections: _Collections, notes) -> Scored:
     """Scored pairs of ids, best first."""
+    codes = []
     for code, texts in zip(
       collections.languages, collections.texts, strict=True
     ):
       if not texts:
         raise errors.CorpusError('A collection has no sentence', where=code)
-    sides = self.sides(subject, collections.languages, collections.texts, notes)
+      codes.append([code] * len(texts))
+    sides = self.sides(subject, codes, collections.texts, notes)
     found = margin_lib.candidates(
       *sides, k=self.k, margin=self.margin, direction=self.direction
     )

@@ -66,5 +66,9 @@ class NearestSentences(sentence_task.CollectionTask):
   def _nearest(self, subject, mined, notes) -> list[int]:
     """Place in the first collection, for each sentence of the second."""
     texts = [list(side.values()) for side in (mined.first, mined.second)]
-    sides = self.sides(subject, mined.languages, texts, notes)
+    codes = [
+      [code] * len(side)
+      for code, side in zip(mined.languages, texts, strict=True)
+    ]
+    sides = self.sides(subject, codes, texts, notes)
     return similarity.nearest(*sides).backward.tolist()

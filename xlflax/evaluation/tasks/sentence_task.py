@@ -93,6 +93,29 @@ class SentenceTask(base.EvalTask):
       notes.append(f'{found.truncated} of {len(texts)} texts were cut')
     return found.states[0]
 
+  def sides(
+    self,
+    subject: base.Subject,
+    languages: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[str]],
+    notes: list[str],
+  ) -> list[np.ndarray]:
+    """Vectors of each side of a test set, centred as `centre` says.
+
+    Args:
+      subject: what is evaluated.
+      languages: the code of each text of each side.
+      texts: of each side.
+      notes: see `vectors`; gets whether means were taken away.
+    """
+    return self.centred(
+      [
+        (self.vectors(subject, side, codes, notes), codes)
+        for side, codes in zip(texts, languages, strict=True)
+      ],
+      notes,
+    )
+
   def centred(
     self, sides: Sequence[tuple[np.ndarray, Sequence[str]]], notes: list[str]
   ) -> list[np.ndarray]:
@@ -125,23 +148,6 @@ class CollectionTask(SentenceTask):
   """Base of tasks that look for translations among two collections."""
 
   centre: Centre = Centre.AUTO
-
-  def sides(
-    self,
-    subject: base.Subject,
-    languages: Sequence[str],
-    texts: Sequence[Sequence[str]],
-    notes: list[str],
-  ) -> list[np.ndarray]:
-    """Vectors [N, H], [M, H] of two collections, centred as `centre` says."""
-    codes = [
-      [code] * len(side) for code, side in zip(languages, texts, strict=True)
-    ]
-    vectors = [
-      self.vectors(subject, side, of_side, notes)
-      for side, of_side in zip(texts, codes, strict=True)
-    ]
-    return self.centred(list(zip(vectors, codes, strict=True)), notes)
 
   @classmethod
   def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
