@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 
 from xlflax.analysis import sentence_study
-from xlflax.evaluation.tasks import retrieval
+from xlflax.evaluation.metrics import retrieval
 from xlflax.foundation import errors
 
 

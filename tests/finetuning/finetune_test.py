@@ -278,3 +278,47 @@ def test_directions(tmp_path, training_gin, fake_training):
       output=str(tmp_path / 'other'),
       configuration=config.load([training_gin], partial=True),
     )
+
+
+@pytest.mark.parametrize('axes', [(), ('LEARNING_RATE=0.2,0.4', 'SEED=0,1')])
+def test_the_same_from_random_parameters_stands_beside(
+  run, pretrained, tmp_path, axes
+):
+  """Not ranked with the others; the best of either kind is tested."""
+  start = (f"fakes.FakeTrainer.init_from='{pretrained}'",)
+  report = run(
+    *axes, bindings=start, untrained=True, test_tasks=[fakes.Counted()]
+  )
+  names = [one.trial.name for one in report.trials]
+  trained = names[: len(names) // 2]
+  assert names[len(trained) :] == [
+    'untrained' if name == 'single' else f'untrained,{name}' for name in trained
+  ]
+  assert report.ranking[0].name == ('LEARNING_RATE=0.4' if axes else 'single')
+  (best, *others) = report.untrained_ranking
+  assert best.name.startswith('untrained') and len(others) == bool(axes)
+  assert set(report.tests) == {
+    one.trial.name for s in (report.ranking[0], best) for one in s.results
+  }
+  record = json.loads((tmp_path / 'out' / 'grid.json').read_text())
+  assert record['untrained'] == best.name
+  fakes.CALLS.clear()
+  run(*axes, bindings=start, test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == []  # a later call without the baseline reads it back
+
+
+def test_what_an_untrained_trial_starts_from(
+  tmp_path, training_gin, fake_training, pretrained
+):
+  runner = trials.TrialRunner(
+    output=tmp_path / 'out',
+    configuration=config.load(
+      [training_gin],
+      (f"fakes.FakeTrainer.init_from='{pretrained}'",),
+      partial=True,
+    ),
+  )
+  made = finetune.make(runner, (), untrained=True)
+  assert [bool(one.trainer.init_from) for one in made] == [True, False]
+  assert 'init_from = None' in made[1].gin_config()
+  assert made[0].fingerprint != made[1].fingerprint

@@ -9,9 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from xlflax.evaluation.metrics import embeddings
+from xlflax.evaluation.metrics import embeddings, retrieval
 from xlflax.evaluation.tasks import embeddings as tasks
-from xlflax.evaluation.tasks import retrieval
 from xlflax.interop import mteb_encoder
 from xlflax.similarity import cosine
 

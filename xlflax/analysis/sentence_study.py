@@ -14,7 +14,7 @@ from xlflax.analysis import models as models_lib
 from xlflax.analysis.dictionaries import Mapping
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
-from xlflax.evaluation.tasks import retrieval
+from xlflax.evaluation.metrics import retrieval
 from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import procrustes
 

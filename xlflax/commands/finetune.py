@@ -32,6 +32,12 @@ EXAMPLES = """
       --gin_file=finetune/settings/one_language.gin --directions=en,fr,ja \\
       --select 'classification/accuracy/{language}' ...
 
+  # beside it what the same model makes of the task without its pretraining
+  xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \\
+      --gin.TRAIN_FILES="{'en': 'ud/en-train.conllu'}" --untrained \\
+      --test_gin_file=evaluate/tagging.gin \\
+      --test_gin "TEST_FILES={'ru': 'ud/ru-test.conllu'}" --output=runs/pos
+
   # a checkpoint after each 1,000 steps stays, and what is done is not redone
   xlflax finetune ... --keep=all --gin.EVAL_STEPS=1000
 """
@@ -110,6 +116,12 @@ def _add_settings(group: argparse._ArgumentGroup) -> None:
 
 def _add_trials(group: argparse._ArgumentGroup) -> None:
   """Adds how trials are run and kept."""
+  group.add_argument(
+    '--untrained',
+    action='store_true',
+    help='also each trial from random parameters of the same model, as a '
+    'baseline beside it in every table',
+  )
   group.add_argument(
     '--keep',
     choices=['best', 'all'],
@@ -211,6 +223,7 @@ def _reports(args: argparse.Namespace, training, axes) -> dict:
     test=_test(args),
     tested=args.tested,
     keep=args.keep,
+    untrained=args.untrained,
     batch_size=args.batch_size,
     other_config=args.other_config,
   )
@@ -287,6 +300,6 @@ def _list(args: argparse.Namespace, training, axes) -> int:
       configuration=training.with_macros(macros),
       select=select,
     )
-    for made in finetune.make(runner, axes):
+    for made in finetune.make(runner, axes, untrained=args.untrained):
       print('/'.join(filter(None, (language, made.trial.name))))
   return 0

@@ -48,6 +48,7 @@ def finetune(
   test_tasks: Sequence[base.EvalTask] | None = None,
   tested: Tested | str = Tested.SELECTED,
   keep: trials_lib.Keep | str = trials_lib.Keep.BEST,
+  untrained: bool = False,
   batch_size: ranges.Count = 64,
   other_config: run_directory.OtherConfig | str = (
     run_directory.OtherConfig.REFUSE
@@ -72,6 +73,8 @@ def finetune(
     test_tasks: the test tasks themselves, instead.
     tested: which settings are evaluated by them; all seeds of each.
     keep: which checkpoints of a finished trial stay.
+    untrained: whether every trial is also run from random parameters of the
+      same model; the best setting of these is tested beside, as a baseline.
     batch_size: sentences a batch of the test tasks.
     other_config: what to do where a trial's folder holds another run.
 
@@ -93,7 +96,7 @@ def finetune(
       other_config, run_directory.OtherConfig, where='finetune.other_config'
     ),
   )
-  made = make(runner, axes)
+  made = make(runner, axes, untrained=untrained)
   bucket_checks.check_usable(runner.output)
   with contextlib.ExitStack() as stack:
     if distributed.is_lead():
@@ -127,7 +130,10 @@ def _is_stopped(report: report_lib.GridReport) -> bool:
 
 
 def make(
-  runner: trials_lib.TrialRunner, axes: Sequence[grid_lib.Axis]
+  runner: trials_lib.TrialRunner,
+  axes: Sequence[grid_lib.Axis],
+  *,
+  untrained: bool = False,
 ) -> list[trials_lib.MadeTrial]:
   """All trials of a grid, checked; nothing is written.
 
@@ -136,6 +142,8 @@ def make(
   """
   trials = grid_lib.trials(axes)
   selection.check_metric(runner.select, len(grid_lib.settings(trials)))
+  if untrained:
+    trials += grid_lib.untrained(trials)
   made = [runner.make(trial) for trial in trials]
   for one in made:
     evaluation = one.trainer.evaluation
@@ -208,10 +216,10 @@ def _test(
   batch_size: int,
 ) -> report_lib.GridReport:
   """Evaluates the trials of the settings that count."""
-  ranked = report.ranking
+  rankings = report.ranking, report.untrained_ranking
   chosen = {
-    Tested.SELECTED: ranked[:1],
-    Tested.BEST_TWO: ranked[:2],
+    Tested.SELECTED: [one for ranked in rankings for one in ranked[:1]],
+    Tested.BEST_TWO: [one for ranked in rankings for one in ranked[:2]],
     Tested.ALL: report.settings,
   }[tested]
   for setting in chosen:

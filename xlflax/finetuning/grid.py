@@ -12,6 +12,7 @@ from xlflax.foundation import errors
 
 SEED = 'SEED'  # the macro whose values are repetitions, no settings
 SINGLE = 'single'  # the one trial of a grid without axes
+UNTRAINED = 'untrained'
 _NAME = re.compile(r'[A-Za-z_][\w.]*')
 
 
@@ -34,21 +35,30 @@ class Trial:
 
   Attributes:
     values: macro -> value as a gin file has it, in the order of the axes.
+    untrained: whether it starts from random parameters, a baseline.
   """
 
   values: Mapping[str, str]
+  untrained: bool = False
 
   @property
   def name(self) -> str:
-    """Of its folder: 'LEARNING_RATE=1e-5,SEED=0'."""
-    return _name(self.values)
+    """Of its folder: 'LEARNING_RATE=1e-5,SEED=0', 'untrained,SEED=0'."""
+    return self._name(self.values)
 
   @property
   def setting(self) -> str:
     """The name without the seed: what trials of one setting share."""
-    return _name(
+    return self._name(
       {macro: value for macro, value in self.values.items() if macro != SEED}
     )
+
+  def _name(self, values: Mapping[str, str]) -> str:
+    parts = [
+      re.sub(r'[^\w.=+-]+', '_', f'{macro}={_plain(value)}')
+      for macro, value in values.items()
+    ]
+    return ','.join([UNTRAINED, *parts] if self.untrained else parts) or SINGLE
 
   @property
   def macros(self) -> dict[str, Any]:
@@ -115,22 +125,17 @@ def trials(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   return made
 
 
+def untrained(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+  """The same trials from random parameters."""
+  return tuple(dataclasses.replace(one, untrained=True) for one in trials)
+
+
 def settings(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
   """Setting -> its trials, one for each seed."""
   found: dict[str, list[Trial]] = {}
   for trial in trials:
     found.setdefault(trial.setting, []).append(trial)
   return found
-
-
-def _name(values: Mapping[str, str]) -> str:
-  return (
-    ','.join(
-      re.sub(r'[^\w.=+-]+', '_', f'{macro}={_plain(value)}')
-      for macro, value in values.items()
-    )
-    or SINGLE
-  )
 
 
 def _plain(value: str) -> str:

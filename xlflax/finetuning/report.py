@@ -50,7 +50,16 @@ class GridReport:
   @property
   def ranking(self) -> tuple[selection.Setting, ...]:
     """The best setting first; those without all seeds are missing."""
-    return selection.ranking(self.settings, self.select)
+    return self._ranked(untrained=False)
+
+  @property
+  def untrained_ranking(self) -> tuple[selection.Setting, ...]:
+    """The same of the trials from random parameters, which are a baseline."""
+    return self._ranked(untrained=True)
+
+  def _ranked(self, *, untrained: bool) -> tuple[selection.Setting, ...]:
+    chosen = [one for one in self.settings if one.untrained == untrained]
+    return selection.ranking(chosen, self.select)
 
   @property
   def is_complete(self) -> bool:
@@ -132,11 +141,15 @@ class GridReport:
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; NaN becomes null."""
-    ranked = self.ranking
+    selected, untrained = (
+      next((one.name for one in ranked), None)
+      for ranked in (self.ranking, self.untrained_ranking)
+    )
     return finite(
       {
         'select': self.select,
-        'selected': ranked[0].name if ranked else None,
+        'selected': selected,
+        'untrained': untrained,
         'best_two': self.best_two(),
         'settings': [
           {
@@ -217,14 +230,15 @@ def tables(report: GridReport) -> list[rich.table.Table]:
 
 
 def _settings_table(report: GridReport) -> rich.table.Table:
-  ranked = report.ranking
+  marks = {one.name: 'selected' for one in report.ranking[:1]} | {
+    one.name: 'baseline' for one in report.untrained_ranking[:1]
+  }
   table = rich.table.Table(
     title=f'dev: {report.select or "last checkpoint"}', title_justify='left'
   )
   for name in ('setting', 'mean ± std', 'seeds', ''):
     table.add_column(name, justify='left' if name == 'setting' else 'right')
   for setting in report.settings:
-    best = bool(ranked) and setting.name == ranked[0].name
     lost = [
       result.status.value
       for result in setting.results
@@ -234,8 +248,8 @@ def _settings_table(report: GridReport) -> rich.table.Table:
       setting.name,
       str(setting.dev),
       f'{len(setting.finished)}/{len(setting.results)}',
-      'selected' if best else ', '.join(dict.fromkeys(lost)),
-      style='bold' if best else None,
+      marks.get(setting.name, ', '.join(dict.fromkeys(lost))),
+      style='bold' if marks.get(setting.name) == 'selected' else None,
     )
   two = report.best_two()
   if two:
@@ -320,7 +334,9 @@ def write_page(
     output,
     'Fine-tuning',
     'Settings by their score on the dev set, which selects; then the selected '
-    'on the test sets. Means and standard deviations are over seeds.',
+    'on the test sets. Means and standard deviations are over seeds. '
+    'Settings called untrained start from random parameters of the same model: '
+    'what they score, the data of the task taught.',
     shown,
     drawn,
     notes=notes,

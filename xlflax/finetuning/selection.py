@@ -74,6 +74,11 @@ class Setting:
   results: tuple[trials_lib.TrialResult, ...]
 
   @property
+  def untrained(self) -> bool:
+    """Whether its trials start from random parameters."""
+    return self.results[0].trial.untrained
+
+  @property
   def finished(self) -> tuple[trials_lib.TrialResult, ...]:
     return tuple(
       result

@@ -163,9 +163,11 @@ class TrialRunner:
     Raises:
       ConfigError: the configuration is wrong, or has no metric `select`.
     """
-    configuration = self.configuration.with_macros(
-      trial.macros | {'MODEL_DIR': str(self.directory(trial))}
-    )
+    values = trial.macros | {'MODEL_DIR': str(self.directory(trial))}
+    if trial.untrained:
+      kind = trainer_lib.Trainer
+      values |= {f'{kind.__module__}.{kind.__qualname__}.init_from': None}
+    configuration = self.configuration.with_macros(values)
     trainer = configuration.build(
       trainer_lib.Trainer, other_config=self.other_config
     )

@@ -21,7 +21,7 @@ from xlflax.data.labelled import stream as labelled_stream
 from xlflax.data.labelled.rows import tagging_rows
 from xlflax.data.stream import LanguageBatching
 from xlflax.evaluation import base, states
-from xlflax.evaluation.tasks import retrieval as retrieval_lib
+from xlflax.evaluation.metrics import retrieval as retrieval_lib
 from xlflax.evaluation.tasks import tagging
 from xlflax.evaluation.tasks import word_alignment as alignment_task
 from xlflax.objectives import mixture as mixture_lib

@@ -1,4 +1,4 @@
-"""Iterative normalisation: vectors of unit length and zero mean.
+"""Vectors of zero mean: by subtraction, and by iterative normalisation.
 
 Source: Zhang et al. (2019, "Are girls neko or shōjo?") section 3, which ECS
 (Wu et al., 2020) section 5.1 applies before an orthogonal mapping is learned:
@@ -8,11 +8,28 @@ their means and lengths, too.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from xlflax.foundation import calls, errors, ranges
 from xlflax.similarity import checks
+
+
+def centred(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:
+  """Subtracts from each vector [N, H] the mean of its group.
+
+  Args:
+    vectors: of any float type, which is that of the result.
+    groups: N, such as the language of each.
+  """
+  found = np.empty_like(vectors)
+  names, numbers = np.unique(np.asarray(groups), return_inverse=True)
+  for number in range(len(names)):
+    rows = numbers == number
+    mean = vectors[rows].mean(0, keepdims=True, dtype=np.float64)
+    found[rows] = vectors[rows] - mean.astype(vectors.dtype)
+  return found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,33 @@ def test_pairs_of_texts(subject):
   }
 
 
+def test_pairs_without_the_mean_of_either_side(subject):
+  """Only where the task says so: single pairs have no test set about them."""
+  found = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
+  plain, centred = (
+    embeddings.SemanticSimilarity(source=_held('de', found), **settings)
+    for settings in ({}, {'centre': 'language'})
+  )
+  notes = []
+  first, second = (
+    plain.vectors(subject, texts, ['de'] * len(found), notes)
+    for texts in (
+      [one.text for one in found],
+      [one.paired_text for one in found],
+    )
+  )
+  for task, sides in (
+    (plain, (first, second)),
+    (centred, (first - first.mean(0), second - second.mean(0))),
+  ):
+    units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
+    np.testing.assert_allclose(
+      embeddings.pair_cosines(task, subject, found, notes),
+      (units[0] * units[1]).sum(1),
+      atol=1e-5,
+    )
+
+
 def test_clusters(subject):
   found = tuple(
     examples.ClassifiedText(id=str(i), language='de', text=text, label=text)

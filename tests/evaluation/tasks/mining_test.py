@@ -190,13 +190,6 @@ def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
   assert 'A collection has no sentence' in messages['de-ja']
 
 
-def test_memory_is_bounded_by_blocks(subject, hidden, monkeypatch):
-  task = mining.BitextMining(source=Given(parts={'de-de': hidden}))
-  expected = task.evaluate(subject)
-  monkeypatch.setattr(mining, '_BLOCK', 7)
-  assert task.evaluate(subject).files == expected.files
-
-
 def test_bad_settings(subject, hidden):
   given = Given(parts={'de-de': hidden})
   with pytest.raises(errors.ConfigError, match="'absolute', 'distance'"):
@@ -206,3 +199,32 @@ def test_bad_settings(subject, hidden):
   task = mining.BitextMining(source=given, layer=5)
   (failure,) = base.evaluate_task(task, subject).failures
   assert 'The model has no such layer' in str(failure)
+
+
+def test_collections_are_compared_without_the_means_of_their_languages(
+  subject, sentences
+):
+  text = sentences('de', 70)
+  mined = _mined(
+    text[:60], text[10:], [(i, i - 10) for i in range(10, 60)], ('de', 'de')
+  )
+  thresholds = {
+    centre: mining.BitextMining(
+      source=Given(parts={'de-de': mined}), margin='absolute', centre=centre
+    )
+    .evaluate(subject)
+    .metrics['threshold/de-de']
+    for centre in ('auto', 'language', 'none')
+  }
+  assert thresholds['auto'] == thresholds['language'] != thresholds['none']
+
+
+def test_sides_are_centred_apart(subject, sentences):
+  text = sentences('de', 60), sentences('en', 50)
+  task = mining.BitextMining(source=Given(parts={}), layer=1)
+  notes = []
+  sides = task.sides(subject, (['de'] * 60, ['en'] * 50), text, notes)
+  for i, (found, side) in enumerate(zip(sides, text, strict=True)):
+    raw = states.sentence_states(subject, side, [i] * len(side)).states[1]
+    np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
+  assert notes == ['the mean of its language is taken away from each vector']

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xlflax.evaluation import sources
+from xlflax.evaluation import sources, states
 from xlflax.evaluation.tasks import similarity_search
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -53,3 +53,30 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
     f'{name}/{part}' for name in ('xsim', 'xsim++') for part in ('de', 'mean')
   }
   assert metrics['xsim/de'] <= metrics['xsim++/de']
+
+
+def test_altered_sentences_lose_the_mean_of_the_translations(
+  subject, sentences, tmp_path
+):
+  text = sentences('de', 50), sentences('en', 50)
+  altered = sentences('en', 80)[50:]
+  for name, lines in zip('abc', (*text, altered), strict=True):
+    (tmp_path / name).write_text(''.join(f'{line}\n' for line in lines))
+  task = similarity_search.SimilaritySearch(
+    source=sources.FilePairs(
+      files={'de-en': (str(tmp_path / 'a'), str(tmp_path / 'b'))}
+    ),
+    altered={'en': str(tmp_path / 'c')},
+  )
+  result = task.evaluate(subject)
+  first = states.sentence_states(subject, text[0], [0] * 50).states[-1]
+  second = states.sentence_states(
+    subject, [*text[1], *altered], [1] * 80
+  ).states[-1]
+  first, second = first - first.mean(0), second - second[:50].mean(0)
+  for name, count in (('xsim', 50), ('xsim++', 80)):
+    expected = _expected(first, second[:count], [*text[1], *altered])
+    assert result.metrics[f'{name}/de'] == pytest.approx(expected)
+  assert 'the mean of its language is taken away from each vector' in (
+    result.notes
+  )

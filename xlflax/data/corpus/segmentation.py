@@ -61,7 +61,7 @@ _SCRIPTS = (  # of the unsegmented languages: first and last code point
   '\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uaa60-\uaa7f'
   '\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff'
 )
-_UNSEGMENTED_TEXT = re.compile(f'[{_SCRIPTS}]')
+UNSEGMENTED_TEXT = re.compile(f'[{_SCRIPTS}]')
 _LAST_BMP, _LAST_MARK = 0xFFFF, 0x1FFFF
 _BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
 _MAX_REMEMBERED = 1 << 16
@@ -142,7 +142,7 @@ class Segmenter:
     out: list[str] = []
     for separator, run in zip(parts[::2], parts[1::2], strict=False):
       out.append(separator)
-      if _UNSEGMENTED_TEXT.search(run):
+      if UNSEGMENTED_TEXT.search(run):
         for word in self._cut(run):  # type: ignore[misc]
           out += (word, '')
         out.pop()

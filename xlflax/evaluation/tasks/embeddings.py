@@ -115,12 +115,9 @@ class Clustering(_LabelledVectors):
   seed: ranges.Seed = 0
 
   def score(self, subject, examples, notes):
-    vectors = self.vectors(
-      subject,
-      [one.text for one in examples],
-      [one.language for one in examples],
-      notes,
-    )
+    languages = [one.language for one in examples]
+    texts = [one.text for one in examples]
+    (vectors,) = self.sides(subject, [languages], [texts], notes)
     labels = [one.label for one in examples]
     clusters = metrics_lib.k_means(vectors, len(set(labels)), seed=self.seed)
     return {'v_measure': metrics_lib.v_measure(labels, clusters.tolist())}
@@ -191,16 +188,11 @@ class Ranking(sentence_task.SentenceTask):
     self, subject, held: ranking.RankedDocuments, notes
   ) -> dict[str, list[tuple[str, float]]]:
     """Query -> (document, cosine), the best first."""
-    queries, documents = (
-      cosine.unit_rows(
-        self.vectors(
-          subject,
-          [one.text for one in side.values()],
-          [one.language for one in side.values()],
-          notes,
-        )
-      )
-      for side in (held.queries, held.documents)
+    asked = [list(side.values()) for side in (held.queries, held.documents)]
+    languages = [[one.language for one in side] for side in asked]
+    texts = [[one.text for one in side] for side in asked]
+    queries, documents = map(
+      cosine.unit_rows, self.sides(subject, languages, texts, notes)
     )
     names = list(held.documents)
     places = {name: place for place, name in enumerate(names)}
@@ -258,17 +250,17 @@ def score_run(run, relevance) -> dict[str, float]:
 
 def pair_cosines(task, subject, examples, notes) -> np.ndarray:
   """The cosine of each pair's two vectors, [N]."""
-  sides = [
-    task.vectors(subject, texts, languages, notes)
-    for texts, languages in (
-      ([e.text for e in examples], [e.language for e in examples]),
-      (
-        [e.paired_text for e in examples],
-        [e.paired_language or e.language for e in examples],
-      ),
-    )
-  ]
-  first, second = map(cosine.unit_rows, sides)
+  languages = (
+    [one.language for one in examples],
+    [one.paired_language or one.language for one in examples],
+  )
+  texts = (
+    [one.text for one in examples],
+    [one.paired_text for one in examples],
+  )
+  first, second = map(
+    cosine.unit_rows, task.sides(subject, languages, texts, notes)
+  )
   return np.sum(first * second, axis=-1)
 
 

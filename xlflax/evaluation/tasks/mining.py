@@ -29,8 +29,6 @@ from xlflax.foundation import enums, errors, ranges, schema
 from xlflax.similarity import margin as margin_lib
 from xlflax.similarity.margin import Direction, Margin
 
-_BLOCK = 8192  # sentences whose states of all layers are kept together
-
 Scored = dict[tuple[str, str], float]  # ids of both sides: score
 
 
@@ -110,7 +108,7 @@ class BitextMining(sentence_task.CollectionTask):
       with failures.guard(part):
         mined = self.source.load(part)
         name = sources_lib.pair_name(mined.languages)
-        found, row = self._score(subject, part, mined, layer, notes)
+        found, row = self._score(subject, part, mined, notes)
         files[f'{name}.tsv'] = mined.write_pairs(found)
         rows.append({'pair': name} | row)
         metrics |= {
@@ -124,13 +122,13 @@ class BitextMining(sentence_task.CollectionTask):
     return base.EvalResult(
       metrics=metrics,
       tables={'pairs': rows},
-      notes=tuple(notes),
+      notes=tuple(dict.fromkeys(notes)),
       failures=failures.collected(),
       files=files,
     )
 
   def _score(
-    self, subject, part, mined, layer, notes
+    self, subject, part, mined, notes
   ) -> tuple[list[tuple[str, str]], base.Row]:
     """(the pairs above the threshold, a row of numbers) of a part."""
     collections = _once_each(mined)
@@ -139,9 +137,9 @@ class BitextMining(sentence_task.CollectionTask):
         f'{collections.repeated} sentences of {part} are '
         'repetitions, which count once'
       )
-    scored = self._candidates(subject, collections, layer, notes)
+    scored = self._candidates(subject, collections, notes)
     threshold, tuned_on = self._threshold(
-      subject, part, collections, scored, layer, notes
+      subject, part, collections, scored, notes
     )
     found = [pair for pair, score in scored.items() if score >= threshold]
     row = {
@@ -161,7 +159,7 @@ class BitextMining(sentence_task.CollectionTask):
     return found, row
 
   def _threshold(
-    self, subject, part, collections, scored, layer, notes
+    self, subject, part, collections, scored, notes
   ) -> tuple[float, str]:
     """(threshold, 'development' or 'itself')."""
     tuned_on = 'itself'
@@ -175,7 +173,7 @@ class BitextMining(sentence_task.CollectionTask):
         fix='give development data with gold pairs',
       )
     if self.development is not None:
-      scored = self._candidates(subject, collections, layer, notes)
+      scored = self._candidates(subject, collections, notes)
     else:
       notes.append(
         f'the threshold of {part} is the best for the scored pairs '
@@ -183,18 +181,18 @@ class BitextMining(sentence_task.CollectionTask):
       )
     return metrics_lib.best_threshold(scored, collections.gold).value, tuned_on
 
-  def _candidates(
-    self, subject, collections: _Collections, layer, notes
-  ) -> Scored:
+  def _candidates(self, subject, collections: _Collections, notes) -> Scored:
     """Scored pairs of ids, best first."""
-    vectors = [
-      self._vectors(subject, code, texts, layer, notes)
-      for code, texts in zip(
-        collections.languages, collections.texts, strict=True
-      )
-    ]
+    codes = []
+    for code, texts in zip(
+      collections.languages, collections.texts, strict=True
+    ):
+      if not texts:
+        raise errors.CorpusError('A collection has no sentence', where=code)
+      codes.append([code] * len(texts))
+    sides = self.sides(subject, codes, collections.texts, notes)
     found = margin_lib.candidates(
-      *vectors, k=self.k, margin=self.margin, direction=self.direction
+      *sides, k=self.k, margin=self.margin, direction=self.direction
     )
     first, second = collections.ids
     return {
@@ -206,32 +204,6 @@ class BitextMining(sentence_task.CollectionTask):
         strict=True,
       )
     }
-
-  def _vectors(
-    self, subject, code: str, texts: list[str], layer: int, notes
-  ) -> np.ndarray:
-    """Sentence vectors [N, H] of one layer, in memory for one block of all."""
-    if not texts:
-      raise errors.CorpusError('A collection has no sentence', where=code)
-    language = self.language_id(subject, code, notes)
-    vectors = np.empty(
-      (len(texts), subject.model.config.hidden_dim), np.float32
-    )
-    cut = 0
-    for start in range(0, len(texts), _BLOCK):
-      block = texts[start : start + _BLOCK]
-      found = states.sentence_states(
-        subject,
-        block,
-        [language] * len(block),
-        pooling=self.pooling,
-        max_length=self.max_length,
-      )
-      vectors[start : start + _BLOCK] = found.states[layer]
-      cut += found.truncated
-    if cut:
-      notes.append(f'{cut} sentences of {code} were cut')
-    return vectors
 
 
 def _once_each(mined: examples_lib.MinedSentences) -> _Collections:

@@ -45,7 +45,7 @@ class NearestSentences(sentence_task.CollectionTask):
     for part in self.source.languages():
       with failures.guard(part):
         mined = self.source.load(part)
-        found = self._nearest(subject, mined, layer, notes)
+        found = self._nearest(subject, mined, notes)
         result.files[f'{part}.tsv'] = mined.write_nearest(found)
         if mined.gold is None:
           notes.append(f'{part}: no gold pairs; predictions only')
@@ -60,23 +60,15 @@ class NearestSentences(sentence_task.CollectionTask):
         result.metrics
       )
     return dataclasses.replace(
-      result, notes=tuple(notes), failures=failures.collected()
+      result, notes=tuple(dict.fromkeys(notes)), failures=failures.collected()
     )
 
-  def _nearest(self, subject, mined, layer: int, notes) -> list[int]:
+  def _nearest(self, subject, mined, notes) -> list[int]:
     """Place in the first collection, for each sentence of the second."""
-    vectors = []
-    for language, texts in zip(
-      mined.languages, (mined.first, mined.second), strict=True
-    ):
-      number = self.language_id(subject, language, notes)
-      vectors.append(
-        states.sentence_states(
-          subject,
-          list(texts.values()),
-          [number] * len(texts),
-          pooling=self.pooling,
-          max_length=self.max_length,
-        ).states[layer]
-      )
-    return similarity.nearest(*vectors).backward.tolist()
+    texts = [list(side.values()) for side in (mined.first, mined.second)]
+    codes = [
+      [code] * len(side)
+      for code, side in zip(mined.languages, texts, strict=True)
+    ]
+    sides = self.sides(subject, codes, texts, notes)
+    return similarity.nearest(*sides).backward.tolist()

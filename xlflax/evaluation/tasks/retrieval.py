@@ -2,32 +2,59 @@
 
 Source: the Tatoeba task of Artetxe and Schwenk (2019, LASER) and XTREME (Hu et
 al., 2020): accuracy@1 by cosine, here for the states of every layer and in
-both directions.
+both directions, of centred states, and apart for pairs that share strings.
 """
 
+import collections
 import dataclasses
+import enum
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from xlflax.evaluation import base, states, tatoeba
 from xlflax.evaluation import sources as sources_lib
-from xlflax.evaluation.metrics.declaration import ACCURACY, BEST_LAYER, Metric
-from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import errors, schema
-from xlflax.similarity import cosine as similarity
+from xlflax.evaluation.metrics import retrieval as metrics_lib
+from xlflax.evaluation.metrics import string_overlap
+from xlflax.evaluation.metrics.declaration import (
+  ACCURACY,
+  BEST_LAYER,
+  Better,
+  Metric,
+  Unit,
+)
+from xlflax.evaluation.metrics.string_overlap import Kind
+from xlflax.evaluation.tasks import head_task, sentence_task
+from xlflax.evaluation.tasks.sentence_task import Centre
+from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.similarity import cosine
+
+_BY_LAYER = (  # columns of the table that are metrics at `layer`
+  'accuracy',
+  'accuracy_unshared',
+  'accuracy_shared',
+  'csls',
+  'csls_unshared',
+  'pair_cosine',
+  'other_cosine',
+)
+_OVERLAP = ('string_overlap', 'string_overlap_unshared')
 
 
-class PairScores(NamedTuple):
-  """Accuracy@1 of one language pair, [layers + 1] each."""
+class LeaveOut(enum.Enum):
+  """Which pairs of a test set are not scored."""
 
-  forward: np.ndarray
-  backward: np.ndarray
+  TRIVIAL = 'trivial'  # equal sides, or a side without letters
+  NOTHING = 'nothing'
 
-  @property
-  def mean(self) -> np.ndarray:
-    """The mean over both directions, by layer."""
-    return (self.forward + self.backward) / 2
+
+class _Test(NamedTuple):
+  """The N pairs that are scored, and what their sides have in common."""
+
+  first: list[str]
+  second: list[str]
+  kinds: np.ndarray
 
 
 @schema.checked
@@ -36,35 +63,73 @@ class Retrieval(sentence_task.SentenceTask):
   """Accuracy@1 of translation retrieval.
 
   Metrics, for each language pair (named by its other language where one side
-  is English): `accuracy/<pair>` (mean of both directions at `layer`),
-  `forward/<pair>`, `backward/<pair>` (a sentence of the pair's first, second
-  language asks), `best_accuracy/<pair>` and `best_layer/<pair>`;
-  `accuracy/mean` over pairs, and `best_layer/mean`, `best_accuracy/mean` of
-  the layer that is best on average. The best layer is chosen on the test
-  sentences themselves.
-  The table `layers` has every layer of every pair and direction.
+  is English), at `layer` and as the mean of both directions:
+  `accuracy/<pair>`; `accuracy_unshared/<pair>` and `accuracy_shared/<pair>`,
+  of the pairs whose sides have no, or some, string in common (candidates are
+  all sentences); the first two by CSLS (`csls`, `csls_unshared`), and of
+  character 3-grams without any model (`string_overlap`,
+  `string_overlap_unshared`). `forward/<pair>`, `backward/<pair>`: accuracy
+  where a sentence of the pair's first, second language asks.
+  `best_accuracy/<pair>`, `best_layer/<pair>`: of the layer that is best on
+  these very sentences. `pair_cosine/<pair>`, `other_cosine/<pair>`: mean
+  cosines of pairs and of other sentences, nothing being taken away: both are
+  near 1 where all vectors point one way. `<metric>/mean` is over the pairs
+  that have it; of the best layer, that of the layer that is best on average.
+
+  The table `layers` has all of it for every layer, pair and direction, also
+  mean cosines of what is compared; `pairs` has the numbers of sentences.
 
   Attributes:
     source: sentence pairs.
+    csls: K of CSLS; None: it is not computed.
+    leave_out: which pairs are not scored, nor are candidates.
   """
 
   METRICS = (
     ACCURACY,
+    Metric('accuracy_unshared', title='accuracy, no shared string'),
+    Metric('accuracy_shared', title='accuracy, shared strings'),
+    Metric('csls', title='accuracy by CSLS'),
+    Metric('csls_unshared', title='accuracy by CSLS, no shared string'),
+    Metric('string_overlap', title='accuracy of string overlap'),
+    Metric(
+      'string_overlap_unshared',
+      title='accuracy of string overlap, no shared string',
+    ),
     Metric('forward'),
     Metric('backward'),
     Metric('best_accuracy'),
     BEST_LAYER,
+    Metric(
+      'pair_cosine',
+      Better.NEITHER,
+      Unit.UNBOUNDED,
+      title='mean cosine of pairs',
+    ),
+    Metric(
+      'other_cosine',
+      Better.NEITHER,
+      Unit.UNBOUNDED,
+      title='mean cosine of other sentences',
+    ),
   )
   SOURCES = {'tatoeba': tatoeba.Tatoeba}
   name: str = 'retrieval'
   source: sources_lib.PairSource
+  centre: Centre = Centre.AUTO
+  csls: ranges.Count | None = 10
+  leave_out: LeaveOut = LeaveOut.TRIVIAL
+
+  def __post_init__(self):
+    super().__post_init__()
+    enums.coerce(self, 'leave_out', LeaveOut)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
-    scores: dict[str, PairScores] = {}
-    rows: list[base.Row] = []
+    layers: dict[str, list[base.Row]] = {}
+    pairs: list[base.Row] = []
     notes = [
       f'accuracy is that of layer {layer} of '
       f'0..{subject.model.config.num_layers}'
@@ -72,16 +137,19 @@ class Retrieval(sentence_task.SentenceTask):
     for pair in self.source.pairs():
       name = sources_lib.pair_name(pair)
       with failures.guard(name):
-        scores[name], size = self._score(subject, pair, notes)
-        rows += _rows(name, pair, size, scores[name])
+        test, counts = self._test(pair, notes)
+        found = self._score(subject, pair, test, notes)
+        layers[name] = [{'pair': name} | row for row in found]
+        pairs.append({'pair': name} | counts | _overlap(test))
     return base.EvalResult(
-      metrics=_metrics(scores, layer),
-      tables={'layers': rows},
-      notes=tuple(notes),
+      metrics=_metrics(layers, pairs, layer),
+      tables={'layers': sum(layers.values(), []), 'pairs': pairs},
+      notes=tuple(dict.fromkeys(notes)),
       failures=failures.collected(),
     )
 
-  def _score(self, subject, pair, notes) -> tuple[PairScores, int]:
+  def _test(self, pair, notes) -> tuple[_Test, base.Row]:
+    """The pairs to score, and how many there are of each kind."""
     text = self.source.load(pair)
     size = len(text.first)
     if not size or len(text.second) != size:
@@ -90,62 +158,125 @@ class Retrieval(sentence_task.SentenceTask):
         got=f'{size} and {len(text.second)} sentences',
         expected='as many on both sides, and at least one',
       )
+    kinds = [string_overlap.kind(*both) for both in zip(*text, strict=True)]
+    counted = collections.Counter(kinds)
+    kept = [
+      i
+      for i, kind in enumerate(kinds)
+      if self.leave_out is LeaveOut.NOTHING or not kind.is_trivial
+    ]
+    left = (
+      f'{counted[Kind.EQUAL]} pairs with equal sides and '
+      f'{counted[Kind.WITHOUT_LETTERS]} with a side without letters'
+    )
+    if not kept:
+      raise errors.CorpusError(
+        'No pair is left to retrieve',
+        got=left,
+        expected='sides that differ, with letters',
+        fix="score all pairs by leave_out='nothing'",
+      )
+    if len(kept) < size:
+      notes.append(f'{"-".join(pair)}: {left} are left out')
+    return _Test(
+      [text.first[i] for i in kept],
+      [text.second[i] for i in kept],
+      np.array([kinds[i] for i in kept]),
+    ), {'sentences': len(kept)} | {one.value: counted[one] for one in Kind}
+
+  def _score(self, subject, pair, test: _Test, notes) -> list[base.Row]:
+    """Rows of all layers, the forward direction first."""
+    size = len(test.first)
     ids = [self.language_id(subject, code, notes) for code in pair]
     # Both sides in one call: fewer partly filled batches.
     vectors, truncated = states.sentence_states(
       subject,
-      [*text.first, *text.second],
+      [*test.first, *test.second],
       [ids[0]] * size + [ids[1]] * size,
       pooling=self.pooling,
       max_length=self.max_length,
     )
     if truncated:
       notes.append(f'{truncated} sentences of {"-".join(pair)} were cut')
-    return score_layers(vectors[:, :size], vectors[:, size:]), size
+    found = [
+      self._layer(pair, of_layer[:size], of_layer[size:], test.kinds, notes)
+      for of_layer in vectors
+    ]
+    return [
+      {'query': query, 'key': key, 'layer': layer}
+      | rows[direction]
+      | {'sentences': size}
+      for direction, (query, key) in enumerate((pair, pair[::-1]))
+      for layer, rows in enumerate(found)
+    ]
 
-
-def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
-  """Accuracy@1 for each layer of two [layers + 1, N, H] sets of vectors."""
-  found = [similarity.nearest(x, y) for x, y in zip(first, second, strict=True)]
-  return PairScores(
-    np.array([similarity.accuracy(n.forward) for n in found]),
-    np.array([similarity.accuracy(n.backward) for n in found]),
-  )
-
-
-def _rows(name: str, pair, size: int, scores: PairScores) -> list[base.Row]:
-  directions = ((pair, scores.forward), (pair[::-1], scores.backward))
-  return [
-    {
-      'pair': name,
-      'query': query,
-      'key': key,
-      'layer': layer,
-      'accuracy': float(value),
-      'sentences': size,
+  def _layer(
+    self, pair, first: np.ndarray, second: np.ndarray, kinds, notes
+  ) -> list[base.Row]:
+    """What is found in vectors [N, H] of one layer, for either direction."""
+    size = len(first)
+    plain = metrics_lib.mean_cosines(first, second)
+    first, second = self.centred(
+      ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
+    )
+    compared = metrics_lib.mean_cosines(first, second)
+    found = {'accuracy': cosine.nearest(first, second)}
+    if self.csls is not None:
+      found['csls'] = metrics_lib.nearest_by_csls(first, second, k=self.csls)
+    rows: list[base.Row] = [{}, {}]
+    for name, neighbours in found.items():
+      for row, indices in zip(rows, neighbours, strict=True):
+        row |= metrics_lib.accuracies(name, indices, kinds)
+    cosines = {
+      'pair_cosine': plain.pairs,
+      'other_cosine': plain.others,
+      'compared_pair_cosine': compared.pairs,
+      'compared_other_cosine': compared.others,
     }
-    for (query, key), values in directions
-    for layer, value in enumerate(values)
+    return [row | cosines for row in rows]
+
+
+def _overlap(test: _Test) -> base.Row:
+  """Accuracies of string overlap, means of both directions."""
+  ways = [
+    metrics_lib.accuracies('string_overlap', indices, test.kinds)
+    for indices in string_overlap.nearest(test.first, test.second)
   ]
+  return {name: (ways[0][name] + ways[1][name]) / 2 for name in ways[0]}
 
 
-def _metrics(scores: dict[str, PairScores], layer: int) -> dict[str, float]:
+def _metrics(
+  layers: Mapping[str, list[base.Row]], pairs: list[base.Row], layer: int
+) -> dict[str, float]:
+  """Metrics of every pair, and their means."""
   metrics: dict[str, float] = {}
-  for name, pair in scores.items():
-    metrics |= {
-      f'forward/{name}': float(pair.forward[layer]),
-      f'backward/{name}': float(pair.backward[layer]),
+  accuracy: list[np.ndarray] = []
+  for row in pairs:
+    name = row['pair']
+    by_layer = {
+      column: np.array([one[column] for one in layers[name]]).reshape(2, -1)
+      for column in _BY_LAYER
+      if column in layers[name][0]
     }
-    metrics |= _summary(name, pair.mean, layer)
-  if scores:
-    mean = np.mean([pair.mean for pair in scores.values()], axis=0)
-    metrics |= _summary('mean', mean, layer)
-  return metrics
+    accuracy.append(by_layer['accuracy'].mean(0))
+    values = {
+      column: values[:, layer].mean() for column, values in by_layer.items()
+    } | {column: row[column] for column in _OVERLAP}
+    ways = by_layer['accuracy'][:, layer]
+    values |= dict(zip(('forward', 'backward'), ways, strict=True))
+    metrics |= {
+      f'{column}/{name}': float(value)
+      for column, value in values.items()
+      if not np.isnan(value)
+    } | _best(name, accuracy[-1])
+  means = head_task.means(metrics)
+  if accuracy:
+    means |= _best('mean', np.mean(accuracy, axis=0))
+  return metrics | means
 
 
-def _summary(name: str, by_layer: np.ndarray, layer: int) -> dict[str, float]:
+def _best(name: str, by_layer: np.ndarray) -> dict[str, float]:
   return {
-    f'accuracy/{name}': float(by_layer[layer]),
     f'best_accuracy/{name}': float(by_layer.max()),
     f'best_layer/{name}': int(by_layer.argmax()),
   }

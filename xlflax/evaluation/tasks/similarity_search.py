@@ -44,6 +44,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   source: sources_lib.PairSource
   margin: str = 'ratio'
   k: ranges.Count = 4
+  centre: sentence_task.Centre = sentence_task.Centre.AUTO
   altered: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
@@ -64,6 +65,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
 
   def _errors(self, subject, pair, notes) -> dict[str, float]:
     text = self.source.load(pair)
+    count = len(text.second)
     second = list(text.second)
     if pair[1] in self.altered:
       second += [line for _, line in files.read_lines(self.altered[pair[1]])]
@@ -71,15 +73,16 @@ class SimilaritySearch(sentence_task.SentenceTask):
       self.vectors(subject, texts, [code] * len(texts), notes)
       for code, texts in zip(pair, (list(text.first), second), strict=True)
     ]
-    count = len(text.second)
+    translations = vectors[1][:count]
+    first, kept = self.centred(
+      ((vectors[0], pair[:1] * count), (translations, pair[1:] * count)), notes
+    )
+    # Altered sentences lose the mean of the translations, not their own.
+    keys = vectors[1] - (translations[:1] - kept[:1])
 
     def errors_among(number: int) -> float:
       return error_rate(
-        vectors[0],
-        vectors[1][:number],
-        second[:number],
-        k=self.k,
-        margin=self.margin,
+        first, keys[:number], second[:number], k=self.k, margin=self.margin
       )
 
     found = {'xsim': errors_among(count)}

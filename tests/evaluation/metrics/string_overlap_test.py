@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from sklearn.feature_extraction import text as sklearn_text
+
+from xlflax.evaluation.metrics import string_overlap
+from xlflax.evaluation.metrics.string_overlap import Kind
+
+
+@pytest.mark.parametrize(
+  'first, second, kind',
+  [
+    ('Save the file', 'Сохранить файл', Kind.UNSHARED),
+    ('Save as PDF', 'Сохранить в pdf', Kind.SHARED),
+    ('Save as PDF', 'Сохранить в ＰＤＦ', Kind.SHARED),  # full width
+    ('the car', 'die Karte', Kind.UNSHARED),  # a part of a word is none
+    ('in 1969', '1969年に', Kind.SHARED),
+    ('use Word', 'Wordを使う', Kind.SHARED),
+    ('use it', 'Wordを使う', Kind.UNSHARED),
+    ('日本語の本', '日本的书', Kind.SHARED),
+    ('日の本', '日本的书', Kind.UNSHARED),  # characters alone are no string
+    ('हिन्दी में', 'मराठी मध्ये', Kind.UNSHARED),  # marks belong to words
+    ('ภาษาไทย', 'ภาษาลาว', Kind.SHARED),
+    ('OK!', 'o.k.', Kind.EQUAL),
+    ('STRASSE 1', 'straße 1', Kind.EQUAL),
+    ('Ctrl+F4', 'ctrl f4', Kind.EQUAL),
+    ('3.5 %', '3,5 Prozent', Kind.WITHOUT_LETTERS),
+    ('…', '...', Kind.WITHOUT_LETTERS),
+    ('', 'text', Kind.WITHOUT_LETTERS),
+  ],
+)
+def test_kinds(first, second, kind):
+  assert string_overlap.kind(first, second) is kind
+  assert string_overlap.kind(second, first) is kind
+
+
+def test_what_is_trivial():
+  assert [one for one in Kind if one.is_trivial] == [
+    Kind.EQUAL,
+    Kind.WITHOUT_LETTERS,
+  ]
+
+
+def test_words():
+  assert string_overlap.words('Don’t use ＰＤＦ 2.0!') == [
+    'don', 't', 'use', 'pdf', '2', '0',
+  ]  # fmt: skip
+
+
+@pytest.mark.parametrize('block_size', [3, 1024])
+def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
+  draw = np.random.default_rng(0)
+  first, second = (
+    [
+      ' '.join(
+        ''.join(draw.choice(list('abcde'), draw.integers(1, 5)))
+        for _ in range(draw.integers(1, 4))
+      )
+      for _ in range(count)
+    ]
+    for count in (10, 8)
+  )
+  found = string_overlap.nearest(first, second, block_size=block_size)
+  weights = sklearn_text.TfidfVectorizer(
+    analyzer='char_wb', ngram_range=(3, 3)
+  ).fit_transform([*first, *second])
+  cosines = (weights[:10] @ weights[10:].T).toarray()
+  for indices, matrix in zip(found, (cosines, cosines.T), strict=True):
+    for index, row in zip(indices, matrix, strict=True):
+      if row.max() == 0:
+        assert index == string_overlap.NOTHING
+      else:
+        assert row[index] == pytest.approx(row.max())
+
+
+def test_texts_that_share_nothing_have_no_neighbour():
+  found = string_overlap.nearest(['ab', '…'], ['xy', '', 'cab'])
+  assert found.forward.tolist() == [2, string_overlap.NOTHING]
+  assert found.backward.tolist() == [-1, -1, 0]
