@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import large_text
+from xlflax.data.corpus import likeness
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TEST, TRAIN, Corpus
 from xlflax.data.preparation import duplicates, filters
@@ -82,7 +83,7 @@ def jaccard(one: str, other: str) -> float:
 
 
 def _grams(text: str) -> set[str]:
-  return duplicates.n_grams(duplicates.essence(text), _NEAR.characters)
+  return likeness.n_grams(likeness.essence(text), _NEAR.characters)
 
 
 def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:

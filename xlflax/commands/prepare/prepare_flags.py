@@ -5,6 +5,7 @@ from typing import Annotated
 
 from xlflax.commands.flags import shares
 from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.data.preparation.filters import TextFilters
 from xlflax.foundation import numeric_flags, ranges
 
 
@@ -74,6 +75,19 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 def _add_filters(parser: argparse.ArgumentParser) -> None:
   """Adds which lines are dropped."""
   for name, kind, text in (
+    (
+      'min_letters',
+      ranges.Natural,
+      'drop lines with fewer letters, such as numbers '
+      f'(default: {TextFilters.min_letters}; 0 keeps them)',
+    ),
+    (
+      'max_similarity',
+      ranges.Share,
+      'drop pairs whose sides are equal, or have a larger share of their '
+      'character trigrams in common: they were not translated '
+      f'(default: {TextFilters.max_similarity}; 1 keeps them)',
+    ),
     ('min_characters', ranges.Natural, 'drop shorter lines'),
     ('max_characters', ranges.Count, 'drop longer lines'),
     (

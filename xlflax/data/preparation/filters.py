@@ -1,6 +1,7 @@
 """Which lines of web text are dropped, and why.
 
-Lengths, scripts, languages, and for pairs the ratio of lengths. Languages are
+Letters, lengths, scripts, languages, and for pairs the ratio of lengths and how
+alike the sides are. Languages are
 identified by py3langid, whose model is in the package; scripts of characters
 come from fontTools, those of languages from Babel's likely subtags. The three
 are in the extra `web`.
@@ -10,10 +11,11 @@ import collections
 import dataclasses
 import functools
 import importlib
+import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import likeness, segmentation
 from xlflax.foundation import errors, ranges, schema
 
 # What Unicode calls scripts of Chinese, Japanese and Korean, by their codes.
@@ -32,6 +34,11 @@ class TextFilters:
   """What a line must be to be kept; each side of a pair by itself.
 
   Attributes:
+    min_letters: lines with fewer, such as numbers, are dropped; 0: none are.
+    max_similarity: pairs whose sides are equal, or more alike than this, were
+      not translated and are dropped: the share of character trigrams that the
+      sides have in common (`likeness.similarity`). Two varieties of one
+      language, such as en and en_GB, are not compared; 1: no pair is.
     min_characters: shorter lines are dropped.
     max_characters: longer lines are dropped; None: none are.
     min_script_share: of the letters, that are of the language's script.
@@ -41,6 +48,8 @@ class TextFilters:
       characters of the other are dropped; None: none are.
   """
 
+  min_letters: ranges.Natural = 1
+  max_similarity: ranges.Share = 0.7
   min_characters: ranges.Natural = 0
   max_characters: ranges.Count | None = None
   min_script_share: ranges.Share = 0.0
@@ -59,7 +68,7 @@ class TextFilters:
   @property
   def does_nothing(self) -> bool:
     """Whether every line is kept."""
-    return self == TextFilters()
+    return self == TextFilters(min_letters=0, max_similarity=1)
 
 
 def reason(
@@ -76,6 +85,8 @@ def reason(
     languages: of these.
     filters: what is asked of them.
   """
+  if not all(_has_letters(text, filters.min_letters) for text in texts):
+    return 'no letters' if filters.min_letters == 1 else 'few letters'
   lengths = [len(text) for text in texts]
   if min(lengths) < filters.min_characters:
     return 'too short'
@@ -83,6 +94,8 @@ def reason(
     return 'too long'
   if filters.max_ratio and max(lengths) > filters.max_ratio * min(lengths):
     return 'unequal lengths'
+  if why := _copied(texts, languages, filters.max_similarity):
+    return why
   sides = list(zip(texts, languages, strict=True))
   least = filters.min_script_share
   if least and any(script_share(*side) < least for side in sides):
@@ -91,6 +104,22 @@ def reason(
   if least and any(not _is_of(*side, least) for side in sides):
     return 'another language'
   return None
+
+
+def _has_letters(text: str, least: int) -> bool:
+  return (
+    sum(1 for _ in itertools.islice(filter(str.isalpha, text), least)) >= least
+  )
+
+
+def _copied(texts, languages, most: float) -> str | None:
+  """Whether one side of a pair is the other, rather than its translation."""
+  if most == 1 or len(set(map(segmentation.primary, languages))) < 2:
+    return None
+  similarity = likeness.similarity(*texts)
+  if similarity == 1:
+    return 'equal sides'
+  return 'nearly equal sides' if similarity > most else None
 
 
 def script_share(text: str, language: str) -> float:
