@@ -49,7 +49,7 @@ class TextFilters:
   """
 
   min_letters: ranges.Natural = 1
-  max_similarity: ranges.Share = 0.7
+  max_similarity: ranges.Share = likeness.COPIED
   min_characters: ranges.Natural = 0
   max_characters: ranges.Count | None = None
   min_script_share: ranges.Share = 0.0
