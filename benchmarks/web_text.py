@@ -33,7 +33,8 @@ from benchmarks import large_text
 from xlflax.data.corpus import likeness
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TEST, TRAIN, Corpus
-from xlflax.data.preparation import duplicates, filters
+from xlflax.data.preparation import duplicates
+from xlflax.data.preparation import languages as languages_lib
 
 _NEAR = duplicates.Deduplication(kept=duplicates.Kept.NOT_NEAR)
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -211,7 +212,7 @@ class Identifier(NamedTuple):
 
 def _py3langid() -> Identifier:
   return Identifier(
-    filters.known_languages(), lambda text: filters.identify(text)[0]
+    languages_lib.known(), lambda text: languages_lib.identify(text)[0]
   )
 
 

@@ -97,16 +97,6 @@ def test_a_language_without_a_known_script():
     filters_lib.scripts_of('qqq')
 
 
-def test_languages():
-  pytest.importorskip('py3langid')
-  text = 'The committee has not yet decided what to do about the matter.'
-  keep = {'min_language_probability': 0.5}
-  assert _reason(text, **keep) is None
-  assert _reason(text, **keep, languages=('de',)) == 'another language'
-  assert _reason(text, **keep, languages=('gsw',)) is None  # not known
-  assert filters_lib.identify(text)[0] == 'en'
-
-
 @pytest.mark.parametrize(
   'settings, message',
   [

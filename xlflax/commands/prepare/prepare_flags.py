@@ -4,8 +4,8 @@ import argparse
 from typing import Annotated
 
 from xlflax.commands.flags import shares
+from xlflax.data.corpus import likeness
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.preparation.filters import TextFilters
 from xlflax.foundation import numeric_flags, ranges
 
 
@@ -79,14 +79,14 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
       'min_letters',
       ranges.Natural,
       'drop lines with fewer letters, such as numbers '
-      f'(default: {TextFilters.min_letters}; 0 keeps them)',
+      '(default: 1; 0 keeps them)',
     ),
     (
       'max_similarity',
       ranges.Share,
       'drop pairs whose sides are equal, or have a larger share of their '
       'character trigrams in common: they were not translated '
-      f'(default: {TextFilters.max_similarity}; 1 keeps them)',
+      f'(default: {likeness.COPIED}; 1 keeps them)',
     ),
     ('min_characters', ranges.Natural, 'drop shorter lines'),
     ('max_characters', ranges.Count, 'drop longer lines'),
@@ -98,8 +98,9 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     (
       'min_language_probability',
       ranges.Share,
-      'drop lines that are not of their language with so much probability '
-      '(py3langid; lines of languages that it does not know stay)',
+      'drop lines that are not of their language with so much probability, '
+      'given what the languages of their file are (py3langid; lines of '
+      'languages that it does not know stay; 0.5, say)',
     ),
     (
       'max_ratio',

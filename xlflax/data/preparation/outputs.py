@@ -11,6 +11,7 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TRAIN
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.preparation.line_processing import (
   Chunk,
   Counts,
@@ -94,6 +95,9 @@ def write(
   total = Counts()
   switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
   size = code_switching.group_lines if code_switching else _CHUNK
+  priors = None
+  if workers.filters.min_language_probability:
+    priors = languages_lib.of_file(file.source)
   chunks = (
     Chunk(
       file.source.languages,
@@ -101,6 +105,7 @@ def write(
       file.path if switch else None,
       number * size,
       _within(dropped, number * size, size),
+      priors,
     )
     for number, lines in enumerate(_read(file.source, size))
   )
