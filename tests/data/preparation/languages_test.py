@@ -80,8 +80,9 @@ def test_shares_of_a_file():
   )
   code = list(languages.labels())
   english, german = (prior.shares[code.index(x)] for x in ('en', 'de'))
-  assert english + german > 0.6
-  assert 0.2 < english < german < 0.6  # the name counts for half as much text
+  # A quarter and the name's half are as much as three quarters.
+  assert english == pytest.approx(german, abs=0.03)
+  assert english + german == pytest.approx(0.7, abs=0.03)
 
 
 def test_probability_of_a_line():

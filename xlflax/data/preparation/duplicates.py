@@ -24,7 +24,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import enums, errors, progress, ranges, schema
 
 # Held-out text comes first, so that what it shares with training stays in it.
 _ORDER = (TEST, VALIDATION, TRAIN)
@@ -256,8 +256,10 @@ def _side_keys(
 
 def _texts(file: TextFile) -> Iterator[str]:
   """The lines with text; pairs with a tab between."""
+  report = progress.Progress(f'duplicates, {file.path.name}', unit='lines')
   for number, line in corpus_lines.read_lines(file.path):
     if line:
+      report(1)
       yield corpus_lines.decode(line, file.path, number)
 
 

@@ -12,7 +12,7 @@ counts like text of its own, and no language is ruled out.
 import functools
 import heapq
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.files import TextFile
-from xlflax.foundation import errors
+from xlflax.foundation import errors, progress
 
 _LINES = 1000  # of a file's sample
 _LONG = 200  # characters of a line that are looked at there
@@ -92,14 +92,9 @@ def of_file(file: TextFile) -> tuple[Prior | None, ...]:
   Raises:
     CorpusError: a malformed line (file:line).
   """
-  numbered = (
-    (number, line)
-    for number, line in corpus_lines.read_lines(file.path)
-    if line
-  )
   # Even over the file, and out of step with text that repeats itself.
   chosen = heapq.nsmallest(
-    _LINES, numbered, key=lambda item: item[0] * _SPREAD & _MASK
+    _LINES, _numbered(file), key=lambda item: item[0] * _SPREAD & _MASK
   )
   sides: Iterable[Sequence[str]] = [
     [corpus_lines.decode(line, file.path, number) for number, line in chosen]
@@ -110,6 +105,15 @@ def of_file(file: TextFile) -> tuple[Prior | None, ...]:
       strict=True,
     )
   return tuple(map(expect, file.languages, sides))
+
+
+def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
+  """The lines with text, and their numbers."""
+  report = progress.Progress(f'languages, {file.path.name}', unit='lines')
+  for number, line in corpus_lines.read_lines(file.path):
+    if line:
+      report(1)
+      yield number, line
 
 
 @functools.cache
