@@ -176,7 +176,7 @@ class Text(NamedTuple):
 
   Attributes:
     tag: BCP 47, such as `sr-Latn`.
-    lines: over 40 characters.
+    lines: those with enough characters.
   """
 
   tag: str
@@ -188,14 +188,16 @@ class Text(NamedTuple):
     return self.tag.partition('-')[0]
 
 
-def declarations(folder: pathlib.Path) -> Iterator[Text]:
-  """The texts that `languages.tsv` lists."""
+def declarations(
+  folder: pathlib.Path, *, longer_than: int = _LONG
+) -> Iterator[Text]:
+  """The texts that `languages.tsv` lists, their longer lines."""
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:
     for row in csv.DictReader(stream, delimiter='\t'):
       if row['bcp47'] not in _OTHER_SCRIPTS:
         text = (folder / f'{row["key"]}.txt').read_text(encoding='utf-8')
         lines = [x.strip() for x in text.splitlines()]
-        yield Text(row['bcp47'], [x for x in lines if len(x) > _LONG])
+        yield Text(row['bcp47'], [x for x in lines if len(x) > longer_than])
 
 
 class Identifier(NamedTuple):
