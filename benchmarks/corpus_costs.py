@@ -1,15 +1,16 @@
-"""What each step from text to a sealed cache costs: core hours a terabyte.
+"""What each step from text to a sealed cache costs: by line and by terabyte.
 
   python -m benchmarks.corpus_costs --vocabulary=DIR --data=DATA
 
-Each step runs by itself, in this process, on synthetic text of four languages
-(`large_text.write_synthetic`); imports and models are loaded before. Web text
-has other lines: a step that costs the same for every line, as the
-identification of its language nearly does, is cheaper a byte if lines are long.
+Each step runs by itself, in this process, on real lines of four languages, once
+on short ones and once on long ones, repeated up to the size; imports and models
+are loaded before. Steps that cost nearly the same for every line, as the
+identification of its language does, are cheaper a byte where lines are long.
 """
 
 import argparse
 import functools
+import itertools
 import json
 import pathlib
 import tempfile
@@ -19,11 +20,14 @@ from collections.abc import Callable
 from benchmarks import large_text
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import lines as corpus_lines
+from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.preparation import duplicates, filters, text_processing
+from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
+_KINDS = {'short lines': (1, 40), 'long lines': (100, 2000)}  # characters
 
 Lines = list[tuple[str, str]]  # (language, line)
 
@@ -39,7 +43,8 @@ def costs(
     size: bytes of the text.
 
   Returns:
-    Step -> MB a second of a core, and core hours for 10^12 bytes.
+    Step -> microseconds a line, MB a second of a core, and core hours for
+    10^12 bytes.
   """
   lines = _read(folder)
   out = {}
@@ -48,6 +53,7 @@ def costs(
     step()
     seconds = time.process_time() - begun
     out[name] = {
+      'microseconds_a_line': round(seconds / len(lines) * 1e6, 1),
       'megabytes_a_core_second': round(size / 1e6 / seconds, 2),
       'core_hours_a_terabyte': round(seconds / size * 1e12 / 3600, 1),
     }
@@ -62,7 +68,8 @@ def _steps(folder, lines: Lines, vocabulary) -> dict[str, Callable[[], object]]:
     'reading lines': lambda: _read(folder),
     'lengths': lambda: _filter(lines, min_characters=20, max_characters=5000),
     'script': lambda: _filter(lines, min_script_share=0.5),
-    'language': lambda: _filter(lines, min_language_probability=0.5),
+    'language': lambda: _identify(lines),
+    'equal sides': lambda: _filter_pairs(lines),
     'sentences': lambda: _split(lines),
     'near-duplicates': lambda: duplicates.band_keys(
       [text for _, text in lines], near
@@ -83,6 +90,36 @@ def _filter(lines: Lines, **asked) -> None:
   asked_for = filters.TextFilters(**asked)
   for language, text in lines:
     filters.reason((text,), (language,), asked_for)
+
+
+def _identify(lines: Lines) -> None:
+  asked_for = filters.TextFilters(min_language_probability=0.5)
+  for code, own in itertools.groupby(lines, key=lambda line: line[0]):
+    texts = [text for _, text in own]
+    prior = languages_lib.expect(code, texts[:1000])
+    for text in texts:
+      filters.reason((text,), (code,), asked_for, (prior,))
+
+
+def _filter_pairs(lines: Lines) -> None:
+  """Lines two by two, as the sides of pairs."""
+  for one, other in zip(lines[::2], lines[1::2], strict=False):
+    filters.reason((one[1], other[1]), ('en', 'fi'), filters.TextFilters())
+
+
+def _write(folder: pathlib.Path, lines, lengths, size: float) -> None:
+  """Writes real lines of some lengths, over and over, up to a size."""
+  low, high = lengths
+  for code in _LANGUAGES:
+    left = size / len(_LANGUAGES)
+    text = [line for line in lines[code] if low <= len(line) < high]
+    kept = []
+    for line in itertools.cycle(text):
+      kept.append(line)
+      left -= len(line.encode()) + 1
+      if left <= 0:
+        break
+    corpus_writer.write_monolingual(folder, code, [kept])
 
 
 def _split(lines: Lines) -> None:
@@ -108,14 +145,16 @@ def main(arguments: list[str] | None = None) -> None:
   )
   parser.add_argument('--vocabulary', type=pathlib.Path, required=True)
   parser.add_argument('--data', type=pathlib.Path)
-  parser.add_argument('--megabytes', type=float, default=4)
+  parser.add_argument('--megabytes', type=float, default=2)
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as work:
-    folder = pathlib.Path(work) / 'corpus'
-    large_text.write_synthetic(folder, args.data, _LANGUAGES, args.megabytes)
-    found = costs(
-      folder, Vocabulary.load(args.vocabulary), large_text.size(folder)
-    )
+    real, found = large_text.read_lines(args.data), {}
+    for kind, lengths in _KINDS.items():
+      folder = pathlib.Path(work) / kind / 'corpus'
+      _write(folder, real, lengths, args.megabytes * 1e6)
+      found[kind] = costs(
+        folder, Vocabulary.load(args.vocabulary), large_text.size(folder)
+      )
   print(json.dumps(found, indent=2))
 
 

@@ -140,7 +140,7 @@ def _read_all(data: pathlib.Path) -> tuple[Lines, Pairs]:
   pairs: Pairs = collections.defaultdict(list)
   for code, text in _monolingual(data):
     lines[code].extend(text)
-  for languages, rows in _parallel(data):
+  for languages, rows in parallel(data):
     turned = (
       [row[::-1] for row in rows] if languages[0] > languages[1] else rows
     )
@@ -171,7 +171,8 @@ def _monolingual(data: pathlib.Path) -> Iterator[tuple[str, Iterable[str]]]:
       yield from _questions(path)
 
 
-def _parallel(data: pathlib.Path):
+def parallel(data: pathlib.Path) -> Iterator[tuple[tuple[str, str], list]]:
+  """Pairs of languages and their sentences, of one file after the other."""
   for path in sorted((data / 'ntrex').glob('*-*.tsv')):
     yield tuple(path.stem.split('-')), _pairs(path)
   for path in sorted((data / 'small_parallel_enja').glob('*.tsv')):

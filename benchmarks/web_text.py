@@ -30,9 +30,11 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import large_text
+from xlflax.data.corpus import likeness
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TEST, TRAIN, Corpus
-from xlflax.data.preparation import duplicates, filters
+from xlflax.data.preparation import duplicates
+from xlflax.data.preparation import languages as languages_lib
 
 _NEAR = duplicates.Deduplication(kept=duplicates.Kept.NOT_NEAR)
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -82,7 +84,7 @@ def jaccard(one: str, other: str) -> float:
 
 
 def _grams(text: str) -> set[str]:
-  return duplicates.n_grams(duplicates.essence(text), _NEAR.characters)
+  return likeness.n_grams(likeness.essence(text), _NEAR.characters)
 
 
 def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
@@ -174,7 +176,7 @@ class Text(NamedTuple):
 
   Attributes:
     tag: BCP 47, such as `sr-Latn`.
-    lines: over 40 characters.
+    lines: those with enough characters.
   """
 
   tag: str
@@ -186,14 +188,16 @@ class Text(NamedTuple):
     return self.tag.partition('-')[0]
 
 
-def declarations(folder: pathlib.Path) -> Iterator[Text]:
-  """The texts that `languages.tsv` lists."""
+def declarations(
+  folder: pathlib.Path, *, longer_than: int = _LONG
+) -> Iterator[Text]:
+  """The texts that `languages.tsv` lists, their longer lines."""
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:
     for row in csv.DictReader(stream, delimiter='\t'):
       if row['bcp47'] not in _OTHER_SCRIPTS:
         text = (folder / f'{row["key"]}.txt').read_text(encoding='utf-8')
         lines = [x.strip() for x in text.splitlines()]
-        yield Text(row['bcp47'], [x for x in lines if len(x) > _LONG])
+        yield Text(row['bcp47'], [x for x in lines if len(x) > longer_than])
 
 
 class Identifier(NamedTuple):
@@ -210,7 +214,7 @@ class Identifier(NamedTuple):
 
 def _py3langid() -> Identifier:
   return Identifier(
-    filters.known_languages(), lambda text: filters.identify(text)[0]
+    languages_lib.known(), lambda text: languages_lib.identify(text)[0]
   )
 
 

@@ -18,12 +18,11 @@ import jax
 from xlflax.evaluation import (
   base,
   checkpoint_choice,
-  progress,
   results,
   translation_options,
 )
 from xlflax.evaluation import translator as translator_lib
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import calls, errors, progress, ranges
 from xlflax.training.checkpointing import inputs
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning

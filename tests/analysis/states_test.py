@@ -7,9 +7,9 @@ import pytest
 
 from xlflax.analysis import states, word_vectors
 from xlflax.data.labelled.rows import words as words_lib
-from xlflax.evaluation import progress, word_states
 from xlflax.evaluation import states as sentence_states
-from xlflax.foundation import errors
+from xlflax.evaluation import word_states
+from xlflax.foundation import errors, progress
 
 pytest_plugins = ['tests.evaluation.fixtures']
 

@@ -65,6 +65,21 @@ def test_filters_of_web_text(corpus, tmp_path, capsys):
   assert settings['settings']['filters']['min_script_share'] == 0.5
 
 
+def test_copied_sides_and_numbers_go_whatever_is_asked(tmp_path, capsys):
+  """As many real pairs as there are copies; flags keep both."""
+  directory = tmp_path / 'in'
+  pairs = [('The file', 'Tiedosto'), ('Save as', 'Save As…'), ('12', '12')]
+  corpus_writer.write_parallel(directory, ('en', 'fi'), pairs)
+  corpus_writer.write_monolingual(directory, 'en', [['A file', '5 %']])
+  assert _run(directory, tmp_path, '--moses') == 0
+  mono, parallel = capsys.readouterr().out.splitlines()
+  assert mono.endswith('1 lines  dropped: 1 no letters')
+  assert parallel.endswith('1 lines  dropped: 1 equal sides, 1 no letters')
+  flags = ('--min_letters=0', '--max_similarity=1', '--overwrite')
+  assert _run(directory, tmp_path, *flags) == 0
+  assert 'dropped' not in capsys.readouterr().out
+
+
 def test_settings_of_near_duplicates_without_them(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path, '--duplicates=equal', '--near_rows=4') == 2
   assert 'Settings of near-duplicates without them' in capsys.readouterr().err
@@ -116,11 +131,11 @@ def test_mistakes_are_told(corpus, tmp_path, capsys, flags, message):
 
 
 def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
-  pairs = [('a b', 'A B'), ('c d', 'C D'), ('e f', 'A B')]
+  pairs = [('a b', 'P Q'), ('c d', 'R S'), ('e f', 'P Q')]
   directory = tmp_path / 'in'
   corpus_writer.write_parallel(directory, ('en', 'de'), pairs)
   vectors = {x: np.eye(4)[i] + 0.1 for i, x in enumerate(['a b', 'c d', 'e f'])}
-  vectors |= {'A B': vectors['a b'], 'C D': vectors['c d']}
+  vectors |= {'P Q': vectors['a b'], 'R S': vectors['c d']}
 
   class Run:
     step = 7
@@ -134,7 +149,7 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
   assert _run(directory, tmp_path, *flags) == 0
   assert 'dropped: 1 low margin' in capsys.readouterr().out
   (file,) = (tmp_path / 'out/parallel').iterdir()
-  assert file.read_text() == 'a b\tA B\nc d\tC D\n'
+  assert file.read_text() == 'a b\tP Q\nc d\tR S\n'
 
 
 def test_a_margin_needs_its_encoder(corpus, tmp_path, capsys):

@@ -72,6 +72,16 @@ def test_dry_run_checks_and_writes_nothing(corpus, tmp_path, capsys):
   assert 'en.txt:2' in capsys.readouterr().err
 
 
+def test_dry_run_warns_of_pairs_that_were_not_translated(
+  corpus, tmp_path, capsys
+):
+  (corpus / 'parallel').mkdir()
+  (corpus / 'parallel/en-fi.tsv').write_text('Save as\tSave as…\n' * 9)
+  assert _run(corpus, tmp_path / 'v', '--dry_run') == 0
+  told = capsys.readouterr().err
+  assert 'en-fi.tsv has sides that are equal, or nearly, in 9 of 9' in told
+
+
 def test_another_vocabulary_needs_overwrite(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v') == 0
   assert _run(corpus, tmp_path / 'v', '--seed=1', '--alpha=0.5') == 2

@@ -73,6 +73,48 @@ def test_each_file_is_looked_at(tmp_path):
   assert 'en-ru.b.tsv look swapped' in told
 
 
+def _copies(count):
+  """Sides that are equal, and every other one nearly so."""
+  for n in range(count):
+    yield f'{_EN} {n}', f'{_EN.upper()} {n}' if n % 2 else f'{_EN} or {n}'
+
+
+def _pairs(count):
+  return [
+    (f'{_EN} {n}', f'Valiokunta kokoontui tiistaina {n}') for n in range(count)
+  ]
+
+
+def test_sides_that_were_never_translated(tmp_path):
+  """They are seen at the end of a file, too."""
+  pairs = [*_pairs(600), *_copies(400)]
+  path = writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
+  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  assert told.startswith(f'{path} has sides that are equal, or nearly, in ')
+  assert told.endswith('They were not translated: xlflax prepare drops them.')
+  number = int(told.split(' in ')[1].split(' of 500 pairs')[0])
+  assert 150 < number < 300
+
+
+def test_of_compressed_files_the_beginning_is_read(tmp_path):
+  pairs = [*_copies(60), *_pairs(600)]
+  for name, rows in (('a', pairs), ('b', pairs[::-1])):
+    writer.write_parallel(
+      tmp_path, ('en', 'fi'), rows, name=name, compression='gz'
+    )
+  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  assert 'en-fi.a.tsv.gz has' in told and ' in 60 of 500 pairs' in told
+
+
+@pytest.mark.parametrize('codes', [('en', 'fi'), ('en', 'en_GB')])
+def test_a_few_equal_sides_pass(tmp_path, codes):
+  """As many as names and numbers make; and varieties of a language."""
+  copies = list(_copies(40))
+  pairs = copies if 'en_GB' in codes else [*copies[:4], *_pairs(60)]
+  writer.write_parallel(tmp_path, codes, pairs)
+  assert oddities.find(corpus_lib.Corpus(tmp_path)) == []
+
+
 def test_two_codes_of_one_language(write):
   [told] = write(
     mono=[('ko', _EN[:0] + '안녕하세요 반갑습니다'), ('kor', '안녕하세요')]

@@ -17,8 +17,8 @@ from xlflax.analysis import word_vectors
 from xlflax.data import language_codes
 from xlflax.data.corpus import segmentation
 from xlflax.data.labelled.rows import token_spans
-from xlflax.evaluation import base, progress, states, word_states
-from xlflax.foundation import errors
+from xlflax.evaluation import base, states, word_states
+from xlflax.foundation import errors, progress
 from xlflax.objectives.inputs import Pooling
 
 _LOG = logging.getLogger(__name__)

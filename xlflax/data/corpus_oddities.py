@@ -1,21 +1,26 @@
-"""What is probably wrong with a corpus: swapped columns, two codes, scripts.
+"""What is probably wrong with a corpus: swapped columns, copies, two codes.
 
 Nothing here is an error: text may be as odd as it looks. The first lines of
-each file are read.
+each file are read, and pairs from all over a file that is not compressed.
 """
 
 import collections
 import itertools
 import logging
 import math
+import pathlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xlflax.data import language_codes
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus import likeness, segmentation
+from xlflax.data.corpus.lines import Span
 
-LINES = 100  # read of each language or pair
+LINES = 100  # read of each language, and of each column
+_PAIRS, _PLACES = 500, 10  # read of each pair, from so many places of a file
+_FEW, _FEW_SHARE = 4, 0.05  # copied sides of which nothing is said
 _LETTERS = 200  # fewer say nothing about a language
 _MARGIN = 0.05  # by which swapped columns must be the better ones
 
@@ -69,10 +74,11 @@ def find(corpus: corpus_lib.Corpus) -> list[str]:
       text = _text(corpus_lib.read_monolingual(file.path))
       found += _wrong_script(file, text)
     elif file.kind is corpus_files.Kind.PARALLEL:
-      pairs = list(itertools.islice(corpus_lib.read_parallel(file.path), LINES))
-      columns = [' '.join(column) for column in zip(*pairs, strict=True)]
+      pairs = _sample(file.path)
+      columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
       if pairs and _swapped(file.languages, columns, known):
         found.append(_tell_swapped(file))
+      found += _copied(file, pairs)
   return found
 
 
@@ -92,6 +98,36 @@ def _two_codes(languages: Iterable[str]) -> Iterator[str]:
         f'{" and ".join(codes)} are codes of one language, but count as '
         f'{len(codes)}: give all of its files the same code.'
       )
+
+
+def _sample(path: pathlib.Path) -> list[corpus_lib.Pair]:
+  """Pairs from evenly spread places of a file; the first of a compressed one."""
+  spans: list[Span | None] = [None]
+  if not corpus_files.is_compressed(path):
+    size = path.stat().st_size
+    places = [size * n // _PLACES for n in range(_PLACES + 1)]
+    spans = [Span(*ends) for ends in itertools.pairwise(places)]
+  return [
+    pair
+    for span in spans
+    for pair in itertools.islice(
+      corpus_lib.read_parallel(path, span), _PAIRS // len(spans)
+    )
+  ]
+
+
+def _copied(
+  file: corpus_files.TextFile, pairs: Sequence[corpus_lib.Pair]
+) -> Iterator[str]:
+  if len(set(map(segmentation.primary, file.languages))) < 2:
+    return
+  count = sum(likeness.similarity(*pair) > likeness.COPIED for pair in pairs)
+  if count > max(_FEW, _FEW_SHARE * len(pairs)):
+    yield (
+      f'{file.path} has sides that are equal, or nearly, in {count:,} of '
+      f'{len(pairs):,} pairs that were looked at. They were not translated: '
+      'xlflax prepare drops them.'
+    )
 
 
 def _tell_swapped(file: corpus_files.TextFile) -> str:

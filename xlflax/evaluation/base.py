@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.evaluation import progress
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, progress, ranges, schema
 from xlflax.models.variants import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
 from xlflax.training.devices import partitioning

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.evaluation import base, placement, progress
-from xlflax.foundation import errors
+from xlflax.evaluation import base, placement
+from xlflax.foundation import errors, progress
 from xlflax.models.variants import sharing
 from xlflax.objectives import inputs
 from xlflax.objectives.inputs import Pooling

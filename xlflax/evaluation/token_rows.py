@@ -14,7 +14,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows_lib
 from xlflax.data.rows import lengths as row_lengths
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.evaluation import progress
+from xlflax.foundation import progress
 
 Tokens = Sequence[int]
 

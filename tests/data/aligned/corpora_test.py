@@ -98,6 +98,11 @@ def test_the_same_call_gives_the_same_files(tmp_path):
     assert path.read_bytes() == other.read_bytes()
 
 
+def test_words_that_differ_in_a_vowel_sign_are_two():
+  assert corpora.key('मेरा') != corpora.key('मेरी')
+  assert corpora.key('Save  as…') == corpora.key('saveas')
+
+
 def test_mistakes_are_refused(tmp_path):
   with pytest.raises(errors.CorpusError, match='Expected: sw'):
     corpora.write(_texts(), tmp_path / 'c', pivot='sw')

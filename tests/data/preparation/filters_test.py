@@ -16,7 +16,7 @@ def _reason(*texts, languages=('en',), **filters):
   [
     (('привет мир',), {'min_script_share': 0.5}, 'another script'),
     (('hello мир',), {'min_script_share': 0.5}, None),
-    (('12:30, 5 %',), {'min_script_share': 1.0}, None),
+    (('12:30, 5 %',), {'min_script_share': 1.0, 'min_letters': 0}, None),
     (('abc',), {'min_characters': 4}, 'too short'),
     (('abc',), {'max_characters': 2}, 'too long'),
     (('abc',), {'min_characters': 3, 'max_characters': 3}, None),
@@ -44,6 +44,39 @@ def test_pairs():
 
 
 @pytest.mark.parametrize(
+  'sides, expected',
+  [
+    (('Save As…', 'save as'), 'equal sides'),
+    (('Ｗｏｒｄ', 'word'), 'equal sides'),
+    (
+      ('Opens the file in the folder', 'Opens the file in this folder'),
+      'nearly equal sides',
+    ),
+    (('The cat sleeps', 'Kissa nukkuu'), None),
+    (('Rosa Parks was arrested.', 'Rosa Parks fue arrestada.'), None),
+    (('page 12', '12'), 'no letters'),
+  ],
+)
+def test_pairs_that_are_copies(sides, expected):
+  assert _reason(*sides, languages=('en', 'fi')) == expected
+
+
+def test_copies_stay_where_asked_or_natural():
+  same = ('Save as', 'Save as')
+  assert _reason(*same, languages=('en', 'fi'), max_similarity=1) is None
+  assert _reason(*same, languages=('en_GB', 'en')) is None
+  assert _reason(*same, languages=('zh_Hans', 'zh_Hant')) is None
+
+
+@pytest.mark.parametrize('text', ['12:30, 5 %', '…', '1234'])
+def test_lines_without_letters(text):
+  assert _reason(text) == 'no letters'
+  assert _reason(text, min_letters=0) is None
+  assert _reason('ab 12', min_letters=3) == 'few letters'
+  assert _reason('कि', languages=('hi',)) is None
+
+
+@pytest.mark.parametrize(
   'language, scripts',
   [
     ('en', {'Latn'}),
@@ -62,16 +95,6 @@ def test_scripts_of_languages(language, scripts):
 def test_a_language_without_a_known_script():
   with pytest.raises(errors.CorpusError, match='script of a language.*qqq'):
     filters_lib.scripts_of('qqq')
-
-
-def test_languages():
-  pytest.importorskip('py3langid')
-  text = 'The committee has not yet decided what to do about the matter.'
-  keep = {'min_language_probability': 0.5}
-  assert _reason(text, **keep) is None
-  assert _reason(text, **keep, languages=('de',)) == 'another language'
-  assert _reason(text, **keep, languages=('gsw',)) is None  # not known
-  assert filters_lib.identify(text)[0] == 'en'
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from xlflax.data.preparation import record as preparation_record
 from xlflax.data.preparation.duplicates import Deduplication
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.text_processing import TextProcessing
-from xlflax.foundation import errors
+from xlflax.foundation import errors, progress
 
 MOSES = TextProcessing(moses=True)
 NOTHING = TextProcessing()
@@ -310,3 +310,34 @@ def test_a_line_for_each_sentence(tmp_path):
   assert pair.read_text() == 'One. Two.\t一。二。\n'
   english = next(p for p in done if p.path == 'mono/en.txt')
   assert english.lines == 4 and english.dropped == {'duplicate': 1}
+
+
+def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
+  """Of what is left to do, with the lines and bytes that were read."""
+  lines = ['A line of text about the cat.'] * 40_000
+  path = corpus_writer.write_monolingual(source, 'fr', [lines], name='a')
+  _prepare(source, tmp_path / 'o', share=(0, 2))
+  monkeypatch.setattr(progress, '_SECONDS', 0)
+  caplog.set_level('INFO')
+  _prepare(source, tmp_path / 'o', deduplication=Deduplication())
+  told = [record.getMessage().split(' | ') for record in caplog.records]
+  first = next(row for row in told if row[0].endswith('fr.a.txt, 1,024 lines'))
+  assert first[0] == 'prepare, file 2 of 5, mono/fr.a.txt, 1,024 lines'
+  assert first[1] == '0 of 1 MB' and first[2].endswith('/s')
+  assert first[3].endswith(' min left')
+  last = [row for row in told if 'mono/fr.a.txt' in row[0]][-1]
+  assert last[0].endswith(' 40,000 lines') and last[1] == '1 of 1 MB'
+  assert path.stat().st_size == 1_200_000
+  assert not any('mono/en.txt.gz' in row[0] for row in told)  # was there
+
+
+def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(progress, '_SECONDS', 0)
+  caplog.set_level('INFO')
+  _prepare(
+    source, tmp_path / 'o', deduplication=Deduplication(kept='not_equal')
+  )
+  told = [record.getMessage() for record in caplog.records]
+  assert any(
+    row.startswith('duplicates, en-zh.tsv | 2 lines | ') for row in told
+  )

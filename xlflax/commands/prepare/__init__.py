@@ -12,7 +12,8 @@ from xlflax.foundation import errors
 HELP = (
   'Writes a corpus directory of processed text: Moses normalisation and '
   'tokenisation, Chinese word segmentation, code-switching by the '
-  "corpus's dictionaries. Compression, documents and the alignment of "
+  "corpus's dictionaries. Lines without letters go, and pairs of which one "
+  'side copies the other. Compression, documents and the alignment of '
   'pairs stay. Run again after an interruption, it goes on where it '
   'stopped.'
 )
@@ -28,6 +29,10 @@ EXAMPLES = """
   xlflax prepare --corpus=raw --output=corpus --split_sentences \\
       --min_characters=20 \\
       --min_script_share=0.5 --min_language_probability=0.5 --duplicates=near
+
+  # pairs of close languages: only plain copies count as not translated
+  xlflax prepare --corpus=mined --output=corpus --max_similarity=0.9 \\
+      --max_ratio=3 --duplicates=equal
 
   # pairs that are hardly translations, by the encoder of a run
   xlflax prepare --corpus=mined --output=corpus --min_margin=1.06 \\
@@ -45,6 +50,8 @@ EXAMPLES = """
 """
 
 _FILTERS = (
+  'min_letters',
+  'max_similarity',
   'min_characters',
   'max_characters',
   'min_script_share',

@@ -4,6 +4,7 @@ import argparse
 from typing import Annotated
 
 from xlflax.commands.flags import shares
+from xlflax.data.corpus import likeness
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.foundation import numeric_flags, ranges
 
@@ -74,6 +75,19 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
 def _add_filters(parser: argparse.ArgumentParser) -> None:
   """Adds which lines are dropped."""
   for name, kind, text in (
+    (
+      'min_letters',
+      ranges.Natural,
+      'drop lines with fewer letters, such as numbers '
+      '(default: 1; 0 keeps them)',
+    ),
+    (
+      'max_similarity',
+      ranges.Share,
+      'drop pairs whose sides are equal, or have a larger share of their '
+      'character trigrams in common: they were not translated '
+      f'(default: {likeness.COPIED}; 1 keeps them)',
+    ),
     ('min_characters', ranges.Natural, 'drop shorter lines'),
     ('max_characters', ranges.Count, 'drop longer lines'),
     (
@@ -84,8 +98,9 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     (
       'min_language_probability',
       ranges.Share,
-      'drop lines that are not of their language with so much probability '
-      '(py3langid; lines of languages that it does not know stay)',
+      'drop lines that are not of their language with so much probability, '
+      'given what the languages of their file are (py3langid; lines of '
+      'languages that it does not know stay; 0.5, say)',
     ),
     (
       'max_ratio',

@@ -12,13 +12,12 @@ import enum
 import hashlib
 import json
 import pathlib
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from xlflax.data.aligned.pages import Page
 from xlflax.data.corpus import directory as corpus_directory
-from xlflax.data.corpus import writer
+from xlflax.data.corpus import likeness, writer
 from xlflax.foundation import errors
 
 REPORT = 'corpus.json'
@@ -162,9 +161,8 @@ def _unit(text: str) -> float:
 
 
 def key(text: str) -> str:
-  """What makes two paragraphs the same: letters and digits, without case."""
-  folded = unicodedata.normalize('NFKC', text).casefold()
-  return ''.join(c for c in folded if c.isalnum())
+  """What makes two paragraphs the same: letters, marks and digits, without case."""
+  return likeness.essence(text).replace(' ', '')
 
 
 def _translated(pages: Pages, source: Pages, foreign: bool, dropped):

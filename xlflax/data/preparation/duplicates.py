@@ -14,22 +14,21 @@ import enum
 import hashlib
 import importlib
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from xlflax.data.corpus import likeness
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import enums, errors, progress, ranges, schema
 
 # Held-out text comes first, so that what it shares with training stays in it.
 _ORDER = (TEST, VALIDATION, TRAIN)
 _BLOCK = 4096
-_ESSENCE = re.compile(r'[\W_]+')
 
 
 class Kept(enum.Enum):
@@ -70,7 +69,8 @@ def find(corpus: Corpus, deduplication: Deduplication) -> dict[str, np.ndarray]:
 
   Of lines that resemble each other the first one is kept, held-out text coming
   before training text. Pairs are compared as a whole; and a training pair goes
-  for a side that resembles held-out text. So no line of training, and no side
+  for a side that resembles held-out text, a training line for one that
+  resembles a side of a held-out pair. So no line of training, and no side
   of a pair, is near to a held-out one of its language.
 
   Args:
@@ -116,11 +116,14 @@ def _num_keys(deduplication: Deduplication) -> int:
 
 def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
   if deduplication.kept is Kept.NOT_EQUAL:
-    hashes = np.array([_hash(essence(text)) for text in texts], np.uint64)
+    hashes = np.array(
+      [_hash(likeness.essence(text)) for text in texts], np.uint64
+    )
     return hashes[:, None]
   bands, rows = deduplication.bands, deduplication.rows
   signatures = np.array(
-    [_signature(essence(text), deduplication) for text in texts], np.uint64
+    [_signature(likeness.essence(text), deduplication) for text in texts],
+    np.uint64,
   ).reshape(-1, bands, rows)
   shape = signatures.shape[:2]
   keys = np.broadcast_to(np.arange(bands, dtype=np.uint64), shape)
@@ -129,20 +132,11 @@ def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
   return keys
 
 
-def essence(text: str) -> str:
-  """A text without what does not count: `It's  1,000!` is `it s 1 000`."""
-  return _ESSENCE.sub(' ', text.casefold()).strip() or text
-
-
-def n_grams(text: str, n: int) -> set[str]:
-  """The runs of n characters; of a shorter text, the text."""
-  return {text[i : i + n] for i in range(max(1, len(text) - n + 1))}
-
-
 def _signature(text: str, deduplication: Deduplication) -> list[int]:
   size = deduplication.bands * deduplication.rows
   minhash = _rensa().RMinHash(num_perm=size, seed=0)
-  minhash.update(sorted(n_grams(text, deduplication.characters)))
+  grams = likeness.n_grams(text, deduplication.characters)
+  minhash.update(sorted(grams))
   return minhash.digest()
 
 
@@ -223,7 +217,7 @@ def _leaks(
   known: dict[str, np.ndarray],
   deduplication: Deduplication,
 ) -> np.ndarray:
-  """Whether a line, or a side of a training pair, resembles held-out text.
+  """Whether a training line, or a side of a pair, resembles held-out text.
 
   Args:
     file: of the lines.
@@ -232,9 +226,11 @@ def _leaks(
     deduplication: as they were made.
   """
   found = np.zeros(len(keys), bool)
+  if file.split != TRAIN:  # what is held out twice tells nothing of training
+    return found
   if file.kind is Kind.MONOLINGUAL:
     return _resembles(keys, known[file.languages[0]])
-  for language, others in known.items() if file.split == TRAIN else ():
+  for language, others in known.items():
     if others.size:
       found |= _resembles(_side_keys(file, language, deduplication), others)
   return found
@@ -260,8 +256,10 @@ def _side_keys(
 
 def _texts(file: TextFile) -> Iterator[str]:
   """The lines with text; pairs with a tab between."""
+  report = progress.Progress(f'duplicates, {file.path.name}', unit='lines')
   for number, line in corpus_lines.read_lines(file.path):
     if line:
+      report(1)
       yield corpus_lines.decode(line, file.path, number)
 
 

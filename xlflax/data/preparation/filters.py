@@ -1,19 +1,20 @@
 """Which lines of web text are dropped, and why.
 
-Lengths, scripts, languages, and for pairs the ratio of lengths. Languages are
-identified by py3langid, whose model is in the package; scripts of characters
-come from fontTools, those of languages from Babel's likely subtags. The three
-are in the extra `web`.
+Letters, lengths, scripts, languages, and for pairs the ratio of lengths and how
+alike the sides are. Scripts of characters come from fontTools, those of
+languages from Babel's likely subtags; both are in the extra `web`.
 """
 
 import collections
 import dataclasses
 import functools
-import importlib
+import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import likeness, segmentation
+from xlflax.data.preparation import languages as languages_lib
+from xlflax.data.preparation.languages import Prior
 from xlflax.foundation import errors, ranges, schema
 
 # What Unicode calls scripts of Chinese, Japanese and Korean, by their codes.
@@ -32,15 +33,23 @@ class TextFilters:
   """What a line must be to be kept; each side of a pair by itself.
 
   Attributes:
+    min_letters: lines with fewer, such as numbers, are dropped; 0: none are.
+    max_similarity: pairs whose sides are equal, or more alike than this, were
+      not translated and are dropped: the share of character trigrams that the
+      sides have in common (`likeness.similarity`). Two varieties of one
+      language, such as en and en_GB, are not compared; 1: no pair is.
     min_characters: shorter lines are dropped.
     max_characters: longer lines are dropped; None: none are.
     min_script_share: of the letters, that are of the language's script.
-    min_language_probability: that the line is of its language. Lines of a
-      language that the identifier does not know are not judged; 0: none are.
+    min_language_probability: that the line is of its language, given what
+      the languages of its file are (`languages.expect`). Lines of a language
+      that the identifier does not know are not judged; 0: none are.
     max_ratio: pairs of which one side has more than so many times the
       characters of the other are dropped; None: none are.
   """
 
+  min_letters: ranges.Natural = 1
+  max_similarity: ranges.Share = likeness.COPIED
   min_characters: ranges.Natural = 0
   max_characters: ranges.Count | None = None
   min_script_share: ranges.Share = 0.0
@@ -59,11 +68,14 @@ class TextFilters:
   @property
   def does_nothing(self) -> bool:
     """Whether every line is kept."""
-    return self == TextFilters()
+    return self == TextFilters(min_letters=0, max_similarity=1)
 
 
 def reason(
-  texts: Sequence[str], languages: Sequence[str], filters: TextFilters
+  texts: Sequence[str],
+  languages: Sequence[str],
+  filters: TextFilters,
+  priors: Sequence[Prior | None] | None = None,
 ) -> str | None:
   """Why a line, or a pair, is dropped; None: it is kept.
 
@@ -75,7 +87,11 @@ def reason(
     texts: the line, or the two sides of a pair.
     languages: of these.
     filters: what is asked of them.
+    priors: which languages are expected of each, None where the identifier
+      does not know its language; by default what the languages' names say.
   """
+  if not all(_has_letters(text, filters.min_letters) for text in texts):
+    return 'no letters' if filters.min_letters == 1 else 'few letters'
   lengths = [len(text) for text in texts]
   if min(lengths) < filters.min_characters:
     return 'too short'
@@ -83,14 +99,34 @@ def reason(
     return 'too long'
   if filters.max_ratio and max(lengths) > filters.max_ratio * min(lengths):
     return 'unequal lengths'
+  if why := _copied(texts, languages, filters.max_similarity):
+    return why
   sides = list(zip(texts, languages, strict=True))
   least = filters.min_script_share
   if least and any(script_share(*side) < least for side in sides):
     return 'another script'
   least = filters.min_language_probability
-  if least and any(not _is_of(*side, least) for side in sides):
-    return 'another language'
+  if least:
+    priors = priors or list(map(languages_lib.of_name, languages))
+    for text, prior in zip(texts, priors, strict=True):
+      if prior and not prior.accepts(text, least):
+        return 'another language'
   return None
+
+
+def _has_letters(text: str, least: int) -> bool:
+  letters = filter(str.isalpha, text)
+  return len(list(itertools.islice(letters, least))) == least
+
+
+def _copied(texts, languages, most: float) -> str | None:
+  """Whether one side of a pair is the other, rather than its translation."""
+  if most == 1 or len(set(map(segmentation.primary, languages))) < 2:
+    return None
+  similarity = likeness.similarity(*texts)
+  if similarity == 1:
+    return 'equal sides'
+  return 'nearly equal sides' if similarity > most else None
 
 
 def script_share(text: str, language: str) -> float:
@@ -112,7 +148,7 @@ def scripts_of(language: str) -> frozenset[str]:
   Raises:
     CorpusError: neither its code nor Babel tells one.
   """
-  core = _package('babel.core', 'Babel')
+  core = languages_lib.package('babel.core', 'Babel')
   _, *subtags = language.split('_')
   given = [tag for tag in subtags if len(tag) == 4 and tag.istitle()]
   likely = core.get_global('likely_subtags')
@@ -129,45 +165,8 @@ def scripts_of(language: str) -> frozenset[str]:
   return frozenset(_JOINT.get(found[0], {found[0]}))
 
 
-def identify(text: str) -> tuple[str, float]:
-  """The language that a text most likely is of, and its probability."""
-  language, probability = _identifier().classify(text)
-  return language, float(probability)
-
-
-@functools.cache
-def known_languages() -> frozenset[str]:
-  """Codes of the languages that `identify` tells apart."""
-  return frozenset(_identifier().labels)
-
-
-def _is_of(text: str, language: str, least: float) -> bool:
-  """Whether a text is of a language with some probability."""
-  code = segmentation.primary(language)
-  if code not in known_languages():
-    return True
-  found, probability = identify(text)
-  return found == code and probability >= least
-
-
 @functools.cache
 def _script_of() -> Any:
-  return functools.cache(_package('fontTools.unicodedata', 'fonttools').script)
-
-
-@functools.cache
-def _identifier() -> Any:
-  langid = _package('py3langid.langid', 'py3langid')
-  return langid.LanguageIdentifier.from_model_file(
-    langid.MODEL_FILE, norm_probs=True
+  return functools.cache(
+    languages_lib.package('fontTools.unicodedata', 'fonttools').script
   )
-
-
-def _package(name: str, package: str) -> Any:
-  try:
-    return importlib.import_module(name)
-  except ImportError as error:
-    raise errors.ConfigError(
-      f'This filter needs {package}, which is not installed',
-      fix='pip install "xlflax[web]"',
-    ) from error

@@ -14,6 +14,7 @@ from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation import filters as filters_lib
 from xlflax.data.preparation import text_processing
 from xlflax.data.preparation.filters import TextFilters
+from xlflax.data.preparation.languages import Prior
 from xlflax.data.preparation.text_processing import Processor, TextProcessing
 from xlflax.foundation import workers
 
@@ -31,6 +32,7 @@ class Chunk(NamedTuple):
     first: lines of text before these, in the file.
     left_out: which of the lines with text are not written, counted from 0,
       and why.
+    priors: which languages are expected, of each side; None: as the names say.
   """
 
   languages: tuple[str, ...]
@@ -38,6 +40,7 @@ class Chunk(NamedTuple):
   name: str | None
   first: int
   left_out: Mapping[int, str] = types.MappingProxyType({})
+  priors: Sequence[Prior | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Workers:
     num_processes: int = 1,
   ):
     """Starts processes, if more than one is asked for."""
+    self.filters = filters
     self._ahead = 3 * num_processes
     self._pool: concurrent.futures.Executor | None = None
     arguments = (processing, code_switching, tuple(dictionaries), filters)
@@ -187,7 +191,9 @@ class _Lines:
     kept, number = [], 0
     for line in chunk.lines:
       if line[0]:
-        why = filters_lib.reason(line, chunk.languages, self._filters)
+        why = filters_lib.reason(
+          line, chunk.languages, self._filters, chunk.priors
+        )
         why = why or chunk.left_out.get(number)
         number += 1
         if why:

@@ -2,15 +2,17 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TRAIN
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.preparation.line_processing import (
   Chunk,
   Counts,
@@ -20,6 +22,9 @@ from xlflax.data.preparation.line_processing import (
 from xlflax.data.preparation.record import Prepared
 
 _CHUNK = 1024
+
+# Called with the lines of a file that were read, and with further bytes of it.
+Report = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +84,7 @@ def write(
   workers: Workers,
   code_switching: CodeSwitching | None,
   dropped: dict[str, np.ndarray],
+  report: Report,
 ) -> Prepared:
   """Writes a file, or none where no line is left.
 
@@ -88,12 +94,16 @@ def write(
     workers: process the lines.
     code_switching: as the workers have it.
     dropped: why -> numbers of lines with text that are left out, sorted.
+    report: called as the file is read.
   """
   path = output / file.path
   path.parent.mkdir(parents=True, exist_ok=True)
   total = Counts()
   switch = file.source.kind is Kind.MONOLINGUAL and file.source.split == TRAIN
   size = code_switching.group_lines if code_switching else _CHUNK
+  priors = None
+  if workers.filters.min_language_probability:
+    priors = languages_lib.of_file(file.source)
   chunks = (
     Chunk(
       file.source.languages,
@@ -101,8 +111,9 @@ def write(
       file.path if switch else None,
       number * size,
       _within(dropped, number * size, size),
+      priors,
     )
-    for number, lines in enumerate(_read(file.source, size))
+    for number, lines in enumerate(_read(file.source, size, report))
   )
   with corpus_writer.create(path) as stream:
     for text, counts in workers.map(chunks):
@@ -130,25 +141,24 @@ def _within(
   return found
 
 
-def _read(file: TextFile, size: int) -> Iterator[Lines]:
+def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
   """Runs of lines with `size` that are not blank; blank ones count to them."""
-
-  def lines():
-    for number, line in corpus_lines.read_lines(file.path):
-      if file.kind is Kind.MONOLINGUAL:
-        yield (corpus_lines.decode(line, file.path, number),)
-      elif line or file.kind is Kind.PARALLEL:
-        yield corpus_lines.columns(line, file.path, number)
-
-  rows = lines()
-  while True:
-    run: Lines = []
-    full = 0
-    for row in rows:
-      run.append(row)
-      full += bool(row[0])
-      if full == size:
-        break
-    if not run:
-      return
+  run: Lines = []
+  full = number = length = 0
+  left = file.path.stat().st_size
+  packed = corpus_files.is_compressed(file.path)
+  for number, line in corpus_lines.read_lines(file.path):
+    if file.kind is Kind.MONOLINGUAL:
+      run.append((corpus_lines.decode(line, file.path, number),))
+    else:
+      run.append(corpus_lines.columns(line, file.path, number))
+    full += bool(line)
+    length += len(line) + 1
+    if full == size:
+      read = 0 if packed else min(length, left)
+      report(number, read)
+      yield run
+      run, full, length, left = [], 0, 0, left - read
+  report(number, left)
+  if run:
     yield run

@@ -14,7 +14,7 @@ import numpy as np
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import progress, ranges, schema
 from xlflax.similarity import margin
 
 # (texts, the language of each) -> vectors [N, D].
@@ -78,11 +78,12 @@ def _margins(
   )
   found = [np.zeros(0)]
   while group := list(itertools.islice(pairs, settings.group)):
-    first, second = (
-      encode(texts, [language] * len(texts))
-      for language, texts in zip(
-        file.languages, zip(*group, strict=True), strict=True
+    with progress.named(f'margins, {file.path.name}'):
+      first, second = (
+        encode(texts, [language] * len(texts))
+        for language, texts in zip(
+          file.languages, zip(*group, strict=True), strict=True
+        )
       )
-    )
     found.append(margin.of_pairs(first, second, k=settings.k))
   return np.concatenate(found)

@@ -11,6 +11,7 @@ own (`.prepared-3-of-16.json`). A call without a share makes these one.
 
 import collections
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.pair_margins import MarginFilter
 from xlflax.data.preparation.record import Prepared, Record
 from xlflax.data.preparation.text_processing import TextProcessing
-from xlflax.foundation import calls, errors, ranges, suggestions
+from xlflax.foundation import calls, errors, progress, ranges, suggestions
 from xlflax.storage import paths
 
 _NONE = np.zeros(0, np.int64)
@@ -129,18 +130,45 @@ def _write(
   corpus, outputs, record: Record, workers, code_switching, dropped
 ) -> Iterator[Prepared]:
   """Each file in turn, written unless the record has it."""
-  for file in outputs:
-    source = corpus_files.fingerprint(file.source.path, corpus.directory)
-    prepared = record.find(file.path, source)
+  sources = [
+    corpus_files.fingerprint(file.source.path, corpus.directory)
+    for file in outputs
+  ]
+  known = [
+    record.find(file.path, source)
+    for file, source in zip(outputs, sources, strict=True)
+  ]
+  told = progress.Progress(
+    None,
+    unit='MB',
+    done=sum(s.size for s, k in zip(sources, known, strict=True) if k) / 1e6,
+    total=sum(source.size for source in sources) / 1e6,
+  )
+  for number, (file, source, prepared) in enumerate(
+    zip(outputs, sources, known, strict=True), start=1
+  ):
     if prepared is None:
       lines = {
         why: files.get(source.path, _NONE) for why, files in dropped.items()
       }
       prepared = outputs_lib.write(
-        file, record.output, workers, code_switching, lines
+        file,
+        record.output,
+        workers,
+        code_switching,
+        lines,
+        functools.partial(
+          _tell, told, f'prepare, file {number} of {len(outputs)}, {file.path}'
+        ),
       )
       record.add(prepared, source)
     yield prepared
+
+
+def _tell(told: progress.Progress, what: str, lines: int, size: int) -> None:
+  """Says which file is read, so many lines and `size` bytes more of it."""
+  told.what = f'{what}, {lines:,} lines'
+  told(size / 1e6)
 
 
 def _open_record(corpus, output, settings, outputs, share, overwrite) -> Record:

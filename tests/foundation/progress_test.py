@@ -2,7 +2,8 @@
 
 import pytest
 
-from xlflax.evaluation import progress, states
+from xlflax.evaluation import states
+from xlflax.foundation import progress
 
 
 class _Clock:

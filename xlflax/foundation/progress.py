@@ -37,32 +37,32 @@ class Progress:
     what: str | None,
     *,
     unit: str = 'sentences',
-    done: int = 0,
-    total: int | None = None,
+    done: float = 0,
+    total: float | None = None,
   ):
     """Starts the clock.
 
     Args:
-      what: is being done; None: nothing is said.
+      what: is being done; None: nothing is said. May be changed.
       unit: that is counted, in the plural.
       done: before the start.
       total: at the end; None where it is not known.
     """
-    self._what, self._unit, self._total = what, unit, total
+    self.what, self._unit, self._total = what, unit, total
     self._done = self._first = done
     self._start = self._last = time.monotonic()
 
-  def __call__(self, count: int) -> None:
+  def __call__(self, count: float) -> None:
     """Counts `count` more."""
     self._done += count
     now = time.monotonic()
-    if self._what is None or now - self._last < _SECONDS:
+    if self.what is None or now - self._last < _SECONDS:
       return
     self._last = now
     speed = (self._done - self._first) / max(now - self._start, 1e-9)
     _LOG.info(
       '%s | %s %s | %s/s%s',
-      self._what,
+      self.what,
       self._count(),
       self._unit,
       f'{speed:.0f}' if speed >= 10 else f'{speed:.2g}',
@@ -72,6 +72,6 @@ class Progress:
     )
 
   def _count(self) -> str:
-    return f'{self._done:,}' + (
-      '' if self._total is None else f' of {self._total:,}'
+    return f'{self._done:,.0f}' + (
+      '' if self._total is None else f' of {self._total:,.0f}'
     )

@@ -1,0 +1,190 @@
+"""What `xlflax prepare` makes of good and of bad lines and pairs.
+
+  python -m benchmarks.bitext languages --data=DATA
+  python -m benchmarks.bitext copies --data=DATA
+
+`languages` makes files of sentences (Tatoeba, NTREX) and of short messages
+(Django's catalogs) of ten languages, mixes lines of the other nine into them,
+and counts by length which good lines are refused and which foreign ones are
+kept: by a line's own probability of 0.5, and by that given the languages of its
+file (`--min_language_probability=0.5`). `declarations` are the texts of the
+Universal Declaration of Human Rights, one file each.
+
+`copies` counts which good pairs are taken for copies, and which copies of the
+English side are found, of which some words were replaced by others.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from benchmarks import large_text, web_text
+from xlflax.data.corpus import likeness
+from xlflax.data.preparation import languages as languages_lib
+from xlflax.demo import catalogs
+
+_CODES = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ru', 'sw', 'tr', 'zh')
+_MOST = 1000  # lines of a language
+_LENGTHS = (0, 15, 25, 50, 100, 10_000)
+_FOREIGN = (0.0, 0.01, 0.1, 0.5)
+_LEAST = 0.5
+_REPLACED = (0.0, 0.05, 0.1, 0.2, 0.3)
+
+Keeps = Callable[[str], bool]
+Lines = dict[str, list[str]]
+
+
+def sentences(data: pathlib.Path) -> Lines:
+  """Those of NTREX and Tatoeba."""
+  found: dict[str, dict[str, None]] = {code: {} for code in _CODES}
+  for codes, rows in large_text.parallel(data):
+    if len(rows) <= 2000:  # the others are tokenised, in lower case
+      for code, side in zip(codes, zip(*rows, strict=True), strict=True):
+        found.get(code, {}).update(dict.fromkeys(side))
+  return {code: _some(list(lines)) for code, lines in found.items()}
+
+
+def messages() -> Lines:
+  """Texts of a user interface."""
+  directory = catalogs.package_directory('django')
+  found = {
+    code: catalogs.read_messages(code, directory)
+    for code in _CODES
+    if code not in ('en', 'sw')
+  }
+  lines = {code: list(texts.values()) for code, texts in found.items()}
+  lines['en'] = list(
+    dict.fromkeys(x for texts in found.values() for x in texts)
+  )
+  return {code: _some(texts) for code, texts in lines.items()}
+
+
+def _some(lines: list[str]) -> list[str]:
+  lines = [line for line in lines if any(map(str.isalpha, line))]
+  return random.Random(0).sample(lines, min(_MOST, len(lines)))
+
+
+def languages(lines: Lines) -> dict:
+  """Good lines that are refused and foreign ones that are kept, by length."""
+  draw = random.Random(1)
+  return {
+    f'{share:.0%} foreign': _mixed(lines, share, draw) for share in _FOREIGN
+  }
+
+
+def _mixed(lines: Lines, share: float, draw: random.Random) -> dict:
+  counts: dict[str, list[int]] = {}
+  for code, good in sorted(lines.items()):
+    others = [x for other in lines if other != code for x in lines[other]]
+    foreign = draw.sample(others, int(len(good) * share / (1 - share)))
+    mixed = draw.sample(good + foreign, len(good) + len(foreign))
+    for way, keeps in _ways(code, mixed).items():
+      for kind, texts in (('good refused', good), ('foreign kept', foreign)):
+        for text in texts:
+          bad = keeps(text) == (kind == 'foreign kept')
+          for group in _groups(code, text, kind):
+            count = counts.setdefault(f'{group}, {way}', [0, 0])
+            count[0] += bad
+            count[1] += 1
+  return {
+    name: f'{bad / total:.2%} of {total}'
+    for name, (bad, total) in sorted(counts.items())
+  }
+
+
+def _groups(code: str, text: str, kind: str) -> Iterator[str]:
+  low = max(length for length in _LENGTHS if length <= len(text))
+  yield f'{kind}, from {low:3} characters'
+  if low < 25 and kind == 'good refused':
+    yield f'{kind}, below 25, {code}'
+  yield f'{kind}, all'
+
+
+def _ways(code: str, file: Sequence[str]) -> dict[str, Keeps]:
+  prior = languages_lib.expect(code, file[: languages_lib._LINES])
+  assert prior is not None
+
+  def alone(text: str) -> bool:
+    found, probability = languages_lib.identify(text)
+    return found == code and probability >= _LEAST
+
+  return {
+    'by itself': alone,
+    'in its file': lambda text: prior.accepts(text, _LEAST),
+  }
+
+
+def declarations(folder: pathlib.Path) -> dict:
+  """Lines refused of texts of which every line is good."""
+  counts: dict[str, list[int]] = {}
+  for text in web_text.declarations(folder, longer_than=0):
+    if text.language in languages_lib.known():
+      for way, keeps in _ways(text.language, text.lines).items():
+        refused = sum(not keeps(line) for line in text.lines)
+        for group in (f'all, {way}', f'{text.tag}, {way}'):
+          count = counts.setdefault(group, [0, 0])
+          count[0] += refused
+          count[1] += len(text.lines)
+  return {
+    name: f'{bad / total:.2%} of {total}'
+    for name, (bad, total) in sorted(counts.items())
+    if name.startswith('all') or bad > 0.05 * total
+  }
+
+
+def copies(data: pathlib.Path) -> dict:
+  """Similarities of the sides of translations, and of copies."""
+  draw = random.Random(0)
+  pairs = [
+    pair
+    for codes, rows in large_text.parallel(data)
+    if 'ja' not in codes
+    for pair in rows
+    if 'en' in codes
+  ]
+  words = [word for _, side in pairs for word in side.split()]
+  english = _some(sorted({one for one, _ in pairs}))
+  out = {
+    'pairs': len(pairs),
+    'taken for copies': sum(
+      likeness.similarity(*pair) > likeness.COPIED for pair in pairs
+    ),
+  }
+  for share in _REPLACED:
+    found = 0
+    for line in english:
+      copy = ' '.join(
+        draw.choice(words) if draw.random() < share else word
+        for word in line.split()
+      )
+      found += likeness.similarity(line, copy) > likeness.COPIED
+    out[f'found of copies with {share:.0%} of words replaced'] = round(
+      found / len(english), 3
+    )
+  return out
+
+
+def main(arguments: list[str] | None = None) -> None:
+  """Prints the figures of one part as JSON."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('part', choices=('languages', 'copies'))
+  parser.add_argument('--data', type=pathlib.Path, required=True)
+  args = parser.parse_args(arguments)
+  found = (
+    copies(args.data)
+    if args.part == 'copies'
+    else {
+      'sentences': languages(sentences(args.data)),
+      'messages': languages(messages()),
+      'declarations': declarations(args.data / 'udhr'),
+    }
+  )
+  print(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,28 @@
+"""What is dropped and kept of lines and pairs, at a small size."""
+
+import pytest
+
+from benchmarks import bitext
+
+
+def test_short_lines_are_kept_in_their_file():
+  pytest.importorskip('py3langid')
+  lines = {
+    'en': ['Save as', 'New folder', 'The name of the file that you opened'],
+    'de': ['Neuer Ordner', 'Speichern', 'Der Name der geöffneten Datei ist da'],
+  }
+  found = bitext.languages({code: texts * 4 for code, texts in lines.items()})
+  alone = found['0% foreign']
+  assert alone['good refused, all, in its file'] == '0.00% of 24'
+  assert alone['good refused, all, by itself'] != '0.00% of 24'
+  long = found['50% foreign']['foreign kept, from  25 characters, in its file']
+  assert long.startswith('0.00%')
+
+
+def test_copies(tmp_path):
+  (tmp_path / 'ntrex').mkdir()
+  rows = ['The committee met\tDer Ausschuss tagte', 'Save as\tSave as'] * 5
+  (tmp_path / 'ntrex/en-de.tsv').write_text('\n'.join(rows))
+  found = bitext.copies(tmp_path)
+  assert found['pairs'] == 10 and found['taken for copies'] == 5
+  assert found['found of copies with 0% of words replaced'] == 1

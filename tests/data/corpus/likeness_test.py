@@ -1,0 +1,30 @@
+"""What makes two texts the same, and how alike they are."""
+
+import pytest
+
+from xlflax.data.corpus import likeness
+
+
+@pytest.mark.parametrize(
+  'text, expected',
+  [
+    ("It's  1,000!", 'it s 1 000'),
+    ('ＦＵＬＬ　ｗｉｄｔｈ', 'full width'),
+    ('STRASSE_1', 'strasse 1'),
+    ('मेरी किताब!', 'मेरी किताब'),  # vowel signs are marks, not letters
+    ('!', '!'),
+  ],
+)
+def test_essence(text, expected):
+  assert likeness.essence(text) == expected
+
+
+def test_words_that_differ_in_a_vowel_sign_differ():
+  assert likeness.essence('मेरा') != likeness.essence('मेरी')
+
+
+def test_similarity():
+  assert likeness.similarity('The cat.', 'the cat') == 1
+  assert likeness.similarity('abcd', 'abce') == pytest.approx(1 / 3)
+  assert likeness.similarity('cat', 'кот') == 0
+  assert likeness.similarity('a', 'b') == 0
