@@ -56,6 +56,16 @@ def _params(folder, output, **kwargs):
   return run, run.restore_params(0)
 
 
+def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
+  folder = tmp_path / 'hf'
+  reference.save(reference.make('roberta'), folder)
+  path = folder / 'config.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0}))
+  with pytest.raises(errors.VocabularyError) as caught:
+    importing.check(folder)
+  assert 'pads with another id' in str(caught.value)
+
+
 def test_an_unknown_architecture(folder):
   _edit(folder, model_type='mamba')
   with pytest.raises(errors.ConfigError) as caught:

@@ -254,9 +254,12 @@ def _cast(checked: Export, assignment: Assignment, part) -> np.ndarray:
 
 
 def _widened(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """The table with rows of zeros before it, where the folder's is longer."""
-  if value.shape == shape:
-    return value
+  """The table with rows of zeros before it, or without its first rows.
+
+  The folder's positions begin in the row that its architecture has for them.
+  """
+  if len(value) >= shape[0]:
+    return value[len(value) - shape[0] :]
   more = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
   return np.concatenate([more, value])
 

@@ -198,12 +198,13 @@ def _tokenizer(folder, description, languages, unused_rows):
     found = tokenizers.read(
       folder, model_type=model_type, size=None, languages=codes
     )
-    if len(found) == rows:
-      return found
     if len(found) < rows and unused_rows is UnusedRows.KEEP:
-      return tokenizers.read(
+      found = tokenizers.read(
         folder, model_type=model_type, size=rows, languages=codes
       )
+    if len(found) == rows:
+      _check_padding(description, found)
+      return found
   except errors.VocabularyError as error:
     error.where = error.where or str(folder)
     raise
@@ -219,6 +220,20 @@ def _tokenizer(folder, description, languages, unused_rows):
       else ''
     ),
   )
+
+
+def _check_padding(description, vocabulary) -> None:
+  """Refuses files of which other programs count positions otherwise."""
+  first = getattr(description.config, 'position_offset', 0)
+  pad_id = vocabulary.spec.pad_id
+  if description.architecture.positions_after_padding and first != pad_id + 1:
+    raise errors.VocabularyError(
+      "The tokenizer pads with another id than config.json's, from which this "
+      'architecture counts positions',
+      got=f'{pad_id} ({vocabulary.piece(pad_id)})',
+      expected=f'pad_token_id of config.json, {first - 1}',
+      fix='copy the tokenizer that belongs to the model',
+    )
 
 
 def load(checked: Import, partitioner: partitioning.Partitioner):
