@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
 from xlflax.foundation import calls, errors, ranges
 from xlflax.interop.huggingface import model_files, sentence_modules
 from xlflax.interop.huggingface.architectures.architectures import Task
@@ -116,13 +115,13 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
         fix='copy it from the folder that the model was imported from',
       )
     (folder / name).write_bytes(content)
-  if known:
+  if 'tokenizer.json' in known:
     return []
   made = None
-  if isinstance(
-    run.vocabulary, vocabulary_sentencepiece.SentencePieceVocabulary
-  ):
+  if isinstance(run.vocabulary, sentencepiece_files.Vocabulary):
     made = sentencepiece_files.convert(run.vocabulary)
+  if made is None and known:
+    return []
   for name, content in (made or run.vocabulary.files()).items():
     (folder / name).write_bytes(content)
   if made:
