@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
 from xlflax.interop.huggingface import model_files, sentence_modules
 from xlflax.interop.huggingface.architectures.architectures import Task
@@ -120,6 +121,8 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
   made = None
   if isinstance(run.vocabulary, sentencepiece_files.Vocabulary):
     made = sentencepiece_files.convert(run.vocabulary)
+  elif known and isinstance(run.vocabulary, tokenizers.TokenizersVocabulary):
+    made = run.vocabulary.files()
   if made is None and known:
     return []
   for name, content in (made or run.vocabulary.files()).items():
