@@ -54,6 +54,7 @@ def convert(
     CheckpointError: the checkpoint cannot be read.
   """
   folder = paths.local(folder, where='--output')
+  card_metadata.check_license(license)
   with paths.new_directory(folder, where='--output') as made:
     _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
