@@ -49,24 +49,27 @@ def folder_of(folder: str | pathlib.Path) -> pathlib.Path:
 
 def _fetched(name: str, revision: str | None) -> pathlib.Path:
   """A snapshot with the weights in the one form that is read."""
-  small = pathlib.Path(
+  try:
+    files = set(huggingface_hub.list_repo_files(name, revision=revision))
+  except hub_errors.HfHubHTTPError:
+    raise
+  except Exception:  # no network, or offline mode: what the cache holds
+    return pathlib.Path(
+      huggingface_hub.snapshot_download(
+        name,
+        revision=revision,
+        allow_patterns=['config.json'],
+        local_files_only=True,
+      )
+    )
+  form = next((form for form in tensor_files.FORMS if form in files), '')
+  stem, _, suffix = form.removesuffix('.index.json').rpartition('.')
+  patterns = [*_SMALL, f'{stem}*.{suffix}', '*_Dense/*.safetensors']
+  return pathlib.Path(
     huggingface_hub.snapshot_download(
-      name, revision=revision, allow_patterns=list(_SMALL)
+      name, revision=revision, allow_patterns=patterns
     )
   )
-  held = huggingface_hub.HfApi()
-  try:
-    files = set(held.list_repo_files(name, revision=small.name))
-  except (hub_errors.HfHubHTTPError, OSError):  # offline: what the cache has
-    return small
-  form = next((f for f in tensor_files.FORMS if f in files), None)
-  stem = (form or '').removesuffix('.index.json').rpartition('.')
-  huggingface_hub.snapshot_download(
-    name,
-    revision=small.name,
-    allow_patterns=[f'{stem[0]}*.{stem[2]}', '*/*.safetensors'],
-  )
-  return small
 
 
 def origin(folder: pathlib.Path) -> dict[str, str] | None:
