@@ -30,7 +30,11 @@ class _Hub(http.server.BaseHTTPRequestHandler):
   def do_GET(self, body=True):
     path = self.path.partition('?')[0]
     self.asked.append(path)
-    if path in (_MODEL, f'{_MODEL}/revision/main', f'{_MODEL}/revision/{_COMMIT}'):
+    if path in (
+      _MODEL,
+      f'{_MODEL}/revision/main',
+      f'{_MODEL}/revision/{_COMMIT}',
+    ):
       names = sorted(p.name for p in self.folder.iterdir())
       content = json.dumps(
         {
@@ -89,8 +93,9 @@ def hub(tmp_path, monkeypatch):
   monkeypatch.setattr(constants, 'ENDPOINT', endpoint)
   monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', False)
   monkeypatch.setattr(
-    constants, 'HUGGINGFACE_CO_URL_TEMPLATE', constants.ENDPOINT
-    + '/{repo_id}/resolve/{revision}/{filename}'
+    constants,
+    'HUGGINGFACE_CO_URL_TEMPLATE',
+    constants.ENDPOINT + '/{repo_id}/resolve/{revision}/{filename}',
   )
   monkeypatch.setattr(hf_api.api, 'endpoint', endpoint)
   monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path / 'cache'))

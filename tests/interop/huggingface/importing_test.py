@@ -94,7 +94,9 @@ def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
   folder = tmp_path / 'hf'
   reference.save(reference.make('roberta'), folder)
   path = folder / 'config.json'
-  path.write_text(json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0}))
+  path.write_text(
+    json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0})
+  )
   with pytest.raises(errors.VocabularyError) as caught:
     importing.check(folder)
   assert 'pads with another id' in str(caught.value)

@@ -123,7 +123,9 @@ def widened(config: Config, *, first: int) -> list[Config]:
   if is_encoder and config.type_vocab_size == 0:
     found.append(dataclasses.replace(config, type_vocab_size=1))
   learned = model_config.PositionEmbedding.LEARNED
-  if config.position_embedding is not learned or config.position_offset == first:
+  if (
+    config.position_embedding is not learned or config.position_offset == first
+  ):
     return found
   if not is_encoder and config.is_t5:
     return found

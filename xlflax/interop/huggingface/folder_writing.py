@@ -17,6 +17,7 @@ from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+from xlflax.interop.huggingface.verification import verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -36,7 +37,8 @@ def convert(
 ) -> list[str]:
   """Writes config.json, safetensors, the tokenizer's files and a README.md.
 
-  The folder appears when it is complete.
+  The folder appears when it is complete, and when its tokenizer gives the
+  run's ids and its files give the model's states and logits (`verify`).
 
   Args:
     checked: from `check`.
@@ -51,7 +53,9 @@ def convert(
   Raises:
     RunDirectoryError: there is something already, or it is in a bucket,
       where the libraries that read such folders do not look.
-    CheckpointError: the checkpoint cannot be read.
+    CheckpointError: the checkpoint cannot be read, or what was written
+      computes something else.
+    VocabularyError: the tokenizer gives other ids.
   """
   folder = paths.local(folder, where='--output')
   card_metadata.check_license(license)
@@ -65,8 +69,26 @@ def convert(
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
     _limit_tokenizer(made, checked)
+    notes += _verify(checked, made)
     manifests.note(made, manifests.Kind.EXPORT)
     return notes
+
+
+def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
+  """Compares what was written with the run; notes what was not compared."""
+  run = checked.run
+  verify.check_tokenizer(run.vocabulary, folder)
+  compared = verify.check_states(
+    folder,
+    run.model,
+    run.restore_params(checked.step)['model'],
+    run.vocabulary,
+    dtype=checked.dtype,
+  )
+  if compared:
+    return []
+  kind = checked.architecture.model_type
+  return [f'the states were not compared: {kind} is not computed in numpy']
 
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:

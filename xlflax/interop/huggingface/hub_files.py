@@ -77,7 +77,4 @@ def origin(folder: pathlib.Path) -> dict[str, str] | None:
   found = _SNAPSHOT.search(folder.absolute().as_posix())
   if found is None:
     return None
-  return {
-    'repository': found[1].replace('--', '/'),
-    'revision': found[2],
-  }
+  return {'repository': found[1].replace('--', '/'), 'revision': found[2]}

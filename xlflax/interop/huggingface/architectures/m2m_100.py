@@ -44,7 +44,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
       'position_offset': offset,
       'activation': options.choose(
         'activation_function', usual, activations.from_huggingface()
-      )
+      ),
     }
   )
 

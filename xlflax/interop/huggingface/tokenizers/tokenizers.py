@@ -10,13 +10,7 @@ import pathlib
 from typing import Any
 
 import tokenizers
-from tokenizers import (
-  decoders,
-  models,
-  normalizers,
-  pre_tokenizers,
-  processors,
-)
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from xlflax.data.vocabularies import fairseq as vocabulary_fairseq
 from xlflax.data.vocabularies import imported as vocabulary_imported
