@@ -5,7 +5,6 @@ import http.server
 import json
 import threading
 
-
 import pytest
 from huggingface_hub import constants, hf_api
 
