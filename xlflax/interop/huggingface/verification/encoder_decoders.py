@@ -54,7 +54,10 @@ def _bart_side(
   pre = options['model_type'] != 'bart'
   act = ACTIVATIONS[options.get('activation_function', 'gelu')]
   heads = options[f'{side}_attention_heads']
-  norm = lambda x, name: weights.norm(x, name, 1e-5)
+
+  def norm(x, name):
+    return weights.norm(x, name, 1e-5)
+
   x = weights('shared.weight')[ids]
   if options.get('scale_embedding'):
     x = x * math.sqrt(options['d_model'])
@@ -107,7 +110,10 @@ def _t5_side(
   epsilon = options.get('layer_norm_epsilon', 1e-6)
   heads = options['num_heads']
   decoder = memory is not None
-  norm = lambda x, name: weights.rms_norm(x, name, epsilon)
+
+  def norm(x, name):
+    return weights.rms_norm(x, name, epsilon)
+
   x = weights('shared.weight')[ids]
   found = [x]
   size = ids.shape[1]

@@ -1,5 +1,6 @@
 """Published encoders in numpy: BERT's and RoBERTa's kind, XLM, ModernBERT."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -196,7 +197,7 @@ def _modern(weights, options, ids, mask) -> list[Array]:
       v,
       options['num_attention_heads'],
       seen,
-      turn=lambda z, theta=_theta(options, kind): _turned(z, theta),
+      turn=functools.partial(_turned, theta=_theta(options, kind)),
     )
     x = x + weights.linear(y, f'{at}.attn.Wo')
     y = weights.norm(x, f'{at}.mlp_norm', epsilon)
