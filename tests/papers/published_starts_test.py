@@ -130,7 +130,8 @@ def test_row_starts_from_the_published_model_and_goes_back(
   folder_writing.convert(checked, tmp_path / 'back', license='mit')
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
   card = (tmp_path / 'back/README.md').read_text()
-  assert 'base_model: "published"' in card and 'license: mit' in card
+  assert '- Started from: published' in card and 'license: mit' in card
+  assert 'base_model' not in card  # a folder's name is none on the Hub
   assert '- Steps: 20' in card
   plug_in = [name for name in checked.left_out if 'cross_attention' in name]
   assert bool(plug_in) == (row == 'veco')

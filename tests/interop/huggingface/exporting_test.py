@@ -81,6 +81,8 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
     ({'norm_position': 'pre'}, 'roberta-prelayernorm', 1),
     ({'norm_position': 'pre', 'embedding_norm': False}, 'xlm-roberta-xl', 1),
     ({'type_vocab_size': 1, 'position_offset': 1}, 'roberta', 0),
+    ({'type_vocab_size': 1, 'position_offset': 2}, 'roberta', 0),
+    ({'norm_position': 'pre', 'position_offset': 3}, 'roberta-prelayernorm', 0),
   ],
 )
 def test_models_of_xlflax_are_exported_exactly(
@@ -109,8 +111,49 @@ def test_models_of_xlflax_are_exported_exactly(
     for name, value in theirs.state_dict().items()
     if name.endswith('position_embeddings.weight')
   )
-  assert len(table) == 12 + max(first_row, options.get('position_offset', 0))
+  after_padding = model_type != 'bert'
+  assert len(table) == 12 + after_padding
   assert not table[:first_row].any()
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  assert written['pad_token_id'] == tokenizer.pad_token_id == 0
+
+
+def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
+  directory, model, params = run_of(type_vocab_size=1, position_offset=2)
+  folder = tmp_path / 'out'
+  folder_writing.convert(exporting.check(directory), folder)
+  texts = ['the dog sleeps', 'die Katze', 'a']
+  made = transformers.AutoTokenizer.from_pretrained(folder)(
+    texts, padding=True, truncation=True, return_tensors='pt'
+  )
+  theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+  with torch.no_grad():
+    found = theirs(**made).logits.numpy()
+  mask = made['attention_mask'].numpy()
+  logits = jax.jit(model.apply)(
+    {'params': params}, made['input_ids'].numpy(), segment_ids=mask
+  )
+  real = mask > 0
+  np.testing.assert_allclose(found[real], logits[real], atol=2e-4)
+
+
+def test_constant_positions_that_begin_elsewhere_are_not_exported():
+  sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
+  made = encoder_decoder_config.EncoderDecoderConfig(
+    **sizes,
+    family='pre_ln',
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    position_embedding='sinusoidal_halves',
+    embedding_norm=False,
+    output_bias=False,
+    position_offset=2,
+  )
+  assert exporting.expressed_as(made, pad_id=1) == 'm2m_100'
+  told = exporting.expressed_as(made, pad_id=0)
+  assert "m2m_100: position_offset is 2, not the padding's id + 1, 1" in told
+  moved = dataclasses.replace(made, position_offset=1)
+  assert exporting.expressed_as(moved, pad_id=0) == 'm2m_100'
 
 
 def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):

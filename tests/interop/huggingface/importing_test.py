@@ -4,6 +4,7 @@ import json
 import math
 import os
 
+import huggingface_hub
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -54,6 +55,51 @@ def _params(folder, output, **kwargs):
     importing.convert(importing.check(folder, **kwargs), output)
   )
   return run, run.restore_params(0)
+
+
+def test_the_card_says_what_is_known_of_the_origin(folder, tmp_path):
+  """Neither its parent's name, nor languages that nobody named."""
+  _edit(folder, _name_or_path='/home/someone/parent')
+  (folder / 'README.md').write_text('---\nlicense: my-own\n---\n')
+  importing.convert(importing.check(folder), tmp_path / 'ours')
+  checked = exporting.check(tmp_path / 'ours')
+  folder_writing.convert(checked, tmp_path / 'back')
+  card = huggingface_hub.ModelCard.load(tmp_path / 'back/README.md').data
+  assert card.base_model is None and card.language is None
+  assert (card.license, card.license_name) == ('other', 'my-own')
+  assert card.library_name == 'transformers'
+  assert card.pipeline_tag == 'fill-mask'
+
+
+def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
+  place = tmp_path / 'hub/models--org--name/snapshots/0123456789abcdef'
+  place.parent.mkdir(parents=True)
+  folder.rename(place)
+  importing.convert(
+    importing.check(place, languages=['de', 'zh_Hans']), tmp_path / 'ours'
+  )
+  record = run_directory.read_part(tmp_path / 'ours', importing.RECORD)
+  assert record['hub'] == {
+    'repository': 'org/name',
+    'revision': '0123456789abcdef',
+  }
+  folder_writing.convert(exporting.check(tmp_path / 'ours'), tmp_path / 'back')
+  card = huggingface_hub.ModelCard.load(tmp_path / 'back/README.md').data
+  assert card.base_model == 'org/name'
+  assert card.language == ['de', 'zh']
+  assert card['language_bcp47'] == ['zh-Hans']
+
+
+def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
+  folder = tmp_path / 'hf'
+  reference.save(reference.make('roberta'), folder)
+  path = folder / 'config.json'
+  path.write_text(
+    json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0})
+  )
+  with pytest.raises(errors.VocabularyError) as caught:
+    importing.check(folder)
+  assert 'pads with another id' in str(caught.value)
 
 
 def test_an_unknown_architecture(folder):

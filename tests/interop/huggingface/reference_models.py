@@ -313,14 +313,15 @@ def save(model, folder, **kwargs):
 
 
 def write_tokenizer(folder, size, model_type='bert'):
-  """A WordPiece tokenizer.json and its special tokens."""
+  """A WordPiece tokenizer.json and its special tokens, [PAD] as config.json."""
   special = [
-    '[PAD]',
     '[CLS]',
     '[SEP]',
     '[UNK]',
     '▁<extra_id_0>' if 't5' in model_type else '[MASK]',
   ]
+  padding = transformers.AutoConfig.from_pretrained(folder).pad_token_id
+  special.insert(padding if padding in range(5) else 0, '[PAD]')
   pieces = special + [f'##{i}' for i in range(size - 5)]
   made = tokenizers.Tokenizer(
     tokenizers.models.WordPiece(

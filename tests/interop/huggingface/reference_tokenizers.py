@@ -60,11 +60,10 @@ def sentencepiece(folder, name, **options):
   spm.SentencePieceTrainer.train(
     input=str(folder / 'text'),
     model_prefix=str(folder / 'm'),
-    vocab_size=260,
     minloglevel=2,
     hard_vocab_limit=False,
     num_threads=1,
-    **options,
+    **{'vocab_size': 260} | options,
   )
   (folder / 'm.model').rename(folder / name)
   return spm.SentencePieceProcessor(model_file=str(folder / name))

@@ -219,6 +219,48 @@ _MODERN = (
 for _key in _DROPOUT:
   del _MODERN[_key]
 
+_BART = dict(
+  _name_or_path='bart',
+  activation_dropout=0.1,
+  activation_function='gelu',
+  add_bias_logits=False,
+  add_final_layer_norm=False,
+  attention_dropout=0.1,
+  bos_token_id=0,
+  classif_dropout=0.1,
+  classifier_dropout=0.0,
+  d_model=24,
+  decoder_attention_heads=4,
+  decoder_ffn_dim=36,
+  decoder_layerdrop=0.0,
+  decoder_layers=2,
+  decoder_start_token_id=2,
+  dropout=0.1,
+  early_stopping=True,
+  encoder_attention_heads=4,
+  encoder_ffn_dim=36,
+  encoder_layerdrop=0.0,
+  encoder_layers=2,
+  eos_token_id=2,
+  forced_eos_token_id=2,
+  gradient_checkpointing=False,
+  id2label={'0': 'LABEL_0', '1': 'LABEL_1', '2': 'LABEL_2'},
+  init_std=0.02,
+  is_encoder_decoder=True,
+  label2id={'LABEL_0': 0, 'LABEL_1': 1, 'LABEL_2': 2},
+  max_position_embeddings=16,
+  model_type='bart',
+  no_repeat_ngram_size=3,
+  normalize_before=False,
+  normalize_embedding=True,
+  num_beams=4,
+  num_hidden_layers=2,
+  pad_token_id=1,
+  scale_embedding=False,
+  torch_dtype='float32',
+  use_cache=True,
+  vocab_size=61,
+)
 CONFIGS = {
   'xlm-roberta-base': _XLMR,
   'xlm-roberta-large': _XLMR | dict(num_hidden_layers=3),
@@ -301,6 +343,26 @@ CONFIGS = {
     static_position_embeddings=False,
     tokenizer_class='MBart50Tokenizer',
     transformers_version='4.4.0.dev0',
+  ),
+  'bart-base': _BART
+  | dict(
+    architectures=['BartModel'],
+    forced_bos_token_id=0,
+    transformers_version='4.12.0.dev0',
+  ),
+  'bart-large-cnn': _BART
+  | dict(
+    _num_labels=3,
+    architectures=['BartForConditionalGeneration'],
+    extra_pos_embeddings=2,
+    force_bos_token_to_be_generated=True,
+    length_penalty=2.0,
+    max_length=142,
+    min_length=56,
+    output_past=True,
+    prefix=' ',
+    static_position_embeddings=False,
+    transformers_version='4.7.0.dev0',
   ),
   'mmBERT-base': {k: v for k, v in _MODERN.items() if k != 'reference_compile'}
   | dict(
@@ -423,6 +485,9 @@ CONFIGS = {
 _T5_COPY = 'bystrowska/idiom-paraphrasing: models/t5-base/config.json'
 _ROBERTA_COPY = 'huanyuai/FKT-KE: models/roberta-base/config.json'
 SOURCES = {
+  'bart-base': 'not found; keys from memory of the published file',
+  'bart-large-cnn': 'not found; keys from memory of the published file, some '
+  'in a test of a Rust port that quotes them',
   'xlm-roberta-base': 'Hexdigest123/comment-checker: '
   'model/xlm-roberta-base/config.json (with a classifier)',
   'xlm-roberta-large': 'not found; printed in a fork of TransQuest, with the '

@@ -86,8 +86,10 @@ def _add_weights(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
   from xlflax.interop.huggingface import exporting, folder_writing, tables
+  from xlflax.interop.huggingface.cards import card_metadata
 
   paths.local(args.output, where='--output')  # before anything is read
+  card_metadata.check_license(args.license)
   checked = exporting.check(
     args.model_dir,
     step=args.step,

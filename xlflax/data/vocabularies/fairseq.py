@@ -39,6 +39,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     layout: what the model does not tell.
     extra_ids: number of T5's sentinels that follow the model's pieces.
     codes: mBART's symbols of languages, in the order of their ids.
+    model_ids: the id of each of the model's own pieces.
   """
 
   kind = 'sentencepiece_moved'
@@ -72,8 +73,8 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
       raise errors.VocabularyError(
         f'Not a SentencePiece model ({error})'
       ) from error
-    self._ids, self._pieces = self._move(self._processor)
-    self._own = {int(i): n for n, i in enumerate(self._ids)}
+    self.model_ids, self._pieces = self._move(self._processor)
+    self._own = {int(i): n for n, i in enumerate(self.model_ids)}
     starts = np.array([p.startswith('▁') for p in self._pieces], np.bool_)
     self._codes = {
       piece: len(self._pieces) - 1 - len(self.codes) + i
@@ -174,13 +175,17 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     ids = np.fromiter(
       itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
     )
-    return self._ids[ids], lengths
+    return self.model_ids[ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
     return self._processor.decode(
       [self._own[int(i)] for i in ids if int(i) not in self._silent]
     )
+
+  def pieces(self) -> list[str]:
+    """All pieces, in the order of their ids, without unused rows."""
+    return list(self._pieces)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
     """See `Vocabulary.piece_id`."""
@@ -191,7 +196,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     if piece in self._pieces[:4]:
       return self._pieces.index(piece)
     own = self._processor.piece_to_id(piece)
-    return None if own == self._processor.unk_id() else int(self._ids[own])
+    return None if own == self._processor.unk_id() else int(self.model_ids[own])
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     """See `Vocabulary.is_byte`."""

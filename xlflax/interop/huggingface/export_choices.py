@@ -108,33 +108,42 @@ def choose(
   return Choice(config, found, chosen, kept, left_out)
 
 
-def widened(config: Config, *, pad_id: int) -> list[Config]:
-  """The configuration, and others of the same function with more zeros.
+def widened(config: Config, *, first: int) -> list[Config]:
+  """The configuration, and others of the same function.
 
   A model without token types is one whose only type adds nothing; positions
-  that begin in a later row of their table are the same positions.
+  that begin in another row of their table are the same positions.
 
   Args:
     config: of the model.
-    pad_id: of the vocabulary; RoBERTa's positions begin after it.
+    first: row in which an architecture's positions begin.
   """
   found: list[Config] = [config]
   is_encoder = isinstance(config, model_config.EncoderConfig)
   if is_encoder and config.type_vocab_size == 0:
     found.append(dataclasses.replace(config, type_vocab_size=1))
   learned = model_config.PositionEmbedding.LEARNED
-  if config.position_offset or config.position_embedding is not learned:
+  if (
+    config.position_embedding is not learned or config.position_offset == first
+  ):
     return found
-  if not isinstance(config, model_config.EncoderConfig) and config.is_t5:
+  if not is_encoder and config.is_t5:
     return found
-  first = pad_id + 1 if is_encoder else _BART_OFFSET
   return found + [
     dataclasses.replace(one, position_offset=first) for one in found
   ]
 
 
+def _first_row(config: Config, found: Architecture, pad_id: int) -> int:
+  """The row in which an architecture's positions begin."""
+  if found.positions_after_padding:
+    return pad_id + 1
+  is_encoder = isinstance(config, model_config.EncoderConfig)
+  return config.position_offset if is_encoder else _BART_OFFSET
+
+
 def _widened_shapes(config: Config, shapes: Shapes) -> Shapes:
-  """Shapes of the embeddings that have rows of zeros more than the run's."""
+  """Shapes of the embeddings that have other rows than the run's."""
   rows = config.max_length + config.position_offset
   found: Shapes = {
     name: (rows, shapes[name][1]) for name in _POSITIONS if name in shapes
@@ -218,8 +227,14 @@ def architecture(
         refused.append(f'{name}: it is no {type(config).__name__}')
       continue
     told: list[list[str]] = []
-    for one in widened(config, pad_id=pad_id):
+    first = _first_row(config, found, pad_id)
+    for one in widened(config, first=first):
       _, problems = found.write(one)
+      if found.positions_after_padding and one.position_offset != first:
+        problems.append(
+          f"position_offset is {one.position_offset}, not the padding's id "
+          f'+ 1, {first}'
+        )
       if not problems:
         return found, one
       told.append(list(problems))

@@ -252,6 +252,7 @@ def _complete(options, architecture, task, run, shapes, dtype):
     'architectures': [architecture.classes[task]],
   }
   options.pop('torch_dtype', None)
+  published = 'tokenizer_files' in run.vocabulary.description
   t5 = getattr(run.model.config, 'is_t5', False)
   for name, index in (
     ('bos_token_id', None if t5 else spec.bos_id),
@@ -259,8 +260,8 @@ def _complete(options, architecture, task, run, shapes, dtype):
     ('pad_token_id', spec.pad_id),
     ('decoder_start_token_id', spec.pad_id if t5 else None),
   ):
-    if index is not None:
-      options.setdefault(name, index)
+    if index is not None and not (published and name in options):
+      options[name] = index
   head = f'heads/{task.value}/output/bias'
   if head in shapes:
     labels = shapes[head][0]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
+from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
 from xlflax.interop.huggingface import model_files, sentence_modules
 from xlflax.interop.huggingface.architectures.architectures import Task
@@ -17,6 +17,7 @@ from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+from xlflax.interop.huggingface.verification import verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -36,7 +37,8 @@ def convert(
 ) -> list[str]:
   """Writes config.json, safetensors, the tokenizer's files and a README.md.
 
-  The folder appears when it is complete.
+  The folder appears when it is complete, and when its tokenizer gives the
+  run's ids and its files give the model's states and logits (`verify`).
 
   Args:
     checked: from `check`.
@@ -51,9 +53,12 @@ def convert(
   Raises:
     RunDirectoryError: there is something already, or it is in a bucket,
       where the libraries that read such folders do not look.
-    CheckpointError: the checkpoint cannot be read.
+    CheckpointError: the checkpoint cannot be read, or what was written
+      computes something else.
+    VocabularyError: the tokenizer gives other ids.
   """
   folder = paths.local(folder, where='--output')
+  card_metadata.check_license(license)
   with paths.new_directory(folder, where='--output') as made:
     _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
@@ -64,8 +69,26 @@ def convert(
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
     _limit_tokenizer(made, checked)
+    notes += _verify(checked, made)
     manifests.note(made, manifests.Kind.EXPORT)
     return notes
+
+
+def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
+  """Compares what was written with the run; notes what was not compared."""
+  run = checked.run
+  verify.check_tokenizer(run.vocabulary, folder)
+  compared = verify.check_states(
+    folder,
+    run.model,
+    run.restore_params(checked.step)['model'],
+    run.vocabulary,
+    dtype=checked.dtype,
+  )
+  if compared:
+    return []
+  kind = checked.architecture.model_type
+  return [f'the states were not compared: {kind} is not computed in numpy']
 
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:
@@ -116,13 +139,15 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
         fix='copy it from the folder that the model was imported from',
       )
     (folder / name).write_bytes(content)
-  if known:
+  if 'tokenizer.json' in known:
     return []
   made = None
-  if isinstance(
-    run.vocabulary, vocabulary_sentencepiece.SentencePieceVocabulary
-  ):
+  if isinstance(run.vocabulary, sentencepiece_files.Vocabulary):
     made = sentencepiece_files.convert(run.vocabulary)
+  elif known and isinstance(run.vocabulary, tokenizers.TokenizersVocabulary):
+    made = run.vocabulary.files()
+  if made is None and known:
+    return []
   for name, content in (made or run.vocabulary.files()).items():
     (folder / name).write_bytes(content)
   if made:
@@ -254,9 +279,12 @@ def _cast(checked: Export, assignment: Assignment, part) -> np.ndarray:
 
 
 def _widened(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """The table with rows of zeros before it, where the folder's is longer."""
-  if value.shape == shape:
-    return value
+  """The table with rows of zeros before it, or without its first rows.
+
+  The folder's positions begin in the row that its architecture has for them.
+  """
+  if len(value) >= shape[0]:
+    return value[len(value) - shape[0] :]
   more = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
   return np.concatenate([more, value])
 

@@ -17,6 +17,7 @@ from xlflax.foundation import calls, enums, errors, ranges
 from xlflax.interop import folder_files
 from xlflax.interop.huggingface import (
   gin_file,
+  hub_files,
   labelled_heads,
   model_files,
   sentence_modules,
@@ -65,6 +66,8 @@ class Import:
     plan: which tensor becomes what.
     vocabulary: its tokenizer, or the user's vocabulary.
     own_tokenizer: whether `vocabulary` is the folder's tokenizer.
+    hub: repository and revision on the Hub, if the folder is a snapshot of
+      its cache.
     sentence: how a Sentence-Transformers folder makes vectors, with its dense
       layers; None for other folders.
   """
@@ -75,6 +78,7 @@ class Import:
   plan: plan_lib.Plan
   vocabulary: vocabulary_lib.Vocabulary
   own_tokenizer: bool
+  hub: dict[str, str] | None = None
   sentence: (
     tuple[sentence_encoding.SentenceEncoding, sentence_modules.Heads] | None
   ) = None
@@ -106,7 +110,8 @@ def check(
   """Checks all of a folder but the values of its tensors.
 
   Args:
-    folder: a folder on disk as `save_pretrained` writes it.
+    folder: a folder on disk as `save_pretrained` writes it, or the name of a
+      model on the Hugging Face Hub, whose files are fetched.
     scan_layers: stacked layers, or unrolled ones.
     vocab_multiple: the table's rows are rounded up to a multiple of this.
     languages: codes of the vocabulary's languages; None takes those of
@@ -123,7 +128,7 @@ def check(
 
   Where several of these hold, the first of them tells of all.
   """
-  folder = paths.local(folder, where='Hugging Face folder')
+  folder = top = hub_files.folder_of(folder)
   sentence = sentence_modules.read(folder)
   folder = sentence_modules.transformer_folder(folder)
   folder_files.check(
@@ -157,7 +162,14 @@ def check(
   assert description is not None and made is not None and found is not None
   config = model_config.with_vocabulary(description.config, found.spec)
   return Import(
-    folder, description, config, made, found, vocabulary is None, sentence
+    folder,
+    description,
+    config,
+    made,
+    found,
+    vocabulary is None,
+    hub=hub_files.origin(top),
+    sentence=sentence,
   )
 
 
@@ -198,12 +210,13 @@ def _tokenizer(folder, description, languages, unused_rows):
     found = tokenizers.read(
       folder, model_type=model_type, size=None, languages=codes
     )
-    if len(found) == rows:
-      return found
     if len(found) < rows and unused_rows is UnusedRows.KEEP:
-      return tokenizers.read(
+      found = tokenizers.read(
         folder, model_type=model_type, size=rows, languages=codes
       )
+    if len(found) == rows:
+      _check_padding(description, found)
+      return found
   except errors.VocabularyError as error:
     error.where = error.where or str(folder)
     raise
@@ -219,6 +232,20 @@ def _tokenizer(folder, description, languages, unused_rows):
       else ''
     ),
   )
+
+
+def _check_padding(description, vocabulary) -> None:
+  """Refuses files of which other programs count positions otherwise."""
+  first = getattr(description.config, 'position_offset', 0)
+  pad_id = vocabulary.spec.pad_id
+  if description.architecture.positions_after_padding and first != pad_id + 1:
+    raise errors.VocabularyError(
+      "The tokenizer pads with another id than config.json's, from which this "
+      'architecture counts positions',
+      got=f'{pad_id} ({vocabulary.piece(pad_id)})',
+      expected=f'pad_token_id of config.json, {first - 1}',
+      fix='copy the tokenizer that belongs to the model',
+    )
 
 
 def load(checked: Import, partitioner: partitioning.Partitioner):
@@ -297,8 +324,10 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       'task': task.value,
       'head': style,
       'config': checked.description.options,
-      'base_model': checked.description.options.get('_name_or_path')
-      or checked.folder.name,
+      'base_model': checked.hub['repository']
+      if checked.hub
+      else checked.folder.name,
+      'hub': checked.hub,
       'card': card_metadata.read(checked.folder),
       sentence_encoding.KEY: checked.sentence
       and checked.sentence[0].describe(),

@@ -137,6 +137,7 @@ def _examined(
   architecture = architectures.find(options.get('model_type'))
   read = config_options.read(options, architecture.aliases)
   read.has_output = _has_output(architecture, tensors or {})
+  read.has_bias = not tensors or 'final_logits_bias' in tensors
   task = _task(architecture, options, read)
   fields = architecture.read(read, task or Task.STATES)
   labels = _num_labels(options)
@@ -201,6 +202,9 @@ def _task(architecture: Architecture, options, read) -> Task | None:
   if not classes and Task.STATES in architecture.classes:
     return Task.STATES  # what AutoModel takes such a folder for
   task = architecture.task_of(classes[0]) if len(classes) == 1 else None
+  base = architecture.classes.get(Task.SEQ2SEQ, '')
+  if classes == [base.replace('ForConditionalGeneration', 'Model')] and base:
+    return Task.SEQ2SEQ  # the base model has all its weights but that bias
   if task is None:
     read.problems.append(
       f'architectures is {classes!r}; supported: one of '

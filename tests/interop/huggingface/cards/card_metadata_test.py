@@ -2,6 +2,7 @@
 
 import pytest
 
+from xlflax.foundation import errors
 from xlflax.interop.huggingface.cards import card_metadata
 
 
@@ -22,6 +23,23 @@ def test_metadata(tmp_path, text, found):
   if found is None:
     found = {'license': 'apache-2.0', 'language': ['multilingual']}
   assert card_metadata.read(tmp_path) == found
+
+
+def test_languages_as_the_hub_takes_them():
+  found = card_metadata.hub_languages(
+    ['de', 'zh_Hans', 'srp_Latn', 'pt-BR', 'x1', 'de']
+  )
+  assert found == {
+    'language': ['de', 'zh', 'sr', 'pt'],
+    'language_bcp47': ['zh-Hans', 'sr-Latn', 'pt-BR'],
+  }
+
+
+def test_licences_are_checked():
+  card_metadata.check_license('cc-by-nc-4.0')
+  with pytest.raises(errors.ConfigError) as caught:
+    card_metadata.check_license('apache2.0')
+  assert 'apache-2.0' in caught.value.fix
 
 
 def test_no_readme(tmp_path):

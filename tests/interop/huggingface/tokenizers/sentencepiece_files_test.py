@@ -1,9 +1,11 @@
 """A vocabulary of xlflax becomes a tokenizer that gives its ids."""
 
 import io
+import unicodedata
 
 import pytest
 import sentencepiece
+import tokenizers
 import transformers
 
 from tests.interop.huggingface.reference_tokenizers import LINES
@@ -34,6 +36,33 @@ def _vocabulary(**options):
     **{'vocab_size': 260} | options,
   )
   return vocabulary_sentencepiece.SentencePieceVocabulary(model.getvalue())
+
+
+_TEXTS = [
+  'Tất cả mọi người sinh ra đều được tự do',
+  '모든 인간은 태어날 때부터 자유로우며',
+  '가\u11a8 각 ㄱㅏㄱ ｶﾞ',
+  'بَّ ذَّ שָּׁלוֹם',  # accents in the order of keyboards, not of NFC
+  'a\u0300\u0323 e\u0301\u0327 A\u0327 A\ufe0f',
+  'ガが ～ 👨‍👩‍👧 👍🏽 น้ำ',
+]
+
+
+@pytest.mark.parametrize('form', ['NFC', 'NFD', None])
+@pytest.mark.parametrize('bytes_', [False, True], ids=['plain', 'bytes'])
+@pytest.mark.parametrize('rule', ['nmt_nfkc', 'nfkc', 'nfkc_cf', 'identity'])
+def test_ids_equal_for_composed_and_decomposed_text(rule, bytes_, form):
+  vocabulary = _vocabulary(
+    normalization_rule_name=rule,
+    byte_fallback=bytes_,
+    vocab_size=480 if bytes_ else 260,
+  )
+  content = sentencepiece_files.convert(vocabulary)['tokenizer.json']
+  made = tokenizers.Tokenizer.from_str(content.decode())
+  for text in _TEXTS:
+    text = unicodedata.normalize(form, text) if form else text
+    ids = made.encode(text, add_special_tokens=False).ids
+    assert ids == vocabulary.encode(text), ascii(text)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.interop.huggingface import reference_tokenizers
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
+from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 from xlflax.interop.huggingface.tokenizers import tokenizers as importer
 
 # A folder of texts that may lie beside the repository.
@@ -39,6 +40,7 @@ EDGE_CASES = [
 ]
 
 
+_BYTES = dict(byte_fallback=True, vocab_size=480)
 _KINDS = {
   'bert': ('bert', reference_tokenizers.bert),
   'bert_cased': (
@@ -75,6 +77,22 @@ def test_ids_equal_the_reference(pair):
   ids, lengths = vocabulary.encode_ragged(texts)
   assert lengths.tolist() == [len(row) for row in _ids(reference, texts)]
   assert ids.dtype == np.int32
+
+
+@pytest.mark.parametrize('kind', ['bert', 'bert_cased', 'roberta'])
+def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
+  """Written beside them, it gives the ids that were read from them."""
+  model_type, make = _KINDS[kind]
+  reference = make(tmp_path)
+  found = importer.read(
+    tmp_path, model_type=model_type, size=None, languages=('en',)
+  )
+  (tmp_path / 'tokenizer.json').write_bytes(found.files()['tokenizer.json'])
+  (tmp_path / 'config.json').write_text(f'{{"model_type": "{model_type}"}}')
+  made = transformers.AutoTokenizer.from_pretrained(tmp_path)
+  for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
+    assert made.encode(text) == reference.encode(text), text
+    assert made.encode(text, text) == reference.encode(text, text), text
 
 
 def test_old_files_give_the_same_ids(pair):
@@ -249,3 +267,44 @@ def test_rows_without_a_token(tmp_path):
 def test_a_folder_without_tokenizer_is_refused(tmp_path):
   with pytest.raises(errors.VocabularyError, match='no tokenizer files'):
     importer.read(tmp_path, model_type='bert', size=None, languages=('en',))
+
+
+def test_m2m_100_without_tokenizer_json_is_refused(tmp_path):
+  """Its ids stand in vocab.json, not in the order of the model."""
+  reference_tokenizers.sentencepiece(tmp_path, 'sentencepiece.bpe.model')
+  (tmp_path / 'vocab.json').write_text('{"<s>": 0, "a": 1}')
+  with pytest.raises(errors.VocabularyError) as caught:
+    importer.read(tmp_path, model_type='m2m_100', size=400, languages=None)
+  assert 'tokenizer.json' in caught.value.fix
+
+
+@pytest.mark.parametrize(
+  ('kind', 'options'),
+  [('xlm-roberta', {}), ('mbart', {}), ('mt5', {}), ('mt5', _BYTES)],
+  ids=['xlmr', 'mbart', 'mt5', 'mt5_bytes'],
+)
+def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
+  kind, options, tmp_path
+):
+  name = {'mt5': 'spiece.model'}.get(kind, 'sentencepiece.bpe.model')
+  ids = {'mt5': dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)}.get(kind, {})
+  reference_tokenizers.sentencepiece(tmp_path, name, **ids | options)
+  found = importer.read(tmp_path, model_type=kind, size=None, languages=('en',))
+  out = tmp_path / 'out'
+  out.mkdir()
+  for path, content in sentencepiece_files.convert(found).items():
+    (out / path).write_bytes(content)
+  (out / 'config.json').write_text(f'{{"model_type": "{kind}"}}')
+  made = transformers.AutoTokenizer.from_pretrained(out)
+  for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
+    if '▁' not in text:
+      ids = found.encode(text)
+      assert made.encode(text, add_special_tokens=False) == ids, text
+  assert len(made) == len(found)
+  assert made.pad_token_id == found.spec.pad_id
+  framed = {
+    'xlm-roberta': [found.spec.bos_id, *ids, found.spec.eos_id],
+    'mbart': [*ids, found.spec.eos_id, found.piece_id('en_XX')],
+    'mt5': [*ids, found.spec.eos_id],
+  }[kind]
+  assert made.encode(text) == framed

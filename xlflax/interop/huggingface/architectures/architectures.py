@@ -72,6 +72,8 @@ class Architecture:
     constants: tensors that follow from the configuration: name -> from the
       encoder's configuration to their values, or None.
     aliases: other name -> name of an option of config.json.
+    positions_after_padding: whether positions are counted from the row after
+      the padding's id, so that they depend on the vocabulary.
     config_class: of the model's configuration.
     read: from options to the arguments of `config_class`.
     write: from a configuration to (options, what they cannot express).
@@ -97,6 +99,7 @@ class Architecture:
     default_factory=dict
   )
   aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  positions_after_padding: bool = False
   config_class: type = model_config.EncoderConfig
   read: Callable[[config_options.Options, Task], dict[str, Any]]
   write: Callable[[Any], tuple[dict[str, Any], list[str]]]

@@ -25,7 +25,7 @@ HARMLESS = frozenset(
     length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
     bad_words_ids num_return_sequences output_scores return_dict_in_generate
     remove_invalid_values exponential_decay_length_penalty suppress_tokens
-    begin_suppress_tokens initializer_range classifier_dropout
+    begin_suppress_tokens force_bos_token_to_be_generated initializer_range classifier_dropout
     _attn_implementation_autoset attn_implementation _attn_implementation
     auto_map directionality pooler_fc_size pooler_num_attention_heads
     pooler_num_fc_layers pooler_size_per_head pooler_type
@@ -53,12 +53,15 @@ class Options:
   Attributes:
     values: the options, other names of one and the same option resolved.
     problems: what is wrong, a line each.
+    has_bias: whether the files hold a bias of the output, which those of base
+      models do not.
     has_output: whether the files hold an output table that differs from the
       token embeddings, which some architectures' options do not tell.
   """
 
   values: dict[str, Any]
   problems: list[str] = dataclasses.field(default_factory=list)
+  has_bias: bool = True
   has_output: bool = False
   _used: set[str] = dataclasses.field(default_factory=set)
 

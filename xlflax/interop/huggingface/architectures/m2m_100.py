@@ -35,20 +35,25 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     defaults=_DEFAULTS,
     training_only=('encoder_layerdrop', 'decoder_layerdrop'),
   )
+  offset = options.get('pad_token_id', 1) + 1
   usual = 'relu' if 'activation_function' not in options.values else 'gelu'
   return (
     fields
     | _FIXED
     | {
+      'position_offset': offset,
       'activation': options.choose(
         'activation_function', usual, activations.from_huggingface()
-      )
+      ),
     }
   )
 
 
 def _write(config: config_lib.EncoderDecoderConfig):
-  return mbart.write_options(config, **_FIXED)
+  options, problems = mbart.write_options(
+    config, position_offset=config.position_offset, **_FIXED
+  )
+  return options | {'pad_token_id': config.position_offset - 1}, problems
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -58,6 +63,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     classes={Task.SEQ2SEQ: 'M2M100ForConditionalGeneration'},
     head=(),
     buffers=(r'embed_positions\.weights$',),
+    positions_after_padding=True,
     read=_read,
     write=_write,
   )

@@ -76,9 +76,9 @@ def read_options(
   options.require('add_final_layer_norm', family is _PRE_LN)
   options.require('add_bias_logits', False)
   options.require('static_position_embeddings', False)
-  options.require('extra_pos_embeddings', _OFFSET)
-  options.ignore(*training_only)
-  for name in ('activation_dropout', 'encoder_layerdrop', 'decoder_layerdrop'):
+  options.ignore('extra_pos_embeddings', *training_only)
+  options.ignore('activation_dropout')  # of training, which has no such here
+  for name in ('encoder_layerdrop', 'decoder_layerdrop'):
     if name not in training_only:
       options.require(name, 0, None)
   options.ignore('classifier_dropout', 'classif_dropout')
@@ -86,6 +86,7 @@ def read_options(
     'family': family,
     'position_offset': _OFFSET,
     'layer_norm_epsilon': _EPSILON,
+    'output_bias': options.has_bias,
     'activation': options.choose(
       'activation_function', 'gelu', activations.from_huggingface()
     ),
@@ -116,7 +117,6 @@ def write_options(
     layer_norm_epsilon=_EPSILON,
     position_embedding='learned',
     embedding_norm=True,
-    output_bias=True,
     type_vocab_size=0,
     use_language_embeddings=False,
     tie_decoder=False,

@@ -127,6 +127,7 @@ def _architecture(
     optional=(pooler(f'{prefix}pooler.dense'),),
     output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
     buffers=bert.BUFFERS,
+    positions_after_padding=True,
     read=read,
     write=write,
   )

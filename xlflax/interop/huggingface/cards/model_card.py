@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.interop.huggingface.architectures.architectures import Task
+from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.training.checkpointing import description, run_directory
 
@@ -57,17 +58,23 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
 
 
 def _metadata(checked: Export, origin, license, settings) -> list[str]:
-  languages = origin.get('card', {}).get('language') or list(
-    checked.run.vocabulary.spec.languages
+  known = checked.run.vocabulary.spec.languages
+  languages = origin.get('card', {}).get('language') or (
+    known if len(known) <= _MANY else ()
   )
-  lines = ['library_name: transformers']
-  if 'card' in origin or len(languages) <= _MANY:
-    lines += _list('language', languages)
+  library, pipeline = 'transformers', _PIPELINES[checked.task]
+  if checked.sentence:
+    library, pipeline = 'sentence-transformers', 'sentence-similarity'
+  lines = [f'library_name: {library}']
+  for key, codes in card_metadata.hub_languages(languages).items():
+    lines += _list(key, codes)
   if license:
-    lines.append(f'license: {license}')
-  if origin.get('base_model'):
-    lines.append(f'base_model: {json.dumps(origin["base_model"])}')
-  lines.append(f'pipeline_tag: {_PIPELINES[checked.task]}')
+    listed = license in card_metadata.LICENSES
+    lines.append(f'license: {license if listed else "other"}')
+    lines += [] if listed else [f'license_name: {json.dumps(license)}']
+  if origin.get('hub'):
+    lines.append(f'base_model: {json.dumps(origin["hub"]["repository"])}')
+  lines.append(f'pipeline_tag: {pipeline}')
   names = [fields['name'] for fields in _objectives(settings)]
   return lines + _list('tags', ['xlflax', *names])
 

@@ -1,28 +1,34 @@
-"""A SentencePiece vocabulary of xlflax as a tokenizer.json."""
+"""A SentencePiece vocabulary as a tokenizer.json: xlflax's, fairseq's, T5's."""
 
 import json
 from typing import Any
 
+import numpy as np
 import sentencepiece
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, pre_tokenizers, processors
 
+from xlflax.data.vocabularies import fairseq
 from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.interop.huggingface.tokenizers import normalization
 
+Vocabulary = (
+  vocabulary_sentencepiece.SentencePieceVocabulary
+  | fairseq.MovedSentencePieceVocabulary
+)
 # Field numbers of SentencePiece's model file (sentencepiece_model.proto).
 _TRAINER, _NORMALIZER = 2, 3
 _MODEL_TYPE, _CHARSMAP = 3, 2
 _UNIGRAM, _BPE = 1, 2
 _MAX_PIECE = 64  # characters; longer pieces are never merged
+_FIRST_MBART = 25  # languages; the symbol follows the text, later models lead
 
 
-def convert(
-  vocabulary: vocabulary_sentencepiece.SentencePieceVocabulary,
-) -> dict[str, bytes] | None:
+def convert(vocabulary: Vocabulary) -> dict[str, bytes] | None:
   """The files of a tokenizer that gives the same ids, by name.
 
-  Only a mark of SentencePiece's own (U+2581) in a text may give others. None
+  Only a mark of SentencePiece's own (U+2581) in a text may give others, and
+  special symbols in it, which the library takes for what they stand for. None
   for models of whole words or characters, which the library lacks.
   """
   fields = _fields(vocabulary.model)
@@ -31,11 +37,12 @@ def convert(
   if kind not in (_UNIGRAM, _BPE):
     return None
   processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
-  pieces = [
-    (vocabulary.piece(i), processor.get_score(i))
-    for i in range(len(vocabulary))
-  ]
-  has_bytes = any(processor.is_byte(i) for i in range(len(vocabulary)))
+  names = vocabulary.pieces()
+  own = range(processor.get_piece_size())
+  scores = np.zeros(len(names))
+  scores[_ids(vocabulary)] = processor.get_score(list(own))
+  pieces = list(zip(names, scores.tolist(), strict=True))
+  has_bytes = any(map(processor.is_byte, own))
   unknown = vocabulary.spec.unk_id
   model = (
     models.Unigram(pieces, unk_id=unknown, byte_fallback=has_bytes)
@@ -44,14 +51,25 @@ def convert(
   )
   made = tokenizers.Tokenizer(model)
   normalizer = _fields(fields.get(_NORMALIZER, [b''])[0])
-  _add_parts(made, normalizer.get(_CHARSMAP, [b''])[0])
-  made.add_special_tokens(
-    [vocabulary.piece(i) for i in vocabulary.spec.special_ids]
-  )
+  if charsmap := normalizer.get(_CHARSMAP, [b''])[0]:
+    wide = '～'
+    made.normalizer = normalization.of_charsmap(
+      charsmap, keeps_tilde=processor.normalize(wide).endswith(wide)
+    )
+  _add_parts(made, vocabulary)
+  special = [i for i in vocabulary.spec.special_ids if i < len(names)]
+  made.add_special_tokens([names[i] for i in special])
   return {
     'tokenizer.json': made.to_str().encode(),
-    'tokenizer_config.json': _settings(),
+    'tokenizer_config.json': _settings(vocabulary),
   }
+
+
+def _ids(vocabulary: Vocabulary):
+  """The id of each of the model's own pieces."""
+  if isinstance(vocabulary, fairseq.MovedSentencePieceVocabulary):
+    return vocabulary.model_ids
+  return np.arange(len(vocabulary))
 
 
 def _bpe(pieces, unknown: int, has_bytes: bool) -> models.BPE:
@@ -72,9 +90,7 @@ def _bpe(pieces, unknown: int, has_bytes: bool) -> models.BPE:
   )
 
 
-def _add_parts(made: tokenizers.Tokenizer, charsmap: bytes) -> None:
-  if charsmap:
-    made.normalizer = normalizers.Precompiled(charsmap)
+def _add_parts(made: tokenizers.Tokenizer, vocabulary: Vocabulary) -> None:
   made.pre_tokenizer = pre_tokenizers.Sequence(
     [
       pre_tokenizers.Split(tokenizers.Regex(' +'), 'removed'),
@@ -87,28 +103,47 @@ def _add_parts(made: tokenizers.Tokenizer, charsmap: bytes) -> None:
       decoders.Metaspace(replacement='▁', prepend_scheme='always'),
     ]
   )
-  _, begin, end, _, _ = vocabulary_lib.SPECIAL_PIECES
+  single, pair = _frames(vocabulary)
   made.post_processor = processors.TemplateProcessing(
-    single=[begin, '$A', end],
-    pair=[begin, '$A', end, end, '$B', end],
-    special_tokens=[(begin, 1), (end, 2)],
+    single=single,
+    pair=pair,
+    special_tokens=[
+      (name, vocabulary.piece_id(name))
+      for name in dict.fromkeys(pair)
+      if not name.startswith('$')
+    ],
   )
 
 
-def _settings() -> bytes:
-  padding, begin, end, unknown, mask = vocabulary_lib.SPECIAL_PIECES
+def _frames(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
+  """A text, and a pair of texts, with special symbols around them."""
+  begin = vocabulary.piece(vocabulary.spec.bos_id)
+  end = vocabulary.piece(vocabulary.spec.eos_id)
+  if isinstance(vocabulary, fairseq.MovedSentencePieceVocabulary):
+    codes = vocabulary.codes
+    if vocabulary.id_layout is fairseq.IdLayout.T5:
+      return ['$A', end], ['$A', end, '$B', end]
+    if codes:
+      language = 'en_XX' if 'en_XX' in codes else codes[0]
+      last = len(codes) <= _FIRST_MBART
+      before, after = ([], [language]) if last else ([language], [])
+      return [*before, '$A', end, *after], [*before, '$A', '$B', end, *after]
+  return [begin, '$A', end], [begin, '$A', end, end, '$B', end]
+
+
+def _settings(vocabulary: Vocabulary) -> bytes:
+  """tokenizer_config.json, by which transformers takes the file as it is."""
+  spec = vocabulary.spec
+  roles = {'pad': spec.pad_id, 'eos': spec.eos_id, 'unk': spec.unk_id}
+  if spec.bos_id != spec.pad_id:  # T5 has no such symbols
+    roles |= {'bos': spec.bos_id, 'cls': spec.bos_id, 'sep': spec.eos_id}
+    roles |= {'mask': spec.mask_id}
   return json.dumps(
     {
       'tokenizer_class': 'PreTrainedTokenizerFast',
-      'pad_token': padding,
-      'bos_token': begin,
-      'cls_token': begin,
-      'eos_token': end,
-      'sep_token': end,
-      'unk_token': unknown,
-      'mask_token': mask,
       'clean_up_tokenization_spaces': False,
-    },
+    }
+    | {f'{role}_token': vocabulary.piece(i) for role, i in roles.items()},
     indent=2,
   ).encode()
 

@@ -10,7 +10,7 @@ import pathlib
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from xlflax.data.vocabularies import fairseq as vocabulary_fairseq
 from xlflax.data.vocabularies import imported as vocabulary_imported
@@ -93,6 +93,15 @@ def read(
   if (folder / vocabulary_tokenizers.FILE).is_file():
     content = (folder / vocabulary_tokenizers.FILE).read_bytes()
     return vocabulary_tokenizers.TokenizersVocabulary(content, layout)
+  if model_type == 'm2m_100':
+    raise errors.VocabularyError(
+      "M2M-100's and NLLB's older files are not read: their ids are not those "
+      'of the SentencePiece model',
+      got=', '.join(names(folder)) or 'no tokenizer',
+      expected=vocabulary_tokenizers.FILE,
+      where=str(folder),
+      fix='save the tokenizer with transformers, which writes tokenizer.json',
+    )
   for name, kind in (
     (_FAIRSEQ_MODEL, vocabulary_fairseq.IdLayout.FAIRSEQ),
     (_T5_MODEL, vocabulary_fairseq.IdLayout.T5),
@@ -214,17 +223,13 @@ def _wordpiece(path: str, settings) -> tokenizers.Tokenizer:
   )
   built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
   built.decoder = decoders.WordPiece(prefix='##')
-  built.add_special_tokens(
-    [
-      _content(settings.get(f'{key}_token', usual))
-      for key, usual in (
-        ('pad', '[PAD]'),
-        ('cls', '[CLS]'),
-        ('sep', '[SEP]'),
-        ('unk', '[UNK]'),
-        ('mask', '[MASK]'),
-      )
-    ]
+  _, begin, end, *_ = special = [
+    _content(settings.get(f'{key}_token', f'[{key.upper()}]'))
+    for key in ('pad', 'cls', 'sep', 'unk', 'mask')
+  ]
+  built.add_special_tokens(special)
+  built.post_processor = processors.BertProcessing(
+    (end, built.token_to_id(end)), (begin, built.token_to_id(begin))
   )
   return built
 
@@ -241,4 +246,11 @@ def _byte_level(folder: pathlib.Path, settings) -> tokenizers.Tokenizer:
   )
   built.decoder = decoders.ByteLevel()
   built.add_special_tokens(list(_ROBERTA.values()))
+  built.post_processor = processors.RobertaProcessing(
+    *(
+      (name, built.token_to_id(name))
+      for name in (_ROBERTA['eos'], _ROBERTA['bos'])
+    ),
+    add_prefix_space=settings.get('add_prefix_space', False),
+  )
   return built

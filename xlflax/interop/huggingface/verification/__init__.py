@@ -1,0 +1,1 @@
+"""Written folders computed anew, by numpy, and compared with the model."""
