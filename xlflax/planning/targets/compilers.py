@@ -10,9 +10,7 @@ import dataclasses
 import importlib.util
 import math
 import os
-import pathlib
 import re
-import tempfile
 import time
 from typing import Any
 
@@ -20,7 +18,7 @@ import jax
 
 from xlflax.foundation import errors
 from xlflax.models import targets
-from xlflax.planning.targets import gpu_targets, scheduled
+from xlflax.planning.targets import gpu_targets, scheduled, scratch
 from xlflax.training.devices import machines
 
 _PACKAGES = {'gpu': 'jax_cuda12_plugin', 'tpu': 'libtpu'}
@@ -192,10 +190,7 @@ def compile_step(
 
 def _for_tpus(machine, lowered, executable: bool, options):
   """Returns text, memory and the executable, or None."""
-  with tempfile.TemporaryDirectory(
-    prefix='xlflax-plan-', ignore_cleanup_errors=True
-  ) as name:
-    folder = pathlib.Path(name)
+  with scratch.folder() as folder:
     program = None
     if executable:  # its as_text() ends the process
       options = options | scheduled.dump_to(folder)
