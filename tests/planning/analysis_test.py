@@ -2,19 +2,21 @@
 
 import dataclasses
 import functools
+import io
 import pathlib
 import re
 import types
 
 import jax
 import pytest
+import rich.console
 
 from tests.training import setup_test, tiny
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
 from xlflax.models import targets
-from xlflax.planning import advice, analysis, memory, plan
+from xlflax.planning import advice, analysis, memory, plan, report
 from xlflax.planning.targets import attention, compilers, program
 from xlflax.training import announcement
 from xlflax.training import setup as setup_lib
@@ -67,6 +69,21 @@ def test_collectives_of_the_plan(made):
   (step,) = made['steps']
   assert step['collectives'] == made['collectives']
   assert (step['share'], step['tokens']) == (1.0, 8 * 12)
+
+
+def test_parts_of_the_step(made):
+  """Both layers are in one row; the parts are the whole; and it is printed."""
+  (step,) = made['steps']
+  parts = {(row['part'], row['phase']): row for row in step['parts']}
+  assert len(parts) == len(step['parts'])
+  assert {'attention', 'MLP', 'norms', 'optimizer'} <= {p for p, _ in parts}
+  assert sum(row['seconds'] for row in step['parts']) == pytest.approx(
+    sum(step['modules'].values())
+  )
+  assert sum(r['flops'] for r in step['parts']) == step['program_flops']
+  printed = io.StringIO()
+  report.show(made, rich.console.Console(file=printed, width=160))
+  assert 'optimizer' in printed.getvalue()
 
 
 def test_rates_of_the_plan(made):

@@ -66,6 +66,11 @@ class Kernel:
     return module_of(self.op_name)
 
   @property
+  def part(self) -> str:
+    """What of every model it is: 'attention', 'MLP', 'norms', 'optimizer'."""
+    return part_of(self.module)
+
+  @property
   def phase(self) -> str:
     """'forward', 'backward' or 'update'."""
     if 'transpose(' in self.op_name:
@@ -206,6 +211,23 @@ def module_of(op_name: str) -> str:
   if 'jvp(' not in op_name:
     return 'update'
   return 'layers (scan)' if 'while' in parts[-3:] else 'objective'
+
+
+# Names of modules of any layer, the first that fits -> the part.
+_PARTS = {
+  r'norm(_\d+)?$': 'norms',
+  r'attention': 'attention',
+  r'mlp|feed_forward|experts': 'MLP',
+  r'embed': 'embeddings',
+  r'(^|/)(layers|encoder|decoder)': 'layers: residuals and dropout',
+  r'^(head|objective|output|logits)': 'head and loss',
+  r'^update$': 'optimizer',
+}
+
+
+def part_of(module: str) -> str:
+  """Returns the part of a model that a module of any layer belongs to."""
+  return next((p for r, p in _PARTS.items() if re.search(r, module)), 'others')
 
 
 def _without_repeats(path: str) -> str:
