@@ -145,5 +145,5 @@ def bits_of_pair(row: jax.Array, column: jax.Array) -> jax.Array:
 
 
 def _mix(bits: jax.Array) -> jax.Array:
-  bits = bits_of_pair(bits, np.uint32(0))
+  bits = bits_of_pair(bits, jnp.uint32(0))
   return bits ^ (bits >> 16)

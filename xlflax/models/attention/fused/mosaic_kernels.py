@@ -57,7 +57,7 @@ def forward_kernel(options, refs, place) -> None:
 
 def query_kernel(options, refs, place) -> None:
   """Writes the gradient of a block of queries; adds to that of the bias."""
-  _, keys = options.block
+  keys = options.block[1]
   query, gradient = refs['query'][...], refs['gradient'][...]
   d_bias = refs['out_1']
 

@@ -69,7 +69,9 @@ def attend(
     None if bias is None else bias[0],
     mask.query_segments,
     mask.key_segments,
-    jax.random.bits(dropout_key, (2,), jnp.uint32) if options.rate else None,
+    None
+    if dropout_key is None or not options.rate
+    else jax.random.bits(dropout_key, (2,), jnp.uint32),
     None if window is None else jnp.asarray(window, jnp.int32).reshape(1),
   )
   return _attend(options, arrays)
