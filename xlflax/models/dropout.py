@@ -51,23 +51,34 @@ def drop(key: jax.Array, inputs: jax.Array, *, rate: float) -> jax.Array:
     Same shape and dtype as `inputs`.
   """
   words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, words, inputs)
+  return _drop(rate, random_bits, words, inputs)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _drop(rate: float, words: jax.Array, inputs: jax.Array) -> jax.Array:
-  kept = random_bits(words, inputs.shape) >= threshold(rate)
+def drop_weights(
+  key: jax.Array, weights: jax.Array, *, rate: float
+) -> jax.Array:
+  """`drop` of attention's weights [..., T, S], by the bits of `weight_bits`.
+
+  Fused kernels drop the same, for fewer operations per weight.
+  """
+  words = jax.random.bits(key, (2,), jnp.uint32)
+  return _drop(rate, weight_bits, words, weights)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _drop(rate: float, bits, words: jax.Array, inputs: jax.Array) -> jax.Array:
+  kept = bits(words, inputs.shape) >= threshold(rate)
   scaled = inputs * jnp.asarray(1 / (1 - rate), inputs.dtype)
   return jnp.where(kept, scaled, jnp.zeros_like(inputs))
 
 
-def _drop_forward(rate, words, inputs):
-  return _drop(rate, words, inputs), recompute.distinct(words)
+def _drop_forward(rate, bits, words, inputs):
+  return _drop(rate, bits, words, inputs), recompute.distinct(words)
 
 
-def _drop_backward(rate, words, gradient):
+def _drop_backward(rate, bits, words, gradient):
   no_gradient = np.zeros(words.shape, jax.dtypes.float0)
-  return no_gradient, _drop(rate, words, gradient)
+  return no_gradient, _drop(rate, bits, words, gradient)
 
 
 _drop.defvjp(_drop_forward, _drop_backward)
@@ -98,30 +109,41 @@ def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     step = np.uint32(stride % 2**32)
     index += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * step
     stride *= shape[axis]
+  return bits_of_index(words, index)
+
+
+def bits_of_index(words: jax.Array, index: jax.Array) -> jax.Array:
+  """The bits that `random_bits` gives to the elements of some indices."""
   return _mix(_mix(index * _WEYL ^ words[0]) + words[1])
 
 
-def bits_of_index(
-  words: tuple[jax.Array, jax.Array], first: jax.Array, offset: jax.Array
-) -> jax.Array:
-  """The bits that `random_bits` gives to the elements `first + offset`.
+def weight_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+  """32 random bits for each weight of attention, uint32 [..., T, S].
 
-  The factor of an index is distributed over the sum, so that kernels multiply
-  a row and a column of indices instead of a block.
-
-  Args:
-    words: uint32 scalars, the key.
-    first: uint32, broadcasts with `offset`.
-    offset: uint32.
-
-  Returns:
-    uint32 of their common shape.
+  A row's bits and a column's, each a full hash of its index, and one
+  multiplicative mixing of the two for each weight.
   """
-  product = first * _WEYL + offset * _WEYL
-  return _mix(_mix(product ^ words[0]) + words[1])
+  rows = random_bits(words, (*shape[:-1], 1))
+  columns = column_bits(words, shape[-1])
+  return bits_of_pair(rows, columns.reshape((1,) * (len(shape) - 1) + (-1,)))
+
+
+def column_bits(words: jax.Array, size: int) -> jax.Array:
+  """uint32 [size]: the bits of columns, under the words' other order."""
+  return random_bits(words[::-1], (size,))
+
+
+def bits_of_pair(row: jax.Array, column: jax.Array) -> jax.Array:
+  """Mixes bits of a row and of a column, uint32 of shapes that broadcast.
+
+  It is the mixing function without its last step, which leaves the upper half
+  of the bits alone.
+  """
+  bits = row ^ column
+  bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
+  return (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
 
 
 def _mix(bits: jax.Array) -> jax.Array:
-  bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
-  bits = (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
+  bits = bits_of_pair(bits, jnp.uint32(0))
   return bits ^ (bits >> 16)

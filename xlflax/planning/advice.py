@@ -7,12 +7,12 @@ from xlflax.planning import memory
 from xlflax.training import params
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
-from xlflax.training.devices import machines, partitioning
+from xlflax.training.devices import gpu_runtime, machines, partitioning
 
 # Smaller arrays may be on every device.
 BIG = 2**20
-# Of a device's memory; XLA and the libraries need some, too.
-_FULL = 0.9
+# Of a TPU's memory; XLA needs some, too. Runs on GPUs say how much they take.
+_OF_TPUS = 0.9
 _FIRST_BF16 = (8, 0)
 
 
@@ -91,18 +91,19 @@ def _copies(setup: setup_lib.Setup) -> list[str]:
 def of_memory(
   machine: machines.Machine, total: float, *, accumulation: int
 ) -> list[str]:
-  """Warns if a step does not fit into a device."""
+  """Warns if a step does not fit into what a run may use of a device."""
   accelerator = machine.accelerator
-  if accelerator is None or total <= _FULL * accelerator.memory:
+  if accelerator is None:
     return []
-  what = (
-    'does not fit into'
-    if total > accelerator.memory
-    else 'leaves little room in'
-  )
+  share, why = _OF_TPUS, ''
+  if accelerator.platform == 'gpu':
+    share, why = gpu_runtime.share_of_memory(), f', {gpu_runtime.MEMORY}'
+  if total <= share * accelerator.memory:
+    return []
   return [
-    f'A step takes {_gib(total)} on each device, which {what} the '
-    f'{_gib(accelerator.memory)} of a {accelerator.name}: raise '
+    f'A step takes {_gib(total)} on each device; a run may use '
+    f'{_gib(share * accelerator.memory)} of the {_gib(accelerator.memory)} of '
+    f'a {accelerator.name} ({share:.0%}{why}): raise '
     f'accumulation (now {accumulation}), lower the batch size, set '
     "remat = 'minimal', 'narrow' or 'full', or split more by Partitioner.fsdp."
   ]

@@ -153,6 +153,7 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
     'memory': step.memory | {'total': step.peak},
     'compile_seconds': step.compile_seconds,
     'kernels': _costliest(machine, run),
+    'parts': _parts(machine, run),
     'modules': _modules(machine, run),
     'windowed_loops': len(run.windowed),
     'collectives': _kinds([(1.0, run)]),
@@ -187,6 +188,27 @@ def _costliest(machine, run) -> list[dict[str, Any]]:
     for k, n in run.kernels.items()
   ]
   return sorted(rows, key=lambda row: -row['seconds'])[:_COSTLIEST]
+
+
+def _parts(machine, run) -> list[dict[str, Any]]:
+  """Returns the model's parts in each phase, the costliest first.
+
+  Layers count together, whether a loop runs them or each has kernels.
+  """
+  if machine.accelerator is None:
+    return []
+  found: dict[tuple[str, str], dict[str, Any]] = {}
+  for k, n in run.kernels.items():
+    row = found.setdefault(
+      (k.part, k.phase),
+      {'part': k.part, 'phase': k.phase}
+      | dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0),
+    )
+    row['count'] += n
+    row['flops'] += n * k.flops
+    row['bytes'] += n * k.bytes
+    row['seconds'] += n * k.seconds(machine.accelerator)
+  return sorted(found.values(), key=lambda row: -row['seconds'])
 
 
 def _modules(machine, run) -> dict[str, float]:

@@ -23,8 +23,8 @@ def show(
       _collectives(plan['collectives'], plan['ideal_sent']), console
     )
   for step in plan.get('steps', ()):
-    if step['kernels']:
-      console_tables.show(_kernels(step), console)
+    if step['parts']:
+      console_tables.show(_parts(step), console)
   if plan.get('roofline'):
     console_tables.show(_roofline(plan['roofline']), console)
   for warning in plan.get('warnings', ()):
@@ -147,23 +147,23 @@ def _collectives(kinds, ideal: float) -> rich.table.Table:
   return table
 
 
-def _kernels(step) -> rich.table.Table:
+def _parts(step) -> rich.table.Table:
   names = ', '.join(step['objectives'])
-  table = rich.table.Table(title=f'Costliest kernels of a step of {names}')
-  for column in ('module', 'phase', 'kind', 'kernel'):
+  table = rich.table.Table(title=f'Kernels of a step of {names}')
+  for column in ('part', 'phase'):
     table.add_column(column, overflow='fold')
-  for column in ('count', 'GFLOP', 'memory', 'at least'):
+  for column in ('kernels', 'GFLOP', 'memory', 'at least', 'share'):
     table.add_column(column, justify='right')
-  for row in step['kernels']:
+  whole = sum(row['seconds'] for row in step['parts'])
+  for row in step['parts']:
     table.add_row(
-      row['module'],
+      row['part'],
       row['phase'],
-      row['kind'],
-      row['name'],
       f'{row["count"]:,}',
       f'{row["flops"] / 1e9:,.0f}',
       mebibytes(row['bytes']),
       milliseconds(row['seconds']),
+      f'{row["seconds"] / max(whole, 1e-12):.0%}',
     )
   return table
 

@@ -18,7 +18,7 @@ from xlflax.planning.programs import (
   pallas,
   rewriting,
 )
-from xlflax.planning.targets import attention, compilers, program
+from xlflax.planning.targets import attention, bundles, compilers, program
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines
 
@@ -67,7 +67,11 @@ def compiled(
     )
     flops = setup.flops(active)
   module = hlo.parse(made.text)
-  reader = kernels.compiled(machine.platform, pallas.flops_of(made.jaxpr))
+  reader = kernels.compiled(
+    machine.platform,
+    pallas.flops_of(made.jaxpr),
+    bundles.cycles_of(machine, made.jaxpr) if machine.platform == 'tpu' else {},
+  )
   run = _execution(module, reader, machine).run()
   return Step(
     share=share,

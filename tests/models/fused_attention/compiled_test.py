@@ -9,11 +9,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.models.attention import attention, masks
 from xlflax.models.config import AttentionBackend
-from xlflax.planning.targets import compilers, gpu_targets
-from xlflax.training.devices import machines, partitioning
+from xlflax.planning.targets import compilers
+from xlflax.training.devices import accelerators, machines, partitioning
 
 _TPUS = ('v5e', 'v5p', 'v6e')
-_DEVICES = [f'gpu:{name}:1' for name in gpu_targets.CHIPS]
+_DEVICES = [f'gpu:{a.name}:1' for a in accelerators.TABLE if a.chip]
 _DEVICES += [f'tpu:{name}:1' for name in _TPUS]
 _PACKAGES = {'gpu': 'jax_cuda12_plugin', 'tpu': 'libtpu'}
 _KERNELS = {'gpu': '__gpu$xla.gpu.triton"', 'tpu': '"tpu_custom_call"'}

@@ -164,6 +164,29 @@ def test_modules_by_their_op_names(op_name, module):
 
 
 @pytest.mark.parametrize(
+  ('module', 'part'),
+  [
+    ('layers/mlp/wi', 'MLP'),
+    ('layers_11/mlp/wo', 'MLP'),
+    ('layers/attention/attention_memory_gradient', 'attention'),
+    ('decoder/layers_3/cross_attention/key', 'attention'),
+    ('layers/attention_norm', 'norms'),
+    ('embeddings/norm', 'norms'),
+    ('head_norm', 'norms'),
+    ('embeddings/dropout', 'embeddings'),
+    ('layers', 'layers: residuals and dropout'),
+    ('layers (scan)', 'layers: residuals and dropout'),
+    ('objective', 'head and loss'),
+    ('head_dense', 'head and loss'),
+    ('update', 'optimizer'),
+    ('made_up', 'others'),
+  ],
+)
+def test_parts_of_a_model_are_those_of_all_layers(module, part):
+  assert kernels.part_of(module) == part
+
+
+@pytest.mark.parametrize(
   ('name', 'products'),
   [('attention_forward', 2), ('attention_memory_gradient', 4)],
 )

@@ -58,6 +58,8 @@ def test_devices_that_the_compilers_do_not_know(monkeypatch):
     ('tpu:v5p:2', 'v5p:2x1x1', {'chips_per_host_bounds': (2, 1, 1)}),
     ('tpu:v5p:8', 'v5p:2x2x2', {}),
     ('tpu:v5p:128', 'v5p:8x4x4', {}),
+    ('tpu:v7:8', 'tpu7x:2x2x1', {}),
+    ('tpu:v7:2', 'tpu7x:1x1x1', {'chips_per_host_bounds': (1, 1, 1)}),
   ],
 )
 def test_names_of_slices(devices, name, more):

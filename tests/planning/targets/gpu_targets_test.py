@@ -1,10 +1,15 @@
 """The texts that describe GPUs to XLA."""
 
+import pathlib
+import re
+
 import pytest
 
 from xlflax.foundation import errors
 from xlflax.planning.targets import gpu_targets
 from xlflax.training.devices import accelerators
+
+_ROOT = pathlib.Path(__file__).parents[3]
 
 
 def _of(name):
@@ -12,10 +17,13 @@ def _of(name):
 
 
 def test_every_chip_is_an_accelerator_with_its_memory():
-  for name, chip in gpu_targets.CHIPS.items():
-    accelerator = _of(name)
+  for accelerator in accelerators.TABLE:
+    chip = accelerator.chip
+    if chip is None:
+      continue
     assert accelerator.platform == 'gpu'
-    assert 0.9 < chip.memory / accelerator.memory < 1.1
+    assert accelerators.of_kind(chip.description) is accelerator
+    assert 0.9 < chip.memory / accelerator.memory < 1.11
     # Float32 lanes do an addition and a multiplication a cycle: tens of
     # TFLOP/s, and far less than the tensor cores.
     vector = 2 * chip.cores * chip.lanes * chip.clock * 1e9
@@ -30,6 +38,18 @@ def test_text():
   ada = gpu_targets.config(_of('L40S'))
   assert 'cuda_compute_capability { major: 8 minor: 9 }' in ada
   assert ada.count('{') == ada.count('}')
+
+
+def test_versions_are_those_of_the_lock():
+  lock = (_ROOT / 'requirements' / 'gpu.lock').read_text()
+  for package, field in (
+    ('cuda-runtime', 'runtime_version'),
+    ('cudnn', 'dnn_version_info'),
+  ):
+    pinned = re.search(rf'^nvidia-{package}-cu12==(\d+)\.(\d+)', lock, re.M)
+    major, minor = pinned.groups()
+    text = gpu_targets.config(_of('B200'))
+    assert f'{field} {{ major: {major} minor: {minor} }}' in text
 
 
 def test_a_gpu_of_which_nothing_is_known():

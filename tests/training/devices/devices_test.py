@@ -17,6 +17,13 @@ from xlflax.training.devices import devices
     ('TPU v4', 275e12),
     ('NVIDIA L40S', 362e12),
     ('NVIDIA L4', 121e12),
+    ('NVIDIA GB200', 2500e12),
+    ('NVIDIA GH200 480GB', 989e12),
+    ('NVIDIA H20', 148e12),
+    ('NVIDIA B300 SXM6 AC', 2250e12),
+    ('NVIDIA GeForce RTX 5090', 209.5e12),
+    ('AMD Instinct MI300X', 1307e12),
+    ('TPU7x', 1153.5e12),
     ('cpu', None),
   ],
 )

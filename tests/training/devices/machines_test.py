@@ -17,6 +17,12 @@ from xlflax.training.devices import accelerators, devices, machines
     ('tpu:v5e:512', 'v5e', 512, 2, 256),
     ('gpu:H100:4', 'H100', 4, 1, 4),
     ('gpu:A100-40GB:64/4', 'A100-40GB', 64, 16, 4),
+    ('gpu:A100:8', 'A100-80GB', 8, 1, 8),
+    ('gpu:GB200:144', 'GB200', 144, 2, 72),
+    ('gpu:rtx4090:2', 'RTX4090', 2, 1, 2),
+    ('gpu:MI300X:8', 'MI300X', 8, 1, 8),
+    ('tpu:v7:16', 'v7', 16, 1, 16),
+    ('tpu:tpu7x:16', 'v7', 16, 1, 16),
   ],
 )
 def test_described_machines(text, name, count, nodes, per_node):
@@ -47,7 +53,7 @@ def test_cpus_have_no_data_sheet():
       (
         'The GPU is not in the table',
         'Got: H300',
-        'one of B200, H200',
+        'one of B300, GB200, B200, GH200, H200',
         'accelerators.py',
       ),
     ),

@@ -106,7 +106,7 @@ def _plain(query, key, value, mask, *, bias, scale, rate, dropout_key):
     logits = jnp.where(mask, logits, MASKED_SCORE)
   weights = jax.nn.softmax(logits, axis=-1).astype(value.dtype)
   if rate:
-    weights = dropout.drop(dropout_key, weights, rate=rate)
+    weights = dropout.drop_weights(dropout_key, weights, rate=rate)
   return jnp.einsum('bnts,bsnd->btnd', weights, value)
 
 

@@ -36,6 +36,8 @@ class Kernel:
     flops: of its products.
     bytes: of memory that it reads and writes.
     rate: of its products, as a multiple of the bfloat16 peak.
+    cycles: of the device's clock that its instructions take to be issued;
+      0 where they were not counted.
   """
 
   name: str
@@ -44,13 +46,18 @@ class Kernel:
   flops: float
   bytes: float
   rate: float = 1.0
+  cycles: float = 0.0
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
     """Returns the least time that the data sheet allows."""
     return max(
       self.flops / (self.rate * accelerator.flops),
       self.bytes / accelerator.bandwidth,
+      self._issue(accelerator),
     )
+
+  def _issue(self, accelerator: accelerators.Accelerator) -> float:
+    return self.cycles / (accelerator.clock * 1e9) if self.cycles else 0.0
 
   def expected(self, accelerator: accelerators.Accelerator) -> float:
     """Returns the time with what good kernels attain, and a launch."""
@@ -58,12 +65,18 @@ class Kernel:
     return launch + max(
       self.flops / (self.rate * accelerator.flops) / ATTAINED_FLOPS,
       self.bytes / accelerator.bandwidth / ATTAINED_BANDWIDTH,
+      self._issue(accelerator) / ATTAINED_FLOPS,
     )
 
   @property
   def module(self) -> str:
     """The part of the model that it belongs to: 'layers/mlp/wi'."""
     return module_of(self.op_name)
+
+  @property
+  def part(self) -> str:
+    """What of every model it is: 'attention', 'MLP', 'norms', 'optimizer'."""
+    return part_of(self.module)
 
   @property
   def phase(self) -> str:
@@ -80,20 +93,23 @@ ATTAINED_BANDWIDTH = 0.9
 LAUNCH = 2e-6
 
 Reader = Callable[[hlo.Module, hlo.Computation, hlo.Instruction], Kernel | None]
-# Result types of a Pallas kernel, as (dtype, shape), -> its FLOPs.
-PallasFlops = Mapping[tuple[tuple[str, tuple[int, ...]], ...], float]
+# Result types of a Pallas kernel, as (dtype, shape), -> its FLOPs or cycles.
+ByResults = Mapping[tuple[tuple[str, tuple[int, ...]], ...], float]
 
 _PALLAS = re.compile(
   r'custom_call_target="(__gpu\$xla\.gpu\.triton|tpu_custom_call|mosaic\w*)"'
 )
 
 
-def compiled(platform: str, pallas: PallasFlops) -> Reader:
+def compiled(
+  platform: str, pallas: ByResults, cycles: ByResults | None = None
+) -> Reader:
   """Returns the reader of a program that the target's compiler made.
 
   Args:
     platform: 'gpu', 'tpu' or 'cpu'.
     pallas: FLOPs of the Pallas kernels in the traced step.
+    cycles: of their instructions, where they were counted.
   """
 
   def read(
@@ -103,6 +119,7 @@ def compiled(platform: str, pallas: PallasFlops) -> Reader:
   ) -> Kernel | None:
     size = traffic.of(module, computation, instruction)
     flops, rate = _arithmetic(module, computation, instruction, platform)
+    issue = 0.0
     kind = Kind.PRODUCT if flops else _kind(instruction)
     if instruction.opcode == 'custom-call':
       attention = products.of_attention(computation, instruction)
@@ -111,10 +128,11 @@ def compiled(platform: str, pallas: PallasFlops) -> Reader:
       elif kind is Kind.PALLAS:
         types = tuple((a.dtype, a.shape) for a in instruction.arrays)
         flops = pallas.get(types, 0.0)
+        issue = (cycles or {}).get(types, 0.0)
     if not size and not flops:
       return None
     origin = _origin(computation, instruction)
-    return Kernel(instruction.name, kind, origin, flops, size, rate)
+    return Kernel(instruction.name, kind, origin, flops, size, rate, issue)
 
   return read
 
@@ -206,6 +224,23 @@ def module_of(op_name: str) -> str:
   if 'jvp(' not in op_name:
     return 'update'
   return 'layers (scan)' if 'while' in parts[-3:] else 'objective'
+
+
+# Names of modules of any layer, the first that fits -> the part.
+_PARTS = {
+  r'norm(_\d+)?$': 'norms',
+  r'attention': 'attention',
+  r'mlp|feed_forward|experts': 'MLP',
+  r'embed': 'embeddings',
+  r'(^|/)(layers|encoder|decoder)': 'layers: residuals and dropout',
+  r'^(head|objective|output|logits)': 'head and loss',
+  r'^update$': 'optimizer',
+}
+
+
+def part_of(module: str) -> str:
+  """Returns the part of a model that a module of any layer belongs to."""
+  return next((p for r, p in _PARTS.items() if re.search(r, module)), 'others')
 
 
 def _without_repeats(path: str) -> str:

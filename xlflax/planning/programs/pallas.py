@@ -1,5 +1,6 @@
 """FLOPs of the Pallas kernels in a traced step, by their results' types."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from xlflax.planning.programs import kernels
@@ -22,24 +23,35 @@ _PRODUCTS = {
   'attention_forward': 2,
   'attention_query_gradient': 3,
   'attention_memory_gradient': 4,
+  'attention_gradients': 5,
   'attention_bias_gradient': 2,
 }
 
 
-def flops_of(jaxpr: Any) -> kernels.PallasFlops:
+def equations(jaxpr: Any) -> Iterator[Any]:
+  """Yields the calls of Pallas kernels in a jaxpr."""
+  for equation in flops.equations(jaxpr):
+    if equation.primitive.name == 'pallas_call':
+      yield equation
+
+
+def results(equation: Any) -> Any:
+  """Returns the types of a kernel's results, as the compiled program's."""
+  return tuple(
+    (_TYPES.get(v.aval.dtype.name, v.aval.dtype.name), tuple(v.aval.shape))
+    for v in equation.outvars
+  )
+
+
+def flops_of(jaxpr: Any) -> kernels.ByResults:
   """Returns result types -> FLOPs of each kernel that a jaxpr calls.
 
   The compiled program shows of a kernel only what goes in and comes out, so
   kernels with results of the same types count as the largest of them.
   """
   found: dict[Any, float] = {}
-  for equation in flops.equations(jaxpr):
-    if equation.primitive.name != 'pallas_call':
-      continue
-    types = tuple(
-      (_TYPES.get(v.aval.dtype.name, v.aval.dtype.name), tuple(v.aval.shape))
-      for v in equation.outvars
-    )
+  for equation in equations(jaxpr):
+    types = results(equation)
     found[types] = max(found.get(types, 0.0), _of_kernel(equation))
   return found
 

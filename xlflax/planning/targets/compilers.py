@@ -10,9 +10,7 @@ import dataclasses
 import importlib.util
 import math
 import os
-import pathlib
 import re
-import tempfile
 import time
 from typing import Any
 
@@ -20,13 +18,11 @@ import jax
 
 from xlflax.foundation import errors
 from xlflax.models import targets
-from xlflax.planning.targets import gpu_targets, scheduled
+from xlflax.planning.targets import gpu_targets, scheduled, scratch
 from xlflax.training.devices import machines
 
 _PACKAGES = {'gpu': 'jax_cuda12_plugin', 'tpu': 'libtpu'}
 EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
-# Topologies of TPUs go by name; these have three dimensions, others two.
-_THREE_DIMENSIONS = ('v4', 'v5p')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +69,8 @@ def missing(machine: machines.Machine) -> str:
   if importlib.util.find_spec(package) is None:
     return f'{package} is not installed (extra {EXTRAS[machine.platform]})'
   if machine.platform == 'gpu':
-    known = machine.accelerator.name in gpu_targets.CHIPS
-    return '' if known else f"XLA's facts of {machine.accelerator.name} miss"
+    name, chip = machine.accelerator.name, machine.accelerator.chip
+    return '' if chip else f"XLA's facts of {name} are not in the table"
   try:
     topology_name(machine)
   except errors.ConfigError as error:
@@ -99,6 +95,7 @@ def devices(machine: machines.Machine) -> tuple[Any, ...]:
   from jax.experimental import topologies
 
   if machine.platform == 'tpu':
+    _hide_flags_of_others()
     found = topologies.get_topology_desc(
       platform='tpu', **topology_name(machine)
     )
@@ -113,6 +110,18 @@ def devices(machine: machines.Machine) -> tuple[Any, ...]:
   return tuple(found.devices)
 
 
+def _hide_flags_of_others() -> None:
+  """Takes flags of CPUs and GPUs out of XLA_FLAGS, for which libtpu exits.
+
+  It reads them when it first compiles; the CPU's compiler has read them.
+  """
+  flags = os.environ.get('XLA_FLAGS', '').split()
+  others = ('--xla_cpu_', '--xla_gpu_', '--xla_force_host_')
+  os.environ['XLA_FLAGS'] = ' '.join(
+    flag for flag in flags if not flag.startswith(others)
+  )
+
+
 def topology_name(machine: machines.Machine) -> dict[str, Any]:
   """Returns the arguments that name a slice of TPUs: 'v6e:2x4'.
 
@@ -120,15 +129,17 @@ def topology_name(machine: machines.Machine) -> dict[str, Any]:
     ConfigError: no slice has this number of chips.
   """
   assert machine.accelerator is not None
-  name, count = machine.accelerator.name, machine.per_node
-  if count & (count - 1):
+  name, dimensions = (
+    machine.accelerator.topology, machine.accelerator.dimensions
+  )  # fmt: skip
+  count, rest = divmod(machine.per_node, machine.accelerator.halves)
+  if rest or count & (count - 1):
     raise errors.ConfigError(
       'No slice of TPUs has this number of chips',
-      got=count,
+      got=machine.per_node / machine.accelerator.halves,
       expected='a power of two',
       where='--devices',
     )
-  dimensions = 3 if name in _THREE_DIMENSIONS else 2
   sizes = [1] * dimensions
   for _ in range(int(math.log2(count))):
     sizes[sizes.index(min(sizes))] *= 2
@@ -179,10 +190,7 @@ def compile_step(
 
 def _for_tpus(machine, lowered, executable: bool, options):
   """Returns text, memory and the executable, or None."""
-  with tempfile.TemporaryDirectory(
-    prefix='xlflax-plan-', ignore_cleanup_errors=True
-  ) as name:
-    folder = pathlib.Path(name)
+  with scratch.folder() as folder:
     program = None
     if executable:  # its as_text() ends the process
       options = options | scheduled.dump_to(folder)

@@ -11,13 +11,13 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import tempfile
 from typing import Any
 
 import jax
 
 from xlflax.foundation import errors
 from xlflax.planning.programs import hlo, rewriting
+from xlflax.planning.targets import scratch
 from xlflax.training.devices import machines
 
 # With one device there is nothing to partition, and only calls are inlined.
@@ -53,11 +53,11 @@ def compiled(jitted: Any, *arguments) -> Program:
   Raises:
     TrainingError: XLA did not write the partitioned program.
   """
-  with tempfile.TemporaryDirectory(prefix='xlflax-plan-') as folder:
+  with scratch.folder() as folder:
     made = jitted.lower(*arguments).compile(
       compiler_options=_OPTIONS
       | {
-        'xla_dump_to': folder,
+        'xla_dump_to': str(folder),
         'xla_dump_hlo_pass_re': f'^({"|".join(_PASSES)})$',
         'xla_dump_hlo_as_text': True,
       }
@@ -68,10 +68,10 @@ def compiled(jitted: Any, *arguments) -> Program:
     )
 
 
-def _partitioned(folder: str) -> str:
+def _partitioned(folder: pathlib.Path) -> str:
   """Returns the text that the partitioner wrote."""
   for name in _PASSES:
-    files = sorted(pathlib.Path(folder).glob(f'*after_{name}.before*.txt'))
+    files = sorted(folder.glob(f'*after_{name}.before*.txt'))
     if files:
       return files[-1].read_text(encoding='utf-8')
   raise errors.TrainingError(

@@ -7,26 +7,11 @@ import jax.numpy as jnp
 
 from xlflax.training.devices import accelerators
 
-# Dense bf16 FLOP/s of one device, by the vendors' data sheets, of those that
-# `accelerators.TABLE` does not have; the key is part of `device_kind` in lower
-# case, and goes before the table's.
-_PEAK_BF16 = (
-  ('gb200', 2250e12),
-  ('gh200', 989e12),
-  ('a10g', 70e12),
-  ('tpu v2', 45e12),
-  ('tpu v3', 123e12),
-)
-
 
 def peak_flops(device: jax.Device) -> float | None:
   """Returns the peak dense bf16 FLOP/s of a device, or None if unknown."""
-  kind = device.device_kind.lower()
-  known = accelerators.of_kind(kind)
-  return next(
-    (rate for name, rate in _PEAK_BF16 if name in kind),
-    known.flops if known else None,
-  )
+  known = accelerators.of_kind(device.device_kind)
+  return known.flops if known else None
 
 
 def measured_flops(size: int = 1024, repeats: int = 3) -> float:

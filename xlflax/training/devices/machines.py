@@ -47,8 +47,8 @@ def parse(text: str) -> Machine:
   """The machine of `--devices`.
 
   Args:
-    text: 'gpu:H200:512', 'tpu:v5p:256' (chips), 'cpu:8'; 'gpu:A100-40GB:64/4'
-      has nodes of four. Letters' case does not matter.
+    text: 'gpu:H200:512', 'tpu:v5p:256' (chips, of v7 their halves), 'cpu:8';
+      'gpu:A100-40GB:64/4' has nodes of four. Letters' case does not matter.
 
   Raises:
     ConfigError: it says something else, or nodes are not full.
@@ -97,10 +97,10 @@ def _positive(text: str, whole: str) -> int:
 
 
 def _named(platform: str, name: str) -> accelerators.Accelerator:
+  found = accelerators.named(platform, name)
+  if found:
+    return found
   known = [a for a in accelerators.TABLE if a.platform == platform]
-  for accelerator in known:
-    if accelerator.name.lower() == name.lower():
-      return accelerator
   raise errors.ConfigError(
     f'The {platform.upper()} is not in the table of known devices',
     got=name,

@@ -6,10 +6,12 @@ nobody reads. A job that asks for GPUs or TPUs fails instead.
 
 import enum
 import importlib.util
+import os
 
 import jax
 
 from xlflax.foundation import errors
+from xlflax.training.devices import gpu_runtime
 
 
 class Platform(enum.Enum):
@@ -30,10 +32,18 @@ _PACKAGES = {
 def choose(platform: Platform | None) -> None:
   """Keeps JAX from looking for accelerators where the CPU is asked for.
 
-  Must run before the first use of a device.
+  Where there may be GPUs, it sets what their runtime reads. Must run before the
+  first use of a device.
   """
   if platform is Platform.CPU:
     jax.config.update('jax_platforms', 'cpu')
+  elif _installed(Platform.GPU):
+    gpu_runtime.set_defaults(os.environ)
+
+
+def _installed(platform: Platform) -> list[str]:
+  packages = _PACKAGES.get(platform, ())
+  return [name for name in packages if importlib.util.find_spec(name)]
 
 
 def check(platform: Platform | None, *, found: str | None = None) -> None:
@@ -52,9 +62,7 @@ def check(platform: Platform | None, *, found: str | None = None) -> None:
   found = _found() if found is None else found
   if found == platform.value:
     return
-  packages = _PACKAGES.get(platform, ())
-  installed = [name for name in packages if importlib.util.find_spec(name)]
-  if packages and not installed:
+  if platform in _PACKAGES and not _installed(platform):
     fix, status = (
       f'install xlflax with the extra {platform.value!r}',
       errors.ExitStatus.MISTAKE,

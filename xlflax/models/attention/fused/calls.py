@@ -8,15 +8,23 @@ import jax.numpy as jnp
 from xlflax.models.attention.fused import problem
 
 _BLOCK = 64
-_TPU_BLOCK = 128  # the lanes of a register
+_LANES = 128  # of a TPU's register
+_TPU_BLOCK = 512
 _LEAST_BLOCK = 16  # of a matrix product in Triton
 
 
 def blocks(length: int, memory_length: int, platform: str) -> tuple[int, int]:
   """Returns the sizes of a block of queries and of one of keys."""
-  if platform == 'tpu':
-    return _TPU_BLOCK, _TPU_BLOCK
-  return _block(length), _block(memory_length)
+  block = _tpu_block if platform == 'tpu' else _block
+  return block(length), block(memory_length)
+
+
+def _tpu_block(length: int) -> int:
+  """The largest block that fills a row up by no more than a quarter."""
+  block = _TPU_BLOCK
+  while block > _LANES and -(-length // block) * block * 4 > 5 * length:
+    block //= 2
+  return block
 
 
 def _block(length: int) -> int:
@@ -84,6 +92,8 @@ def _filled(options, arrays: problem.Arrays) -> problem.Arrays:
     bias=bias,
     query_segments=_fill(arrays.query_segments, size=queries, axis=1),
     key_segments=_fill(arrays.key_segments, size=keys, axis=1, value=-1),
+    row_bits=_fill(arrays.row_bits, size=queries, axis=2),
+    column_bits=_fill(arrays.column_bits, size=keys, axis=0),
   )
 
 

@@ -3,7 +3,6 @@
 Heads lie before positions, as a TPU's registers have two axes.
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -28,7 +27,6 @@ def forward(options: _Options, arrays: _Arrays):
     arrays,
     {},
     block=0,
-    axis=kernels.FORWARD,
     out=[
       (shape, arrays.query.dtype, 'query'),
       ((batch, heads, 1, length), jnp.float32, 'row'),
@@ -47,75 +45,84 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
   )
   more = {
     'gradient': _heads_first(gradient),
-    'normaliser': normaliser[:, :, None],
+    'normaliser': normaliser[:, :, None] * problem.LOG2_E,
     'delta': delta[:, :, None],
   }
-  call = functools.partial(_call, axis=kernels.BACKWARD)
-  of_queries: list[tuple[tuple[int, ...], Any, str]] = [
-    ((batch, heads, length, width), arrays.query.dtype, 'query')
-  ]
-  if arrays.bias is not None:
-    shape_of_bias = heads, memory_length, length
-    of_queries.append((shape_of_bias, jnp.float32, 'bias'))
-  d_query, *d_bias = call(
-    kernels.query_kernel,
-    options,
-    arrays,
-    more,
-    block=0,
-    out=of_queries,
-    name='attention_query_gradient_heads_first',
-  )
+  of_queries: Any = ((batch, heads, length, width), arrays.query.dtype, 'query')
   # One gradient for each query head; heads that share keys are summed below.
   shape = (batch, heads, memory_length, width)
-  memory = call(
-    kernels.memory_kernel,
-    options,
-    arrays,
-    more,
-    block=1,
-    out=[(shape, arrays.key.dtype, 'memory')] * 2,
-    name='attention_memory_gradient_heads_first',
-  )
+  of_memory: list[Any] = [(shape, arrays.key.dtype, 'memory')] * 2
+  if arrays.bias is None:
+    d_key, d_value, d_query = _call(
+      kernels.memory_kernel,
+      options,
+      arrays,
+      more,
+      block=1,
+      out=[*of_memory, of_queries],
+      name='attention_gradients_heads_first',
+      sums=(width, length),
+    )
+    d_bias = None
+  else:
+    d_query, d_bias = _call(
+      kernels.query_kernel,
+      options,
+      arrays,
+      more,
+      block=0,
+      out=[of_queries, ((heads, memory_length, length), jnp.float32, 'bias')],
+      name='attention_query_gradient_heads_first',
+    )
+    d_key, d_value = _call(
+      kernels.memory_kernel,
+      options,
+      arrays,
+      more,
+      block=1,
+      out=of_memory,
+      name='attention_memory_gradient_heads_first',
+    )
+    d_bias = jnp.swapaxes(d_bias, 1, 2)
   d_key, d_value = (
     _positions_first(
       jnp.sum(x.reshape(batch, groups, -1, memory_length, width), axis=2)
     )
-    for x in memory
+    for x in (d_key, d_value)
   )
-  of_bias = jnp.swapaxes(d_bias[0], 1, 2) if d_bias else None
-  return _positions_first(d_query), d_key, d_value, of_bias
+  return _positions_first(d_query), d_key, d_value, d_bias
 
 
-def _call(kernel, options, arrays, more, *, block, axis, out, name):
+def _call(kernel, options, arrays, more, *, block, out, name, sums=None):
   """Calls a kernel for each block of queries (0) or keys (1), row and head.
 
   Where there is a bias, rows come last: a part of the bias then stays on the
-  chip for all of them, and so does its gradient.
+  chip for all of them, and so does its gradient. What comes last runs in order
+  on one core; a chip with two shares the rest.
 
   Args:
-    kernel: (options, references by name, place, windowed) -> None.
+    kernel: (options, references by name, place) -> None.
     options: see `Options`.
     arrays: see `Arrays`.
     more: further inputs by name.
     block: which blocks the grid goes over.
-    axis: of the queries in a block of scores.
     out: shape, dtype and kind (of `_specs`) of each result.
     name: of the kernel, in profiles.
+    sums: shape of float32 sums that are kept from block to block.
   """
   rows_last = arrays.bias is not None
-  specs = _specs(options, arrays, block, axis, rows_last)
-  given = _given(arrays, axis) | {
+  specs = _specs(options, arrays, block, rows_last)
+  given = _given(arrays) | {
     key: (array, 'query' if key == 'gradient' else 'row')
     for key, array in more.items()
   }
   names = [*given, *(f'out_{i}' for i in range(len(out)))]
-  windowed = arrays.windowed is not None
+  names += ['sums'] if sums else []
 
   def run(*references):
     ids = [pl.program_id(i) for i in range(3)]
     place = (ids[2], ids[0], ids[1]) if rows_last else tuple(ids)
-    kernel(options, dict(zip(names, references, strict=True)), place, windowed)
+    kernel(options, dict(zip(names, references, strict=True)), place)
 
   batch, length, heads, _ = arrays.query.shape
   size = (length, arrays.key.shape[1])[block] // options.block[block]
@@ -125,35 +132,36 @@ def _call(kernel, options, arrays, more, *, block, axis, out, name):
     in_specs=[specs[kind] for _, kind in given.values()],
     out_specs=[specs[kind] for _, _, kind in out],
     out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
+    scratch_shapes=[pltpu.VMEM(sums, jnp.float32)] if sums else [],
+    compiler_params=pltpu.CompilerParams(
+      dimension_semantics=('parallel', 'parallel', 'arbitrary')
+    ),
     name=name,
     interpret=options.interpret,
   )(*(array for array, _ in given.values()))
 
 
-def _given(arrays: _Arrays, axis: int):
+def _given(arrays: _Arrays):
   """Name -> (array, kind) of what all kernels read."""
   given = {
     'query': (_heads_first(arrays.query), 'query'),
     'key': (_heads_first(arrays.key), 'key'),
     'value': (_heads_first(arrays.value), 'key'),
-    'scalars': (arrays.scalars, 'scalars'),
   }
+  if arrays.window is not None:
+    given['window'] = arrays.window, 'window'
   if arrays.bias is not None:
-    bias = (
-      arrays.bias
-      if axis == kernels.FORWARD
-      else jnp.swapaxes(arrays.bias, 1, 2)
-    )
-    given['bias'] = bias, 'bias'
+    given['bias'] = jnp.swapaxes(arrays.bias, 1, 2), 'bias'
   if arrays.query_segments is not None and arrays.key_segments is not None:
-    queries = jnp.expand_dims(arrays.query_segments, 2 - axis)
-    keys = jnp.expand_dims(arrays.key_segments, 1 + axis)
-    given['query_segments'] = queries, 'query_segments'
-    given['key_segments'] = keys, 'key_segments'
+    given['query_segments'] = arrays.query_segments[:, None], 'query_segments'
+    given['key_segments'] = arrays.key_segments[:, :, None], 'key_segments'
+  if arrays.row_bits is not None and arrays.column_bits is not None:
+    given['row_bits'] = arrays.row_bits[:, :, None], 'row'
+    given['column_bits'] = arrays.column_bits[:, None], 'column'
   return given
 
 
-def _specs(options, arrays, block, axis, rows_last):
+def _specs(options, arrays, block, rows_last):
   """Kind of array -> the part that a program sees."""
   _, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
@@ -169,10 +177,6 @@ def _specs(options, arrays, block, axis, rows_last):
 
     return pl.BlockSpec(shape, at)
 
-  def along(first, second):
-    """Pairs for queries and keys, in the order of a block of scores."""
-    return (first, second) if axis == kernels.FORWARD else (second, first)
-
   return {
     'query': spec((None, None, t, width), lambda b, n, i: (b, n, of_t(i), 0)),
     'key': spec(
@@ -181,16 +185,11 @@ def _specs(options, arrays, block, axis, rows_last):
     ),
     'memory': spec((None, None, s, width), lambda b, n, i: (b, n, of_s(i), 0)),
     'row': spec((None, None, 1, t), lambda b, n, i: (b, n, 0, of_t(i))),
-    'bias': spec(
-      (None, *along(t, s)), lambda b, n, i: (n, *along(of_t(i), of_s(i)))
-    ),
-    'query_segments': spec(
-      (None, *along(t, 1)), lambda b, n, i: (b, *along(of_t(i), 0))
-    ),
-    'key_segments': spec(
-      (None, *along(1, s)), lambda b, n, i: (b, *along(0, of_s(i)))
-    ),
-    'scalars': pl.BlockSpec(memory_space=pltpu.SMEM),
+    'column': spec((s, 1), lambda b, n, i: (of_s(i), 0)),
+    'bias': spec((None, s, t), lambda b, n, i: (n, of_s(i), of_t(i))),
+    'query_segments': spec((None, 1, t), lambda b, n, i: (b, 0, of_t(i))),
+    'key_segments': spec((None, s, 1), lambda b, n, i: (b, of_s(i), 0)),
+    'window': pl.BlockSpec(memory_space=pltpu.SMEM),
   }
 
 

@@ -1,9 +1,10 @@
 """The kernels for TPUs, in Pallas for Mosaic: forward and backward.
 
-The algorithm is that of `triton_kernels`. An array whose last axis is 1 fills
-128 lanes for each number: so the backward pass works on transposed blocks of
-scores, [keys, queries], where a number of each query (maximum and sum, delta)
-is a row. A kernel is given its block's place: row of the batch, head, number.
+The algorithm is that of `triton_kernels`, on transposed blocks of scores, [keys,
+queries]: what each query has one number of (maximum and sum, delta) is a row
+there, where a column would fill 128 lanes for each number. Outputs and queries'
+gradients are summed transposed as well, [D, queries]. A kernel is given its
+block's place: row of the batch, head, number.
 """
 
 import jax
@@ -12,187 +13,170 @@ from jax.experimental import pallas as pl
 
 from xlflax.models.attention.fused import problem
 
-# The axis of queries in a block of scores: forward and backward.
-FORWARD, BACKWARD = 0, 1
-_LANES = 128
+_WHOLE = slice(None)
 
 
-def forward_kernel(options, refs, place, windowed) -> None:
+def forward_kernel(options, refs, place) -> None:
   """Writes the output of a block of queries, and log-sum-exp as a row."""
   queries, keys = options.block
   query = refs['query'][...]
-  window = _window(refs, windowed)
 
   def body(j, carry):
     output, maximum, total = carry
     at = pl.ds(pl.multiple_of(j * keys, keys), keys)
-    scores, keep = _scores(
-      options,
-      refs,
-      place[:2],
-      (query, refs['key'][at, :]),
-      (slice(None), at),
-      (place[2], j),
-      window,
-      FORWARD,
+    scores = _scores(
+      options, refs, query, refs['key'][at, :], (_WHOLE, at), (place[2], j)
     )
-    larger = jnp.maximum(maximum, jnp.max(scores, axis=1, keepdims=True))
-    decay = jnp.exp(maximum - larger)
-    weights = jnp.exp(scores - larger)
-    total = total * decay + jnp.sum(weights, axis=1, keepdims=True)
+    larger = jnp.maximum(maximum, jnp.max(scores, axis=0, keepdims=True))
+    decay = jnp.exp2(maximum - larger)
+    weights = jnp.exp2(scores - larger)
+    total = total * decay + jnp.sum(weights, axis=0, keepdims=True)
     value = refs['value'][at, :]
-    weights = _drop(keep, weights).astype(value.dtype)
-    return output * decay + _dot(weights, value), larger, total
+    (weights,) = _drop(options, refs, (_WHOLE, at), weights)
+    weights = weights.astype(value.dtype)
+    return output * decay + _dot(value, weights, (0, 0)), larger, total
 
   first, end = problem.key_blocks(
-    options, place[2], refs['key'].shape[0] // keys, window
+    options, place[2], refs['key'].shape[0] // keys, _window(refs)
   )
   output, maximum, total = jax.lax.fori_loop(
     first,
     end,
     body,
     (
-      jnp.zeros(query.shape, jnp.float32),
-      jnp.full((queries, 1), problem.LEAST, jnp.float32),
-      jnp.zeros((queries, 1), jnp.float32),
+      jnp.zeros(query.shape[::-1], jnp.float32),
+      jnp.full((1, queries), problem.LEAST, jnp.float32),
+      jnp.zeros((1, queries), jnp.float32),
     ),
   )
   total = jnp.maximum(total, 1e-30)
   output = output / (total * (1 - options.rate))
-  refs['out_0'][...] = output.astype(refs['out_0'].dtype)
-  refs['out_1'][...] = _as_row(maximum + jnp.log(total))
+  refs['out_0'][...] = output.T.astype(refs['out_0'].dtype)
+  refs['out_1'][...] = maximum / problem.LOG2_E + jnp.log(total)
 
 
-def _as_row(column: jax.Array) -> jax.Array:
-  """[queries, 1] -> [1, queries], as a transposition of whole registers."""
-  return jnp.broadcast_to(column, (column.shape[0], _LANES)).T[:1]
-
-
-def query_kernel(options, refs, place, windowed) -> None:
+def query_kernel(options, refs, place) -> None:
   """Writes the gradient of a block of queries; adds to that of the bias."""
-  _, keys = options.block
+  keys = options.block[1]
   query, gradient = refs['query'][...], refs['gradient'][...]
-  window = _window(refs, windowed)
-  d_bias = refs.get('out_1')
-  if d_bias is not None:
+  d_bias = refs['out_1']
 
-    @pl.when(place[0] == 0)
-    def _():
-      d_bias[...] = jnp.zeros(d_bias.shape, d_bias.dtype)
+  @pl.when(place[0] == 0)
+  def _():
+    d_bias[...] = jnp.zeros(d_bias.shape, d_bias.dtype)
 
   def body(j, d_query):
     at = pl.ds(pl.multiple_of(j * keys, keys), keys)
     key = refs['key'][at, :]
-    scores, keep = _scores(
-      options,
-      refs,
-      place[:2],
-      (query, key),
-      (slice(None), at),
-      (place[2], j),
-      window,
-      BACKWARD,
-    )
-    weights = jnp.exp(scores - refs['normaliser'][...])
-    d_weights = _drop(keep, _dot(refs['value'][at, :], gradient, (1, 1)))
-    d_weights = d_weights * (1 / (1 - options.rate))
-    d_scores = weights * (d_weights - refs['delta'][...])
-    if d_bias is not None:
-      d_bias[at, :] += d_scores
-    return d_query + _dot(d_scores.astype(key.dtype), key, (0, 0))
+    scores = _scores(options, refs, query, key, (_WHOLE, at), (place[2], j))
+    weights = jnp.exp2(scores - refs['normaliser'][...])
+    d_weights = _dot(refs['value'][at, :], gradient, (1, 1))
+    (d_weights,) = _drop(options, refs, (_WHOLE, at), d_weights)
+    d_scores = _d_scores(options, weights, d_weights, refs['delta'][...])
+    d_bias[at, :] += d_scores
+    return d_query + _dot(key, d_scores.astype(key.dtype), (0, 0))
 
   first, end = problem.key_blocks(
-    options, place[2], refs['key'].shape[0] // keys, window
+    options, place[2], refs['key'].shape[0] // keys, _window(refs)
   )
-  zeros = jnp.zeros(query.shape, jnp.float32)
+  zeros = jnp.zeros(query.shape[::-1], jnp.float32)
   d_query = jax.lax.fori_loop(first, end, body, zeros)
-  refs['out_0'][...] = (d_query * options.scale).astype(refs['out_0'].dtype)
+  refs['out_0'][...] = (d_query * options.scale).T.astype(refs['out_0'].dtype)
 
 
-def memory_kernel(options, refs, place, windowed) -> None:
-  """Writes the gradients of a block of keys and values."""
+def memory_kernel(options, refs, place) -> None:
+  """Writes the gradients of a block of keys and values.
+
+  Where it is given `sums` [D, queries], it adds the queries' gradients up in
+  them, and writes them with the last block of keys.
+  """
   queries, _ = options.block
   key, value = refs['key'][...], refs['value'][...]
-  window = _window(refs, windowed)
-  up = 1 / (1 - options.rate)
+  sums = refs.get('sums')
+  if sums is not None:
+
+    @pl.when(place[2] == 0)
+    def _():
+      sums[...] = jnp.zeros(sums.shape, sums.dtype)
 
   def body(i, carry):
     d_key, d_value = carry
     at = pl.ds(pl.multiple_of(i * queries, queries), queries)
     query, gradient = refs['query'][at, :], refs['gradient'][at, :]
-    scores, keep = _scores(
-      options,
-      refs,
-      place[:2],
-      (query, key),
-      (at, slice(None)),
-      (i, place[2]),
-      window,
-      BACKWARD,
-    )
-    weights = jnp.exp(scores - refs['normaliser'][:, at])
-    d_weights = _drop(keep, _dot(value, gradient, (1, 1))) * up
-    dropped = (_drop(keep, weights) * up).astype(gradient.dtype)
-    d_scores = weights * (d_weights - refs['delta'][:, at])
-    d_value = d_value + _dot(dropped, gradient)
-    d_key = d_key + _dot(d_scores.astype(query.dtype), query)
-    return d_key, d_value
+    scores = _scores(options, refs, query, key, (at, _WHOLE), (i, place[2]))
+    weights = jnp.exp2(scores - refs['normaliser'][:, at])
+    d_weights = _dot(value, gradient, (1, 1))
+    d_weights, dropped = _drop(options, refs, (at, _WHOLE), d_weights, weights)
+    d_scores = _d_scores(options, weights, d_weights, refs['delta'][:, at])
+    d_scores = d_scores.astype(query.dtype)
+    d_value = d_value + _dot(dropped.astype(gradient.dtype), gradient)
+    if sums is not None:
+      sums[:, at] += _dot(key, d_scores, (0, 0))
+    return d_key + _dot(d_scores, query), d_value
 
   first, end = problem.query_blocks(
-    options, place[2], refs['query'].shape[0] // queries, window
+    options, place[2], refs['query'].shape[0] // queries, _window(refs)
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
   d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
   refs['out_0'][...] = (d_key * options.scale).astype(refs['out_0'].dtype)
+  d_value = d_value / (1 - options.rate)
   refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
+  if sums is not None:
+
+    @pl.when(place[2] == pl.num_programs(2) - 1)
+    def _():
+      d_query = (sums[...] * options.scale).T
+      refs['out_2'][...] = d_query.astype(refs['out_2'].dtype)
 
 
-def _scores(options, refs, plane, states, at, blocks, window, axis):
-  """Scores of a block, float32, and what dropout keeps of them.
+def _scores(options, refs, query, key, at, blocks) -> jax.Array:
+  """Scores of a block times log2(e), float32 [keys, queries].
 
   Args:
     options: see `Options`.
     refs: name -> reference.
-    plane: row of the batch, and head.
-    states: queries and keys, [size, D] each.
-    at: where they lie in the parts of queries and keys.
+    query: [queries, D].
+    key: [keys, D].
+    at: where they lie in the parts of queries and of keys.
     blocks: their numbers.
-    window: int32 [], or None.
-    axis: of the queries in the result.
   """
-  order = slice(None, None, 1 if axis == FORWARD else -1)
-  shape = options.block[order]
+  queries, keys = options.block
+  scores = _dot(key, query, (1, 1)) * (options.scale * problem.LOG2_E)
+  if 'bias' in refs:
+    scores = scores + refs['bias'][at[::-1]] * problem.LOG2_E
   rows, columns = (
     blocks[i] * options.block[i]
-    + jax.lax.broadcasted_iota(jnp.int32, shape, axis ^ i)
+    + jax.lax.broadcasted_iota(jnp.int32, (keys, queries), 1 - i)
     for i in (0, 1)
   )
   segments = None
   if 'query_segments' in refs:
-    segments = tuple(
-      refs[name][(at[i], slice(None))[:: 1 if axis == i else -1]]
-      for i, name in enumerate(('query_segments', 'key_segments'))
-    )
-  first, second = states[order]
-  scores = _dot(first, second, (1, 1)) * options.scale
-  if 'bias' in refs:
-    scores = scores + refs['bias'][at[order]]
-  seen = problem.seen(options, rows, columns, segments, window)
-  if seen is not None:
-    scores = jnp.where(seen, scores, problem.UNSEEN)
-  if not options.rate:
-    return scores, None
-  return scores, problem.kept(
-    options, refs['scalars'], plane[0], plane[1], rows, columns
+    of_queries = refs['query_segments'][:, at[0]]
+    segments = of_queries, refs['key_segments'][at[1], :]
+  seen = problem.seen(options, rows, columns, segments, _window(refs))
+  return scores if seen is None else jnp.where(seen, scores, problem.UNSEEN)
+
+
+def _d_scores(options, weights, d_weights, delta) -> jax.Array:
+  """The gradient of scores; `d_weights` are not scaled up for dropout yet."""
+  if options.rate:
+    d_weights = d_weights * (1 / (1 - options.rate))
+  return weights * (d_weights - delta)
+
+
+def _drop(options, refs, at, *arrays):
+  """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
+  if 'row_bits' not in refs:
+    return arrays
+  keep = problem.kept(
+    options, refs['row_bits'][:, at[0]], refs['column_bits'][at[1], :]
   )
+  return tuple(jnp.where(keep, array, 0.0) for array in arrays)
 
 
-def _drop(keep, array):
-  return array if keep is None else jnp.where(keep, array, 0.0)
-
-
-def _window(refs, windowed):
-  return refs['scalars'][problem.WINDOW].astype(jnp.int32) if windowed else None
+def _window(refs):
+  return refs['window'][0] if 'window' in refs else None
 
 
 def _dot(a, b, contract: tuple[int, int] = (1, 0)) -> jax.Array:

@@ -1,5 +1,6 @@
 """What a kernel of attention is given: static options and arrays."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -12,9 +13,8 @@ from xlflax.models import dropout
 # in a row that sees nothing.
 UNSEEN = -1e30
 LEAST = -1e20
-# Rows of `Arrays.scalars`.
-WORDS, FIRST_ROW, FIRST_HEAD, WINDOW = slice(0, 2), 2, 3, 4
-NUM_SCALARS = 8
+# Kernels compute with powers of two, which devices have instructions for.
+LOG2_E = 1 / math.log(2)
 
 
 class Options(NamedTuple):
@@ -53,9 +53,10 @@ class Arrays(NamedTuple):
     bias: float32 [N, T, S], or None.
     query_segments: int32 [B, T], or None.
     key_segments: int32 [B, S], or None.
-    scalars: uint32 [8]: the two words of dropout's key, the row of the batch
-      and the head that this device's part begins with, the window.
-    windowed: () where there is a window; None without.
+    words: uint32 [2], of dropout's key; None without dropout.
+    window: int32 [1], or None.
+    row_bits: uint32 [B, N, T] of dropout, or None; see `with_bits`.
+    column_bits: uint32 [S], likewise.
   """
 
   query: jax.Array
@@ -64,8 +65,10 @@ class Arrays(NamedTuple):
   bias: jax.Array | None
   query_segments: jax.Array | None
   key_segments: jax.Array | None
-  scalars: jax.Array
-  windowed: tuple[()] | None = None
+  words: jax.Array | None
+  window: jax.Array | None
+  row_bits: jax.Array | None = None
+  column_bits: jax.Array | None = None
 
 
 def seen(options: Options, rows, columns, segments, window):
@@ -93,25 +96,40 @@ def seen(options: Options, rows, columns, segments, window):
   return found
 
 
-def kept(options: Options, scalars, row, head, rows, columns) -> jax.Array:
-  """Returns bool [queries, keys]: the entries that dropout keeps.
+def with_bits(options: Options, arrays: Arrays, first_row, first_head):
+  """Adds dropout's bits of rows and columns to the arrays of a device's part.
 
   Args:
     options: see `Options`.
-    scalars: the reference or array of `Arrays.scalars`.
-    row: of the batch's part.
-    head: of the part.
-    rows: int32 [queries, 1], indices of queries.
-    columns: int32 [1, keys], indices of keys.
+    arrays: see `Arrays`.
+    first_row: uint32, the row of the whole batch that the part begins with.
+    first_head: uint32, likewise.
   """
-  plane = (scalars[FIRST_ROW] + row.astype(jnp.uint32)) * np.uint32(
-    options.heads
-  ) + (scalars[FIRST_HEAD] + head.astype(jnp.uint32))
-  first = plane * np.uint32(options.length * options.memory_length % 2**32)
-  starts = first + rows.astype(jnp.uint32) * np.uint32(options.memory_length)
-  bits = dropout.bits_of_index(
-    (scalars[0], scalars[1]), starts, columns.astype(jnp.uint32)
+  if arrays.words is None:
+    return arrays
+  batch, length, heads, _ = arrays.query.shape
+
+  def along(axis):
+    return jax.lax.broadcasted_iota(jnp.uint32, (batch, heads, length), axis)
+
+  plane = (first_row + along(0)) * np.uint32(options.heads)
+  plane += first_head + along(1)
+  index = plane * np.uint32(length) + along(2)
+  return arrays._replace(
+    row_bits=dropout.bits_of_index(arrays.words, index),
+    column_bits=dropout.column_bits(arrays.words, options.memory_length),
   )
+
+
+def kept(options: Options, row_bits, column_bits) -> jax.Array:
+  """Returns the entries of a block that dropout keeps, bool.
+
+  Args:
+    options: see `Options`.
+    row_bits: uint32, of the block's queries, along one axis.
+    column_bits: uint32, of its keys, along the other.
+  """
+  bits = dropout.bits_of_pair(row_bits, column_bits)
   return bits >= dropout.threshold(options.rate)
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from xlflax.models import recompute, targets
@@ -49,6 +50,7 @@ def attend(
   mask = mask or masks.Mask()
   length, memory_length = query.shape[1], key.shape[1]
   platform = targets.current().platform
+  window = mask.window
   options = problem.Options(
     scale=scale,
     rate=0.0 if dropout_key is None else dropout_rate,
@@ -67,22 +69,12 @@ def attend(
     None if bias is None else bias[0],
     mask.query_segments,
     mask.key_segments,
-    _scalars(options, dropout_key, mask.window),
-    None if mask.window is None else (),
+    None
+    if dropout_key is None or not options.rate
+    else jax.random.bits(dropout_key, (2,), jnp.uint32),
+    None if window is None else jnp.asarray(window, jnp.int32).reshape(1),
   )
   return _attend(options, arrays)
-
-
-def _scalars(options, dropout_key, window) -> jax.Array:
-  scalars = jnp.zeros(problem.NUM_SCALARS, jnp.uint32)
-  if options.rate:
-    words = jax.random.bits(dropout_key, (2,), jnp.uint32)
-    scalars = scalars.at[problem.WORDS].set(words)
-  if window is not None:
-    scalars = scalars.at[problem.WINDOW].set(
-      jnp.asarray(window).astype(jnp.uint32)
-    )
-  return scalars
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -95,7 +87,7 @@ def _forward(options, arrays):
   out = (split.queries, PartitionSpec(split.batch, split.heads, None))
 
   def run(arrays):
-    return calls.forward(options, split.placed(arrays))
+    return calls.forward(options, split.placed(options, arrays))
 
   output, normaliser = (
     recompute.keep(x) for x in split.map(run, (arrays,), out)
@@ -109,7 +101,9 @@ def _backward(options, saved, gradient):
   specs = (split.queries, split.keys, split.keys)
 
   def run(arrays, *more):
-    *found, d_bias = calls.backward(options, split.placed(arrays), *more)
+    *found, d_bias = calls.backward(
+      options, split.placed(options, arrays), *more
+    )
     if d_bias is not None and split.batch:
       d_bias = jax.lax.psum(d_bias, split.batch)
     return *found, d_bias
@@ -151,17 +145,18 @@ class _Split(NamedTuple):
   def bias(self) -> PartitionSpec:
     return PartitionSpec(self.heads or None, None, None)
 
-  def placed(self, arrays: problem.Arrays) -> problem.Arrays:
-    """Tells a device's part which row and head it begins with."""
-    scalars = arrays.scalars
-    for axes, place, size in (
-      (self.batch, problem.FIRST_ROW, arrays.query.shape[0]),
-      (self.heads, problem.FIRST_HEAD, arrays.query.shape[2]),
-    ):
-      if axes:
-        first = jax.lax.axis_index(axes) * size
-        scalars = scalars.at[place].set(first.astype(jnp.uint32))
-    return arrays._replace(scalars=scalars)
+  def placed(self, options, arrays: problem.Arrays) -> problem.Arrays:
+    """Adds dropout's bits, by the row and head that a part begins with."""
+    first = (
+      jax.lax.axis_index(axes).astype(jnp.uint32) * np.uint32(size)
+      if axes
+      else np.uint32(0)
+      for axes, size in (
+        (self.batch, arrays.query.shape[0]),
+        (self.heads, arrays.query.shape[2]),
+      )
+    )
+    return problem.with_bits(options, arrays, *first)
 
   def map(self, function, arguments, out_specs):
     """Calls `function` on each device's part of the arguments."""
@@ -175,7 +170,8 @@ class _Split(NamedTuple):
       'bias': self.bias,
       'query_segments': rows,
       'key_segments': rows,
-      'scalars': PartitionSpec(),
+      'words': PartitionSpec(),
+      'window': PartitionSpec(),
     }
     arrays, *more = arguments
     of_arrays: Any = {
@@ -189,10 +185,7 @@ class _Split(NamedTuple):
     )
     return jax.shard_map(
       function,
-      in_specs=(
-        problem.Arrays(**of_arrays, windowed=arrays.windowed),
-        *of_more[: len(more)],
-      ),
+      in_specs=(problem.Arrays(**of_arrays), *of_more[: len(more)]),
       out_specs=out_specs,
       check_vma=False,
     )(*arguments)

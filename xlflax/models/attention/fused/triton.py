@@ -95,7 +95,7 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
   """Calls a kernel with references by name.
 
   Args:
-    kernel: (options, references by name, windowed) -> None.
+    kernel: (options, references by name) -> None.
     options: see `Options`.
     arrays: see `Arrays`.
     more: further inputs by name.
@@ -112,15 +112,16 @@ def _call(kernel, options, arrays, more, *, grid, block, out, name):
     'bias': arrays.bias,
     'query_segments': arrays.query_segments,
     'key_segments': arrays.key_segments,
-    'scalars': arrays.scalars,
+    'window': arrays.window,
+    'row_bits': arrays.row_bits,
+    'column_bits': arrays.column_bits,
   } | more
   given = {key: value for key, value in given.items() if value is not None}
   specs = _specs(options, arrays, block)
   names = list(given) + [f'out_{i}' for i in range(len(out))]
-  windowed = arrays.windowed is not None
 
   def run(*references):
-    kernel(options, dict(zip(names, references, strict=True)), windowed)
+    kernel(options, dict(zip(names, references, strict=True)))
 
   return pl.pallas_call(
     run,
@@ -142,7 +143,9 @@ _KINDS = {
   'bias': 'bias',
   'query_segments': 'query_segments',
   'key_segments': 'key_segments',
-  'scalars': 'scalars',
+  'window': 'window',
+  'row_bits': 'query_row',
+  'column_bits': 'columns',
   'gradient': 'queries',
   'normaliser': 'query_row',
   'delta': 'query_row',
@@ -171,7 +174,8 @@ def _specs(options: _Options, arrays: _Arrays, block: int | None):
     'query_segments': spec((None, t), lambda i, b, n: (b, at_t(i))),
     'key_segments': spec((None, s), lambda i, b, n: (b, at_s(i))),
     'query_row': spec((None, None, t), lambda i, b, n: (b, n, at_t(i))),
-    'scalars': spec((problem.NUM_SCALARS,), lambda i, b, n: (0,)),
+    'columns': spec((s,), lambda i, b, n: (at_s(i),)),
+    'window': spec((1,), lambda i, b, n: (0,)),
   }
 
 
@@ -191,5 +195,6 @@ def _bias_specs(options: _Options, arrays: _Arrays, repeats: int):
     'query_segments': spec((batch, queries), lambda i, j, n: (0, i)),
     'key_segments': spec((batch, keys), lambda i, j, n: (0, j)),
     'query_row': spec((batch, None, queries), lambda i, j, n: (0, n, i)),
-    'scalars': spec((problem.NUM_SCALARS,), lambda i, j, n: (0,)),
+    'columns': spec((keys,), lambda i, j, n: (j,)),
+    'window': spec((1,), lambda i, j, n: (0,)),
   }

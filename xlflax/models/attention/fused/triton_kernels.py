@@ -20,40 +20,35 @@ class _Scores:
   int32 [1, keys].
   """
 
-  def __init__(self, options, refs, windowed, place):
-    self.options, self.refs, self.place = options, refs, place
-    self.scalars = refs['scalars']
-    self.window = (
-      self.scalars[problem.WINDOW].astype(jnp.int32) if windowed else None
-    )
+  def __init__(self, options, refs):
+    self.options = options
+    self.window = refs['window'][0] if 'window' in refs else None
 
   def scores(self, query, key, bias, segments, rows, columns):
-    """Returns scores, float32 [queries, keys]."""
-    found = _dot(query, key.T)
-    if self.options.scale != 1:
-      found = found * self.options.scale
+    """Returns scores times log2(e), float32 [queries, keys]."""
+    found = _dot(query, key.T) * (self.options.scale * problem.LOG2_E)
     if bias is not None:
-      found = found + bias
+      found = found + bias * problem.LOG2_E
     mask = problem.seen(self.options, rows, columns, segments, self.window)
     return found if mask is None else jnp.where(mask, found, problem.UNSEEN)
 
-  def drop(self, rows, columns, *arrays):
+  def drop(self, row_bits, column_bits, *arrays):
     """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
-    if not self.options.rate:
+    if row_bits is None:
       return arrays
-    row, head = self.place
-    keep = problem.kept(self.options, self.scalars, row, head, rows, columns)
+    keep = problem.kept(self.options, row_bits[:, None], column_bits[None, :])
     return tuple(jnp.where(keep, array, 0.0) for array in arrays)
 
 
-def forward_kernel(options, refs, windowed) -> None:
+def forward_kernel(options, refs) -> None:
   """Writes the output of a block of queries, and log-sum-exp."""
-  i, row, head = (pl.program_id(axis) for axis in range(3))
-  score = _Scores(options, refs, windowed, (row, head))
+  i = pl.program_id(0)
+  score = _Scores(options, refs)
   queries, keys = options.block
   query = refs['query'][...]
   rows = _indices(i, queries)[:, None]
-  own = _segments(refs, 'query_segments', slice(None))
+  own = _part(refs, 'query_segments', slice(None))
+  row_bits = _part(refs, 'row_bits', slice(None))
 
   def body(j, carry):
     output, maximum, total = carry
@@ -63,15 +58,15 @@ def forward_kernel(options, refs, windowed) -> None:
       query,
       refs['key'][at, :],
       refs['bias'][:, at] if 'bias' in refs else None,
-      _pair(own, _segments(refs, 'key_segments', at)),
+      _pair(own, _part(refs, 'key_segments', at)),
       rows,
       columns,
     )
     larger = jnp.maximum(maximum, jnp.max(scores, axis=1))
-    decay = jnp.exp(maximum - larger)
-    weights = jnp.exp(scores - larger[:, None])
+    decay = jnp.exp2(maximum - larger)
+    weights = jnp.exp2(scores - larger[:, None])
     total = total * decay + jnp.sum(weights, axis=1)
-    (weights,) = score.drop(rows, columns, weights)
+    (weights,) = score.drop(row_bits, _part(refs, 'column_bits', at), weights)
     value = refs['value'][at, :]
     output = output * decay[:, None] + _dot(weights.astype(value.dtype), value)
     return output, larger, total
@@ -92,18 +87,20 @@ def forward_kernel(options, refs, windowed) -> None:
   total = jnp.maximum(total, 1e-30)  # 0 where nothing is seen
   output = output / (total * (1 - options.rate))[:, None]
   refs['out_0'][...] = output.astype(refs['out_0'].dtype)
-  refs['out_1'][...] = maximum + jnp.log(total)
+  refs['out_1'][...] = maximum / problem.LOG2_E + jnp.log(total)
 
 
-def query_kernel(options, refs, windowed) -> None:
+def query_kernel(options, refs) -> None:
   """Writes the gradient of a block of queries."""
-  i, row, head = (pl.program_id(axis) for axis in range(3))
-  score = _Scores(options, refs, windowed, (row, head))
+  i = pl.program_id(0)
+  score = _Scores(options, refs)
   queries, keys = options.block
   query, gradient = refs['query'][...], refs['gradient'][...]
-  normaliser, delta = refs['normaliser'][...], refs['delta'][...]
+  normaliser = refs['normaliser'][...] * problem.LOG2_E
+  delta = refs['delta'][...]
   rows = _indices(i, queries)[:, None]
-  own = _segments(refs, 'query_segments', slice(None))
+  own = _part(refs, 'query_segments', slice(None))
+  row_bits = _part(refs, 'row_bits', slice(None))
 
   def body(j, d_query):
     at = pl.ds(j * keys, keys)
@@ -112,13 +109,15 @@ def query_kernel(options, refs, windowed) -> None:
       query,
       key,
       refs['bias'][:, at] if 'bias' in refs else None,
-      _pair(own, _segments(refs, 'key_segments', at)),
+      _pair(own, _part(refs, 'key_segments', at)),
       rows,
       columns,
     )
-    weights = jnp.exp(scores - normaliser[:, None])
+    weights = jnp.exp2(scores - normaliser[:, None])
     d_weights = _dot(gradient, refs['value'][at, :].T)
-    (d_weights,) = score.drop(rows, columns, d_weights)
+    (d_weights,) = score.drop(
+      row_bits, _part(refs, 'column_bits', at), d_weights
+    )
     d_scores = weights * (d_weights * _scale_up(options) - delta[:, None])
     return d_query + _dot(d_scores.astype(key.dtype), key)
 
@@ -131,14 +130,15 @@ def query_kernel(options, refs, windowed) -> None:
   refs['out_0'][...] = (d_query * options.scale).astype(refs['out_0'].dtype)
 
 
-def memory_kernel(options, refs, windowed) -> None:
+def memory_kernel(options, refs) -> None:
   """Writes the gradients of a block of keys and values."""
-  j, row, head = (pl.program_id(axis) for axis in range(3))
-  score = _Scores(options, refs, windowed, (row, head))
+  j = pl.program_id(0)
+  score = _Scores(options, refs)
   queries, keys = options.block
   key, value = refs['key'][...], refs['value'][...]
   columns = _indices(j, keys)[None, :]
-  own = _segments(refs, 'key_segments', slice(None))
+  own = _part(refs, 'key_segments', slice(None))
+  column_bits = _part(refs, 'column_bits', slice(None))
 
   def body(i, carry):
     d_key, d_value = carry
@@ -149,13 +149,16 @@ def memory_kernel(options, refs, windowed) -> None:
       query,
       key,
       refs['bias'][at, :] if 'bias' in refs else None,
-      _pair(_segments(refs, 'query_segments', at), own),
+      _pair(_part(refs, 'query_segments', at), own),
       rows,
       columns,
     )
-    weights = jnp.exp(scores - refs['normaliser'][at][:, None])
+    normaliser = refs['normaliser'][at] * problem.LOG2_E
+    weights = jnp.exp2(scores - normaliser[:, None])
     d_weights = _dot(gradient, value.T)
-    d_weights, dropped = score.drop(rows, columns, d_weights, weights)
+    d_weights, dropped = score.drop(
+      _part(refs, 'row_bits', at), column_bits, d_weights, weights
+    )
     dropped = (dropped * _scale_up(options)).astype(gradient.dtype)
     d_scores = weights * (
       d_weights * _scale_up(options) - refs['delta'][at][:, None]
@@ -172,29 +175,33 @@ def memory_kernel(options, refs, windowed) -> None:
   refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
 
 
-def bias_kernel(options, refs, windowed, *, batch: int) -> None:
+def bias_kernel(options, refs, *, batch: int) -> None:
   """Writes the gradient of a block of the bias."""
-  i, j, head = (pl.program_id(axis) for axis in range(3))
+  i, j = pl.program_id(0), pl.program_id(1)
   queries, keys = options.block
+  score = _Scores(options, refs)
   rows, columns = _indices(i, queries)[:, None], _indices(j, keys)[None, :]
   bias = refs['bias'][...]
 
   def body(row, d_bias):
-    score = _Scores(options, refs, windowed, (row, head))
     scores = score.scores(
       refs['query'][row],
       refs['key'][row],
       bias,
       _pair(
-        _segments(refs, 'query_segments', row),
-        _segments(refs, 'key_segments', row),
+        _part(refs, 'query_segments', row), _part(refs, 'key_segments', row)
       ),
       rows,
       columns,
     )
-    weights = jnp.exp(scores - refs['normaliser'][row][:, None])
+    normaliser = refs['normaliser'][row] * problem.LOG2_E
+    weights = jnp.exp2(scores - normaliser[:, None])
     d_weights = _dot(refs['gradient'][row], refs['value'][row].T)
-    (d_weights,) = score.drop(rows, columns, d_weights)
+    (d_weights,) = score.drop(
+      _part(refs, 'row_bits', row),
+      _part(refs, 'column_bits', slice(None)),
+      d_weights,
+    )
     return d_bias + weights * (
       d_weights * _scale_up(options) - refs['delta'][row][:, None]
     )
@@ -213,7 +220,7 @@ def _indices(block, size: int) -> jax.Array:
   return block * size + jnp.arange(size, dtype=jnp.int32)
 
 
-def _segments(refs, name: str, at):
+def _part(refs, name: str, at):
   return refs[name][at] if name in refs else None
 
 

@@ -1,0 +1,59 @@
+"""What runs on GPUs set in their environment."""
+
+import os
+
+import pytest
+from jaxlib import xla_client
+
+from xlflax.foundation import errors
+from xlflax.training.devices import gpu_runtime
+from xlflax.training.processes import platforms
+
+
+def test_a_run_takes_nine_tenths_of_the_memory():
+  environment: dict[str, str] = {}
+  assert gpu_runtime.share_of_memory(environment) == 0.9
+  gpu_runtime.set_defaults(environment)
+  assert environment[gpu_runtime.MEMORY] == '0.9'
+  assert environment['NCCL_DEBUG'] == 'WARN'
+
+
+@pytest.mark.parametrize(
+  'name', ['XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION']
+)
+def test_what_is_set_stays(name):
+  """JAX refuses both names at once."""
+  environment = {name: '.6', 'NCCL_DEBUG': 'INFO'}
+  gpu_runtime.set_defaults(environment)
+  assert environment == {name: '.6', 'NCCL_DEBUG': 'INFO'}
+  assert gpu_runtime.share_of_memory(environment) == 0.6
+
+
+@pytest.mark.parametrize('text', ['90', '0', 'half', 'nan'])
+def test_no_share(text):
+  with pytest.raises(errors.ConfigError, match='XLA_CLIENT_MEM_FRACTION'):
+    gpu_runtime.share_of_memory({gpu_runtime.MEMORY: text})
+
+
+def test_jax_reads_the_variable(monkeypatch):
+  monkeypatch.setenv(gpu_runtime.MEMORY, '0.9')
+  options = xla_client.generate_pjrt_gpu_plugin_options()
+  assert options['memory_fraction'] == 0.9
+
+
+@pytest.mark.parametrize(
+  ('platform', 'package', 'is_set'),
+  [
+    (platforms.Platform.CPU, 'jax_cuda12_plugin', False),
+    (platforms.Platform.GPU, 'jax_cuda12_plugin', True),
+    (None, 'jax_cuda12_plugin', True),
+    (None, 'libtpu', False),
+  ],
+)
+def test_every_run_on_gpus_sets_it(monkeypatch, platform, package, is_set):
+  monkeypatch.setattr(os, 'environ', {})
+  monkeypatch.setattr(
+    platforms.importlib.util, 'find_spec', lambda name: name == package or None
+  )
+  platforms.choose(platform)
+  assert (gpu_runtime.MEMORY in os.environ) == is_set
