@@ -22,7 +22,7 @@ def _files(*more):
     'mono/stream.Stream.length=8',
     'trainer.Trainer.ema_decay=None',
     'optimizers.AdamW.learning_rate=@schedules.Constant()',
-    'optimizers.AdamW.learning_rate=%LEARNING_RATE',
+    'optimizers.AdamW.learning_rate=%WARMUP_STEPS',
     "trainer.Trainer.non_finite='SKIP'",
     'trainer.Trainer.task_modules=("a",)',
     'mine.Unknown.anything=3',

@@ -116,7 +116,9 @@ def _weighted(texts: Sequence[str]):
   from scipy import sparse  # slow to import
 
   numbers: dict[str, int] = {}
-  columns, counts, ends = [], [], [0]
+  columns: list[int] = []
+  counts: list[int] = []
+  ends = [0]
   for text in texts:
     grams = collections.Counter(_grams(text))
     columns += [numbers.setdefault(gram, len(numbers)) for gram in grams]
@@ -125,7 +127,7 @@ def _weighted(texts: Sequence[str]):
   shape = len(texts), max(len(numbers), 1)
   texts_with = np.bincount(np.array(columns, int), minlength=shape[1])
   idf = np.log((1 + len(texts)) / (1 + texts_with)) + 1
-  values = np.array(counts, float) * idf[np.array(columns, int)]
+  values = np.array(counts) * idf[np.array(columns, int)]
   vectors = sparse.csr_matrix((values, columns, ends), shape)
   lengths = np.sqrt(vectors.multiply(vectors).sum(1)).A1
   return sparse.diags(1 / np.where(lengths > 0, lengths, 1)) @ vectors

@@ -119,15 +119,17 @@ def widened(config: Config, *, first: int) -> list[Config]:
     first: row in which an architecture's positions begin.
   """
   found: list[Config] = [config]
-  is_encoder = isinstance(config, model_config.EncoderConfig)
-  if is_encoder and config.type_vocab_size == 0:
+  if (
+    isinstance(config, model_config.EncoderConfig)
+    and config.type_vocab_size == 0
+  ):
     found.append(dataclasses.replace(config, type_vocab_size=1))
   learned = model_config.PositionEmbedding.LEARNED
   if (
     config.position_embedding is not learned or config.position_offset == first
   ):
     return found
-  if not is_encoder and config.is_t5:
+  if not isinstance(config, model_config.EncoderConfig) and config.is_t5:
     return found
   return found + [
     dataclasses.replace(one, position_offset=first) for one in found

@@ -4,6 +4,7 @@
 HF_HOME and the user's login are respected.
 """
 
+import os
 import pathlib
 import re
 
@@ -20,7 +21,7 @@ _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
 _SMALL = ('*.json', 'README.md', '*.txt', *tokenizers.FILES)
 
 
-def folder_of(folder: str | pathlib.Path) -> pathlib.Path:
+def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
   """The folder itself, or the files of the model of that name on the Hub.
 
   Args:

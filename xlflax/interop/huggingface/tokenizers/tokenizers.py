@@ -229,9 +229,16 @@ def _wordpiece(path: str, settings) -> tokenizers.Tokenizer:
   ]
   built.add_special_tokens(special)
   built.post_processor = processors.BertProcessing(
-    (end, built.token_to_id(end)), (begin, built.token_to_id(begin))
+    _numbered(built, end), _numbered(built, begin)
   )
   return built
+
+
+def _numbered(built: tokenizers.Tokenizer, token: str) -> tuple[str, int]:
+  """A token that was added, and its id."""
+  number = built.token_to_id(token)
+  assert number is not None
+  return token, number
 
 
 def _byte_level(folder: pathlib.Path, settings) -> tokenizers.Tokenizer:
@@ -247,10 +254,8 @@ def _byte_level(folder: pathlib.Path, settings) -> tokenizers.Tokenizer:
   built.decoder = decoders.ByteLevel()
   built.add_special_tokens(list(_ROBERTA.values()))
   built.post_processor = processors.RobertaProcessing(
-    *(
-      (name, built.token_to_id(name))
-      for name in (_ROBERTA['eos'], _ROBERTA['bos'])
-    ),
+    _numbered(built, _ROBERTA['eos']),
+    _numbered(built, _ROBERTA['bos']),
     add_prefix_space=settings.get('add_prefix_space', False),
   )
   return built

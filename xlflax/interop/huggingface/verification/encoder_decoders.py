@@ -68,9 +68,9 @@ def _bart_side(
     x = x + table[2 : 2 + ids.shape[1]]
     x = norm(x, f'{side}.layernorm_embedding')
   found = [x]
-  causal = np.tri(ids.shape[1], dtype=bool) if memory is not None else True
+  causal = np.tri(ids.shape[1], dtype=bool)
   own = mask[:, None, None, :] > 0 if memory is None else causal
-  blocks = [('self_attn', None, own)]
+  blocks: list[tuple[str, Array | None, Array]] = [('self_attn', None, own)]
   if memory is not None:
     blocks.append(('encoder_attn', memory, mask[:, None, None, :] > 0))
   for i in range(options[f'{side}_layers']):

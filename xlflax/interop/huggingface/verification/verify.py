@@ -175,7 +175,7 @@ def _folder_states(weights, options, seq2seq, ids, mask):
     )
   else:
     every = encoders.states(weights, options, ids, mask)
-    logits = encoders.logits(weights, options, every[-1])
+    return _named(every, encoders.logits(weights, options, every[-1]))
   return _named(every, logits)
 
 
