@@ -60,6 +60,8 @@ NOT_RUN = {
   'docker ': 'needs Docker and the network',
   'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
   'docs/': 'takes hours; the same commands on small data are in end_to_end/',
+  'python docs/recipes/': 'takes hours; tests/docs/recipes_test.py builds its '
+  'conditions',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',

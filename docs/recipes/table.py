@@ -1,0 +1,54 @@
+"""Prints the tables of docs/recipes.md:  python docs/recipes/table.py RESULTS"""
+
+import json
+import pathlib
+import sys
+import tomllib
+
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = (
+  'condition',
+  'seed',
+  'steps',
+  'processor seconds',
+  'loss en',
+  'loss ru',
+  'mean',
+  'below `base`',
+)
+
+
+def main(results: str) -> None:
+  found = json.loads(pathlib.Path(results).read_text('utf-8'))
+  declared = tomllib.loads((HERE / 'conditions.toml').read_text('utf-8'))
+  rows = []
+  for condition in declared['condition']:
+    for seed in range(3):
+      one = found.get(f'{condition["name"]}-{seed}')
+      if one is None:
+        continue
+      losses, of_base = (
+        _losses(x) for x in (one, found.get(f'base-{seed}', one))
+      )
+      rows.append(
+        [
+          f'`{condition["name"]}`',
+          seed,
+          one['steps'],
+          round(one['processor_seconds']),
+          *(f'{value:.3f}' for value in losses),
+          f'{of_base[-1] - losses[-1]:+.3f}',
+        ]
+      )
+  for row in (COLUMNS, ['---'] * len(COLUMNS), *rows):
+    print('|', ' | '.join(map(str, row)), '|')
+
+
+def _losses(one: dict) -> list[float]:
+  """Of the trained model on validation pages: en, ru, their mean."""
+  metrics = one['measures'][f'perplexity/{one["steps"]}']
+  return [metrics[f'loss/{part}'] for part in ('en', 'ru', 'mean')]
+
+
+if __name__ == '__main__':
+  main(sys.argv[1])
