@@ -58,7 +58,8 @@ def test_training_and_evaluating_on_a_corpus(
 
 @pytest.fixture
 def folder(tmp_path):
-  made = tmp_path / 'xlm-roberta-base'
+  made = tmp_path / 'FacebookAI' / 'xlm-roberta-base'
+  made.parent.mkdir()
   reference_models.save(reference_models.make('xlm_roberta'), made)
   return made
 

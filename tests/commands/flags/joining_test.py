@@ -17,7 +17,7 @@ def _common(*bindings, **flags):
     for line in bindings
   )
   configuration = types.SimpleNamespace(parsed=lambda: text)
-  return joining._common(argparse.Namespace(**flags), configuration)
+  return joining._common(argparse.Namespace(**flags), [configuration])
 
 
 @pytest.mark.parametrize('name', ['CACHE_DIR', 'CORPUS', 'VOCABULARY'])

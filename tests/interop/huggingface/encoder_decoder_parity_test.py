@@ -224,7 +224,7 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
     )
   )
   tensors = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
-  del tensors['final_logits_bias']
+  del tensors['model.encoder.layers.0.fc1.bias']
   safetensors.numpy.save_file(
     tensors | {'extra': np.zeros(2, 'f')}, tmp_path / 'model.safetensors'
   )
@@ -238,7 +238,8 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
     'tie_word_embeddings is False',
     "activation_function is 'mish'",
     'shape = 3 is not an option',
-    'final_logits_bias [1, 61] is missing',
+    'model.encoder.layers.0.fc1.bias',
+    'is missing',
     'extra [2] has no place',
     '60 tokens',
   ):

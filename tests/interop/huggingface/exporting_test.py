@@ -214,7 +214,7 @@ def test_what_a_model_can_be_exported_as(vocabulary):
 
 # What each size that comes with the package becomes.
 _SHIPPED = {
-  'base': 'bert', 'ecs': 'xlm', 'large': 'bert', 'mbart': 'mbart',
+  'base': 'bert', 'ecs': 'xlm', 'eurobert_210m': 'eurobert', 'large': 'bert', 'mbart': 'mbart',
   'mmbert_base': 'modernbert', 'modernbert_base': 'modernbert',
   'mt5_base': 't5', 'small': 'bert', 't5_small': 't5', 'tiny': 'bert',
   'tiny_mbart': 'mbart', 'tiny_t5': 't5', 'tiny_transformer': 'bart',

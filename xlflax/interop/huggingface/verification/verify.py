@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tokenizers
 
@@ -153,7 +154,10 @@ def rows(vocabulary, longest: int) -> tuple[list[str], np.ndarray, np.ndarray]:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _states_of(model, seq2seq: bool, params, ids, mask):
   def run(module, ids, mask):
-    every = module.encode_layers(ids, segment_ids=mask)
+    more = {}
+    if getattr(module.config, 'use_language_embeddings', False):
+      more['language_ids'] = jnp.zeros_like(ids)
+    every = module.encode_layers(ids, segment_ids=mask, **more)
     if seq2seq:
       return every, module(ids, segment_ids=mask, decoder_token_ids=ids[:, :4])
     head = module.config.mlm_head is not model_config.MlmHead.NONE
