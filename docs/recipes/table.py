@@ -27,9 +27,8 @@ def main(results: str) -> None:
       one = found.get(f'{condition["name"]}-{seed}')
       if one is None:
         continue
-      losses, of_base = (
-        _losses(x) for x in (one, found.get(f'base-{seed}', one))
-      )
+      losses, base = _losses(one), found.get(f'base-{seed}')
+      below = f'{_losses(base)[-1] - losses[-1]:+.3f}' if base else ''
       rows.append(
         [
           f'`{condition["name"]}`',
@@ -37,7 +36,7 @@ def main(results: str) -> None:
           one['steps'],
           round(one['processor_seconds']),
           *(f'{value:.3f}' for value in losses),
-          f'{of_base[-1] - losses[-1]:+.3f}',
+          below,
         ]
       )
   for row in (COLUMNS, ['---'] * len(COLUMNS), *rows):

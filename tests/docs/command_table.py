@@ -33,6 +33,7 @@ NEEDS = {
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
+  'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
   'docs/synthetic.md': '',
   'docs/t5x.md': 'corpus vocabulary mt5',
@@ -107,6 +108,7 @@ SMALLER = {
     '--grid SEED=0,1': f'--grid SEED=0,1 {world.TUNING}',
     '--suite=xtreme': '--suite=xtreme --suite_tasks=tatoeba',
   },
+  'docs/recipes.md': {'--gin.TRAIN_STEPS=20000': '--gin.TRAIN_STEPS=2'},
   'docs/analysis.md': {
     '--max_words=8000': '--max_words=8000 --min_count=1',
     'encoder.2500.en-fr': 'encoder.2.en-fr',
