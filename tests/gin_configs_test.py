@@ -206,7 +206,7 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
 @pytest.mark.parametrize(
   ('optimizer', 'schedule'),
   [
-    ('AdamW', 'Constant'),
+    ('AdamW', 'WSD'),
     ('StableAdamW', 'WSD'),
     ('Muon', 'Cosine'),
     ('Adafactor', 'Linear'),
