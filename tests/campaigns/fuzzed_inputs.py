@@ -6,13 +6,15 @@ What is raised must be an `XlflaxError` with a short message; anything else woul
 a traceback.
 """
 
+import contextlib
 import io
 import json
 import pathlib
 import pickle
+import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -39,6 +41,8 @@ from xlflax.training.checkpointing import run_directory
 
 READ, REFUSED, TRACEBACK = 'read', 'refused', 'traceback'
 _LONGEST_MESSAGE = 50_000
+_MEMORY = 2 << 30  # bytes that an input may take
+_STATM = pathlib.Path('/proc/self/statm')
 
 _line = fuzzed_flags.LINE
 _text = st.lists(_line, max_size=8).map(
@@ -291,9 +295,22 @@ def campaign(*, cases: int, seed: int = 0) -> counts_lib.Counts:
   """
   found = counts_lib.Counts()
   each = -(-cases // len(TARGETS))
-  for name, target in TARGETS.items():
-    _fuzz(name, target, each, seed, found)
+  with _little_memory():
+    for name, target in TARGETS.items():
+      _fuzz(name, target, each, seed, found)
   return found
+
+
+@contextlib.contextmanager
+def _little_memory() -> Iterator[None]:
+  """An input that takes gigabytes is a MemoryError, not the machine's end."""
+  before = resource.getrlimit(resource.RLIMIT_AS)
+  used = int(_STATM.read_text().split()[0]) * resource.getpagesize()
+  resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, before[1]))
+  try:
+    yield
+  finally:
+    resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _fuzz(name, target, cases, seed, found) -> None:

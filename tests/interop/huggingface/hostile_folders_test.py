@@ -14,7 +14,11 @@ import safetensors.numpy
 
 from tests.interop.huggingface import handmade
 from xlflax.foundation import errors
-from xlflax.interop.huggingface import importing, sentence_modules
+from xlflax.interop.huggingface import (
+  importing,
+  model_files,
+  sentence_modules,
+)
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import tensor_files
 
@@ -65,6 +69,16 @@ def test_sizes_that_no_tensor_has(folder, option, size):
     scan_layers=False,
   )
   assert str(size) in error.got
+
+
+def test_layers_of_two_kinds_are_not_listed_before_they_are_counted(tmp_path):
+  (tmp_path / 'config.json').write_text(
+    json.dumps({'model_type': 'modernbert', 'num_hidden_layers': 10**400})
+  )
+  start = time.monotonic()
+  with pytest.raises(errors.XlflaxError, match='num_layers'):
+    model_files.describe(tmp_path)
+  assert time.monotonic() - start < _SECONDS
 
 
 @pytest.mark.parametrize('size', [10**9, 10**25])

@@ -22,6 +22,8 @@ from xlflax.models import config as model_config
 
 _LAYER = 'layers.{layer}'
 _HERE = 'model/layers'
+# More are refused by the config; here they would take memory first.
+_MOST_LAYERS = 10_000
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 
 # Option -> (field of EncoderConfig, the library's default).
@@ -74,7 +76,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   # LM's head, which are parameters of the task then.
   return (
     fields
-    | _read_layers(options, fields['num_layers'])
+    | _read_layers(options, min(fields['num_layers'], _MOST_LAYERS))
     | {
       'norm_position': 'pre',
       'first_norm': False,
