@@ -14,11 +14,7 @@ import safetensors.numpy
 
 from tests.interop.huggingface import handmade
 from xlflax.foundation import errors
-from xlflax.interop.huggingface import (
-  importing,
-  model_files,
-  sentence_modules,
-)
+from xlflax.interop.huggingface import importing, model_files, sentence_modules
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import tensor_files
 
