@@ -125,7 +125,9 @@ def test_an_archive_whose_sides_are_not_as_long(tmp_path):
   corpus = _write(
     tmp_path, 'parallel/en-fr.zip', _archive(en='a\nb\nc', fr='a\nb\n')
   )
-  with pytest.raises(errors.CorpusError, match='other numbers of lines') as told:
+  with pytest.raises(
+    errors.CorpusError, match='other numbers of lines'
+  ) as told:
     list(corpus.parallel('en', 'fr'))
   assert 'after line 2' in str(told.value)
 
