@@ -16,6 +16,7 @@ Which columns hold text is said by `corpus.toml` in the directory, see `Form`.
 import contextlib
 import functools
 import io
+import itertools
 import json
 import pathlib
 import tarfile
@@ -176,10 +177,8 @@ def _arrow(stream: BinaryIO, path: pathlib.Path):
 
 
 def _rows(batches):
-  number = 0
-  for batch in batches:
-    for number, row in enumerate(batch.to_pylist(), start=number + 1):
-      yield number, row
+  rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+  yield from enumerate(rows, start=1)
 
 
 def _tar(stream: BinaryIO, path: pathlib.Path):
