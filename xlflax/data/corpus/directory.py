@@ -6,13 +6,10 @@ DIR/mono/<language>[.anything].txt[.gz|.zst]   one sentence or paragraph a line,
 DIR/parallel/<l1>-<l2>[.anything].tsv[.gz|.zst]  sentence<TAB>translation
 DIR/dictionaries/<l1>-<l2>.tsv                 word<TAB>translation[<TAB>weight]
 DIR/valid/{mono,parallel}/  DIR/test/{mono,parallel}/   the same two kinds
-DIR/corpus.toml                                where records have their text
 ```
 
-Text may also come as records: .jsonl, .parquet and others (`records`).
-
-Several files of one language or pair are read one after the other, in the
-order of their names.
+In place of .txt and .tsv, files of records may lie there (`records`). Several
+files of one language or pair are read in the order of their names.
 """
 
 import collections
@@ -34,14 +31,7 @@ TEST = 'test'
 SPLITS = (TRAIN, VALIDATION, TEST)
 FOLDERS = {TRAIN: '.', VALIDATION: 'valid', TEST: 'test'}
 _TOP = ('mono', 'parallel', 'dictionaries', 'valid', 'test')
-_IGNORED = (
-  'README',
-  'LICENSE',
-  'LICENCE',
-  'NOTICE',
-  'CORPUS.JSON',
-  forms.FILE.upper(),
-)
+_IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
 
 
 class Line(NamedTuple):

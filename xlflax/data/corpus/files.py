@@ -30,7 +30,7 @@ _NAMES = {
       rf'({LANGUAGE_PATTERN})(?:\..+)?'
       r'\.(?:(?:txt|jsonl)(?:\.gz|\.zst)?|parquet|arrow|tar)'
     ),
-    '<language>[.anything] and .txt, .jsonl (each also .gz or .zst), .parquet, '
+    '<language>[.anything].txt, .jsonl (each also .gz or .zst), .parquet, '
     '.arrow or .tar',
   ),
   Kind.PARALLEL: (
@@ -38,7 +38,7 @@ _NAMES = {
       rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
       r'\.(?:(?:tsv|jsonl)(?:\.gz|\.zst)?|parquet|arrow|tmx|zip)'
     ),
-    '<l1>-<l2>[.anything] and .tsv, .jsonl (each also .gz or .zst), .parquet, '
+    '<l1>-<l2>[.anything].tsv, .jsonl (each also .gz or .zst), .parquet, '
     '.arrow, .tmx or .zip',
   ),
   Kind.DICTIONARY: (
