@@ -35,6 +35,7 @@ _TEST = [
   'hypothesis>=6.100',
   'POT>=0.9.5',
   'gcsfs>=2024.2',
+  'pyarrow>=15',
   'PyYAML>=6',
   'build>=1.2',
   'setuptools>=70.1',
@@ -98,6 +99,8 @@ setuptools.setup(
     'beam': ['apache-beam>=2.77', 'sentencepiece<=0.2.1'],
     # Filters of web text, and near-duplicates.
     'web': _WEB,
+    # Corpora in Parquet and Arrow files.
+    'arrow': ['pyarrow>=15'],
     'gpu': ['jax[cuda12]'],
     'tpu': ['jax[tpu]'],
     # Compilers of devices that are not there, for plans.

@@ -16,6 +16,7 @@ COMMANDS = {
   'vocab': 'train a SentencePiece vocabulary over languages',
   'synthetic': 'write invented languages with data for every task',
   'corpora': 'make a corpus of help pages, HTML pages or gettext catalogs',
+  'inspect': 'say what is in a corpus, and what is odd about it',
   'prepare': 'process the text of a corpus: Moses, segmentation, switching',
   'tasks': 'list tasks, or show examples of one, step by step',
   'cache': "write a mixture's token cache",

@@ -103,7 +103,7 @@ def _two_codes(languages: Iterable[str]) -> Iterator[str]:
 def _sample(path: pathlib.Path) -> list[corpus_lib.Pair]:
   """Pairs from evenly spread places of a file; the first of a compressed one."""
   spans: list[Span | None] = [None]
-  if not corpus_files.is_compressed(path):
+  if not corpus_files.is_sequential(path):
     size = path.stat().st_size
     places = [size * n // _PLACES for n in range(_PLACES + 1)]
     spans = [Span(*ends) for ends in itertools.pairwise(places)]

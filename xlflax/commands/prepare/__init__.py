@@ -30,6 +30,9 @@ EXAMPLES = """
       --min_characters=20 \\
       --min_script_share=0.5 --min_language_probability=0.5 --duplicates=near
 
+  # nothing that evaluation texts are in, a line each: by runs of 13 words
+  xlflax prepare --corpus=raw --output=corpus --decontaminate=xnli.tsv,sib.txt
+
   # pairs of close languages: only plain copies count as not translated
   xlflax prepare --corpus=mined --output=corpus --max_similarity=0.9 \\
       --max_ratio=3 --duplicates=equal
@@ -86,13 +89,15 @@ def _check(args: argparse.Namespace) -> None:
     )
     and not _given(args, _FILTERS)
     and args.duplicates == 'keep'
+    and args.decontaminate is None
     and args.min_margin is None
   ):
     raise errors.ConfigError(
       'Nothing says what to do with the text',
       expected='--moses, --split_sentences, --segment_chinese, '
       '--code_switch, a filter such as '
-      '--min_characters, --duplicates, --min_margin, or several of them',
+      '--min_characters, --duplicates, --decontaminate, --min_margin, or '
+      'several of them',
     )
   _check_margins(args)
   if args.duplicates != 'near' and _given(args, _NEAR):
@@ -119,6 +124,7 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
   # Slow imports, after --help.
   from xlflax.data.corpus.directory import Corpus
   from xlflax.data.preparation import preparation
+  from xlflax.data.preparation.decontamination import Decontamination
   from xlflax.data.preparation.duplicates import Deduplication, Kept
   from xlflax.data.preparation.filters import TextFilters
   from xlflax.data.preparation.text_processing import TextProcessing
@@ -140,6 +146,7 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
         for name, value in _given(args, _NEAR).items()
       },
     ),
+    decontamination=Decontamination(files=_codes(args.decontaminate) or ()),
     margins=_margins(args),
     languages=_codes(args.languages),
     num_processes=args.num_processes,

@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_text(parser)
   _add_filters(parser)
   _add_duplicates(parser)
+  _add_decontamination(parser)
   _add_margins(parser)
   _add_code_switching(parser)
   _add_switching_limits(parser)
@@ -134,6 +135,18 @@ def _add_duplicates(parser: argparse.ArgumentParser) -> None:
       metavar='N',
       help=text,
     )
+
+
+def _add_decontamination(parser: argparse.ArgumentParser) -> None:
+  """Adds the evaluation texts that training may not hold."""
+  parser.add_argument(
+    '--decontaminate',
+    metavar='FILES',
+    help='drop training lines that have 13 words in a row in common with a '
+    'text of these comma-separated files (.txt, .tsv with a text in each '
+    'column, .jsonl …), or are equal to a shorter one; of scripts without '
+    'spaces a character is a word',
+  )
 
 
 def _add_margins(parser: argparse.ArgumentParser) -> None:

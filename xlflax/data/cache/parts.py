@@ -104,7 +104,7 @@ def divide(
 
 
 def _file_part(path: pathlib.Path, file: list, common: list, size: int) -> Part:
-  num_bytes = None if corpus_files.is_compressed(path) else int(file[1])
+  num_bytes = None if corpus_files.is_sequential(path) else int(file[1])
   return Part(
     _prefix(path.name, common, file),
     _text(file),

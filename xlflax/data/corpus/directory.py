@@ -8,8 +8,8 @@ DIR/dictionaries/<l1>-<l2>.tsv                 word<TAB>translation[<TAB>weight]
 DIR/valid/{mono,parallel}/  DIR/test/{mono,parallel}/   the same two kinds
 ```
 
-Several files of one language or pair are read one after the other, in the
-order of their names.
+In place of .txt and .tsv, files of records may lie there (`records`). Several
+files of one language or pair are read in the order of their names.
 """
 
 import collections
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus import forms
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.foundation import calls, errors, suggestions
@@ -30,7 +31,7 @@ TEST = 'test'
 SPLITS = (TRAIN, VALIDATION, TEST)
 FOLDERS = {TRAIN: '.', VALIDATION: 'valid', TEST: 'test'}
 _TOP = ('mono', 'parallel', 'dictionaries', 'valid', 'test')
-_IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.JSON')
+_IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
 
 
 class Line(NamedTuple):
@@ -69,6 +70,7 @@ class Corpus:
         got=str(directory),
         expected='a directory with mono/ or parallel/',
       )
+    forms.check(self.directory)
     self.files = _list_files(self.directory)
     self._by_group = _group(self.files)
     if not self._by_group:

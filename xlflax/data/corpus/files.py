@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 
+from xlflax.data.corpus import forms
 from xlflax.foundation import errors
 
 LANGUAGE_PATTERN = r'[a-z]{2,3}(?:_[A-Za-z0-9]+)*'
@@ -25,15 +26,20 @@ class Kind(enum.Enum):
 
 _NAMES = {
   Kind.MONOLINGUAL: (
-    re.compile(rf'({LANGUAGE_PATTERN})(?:\..+)?\.txt(?:\.gz|\.zst)?'),
-    '<language>[.anything].txt, .txt.gz or .txt.zst',
+    re.compile(
+      rf'({LANGUAGE_PATTERN})(?:\..+)?'
+      r'\.(?:(?:txt|jsonl)(?:\.gz|\.zst)?|parquet|arrow|tar)'
+    ),
+    '<language>[.anything].txt, .jsonl (each also .gz or .zst), .parquet, '
+    '.arrow or .tar',
   ),
   Kind.PARALLEL: (
     re.compile(
       rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
-      r'\.tsv(?:\.gz|\.zst)?'
+      r'\.(?:(?:tsv|jsonl)(?:\.gz|\.zst)?|parquet|arrow|tmx|zip)'
     ),
-    '<l1>-<l2>[.anything].tsv, .tsv.gz or .tsv.zst',
+    '<l1>-<l2>[.anything].tsv, .jsonl (each also .gz or .zst), .parquet, '
+    '.arrow, .tmx or .zip',
   ),
   Kind.DICTIONARY: (
     re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})\.tsv'),
@@ -54,7 +60,11 @@ class TextFile:
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-  """What tells that a file changed: path, bytes, time of modification (ns)."""
+  """What tells that a file changed: path, bytes, time of modification (ns).
+
+  Of a file of records for which there is a `corpus.toml`, the third number
+  changes with what that says on it, too.
+  """
 
   path: str
   size: int
@@ -92,11 +102,12 @@ def fingerprint(path, root=None) -> Fingerprint:
   """The fingerprint of a file, named relative to `root` (None: absolute)."""
   status = os.stat(path)
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
-  return Fingerprint(
-    name.replace(os.sep, '/'), status.st_size, status.st_mtime_ns
-  )
+  modified = status.st_mtime_ns
+  if form := forms.digest(pathlib.Path(path)):
+    modified ^= int(form[-12:], 16)
+  return Fingerprint(name.replace(os.sep, '/'), status.st_size, modified)
 
 
-def is_compressed(path: pathlib.Path) -> bool:
+def is_sequential(path: pathlib.Path) -> bool:
   """Whether a file can only be read from its beginning."""
-  return path.suffix in ('.gz', '.zst')
+  return path.suffix in forms.PACKED or forms.is_records(path)

@@ -1,14 +1,14 @@
 """Lines of the text files of a corpus directory; no TensorFlow.
 
 Lines end with a line feed; white space around a line (ASCII) is dropped. Files
-ending in `.gz` or `.zst` are decompressed while they are read.
+ending in `.gz` or `.zst` are decompressed while they are read, and files of
+records become lines (`records`).
 """
 
 import contextlib
 import errno
 import functools
 import gzip
-import io
 import pathlib
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
+from xlflax.data.corpus import forms, records
 from xlflax.foundation import errors
 
 _SPACES = b' \t\r\x0b\x0c'
@@ -41,42 +42,29 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
       stream = stack.enter_context(gzip.open(file))
     elif path.suffix == '.zst':
       stream = stack.enter_context(
-        io.BufferedReader(_ZstdFrames(file), 1 << 20)
+        records.buffered(records.Stream(_zstd_frames(file)))
       )
+    if forms.is_records(path):
+      text = records.Stream(records.lines(stream, path))
+      stream = stack.enter_context(records.buffered(text))
     yield stream
 
 
-class _ZstdFrames(io.RawIOBase):
-  """Reads the frames of a file; one that does not end is an error.
+def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
+  """The text of a file's frames; one that does not end is an error.
 
   The library's own reader ends where the file does, as if all had been read.
   """
-
-  def __init__(self, file: BinaryIO):
-    self._file = file
-    self._frame: Any = None
-    self._packed = self._text = b''
-
-  def readable(self) -> bool:
-    return True
-
-  def readinto(self, buffer) -> int:
-    while not self._text:
-      self._packed = self._packed or self._file.read(_PACKED)
-      if not self._packed:
-        if self._frame is not None:
-          raise EOFError('the last frame does not end')
-        return 0
-      if self._frame is None:
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-      self._text = self._frame.decompress(self._packed)
-      self._packed = b''
-      if self._frame.eof:
-        self._packed, self._frame = self._frame.unused_data, None
-    count = min(len(buffer), len(self._text))
-    buffer[:count] = self._text[:count]
-    self._text = self._text[count:]
-    return count
+  frame: Any = None
+  while packed := file.read(_PACKED):
+    while packed:
+      frame = frame or zstandard.ZstdDecompressor().decompressobj()
+      yield frame.decompress(packed)
+      packed = b''
+      if frame.eof:
+        packed, frame = frame.unused_data, None
+  if frame is not None:
+    raise EOFError('the last frame does not end')
 
 
 def read_lines(
@@ -109,7 +97,7 @@ def read_span(path: pathlib.Path, span: Span) -> Iterator[tuple[int, bytes]]:
   from 1 at the span's first line.
 
   Args:
-    path: of a file that is not compressed.
+    path: of a file of lines that is not compressed.
     span: of its bytes.
 
   Raises:

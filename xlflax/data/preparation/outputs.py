@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from xlflax.data.corpus import files as corpus_files
+from xlflax.data.corpus import forms
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TRAIN
@@ -53,7 +54,9 @@ def of_corpus(corpus, languages, code_switching) -> list[Output]:
   for file in corpus.files:
     if file.kind is Kind.DICTIONARY or not is_wanted(file, languages):
       continue
-    path = file.path.relative_to(corpus.directory)
+    path = forms.as_lines(
+      file.path.relative_to(corpus.directory), file.languages
+    )
     copies = 1
     if (
       file.kind is Kind.MONOLINGUAL
@@ -146,7 +149,7 @@ def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
   run: Lines = []
   full = number = length = 0
   left = file.path.stat().st_size
-  packed = corpus_files.is_compressed(file.path)
+  packed = corpus_files.is_sequential(file.path)
   for number, line in corpus_lines.read_lines(file.path):
     if file.kind is Kind.MONOLINGUAL:
       run.append((corpus_lines.decode(line, file.path, number),))

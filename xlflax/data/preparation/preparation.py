@@ -23,9 +23,11 @@ from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.data.preparation import decontamination as decontamination_lib
 from xlflax.data.preparation import duplicates, line_processing, pair_margins
 from xlflax.data.preparation import outputs as outputs_lib
 from xlflax.data.preparation import record as record_lib
+from xlflax.data.preparation.decontamination import Decontamination
 from xlflax.data.preparation.duplicates import Deduplication
 from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.pair_margins import MarginFilter
@@ -47,6 +49,7 @@ def prepare(
   code_switching: CodeSwitching | None = None,
   filters: TextFilters = TextFilters(),  # noqa: B008
   deduplication: Deduplication = Deduplication(),  # noqa: B008
+  decontamination: Decontamination = Decontamination(),  # noqa: B008
   margins: tuple[MarginFilter, pair_margins.Encode] | None = None,
   languages: Sequence[str] | None = None,
   num_processes: ranges.Count = 1,
@@ -68,6 +71,8 @@ def prepare(
     code_switching: how text is switched; None: not at all.
     filters: which lines are dropped, before they are processed.
     deduplication: which lines are dropped since others are like them.
+    decontamination: which training lines are dropped since evaluation texts
+      are in them.
     margins: which pairs are dropped as they are hardly translations, and the
       encoder that tells.
     languages: files of other languages are left out; None: all.
@@ -90,7 +95,13 @@ def prepare(
   _check(corpus, output, languages, code_switching)
   _check_share(share, deduplication, overwrite=overwrite)
   settings = _settings(
-    corpus, processing, code_switching, filters, deduplication, margins
+    corpus,
+    processing,
+    code_switching,
+    filters,
+    deduplication,
+    decontamination,
+    margins,
   )
   outputs = outputs_lib.of_corpus(corpus, languages, code_switching)
   record_lib.check_output(output)
@@ -104,7 +115,10 @@ def prepare(
         record.add_dictionary(
           corpus_writer.write_dictionary(output, one.languages, one.entries)
         )
-    dropped = {'duplicate': duplicates.find(corpus, deduplication)}
+    dropped = {
+      'duplicate': duplicates.find(corpus, deduplication),
+      'evaluation text': decontamination_lib.find(corpus, decontamination),
+    }
     if margins is not None:
       files = [file.source for file in outputs]
       dropped['low margin'] = pair_margins.find(corpus, files, *margins)
@@ -197,7 +211,13 @@ def _check_is_left(output: pathlib.Path, done: Sequence[Prepared]) -> None:
 
 
 def _settings(
-  corpus, processing, code_switching, filters, deduplication, margins
+  corpus,
+  processing,
+  code_switching,
+  filters,
+  deduplication,
+  decontamination,
+  margins,
 ) -> dict:
   """What the text depends on beside its files, as JSON data."""
   return json.loads(
@@ -206,6 +226,7 @@ def _settings(
         'processing': dataclasses.asdict(processing),
         'filters': dataclasses.asdict(filters),
         'deduplication': _deduplication(corpus, deduplication),
+        'decontamination': decontamination.identity(),
         'margins': margins and dataclasses.asdict(margins[0]),
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [

@@ -231,7 +231,7 @@ def _pieces(corpus: Corpus) -> list[_Piece]:
   for file in corpus.files:
     if file.kind is Kind.DICTIONARY or file.split != TRAIN:
       continue
-    if corpus_files.is_compressed(file.path):
+    if corpus_files.is_sequential(file.path):
       out.append(_Piece(file, 0, None))
       continue
     size = file.path.stat().st_size

@@ -1,0 +1,48 @@
+"""One text in several forms of records gives one token cache."""
+
+import gzip
+import pathlib
+
+from tests.data.cache import reading, writing
+from tests.data.corpus import records_test
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.corpus.directory import Corpus
+
+
+def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
+  documents: list[list[str]] = []
+  for line in toy_corpus.monolingual('en'):
+    if line.starts_document:
+      documents.append([])
+    documents[-1].append(line.text)
+  texts = ['\n'.join(lines) for lines in documents]
+  lines = '\n\n'.join(texts).encode()
+  forms = {
+    'txt': lambda rows: lines,
+    'txt.gz': lambda rows: gzip.compress(lines),
+  }
+  shards, tokens = {}, {}
+  for ending, pack in {**forms, **records_test.FORMS}.items():
+    path = tmp_path / ending / f'mono/en.{ending}'
+    path.parent.mkdir(parents=True)
+    path.write_bytes(pack([{'text': text} for text in texts]))
+    cache = tmp_path / 'caches' / ending
+    writing.write(cache, Corpus(tmp_path / ending), toy_vocabulary)
+    tasks = cache_reader.TokenCache(cache).open('corpus.mono', 'train')
+    [side] = tasks['corpus.mono.en'].sides
+    tokens[ending] = reading.tokens(side).tolist()
+    shards[ending] = _contents(cache)
+  assert len(set(map(tuple, tokens.values()))) == 1
+  plain = shards.pop('txt')  # divided by bytes, the others by examples
+  assert len(plain) > 1
+  assert len(set(map(tuple, shards.values()))) == 1
+
+
+def _contents(cache: pathlib.Path) -> list[bytes]:
+  """Of the shards of a cache, without their names."""
+  folder = cache / 'tasks/corpus.mono.en/train'
+  return [
+    path.read_bytes()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file() and path.suffix != '.json' and '.lock' not in path.name
+  ]

@@ -1,0 +1,86 @@
+"""`xlflax inspect`: what is in a corpus, and what is odd about it."""
+
+import argparse
+import dataclasses
+import json
+
+from xlflax.commands.flags import parsing
+
+HELP = (
+  'Reads all text of a corpus directory and says what is in it: sizes, lengths, '
+  'repeated lines, languages by file, equal sides, ids and columns, broken '
+  'encodings, and training text that held-out or evaluation text is in. '
+  'Nothing is changed.'
+)
+EXAMPLES = """
+  xlflax inspect corpus
+
+  # also: is any of these test sets in the training text? a text a line or column
+  xlflax inspect corpus --against=xnli.tsv,sib200.txt
+
+  xlflax inspect corpus --json
+"""
+RULES: tuple[parsing.Rule, ...] = ()
+_COLUMNS = (
+  ('lines', 'lines'),
+  ('documents', 'documents'),
+  ('characters', 'characters'),
+  ('longest', 'longest'),
+  ('repeated', 'repeated'),
+  ('without_letters', 'no letters'),
+  ('equal_sides', 'equal sides'),
+  ('held_out', 'in test'),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds what to read."""
+  parser.add_argument('corpus', metavar='CORPUS', help='corpus directory')
+  parser.add_argument(
+    '--against',
+    metavar='FILES',
+    help='comma-separated files of evaluation texts (.txt, .tsv with a text in '
+    'each column, .jsonl …) that training lines should not have 13 words in a '
+    'row in common with',
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='print JSON instead of a table'
+  )
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints a table of the files, and a sentence on each oddity."""
+  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.preparation import inspection
+  from xlflax.data.preparation.decontamination import Decontamination
+
+  corpus = Corpus(args.corpus)
+  files = [name for name in (args.against or '').split(',') if name]
+  found = inspection.inspect(corpus, Decontamination(files=files))
+  said = inspection.findings(corpus, found)
+  if args.json:
+    value = {'files': list(map(dataclasses.asdict, found)), 'findings': said}
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+    return 0
+  _show(found, args.corpus)
+  for sentence in said or ['Nothing is odd about this text.']:
+    print(f'- {sentence}' if said else sentence)
+  return 0
+
+
+def _show(found, corpus: str) -> None:
+  import rich.console
+  import rich.table
+
+  from xlflax.foundation import console_tables
+
+  table = rich.table.Table(title=f'Text of {corpus}', title_justify='left')
+  table.add_column('file')
+  for _, title in _COLUMNS:
+    table.add_column(title, justify='right')
+  table.add_column('other language', justify='right')
+  for one in found:
+    share = f'{one.another / one.asked:.0%}' if one.asked else '–'
+    numbers = [f'{getattr(one, name):,}' for name, _ in _COLUMNS]
+    table.add_row(one.path, *numbers, share)
+  console_tables.show(table, rich.console.Console())
