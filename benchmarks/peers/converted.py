@@ -61,9 +61,13 @@ def encoder_decoder(
 def convert(model: transformers.PreTrainedModel):
   """(xlflax's configuration, `{'model': parameters}`)."""
   with tempfile.TemporaryDirectory() as directory:
-    folder = pathlib.Path(directory)
-    model.save_pretrained(folder)
-    tensors = tensor_files.find(folder)
-    description = model_files.describe(folder, tensors)
-    params = weights.load(plan.make(description, tensors))
+    model.save_pretrained(directory)
+    return read(pathlib.Path(directory))
+
+
+def read(folder: pathlib.Path):
+  """The same of a folder that `save_pretrained` wrote."""
+  tensors = tensor_files.find(folder)
+  description = model_files.describe(folder, tensors)
+  params = weights.load(plan.make(description, tensors))
   return description.config, params

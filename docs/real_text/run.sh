@@ -15,7 +15,8 @@ train() {  # name, objective file, further flags
   shift 2
   xlflax train --gin_file="$file" --gin_file=models/encoder.gin --gin_file="$here/study.gin" \
     "${inputs[@]}" --model_dir="$work/runs/$name" "$@"
-  xlflax evaluate --model_dir="$work/runs/$name" --tasks=tatoeba --tatoeba="$data/tatoeba" --untrained
+  xlflax evaluate --model_dir="$work/runs/$name" --tasks=tatoeba --tatoeba="$data/tatoeba" --untrained \
+    --gin.retrieval.Retrieval.centre="'none'" --gin.retrieval.Retrieval.leave_out="'nothing'"
   xlflax evaluate --model_dir="$work/runs/$name" --tasks=perplexity --corpus="$work/corpus" --split=validation
 }
 pairs=(--gin.PAIR_LENGTH=96 --gin.PAIR_BATCH_SIZE=16)

@@ -40,7 +40,11 @@ def test_every_family_of_the_package_declares_its_metrics():
     if cls.__module__.startswith('xlflax.'):
       task = cls(**families.arguments(name, _CHOICE))
       declared = {metric.name for metric in cls.METRICS}
-      assert {task.primary_metric, *task.score_metrics} <= declared, name
+      assert {
+        task.primary_metric,
+        *task.score_metrics,
+        *task.further_metrics,
+      } <= declared, name
       assert families.metric(task.primary_metric).better is not Better.NEITHER
 
 

@@ -20,11 +20,11 @@ def _result(**metrics):
   )
 
 
-def _printed(by_step) -> list[list[str]]:
+def _printed(by_step, task=_Task()) -> list[list[str]]:
   """The words of each line of the table, frames left out."""
   console = rich.console.Console(width=120)
   with console.capture() as capture:
-    console.print(summary.table(_Task(), by_step))
+    console.print(summary.table(task, by_step))
   lines = re.sub('[│┃]', ' ', capture.get()).splitlines()
   return [line.split() for line in lines if line.split()]
 
@@ -48,6 +48,25 @@ def test_a_table_has_parts_down_and_steps_across():
 def test_a_long_table_shows_the_first_and_the_last_steps():
   header = _printed({step: _result(de=0.5) for step in range(100, 120)})[2]
   assert list(map(int, header)) == [100, *range(113, 120)]
+
+
+def test_further_metrics_stand_beside_the_main_one():
+  class Further(_Task):
+    further_metrics = ('alone',)
+
+  results_ = {
+    step: base.EvalResult(metrics={'accuracy/de': 0.5, 'alone/de': value})
+    for step, value in (('untrained', 0.1), (10, 0.2), (20, 0.3))
+  }
+  lines = _printed(results_, Further())
+  assert lines[2:4] == [
+    ['alone', 'alone'],
+    ['untrained', '10', '20', 'untrained', '20'],
+  ]
+  assert lines[5] == ['de', '0.500', '0.500', '0.500', '0.100', '0.300']
+  assert summary.line(
+    Further(), base.EvalResult(metrics={'alone/mean': 1})
+  ) == ('retrieval accuracy -, alone 1.000')
 
 
 def test_the_csv_has_every_number(tmp_path):

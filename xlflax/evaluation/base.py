@@ -234,6 +234,11 @@ class EvalTask:
     return self.METRICS[0].name
 
   @property
+  def further_metrics(self) -> tuple[str, ...]:
+    """Metrics that summary tables show beside the primary one."""
+    return ()
+
+  @property
   def score_metrics(self) -> tuple[str, ...]:
     """The metrics whose mean is the task's score in reports."""
     return (self.primary_metric,)

@@ -59,21 +59,32 @@ def print_tables(
 def table(
   task: base.EvalTask, by_step: Mapping[results.Step, base.EvalResult]
 ) -> rich.table.Table:
-  """The task's main metric for each part and checkpoint."""
+  """The task's main metric for each part and checkpoint.
+
+  Further metrics of the task have columns of the first and the last checkpoint.
+  """
   steps = list(by_step)
   if len(steps) > _WIDEST:
     steps = [steps[0], *steps[1 - _WIDEST :]]
+  columns = [
+    *((task.primary_metric, step, str(step)) for step in steps),
+    *(
+      (metric, step, f'{metric}\n{step}')
+      for metric in task.further_metrics
+      for step in dict.fromkeys((steps[0], steps[-1]))
+    ),
+  ]
   split = '' if task.split == 'all' else f', {task.split} split'
   shown = rich.table.Table(
     title=f'{task.name}: {task.primary_metric}{split}', title_justify='left'
   )
   shown.add_column('')
-  for step in steps:
-    shown.add_column(str(step), justify='right')
+  for _, _, header in columns:
+    shown.add_column(header, justify='right')
   for part in _parts(task, by_step):
     values = [
-      by_step[step].metrics.get(f'{task.primary_metric}/{part}')
-      for step in steps
+      by_step[step].metrics.get(f'{metric}/{part}')
+      for metric, step, _ in columns
     ]
     shown.add_row(
       part, *map(_format, values), style='bold' if part == 'mean' else None
@@ -82,9 +93,12 @@ def table(
 
 
 def line(task: base.EvalTask, result: base.EvalResult) -> str:
-  """The mean in a few words, for a log: 'retrieval accuracy 0.612'."""
-  mean = result.metrics.get(f'{task.primary_metric}/mean')
-  return f'{task.name} {task.primary_metric} {_format(mean)}'
+  """The means in a few words, for a log: 'retrieval accuracy 0.612'."""
+  means = (
+    f'{metric} {_format(result.metrics.get(f"{metric}/mean"))}'
+    for metric in (task.primary_metric, *task.further_metrics)
+  )
+  return f'{task.name} {", ".join(means)}'
 
 
 def _parts(task, by_step) -> list[str]:

@@ -124,6 +124,11 @@ class Retrieval(sentence_task.SentenceTask):
     super().__post_init__()
     enums.coerce(self, 'leave_out', LeaveOut)
 
+  @property
+  def further_metrics(self) -> tuple[str, ...]:
+    """Accuracies apart for pairs without and with strings in common."""
+    return ('accuracy_unshared', 'accuracy_shared')
+
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     layer = states.layer_index(subject, self.layer, where=self.name)

@@ -1,0 +1,341 @@
+"""Held-out loss against processor time, beside Hugging Face's BERT on torch.
+
+  python -m benchmarks.efficiency --corpus=CORPUS --cache=CACHE \
+      --vocabulary=VOCABULARY --work=WORK --tokens=1000000 --core=0
+
+The corpus is a directory as `xlflax corpora` writes it, with a validation
+split; cache and vocabulary are of `xlflax cache` and `xlflax vocab`. Variants,
+each a process on one core:
+
+  x/same          `xlflax train`, BERT's form, AdamW
+  x/recipe        `xlflax train` as docs/recipes.md found best
+  torch/as_is     BertForMaskedLM, logits of every position
+  torch/gathered  its head gets the masked positions only
+  torch/compiled  the latter through torch.compile
+
+All but `x/recipe` train one model by the same AdamW, rate and schedule on the
+same rows in the same order, without dropout, 15 % masked; which tokens, each
+draws itself. torch's rows lie in memory; xlflax reads its cache. Processor
+seconds are those of the process and of compilers that it calls, from its start
+to each checkpoint. All checkpoints are judged by one function, with the same
+masks. WORK keeps what was measured; what is there is not run again.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+VARIANTS = (
+  'x/same',
+  'x/recipe',
+  'torch/as_is',
+  'torch/gathered',
+  'torch/compiled',
+)
+CHECKPOINTS = 5
+MASK_RATIO = 0.15
+_RECIPE = (
+  'OPTIMIZER=@optimizers.Muon()',
+  'LEARNING_RATE=4e-3',
+  "NORM_POSITION='pre'",
+  'MASK_RATIO=0.4',
+  "EncoderConfig.position_embedding='rotary'",
+  "EncoderConfig.mlm_head='tied'",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+  """What all variants share."""
+
+  corpus: str
+  cache: str
+  vocabulary: str
+  work: str
+  core: int
+  tokens: int = 1_000_000
+  layers: int = 4
+  hidden: int = 64
+  heads: int = 4
+  length: int = 64
+  batch: int = 20
+  rate: float = 2e-3
+
+  @property
+  def every(self) -> int:
+    """Steps from checkpoint to checkpoint."""
+    return max(self.tokens // (self.batch * self.length * CHECKPOINTS), 1)
+
+  @property
+  def steps(self) -> int:
+    return self.every * CHECKPOINTS
+
+  @property
+  def warmup(self) -> int:
+    return max(self.steps // 10, 1)
+
+  @property
+  def rows(self) -> pathlib.Path:
+    return pathlib.Path(self.work) / 'rows.npy'
+
+  def folder(self, variant: str) -> pathlib.Path:
+    return pathlib.Path(self.work) / variant.replace('/', '-')
+
+
+def xlflax_command(setting: Setting, variant: str) -> list[str]:
+  """`xlflax train` of a variant `x/...`."""
+  bindings = [
+    f'TRAIN_STEPS={setting.steps}',
+    f'LENGTH={setting.length}',
+    f'BATCH_SIZE={setting.batch}',
+    f'LEARNING_RATE={setting.rate}',
+    f'WARMUP_STEPS={setting.warmup}',
+    f'MASK_RATIO={MASK_RATIO}',
+    'OPTIMIZER=@optimizers.AdamW()',
+    'DROPOUT=0.0',
+    "NORM_POSITION='post'",
+    f'CheckpointOptions.every_steps={setting.every}',
+    f'CheckpointOptions.keep_last={CHECKPOINTS}',
+    f'EncoderConfig.num_layers={setting.layers}',
+    f'EncoderConfig.hidden_dim={setting.hidden}',
+    f'EncoderConfig.mlp_dim={4 * setting.hidden}',
+    f'EncoderConfig.num_heads={setting.heads}',
+    f'EncoderConfig.max_length={setting.length}',
+    'EncoderConfig.type_vocab_size=2',
+    'EncoderConfig.layer_norm_epsilon=1e-12',
+    *(_RECIPE if variant == 'x/recipe' else ()),
+  ]
+  return [
+    *(sys.executable, '-m', 'xlflax.cli', 'train'),
+    '--gin_file=pretrain/mlm.gin',
+    '--gin_file=models/tiny.gin',
+    f'--corpus={setting.corpus}',
+    f'--cache={setting.cache}',
+    f'--vocabulary={setting.vocabulary}',
+    f'--model_dir={setting.folder(variant)}',
+    '--compilation_cache=',
+    *(f'--gin.{binding}' for binding in bindings),
+  ]
+
+
+def torch_command(setting: Setting, variant: str) -> list[str]:
+  """The peer's training of a variant `torch/...`."""
+  described = dataclasses.asdict(setting)
+  return [
+    *(sys.executable, '-m', 'benchmarks.peers.masked_lm'),
+    json.dumps(described),
+    variant,
+  ]
+
+
+def measure(setting: Setting, variant: str) -> list[list[float]]:
+  """[tokens, processor seconds, held-out loss] of each checkpoint."""
+  make = xlflax_command if variant.startswith('x/') else torch_command
+  seconds = follow(make(setting, variant), setting, variant)
+  per_step = setting.batch * setting.length
+  return [
+    [step * per_step, seconds[step], loss]
+    for step, loss in losses(setting, variant).items()
+  ]
+
+
+def follow(
+  command: list[str], setting: Setting, variant: str
+) -> dict[int, float]:
+  """Runs a training; its processor seconds when each checkpoint appeared."""
+  folder = setting.folder(variant) / 'checkpoints'
+  log = setting.folder(variant).with_suffix('.log')
+  with log.open('w') as out:
+    process = subprocess.Popen(
+      ['taskset', '-c', str(setting.core), *command],
+      stdout=out,
+      stderr=out,
+      env={
+        **os.environ,
+        'OMP_NUM_THREADS': '1',
+        'TORCHINDUCTOR_COMPILE_THREADS': '1',
+        'TORCHINDUCTOR_CACHE_DIR': str(setting.folder(variant) / 'inductor'),
+      },
+    )
+  steps = [setting.every * (i + 1) for i in range(CHECKPOINTS)]
+  found: dict[int, float] = {}
+  while process.poll() is None:
+    now = _processor_seconds(process.pid)
+    for step in steps:
+      if step not in found and (folder / str(step)).exists():
+        found[step] = now
+    time.sleep(0.1)
+  for step in steps:  # the last one, where the process ended at once
+    if (folder / str(step)).exists():
+      found.setdefault(step, now)
+  if process.returncode or len(found) < len(steps):
+    raise RuntimeError(f'{variant} failed: {log.read_text()[-2000:]}')
+  return found
+
+
+def _processor_seconds(pid: int) -> float:
+  """Of a process and of its children that have ended, as Linux counts them."""
+  text = pathlib.Path(f'/proc/{pid}/stat').read_text()
+  ticks = text.rpartition(')')[2].split()[11:15]  # user, system; of children
+  return sum(map(int, ticks)) / os.sysconf('SC_CLK_TCK')
+
+
+def losses(setting: Setting, variant: str) -> dict[int, float]:
+  """Loss of masked tokens of the validation split, by checkpoint."""
+  import jax
+
+  from xlflax.models import encoder
+  from xlflax.objectives import base
+  from xlflax.objectives.pretraining import masked_lm
+  from xlflax.runs import run as run_lib
+
+  folder = setting.folder(variant)
+  vocabulary, batches = _held_out(setting)
+  if variant.startswith('x/'):
+    run = run_lib.open_run(folder)
+    model, params_at = run.model, run.params
+  else:
+    from benchmarks.peers import converted
+
+    config, _ = converted.read(folder / 'checkpoints' / str(setting.every))
+    model = encoder.Encoder(config)
+
+    def params_at(step):
+      return converted.read(folder / 'checkpoints' / str(step))[1]
+
+  objective = masked_lm.MaskedLM(mask_ratio=MASK_RATIO)
+
+  @jax.jit
+  def loss(params, batch, key):
+    context = base.Context(
+      vocabulary=vocabulary.spec, step=jax.numpy.int32(0), train=False, rng=key
+    )
+    return objective(model, params, batch, context).loss
+
+  found = {}
+  for i in range(CHECKPOINTS):
+    step = setting.every * (i + 1)
+    params = params_at(step)
+    params = params if 'model' in params else {'model': params, 'heads': {}}
+    sums = [
+      loss(params, batch, jax.random.key(j)) for j, batch in enumerate(batches)
+    ]
+    total = sum(float(one.total) for one in sums)
+    found[step] = total / sum(float(one.weight) for one in sums)
+  return found
+
+
+def stream(setting: Setting, **changed):
+  """The rows that `pretrain/mlm.gin` reads."""
+  from xlflax.data import stream as stream_lib
+
+  return stream_lib.Stream(
+    name='mono',
+    mixture='corpus.mono',
+    layout='blocks',
+    length=setting.length,
+    batch_size=setting.batch,
+    alpha=0.7,
+    batching='mixed',
+    **changed,
+  )
+
+
+def _batches(setting: Setting, count: int, **changed):
+  from xlflax.data import opening
+  from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+
+  vocabulary = vocabulary_lib.Vocabulary.load(setting.vocabulary)
+  source = stream(setting, **changed)
+  live = changed.get('split') is not None
+  loader = opening.open_loader(
+    source,
+    vocabulary=vocabulary,
+    seed=0,
+    cache_dir=None if live else setting.cache,
+    corpus=setting.corpus,
+  )
+  found = [loader.rows(step, 0, source.batch_size) for step in range(count)]
+  loader.close()
+  return vocabulary, found
+
+
+def _held_out(setting: Setting):
+  """The vocabulary, and fifty batches of the validation split."""
+  return _batches(setting, 50, split='validation')
+
+
+def write_rows(setting: Setting) -> None:
+  """The rows of all steps, for torch."""
+  _, batches = _batches(setting, setting.steps)
+  np.save(setting.rows, np.concatenate([one['token_ids'] for one in batches]))
+
+
+def table(results: dict[str, list[list[float]]]) -> str:
+  """Markdown: processor seconds to the lowest loss that all have reached."""
+  goal = max(min(loss for _, _, loss in curve) for curve in results.values())
+  lines = [
+    f'| variant | tokens | processor seconds | loss | seconds to {goal:.3f} |',
+    '| --- ' * 5 + '|',
+  ]
+  for variant, curve in results.items():
+    tokens, seconds, loss = curve[-1]
+    lines.append(
+      f'| {variant} | {tokens:,} | {seconds:.1f} | {loss:.3f} | '
+      f'{seconds_to(curve, goal):.1f} |'
+    )
+  return '\n'.join(lines)
+
+
+def seconds_to(curve: list[list[float]], goal: float) -> float:
+  """When a loss was first reached, interpolated between checkpoints."""
+  before: list[float] | None = None
+  for _, seconds, loss in curve:
+    if loss <= goal:
+      if before is None or before[1] == loss:
+        return seconds
+      share = (before[1] - goal) / (before[1] - loss)
+      return before[0] + share * (seconds - before[0])
+    before = [seconds, loss]
+  return float('nan')
+
+
+def main(arguments=None) -> None:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  for field in dataclasses.fields(Setting):
+    required = field.default is dataclasses.MISSING
+    parser.add_argument(
+      f'--{field.name}',
+      type=field.type,
+      required=required,
+      **({} if required else {'default': field.default}),
+    )
+  parser.add_argument('--variants', default=','.join(VARIANTS))
+  args = vars(parser.parse_args(arguments))
+  variants = args.pop('variants').split(',')
+  setting = Setting(**args)
+  work = pathlib.Path(setting.work)
+  work.mkdir(parents=True, exist_ok=True)
+  file = work / 'efficiency.json'
+  results = json.loads(file.read_text()) if file.exists() else {}
+  if not setting.rows.exists():
+    write_rows(setting)
+  for variant in variants:
+    if variant not in results:
+      results[variant] = measure(setting, variant)
+      file.write_text(json.dumps(results) + '\n')
+      print(variant, results[variant][-1], flush=True)
+  print(table(results))
+
+
+if __name__ == '__main__':
+  main()

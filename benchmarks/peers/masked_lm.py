@@ -1,0 +1,112 @@
+"""Trains Hugging Face's BertForMaskedLM on rows of a file, on the CPU.
+
+As its Trainer would: fused AdamW, no decay of biases and norms, gradient norm
+clipped at 1, a linear schedule; 15 % of the tokens chosen, four fifths of them
+masked, a tenth random. Called by `benchmarks.efficiency`.
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+from torch.nn import functional
+
+from benchmarks import efficiency
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+
+
+def network(setting: efficiency.Setting, spec) -> transformers.BertForMaskedLM:
+  """BERT of these sizes, without dropout."""
+  torch.manual_seed(0)
+  return transformers.BertForMaskedLM(
+    transformers.BertConfig(
+      vocab_size=spec.size,
+      hidden_size=setting.hidden,
+      num_hidden_layers=setting.layers,
+      num_attention_heads=setting.heads,
+      intermediate_size=4 * setting.hidden,
+      max_position_embeddings=setting.length,
+      hidden_dropout_prob=0.0,
+      attention_probs_dropout_prob=0.0,
+      pad_token_id=spec.pad_id,
+    )
+  )
+
+
+def masked(ids: torch.Tensor, spec, special: torch.Tensor):
+  """(ids shown, chosen places of the flat batch, their tokens).
+
+  As many places are chosen in every batch, so that shapes do not change.
+  """
+  scores = torch.rand(ids.shape).masked_fill(special[ids], 2.0).flatten()
+  places = scores.topk(
+    round(efficiency.MASK_RATIO * ids.numel()), largest=False
+  ).indices
+  labels = ids.flatten()[places]
+  actions = torch.rand(places.shape)
+  words = torch.randint(len(spec.special_ids), spec.size, places.shape)
+  shown = torch.where(
+    actions < 0.8, spec.mask_id, torch.where(actions < 0.9, words, labels)
+  )
+  return ids.flatten().scatter(0, places, shown).view_as(ids), places, labels
+
+
+def loss_of(variant: str, model):
+  """The loss of (ids, places, labels) as a variant computes it."""
+
+  def as_is(ids, places, labels):
+    targets = torch.full((ids.numel(),), -100).scatter(0, places, labels)
+    return model(input_ids=ids, labels=targets.view_as(ids)).loss
+
+  def gathered(ids, places, labels):
+    states = model.bert(input_ids=ids).last_hidden_state
+    logits = model.cls(states.flatten(0, 1)[places])
+    return functional.cross_entropy(logits, labels)
+
+  if variant == 'torch/as_is':
+    return as_is
+  return torch.compile(gathered) if variant == 'torch/compiled' else gathered
+
+
+def train(setting: efficiency.Setting, variant: str) -> None:
+  """Trains, and saves the model at each checkpoint's step."""
+  torch.set_num_threads(1)
+  spec = vocabulary_lib.Vocabulary.load(setting.vocabulary).spec
+  rows = torch.from_numpy(np.load(setting.rows)).long()
+  special = torch.zeros(spec.size, dtype=torch.bool)
+  special[list(spec.special_ids)] = True
+  model = network(setting, spec).train()
+  params = list(model.parameters())
+  optimizer = torch.optim.AdamW(
+    [
+      {'params': [p for p in params if p.ndim > 1], 'weight_decay': 0.01},
+      {'params': [p for p in params if p.ndim == 1], 'weight_decay': 0.0},
+    ],
+    lr=setting.rate,
+    betas=(0.9, 0.98),
+    eps=1e-6,
+    fused=True,
+  )
+  schedule = transformers.get_linear_schedule_with_warmup(
+    optimizer, setting.warmup, setting.steps
+  )
+  loss = loss_of(variant, model)
+  folder = setting.folder(variant)
+  for step in range(setting.steps):
+    ids = rows[step * setting.batch : (step + 1) * setting.batch]
+    loss(*masked(ids, spec, special)).backward()
+    torch.nn.utils.clip_grad_norm_(params, 1.0)
+    optimizer.step()
+    schedule.step()
+    optimizer.zero_grad(set_to_none=True)
+    if (step + 1) % setting.every == 0:
+      unfinished = folder / f'unfinished-{step + 1}'
+      model.save_pretrained(unfinished)
+      (folder / 'checkpoints').mkdir(exist_ok=True)
+      unfinished.rename(folder / 'checkpoints' / str(step + 1))
+
+
+if __name__ == '__main__':
+  train(efficiency.Setting(**json.loads(sys.argv[1])), sys.argv[2])

@@ -1,0 +1,94 @@
+"""Held-out loss against processor time, beside the peer."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import efficiency, input_pipeline
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import spec as vocabulary_spec
+
+_CURVE = [[10, 1.0, 8.0], [20, 3.0, 6.0], [30, 5.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+  'goal, seconds', [(9.0, 1.0), (7.0, 2.0), (6.0, 3.0), (5.5, 4.0)]
+)
+def test_a_loss_is_reached_between_checkpoints(goal, seconds):
+  assert efficiency.seconds_to(_CURVE, goal) == seconds
+
+
+def test_a_loss_that_is_not_reached():
+  assert math.isnan(efficiency.seconds_to(_CURVE, 4.9))
+
+
+def test_the_table_goes_by_the_loss_that_all_reach():
+  slow = [[tokens, 4 * seconds, loss + 1] for tokens, seconds, loss in _CURVE]
+  lines = efficiency.table({'x/same': _CURVE, 'torch/as_is': slow}).splitlines()
+  assert lines[0].endswith('seconds to 6.000 |')
+  assert lines[2].endswith('| 5.0 | 5.000 | 3.0 |')
+  assert lines[3].endswith('| 20.0 | 6.000 | 20.0 |')
+
+
+def test_the_peer_chooses_as_many_places_in_every_batch():
+  torch = pytest.importorskip('torch')
+  from benchmarks.peers import masked_lm
+
+  spec = vocabulary_spec.VocabularySpec(
+    size=200,
+    pad_id=0,
+    bos_id=1,
+    eos_id=2,
+    unk_id=3,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4),
+    languages=('en',),
+  )
+  special = torch.zeros(spec.size, dtype=torch.bool)
+  special[list(spec.special_ids)] = True
+  ids = torch.randint(len(spec.special_ids), spec.size, (20, 50))
+  ids[:, 0] = spec.bos_id
+  shown, places, labels = masked_lm.masked(ids, spec, special)
+  assert len(set(places.tolist())) == 150 and (places % 50 > 0).all()
+  assert (labels == ids.flatten()[places]).all()
+  others = np.setdiff1d(np.arange(1000), places)
+  assert (shown.flatten()[others] == ids.flatten()[others]).all()
+  share = (shown.flatten()[places] == spec.mask_id).float().mean()
+  assert 0.65 < share < 0.95
+
+
+@pytest.fixture
+def setting(tmp_path):
+  """Of a tiny model, corpus, vocabulary and cache."""
+  input_pipeline.prepare(tmp_path, 1000)
+  corpus_writer.write_monolingual(
+    tmp_path / 'corpus',
+    'en',
+    [input_pipeline.make_text(200, seed=1)],
+    split='validation',
+  )
+  return efficiency.Setting(
+    corpus=str(tmp_path / 'corpus'),
+    cache=str(tmp_path / 'cache'),
+    vocabulary=str(tmp_path / 'vocabulary'),
+    work=str(tmp_path),
+    core=0,
+    tokens=20_480,
+    layers=1,
+    hidden=16,
+    heads=2,
+    length=32,
+    batch=8,
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('variant', efficiency.VARIANTS)
+def test_every_variant_is_measured(setting, variant):
+  efficiency.write_rows(setting)
+  curve = efficiency.measure(setting, variant)
+  tokens, seconds, losses = zip(*curve, strict=True)
+  assert tokens == (4096, 8192, 12288, 16384, 20480)
+  assert list(seconds) == sorted(seconds) and seconds[0] > 1
+  assert losses[-1] < losses[0] < math.log(2100)
