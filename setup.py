@@ -36,6 +36,7 @@ _TEST = [
   'POT>=0.9.5',
   'gcsfs>=2024.2',
   'PyYAML>=6',
+  'pyte>=0.8',
   'build>=1.2',
   'setuptools>=70.1',
 ]

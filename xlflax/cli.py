@@ -116,7 +116,7 @@ def parser_of(name: str) -> parsing.Parser:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-  from xlflax.foundation import logs
+  from xlflax.foundation import logs, screen
 
   logs.set_up()
   parser = parser_of(name)
@@ -150,6 +150,8 @@ def _run(name: str, arguments: list[str]) -> int:
   except KeyboardInterrupt as error:
     print(f'xlflax {name}: {stopping.describe(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
+  finally:
+    screen.close()
 
 
 def _overview() -> str:

@@ -11,9 +11,6 @@ def clock(monkeypatch):
     now = 100.0
 
   monkeypatch.setattr(progress_lib.time, 'perf_counter', lambda: Clock.now)
-  monkeypatch.setattr(
-    progress_lib.sys.stderr, 'isatty', lambda: False, raising=False
-  )
   return Clock
 
 
@@ -130,21 +127,4 @@ def test_other_processes_are_silent(clock, caplog):
     'seconds_per_step': 5.0,
     'tokens_per_second': 1.0,
   }
-  assert not caplog.records
-
-
-def test_live_line_on_a_terminal(clock, monkeypatch, caplog):
-  caplog.set_level('INFO')
-  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
-  progress = _progress(first_step=3, total_steps=10)
-  task = progress._live.tasks[0]
-  assert (task.completed, task.total) == (3, 10)
-  progress.begin(4, 1.0, 1)
-  caplog.clear()
-  progress.advance(4)
-  assert task.completed == 4
-  clock.now += 1
-  progress.report(5, 1.5, 10)
-  assert task.description == 'loss 1.5000 | 10 tok/s | ETA 00:00:05'
-  progress.close()
   assert not caplog.records

@@ -10,7 +10,7 @@ from typing import Any
 
 from xlflax.evaluation import base, outputs, plots, results, summary
 from xlflax.evaluation.reports import run_pages, text
-from xlflax.foundation import ranges, registry, stopping
+from xlflax.foundation import progress, ranges, registry, stopping
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.processes import distributed
@@ -182,7 +182,7 @@ class Evaluator:
     """None, with a failure recorded, if the checkpoint cannot be read."""
     stopping.check()
     restoring = base.Failures('checkpoint')
-    with restoring.guard():
+    with restoring.guard(), progress.named(f'reading checkpoint {step}'):
       if isinstance(step, str):  # results.UNTRAINED
         params = self._run.untrained_params(
           seed=self._seed, partitioner=self._partitioner

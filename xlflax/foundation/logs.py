@@ -1,4 +1,4 @@
-"""Logging of the command line: plain lines on standard error."""
+"""Logging of the command line: lines on standard error."""
 
 import logging
 import os
@@ -6,10 +6,22 @@ import sys
 import traceback
 import types
 
+from xlflax.foundation import screen
+
+
+class _Handler(logging.Handler):
+  """Writes each record as lines, above what the command is at."""
+
+  def emit(self, record: logging.LogRecord) -> None:
+    try:
+      screen.write(self.format(record))
+    except Exception:
+      self.handleError(record)
+
 
 def set_up() -> None:
   """Lines with time and level; other libraries only from warnings on."""
-  handler = logging.StreamHandler(sys.stderr)
+  handler = _Handler()
   handler.setFormatter(
     logging.Formatter(
       '%(asctime)s %(levelname).1s %(message)s', datefmt='%H:%M:%S'
