@@ -14,11 +14,16 @@ def clock(monkeypatch):
   return Clock
 
 
-def _progress(first_step=0, total_steps=1000, **fields):
+def _progress(
+  first_step=0, total_steps=1000, is_compiled_long=False, **fields
+):
   fields = dict(flops_per_step=None, peak_flops=None) | fields
-  return progress_lib.Progress(
+  made = progress_lib.Progress(
     first_step=first_step, total_steps=total_steps, **fields
   )
+  if not is_compiled_long:
+    made._patience.cancel()
+  return made
 
 
 @pytest.mark.parametrize(
@@ -128,3 +133,20 @@ def test_other_processes_are_silent(clock, caplog):
     'tokens_per_second': 1.0,
   }
   assert not caplog.records
+
+
+def test_a_long_compilation_is_explained(monkeypatch, caplog):
+  caplog.set_level('INFO')
+  monkeypatch.setattr(progress_lib, '_LONG_COMPILATION', 0.05)
+  short, other, long = (
+    _progress(is_compiled_long=True, enabled=enabled)
+    for enabled in (True, False, True)
+  )
+  short.begin(1, 9.0, 1)
+  caplog.clear()
+  long._patience.join(5)
+  assert [text[:42] for text in caplog.messages] == [
+    'The first step is still being compiled, wh'
+  ]
+  for one in (short, other, long):
+    one.close()

@@ -56,7 +56,9 @@ def _title(task: base.EvalTask | summary.Recorded) -> str:
   return task.name if task.split == 'all' else f'{task.name} ({task.split})'
 
 
-def _curves(task: base.EvalTask | summary.Recorded, found: ByStep) -> figure.Figure:
+def _curves(
+  task: base.EvalTask | summary.Recorded, found: ByStep
+) -> figure.Figure:
   """One thin line for each part, a thick one for their mean."""
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
@@ -105,7 +107,9 @@ def _curves(task: base.EvalTask | summary.Recorded, found: ByStep) -> figure.Fig
 
 
 def _layers(
-  task: base.EvalTask | summary.Recorded, step: results.Step, result: base.EvalResult
+  task: base.EvalTask | summary.Recorded,
+  step: results.Step,
+  result: base.EvalResult,
 ) -> figure.Figure:
   """The main metric, the mean of both directions, by pair and layer.
 

@@ -1,10 +1,13 @@
 """Progress of a run: lines, and a live line below them on a terminal."""
 
 import logging
+import threading
 import time
 
 from xlflax.foundation import screen
 
+# XLA prints its banner "Very slow compile?" after two minutes.
+_LONG_COMPILATION = 110.0
 _QUIET = 30.0  # seconds without a line in a log, within a report's interval
 
 
@@ -36,7 +39,10 @@ class Progress:
     self._told = self._time
     self._loss = 'the first step is compiled'
     self._live = None
+    self._patience = threading.Timer(_LONG_COMPILATION, _tell_of_compilation)
+    self._patience.daemon = True
     if enabled:
+      self._patience.start()
       self._live = screen.Line(
         f'{self._place(first_step)} | {self._loss}', total=total_steps
       )
@@ -61,6 +67,7 @@ class Progress:
       loss: of the first one.
       seconds: that it took, compilation included.
     """
+    self._patience.cancel()
     self.leave_out(step)
     self._begun = (step, self._time)
     self._told = self._time
@@ -136,8 +143,16 @@ class Progress:
 
   def close(self) -> None:
     """Takes the live line off the screen."""
+    self._patience.cancel()
     if self._live:
       self._live.close()
+
+
+def _tell_of_compilation() -> None:
+  logging.info(
+    'The first step is still being compiled, which happens once. XLA may ask '
+    '"Very slow compile?": nothing is wrong, and there is no bug to report.'
+  )
 
 
 def duration(seconds: float) -> str:

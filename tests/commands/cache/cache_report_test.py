@@ -1,6 +1,5 @@
 """What `xlflax cache` tells of shards and of finished tasks."""
 
-import logging
 import types
 
 from xlflax.commands.cache import cache_report

@@ -48,8 +48,9 @@ def runs():
 def test_runs_side_by_side(runs, tmp_path):
   page = run_pages.side_by_side(tmp_path, runs, command=['xlflax', 'report'])
   text = page.read_text()
-  assert '<h2>retrieval: accuracy (0 to 1, higher is better), test split</h2>' in (
-    text
+  assert (
+    '<h2>retrieval: accuracy (0 to 1, higher is better), test split</h2>'
+    in (text)
   )
   assert 'higher is better), validation split</h2>' in text
   # The validation score is not in the table of test scores.
@@ -72,7 +73,12 @@ def test_a_run_as_training_leaves_it(tmp_path):
   lines = [
     {
       'step': 10,
-      'train': {'loss': 5.0, 'mlm/loss': 3.0, 'tlm/loss': 2.0, 'mlm/loss/en': 1},
+      'train': {
+        'loss': 5.0,
+        'mlm/loss': 3.0,
+        'tlm/loss': 2.0,
+        'mlm/loss/en': 1,
+      },
       'speed': {'tokens_per_second': 7.0},
     },
     {'step': 10, 'eval': {'retrieval/accuracy/mean': 0.5}},

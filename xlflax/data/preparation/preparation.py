@@ -158,7 +158,9 @@ def _write(
           code_switching,
           lines,
           functools.partial(
-            _tell, told, f'prepare, file {number} of {len(outputs)}, {file.path}'
+            _tell,
+            told,
+            f'prepare, file {number} of {len(outputs)}, {file.path}',
           ),
         )
         record.add(prepared, source)
