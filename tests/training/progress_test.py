@@ -14,9 +14,7 @@ def clock(monkeypatch):
   return Clock
 
 
-def _progress(
-  first_step=0, total_steps=1000, is_compiled_long=False, **fields
-):
+def _progress(first_step=0, total_steps=1000, is_compiled_long=False, **fields):
   fields = dict(flops_per_step=None, peak_flops=None) | fields
   made = progress_lib.Progress(
     first_step=first_step, total_steps=total_steps, **fields

@@ -242,7 +242,7 @@ def _beam_runner(args: argparse.Namespace):
     raise errors.ConfigError(
       'Apache Beam is not installed',
       where='--runner=beam',
-      fix='pip install "xlflax[beam]"',
+      fix='pip install ".[beam]" in a checkout of xlflax',
     ) from error
   try:
     return beam_runner.runner(shlex.split(args.beam_options))

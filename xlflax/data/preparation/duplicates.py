@@ -270,5 +270,5 @@ def _rensa() -> Any:
   except ImportError as error:
     raise errors.ConfigError(
       'Near-duplicates need the package rensa, which is not installed',
-      fix='pip install "xlflax[web]"',
+      fix='pip install ".[web]" in a checkout of xlflax',
     ) from error

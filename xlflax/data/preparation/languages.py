@@ -169,5 +169,5 @@ def package(name: str, distribution: str) -> Any:
   except ImportError as error:
     raise errors.ConfigError(
       f'This filter needs {distribution}, which is not installed',
-      fix='pip install "xlflax[web]"',
+      fix='pip install ".[web]" in a checkout of xlflax',
     ) from error
