@@ -86,3 +86,9 @@ def test_a_log_has_plain_lines():
     [sys.executable, '-c', _PLAIN], 80, environment={'TERM': 'dumb'}
   )
   assert dumb[0][9:] == 'W a line' and dumb[1:] == ['False']
+
+
+def test_quiet_shows_warnings_only():
+  program = _RUN.replace('logs.set_up()', 'logs.set_up(logging.WARNING)')
+  seen = terminal.lines([sys.executable, '-c', program], 80)
+  assert seen == ['printed', 'to standard output']

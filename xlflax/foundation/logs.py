@@ -19,8 +19,13 @@ class _Handler(logging.Handler):
       self.handleError(record)
 
 
-def set_up() -> None:
-  """Lines with time and level; other libraries only from warnings on."""
+def set_up(level: int = logging.INFO) -> None:
+  """Lines with time and level; other libraries only from warnings on.
+
+  Args:
+    level: the least that is shown; above INFO there is no live line either.
+  """
+  screen.allow(level <= logging.INFO)
   handler = _Handler()
   handler.setFormatter(
     logging.Formatter(
@@ -30,7 +35,7 @@ def set_up() -> None:
   handler.addFilter(_is_news)
   root = logging.getLogger()
   root.handlers[:] = [handler]
-  root.setLevel(logging.INFO)
+  root.setLevel(level)
   for name in ('absl', 'jax', 'orbax', 'tensorflow', 'matplotlib', 'urllib3'):
     logging.getLogger(name).setLevel(logging.WARNING)
   sys.excepthook, sys.unraisablehook = _excepthook, _unraisablehook

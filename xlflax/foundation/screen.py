@@ -24,10 +24,17 @@ class _Console(rich.console.Console):
     return False
 
 
+def allow(is_allowed: bool) -> None:
+  """Says whether there are live lines at all."""
+  global _is_allowed
+  _is_allowed = is_allowed
+
+
 def is_live() -> bool:
   """Whether this process may rewrite a line of a terminal."""
   return (
-    sys.stderr.isatty()
+    _is_allowed
+    and sys.stderr.isatty()
     and os.environ.get('TERM', 'dumb') not in ('dumb', 'unknown')
     and multiprocessing.parent_process() is None
   )
@@ -101,6 +108,7 @@ def close() -> None:
       bars.stop()
 
 
+_is_allowed = True
 _bars: rich.progress.Progress | None = None
 _lines: list[rich.progress.TaskID] = []
 
