@@ -2,10 +2,13 @@
 
 import fcntl
 import os
+import pathlib
 import pty
+import signal
 import struct
 import subprocess
 import termios
+from collections.abc import Callable, Mapping
 
 import pyte
 
@@ -13,7 +16,12 @@ _LINES = 40
 
 
 def lines(
-  command: list[str], width: int, *, environment: dict[str, str] | None = None
+  command: list[str],
+  width: int,
+  *,
+  environment: Mapping[str, str] | None = None,
+  folder: pathlib.Path | None = None,
+  interrupt_at: Callable[[str], bool] | None = None,
 ) -> list[str]:
   """Runs a command on a pseudo-terminal; returns all lines that stay on it.
 
@@ -21,6 +29,8 @@ def lines(
     command: the program and its arguments.
     width: of the terminal, in characters.
     environment: variables beside this process's own.
+    folder: where it runs.
+    interrupt_at: says of which line Ctrl-C follows, once.
 
   Returns:
     The lines from the first that was printed to the last that is not empty,
@@ -35,15 +45,25 @@ def lines(
     stdin=subprocess.DEVNULL,
     stdout=follower,
     stderr=follower,
-    env=own | {'TERM': 'xterm-256color'} | (environment or {}),
+    env=own | {'TERM': 'xterm-256color'} | dict(environment or {}),
+    cwd=folder,
   )
   os.close(follower)
   screen = pyte.HistoryScreen(width, _LINES, history=10_000)
   stream = pyte.ByteStream(screen)
   while content := _read(leader):
     stream.feed(content)
+    if interrupt_at and any(map(interrupt_at, _whole(screen))):
+      process.send_signal(signal.SIGINT)
+      interrupt_at = None
   os.close(leader)
-  assert process.wait() == 0, '\n'.join(screen.display)
+  assert process.wait() == 0, '\n'.join(_whole(screen))
+  return _whole(screen)
+
+
+def _whole(screen: pyte.HistoryScreen) -> list[str]:
+  """The lines of a screen and those that left it; folded ones are whole."""
+  width = screen.columns
   past = [
     ''.join(line[column].data for column in range(width))
     for line in screen.history.top
