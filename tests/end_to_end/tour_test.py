@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 _INTERRUPT = '^C'
+_WIDTH = 1000  # of the terminal: no line is folded; tables have COLUMNS
 
 
 def _install_all(made: pathlib.Path, wheel: pathlib.Path) -> None:
@@ -112,7 +113,7 @@ def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
   stop = interrupt_at and _plain(interrupt_at)
   lines = terminal.lines(
     ['bash', '-c', f'exec {command}' if stop else command],
-    int(environment['COLUMNS']),
+    _WIDTH,
     environment=environment,
     folder=folder,
     interrupt_at=(lambda line: _plain(line) == stop) if stop else None,

@@ -81,14 +81,14 @@ class Line:
     self, text: str, done: float | None = None, total: float | None = None
   ) -> None:
     """Changes the text, and how full the bar is."""
-    if self.is_open:
+    if self._task is not None and self.is_open:
       _opened().update(
         self._task, description=text, completed=done, total=total
       )
 
   def close(self) -> None:
     """Takes the line off the screen; the one before it is shown again."""
-    if not self.is_open:
+    if self._task is None or not self.is_open:
       return
     _lines.remove(self._task)
     if not _lines:
