@@ -106,33 +106,40 @@ def table(
   shown = rich.table.Table(
     title=f'{task.name}: {metric.explained}{split}', title_justify='left'
   )
-  parts = _parts(task, by_step)
-  strange = _strange(parts, languages)
   unit, counts = _counts(by_step[steps[-1]])
   shown.add_column('')
-  if counts:
-    shown.add_column(unit, justify='right')
-  for step in steps:
-    shown.add_column(str(step), justify='right')
-
-  def add(label, count, values, style=None):
-    number = [f'{count:,.0f}' if count is not None else '']
-    cells = map(_format, values)
-    shown.add_row(label, *(number if counts else []), *cells, style=style)
-
-  def values_of(part):
-    name = f'{task.primary_metric}/{part}'
-    return [by_step[step].metrics.get(name) for step in steps]
-
-  for part in parts:
-    label = f'{part} (not in the vocabulary)' if part in strange else part
-    style = 'bold' if part == 'mean' else None
-    add(label, counts.get(part), values_of(part), style)
-  if strange and 'mean' in parts:
-    known = [values_of(one) for one in parts if one not in {*strange, 'mean'}]
-    means = [_mean(values) for values in zip(*known, strict=True)]
-    add(f'mean of the vocabulary’s {len(known)}', None, means, 'bold')
+  for name in ([unit] if counts else []) + list(map(str, steps)):
+    shown.add_column(name, justify='right')
+  chosen = {step: by_step[step] for step in steps}
+  for part, label, values in _rows(task, chosen, languages):
+    count = f'{counts[part]:,.0f}' if part in counts else ''
+    shown.add_row(
+      label,
+      *([count] if counts else []),
+      *map(_format, values),
+      style='bold' if part == 'mean' else None,
+    )
   return shown
+
+
+def _rows(task, by_step, languages: Sequence[str]):
+  """Yields (part, label, its values by step), the means last."""
+  parts = _parts(task, by_step)
+  strange = _strange(parts, languages)
+  values = {
+    part: [
+      result.metrics.get(f'{task.primary_metric}/{part}')
+      for result in by_step.values()
+    ]
+    for part in parts
+  }
+  for part in parts:
+    mark = ' (not in the vocabulary)' if part in strange else ''
+    yield part, f'{part}{mark}', values[part]
+  if strange and 'mean' in parts:
+    known = [values[part] for part in parts if part not in {*strange, 'mean'}]
+    means = [_mean(column) for column in zip(*known, strict=True)]
+    yield 'mean', f'mean of the vocabulary’s {len(known)}', means
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
