@@ -37,6 +37,7 @@ _TEST = [
   'gcsfs>=2024.2',
   'pyarrow>=15',
   'PyYAML>=6',
+  'pyte>=0.8',
   'build>=1.2',
   'setuptools>=70.1',
 ]

@@ -58,18 +58,29 @@ def _look(page: pathlib.Path, width: int, dark: bool) -> dict:
   with tempfile.TemporaryDirectory() as folder:
     frame = pathlib.Path(folder) / 'frame.html'
     frame.write_text(_FRAME.format(page=page.as_uri(), width=width))
-    done = subprocess.run(
+    scheme = f'--blink-settings=preferredColorScheme={0 if dark else 1}'
+    shown = content(frame.as_uri(), '--allow-file-access-from-files', scheme)
+  title = re.search(r'<title>(.*?)</title>', shown, re.S)
+  assert title, shown[-2000:]
+  return json.loads(html.unescape(title[1]))
+
+
+def content(address: str, *flags: str) -> str:
+  """The HTML of a page after its scripts have run.
+
+  Args:
+    address: such as that of a file, with a query where one is wanted.
+    flags: of Chromium.
+  """
+  with tempfile.TemporaryDirectory() as profile:
+    return subprocess.run(
       [
         'chromium', '--headless=new', '--no-sandbox', '--disable-gpu',
-        '--hide-scrollbars', '--allow-file-access-from-files',
-        '--virtual-time-budget=5000', f'--user-data-dir={folder}/profile',
-        f'--blink-settings=preferredColorScheme={0 if dark else 1}',
-        '--window-size=1300,3000', '--dump-dom', str(frame),
+        '--hide-scrollbars', '--virtual-time-budget=20000',
+        f'--user-data-dir={profile}', '--window-size=1300,3000', *flags,
+        '--dump-dom', address,
       ],
       capture_output=True,
       text=True,
       check=True,
-    )  # fmt: skip
-  title = re.search(r'<title>(.*?)</title>', done.stdout, re.S)
-  assert title, done.stderr[-2000:]
-  return json.loads(html.unescape(title[1]))
+    ).stdout  # fmt: skip

@@ -75,6 +75,18 @@ def test_version(capsys):
   assert capsys.readouterr().out.strip() == xlflax.__version__
 
 
+def test_quiet(capsys, monkeypatch):
+  """A command's results, warnings and errors, but nothing of its progress."""
+  logger = logging.getLogger()
+  monkeypatch.setattr(logger, 'handlers', logger.handlers[:])
+  assert cli.main(['--quiet', 'configs', 'list', 'models/*']) == 0
+  assert 'models/small.gin' in capsys.readouterr().out
+  assert not logger.isEnabledFor(logging.INFO)
+  assert cli.main(['configs', 'list', 'models/*']) == 0
+  assert logger.isEnabledFor(logging.INFO)
+  assert cli.main(['--quiet']) == 2
+
+
 @pytest.mark.parametrize('name', cli.COMMANDS)
 def test_help_of_each_command(capsys, name):
   assert _run(name, '--help') == 0

@@ -2,11 +2,14 @@
 
 import importlib.util
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 import yaml
+
+from tests import browser
 
 _ROOT = pathlib.Path(__file__).parents[1]
 
@@ -79,6 +82,15 @@ def test_the_navigation_has_all_pages():
   assert _pages(config['nav']) == expected
 
 
+def test_the_search_needs_no_server_and_no_other_host():
+  config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
+  assert 'offline' in config['plugins']
+  named = [*config['extra']['polyfills'], *config['extra_css']]
+  assert any('iframe-worker' in name for name in named)
+  for name in named:
+    assert (_ROOT / 'docs' / name).is_file()
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
   subprocess.run(
@@ -87,8 +99,13 @@ def test_the_site_builds_without_a_warning(tmp_path):
     cwd=_ROOT,
     check=True,
   )
-  page = tmp_path / 'site/reference/objectives/index.html'
+  page = tmp_path / 'site/reference/objectives.html'
   assert 'xlflax.objectives.pretraining.masked_lm' in page.read_text(
     encoding='utf-8'
   )
-  assert (tmp_path / 'site/architecture/index.html').exists()
+  assert (tmp_path / 'site/architecture.html').exists()
+  home = tmp_path / 'site/index.html'
+  assert 'https://unpkg' not in home.read_text(encoding='utf-8')
+  if browser.is_there():
+    found = browser.content(f'{home.as_uri()}?q=plateau')
+    assert re.search(r'search-result__meta">\d+ matching documents<', found)

@@ -139,6 +139,27 @@ def test_the_csv_has_the_results_of_earlier_calls_too(run):
     assert [row['step'] for row in csv.DictReader(stream)] == ['10', '20']
 
 
+def test_the_page_grows(run):
+  """Earlier calls stay on it, and a call that fails takes nothing away."""
+  page = run / 'eval/report.html'
+  _evaluate(run, _Total(), steps=[10, 20])
+  _evaluate(run, _Total(name='other'))
+  _evaluate(run, _Total(offset=1.0))
+  (settings,) = {
+    path.parent.name.removeprefix('all-')
+    for path in run.glob('eval/total/all-*/20.json')
+  }
+  titles = re.findall('<h2>([^<]*)</h2>', page.read_text())
+  kept = [f'total-{settings}: sum (0 to 1, higher is better)']
+  kept.append('other: sum (0 to 1, higher is better)')
+  assert titles[0] == 'total: sum (0 to 1, higher is better)'
+  assert set(titles[1:]) == {*kept, 'Pictures'}
+  _evaluate(run, _Total(name='broken', error='This text is broken'))
+  text = page.read_text()
+  assert all(f'<h2>{title}</h2>' in text for title in kept)
+  assert '<li>failed: broken: at step 30: This text is broken.</li>' in text
+
+
 def test_the_real_tasks_on_a_corpus(run, corpus):
   report = _evaluate(
     run,
@@ -172,8 +193,11 @@ def test_splits_are_stored_and_drawn_apart(run, corpus):
     rows = [row for row in csv.DictReader(stream) if row['step'] == '10']
   assert {row['split'] for row in rows} == {'test', 'train'}
   page = (run / 'eval/report.html').read_text()
-  assert 'retrieval: accuracy, train split' in page
-  assert page.count('<img') == 2 and re.search('<th[^>]*>20</th>', page)
+  for split in ('test', 'train'):
+    assert (
+      f'retrieval: accuracy (0 to 1, higher is better), {split} split' in page
+    )
+  assert page.count('<img') == 4 and re.search('<th[^>]*>20</th>', page)
 
 
 def test_watch_follows_checkpoints_until_training_has_finished(

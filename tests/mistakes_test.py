@@ -90,6 +90,14 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'train --gin_file=mine/unread.gin --gin_file=models/tiny.gin '
   '--model_dir=a --vocabulary=v --gin.TRAIN_STEPS=9': (
     'LENGTH = 48', 'SIDE_LENGTH', 'mine/unread.gin'),
+  f'{_GIVEN} --gin.LEARNING_RATE=1e--3': (
+    'Got: --gin.LEARNING_RATE=1e--3', 'a number'),
+  f'{_GIVEN} --gin.trainer.Trainer.optimizer=@optimizers.Adamw()': (
+    'did you mean optimizers.AdamW',),
+  f'{_TRAIN} --model_dir=a --vocabulary=v --gin_file=mine/no_sign.gin': (
+    'Got: TRAIN_STEPS 2', 'mine/no_sign.gin:2'),
+  f'{_GIVEN} --gin_file=mine/marked.gin': ('byte order mark', 'marked.gin'),
+  f'{_GIVEN} --gin_file=mine/utf16.gin': ('no plain UTF-8', 'utf16.gin'),
   'train --gin_file=mine/circle.gin': ('circle.gin -> mine/circle.gin',),
   # Files.
   f'{_EVALUATE}s --tasks=retrieval': ('Got: runs', 'did you mean run'),
@@ -143,6 +151,9 @@ def workspace(tmp_path_factory):
     'columns/parallel/en-de.tsv': 'a\tb\nonly one\n',
     'mine/unread.gin': "include 'pretrain/translation.gin'\nLENGTH = 48\n",
     'mine/circle.gin': "include 'mine/circle.gin'\n",
+    'mine/no_sign.gin': 'BATCH_SIZE = 8\nTRAIN_STEPS 2\n',
+    'mine/marked.gin': '\ufeffBATCH_SIZE = 8\n',
+    'mine/utf16.gin': 'BATCH_SIZE = 8\n'.encode('utf-16'),
     'run/notes.txt': '',
     'xtreme.tsv': '',
   }

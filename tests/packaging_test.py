@@ -173,3 +173,19 @@ def test_an_installed_wheel_runs_outside_of_the_checkout(
     *('--gin.TRAIN_STEPS=2000', '--devices=cpu:1'),
   )
   assert 'parameters' in plan
+
+
+def test_nothing_installs_a_package_that_the_index_lacks():
+  """xlflax is no package of the index: a checkout is what is installed.
+
+  The set-up of TPU machines, `launch/`, can be given by `--setup`.
+  """
+  claim = re.compile(r"""pip install (-\w+ )?['"]?xlflax\b""")
+  files = [_ROOT / 'README.md', *(_ROOT / 'examples').glob('*.ipynb')]
+  files += (_ROOT / 'docs').rglob('*.md')
+  files += (_ROOT / 'xlflax').rglob('*.py')
+  assert [
+    str(file)
+    for file in files
+    if 'launch' not in file.parts and claim.search(file.read_text('utf-8'))
+  ] == []

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -70,7 +71,7 @@ def begin_process() -> None:
 
 def _process(arguments: list[str]) -> int:
   """`main` in a process of its own."""
-  name = arguments[0] if arguments else ''
+  name = next((one for one in arguments if one != '--quiet'), '')
   outputs.drop_unread(stdout=name not in _PRINTING)
   try:
     return main(arguments)
@@ -88,10 +89,14 @@ def _main(arguments: list[str]) -> int:
   if arguments[0] == '--version':
     print(xlflax.__version__)
     return 0
+  level = logging.INFO
+  if arguments[0] == '--quiet':
+    level = logging.WARNING
+    arguments = arguments[1:] or ['']
   if arguments[0] not in COMMANDS:
     _tell_unknown(arguments[0])
     return 2
-  return _run(arguments[0], arguments[1:])
+  return _run(arguments[0], arguments[1:], level)
 
 
 def _tell_unknown(name: str) -> None:
@@ -116,10 +121,10 @@ def parser_of(name: str) -> parsing.Parser:
   return parser
 
 
-def _run(name: str, arguments: list[str]) -> int:
-  from xlflax.foundation import logs
+def _run(name: str, arguments: list[str], level: int) -> int:
+  from xlflax.foundation import logs, screen
 
-  logs.set_up()
+  logs.set_up(level)
   parser = parser_of(name)
   command = importlib.import_module(f'xlflax.commands.{name}')
   try:
@@ -151,6 +156,8 @@ def _run(name: str, arguments: list[str]) -> int:
   except KeyboardInterrupt as error:
     print(f'xlflax {name}: {stopping.describe(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
+  finally:
+    screen.close()
 
 
 def _overview() -> str:
@@ -160,7 +167,8 @@ def _overview() -> str:
     'Cross-lingual language model pretraining in JAX and Flax.\n\n'
     'commands:\n'
     + '\n'.join(lines)
-    + '\n\n`xlflax COMMAND --help` explains a command, with examples.'
+    + '\n\n`xlflax COMMAND --help` explains a command, with examples; '
+    '`xlflax --quiet\nCOMMAND` shows its results, warnings and errors only.'
   )
 
 

@@ -27,7 +27,7 @@ def _files(*more):
     'trainer.Trainer.task_modules=("a",)',
     'mine.Unknown.anything=3',
     'UNUSED=3',
-    'trainer.Trainer.seed=(',  # Gin says what is wrong with it
+    'trainer.Trainer.model_dir=runs/a',  # a path needs no quotes
     'LEARNING_RATE=%LEARNING_RATE',
   ],
 )
@@ -41,6 +41,7 @@ def test_what_can_be_passes(binding):
     ('trainer.Trainer.ema_decay=5', 'Trainer.ema_decay .* above 0 and below 1'),
     ('Trainer.ema_decay=-1', 'Got: -1.*Where: --gin.Trainer.ema_decay'),
     (f'Trainer.ema_decay={"9" * 40}', 'Trainer.ema_decay is out of range'),
+    ('trainer.Trainer.seed=(', 'cannot be read.*Where: --gin.trainer.*seed'),
     ('LEARNING_RATE=1e400', 'Linear.peak .*inf.*Where: --gin.LEARNING_RATE'),
     ('LEARNING_RATE=-1e400', 'Linear.peak is out of range. Got: -inf'),
     ('ALPHA=1e400', 'Stream.alpha is out of range'),

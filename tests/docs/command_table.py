@@ -33,6 +33,7 @@ NEEDS = {
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
+  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm texts.jsonl',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
   'docs/synthetic.md': '',
@@ -167,6 +168,12 @@ SMALLER = {
     "run.at('best', best_metric='retrieval/accuracy/mean')": 'run.at(2)',
     'run.params(5000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",
+  },
+  'docs/questions.md': {
+    '--size=32000': '--size=500 --character_coverage=1',
+    '--gin.TRAIN_STEPS=20000': world.MONO,
+    'accumulation=4': 'accumulation=1',  # 8 rows for the 8 devices of tests
+    '--gin.TRAIN_STEPS=40000': world.MONO.replace('STEPS=2', 'STEPS=4'),
   },
   'docs/synthetic.md': {
     '--sentences=2000': '--sentences=100 --examples=24 --held_out=16',

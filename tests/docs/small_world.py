@@ -274,6 +274,10 @@ class World:
 
   _make_data = _make_tatoeba
 
+  def _make_texts(self, place: pathlib.Path) -> None:
+    lines = (self.toy / 'corpus/mono/de.txt').read_text('utf-8').splitlines()
+    _write(place, ''.join(json.dumps({'text': x}) + '\n' for x in lines))
+
   def _make_mt5(self, place: pathlib.Path) -> None:
     """What T5X writes for a small T5 v1.1, and mT5's tokenizer, small."""
     from tests.interop.t5x import written_checkpoints

@@ -1,4 +1,4 @@
-"""The session of docs/tour.md, from the wheel, prints what the page shows.
+"""The session of docs/tour.md, on a terminal, shows what the page does.
 
 Numbers may differ; `…` stands for lines that the page leaves out. The wheel
 lies in an environment of its own above the libraries that are here; with
@@ -10,20 +10,19 @@ import importlib.metadata
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
-import threading
 import venv
 
 import pytest
 
-from tests import browser, xla_flags
+from tests import browser, terminal, xla_flags
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 _INTERRUPT = '^C'
+_WIDTH = 1000  # of the terminal: no line is folded; tables have COLUMNS
 
 
 def _install_all(made: pathlib.Path, wheel: pathlib.Path) -> None:
@@ -110,29 +109,16 @@ def _plain(line: str) -> str:
 
 
 def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
-  """What a command prints; Ctrl-C follows the line that is given."""
-  process = subprocess.Popen(
-    ['bash', '-c', f'exec {command}' if interrupt_at else command],
-    cwd=folder,
-    env=environment | {'PYTHONUNBUFFERED': '1'},
-    text=True,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
+  """What a terminal shows of a command; Ctrl-C follows the line given."""
+  stop = interrupt_at and _plain(interrupt_at)
+  lines = terminal.lines(
+    ['bash', '-c', f'exec {command}' if stop else command],
+    _WIDTH,
+    environment=environment,
+    folder=folder,
+    interrupt_at=(lambda line: _plain(line) == stop) if stop else None,
   )
-  limit = threading.Timer(1500, process.kill)
-  limit.start()
-  lines = []
-  assert process.stdout is not None
-  for line in process.stdout:
-    lines.append(line)
-    if interrupt_at and _plain(line) == _plain(interrupt_at):
-      process.send_signal(signal.SIGINT)
-      interrupt_at = None
-  process.wait()
-  limit.cancel()
-  output = ''.join(lines)
-  assert process.returncode == 0, f'{command}\n{output}'
-  return output
+  return '\n'.join(lines)
 
 
 def _typed(text: str, folder: pathlib.Path) -> list[tuple[str, list[str]]]:

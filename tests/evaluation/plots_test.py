@@ -93,3 +93,21 @@ def test_the_heat_map_has_the_mean_of_both_directions():
   )
   (image,) = figure.axes[0].images
   assert image.get_array().tolist() == [[pytest.approx(0.4)]]
+
+
+def test_one_unit_in_cells_title_and_colour_bar():
+  rows = [{'pair': 'de', 'layer': 0, 'accuracy': 0.18}]
+  figure = plots._layers(
+    _Task(), 10, base.EvalResult(metrics={}, tables={'layers': rows})
+  )
+  axes, bar = figure.axes
+  assert [text.get_text() for text in axes.texts] == ['0.18']
+  assert axes.get_title() == 'retrieval: accuracy at step 10'
+  assert bar.get_ylabel() == 'accuracy (0 to 1, higher is better)'
+
+
+def test_a_curve_says_which_way_is_better():
+  task = _Task(name='p', primary_metric='perplexity')
+  result = base.EvalResult(metrics={'perplexity/de': 10.0})
+  (axes,) = plots._curves(task, {1: result, 2: result}).axes
+  assert axes.get_ylabel() == 'perplexity (lower is better)'

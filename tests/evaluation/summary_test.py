@@ -20,11 +20,11 @@ def _result(**metrics):
   )
 
 
-def _printed(by_step, task=_Task()) -> list[list[str]]:
+def _printed(by_step, task=_Task(), **options) -> list[list[str]]:
   """The words of each line of the table, frames left out."""
   console = rich.console.Console(width=120)
   with console.capture() as capture:
-    console.print(summary.table(task, by_step))
+    console.print(summary.table(task, by_step, **options))
   lines = re.sub('[│┃]', ' ', capture.get()).splitlines()
   return [line.split() for line in lines if line.split()]
 
@@ -36,9 +36,11 @@ def test_a_table_has_parts_down_and_steps_across():
       20: _result(de=0.5, sw=12345.0, mean=math.nan),
     }
   )
-  assert lines[0] == ['retrieval:', 'accuracy']
-  assert lines[2] == ['untrained', '20']
-  assert lines[4:7] == [
+  assert ' '.join(lines[0] + lines[1]) == (
+    'retrieval: accuracy (0 to 1, higher is better)'
+  )
+  assert lines[3] == ['untrained', '20']
+  assert lines[5:8] == [
     ['de', '0.100', '0.500'],
     ['sw', '-', '1.234e+04'],
     ['mean', '0.100', '-'],
@@ -67,6 +69,23 @@ def test_further_metrics_stand_beside_the_main_one():
   assert summary.line(
     Further(), base.EvalResult(metrics={'alone/mean': 1})
   ) == ('retrieval accuracy -, alone 1.000')
+
+
+def test_languages_that_the_vocabulary_lacks_are_marked():
+  result = _result(de=0.1, xx=0.9, mean=0.5)
+  result.tables['pairs'] = [{'pair': 'de', 'sentences': 1200}]
+  lines = _printed({20: result}, languages=('de', 'en'))
+  assert lines[2] == ['sentences', '20']
+  assert [' '.join(line) for line in lines[4:8]] == [
+    'de 1,200 0.100',
+    'xx (not in the vocabulary) 0.900',
+    'mean 0.500',
+    'mean of the vocabulary’s 1 0.100',
+  ]
+  # Parts that are no languages, and those of a vocabulary that names none.
+  for languages in ((), ('fr', 'es')):
+    printed = _printed({20: result}, languages=languages)
+    assert 'vocabulary' not in str(printed)
 
 
 def test_the_csv_has_every_number(tmp_path):

@@ -55,3 +55,10 @@ def test_batches_report_under_the_name_that_is_given(lines):
     ['bleu', '30 of 70 rows'],
     ['bleu', '60 of 70 rows'],
   ]
+
+
+def test_how_much_there_is_is_told_on_the_way(lines):
+  with progress.Progress('cache', unit='shards') as report:
+    for done in (10, 11, 12, 13):
+      report.reach(done, 13)
+  assert lines() == ['cache | 12 of 13 shards | 0.067/s | 0 min left']

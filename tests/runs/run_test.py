@@ -106,6 +106,48 @@ def test_encode_is_a_layer_of_the_states(
   np.testing.assert_array_equal(found, expected)
 
 
+def test_states_of_tokens(run, sentences):
+  """Their mean over a text's tokens is the text's vector, at every layer."""
+  texts = [*sentences('de', 2), *sentences('ja', 1)]
+  codes = ['de', 'de', 'ja']
+  found = run.states(texts, languages=codes)
+  ids = [
+    run.tokenizer.encode(text, language=code)
+    for text, code in zip(texts, codes, strict=True)
+  ]
+  assert [one.shape for one in found] == [(3, len(own), 16) for own in ids]
+  means = np.stack([one.mean(1) for one in found], 1)
+  expected = run.encode_layers(texts, languages=codes)
+  np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
+  (cut,) = run.states(texts[:1], languages='de', max_length=4)
+  assert cut.shape == (3, 2, 16)
+
+
+def test_a_masked_place_is_filled(run, sentences):
+  (text,) = sentences('de', 1)
+  left, _, right = text.partition(' ')
+  (found,) = run.fill_mask([f'{left} <mask> {right}'], languages='de', top_k=3)
+  ids = [run.tokenizer.encode(side, language='de') for side in (left, right)]
+  spec = run.vocabulary.spec
+  row = np.array([[spec.bos_id, *ids[0], spec.mask_id, *ids[1], spec.eos_id]])
+  logits = run.model.apply(
+    {'params': run.params()['model']}, row, language_ids=np.zeros_like(row)
+  )
+  expected = jax.nn.softmax(logits[0, len(ids[0]) + 1])
+  best = np.argsort(-expected)[:3]
+  assert [one.id for one in found] == best.tolist()
+  np.testing.assert_allclose(
+    [one.probability for one in found], expected[best], rtol=1e-4
+  )
+  assert found[0].token == run.tokenizer.decode([found[0].id], language='de')
+
+
+@pytest.mark.parametrize('text', ['none', '<mask> and <mask>'])
+def test_one_place_is_masked(run, text):
+  with pytest.raises(errors.ConfigError, match='<mask> once'):
+    run.fill_mask([text], languages='de')
+
+
 def test_one_language_for_all_texts(run, sentences):
   texts = sentences('ja', 3)
   found = run.encode(texts, languages='ja')

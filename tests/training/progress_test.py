@@ -11,17 +11,17 @@ def clock(monkeypatch):
     now = 100.0
 
   monkeypatch.setattr(progress_lib.time, 'perf_counter', lambda: Clock.now)
-  monkeypatch.setattr(
-    progress_lib.sys.stderr, 'isatty', lambda: False, raising=False
-  )
   return Clock
 
 
-def _progress(first_step=0, total_steps=1000, **fields):
+def _progress(first_step=0, total_steps=1000, is_compiled_long=False, **fields):
   fields = dict(flops_per_step=None, peak_flops=None) | fields
-  return progress_lib.Progress(
+  made = progress_lib.Progress(
     first_step=first_step, total_steps=total_steps, **fields
   )
+  if not is_compiled_long:
+    made._patience.cancel()
+  return made
 
 
 @pytest.mark.parametrize(
@@ -133,18 +133,18 @@ def test_other_processes_are_silent(clock, caplog):
   assert not caplog.records
 
 
-def test_live_line_on_a_terminal(clock, monkeypatch, caplog):
+def test_a_long_compilation_is_explained(monkeypatch, caplog):
   caplog.set_level('INFO')
-  monkeypatch.setattr(progress_lib.sys.stderr, 'isatty', lambda: True)
-  progress = _progress(first_step=3, total_steps=10)
-  task = progress._live.tasks[0]
-  assert (task.completed, task.total) == (3, 10)
-  progress.begin(4, 1.0, 1)
+  monkeypatch.setattr(progress_lib, '_LONG_COMPILATION', 0.05)
+  short, other, long = (
+    _progress(is_compiled_long=True, enabled=enabled)
+    for enabled in (True, False, True)
+  )
+  short.begin(1, 9.0, 1)
   caplog.clear()
-  progress.advance(4)
-  assert task.completed == 4
-  clock.now += 1
-  progress.report(5, 1.5, 10)
-  assert task.description == 'loss 1.5000 | 10 tok/s | ETA 00:00:05'
-  progress.close()
-  assert not caplog.records
+  long._patience.join(5)
+  assert [text[:42] for text in caplog.messages] == [
+    'The first step is still being compiled, wh'
+  ]
+  for one in (short, other, long):
+    one.close()

@@ -55,18 +55,17 @@ def sentence_blocks(
     float32 [layers + 1, n, H], n = `block` but for the last.
   """
   index = _language_id(subject, language)
-  report = progress.Progress(
-    'sentence states', total=(len(texts) if isinstance(texts, Sized) else None)
-  )
-  for taken in _blocks(texts, block):
-    yield states.sentence_states(
-      subject,
-      taken,
-      [index] * len(taken),
-      pooling=pooling,
-      max_length=max_length,
-    ).states
-    report(len(taken))
+  total = len(texts) if isinstance(texts, Sized) else None
+  with progress.Progress('sentence states', total=total) as report:
+    for taken in _blocks(texts, block):
+      yield states.sentence_states(
+        subject,
+        taken,
+        [index] * len(taken),
+        pooling=pooling,
+        max_length=max_length,
+      ).states
+      report(len(taken))
 
 
 def mean_word_states(
@@ -110,21 +109,22 @@ def mean_word_states(
   if store is not None:
     means = store.restore(means)
   read = _Reader(subject, language, means)
-  report = progress.Progress('word states', done=means.sentences, total=total)
+  done = means.sentences
   saved = time.monotonic()
-  for taken in _blocks(itertools.islice(texts, means.sentences, None), block):
-    readings, rows = read(taken)
-    found = word_states.states_of_readings(
-      subject, readings, [index] * len(taken), max_length=max_length
-    )
-    means.update(
-      ((rows[one.sentence][one.words], one.states) for one in found),
-      sentences=len(taken),
-    )
-    report(len(taken))
-    if store is not None and time.monotonic() - saved > _SAVE_SECONDS:
-      store.save(means)
-      saved = time.monotonic()
+  with progress.Progress('word states', done=done, total=total) as report:
+    for taken in _blocks(itertools.islice(texts, done, None), block):
+      readings, rows = read(taken)
+      found = word_states.states_of_readings(
+        subject, readings, [index] * len(taken), max_length=max_length
+      )
+      means.update(
+        ((rows[one.sentence][one.words], one.states) for one in found),
+        sentences=len(taken),
+      )
+      report(len(taken))
+      if store is not None and time.monotonic() - saved > _SAVE_SECONDS:
+        store.save(means)
+        saved = time.monotonic()
   if store is not None:
     store.save(means)
   return means

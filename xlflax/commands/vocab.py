@@ -12,7 +12,7 @@ from xlflax.data.vocabularies.settings import (
   ModelType,
   Settings,
 )
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, numeric_flags, progress, ranges
 
 HELP = (
   'Trains a SentencePiece vocabulary over the languages of a corpus, '
@@ -233,15 +233,13 @@ def run(args: argparse.Namespace) -> int:
   if args.dry_run:
     _show_plan(corpus, Settings(**settings))
     return 0
-  made = training.train_vocabulary(
-    corpus,
-    args.output,
-    overwrite=args.overwrite,
-    drawn=reservoir.read(args.sample, _origin(args, corpus))
-    if args.sample
-    else None,
-    **settings,
-  )
+  drawn = None
+  if args.sample:
+    drawn = reservoir.read(args.sample, _origin(args, corpus))
+  with progress.named('training a vocabulary'):
+    made = training.train_vocabulary(
+      corpus, args.output, overwrite=args.overwrite, drawn=drawn, **settings
+    )
   print(vocabulary_statistics.format_table(made.description['statistics']))
   spec = made.spec
   print(
@@ -263,9 +261,10 @@ def _draw(args: argparse.Namespace, corpus: Corpus) -> int:
       'A share of a sample needs a directory', expected='--sample=DIR'
     )
   origin = _origin(args, corpus)
-  drawn = reservoir.draw(
-    corpus, capacity=args.max_sentences, seed=args.seed, share=args.shard
-  )
+  with progress.named('drawing a sample'):
+    drawn = reservoir.draw(
+      corpus, capacity=args.max_sentences, seed=args.seed, share=args.shard
+    )
   reservoir.write(args.sample, args.shard, drawn, origin)
   for language, found in sorted(drawn.items()):
     print(f'{language:<10} {found.count:>12,} sentences')

@@ -5,6 +5,10 @@ from collections.abc import Sequence
 
 from xlflax.foundation import errors
 
+VALUES = (
+  'a value is a number, True, False, None, text in quotes, a list in [], '
+  '%MACRO or @module.Class()'
+)
 _WORDS = ('True', 'False', 'None')
 
 
@@ -46,8 +50,7 @@ def _check_value(binding: str) -> None:
     raise errors.ConfigError(
       'A gin flag has a value that cannot be read',
       got=f'--gin.{binding}',
-      expected='a number, True, False, None, text in quotes, a list in [], '
-      '%MACRO or @module.Class()',
+      expected=VALUES,
       fix=f'write --gin.{name}={meant}',
     )
   if not value:
@@ -57,3 +60,14 @@ def _check_value(binding: str) -> None:
       expected='--gin.NAME=VALUE',
       fix=f'for empty text write --gin.{name}="\'\'"',
     )
+
+
+def quoted(binding: str) -> str:
+  """A binding whose value is a bare word that can only be text, in quotes.
+
+  Before: `MODEL_DIR=runs/a`; after: `MODEL_DIR='runs/a'`.
+  """
+  name, _, value = binding.partition('=')
+  if re.fullmatch(r'[\w./~:-]*[/~][\w./~:-]*', value.strip()):
+    return f'{name}={value.strip()!r}'
+  return binding

@@ -18,6 +18,7 @@ from typing import Any
 
 import gin
 
+from xlflax.configuration import bindings as bindings_lib
 from xlflax.configuration import early, gin_checks, shipped_configs
 from xlflax.foundation import errors
 
@@ -278,7 +279,7 @@ def load(
     for name, value in (macros or {}).items():
       made._set(name, value)
     for binding in bindings:
-      _bind(_quoted(binding))
+      _bind(bindings_lib.quoted(binding))
   gin_checks.check_macros(made.bound, made.flags, SHIPPED)
   if not partial:
     gin_checks.check_required(made.bound)
@@ -324,17 +325,6 @@ def _search_in(folders: Sequence[str]) -> Iterator[None]:
     yield
   finally:
     prefixes[:] = before
-
-
-def _quoted(binding: str) -> str:
-  """A binding whose value is a bare word that can only be text, in quotes.
-
-  Before: `MODEL_DIR=runs/a`; after: `MODEL_DIR='runs/a'`.
-  """
-  name, _, value = binding.partition('=')
-  if re.fullmatch(r'[\w./~:-]*[/~][\w./~:-]*', value.strip()):
-    return f'{name}={value.strip()!r}'
-  return binding
 
 
 def _bind(binding: str) -> None:

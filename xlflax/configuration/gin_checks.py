@@ -254,7 +254,9 @@ def _suggestion(text: str) -> str | None:
     return suggestions.or_else(
       found[2], names, f'{found[1]} has {", ".join(names)}'
     )
-  found = re.search(r"No configurable matching '([^']+)'", text)
+  found = re.search(
+    r"No configurable matching (?:reference )?'@?([\w./]+)(?:\(\))?'", text
+  )
   if found:
     return suggestions.did_you_mean(found[1], _configurables(found[1]))
   return None

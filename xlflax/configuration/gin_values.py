@@ -13,13 +13,14 @@ from typing import Any
 
 from gin import config_parser
 
+from xlflax.configuration import bindings as bindings_lib
 from xlflax.configuration import (
   gin_parameters,
   shipped_configs,
   source_text,
   source_types,
 )
-from xlflax.foundation import schema
+from xlflax.foundation import errors, schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +65,11 @@ def check(
   bound: dict[str, _Binding] = {}
   for file in files:
     shipped = file.path.is_relative_to(shipped_configs.SHIPPED)
-    for name, line, value in _statements(file.text):
+    for name, line, value in _statements(file.text, str(file.path)):
       place = None if shipped else f'{file.path}:{line}'
       bound[name] = _Binding(value, place)
   for binding in bindings:
-    for name, _, value in _statements(binding):
+    for name, _, value in _statements(bindings_lib.quoted(binding)):
       bound[name] = _Binding(value, f'--gin.{name}')
   names = gin_parameters.Names(files)
   for name, one in bound.items():
@@ -76,10 +77,13 @@ def check(
       _check_one(name, one, bound, names)
 
 
-def _statements(text: str) -> Iterator[tuple[str, int, Any]]:
-  """(name, line, value) of each binding, up to what Gin cannot read.
+def _statements(
+  text: str, file: str | None = None
+) -> Iterator[tuple[str, int, Any]]:
+  """(name, line, value) of each binding of a file, or of a flag.
 
-  That is told by Gin, with its line.
+  Raises:
+    ConfigError: Gin cannot read a line.
   """
   try:
     for one in config_parser.ConfigParser(text, _Reader()):
@@ -87,8 +91,16 @@ def _statements(text: str) -> Iterator[tuple[str, int, Any]]:
         scope = f'{one.scope}/' if one.scope else ''
         parts = [one.selector, one.arg_name] if one.arg_name else [one.selector]
         yield scope + '.'.join(parts), one.location.line_num, one.value
-  except (SyntaxError, ValueError, tokenize.TokenError):
-    return
+  except (SyntaxError, ValueError, tokenize.TokenError) as error:
+    number = getattr(error, 'lineno', None) or 1
+    raise errors.ConfigError(
+      'A line of a gin file cannot be read'
+      if file
+      else 'A gin flag has a value that cannot be read',
+      got=text.splitlines()[number - 1].strip() if file else f'--gin.{text}',
+      expected=f'NAME = VALUE; {bindings_lib.VALUES}',
+      where=f'{file}:{number}' if file else f'--gin.{text.partition("=")[0]}',
+    ) from error
 
 
 def _check_one(

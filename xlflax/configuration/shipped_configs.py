@@ -4,6 +4,7 @@ Nothing here imports what the files configure, so that mistakes in flags and
 `xlflax configs` are answered at once.
 """
 
+import codecs
 import dataclasses
 import pathlib
 import re
@@ -219,7 +220,24 @@ def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
     if not above:
       raise
     return Tree(GinFile(name, pathlib.Path(name), ''), ())  # T5X's own
-  file = GinFile(name, path, path.read_text(encoding='utf-8'))
+  file = GinFile(name, path, _text(path))
   return Tree(
     file, tuple(_read(one, search, (*above, name)) for one in file.includes)
+  )
+
+
+def _text(path: pathlib.Path) -> str:
+  """The text of a file; Gin reads no other coding, and no mark before it."""
+  content = path.read_bytes()
+  try:
+    if not content.startswith(codecs.BOM_UTF8):
+      return content.decode('utf-8')
+    got = 'a byte order mark before its text'
+  except UnicodeDecodeError as error:
+    got = str(error)
+  raise errors.ConfigError(
+    'A gin file is no plain UTF-8',
+    got=got,
+    where=str(path),
+    fix='save it as UTF-8 without a byte order mark (BOM)',
   )

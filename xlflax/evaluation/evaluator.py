@@ -1,5 +1,6 @@
 """Runs evaluation tasks on checkpoints and keeps what they find."""
 
+import collections
 import dataclasses
 import logging
 import os
@@ -10,7 +11,7 @@ from typing import Any
 
 from xlflax.evaluation import base, outputs, plots, results, summary
 from xlflax.evaluation.reports import run_pages, text
-from xlflax.foundation import ranges, registry, stopping
+from xlflax.foundation import progress, ranges, registry, stopping
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.processes import distributed
@@ -112,13 +113,13 @@ class Evaluator:
       summary.write_csv(self._directory, found)
       tables: list[text.Table] = []
       drawn: dict[str, pathlib.Path] = {}
-      for task in self._tasks:
-        if groups.get(task.name) in found:
-          of_task = found[groups[task.name]]
-          tables.append(run_pages.of_rich(summary.table(task, of_task)))
-          files = plots.write(evaluations, task, of_task)
-          drawn |= {file.stem: file for file in files}
-      self._write_page(evaluations, tables, drawn, command)
+      languages = self._run.vocabulary.spec.languages
+      for group, task in self._shown(groups, found).items():
+        shown = summary.table(task, found[group], languages=languages)
+        tables.append(run_pages.of_rich(shown))
+        files = plots.write(evaluations, task, found[group])
+        drawn |= {file.stem: file for file in files}
+      self._write_page(evaluations, found, tables, drawn, command)
     ordered = {
       name: {step: found[step] for step in sorted(found, key=results.order)}
       for name, found in self._results.items()
@@ -131,13 +132,26 @@ class Evaluator:
       {name: evaluations / group.folder for name, group in groups.items()},
     )
 
-  def _write_page(self, directory, tables, drawn, command) -> None:
-    """Writes `eval/report.html` about the tasks of this call."""
+  def _shown(self, groups, found):
+    """The task of each group of results: of this call, then of others."""
+    asked = {groups.get(task.name): task for task in self._tasks}
+    shown = {group: asked[group] for group in asked if group in found}
+    alike = collections.Counter(group[:2] for group in found)
+    for group, by_step in found.items():
+      task = asked.get(group) or summary.recorded(
+        group, by_step, is_one_of_many=alike[group[:2]] > 1
+      )
+      if task is not None:
+        shown.setdefault(group, task)
+    return shown
+
+  def _write_page(self, directory, found, tables, drawn, command) -> None:
+    """Writes `eval/report.html` about all results that are on disk."""
     if not tables:
       return
     notes = dict.fromkeys(
-      f'{name}: {note}'
-      for name, by_step in self._results.items()
+      f'{group.task}: {note}'
+      for group, by_step in found.items()
       for result in by_step.values()
       for note in result.notes
     )
@@ -182,7 +196,7 @@ class Evaluator:
     """None, with a failure recorded, if the checkpoint cannot be read."""
     stopping.check()
     restoring = base.Failures('checkpoint')
-    with restoring.guard():
+    with restoring.guard(), progress.named(f'reading checkpoint {step}'):
       if isinstance(step, str):  # results.UNTRAINED
         params = self._run.untrained_params(
           seed=self._seed, partitioner=self._partitioner

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from matplotlib import figure
 
-from xlflax.evaluation import base, families, results
+from xlflax.evaluation import base, families, results, summary
 from xlflax.evaluation.metrics.declaration import Better, Unit
 from xlflax.evaluation.reports import pictures
 
@@ -17,7 +17,7 @@ ByStep = Mapping[results.Step, base.EvalResult]
 
 
 def write(
-  directory: pathlib.Path, task: base.EvalTask, found: ByStep
+  directory: pathlib.Path, task: base.EvalTask | summary.Recorded, found: ByStep
 ) -> list[pathlib.Path]:
   """Draws a task's results into `directory`.
 
@@ -52,11 +52,13 @@ def write(
   return written
 
 
-def _title(task: base.EvalTask) -> str:
+def _title(task: base.EvalTask | summary.Recorded) -> str:
   return task.name if task.split == 'all' else f'{task.name} ({task.split})'
 
 
-def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
+def _curves(
+  task: base.EvalTask | summary.Recorded, found: ByStep
+) -> figure.Figure:
   """One thin line for each part, a thick one for their mean."""
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
@@ -84,7 +86,7 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
   axes.set(
     xlabel='training step',
-    ylabel=task.primary_metric,
+    ylabel=families.metric(task.primary_metric).explained,
     title=f'{_title(task)} along training',
   )
   declared = families.metric(task.primary_metric)
@@ -105,7 +107,9 @@ def _curves(task: base.EvalTask, found: ByStep) -> figure.Figure:
 
 
 def _layers(
-  task: base.EvalTask, step: results.Step, result: base.EvalResult
+  task: base.EvalTask | summary.Recorded,
+  step: results.Step,
+  result: base.EvalResult,
 ) -> figure.Figure:
   """The main metric, the mean of both directions, by pair and layer.
 
@@ -141,7 +145,7 @@ def _layers(
       axes.text(
         x,
         y,
-        f'{100 * value:.0f}',
+        f'{value:.2f}',
         ha='center',
         va='center',
         fontsize=8,
@@ -151,7 +155,8 @@ def _layers(
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(
     ylabel='layer (0: embeddings)',
-    title=f'{_title(task)}: {task.primary_metric} (%) at step {step}',
+    title=f'{_title(task)}: {task.primary_metric} at step {step}',
   )
-  canvas.colorbar(image, ax=axes)
+  label = families.metric(task.primary_metric).explained
+  canvas.colorbar(image, ax=axes, label=label)
   return canvas

@@ -161,14 +161,15 @@ def plan_batches(
   buckets = bucket_lengths(max_length)
   order = np.argsort(-np.asarray(lengths), kind='stable')
   start = 0
-  report = progress.Progress(progress.current(), unit='rows', total=len(order))
-  while start < len(order):
-    length = next(b for b in buckets if b >= lengths[order[start]])
-    rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))
-    rows = -(-rows // multiple) * multiple
-    yield order[start : start + rows], rows, length
-    report(min(rows, len(order) - start))
-    start += rows
+  what = progress.current()
+  with progress.Progress(what, unit='rows', total=len(order)) as report:
+    while start < len(order):
+      length = next(b for b in buckets if b >= lengths[order[start]])
+      rows = max(1, min(batch_size, batch_size * _FULL_BATCH_LENGTH // length))
+      rows = -(-rows // multiple) * multiple
+      yield order[start : start + rows], rows, length
+      report(min(rows, len(order) - start))
+      start += rows
 
 
 def _run(subject, token_ids, language_ids, pooling, limit):

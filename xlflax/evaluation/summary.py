@@ -4,12 +4,15 @@ import csv
 import io
 import math
 import pathlib
+import statistics
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import rich.console
 import rich.table
 
-from xlflax.evaluation import base, results
+from xlflax.data import language_codes
+from xlflax.evaluation import base, families, results
 from xlflax.foundation import console_tables
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
@@ -18,7 +21,33 @@ CSV = 'summary.csv'
 _WIDEST = 8  # steps a table shows: the first and the last ones
 
 Results = Mapping[str, Mapping[results.Step, base.EvalResult]]
+_COUNTS = ('examples', 'sentences', 'tokens')
 _COLUMNS = (*results.Group._fields, 'step', 'metric', 'value')
+
+
+class Recorded(NamedTuple):
+  """A task of which nothing but results on disk is known."""
+
+  name: str
+  split: str
+  primary_metric: str
+  further_metrics: tuple[str, ...] = ()
+
+
+def recorded(group: results.Group, by_step, *, is_one_of_many: bool):
+  """The task of a group of results; None where no part has a number.
+
+  Args:
+    group: the results' place.
+    by_step: the results.
+    is_one_of_many: whether others share its task and split.
+  """
+  for result in by_step.values():
+    if result.metrics:
+      first = (*result.score_metrics, *result.metrics)[0].partition('/')[0]
+      name = f'{group.task}-{group.settings}' if is_one_of_many else group.task
+      return Recorded(name, group.split, first)
+  return None
 
 
 def write_csv(
@@ -57,11 +86,20 @@ def print_tables(
 
 
 def table(
-  task: base.EvalTask, by_step: Mapping[results.Step, base.EvalResult]
+  task: base.EvalTask | Recorded,
+  by_step: Mapping[results.Step, base.EvalResult],
+  *,
+  languages: Sequence[str] = (),
 ) -> rich.table.Table:
   """The task's main metric for each part and checkpoint.
 
   Further metrics of the task have columns of the first and the last checkpoint.
+
+  Args:
+    task: whose results they are.
+    by_step: the results.
+    languages: of the vocabulary, where it names them: parts in other ones are
+      marked, and a second mean leaves them out.
   """
   steps = list(by_step)
   if len(steps) > _WIDEST:
@@ -75,21 +113,80 @@ def table(
     ),
   ]
   split = '' if task.split == 'all' else f', {task.split} split'
+  explained = families.metric(task.primary_metric).explained
   shown = rich.table.Table(
-    title=f'{task.name}: {task.primary_metric}{split}', title_justify='left'
+    title=f'{task.name}: {explained}{split}', title_justify='left'
   )
+  unit, counts = _counts(by_step[steps[-1]])
   shown.add_column('')
-  for _, _, header in columns:
-    shown.add_column(header, justify='right')
-  for part in _parts(task, by_step):
-    values = [
+  for name in ([unit] if counts else []) + [header for *_, header in columns]:
+    shown.add_column(name, justify='right')
+  for part, label, values in _rows(task, by_step, columns, languages):
+    count = f'{counts[part]:,.0f}' if part in counts else ''
+    shown.add_row(
+      label,
+      *([count] if counts else []),
+      *map(_format, values),
+      style='bold' if part == 'mean' else None,
+    )
+  return shown
+
+
+def _rows(task, by_step, columns, languages: Sequence[str]):
+  """Yields (part, label, its values by column), the means last."""
+  parts = _parts(task, by_step)
+  strange = _strange(parts, languages)
+  values = {
+    part: [
       by_step[step].metrics.get(f'{metric}/{part}')
       for metric, step, _ in columns
     ]
-    shown.add_row(
-      part, *map(_format, values), style='bold' if part == 'mean' else None
+    for part in parts
+  }
+  for part in parts:
+    mark = ' (not in the vocabulary)' if part in strange else ''
+    yield part, f'{part}{mark}', values[part]
+  if strange and 'mean' in parts:
+    known = [values[part] for part in parts if part not in {*strange, 'mean'}]
+    means = [_mean(column) for column in zip(*known, strict=True)]
+    yield 'mean', f'mean of the vocabulary’s {len(known)}', means
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+  """The mean; None where a value is missing."""
+  found = [value for value in values if value is not None]
+  return statistics.fmean(found) if len(found) == len(values) else None
+
+
+def _strange(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
+  """Parts with a language that is not in the list; none if all are."""
+
+  def knows(part: str) -> bool:
+    return bool(language_codes.match(part, languages)) or all(
+      language_codes.match(code, languages) for code in part.split('-')
     )
-  return shown
+
+  found = {part for part in parts if part != 'mean' and not knows(part)}
+  # Without any that is known, the parts are no languages.
+  return found if len(found) < len({*parts} - {'mean'}) else set()
+
+
+def _counts(result: base.EvalResult) -> tuple[str, dict[str, float]]:
+  """What is counted, and how many of it each part was scored on."""
+  for unit in _COUNTS:
+    found = {
+      name.partition('/')[2]: value
+      for name, value in result.metrics.items()
+      if name.startswith(f'{unit}/')
+    } | {
+      row['pair']: row[unit]
+      for row in result.tables.get('pairs', ())
+      if unit in row and 'pair' in row
+    }
+    if found:
+      found.pop('mean', None)
+      return unit, found
+  return '', {}
 
 
 def line(task: base.EvalTask, result: base.EvalResult) -> str:

@@ -79,11 +79,12 @@ def batches(
   Yields:
     Arrays [B, T] as `xlflax.data.batch` documents them.
   """
-  report = progress.Progress(progress.current(), unit='rows', total=len(units))
-  for start in range(0, len(units), stream.batch_size):
-    taken = units[start : start + stream.batch_size]
-    rows = [rows_lib.Row([unit], languages) for unit in taken]
-    empty = stream.batch_size - len(rows)
-    rows += [rows_lib.Row([], languages)] * empty
-    yield rows_lib.build_batch(rows, stream, spec)
-    report(len(taken))
+  what = progress.current()
+  with progress.Progress(what, unit='rows', total=len(units)) as report:
+    for start in range(0, len(units), stream.batch_size):
+      taken = units[start : start + stream.batch_size]
+      rows = [rows_lib.Row([unit], languages) for unit in taken]
+      empty = stream.batch_size - len(rows)
+      rows += [rows_lib.Row([], languages)] * empty
+      yield rows_lib.build_batch(rows, stream, spec)
+      report(len(taken))

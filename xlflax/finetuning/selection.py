@@ -10,7 +10,7 @@ from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, families
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import trials as trials_lib
-from xlflax.foundation import errors
+from xlflax.foundation import errors, suggestions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +167,7 @@ def check_exists(metric: str, tasks: Sequence[base.EvalTask]) -> None:
     got=metric,
     where='--select',
     expected='such as ' + ', '.join(known) if known else 'evaluation tasks',
+    fix=suggestions.did_you_mean(metric, known),
   )
 
 

@@ -1,4 +1,4 @@
-"""Logging of the command line: plain lines on standard error."""
+"""Logging of the command line: lines on standard error."""
 
 import logging
 import os
@@ -6,10 +6,27 @@ import sys
 import traceback
 import types
 
+from xlflax.foundation import screen
 
-def set_up() -> None:
-  """Lines with time and level; other libraries only from warnings on."""
-  handler = logging.StreamHandler(sys.stderr)
+
+class _Handler(logging.Handler):
+  """Writes each record as lines, above what the command is at."""
+
+  def emit(self, record: logging.LogRecord) -> None:
+    try:
+      screen.write(self.format(record))
+    except Exception:
+      self.handleError(record)
+
+
+def set_up(level: int = logging.INFO) -> None:
+  """Lines with time and level; other libraries only from warnings on.
+
+  Args:
+    level: the least that is shown; above INFO there is no live line either.
+  """
+  screen.allow(level <= logging.INFO)
+  handler = _Handler()
   handler.setFormatter(
     logging.Formatter(
       '%(asctime)s %(levelname).1s %(message)s', datefmt='%H:%M:%S'
@@ -18,7 +35,7 @@ def set_up() -> None:
   handler.addFilter(_is_news)
   root = logging.getLogger()
   root.handlers[:] = [handler]
-  root.setLevel(logging.INFO)
+  root.setLevel(level)
   for name in ('absl', 'jax', 'orbax', 'tensorflow', 'matplotlib', 'urllib3'):
     logging.getLogger(name).setLevel(logging.WARNING)
   sys.excepthook, sys.unraisablehook = _excepthook, _unraisablehook

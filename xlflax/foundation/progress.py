@@ -1,4 +1,8 @@
-"""A line about the progress of what takes long, every half a minute."""
+"""How far a command is with what takes long.
+
+A terminal shows it at once, in the live line below the log; a log gets a line
+every half a minute.
+"""
 
 import contextlib
 import contextvars
@@ -6,8 +10,11 @@ import logging
 import time
 from collections.abc import Iterator
 
+from xlflax.foundation import screen
+
 _LOG = logging.getLogger(__name__)
 _SECONDS = 30.0
+_LIVE = 0.1  # seconds between two states of a live line
 
 _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
   'current', default=None
@@ -16,11 +23,16 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def named(what: str) -> Iterator[None]:
-  """Batches that are read in here report under this name; else they do not."""
+  """Batches that are read in here report under this name; else they do not.
+
+  A terminal shows the name, too, while nothing is counted.
+  """
   token = _current.set(what)
+  line = screen.Line(what)
   try:
     yield
   finally:
+    line.close()
     _current.reset(token)
 
 
@@ -30,7 +42,7 @@ def current() -> str | None:
 
 
 class Progress:
-  """Counts what is done, and says so every half a minute."""
+  """Counts what is done, and shows it: `with Progress(...) as report`."""
 
   def __init__(
     self,
@@ -50,26 +62,47 @@ class Progress:
     """
     self.what, self._unit, self._total = what, unit, total
     self._done = self._first = done
-    self._start = self._last = time.monotonic()
+    self._start = self._last = self._shown = time.monotonic()
+    self._line: screen.Line | None = None
+
+  def __enter__(self) -> 'Progress':
+    return self
+
+  def __exit__(self, *unused: object) -> None:
+    if self._line:
+      self._line.close()
+
+  def reach(self, done: float, total: float) -> None:
+    """Says how much is done, of how much."""
+    self._total = total
+    if not self._done:  # what was there before has no part in the speed
+      self._first = done
+    self(done - self._done)
 
   def __call__(self, count: float) -> None:
     """Counts `count` more."""
     self._done += count
     now = time.monotonic()
-    if self.what is None or now - self._last < _SECONDS:
+    if self.what is None:
       return
-    self._last = now
+    if now - self._shown >= _LIVE and screen.is_live():
+      self._shown = now
+      self._line = self._line or screen.Line(self.what, total=self._total)
+      self._line.show(self._text(now), self._done, self._total)
+    elif now - self._last >= _SECONDS and not self._line:
+      self._last = now
+      _LOG.info('%s', self._text(now))
+
+  def _text(self, now: float) -> str:
     speed = (self._done - self._first) / max(now - self._start, 1e-9)
-    _LOG.info(
-      '%s | %s %s | %s/s%s',
-      self.what,
-      self._count(),
-      self._unit,
-      f'{speed:.0f}' if speed >= 10 else f'{speed:.2g}',
-      ''
-      if self._total is None or not speed
-      else f' | {(self._total - self._done) / speed / 60:.0f} min left',
-    )
+    parts = [
+      f'{self.what} | {self._count()} {self._unit}',
+      f'{speed:.0f}/s' if speed >= 10 else f'{speed:.2g}/s',
+    ]
+    if self._total is not None and speed:
+      left = (self._total - self._done) / speed / 60
+      parts.append(f'{left:.0f} min left')
+    return ' | '.join(parts)
 
   def _count(self) -> str:
     return f'{self._done:,.0f}' + (

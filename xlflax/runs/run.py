@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from xlflax import evaluate as evaluate_lib
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import (
   base,
   outputs,
@@ -21,7 +22,7 @@ from xlflax.evaluation import (
 from xlflax.evaluation import evaluator as evaluator_lib
 from xlflax.foundation import calls, enums, errors, ranges
 from xlflax.objectives.inputs import Pooling
-from xlflax.runs import inputs
+from xlflax.runs import inputs, tokens
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
 
@@ -152,6 +153,70 @@ class Run(run_lib.SavedRun):
       float32 [layers + 1, N, H], the embedding output first.
     """
     return self._states(texts, languages, pooling, max_length, batch_size)
+
+  @property
+  def tokenizer(self) -> vocabulary_lib.Vocabulary:
+    """The run's vocabulary: `encode` gives ids of text, `decode` the text."""
+    return self.vocabulary
+
+  @calls.checked
+  def states(
+    self,
+    texts: Sequence[str],
+    *,
+    languages: str | Sequence[str] | None = None,
+    max_length: ranges.Count | None = None,
+    batch_size: ranges.Count = 64,
+  ) -> list[np.ndarray]:
+    """The states of each text's tokens, at every layer.
+
+    Args:
+      texts: N texts.
+      languages: as in `encode`.
+      max_length: as in `encode`.
+      batch_size: as in `encode`.
+
+    Returns:
+      N arrays, float32 [layers + 1, T, H], the embedding output first. The T
+      tokens are those of `tokenizer.encode`, without bos and eos; fewer where
+      a text is cut.
+    """
+    subject = self.subject(batch_size=batch_size)
+    ids = inputs.language_ids(subject, texts, languages)
+    encoded = self.vocabulary.encode_each(texts, ids)
+    found = tokens.states(subject, encoded, ids, max_length)
+    cut = sum(
+      one.shape[1] < len(own) for one, own in zip(found, encoded, strict=True)
+    )
+    inputs.warn_of_cut(cut, texts)
+    return found
+
+  @calls.checked
+  def fill_mask(
+    self,
+    texts: Sequence[str],
+    *,
+    languages: str | Sequence[str] | None = None,
+    top_k: ranges.Count = 5,
+  ) -> list[list[tokens.Prediction]]:
+    """The likeliest tokens for `<mask>`, which each text has once.
+
+    Args:
+      texts: N texts, such as 'Paris is the <mask> of France.'.
+      languages: as in `encode`.
+      top_k: tokens of each text.
+
+    Returns:
+      For each text `top_k` predictions (token, id, probability), the likeliest
+      first.
+
+    Raises:
+      ConfigError: a text has no `<mask>` or several, or the model has no head
+        that predicts tokens.
+    """
+    subject = self.subject()
+    ids = inputs.language_ids(subject, texts, languages)
+    return tokens.fill_mask(subject, texts, ids, top_k)
 
   @calls.checked
   def evaluate(

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, cast
 from xlflax.foundation import errors
 
 SCHEME = 'gs'
-PACKAGES = 'pip install "xlflax[buckets]"'
+PACKAGES = 'pip install ".[buckets]" in a checkout of xlflax'
 _TEMPORARY = re.compile(r'\..+\.([0-9a-f]{8})-(\d+)\.tmp', re.DOTALL)
 _looked_into: set[pathlib.Path] = set()
 _looking = threading.Lock()

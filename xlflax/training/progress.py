@@ -1,12 +1,13 @@
-"""Progress of a run: one live line on a terminal, plain lines in a log."""
+"""Progress of a run: lines, and a live line below them on a terminal."""
 
 import logging
-import sys
+import threading
 import time
 
-import rich.console
-import rich.progress
+from xlflax.foundation import screen
 
+# XLA prints its banner "Very slow compile?" after two minutes.
+_LONG_COMPILATION = 110.0
 _QUIET = 30.0  # seconds without a line in a log, within a report's interval
 
 
@@ -32,39 +33,31 @@ class Progress:
     self._total = total_steps
     self._flops = flops_per_step
     self._peak = peak_flops
-    self._enabled = enabled
     self._step = first_step
     self._time = time.perf_counter()
     self._begun: tuple[int, float] | None = None
     self._told = self._time
-    self._live = self._open_live(first_step)
-
-  def _open_live(self, first_step):
-    if not (self._enabled and sys.stderr.isatty()):
-      return None
-    live = rich.progress.Progress(
-      rich.progress.TextColumn('{task.description}'),
-      rich.progress.BarColumn(),
-      rich.progress.MofNCompleteColumn(),
-      rich.progress.TimeElapsedColumn(),
-      console=rich.console.Console(stderr=True),
-      transient=True,
-    )
-    live.start()
-    self._task = live.add_task(
-      'training', total=self._total, completed=first_step
-    )
-    return live
+    self._loss = 'the first step is compiled'
+    self._live = None
+    self._patience = threading.Timer(_LONG_COMPILATION, _tell_of_compilation)
+    self._patience.daemon = True
+    if enabled:
+      self._patience.start()
+      self._live = screen.Line(
+        f'{self._place(first_step)} | {self._loss}', total=total_steps
+      )
 
   def advance(self, step: int) -> None:
-    """Moves the live bar; in a log, a line where none was for a while."""
-    if self._live:
-      self._live.update(self._task, completed=step)
-    elif self._enabled and self._begun is not None:
-      now = time.perf_counter()
-      if now - self._told > _QUIET:
-        self._told = now
-        logging.info(' | '.join([self._place(step), *self._left(step)]))
+    """Moves the live line; in a log, a line where none was for a while."""
+    if self._live is None or self._begun is None:
+      return
+    now = time.perf_counter()
+    if self._live.is_open:
+      parts = [self._place(step), self._loss, *self._left(step)]
+      self._live.show(' | '.join(parts), step)
+    elif now - self._told > _QUIET:
+      self._told = now
+      logging.info(' | '.join([self._place(step), *self._left(step)]))
 
   def begin(self, step: int, loss: float, seconds: float) -> None:
     """Prints the line of the first step, and starts the clocks.
@@ -74,10 +67,12 @@ class Progress:
       loss: of the first one.
       seconds: that it took, compilation included.
     """
+    self._patience.cancel()
     self.leave_out(step)
     self._begun = (step, self._time)
     self._told = self._time
-    if self._enabled:
+    self._loss = f'loss {loss:.4f}'
+    if self._live:
       logging.info(
         '%s | loss %.4f | the first step took %s, compilation included',
         self._place(step),
@@ -132,27 +127,32 @@ class Progress:
     return speed
 
   def _print(self, step, loss, speed) -> None:
-    if not self._enabled:
+    if self._live is None:
       return
     self._told = time.perf_counter()
+    self._loss = f'loss {loss:.4f}'
     parts = [
       self._place(step),
-      f'loss {loss:.4f}',
+      self._loss,
       f'{speed["tokens_per_second"]:,.0f} tok/s',
     ]
     if 'mfu' in speed:
       parts.append(f'MFU {100 * speed["mfu"]:.1f} %')
     parts += self._left(step)
-    if self._live:
-      self._live.update(
-        self._task, completed=step, description=' | '.join(parts[1:])
-      )
-    else:
-      logging.info(' | '.join(parts))
+    logging.info(' | '.join(parts))
 
   def close(self) -> None:
+    """Takes the live line off the screen."""
+    self._patience.cancel()
     if self._live:
-      self._live.stop()
+      self._live.close()
+
+
+def _tell_of_compilation() -> None:
+  logging.info(
+    'The first step is still being compiled, which happens once. XLA may ask '
+    '"Very slow compile?": nothing is wrong, and there is no bug to report.'
+  )
 
 
 def duration(seconds: float) -> str:

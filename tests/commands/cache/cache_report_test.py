@@ -1,20 +1,8 @@
 """What `xlflax cache` tells of shards and of finished tasks."""
 
-import logging
 import types
 
-import pytest
-
 from xlflax.commands.cache import cache_report
-from xlflax.data.cache import worker_processes
-
-
-@pytest.fixture
-def clock(monkeypatch):
-  """Seconds that the report reads; set `clock.now`."""
-  found = types.SimpleNamespace(now=0.0)
-  monkeypatch.setattr(cache_report.time, 'monotonic', lambda: found.now)
-  return found
 
 
 def _meta(task, *sides, empty=0):
@@ -31,17 +19,6 @@ def _side(language, sentences, tokens, unknown):
     tokens_per_sentence=tokens / sentences,
     unknown_rate=unknown / tokens,
   )
-
-
-def test_a_log_has_a_line_now_and_then(clock, caplog):
-  caplog.set_level(logging.INFO)
-  with cache_report.ShardProgress() as report:
-    for clock.now in (1.0, 10.0, 10.1, 20.0, 20.2):
-      report(worker_processes.Progress(int(clock.now), 30, 'mono.en'))
-  assert caplog.messages == [
-    '10 of 30 shards, mono.en',
-    '20 of 30 shards, mono.en',
-  ]
 
 
 def test_languages_that_the_vocabulary_does_not_know(caplog):

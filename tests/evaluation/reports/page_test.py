@@ -40,3 +40,9 @@ def test_tables_of_words_stay():
   table = text.Table('T', ['', *'abcdefgh'], [['x', *'abcdefgh']])
   made = page.render('T', '', [table], {}, [])
   assert '>a</th>' in made and '<pre>' not in made
+
+
+def test_pictures_are_dark_on_a_dark_page():
+  made = page.render('T', '', [], {}, [])
+  dark = made.partition('(prefers-color-scheme: dark)')[2]
+  assert 'img { filter: invert(' in dark

@@ -27,6 +27,7 @@ def _record(name, *, found=(), losses=None, **settings):
     name=name,
     settings=settings,
     losses=losses or {},
+    by_objective={},
     speed={'tokens_per_second': 1234.5, 'run_seconds': 1800.0},
     steps=(100,),
     results=dict(found),
@@ -47,10 +48,13 @@ def runs():
 def test_runs_side_by_side(runs, tmp_path):
   page = run_pages.side_by_side(tmp_path, runs, command=['xlflax', 'report'])
   text = page.read_text()
-  assert '<h2>retrieval: accuracy, test</h2>' in text
-  assert '<h2>retrieval: accuracy, validation</h2>' in text
+  assert (
+    '<h2>retrieval: accuracy (0 to 1, higher is better), test split</h2>'
+    in (text)
+  )
+  assert 'higher is better), validation split</h2>' in text
   # The validation score is not in the table of test scores.
-  test = text.split('accuracy, test</h2>')[1].split('<h2>')[0]
+  test = text.split(', test split</h2>')[1].split('<h2>')[0]
   assert [cell for cell in ('0.100', '0.750', '0.500') if cell in test] == [
     '0.100', '0.750', '0.500'
   ]  # fmt: skip
@@ -67,7 +71,16 @@ def test_runs_side_by_side(runs, tmp_path):
 
 def test_a_run_as_training_leaves_it(tmp_path):
   lines = [
-    {'step': 10, 'train': {'loss': 5.0}, 'speed': {'tokens_per_second': 7.0}},
+    {
+      'step': 10,
+      'train': {
+        'loss': 5.0,
+        'mlm/loss': 3.0,
+        'tlm/loss': 2.0,
+        'mlm/loss/en': 1,
+      },
+      'speed': {'tokens_per_second': 7.0},
+    },
     {'step': 10, 'eval': {'retrieval/accuracy/mean': 0.5}},
     {'step': 20, 'train': {'loss': None}},
   ]
@@ -75,6 +88,13 @@ def test_a_run_as_training_leaves_it(tmp_path):
   (tmp_path / 'metrics.jsonl').write_text(text)
   found = run_pages.read(tmp_path, name='a')
   assert found.losses == {10: 5.0}
+  assert found.by_objective == {'mlm': {10: 3.0}, 'tlm': {10: 2.0}}
+  axes = run_pages._losses([found]).axes
+  assert [one.get_ylabel() for one in axes if one.lines] == [
+    'loss (lower is better)',
+    'loss of mlm',
+    'loss of tlm',
+  ]
   assert found.speed == {'tokens_per_second': 7.0}
 
 

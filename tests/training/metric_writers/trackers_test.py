@@ -184,7 +184,7 @@ def test_names_that_mlflow_does_not_take():
 @pytest.mark.parametrize('name', ['wandb', 'mlflow'])
 def test_a_library_that_is_not_installed(name, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, name, None)
-  with pytest.raises(errors.ConfigError, match=f"pip install 'xlflax.{name}"):
+  with pytest.raises(errors.ConfigError, match=rf"pip install '\.\[{name}"):
     run_metrics.RunMetrics(tmp_path, [base.Destination(name)])
 
 

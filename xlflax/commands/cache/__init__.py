@@ -8,7 +8,7 @@ import shlex
 
 from xlflax.commands.cache import cache_flags, cache_report
 from xlflax.commands.flags import apart, parsing
-from xlflax.foundation import errors
+from xlflax.foundation import errors, progress
 
 HELP = (
   "Writes a mixture's token cache, from which training reads without "
@@ -139,13 +139,12 @@ def _stage(args: argparse.Namespace) -> int:
   from xlflax.data.cache import staging
 
   cache = cache_reader.TokenCache(args.output)
-  lines = cache_report.Lines()
+  with progress.Progress('copying', unit='MB') as told:
 
-  def report(staged) -> None:
-    done, total = staged.done_bytes / 1e9, staged.total_bytes / 1e9
-    lines.log('%.1f of %.1f GB', done, total)
+    def report(staged) -> None:
+      told.reach(staged.done_bytes / 1e6, staged.total_bytes / 1e6)
 
-  found = staging.stage(cache, args.stage, _tasks(cache, args), report=report)
+    found = staging.stage(cache, args.stage, _tasks(cache, args), report=report)
   print(
     f'{found.copied_files} files were copied to {args.stage}; '
     f'{found.total_bytes / 1e9:.3f} GB are there.'
@@ -198,7 +197,12 @@ def write(args: argparse.Namespace, mixtures: list[str]) -> list:
   )
   if args.action == 'finish':
     return cache_writer.finish(plan)
-  with cache_report.ShardProgress() as report:
+  with progress.Progress('cache', unit='shards') as told:
+
+    def report(found) -> None:
+      told.what = found.message
+      told.reach(found.done, found.total)
+
     if args.shard:
       count = cache_writer.write_share(plan, args.shard, report=report)
       print(f'Share {args.shard[0]}/{args.shard[1]}: {count} shards are there.')
@@ -238,7 +242,7 @@ def _beam_runner(args: argparse.Namespace):
     raise errors.ConfigError(
       'Apache Beam is not installed',
       where='--runner=beam',
-      fix='pip install "xlflax[beam]"',
+      fix='pip install ".[beam]" in a checkout of xlflax',
     ) from error
   try:
     return beam_runner.runner(shlex.split(args.beam_options))

@@ -1,71 +1,9 @@
 """What `xlflax cache` tells while it writes, and of what it has written."""
 
 import logging
-import time
 from collections.abc import Sequence
 
-_SECONDS_BETWEEN_LINES = 10
 _MANY_UNKNOWN = 0.01  # share of the pieces of a language
-
-
-class Lines:
-  """A line in the log now and then."""
-
-  def __init__(self):
-    self._last = time.monotonic()
-
-  def log(self, message: str, *values) -> None:
-    """Logs like `logging.info`, or nothing soon after the last line."""
-    if time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
-      self._last = time.monotonic()
-      logging.info(message, *values)
-
-
-class ShardProgress:
-  """A progress bar on a terminal, and a line now and then elsewhere."""
-
-  def __enter__(self):
-    import rich.console
-
-    console = rich.console.Console(stderr=True)
-    self._lines = Lines()
-    self._bar = _bar(console) if console.is_terminal else None
-    if self._bar:
-      self._bar.start()
-      self._task = self._bar.add_task('starting', total=None)
-    return self
-
-  def __call__(self, progress) -> None:
-    if self._bar:
-      self._bar.update(
-        self._task,
-        completed=progress.done,
-        total=progress.total,
-        description=progress.message,
-      )
-    else:
-      self._lines.log(
-        '%d of %d shards, %s', progress.done, progress.total, progress.message
-      )
-
-  def __exit__(self, *unused):
-    if self._bar:
-      self._bar.stop()
-
-
-def _bar(console):
-  """A progress bar over shards, which leaves nothing behind."""
-  import rich.progress
-
-  return rich.progress.Progress(
-    rich.progress.TextColumn('{task.description}'),
-    rich.progress.BarColumn(),
-    rich.progress.MofNCompleteColumn(),
-    rich.progress.TextColumn('shards'),
-    rich.progress.TimeRemainingColumn(),
-    console=console,
-    transient=True,
-  )
 
 
 def warn_of_unknown(metas: Sequence) -> None:

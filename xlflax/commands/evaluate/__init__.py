@@ -13,8 +13,9 @@ from xlflax.foundation import errors, numeric_flags, ranges, user_modules
 from xlflax.storage import paths
 
 HELP = (
-  'Measures checkpoints of a run by evaluation tasks: sentence '
-  'retrieval and masked-token perplexity.'
+  'Measures checkpoints of a run by evaluation tasks: '
+  + ', '.join(sorted(early.evaluation_tasks()))
+  + '; docs/evaluation.md describes each.'
 )
 EXAMPLES = """
   # the last checkpoint, on the test split of a corpus directory
@@ -87,10 +88,9 @@ def _add_models_and_tasks(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--tasks',
     metavar='NAMES',
-    help='comma-separated names of evaluation tasks, such as retrieval, '
-    'perplexity, translation_perplexity (of --corpus or --mixture), tatoeba '
-    '(retrieval, of --tatoeba), tagging (of --mixture) or one that '
-    '--task_module defines; without it, the tasks of --gin_file',
+    help='comma-separated names of tasks: those above, read from --corpus, '
+    '--mixture or --tatoeba, or one that --task_module defines; without it, '
+    'the tasks of --gin_file, such as evaluate/tagging.gin over files',
   )
 
 

@@ -1,6 +1,7 @@
 """`xlflax train`: pretraining and fine-tuning."""
 
 import argparse
+import contextlib
 import json
 import pathlib
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from xlflax.commands.flags import compilation, joining
 from xlflax.commands.train import closing, phases, train_flags
 from xlflax.configuration import config
-from xlflax.foundation import stopping
+from xlflax.foundation import screen, stopping
 from xlflax.storage import paths
 from xlflax.training.devices import machines
 
@@ -140,7 +141,9 @@ def _train(args, each: Sequence[phases.Phase], trainers) -> int:
       continue
     if distributed.is_lead():
       closing.tell_export(trainer)
-    result = trainer.train(gin_config=phase.configuration.operative)
+    line = screen.Line(f'{trainer.model_dir}: starting or saving')
+    with contextlib.closing(line):
+      result = trainer.train(gin_config=phase.configuration.operative)
     if distributed.is_lead():
       print(json.dumps(result))
       closing.tell_next(trainer, result)

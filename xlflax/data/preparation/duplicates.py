@@ -256,11 +256,12 @@ def _side_keys(
 
 def _texts(file: TextFile) -> Iterator[str]:
   """The lines with text; pairs with a tab between."""
-  report = progress.Progress(f'duplicates, {file.path.name}', unit='lines')
-  for number, line in corpus_lines.read_lines(file.path):
-    if line:
-      report(1)
-      yield corpus_lines.decode(line, file.path, number)
+  what = f'duplicates, {file.path.name}'
+  with progress.Progress(what, unit='lines') as report:
+    for number, line in corpus_lines.read_lines(file.path):
+      if line:
+        report(1)
+        yield corpus_lines.decode(line, file.path, number)
 
 
 def _rensa() -> Any:
@@ -269,5 +270,5 @@ def _rensa() -> Any:
   except ImportError as error:
     raise errors.ConfigError(
       'Near-duplicates need the package rensa, which is not installed',
-      fix='pip install "xlflax[web]"',
+      fix='pip install ".[web]" in a checkout of xlflax',
     ) from error

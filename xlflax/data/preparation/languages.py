@@ -109,11 +109,12 @@ def of_file(file: TextFile) -> tuple[Prior | None, ...]:
 
 def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
   """The lines with text, and their numbers."""
-  report = progress.Progress(f'languages, {file.path.name}', unit='lines')
-  for number, line in corpus_lines.read_lines(file.path):
-    if line:
-      report(1)
-      yield number, line
+  what = f'languages, {file.path.name}'
+  with progress.Progress(what, unit='lines') as report:
+    for number, line in corpus_lines.read_lines(file.path):
+      if line:
+        report(1)
+        yield number, line
 
 
 @functools.cache
@@ -168,5 +169,5 @@ def package(name: str, distribution: str) -> Any:
   except ImportError as error:
     raise errors.ConfigError(
       f'This filter needs {distribution}, which is not installed',
-      fix='pip install "xlflax[web]"',
+      fix='pip install ".[web]" in a checkout of xlflax',
     ) from error

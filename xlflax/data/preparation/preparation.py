@@ -152,31 +152,33 @@ def _write(
     record.find(file.path, source)
     for file, source in zip(outputs, sources, strict=True)
   ]
-  told = progress.Progress(
+  with progress.Progress(
     None,
     unit='MB',
     done=sum(s.size for s, k in zip(sources, known, strict=True) if k) / 1e6,
     total=sum(source.size for source in sources) / 1e6,
-  )
-  for number, (file, source, prepared) in enumerate(
-    zip(outputs, sources, known, strict=True), start=1
-  ):
-    if prepared is None:
-      lines = {
-        why: files.get(source.path, _NONE) for why, files in dropped.items()
-      }
-      prepared = outputs_lib.write(
-        file,
-        record.output,
-        workers,
-        code_switching,
-        lines,
-        functools.partial(
-          _tell, told, f'prepare, file {number} of {len(outputs)}, {file.path}'
-        ),
-      )
-      record.add(prepared, source)
-    yield prepared
+  ) as told:
+    for number, (file, source, prepared) in enumerate(
+      zip(outputs, sources, known, strict=True), start=1
+    ):
+      if prepared is None:
+        lines = {
+          why: files.get(source.path, _NONE) for why, files in dropped.items()
+        }
+        prepared = outputs_lib.write(
+          file,
+          record.output,
+          workers,
+          code_switching,
+          lines,
+          functools.partial(
+            _tell,
+            told,
+            f'prepare, file {number} of {len(outputs)}, {file.path}',
+          ),
+        )
+        record.add(prepared, source)
+      yield prepared
 
 
 def _tell(told: progress.Progress, what: str, lines: int, size: int) -> None:

@@ -82,7 +82,7 @@ def sentences_of(text: str, language: str) -> list[str]:
   except ImportError as error:
     raise errors.ConfigError(
       'Splitting text into sentences needs sentencex, which is not installed',
-      fix="pip install 'xlflax[web]'",
+      fix="pip install '.[web]' in a checkout of xlflax",
     ) from error
   found = sentencex.segment(segmentation.primary(language), text)
   return [part for sentence in found if (part := sentence.strip())]

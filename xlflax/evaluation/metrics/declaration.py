@@ -20,6 +20,9 @@ class Unit(enum.Enum):
   UNBOUNDED = 'unbounded'  # such as a perplexity
 
 
+_RANGES = {Unit.FRACTION: '0 to 1', Unit.POINTS: '0 to 100'}
+
+
 @dataclasses.dataclass(frozen=True)
 class Metric:
   """A metric of a task family.
@@ -35,6 +38,14 @@ class Metric:
   better: Better = Better.HIGHER
   unit: Unit = Unit.FRACTION
   title: str = ''
+
+  @property
+  def explained(self) -> str:
+    """'accuracy (0 to 1, higher is better)': the name, range and direction."""
+    parts = [_RANGES[self.unit]] if self.unit in _RANGES else []
+    if self.better is not Better.NEITHER:
+      parts.append(f'{self.better.value} is better')
+    return f'{self.title} ({", ".join(parts)})' if parts else self.title
 
   def __post_init__(self):
     if not self.title:

@@ -13,7 +13,7 @@ from typing import Any
 import rich.table
 from matplotlib import figure
 
-from xlflax.evaluation import base, outputs, results
+from xlflax.evaluation import base, families, outputs, results
 from xlflax.evaluation.reports import page, pictures, styles, text
 from xlflax.foundation import errors
 from xlflax.storage import paths
@@ -84,7 +84,8 @@ class RunRecord:
   Attributes:
     name: for people.
     settings: 'path.to.field' -> value of what makes the run what it is.
-    losses: step -> loss.
+    losses: step -> loss, the weighted sum of all objectives'.
+    by_objective: objective -> step -> its own loss.
     speed: of the last report: 'tokens_per_second', 'run_seconds', ...
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
@@ -93,6 +94,7 @@ class RunRecord:
   name: str
   settings: Mapping[str, Any]
   losses: Mapping[int, float]
+  by_objective: Mapping[str, Mapping[int, float]]
   speed: Mapping[str, float]
   steps: tuple[int, ...]
   results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
@@ -111,7 +113,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   """
   run = outputs.run_of(directory)
   steps = tuple(saved_checkpoints.finished_steps(run))
-  losses, speed = _metrics(run)
+  losses, by_objective, speed = _metrics(run)
   found = results.find(directory)
   if not (steps or losses or (found and run != directory)):
     raise errors.RunDirectoryError(
@@ -124,6 +126,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     name=name,
     settings=_settings(run),
     losses=losses,
+    by_objective=by_objective,
     speed=speed,
     steps=steps,
     results=found,
@@ -132,9 +135,13 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
 
 def _metrics(
   directory: pathlib.Path,
-) -> tuple[dict[int, float], dict[str, float]]:
-  """Losses by step, and the last record of speed; a cut last line is left."""
+) -> tuple[dict[int, float], dict[str, dict[int, float]], dict[str, float]]:
+  """Losses by step, those of each objective, and the last record of speed.
+
+  A cut last line is left.
+  """
   losses: dict[int, float] = {}
+  by_objective: dict[str, dict[int, float]] = {}
   speed: dict[str, float] = {}
   try:
     lines = metrics_file.read_own(directory).splitlines()
@@ -144,13 +151,17 @@ def _metrics(
   for line in lines:
     try:
       record = json.loads(line)
-      loss = record.get('train', {}).get('loss')
-      if loss is not None:
-        losses[int(record['step'])] = float(loss)
+      step = int(record['step'])
+      for name, loss in record.get('train', {}).items():
+        objective, slash, kind = name.partition('/')
+        if loss is None or (kind if slash else name) != 'loss':
+          continue
+        of = by_objective.setdefault(objective, {}) if slash else losses
+        of[step] = float(loss)
       speed = {**(record.get('speed') or speed)}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
-  return losses, speed
+  return losses, by_objective, speed
 
 
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
@@ -233,7 +244,7 @@ def _scores(group: results.Group, runs: Sequence[RunRecord]) -> text.Table:
     if name.startswith(f'{metric}/')
   )
   return text.Table(
-    f'{group.task}: {metric}, {group.split}',
+    f'{group.task}: {families.metric(metric).explained}, {group.split} split',
     ['', *columns],
     [
       [part, *(_score(one, f'{metric}/{part}') for one in columns.values())]
@@ -289,23 +300,43 @@ def _csv(runs: Sequence[RunRecord]) -> str:
 
 
 def _losses(runs: Sequence[RunRecord]) -> figure.Figure:
-  canvas = figure.Figure(figsize=(7, 4), layout='constrained')
-  axes = canvas.subplots()
-  for index, run in enumerate(runs):
-    if run.losses:
+  """A panel of the whole loss, and one of each objective's of several."""
+  panels = {'loss (lower is better)': [run.losses for run in runs]}
+  names = dict.fromkeys(name for run in runs for name in run.by_objective)
+  if len(names) > 1:
+    panels |= {
+      f'loss of {name}': [run.by_objective.get(name, {}) for run in runs]
+      for name in names
+    }
+  columns = min(2, len(panels))
+  rows = math.ceil(len(panels) / columns)
+  canvas = figure.Figure(
+    figsize=(7 if columns == 1 else 10, 1 + 3 * rows), layout='constrained'
+  )
+  grid = canvas.subplots(rows, columns, squeeze=False).flatten()
+  for axes, (label, losses) in zip(grid, panels.items(), strict=False):
+    _curves(axes, runs, losses)
+    axes.set(xlabel='training step', ylabel=label)
+  for axes in grid[len(panels) :]:
+    axes.set_axis_off()
+  styles.legend(canvas, grid, [run.name for run in runs if run.losses])
+  return canvas
+
+
+def _curves(axes, runs, losses: Sequence[Mapping[int, float]]) -> None:
+  """A line for each run that has the loss."""
+  for index, (run, found) in enumerate(zip(runs, losses, strict=True)):
+    if found:
       axes.plot(
-        list(run.losses),
-        list(run.losses.values()),
+        list(found),
+        list(found.values()),
         label=run.name,
         linewidth=1.5,
         color=styles.COLORS[index % len(styles.COLORS)],
         linestyle=styles.LINES[index // len(styles.COLORS) % 4],
       )
-  axes.set(xlabel='training step', ylabel='loss')
   axes.grid(alpha=0.3)
   styles.tidy(axes)
-  styles.legend(canvas, [axes], [run.name for run in runs if run.losses])
-  return canvas
 
 
 def _score(result: base.EvalResult, name: str) -> str:

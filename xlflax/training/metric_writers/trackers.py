@@ -127,7 +127,7 @@ def _library(name: str) -> Any:
       f'{name} is not installed',
       got=str(error),
       where=f'--log_to={name}',
-      fix=f"pip install 'xlflax[{name}]', or leave it out",
+      fix=f"pip install '.[{name}]' in a checkout of xlflax, or leave it out",
     ) from error
 
 
