@@ -22,8 +22,7 @@ def _write(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
   path = output / name
   path.parent.mkdir(parents=True, exist_ok=True)
   paths.write_atomically(
-    path,
-    lambda file: file.writelines(f'{line}\n'.encode() for line in lines),
+    path, lambda file: file.writelines(f'{line}\n'.encode() for line in lines)
   )
   return name
 

@@ -118,10 +118,13 @@ def print_tables(report: results.SuiteReport, console: Any) -> None:
     table.add_row(
       task,
       ', '.join(metrics),
-      *(_shown(one.score if one else None) for one in found),
+      *(f'{_shown(one.score)} {one.missing}' if one else '-' for one in found),
     )
   table.add_row(
-    'mean', '', *(_shown(s.average) for s in summaries), style='bold'
+    'mean',
+    '',
+    *(f'{_shown(s.average)} {s.missing}' for s in summaries),
+    style='bold',
   )
   for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
     table.add_row(

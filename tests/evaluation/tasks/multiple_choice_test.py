@@ -218,10 +218,7 @@ def test_micro_batches_are_of_whole_questions(subject, read):
   micros = step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)
   whole, first, second = (
     _OBJECTIVE(subject.model, subject.params, part, _context(subject)).loss
-    for part in (
-      batch,
-      *({k: v[j] for k, v in micros.items()} for j in (0, 1)),
-    )
+    for part in (batch, *({k: v[j] for k, v in micros.items()} for j in (0, 1)))
   )
   assert first.weight == second.weight == 2
   assert first.total + second.total == pytest.approx(float(whole.total))

@@ -112,6 +112,11 @@ class BitextMining(sentence_task.CollectionTask):
         name = sources_lib.pair_name(mined.languages)
         found, row = self._score(subject, part, mined, notes)
         files[f'{name}.tsv'] = mined.write_pairs(found)
+        if mined.gold is not None:
+          files |= base.statistics_files(
+            name,
+            {'f1': metrics_lib.of_sentences(mined.first, found, mined.gold)},
+          )
         rows.append({'pair': name} | row)
         metrics |= {
           f'{key}/{name}': row[key]
