@@ -86,11 +86,13 @@ def rates(
     found = _compared(models, samples, trial)
     significant += found.p_value < 0.05
     covered += found.low <= difference <= found.high
-    models = [
-      [[aggregates.Statistics(run.rows) for run in runs] for runs in model]
-      for model in models
-    ]
-    alone += _compared(models, samples, trial).p_value < 0.05
+    if setting.together > 1 and not difference:
+      models = [
+        [[aggregates.Statistics(run.rows) for run in runs] for runs in model]
+        for model in models
+      ]
+      found = _compared(models, samples, trial)
+    alone += found.p_value < 0.05
   return Rates(significant / trials, covered / trials, alone / trials)
 
 

@@ -197,24 +197,24 @@ def test_errors():
     bootstrap.compare(mean, mean, samples=0)
 
 
-def test_the_interval_of_a_mean_is_scipys():
+def test_the_interval_a_mean_is_scipys():
   one = _mean(np.random.default_rng(0).random(60))
-  found = bootstrap.interval(one, samples=4000)
+  found = bootstrap.interval(bootstrap.draw(one, samples=4000))
   expected = scipy.stats.bootstrap(
     (one.rows[:, 0],), np.mean, n_resamples=4000, method='percentile', rng=1
   ).confidence_interval
   assert found == pytest.approx((expected.low, expected.high), abs=0.01)
 
 
-def test_the_interval_of_several_seeds_holds_their_spread():
+def test_the_interval_several_seeds_holds_their_spread():
   """Runs far apart on examples without spread: Student's t on the runs."""
   runs = [_mean(np.full(50, value)) for value in (0.2, 0.4, 0.6)]
-  low, high = bootstrap.interval(runs)
+  low, high = bootstrap.interval(bootstrap.draw(runs))
   reach = scipy.stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
   assert (low, high) == pytest.approx((0.4 - reach, 0.4 + reach))
-  assert bootstrap.interval([_mean(np.ones(5))] * 2) == (1, 1)
+  assert bootstrap.interval(bootstrap.draw([_mean(np.ones(5))] * 2)) == (1, 1)
   with pytest.raises(errors.CorpusError, match='examples'):
-    bootstrap.interval(_mean([]))
+    bootstrap.draw(_mean([]))
 
 
 def test_clusters_are_drawn_whole():
@@ -242,16 +242,18 @@ def test_means_of_translations_keep_their_correlation():
   one = _mean(np.random.default_rng(0).random(50))
   drawn = bootstrap.draw(one)
   both = bootstrap.combined([drawn, drawn], [0.5, 0.5])
-  assert bootstrap.interval_of(both) == pytest.approx(bootstrap.interval(one))
+  assert bootstrap.interval(both) == pytest.approx(
+    bootstrap.interval(bootstrap.draw(one))
+  )
   gap = bootstrap.combined([drawn, drawn], [1.0, -1.0])
-  assert bootstrap.interval_of(gap) == (0, 0)
+  assert bootstrap.interval(gap) == (0, 0)
   three = bootstrap.draw([one] * 3)
   assert len(bootstrap.combined([drawn, three], [1, 1]).scores) == 3
   assert bootstrap.combined([bootstrap.draw([one] * 2), three], [1, 1]) is None
 
 
 @pytest.mark.parametrize('kind', ['spearman', 'pearson'])
-def test_the_interval_of_a_correlation_is_scipys(kind):
+def test_the_interval_a_correlation_is_scipys(kind):
   gold, noise = np.random.default_rng(0).normal(size=(2, 80))
   found = gold + noise
   metric = {'spearman': scipy.stats.spearmanr, 'pearson': scipy.stats.pearsonr}
@@ -266,7 +268,7 @@ def test_the_interval_of_a_correlation_is_scipys(kind):
     method='percentile',
     rng=1,
   ).confidence_interval
-  assert bootstrap.interval(one) == pytest.approx(
+  assert bootstrap.interval(bootstrap.draw(one)) == pytest.approx(
     (expected.low, expected.high), abs=0.03
   )
 
@@ -275,6 +277,8 @@ def test_the_interval_of_a_correlation_is_scipys(kind):
 def test_drawn_scores_of_all_examples(kind):
   first = np.random.default_rng(1).integers(0, 2, 40)
   rows = np.stack([first, np.where(np.arange(40) % 5, first, 1 - first)], 1)
-  low, high = bootstrap.interval(aggregates.Statistics(rows, kind), samples=99)
+  low, high = bootstrap.interval(
+    bootstrap.draw(aggregates.Statistics(rows, kind), samples=99)
+  )
   value = aggregates.Statistics(rows, kind).value
   assert low < value < high and high - low < 0.8

@@ -160,19 +160,12 @@ def difference(first: Drawn, second: Drawn) -> Significance:
   )
 
 
-def interval(
-  runs: Runs, *, samples: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-  """The 95 % interval of one model's score, in the metric's own unit.
+def interval(drawn: Drawn) -> tuple[float, float]:
+  """The 95 % interval of a model's score, in the metric's own unit.
 
   With one run it is of the test set's examples alone; with several, of the
-  seeds, too, as in `compare`. Arguments and errors are those of `draw`.
+  seeds, too, as in `compare`.
   """
-  return interval_of(draw(runs, samples=samples, seed=seed))
-
-
-def interval_of(drawn: Drawn) -> tuple[float, float]:
-  """The 95 % interval of scores that were drawn; see `interval`."""
   scores, values, size = drawn
   if len(scores) == 1:
     low, high = _percentiles(values, size)

@@ -230,8 +230,12 @@ def drawn(
     and all(map(score_table.is_averaged, table.metrics(task)))
   ]
   add((ALL, SCORE, MEAN), [(task, SCORE, MEAN) for task in counted])
-  gaps = [(task, SCORE, GAP) for task in counted]
-  add((ALL, SCORE, GAP), [key for key in gaps if key in found])
+  gaps = [
+    (task, SCORE, GAP)
+    for task in counted
+    if averages.transfer_gap(table.task_scores(task), source=source) is not None
+  ]
+  add((ALL, SCORE, GAP), gaps)
   return found
 
 
@@ -244,7 +248,7 @@ def intervals(
 ) -> dict[tuple[str, str], Interval]:
   """(task, language) -> interval of SCORE, where single examples are known."""
   return {
-    (task, language): Interval(*bootstrap.interval_of(one))
+    (task, language): Interval(*bootstrap.interval(one))
     for (task, metric, language), one in drawn(
       table, source, samples, seed
     ).items()
@@ -274,17 +278,18 @@ def compare(
     ConfigError: no model has the baseline's name.
   """
   first = _baseline(tables, baseline)
+  wanted = expected(tables)
   out = []
   for table in tables:
     if table is not first:
       out += [
         _comparison(key, first, table, source, samples, seed)
-        for key in _shared_keys(first, table, source, samples, seed)
+        for key in _shared_keys(first, table, wanted, source, samples, seed)
       ]
   return _adjusted(out)
 
 
-def _shared_keys(first, table, source, samples, seed) -> list[Key]:
+def _shared_keys(first, table, wanted, source, samples, seed) -> list[Key]:
   """What two models are compared on: means where languages are the same."""
   languages = [
     (one.task, one.metric, one.language)
@@ -297,13 +302,17 @@ def _shared_keys(first, table, source, samples, seed) -> list[Key]:
     for task in table.tasks
     if set(table.task_scores(task)) == set(first.task_scores(task))
   }
+  if all(
+    task in same and len(table.task_scores(task)) >= number
+    for task, number in wanted.items()
+  ):
+    same.add(ALL)
   before = drawn(first, source, samples, seed)
   return languages + [
-    key
-    for key in drawn(table, source, samples, seed)
-    if key in before and key[2] in (MEAN, GAP)
-    if (key[0] in same and key[1] != SCORE)
-    or (key[0] == ALL and same == {*table.tasks} == {*first.tasks})
+    (task, metric, language)
+    for task, metric, language in drawn(table, source, samples, seed)
+    if (task, metric, language) in before and language in (MEAN, GAP)
+    if task in same and (metric != SCORE or task == ALL)
   ]
 
 

@@ -140,7 +140,7 @@ class ScoreTable:
     found = [self.by_language(task, name) for name in self.metrics(task)]
     return {
       language: averages.mean([one[language] for one in found])
-      for language in found[0]
+      for language in next(iter(found), {})
       if all(language in one for one in found)
     }
 
