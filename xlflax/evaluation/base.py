@@ -29,6 +29,7 @@ from xlflax.training.devices import partitioning
 
 _LOG = logging.getLogger(__name__)
 
+STATISTICS = '.examples'  # ends the names of files of `statistics_files`
 Row = dict[str, Any]
 _tasks: dict[str, type['EvalTask']] = {}
 _metrics: dict[str, Metric] = {}
@@ -289,7 +290,7 @@ class EvalTask:
 
 def statistics_file(part: str) -> str:
   """The name of the file with what a part's single examples contribute."""
-  return f'statistics.{part}.json'
+  return f'{part}{STATISTICS}'
 
 
 def statistics_files(

@@ -147,7 +147,7 @@ class TaskResult:
       files = sorted(paths.children(one.folder), key=lambda file: file.name)
       for fits in (part.__eq__, lambda stem: stem.startswith(f'{part}-')):
         for file in files:
-          if fits(file.stem):
+          if fits(file.stem) and file.suffix != base.STATISTICS:
             return str(file)
     return ''
 

@@ -9,6 +9,7 @@ import rich.table
 
 from xlflax.data.labelled import submission
 from xlflax.data.labelled.sources import xtreme, xtreme_tasks
+from xlflax.evaluation import base
 from xlflax.evaluation import results as evaluation_results
 from xlflax.evaluation.reports import report as reports_lib
 from xlflax.foundation import console_tables
@@ -91,6 +92,8 @@ def _submitted(
 ) -> list[tuple[str, str]]:
   """Name and text of a file of predictions in a submission, if it is one."""
   part = file.stem.split('-')[0]
+  if file.suffix == base.STATISTICS:
+    return []
   if task in xtreme_tasks.RANKED:
     if task == 'lareqa':
       return []

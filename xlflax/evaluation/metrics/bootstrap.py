@@ -207,24 +207,23 @@ def _percentiles(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def _one_run_each(scores, drawn, runs, size) -> tuple[float, float, float]:
-  """Interval by percentiles of the drawn differences, p by Student's t.
+  """Interval and p-value by Student's t on the drawn differences' spread.
 
   Percentiles know no p below 1 / samples, which many comparisons together need.
   """
-  differences = drawn @ _contrast(runs)
-  found = abs(scores @ _contrast(runs))
+  differences, found = drawn @ _contrast(runs), scores @ _contrast(runs)
   error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
+  freedom = spread_lib.drawn_freedom(size, len(drawn))
   # Sums in another order differ in the last bits: these are no difference.
   tolerance = 1e-12 * max(*np.abs(scores), 1e-300)
-  if found <= tolerance:
+  if abs(found) <= tolerance:
     p_value = 1.0
   elif error <= tolerance:
     p_value = 1 / (1 + len(drawn))
   else:
-    freedom = spread_lib.drawn_freedom(size, len(drawn))
-    p_value = 2 * special.stdtr(freedom, -found / error)
-  low, high = _percentiles(differences, size)
-  return low, high, p_value
+    p_value = 2 * special.stdtr(freedom, -abs(found) / error)
+  reach = special.stdtrit(freedom, 0.975) * error
+  return found - reach, found + reach, p_value
 
 
 def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
