@@ -54,7 +54,7 @@ class Aggregate(enum.Enum):
     return _COLUMNS.get(self, 2)
 
   @property
-  def of_all(self) -> Callable[[np.ndarray, np.ndarray], float] | None:
+  def of_all(self) -> Callable[[Any, Any], float] | None:
     """The score of both columns where it is no function of their sums."""
     return _OF_ALL.get(self)
 
@@ -68,7 +68,7 @@ _COLUMNS = {
   Aggregate.BLEU: 2 * _BLEU_ORDER + 2,
   Aggregate.SMOOTHED_BLEU: 2 * _BLEU_ORDER + 2,
 }
-_OF_ALL = {
+_OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
   Aggregate.SPEARMAN: embeddings.spearman,
   Aggregate.PEARSON: lambda gold, found: float(np.corrcoef(gold, found)[0, 1]),
   Aggregate.AVERAGE_PRECISION: embeddings.average_precision,

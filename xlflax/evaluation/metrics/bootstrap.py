@@ -15,7 +15,7 @@ examples are translations of each other.
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -250,7 +250,7 @@ def _drawn_scores(
   """The score of every run on each drawn test set, [S, runs]."""
   kind, size = several[0].aggregate, several[0].size
   rows = np.stack([one.rows for one in several], 1)  # [N, runs, K]
-  found = []
+  found: list[Any] = []
   for drawn in _draws(size, samples=samples, seed=seed):
     if kind.of_all is None:
       # One matrix product sums all columns.
