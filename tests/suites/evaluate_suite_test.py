@@ -11,9 +11,10 @@ import pytest
 from tests import read_only
 from tests.finetuning import fakes
 from xlflax import cli
+from xlflax.evaluation import base
 from xlflax.evaluation.reports import report as reports_lib
 from xlflax.foundation import errors
-from xlflax.suites import evaluate_suite
+from xlflax.suites import evaluate_suite, results, writing
 from xlflax.suites import suite as suite_lib
 from xlflax.training.checkpointing import run as run_lib
 
@@ -249,3 +250,19 @@ def test_another_run_of_the_same_name_is_refused(
   (folders[0] / 'mlm').rename(folders[1] / 'mlm')
   again = _run(suite, [str(folders[1] / 'mlm')], tmp_path)
   assert again.to_json() == first.to_json() and fakes.CALLS == []
+
+
+def test_statistics_are_no_predictions(tmp_path):
+  path = tmp_path / base.statistics_file('de')
+  path.write_text('{}')
+  for version, task in (('xtreme-r', 'mewslix'), ('xtreme', 'udpos')):
+    assert writing._submitted(version, task, path) == []
+  (tmp_path / 'de.tsv').write_text('')
+  one = results.TaskResult(
+    task=task,
+    family='',
+    label='m',
+    step=1,
+    evaluated=(results.Evaluated(tmp_path, None),),
+  )
+  assert one._predictions('de') == str(tmp_path / 'de.tsv')

@@ -38,6 +38,29 @@ def test_sib200(tmp_path, capsys):
   assert (example.text, example.label) == ('Mpira ni mzuri.', 'sports')
 
 
+def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
+  # The authors read their files by pandas.read_csv(path, sep='\t').
+  text = (
+    'index_id\tcategory\ttext\r\n'
+    '1\tscience/technology\t"""We now have mice,"" he added."\r\n'
+    '2\tsports\tA 12" disc, "whole".\r\n'
+    '3\tsports\t"One ""and""\tanother"\r\n'
+  )
+  _write(tmp_path / 'in/eng_Latn/dev.tsv', text)
+  public_data.fetched('sib200', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  found = formats.read_files(
+    'tsv',
+    str(tmp_path / 'out/eng_Latn/dev.tsv'),
+    'en',
+    columns={'text': 0, 'label': 1},
+  ).examples
+  assert [(one.text, one.label) for one in found] == [
+    ('"We now have mice," he added.', 'science/technology'),
+    ('A 12" disc, "whole".', 'sports'),
+    ('One "and" another', 'sports'),
+  ]
+
+
 def test_massive(tmp_path):
   rows = [
     {
@@ -67,7 +90,7 @@ def test_massive(tmp_path):
 
 def test_slots_as_the_docstring_says():
   found = public_converters.slot_lines(
-    '[day : friday] and [time : nine am] now'
+    '[day : friday] and [time : nine am] now', 'en-US'
   )
   assert found == [
     'friday\tB-day',
@@ -76,6 +99,22 @@ def test_slots_as_the_docstring_says():
     'am\tI-time',
     'now\tO',
   ]
+
+
+@pytest.mark.parametrize(
+  'locale, annotated, expected',
+  [
+    # What MASSIVE's create_hf_dataset.py and convert_to_bio make of these.
+    ('de-DE', '[a : x y] [a : z] w', 'x B-a/y I-a/z I-a/w O'),
+    ('ja-JP', '[time : 午 前] に a', '午 B-time/前 I-time/に O/a O'),
+    ('zh-CN', '[a : 北京] [a : 天] 气', '北 B-a/京 I-a/天 I-a/气 O'),
+    # A Latin word's bracket leaves the slot open there.
+    ('zh-TW', '叫 [b : hue] 我', '叫 O/hue B-b/我 I-b'),
+  ],
+)
+def test_slots_as_the_official_code_has_them(locale, annotated, expected):
+  found = public_converters.slot_lines(annotated, locale)
+  assert '/'.join(found).replace('\t', ' ') == expected
 
 
 def test_copied_sets(tmp_path):

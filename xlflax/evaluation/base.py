@@ -29,6 +29,7 @@ from xlflax.training.devices import partitioning
 
 _LOG = logging.getLogger(__name__)
 
+STATISTICS = '.examples'  # ends the names of files of `statistics_files`
 Row = dict[str, Any]
 _tasks: dict[str, type['EvalTask']] = {}
 _metrics: dict[str, Metric] = {}
@@ -269,7 +270,7 @@ class EvalTask:
     Two models are compared on the examples themselves (`metrics.bootstrap`).
 
     Args:
-      part: of the task's source.
+      part: of the task's source, or what its metrics call it.
       folder: with the files of the task's result, `eval/<name>/<step>/`.
 
     Returns:
@@ -279,12 +280,35 @@ class EvalTask:
     Raises:
       OSError: a file is missing.
     """
-    del part, folder
-    return {}
+    file = folder / statistics_file(part)
+    if not file.exists():
+      return {}
+    return {
+      metric: aggregates.Statistics.from_json(value)
+      for metric, value in json.loads(file.read_text('utf-8')).items()
+    }
 
   def evaluate(self, subject: Subject) -> EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     raise NotImplementedError
+
+
+def statistics_file(part: str) -> str:
+  """The name of the file with what a part's single examples contribute."""
+  return f'{part}{STATISTICS}'
+
+
+def statistics_files(
+  part: str, found: Mapping[str, aggregates.Statistics]
+) -> dict[str, str]:
+  """That file, of `EvalResult.files`: `EvalTask.statistics` reads it.
+
+  Args:
+    part: what the metrics call it, the `de` of `f1/de`.
+    found: metric -> statistics of its examples.
+  """
+  values = {metric: one.to_json() for metric, one in found.items()}
+  return {statistics_file(part): json.dumps(values) + '\n'}
 
 
 def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:

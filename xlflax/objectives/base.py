@@ -55,7 +55,7 @@ class Context:
     rng: key of this step and micro-batch; the only source of randomness.
     state: the objective's state (see `Objective.init_state`).
     micro_batches: k, the micro-batches of the step; micro-batch j holds the
-      rows j, j + k, j + 2k, … of the batch.
+      rows j, j + k, j + 2k, … of the batch, or so many groups of rows.
     micro_batch: j, int32 scalar.
   """
 
@@ -139,6 +139,11 @@ class Objective:
       ConfigError: it has other rows, or lacks the labels.
     """
     stream_checks.check(stream, self.ROWS, self.GOLD, objective=self.name)
+
+  @property
+  def rows_together(self) -> int:
+    """How many rows that follow each other stay in one micro-batch."""
+    return 1
 
   def longest_row(self, length: int) -> int:
     """Returns the tokens of the longest row that the model reads.

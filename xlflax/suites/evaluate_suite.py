@@ -79,6 +79,7 @@ def evaluate_suite(
       suite=suite.name,
       source_language=suite.source_language,
       results=records.merged(found, suite=suite, output=folder, tests=tests_of),
+      tasks=tuple(task.name for task in suite.tasks),
     )
     writing.write(report, runner.output, baseline=baseline)
     return report

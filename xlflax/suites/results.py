@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xlflax import evaluate as evaluate_lib
+from xlflax.data.labelled.sources import xtreme_tasks
 from xlflax.evaluation import base
 from xlflax.evaluation import results as evaluation_results
 from xlflax.evaluation.metrics import aggregates
@@ -146,7 +147,7 @@ class TaskResult:
       files = sorted(paths.children(one.folder), key=lambda file: file.name)
       for fits in (part.__eq__, lambda stem: stem.startswith(f'{part}-')):
         for file in files:
-          if fits(file.stem):
+          if fits(file.stem) and file.suffix != base.STATISTICS:
             return str(file)
     return ''
 
@@ -203,11 +204,22 @@ class SuiteReport:
     suite: its name.
     source_language: the one that was fine-tuned on.
     results: of all models and tasks so far, earlier calls included.
+    tasks: names of the suite's tasks.
   """
 
   suite: str
   source_language: str
   results: tuple[TaskResult, ...] = ()
+  tasks: tuple[str, ...] = ()
+
+  @property
+  def expected(self) -> dict[str, int]:
+    """Task -> its languages; 0 for tasks whose languages are not published."""
+    known = xtreme_tasks.VERSIONS.get(self.suite, {})
+    return {
+      task: len(known[task].languages) if task in known else 0
+      for task in self.tasks
+    }
 
   @property
   def failures(self) -> tuple[base.Failure, ...]:
@@ -257,15 +269,18 @@ class SuiteReport:
             )
           ),
           _sum(result.cost for result in results),
+          self.expected,
         )
       )
     return made
 
   def summaries(self) -> list[leaderboard.Summary]:
     """Task scores, averages and gaps of each model."""
+    tables = self.tables(with_examples=False)
+    wanted = leaderboard.expected(tables) if tables else {}
     return [
-      leaderboard.summarize(table, source=self.source_language)
-      for table in self.tables(with_examples=False)
+      leaderboard.summarize(table, source=self.source_language, wanted=wanted)
+      for table in tables
     ]
 
   def to_json(self) -> dict[str, Any]:
@@ -278,6 +293,7 @@ class SuiteReport:
           {
             'model': summary.model,
             'average': summary.average,
+            'missing': summary.missing,
             'xtreme': summary.xtreme,
             'gap': summary.gap,
             'tasks': {

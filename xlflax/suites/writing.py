@@ -9,6 +9,7 @@ import rich.table
 
 from xlflax.data.labelled import submission
 from xlflax.data.labelled.sources import xtreme, xtreme_tasks
+from xlflax.evaluation import base
 from xlflax.evaluation import results as evaluation_results
 from xlflax.evaluation.reports import report as reports_lib
 from xlflax.foundation import console_tables
@@ -91,6 +92,8 @@ def _submitted(
 ) -> list[tuple[str, str]]:
   """Name and text of a file of predictions in a submission, if it is one."""
   part = file.stem.split('-')[0]
+  if file.suffix == base.STATISTICS:
+    return []
   if task in xtreme_tasks.RANKED:
     if task == 'lareqa':
       return []
@@ -118,10 +121,13 @@ def print_tables(report: results.SuiteReport, console: Any) -> None:
     table.add_row(
       task,
       ', '.join(metrics),
-      *(_shown(one.score if one else None) for one in found),
+      *(f'{_shown(one.score)} {one.missing}' if one else '-' for one in found),
     )
   table.add_row(
-    'mean', '', *(_shown(s.average) for s in summaries), style='bold'
+    'mean',
+    '',
+    *(f'{_shown(s.average)} {s.missing}' for s in summaries),
+    style='bold',
   )
   for name in dict.fromkeys(key for s in summaries for key in s.xtreme):
     table.add_row(

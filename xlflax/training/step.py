@@ -10,6 +10,7 @@ import optax
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.foundation import errors
 from xlflax.models import targets
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
@@ -173,7 +174,13 @@ class StepBuilder(NamedTuple):
       )
       return self._split(grads), out
     grads, out = self._accumulate(
-      jax.grad(loss_fn, has_aux=True), state.params, batch, rng, objective_state
+      jax.grad(loss_fn, has_aux=True),
+      state.params,
+      micro_batches(
+        batch, self.accumulation, together=entry.objective.rows_together
+      ),
+      rng,
+      objective_state,
     )
     factor = scale(out)
     return jax.tree.map(lambda g: g * factor, grads), out
@@ -188,14 +195,9 @@ class StepBuilder(NamedTuple):
       return grads
     return jax.lax.with_sharding_constraint(grads, self.shardings)
 
-  def _accumulate(self, grad_fn, params, batch, rng, objective_state):
-    """Scans micro-batches; micro-batch j holds rows j, j + k, j + 2k, …"""
-    k = self.accumulation
-    micros = jax.tree.map(  # [B, ...] -> [k, B / k, ...]
-      lambda x: jnp.swapaxes(x.reshape(x.shape[0] // k, k, *x.shape[1:]), 0, 1),
-      batch,
-    )
-    places = jnp.arange(k)
+  def _accumulate(self, grad_fn, params, micros, rng, objective_state):
+    """Scans micro-batches [k, B / k, ...]."""
+    places = jnp.arange(self.accumulation)
     keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(places)
 
     def body(carry, inputs):
@@ -294,3 +296,28 @@ def count_tokens(batch) -> jax.Array:
   return jnp.asarray(
     sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys)
   )
+
+
+def micro_batches(batch, count: int, *, together: int = 1):
+  """The parts of a batch, [B, ...] -> [count, B / count, ...].
+
+  Part j holds the groups j, j + count, j + 2 count, … of `together` rows.
+
+  Raises:
+    ConfigError: the rows are not as many groups for each part.
+  """
+
+  def parted(x):
+    rows, rest = x.shape[0], x.shape[1:]
+    if rows % (count * together):
+      raise errors.ConfigError(
+        'Rows that belong together do not fill the micro-batches',
+        got=f'{rows} rows',
+        expected=f'a multiple of {count * together}: {count} micro-batches of '
+        f'groups of {together}',
+        fix='change the batch size or the accumulation',
+      )
+    parts = x.reshape(-1, count, together, *rest)
+    return jnp.swapaxes(parts, 0, 1).reshape(count, rows // count, *rest)
+
+  return jax.tree.map(parted, batch)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -253,3 +255,28 @@ def test_the_base_of_sources_has_a_fingerprint_of_its_examples():
 
 def _without_tensorflow(self):
   raise ModuleNotFoundError('no seqio', name='seqio')
+
+
+def test_rows_that_are_cut_are_told(caplog):
+  """Of pairs of texts and of choices, whose text is cut to fit."""
+
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class Cut(FakeRows):
+    cuts = True
+
+  opened = _open(rows=Cut(), length=3)
+  (part,) = opened.statistics()
+  assert part.truncated == 10
+  assert '10 of 10 rows of en fill the 3 tokens' in caplog.text
+  assert _open(rows=Cut()).statistics()[0].truncated == 0
+  assert _open(length=3).statistics()[0].truncated == 0
+
+
+def test_a_blind_file_is_told():
+  with pytest.raises(errors.CorpusError, match='no gold labels'):
+    _open(source=_Blind(), rows=FakeRows(unused=tuple(range(10))))
+
+
+class _Blind(FakeSource):
+  def load(self, part):
+    return [dataclasses.replace(e, label=None) for e in super().load(part)]

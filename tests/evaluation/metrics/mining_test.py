@@ -13,19 +13,20 @@ def _above(candidates, threshold):
 
 
 def test_by_hand():
-  found = mining.evaluate(
-    [('a', 'x'), ('b', 'y'), ('b', 'y')], [('a', 'x'), ('c', 'z'), ('d', 'w')]
-  )
+  mined = [('a', 'x'), ('b', 'y'), ('b', 'y')]
+  gold = [('a', 'x'), ('c', 'z'), ('d', 'w')]
+  found = mining.evaluate(mined, gold)
   assert (found.precision, found.recall) == (0.5, pytest.approx(1 / 3))
   assert found.f1 == pytest.approx(0.4)
-  assert found.sentences == ('a', 'b', 'c', 'd')
-  assert found.statistics.rows.tolist() == [
+  statistics = mining.of_sentences('abcde', mined, gold)
+  assert statistics.rows.tolist() == [
     [1, 1, 1],
     [0, 1, 0],
     [0, 0, 1],
     [0, 0, 1],
+    [0, 0, 0],
   ]
-  assert found.statistics.value == pytest.approx(0.4)
+  assert statistics.value == pytest.approx(0.4)
 
 
 def test_the_threshold_is_between_two_scores():

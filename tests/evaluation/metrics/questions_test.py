@@ -109,3 +109,13 @@ def test_mlqa_has_seven_languages():
 )
 def test_no_answer_by_the_rules_of_squad_v2(predicted, answers, expected):
   assert questions.best(predicted, answers, rules='squad_v2') == expected
+
+
+def test_missing_predictions_are_dropped_by_squad_v2_alone():
+  """Its script passes over them, that of v1.1 counts 0."""
+  gold = {'a': ['x'], 'b': ['y'], 'c': ['']}
+  found = questions.evaluate(gold, {'a': 'x', 'c': 'z'}, rules='squad_v2')
+  assert (found.ids, found.f1.value) == (('a', 'c'), 0.5)
+  assert questions.evaluate(gold, {'a': 'x'}).f1.value == pytest.approx(1 / 3)
+  with pytest.raises(errors.CorpusError, match='no predictions'):
+    questions.evaluate(gold, {}, rules='squad_v2')

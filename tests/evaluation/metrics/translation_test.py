@@ -30,6 +30,9 @@ def test_equals_sacrebleu():
     sacrebleu.corpus_chrf(_FOUND, [_RIGHT]).score
   )
   assert len(chrf.statistics.rows) == 4
+  words = translation.chrf(_FOUND, [_RIGHT], word_order=2)
+  for one in (chrf, words):
+    assert one.statistics.value == pytest.approx(one.value)
 
 
 @pytest.mark.parametrize(

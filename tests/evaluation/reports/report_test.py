@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import json
 import math
 import re
@@ -64,11 +65,20 @@ def test_summary_by_hand():
 def test_comparison():
   found = leaderboard.compare([_table('a'), _table('b', 0.2)], samples=200)
   by_key = {(one.task, one.metric, one.language): one for one in found}
-  assert len(found) == 9  # what is not finite is left out
+  # What is not finite is left out; xnli has a mean and a gap, too.
+  assert len(found) == 9 + 2
   xnli = by_key['xnli', 'accuracy', 'sw']
   assert xnli.difference == pytest.approx(20) and xnli.better
   assert xnli.significance.p_value < 0.05
   assert xnli.adjusted_p >= xnli.significance.p_value
+  tested = [one for one in found if one.significance is not None]
+  assert len(tested) == 5  # one family, whatever the metric and the task
+  least = min(tested, key=lambda one: one.significance.p_value)
+  assert least.adjusted_p == pytest.approx(5 * least.significance.p_value)
+  mean = by_key['xnli', 'accuracy', 'mean']
+  assert (mean.first, mean.second) == pytest.approx((50, 70)) and mean.better
+  gap = by_key['xnli', 'accuracy', 'gap']
+  assert (gap.first, gap.second) == pytest.approx((37.5, 37.5))
   assert xnli.significance.runs == (2, 2)
   worse = by_key['word_alignment', 'aer', 'en-de']
   assert worse.difference == pytest.approx(20) and worse.better is False
@@ -104,7 +114,10 @@ def test_all_files_are_written(tmp_path):
     'score': '75.0',
   }
   markdown = (tmp_path / report.MARKDOWN).read_text(encoding='utf-8')
-  row = r'\| a\\\|b <i> \| 50.0 \| 37.5 \|( (75|50|25).0 ± \d+\.\d \|){3}\n'
+  row = (
+    r'\| a\\\|b <i> \| 50.0 ± \d+\.\d \| 37.5 ± \d+\.\d '
+    r'\|( (75|50|25).0 ± \d+\.\d \|){3}\n'
+  )
   assert re.search(row, markdown)
   assert '## mlqa (mean of F1 and exact match)' in markdown
   widths = [
@@ -139,7 +152,53 @@ def test_a_model_without_some_tasks(tmp_path):
   )
   report.write(tmp_path, [_table('a'), small], samples=10)
   markdown = (tmp_path / report.MARKDOWN).read_text(encoding='utf-8')
-  assert '| small | 50.0 | – | – | 50.0 | – |' in markdown
+  assert (
+    '| small | – (1 of 4 tasks, 1 of 3 languages) | 50.0 (1 of 3 languages) '
+    '| – | – | – |'
+  ) in markdown
+  assert '| a | – (3 of 4 tasks, 6 of 6 languages) | 50.0 ±' in markdown
+
+
+def test_what_a_suite_has_and_a_model_lacks():
+  """No mean of two of nine tasks, nor of some languages of one."""
+  right = (aggregates.Statistics(np.arange(20) < 10),)
+  scores = [
+    score_table.Score(task, 'accuracy', f'l{i}', 0.5, right)
+    for task, number in (('udpos', 2), ('tatoeba', 5))
+    for i in range(number)
+  ]
+  expected = {'udpos': 33, 'tatoeba': 36} | {f't{i}': 9 for i in range(7)}
+  table = score_table.ScoreTable('a', tuple(scores), expected=expected)
+  wanted = leaderboard.expected([table])
+  found = leaderboard.summarize(table, wanted=wanted)
+  assert (found.average, found.gap, found.xtreme) == (None, None, {})
+  assert found.missing == '(2 of 9 tasks, 7 of 69 languages)'
+  assert found.tasks['udpos'].missing == '(2 of 33 languages)'
+  assert (
+    leaderboard.expected([score_table.ScoreTable.from_json(table.to_json())])
+    == wanted
+  )
+  other = dataclasses.replace(table, model='b')
+  compared = leaderboard.compare([table, other], samples=20)
+  assert {one.task for one in compared} == {'udpos', 'tatoeba'}
+
+
+def test_intervals_of_means_and_gaps():
+  """Languages whose examples are translations are drawn together."""
+  right = np.random.default_rng(0).random(200) < 0.6
+  one = (aggregates.Statistics(right.astype(float)),)
+  table = score_table.ScoreTable(
+    'a',
+    tuple(
+      score_table.Score('xnli', 'accuracy', language, right.mean(), one)
+      for language in ('en', 'de', 'sw')
+    ),
+  )
+  found = leaderboard.intervals(table)
+  expected = 100 * 1.96 * right.std() / np.sqrt(200)
+  for key in (('xnli', 'de'), ('xnli', 'mean'), ('all tasks', 'mean')):
+    assert found[key].reach == pytest.approx(expected, rel=0.1)
+  assert found['xnli', 'gap'].reach == found['all tasks', 'gap'].reach == 0
 
 
 def test_curves(tmp_path):

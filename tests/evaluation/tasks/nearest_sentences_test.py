@@ -34,7 +34,8 @@ def test_predictions_and_accuracy(subject):
   )
   result = task.evaluate(subject)
   # A line for each sentence of the second side, with the line of the first.
-  assert result.files == {'de-en.tsv': '2\n0\n1\n'}
+  assert result.files['de-en.tsv'] == '2\n0\n1\n'
+  assert list(result.files) == ['de-en.tsv', 'de-en.examples']
   assert result.metrics == {
     'accuracy/de-en': pytest.approx(2 / 3),
     'accuracy/mean': pytest.approx(2 / 3),

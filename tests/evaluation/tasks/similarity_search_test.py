@@ -33,7 +33,7 @@ def test_error_rate_equals_a_plain_loop(extra):
     [first + random.normal(size=(40, 6)), random.normal(size=(extra, 6)) + 2]
   )
   texts = [str(i) for i in range(40 + extra)]
-  found = similarity_search.error_rate(first, second, texts)
+  found = similarity_search.errors_of(first, second, texts).value
   assert 0 < found < 1
   assert found == pytest.approx(_expected(first, second, texts))
 

@@ -84,6 +84,7 @@ def test_a_sentence_is_aligned_with_itself_at_every_layer(subject, identical):
     'de-de.argmax.txt',
     'de-de.transport.txt',
     'de-de.mutual_transport.txt',
+    'de-de.examples',
   }
 
 

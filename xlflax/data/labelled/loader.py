@@ -65,12 +65,16 @@ class LabelledLoader:
     }
     for part, size in sizes.items():
       if not size:
-        raise errors.CorpusError(
-          'No labelled example of a language can be used',
-          got=f'{self._tables[part].counts["examples"]} examples, none of '
-          f'which fits into {stream.length} tokens with its label',
-          where=f'stream {stream.name!r}, part {part}',
-          fix='raise the length, or leave the part out',
+        raise _unusable(stream, part, self._tables[part].counts['examples'])
+      if cut := self._cut(part):
+        logging.warning(
+          'Stream %s: %d of %d rows of %s fill the %d tokens of a row: text '
+          'that is longer is cut.',
+          stream.name,
+          cut,
+          self._tables[part].num_rows,
+          part,
+          stream.length,
         )
     of_groups: Any = dataclasses.replace(
       stream, batch_size=stream.batch_size // group, group_size=1
@@ -125,7 +129,7 @@ class LabelledLoader:
         rate=float(rate),
         rows=table.num_rows,
         dropped=table.counts['unused'],
-        truncated=0,
+        truncated=self._cut(part),
         tokens=table.num_tokens(batch_lib.TOKEN_IDS),
       )
       for (part, table), rate in zip(
@@ -133,9 +137,32 @@ class LabelledLoader:
       )
     ]
 
+  def _cut(self, part: str) -> int:
+    """Rows that are full, where text that does not fit is left out."""
+    full = self._tables[part].num_full(batch_lib.TOKEN_IDS, self.stream.length)
+    return full if self.stream.rows.cuts else 0
+
   def close(self) -> None:
     """Lets go of the rows."""
     self._tables = {}
+
+
+def _unusable(stream, part: str, number: int) -> errors.CorpusError:
+  """The error for a part without a row: a blind one, or one too long."""
+  is_blind = all(example.is_blind for example in stream.source.load(part))
+  return errors.CorpusError(
+    'No labelled example of a language can be used',
+    got=f'{number} examples, '
+    + (
+      'which have no gold labels: a blind test set'
+      if is_blind
+      else f'none of which fits into {stream.length} tokens with its label'
+    ),
+    where=f'stream {stream.name!r}, part {part}',
+    fix='give files with labels'
+    if is_blind
+    else 'raise the length, or leave the part out',
+  )
 
 
 def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:

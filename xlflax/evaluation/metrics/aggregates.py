@@ -1,15 +1,18 @@
 """From statistics of single examples to the score of a corpus.
 
-Every metric that is resampled (see `bootstrap`) is a function of sums over
-examples. An example is one row of K numbers; which K, and how their sums
-become a score, is its `Aggregate`.
+A metric that is resampled (see `bootstrap`) is a function of sums over examples,
+or of all examples at once. An example is one row of K numbers; which K, and how
+they become a score, is its `Aggregate`.
 """
 
 import dataclasses
 import enum
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
+from xlflax.evaluation.metrics import checks, embeddings
 from xlflax.foundation import enums, errors
 
 _BLEU_ORDER = 4
@@ -26,6 +29,11 @@ class Aggregate(enum.Enum):
   BLEU: (4 matches, 4 totals, system length, reference length), n-gram orders
     1..4; BLEU without smoothing in 0..100.
   SMOOTHED_BLEU: the same columns, with sacreBLEU's default smoothing.
+  CHRF, CHRF_WORDS: (system, reference, matching) n-grams of 6 orders of
+    characters, and with those of 2 orders of words; chrF and chrF++.
+  SPEARMAN, PEARSON: (gold, found) numbers; their correlation.
+  AVERAGE_PRECISION: (1 for a positive example or 0, its score).
+  V_MEASURE: numbers of (class, cluster).
   """
 
   MEAN = 'mean'
@@ -34,19 +42,37 @@ class Aggregate(enum.Enum):
   AER = 'aer'
   BLEU = 'bleu'
   SMOOTHED_BLEU = 'smoothed_bleu'
+  CHRF = 'chrf'
+  CHRF_WORDS = 'chrf_words'
+  SPEARMAN = 'spearman'
+  PEARSON = 'pearson'
+  AVERAGE_PRECISION = 'average_precision'
+  V_MEASURE = 'v_measure'
 
   @property
   def columns(self) -> int:
-    return _COLUMNS[self]
+    return _COLUMNS.get(self, 2)
+
+  @property
+  def of_all(self) -> Callable[[Any, Any], float] | None:
+    """The score of both columns where it is no function of their sums."""
+    return _OF_ALL.get(self)
 
 
 _COLUMNS = {
   Aggregate.MEAN: 1,
-  Aggregate.RATIO: 2,
   Aggregate.F1: 3,
   Aggregate.AER: 4,
+  Aggregate.CHRF: 18,
+  Aggregate.CHRF_WORDS: 24,
   Aggregate.BLEU: 2 * _BLEU_ORDER + 2,
   Aggregate.SMOOTHED_BLEU: 2 * _BLEU_ORDER + 2,
+}
+_OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
+  Aggregate.SPEARMAN: embeddings.spearman,
+  Aggregate.PEARSON: lambda gold, found: float(np.corrcoef(gold, found)[0, 1]),
+  Aggregate.AVERAGE_PRECISION: embeddings.average_precision,
+  Aggregate.V_MEASURE: embeddings.v_measure,
 }
 
 
@@ -57,10 +83,13 @@ class Statistics:
   Attributes:
     rows: [N, K] numbers of the examples; [N] is taken as K = 1.
     aggregate: what the K columns are.
+    clusters: [N] names of what examples are of, such as the text of a
+      question: those of one name are drawn together. None: each is alone.
   """
 
   rows: np.ndarray
   aggregate: Aggregate = Aggregate.MEAN
+  clusters: np.ndarray | None = None
 
   def __post_init__(self):
     enums.coerce(self, 'aggregate', Aggregate)
@@ -76,6 +105,39 @@ class Statistics:
         where='Statistics.rows',
       )
     object.__setattr__(self, 'rows', rows)
+    if self.clusters is not None:
+      numbers: dict[Any, int] = {}  # in the order in which they come
+      names = [numbers.setdefault(x, len(numbers)) for x in self.clusters]
+      object.__setattr__(self, 'clusters', np.array(names, np.int64))
+      checks.same_length(rows, names, what='clusters')
+
+  def by_cluster(self) -> 'Statistics':
+    """The sums of each cluster's examples as one row, a mean as a ratio."""
+    if self.clusters is None or self.aggregate.of_all is not None:
+      return self
+    rows, kind = self.rows, self.aggregate
+    if kind is Aggregate.MEAN:
+      rows = np.concatenate([rows, np.ones_like(rows)], 1)
+      kind = Aggregate.RATIO
+    sums = np.zeros((self.clusters.max(initial=-1) + 1, rows.shape[1]))
+    np.add.at(sums, self.clusters, rows)
+    return Statistics(sums, kind)
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain JSON values."""
+    clusters = None if self.clusters is None else self.clusters.tolist()
+    return {
+      'aggregate': self.aggregate.value,
+      'rows': self.rows.tolist(),
+      'clusters': clusters,
+    }
+
+  @classmethod
+  def from_json(cls, value: Mapping[str, Any]) -> 'Statistics':
+    """The inverse of `to_json`."""
+    kind = Aggregate(value['aggregate'])
+    rows = np.array(value['rows'], np.float64).reshape(-1, kind.columns)
+    return cls(rows, kind, value['clusters'])
 
   @property
   def size(self) -> int:
@@ -85,6 +147,8 @@ class Statistics:
   @property
   def value(self) -> float:
     """The score of all examples; NaN without any example."""
+    if self.aggregate.of_all is not None:
+      return self.aggregate.of_all(*self.rows.T) if self.size else np.nan
     return float(score(self.rows.sum(0), self.size, self.aggregate))
 
 
@@ -97,7 +161,7 @@ def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
     aggregate: what the columns are.
 
   Returns:
-    [...]: fractions, or BLEU in 0..100. Where the denominator is 0 an F1 is
+    [...]: fractions; BLEU and chrF in 0..100. Where the denominator is 0 an F1 is
     0 (as in seqeval), every other fraction NaN.
   """
   sums = np.asarray(sums, np.float64)
@@ -109,7 +173,26 @@ def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
     return divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2], empty=0.0)
   if aggregate is Aggregate.AER:
     return 1 - divide(sums[..., 0] + sums[..., 1], sums[..., 2] + sums[..., 3])
+  if aggregate in (Aggregate.CHRF, Aggregate.CHRF_WORDS):
+    return _chrf(sums)
   return _bleu(sums, smoothed=aggregate is Aggregate.SMOOTHED_BLEU)
+
+
+def _chrf(sums: np.ndarray) -> np.ndarray:
+  """chrF (Popovic, 2015) with beta 2, as sacreBLEU has it."""
+  system, reference, matches = np.moveaxis(
+    sums.reshape(*sums.shape[:-1], -1, 3), -1, 0
+  )
+  counted = (system > 0) & (reference > 0)
+  precision, recall = (
+    divide(
+      divide(np.where(counted, matches, 0), side, empty=0.0).sum(-1),
+      counted.sum(-1),
+      empty=0.0,
+    )
+    for side in (system, reference)
+  )
+  return 100 * divide(5 * precision * recall, 4 * precision + recall, empty=0.0)
 
 
 def divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:

@@ -2,17 +2,23 @@
 
 Two things vary: which examples are in the test set, and the seeds of
 fine-tuning. Test sets of the same size are drawn from the examples with
-replacement, and every run of both models is scored on each (Koehn, 2004,
-"Statistical significance tests for machine translation evaluation"). With
-several seeds, the spread of the runs' scores is added as the upper level:
-three seeds are too few to be drawn from themselves, so their share follows
-Student's t; see `spread`.
+replacement, or from the clusters that they are of, and every run of both models
+is scored on each (Koehn, 2004, "Statistical significance tests for machine
+translation evaluation"). With several seeds, the spread of the runs' scores is
+added as the upper level: three seeds are too few to be drawn from themselves,
+so their share follows Student's t; see `spread`.
+
+Test sets of one size are drawn alike, whatever they hold. So two models are
+compared on the same examples, and a mean over languages knows which of their
+examples are translations of each other.
 """
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from xlflax.evaluation.metrics import aggregates, checks
 from xlflax.evaluation.metrics import spread as spread_lib
@@ -49,6 +55,59 @@ class Significance:
   runs: tuple[int, int] = (1, 1)
 
 
+class Drawn(NamedTuple):
+  """Scores of a model's runs on all examples, and on drawn test sets.
+
+  Attributes:
+    scores: [runs].
+    values: [samples, runs].
+    size: how many examples, or clusters of them, are drawn from.
+  """
+
+  scores: np.ndarray
+  values: np.ndarray
+  size: int
+
+
+def draw(runs: Runs, *, samples: int = 1000, seed: int = 0) -> Drawn:
+  """Scores the runs of a model on drawn test sets.
+
+  Args:
+    runs: the statistics of each run, on the same examples.
+    samples: number of draws.
+    seed: of the draws.
+
+  Raises:
+    CorpusError: no examples, or not as many of all runs.
+    ConfigError: statistics of different metrics, or no samples.
+  """
+  several = (runs,) if isinstance(runs, aggregates.Statistics) else tuple(runs)
+  _check(several, samples)
+  several = tuple(one.by_cluster() for one in several)
+  scores = np.array([one.value for one in several])
+  values = _drawn_scores(several, samples, seed)
+  values = np.where(np.isfinite(values), values, scores)
+  return Drawn(scores, values, several[0].size)
+
+
+def combined(parts: Sequence[Drawn], weights: Sequence[float]) -> Drawn | None:
+  """The weighted sum of scores, such as a mean over languages.
+
+  A part with one run counts for every run of the others; None where parts have
+  several, but not as many.
+  """
+  runs = max(len(one.scores) for one in parts)
+  if any(len(one.scores) not in (1, runs) for one in parts):
+    return None
+  pairs = list(zip(parts, weights, strict=True))
+  zeros = np.zeros(runs)
+  return Drawn(
+    sum((w * one.scores for one, w in pairs), zeros),
+    sum((w * one.values for one, w in pairs), zeros),
+    min(one.size for one in parts),
+  )
+
+
 def compare(
   first: Runs, second: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Significance:
@@ -68,53 +127,50 @@ def compare(
     (one,) if isinstance(one, aggregates.Statistics) else tuple(one)
     for one in (first, second)
   ]
-  _check(several, samples)
-  scores = np.array([one.value for one in (*several[0], *several[1])])
-  drawn = _drawn_scores([*several[0], *several[1]], samples, seed)
-  drawn = np.where(np.isfinite(drawn), drawn, scores)
-  runs = len(several[0]), len(several[1])
+  _check([*several[0], *several[1]], samples)
+  return difference(*(draw(one, samples=samples, seed=seed) for one in several))
+
+
+def difference(first: Drawn, second: Drawn) -> Significance:
+  """Compares two models' scores on the same drawn test sets.
+
+  Raises:
+    CorpusError: they are drawn from different numbers of examples.
+  """
+  if first.size != second.size:
+    raise errors.CorpusError(
+      'Two models were scored on test sets of different sizes',
+      got=f'{first.size} and {second.size} examples, or clusters of them',
+      expected='as many, in the same order',
+    )
+  scores = np.concatenate([first.scores, second.scores])
+  drawn = np.concatenate([first.values, second.values], 1)
+  runs = len(first.scores), len(second.scores)
   found = _one_run_each if max(runs) == 1 else _several_runs
-  low, high, p_value = found(scores, drawn, runs, several[0][0].size)
-  before, after = scores[: runs[0]].mean(), scores[runs[0] :].mean()
+  low, high, p_value = found(scores, drawn, runs, first.size)
   return Significance(
-    first=float(before),
-    second=float(after),
-    difference=float(after - before),
+    first=float(first.scores.mean()),
+    second=float(second.scores.mean()),
+    difference=float(second.scores.mean() - first.scores.mean()),
     low=float(low),
     high=float(high),
     p_value=float(p_value),
-    samples=samples,
+    samples=len(drawn),
     runs=runs,
   )
 
 
-def interval(
-  runs: Runs, *, samples: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-  """The 95 % interval of one model's score, in the metric's own unit.
+def interval(drawn: Drawn) -> tuple[float, float]:
+  """The 95 % interval of a model's score, in the metric's own unit.
 
   With one run it is of the test set's examples alone; with several, of the
   seeds, too, as in `compare`.
-
-  Args:
-    runs: the statistics of each run, on the same examples.
-    samples: number of draws.
-    seed: of the draws.
-
-  Raises:
-    CorpusError: no examples, or not as many of all runs.
-    ConfigError: statistics of different metrics, or no samples.
   """
-  several = (runs,) if isinstance(runs, aggregates.Statistics) else tuple(runs)
-  _check([several, ()], samples)
-  scores = np.array([one.value for one in several])
-  drawn = _drawn_scores(several, samples, seed)
-  drawn = np.where(np.isfinite(drawn), drawn, scores)
-  if len(several) == 1:
-    low, high = np.percentile(drawn, (2.5, 97.5))
+  scores, values, size = drawn
+  if len(scores) == 1:
+    low, high = _percentiles(values, size)
   else:
-    places = [np.arange(len(several))]
-    spread = spread_lib.measure(scores, drawn, places, several[0].size)
+    spread = spread_lib.measure(scores, values, [np.arange(len(scores))], size)
     reach = spread_lib.reach(spread) if spread.error > 1e-12 else 0.0
     low, high = scores.mean() - reach, scores.mean() + reach
   return float(low), float(high)
@@ -137,19 +193,37 @@ def holm(p_values: Sequence[float]) -> list[float]:
   return adjusted
 
 
+def _percentiles(values: np.ndarray, size: int) -> np.ndarray:
+  """Bounds of 95 %, wider where few examples or clusters are drawn from.
+
+  Hesterberg (2015), "What Teachers Should Know about the Bootstrap", section
+  3.3: percentiles as far out as Student's t is, of a variance that drawing
+  makes too small by 1 / size.
+  """
+  reach = np.sqrt(size / max(size - 1, 1)) * special.stdtrit(
+    max(size - 1, 1), 0.975
+  )
+  return np.percentile(values, 100 * special.ndtr([-reach, reach]))
+
+
 def _one_run_each(scores, drawn, runs, size) -> tuple[float, float, float]:
-  """Interval and p-value by percentiles of the drawn differences."""
-  del size
-  differences = drawn @ _contrast(runs)
+  """Interval and p-value by Student's t on the drawn differences' spread.
+
+  Percentiles know no p below 1 / samples, which many comparisons together need.
+  """
+  differences, found = drawn @ _contrast(runs), scores @ _contrast(runs)
+  error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
+  freedom = spread_lib.drawn_freedom(size, len(drawn))
   # Sums in another order differ in the last bits: these are no difference.
   tolerance = 1e-12 * max(*np.abs(scores), 1e-300)
-  if abs(scores @ _contrast(runs)) <= tolerance:
+  if abs(found) <= tolerance:
     p_value = 1.0
+  elif error <= tolerance:
+    p_value = 1 / (1 + len(drawn))
   else:
-    tails = (differences <= tolerance).sum(), (differences >= -tolerance).sum()
-    p_value = min(1.0, 2 * (1 + min(tails)) / (1 + len(differences)))
-  low, high = np.percentile(differences, (2.5, 97.5))
-  return low, high, p_value
+    p_value = 2 * special.stdtr(freedom, -abs(found) / error)
+  reach = special.stdtrit(freedom, 0.975) * error
+  return found - reach, found + reach, p_value
 
 
 def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
@@ -157,12 +231,12 @@ def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
   difference = scores @ _contrast(runs)
   sides = np.split(np.arange(len(scores)), [runs[0]])
   spread = spread_lib.measure(scores, drawn, sides, size)
-  floor = 1 / (1 + len(drawn))
   if spread.error <= 1e-12:
-    return difference, difference, 1.0 if abs(difference) < 1e-12 else floor
+    p_value = 1.0 if abs(difference) < 1e-12 else 1 / (1 + len(drawn))
+    return difference, difference, p_value
   reach = spread_lib.reach(spread)
   p_value = spread_lib.p_value(difference, spread)
-  return difference - reach, difference + reach, max(p_value, floor)
+  return difference - reach, difference + reach, p_value
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:
@@ -175,36 +249,46 @@ def _drawn_scores(
 ) -> np.ndarray:
   """The score of every run on each drawn test set, [S, runs]."""
   kind, size = several[0].aggregate, several[0].size
-  rows = np.concatenate([one.rows for one in several], 1)  # [N, runs * K]
-  shape = (-1, len(several), kind.columns)
-  return np.concatenate(
-    [
-      aggregates.score(sums.reshape(shape), size, kind)
-      for sums in _resampled_sums(rows, samples=samples, seed=seed)
-    ]
-  )
+  rows = np.stack([one.rows for one in several], 1)  # [N, runs, K]
+  found: list[Any] = []
+  for drawn in _draws(size, samples=samples, seed=seed):
+    if kind.of_all is None:
+      # One matrix product sums all columns.
+      sums = drawn.astype(np.float64) @ rows.reshape(size, -1)
+      sums = sums.reshape(-1, len(several), kind.columns)
+      found.append(aggregates.score(sums, size, kind))
+    else:
+      for counts in drawn:
+        chosen = np.repeat(rows, counts, axis=0)
+        found.append([_whole(kind, run) for run in chosen.swapaxes(0, 1)])
+  return np.concatenate([np.reshape(one, (-1, len(several))) for one in found])
 
 
-def _resampled_sums(
-  rows: np.ndarray, *, samples: int, seed: int
-) -> Iterator[np.ndarray]:
-  """Yields [S, K] sums over N rows drawn with replacement."""
-  size = len(rows)
+def _whole(kind: aggregates.Aggregate, rows: np.ndarray) -> float:
+  """The score of drawn examples; NaN where they have none, as all are alike."""
+  with np.errstate(invalid='ignore', divide='ignore'):
+    try:
+      return aggregates.Statistics(rows, kind).value
+    except errors.CorpusError:
+      return np.nan
+
+
+def _draws(size: int, *, samples: int, seed: int) -> Iterator[np.ndarray]:
+  """Yields [S, N] how often each of N examples was drawn."""
   generator = np.random.default_rng(seed)
   at_once = max(1, _CHUNK // size)
   for start in range(0, samples, at_once):
     count = min(at_once, samples - start)
     places = generator.integers(0, size, (count, size))
     places += size * np.arange(count)[:, None]
-    # How often each example was drawn: one matrix product sums all columns.
     drawn = np.bincount(places.ravel(), minlength=count * size)
-    yield drawn.reshape(count, size).astype(np.float64) @ rows
+    yield drawn.reshape(count, size)
 
 
 def _check(several, samples: int) -> None:
   """Raises unless all are statistics of one metric on the same examples."""
-  reference = several[0][0]
-  for one in (*several[0], *several[1]):
+  reference = several[0]
+  for one in several:
     if one.aggregate is not reference.aggregate:
       raise errors.ConfigError(
         'Statistics of different metrics cannot be compared',
@@ -212,6 +296,8 @@ def _check(several, samples: int) -> None:
         expected='all of one kind',
       )
     checks.same_length(reference.rows, one.rows, what='examples')
+    if not np.array_equal(reference.clusters, one.clusters):
+      raise errors.CorpusError('Two runs have other clusters of examples')
   checks.not_empty(reference.rows, what='examples')
   if samples < 2:
     raise errors.ConfigError(

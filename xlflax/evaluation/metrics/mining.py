@@ -24,16 +24,11 @@ class MiningScores:
     precision: share of the mined pairs that are gold.
     recall: share of the gold pairs that were mined.
     f1: their harmonic mean.
-    statistics: (correct, mined, gold) pairs of each sentence of the first
-      side that is in any; for significance tests.
-    sentences: ids of these sentences, in the order of the statistics.
   """
 
   precision: float
   recall: float
   f1: float
-  statistics: aggregates.Statistics
-  sentences: tuple[Hashable, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,19 +56,22 @@ def evaluate(mined: Collection[Pair], gold: Collection[Pair]) -> MiningScores:
   """
   checks.not_empty(gold, what='gold pairs')
   found, right = set(mined), set(gold)
-  sentences = sorted(
-    {first for first, _ in found | right}, key=lambda key: (str(key), repr(key))
-  )
+  return MiningScores(*_scores(len(found & right), len(found), len(right)))
+
+
+def of_sentences(
+  sentences: Collection[Hashable],
+  mined: Collection[Pair],
+  gold: Collection[Pair],
+) -> aggregates.Statistics:
+  """(correct, mined, gold) pairs of each sentence of the first side."""
+  found, right = set(mined), set(gold)
   rows = {first: [0, 0, 0] for first in sentences}
   for column, pairs in enumerate((found & right, found, right)):
     for first, _ in pairs:
       rows[first][column] += 1
-  return MiningScores(
-    *_scores(len(found & right), len(found), len(right)),
-    aggregates.Statistics(
-      np.array(list(rows.values())), aggregates.Aggregate.F1
-    ),
-    tuple(sentences),
+  return aggregates.Statistics(
+    np.array(list(rows.values())), aggregates.Aggregate.F1
   )
 
 

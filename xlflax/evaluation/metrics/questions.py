@@ -75,14 +75,16 @@ def evaluate(
 
   Args:
     gold: id of each question -> texts of its right answers.
-    predicted: id -> predicted text. A question without one scores 0; ids
-      that are not gold's are an error.
+    predicted: id -> predicted text. A question without one scores 0, by
+      SQUAD_V2 it does not count, as in the official scripts; ids that are not
+      gold's are an error.
     rules: normalisation.
     language: of the answers; only MLQA's rules depend on it.
 
   Raises:
     CorpusError: no questions, one without gold answers (a blind test set), or
-      a prediction for none of the questions.
+      a prediction for none of the questions; no prediction at all where these
+      alone count.
     ConfigError: MLQA has no rules for the language.
   """
   checks.not_empty(gold, what='questions')
@@ -94,6 +96,9 @@ def evaluate(
       expected="the id of one of the set's questions",
       fix='Check that predictions and gold answers are of one file',
     )
+  if enums.of_value(rules, Rules, where='rules') is Rules.SQUAD_V2:
+    gold = {key: answers for key, answers in gold.items() if key in predicted}
+    checks.not_empty(gold, what='predictions')
   rows = []
   for key, answers in gold.items():
     if not answers:

@@ -72,9 +72,14 @@ def measure(scores, drawn, sides, size) -> Spread:
     examples=float(max(of_examples - interaction, 0.0)),
     interaction=float(interaction),
     runs=float(share * between),
-    drawn=1 / (1 / max(size - 1, 1) + 1 / (len(drawn) - 1)),
+    drawn=drawn_freedom(size, len(drawn)),
     freedom=freedom,
   )
+
+
+def drawn_freedom(size: int, samples: int) -> float:
+  """Degrees of freedom of a variance of `samples` draws from `size` examples."""
+  return 1 / (1 / max(size - 1, 1) + 1 / (samples - 1))
 
 
 def p_value(difference: float, spread: Spread) -> float:

@@ -147,15 +147,15 @@ def chrf(
   """
   _check(hypotheses, references)
   metric = metrics.CHRF(word_order=word_order)
-  segments = [
-    metric.sentence_score(text, list(right)).score
-    for text, *right in zip(hypotheses, *references, strict=True)
-  ]
   found = metric.corpus_score(hypotheses, references)
+  rows = metric._extract_corpus_statistics(hypotheses, references)
+  kind = aggregates.Aggregate
   return TranslationScore(
     found.score,
     str(metric.get_signature()),
-    aggregates.Statistics(np.array(segments)),
+    aggregates.Statistics(
+      np.array(rows), kind.CHRF_WORDS if word_order else kind.CHRF
+    ),
   )
 
 

@@ -77,29 +77,37 @@ def details(
   comparisons: Sequence[leaderboard.Comparison],
   *,
   page: pathlib.Path,
+  source: str,
   samples: int,
   seed: int,
 ) -> dict[tuple[str, str, str], Detail]:
-  """What stands beside each language's score, for every model.
+  """What stands beside each score, mean and gap of every model.
 
   Args:
     tables: of the models.
     comparisons: with the baseline.
     page: folder of the page, from which predictions are linked.
+    source: the language that models were fine-tuned in.
     samples: of the bootstrap.
     seed: of the bootstrap.
   """
   marks = _marks(comparisons)
   found = {}
   for table in tables:
-    known = leaderboard.intervals(table, samples=samples, seed=seed)
-    for task in table.tasks:
-      for language in table.task_scores(task):
-        found[table.model, task, language] = Detail(
-          known.get((task, language)),
-          marks.get((table.model, task, language), ''),
-          link(table.predictions(task, language), page),
-        )
+    known = leaderboard.intervals(
+      table, source=source, samples=samples, seed=seed
+    )
+    names = {
+      (task, language): None
+      for task in table.tasks
+      for language in table.task_scores(task)
+    }
+    for task, language in names | known:
+      found[table.model, task, language] = Detail(
+        known.get((task, language)),
+        marks.get((table.model, task, language), ''),
+        link(table.predictions(task, language), page),
+      )
   return found
 
 

@@ -53,5 +53,6 @@ def _joined(
     first,
     scores=(*first.scores, *second.scores),
     notes=(*first.notes, *second.notes),
+    expected={**first.expected, **second.expected},
     cost=costs[0] + costs[1] if len(costs) == 2 else next(iter(costs), None),
   )

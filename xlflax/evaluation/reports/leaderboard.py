@@ -1,18 +1,22 @@
 """The numbers of a report: task scores, averages, gaps, comparisons."""
 
-import collections
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation.metrics import aggregates, averages, bootstrap
+from xlflax.evaluation.metrics import averages, bootstrap
 from xlflax.evaluation.reports import score_table
 from xlflax.foundation import errors
 
 Tables = Sequence[score_table.ScoreTable]
+ALL = 'all tasks'
+MEAN, GAP = 'mean', 'gap'  # over a task's languages
+SCORE = 'score'  # the mean of a task's metrics
+Key = tuple[str, str, str]  # task, metric, language
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +31,7 @@ class TaskSummary:
       where the task lacks either.
     metric_means: metric -> mean over languages, of every metric.
     metric_gaps: metric -> gap, of every metric that has one.
+    of: how many languages there are.
   """
 
   score: float
@@ -35,6 +40,13 @@ class TaskSummary:
   gap: float | None
   metric_means: dict[str, float]
   metric_gaps: dict[str, float]
+  of: int
+
+  @property
+  def missing(self) -> str:
+    """'(5 of 36 languages)'; '' if none is missing."""
+    have = len(self.languages)
+    return f'({have} of {self.of} languages)' if have < self.of else ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +70,13 @@ class Summary:
     model: its name.
     tasks: task -> summary.
     average: mean over tasks of their scores, without those whose metric is
-      an error or has no bound (AER, perplexity); None without any.
+      an error or has no bound (AER, perplexity); None without any, or where
+      one lacks a language.
     xtreme: XTREME's averages: of its groups and of all nine tasks, as far as
-      no task is missing.
+      no task and no language is missing.
     gap: mean over tasks of the transfer gap, of the tasks in `average`.
+    missing: '(2 of 9 tasks, 7 of 69 languages)', those of the tasks that are
+      there; '' where nothing is missing.
   """
 
   model: str
@@ -69,26 +84,27 @@ class Summary:
   average: float | None
   xtreme: dict[str, float]
   gap: float | None
+  missing: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Two models on one test set, in points.
+  """Two models on one test set, or on the mean of several, in points.
 
   Attributes:
-    task: of the test set.
-    metric: compared.
-    language: of the test set.
+    task: of the test set, or ALL.
+    metric: compared, SCORE for ALL.
+    language: of the test set, MEAN or GAP.
     baseline: name of the first model.
     model: name of the other.
     first: the baseline's score.
     second: the other's score.
     difference: second - first.
     better: whether the difference is an improvement; None for none.
-    significance: of the bootstrap, in the metric's own unit; None if a model
-      has no scores of single examples, or none that can be compared.
-    adjusted_p: its p-value, adjusted by Holm's method for being one of the
-      languages of this model, task and metric.
+    significance: of the bootstrap; None if a model has no scores of single
+      examples, or none that can be compared.
+    adjusted_p: its p-value, adjusted by Holm's method for being one of all
+      comparisons of the board.
   """
 
   task: str
@@ -104,17 +120,41 @@ class Comparison:
   adjusted_p: float | None = None
 
 
+def expected(tables: Tables) -> dict[str, int]:
+  """Task -> its languages, of the tasks that count in the mean over tasks."""
+  found: dict[str, set[str]] = {}
+  for table in tables:
+    for task in table.expected:
+      found.setdefault(task, set())
+    for one in table.scores:
+      found.setdefault(one.task, set()).add(one.language)
+  return {
+    task: max(len(names), *(table.expected.get(task, 0) for table in tables))
+    for task, names in found.items()
+    if all(
+      score_table.is_averaged(metric)
+      for table in tables
+      for metric in table.metrics(task)
+    )
+  }
+
+
 def summarize(
-  table: score_table.ScoreTable, *, source: str = averages.ENGLISH
+  table: score_table.ScoreTable,
+  *,
+  source: str = averages.ENGLISH,
+  wanted: Mapping[str, int] | None = None,
 ) -> Summary:
   """Averages and gaps of one model; tasks without a finite score are left out.
 
   Args:
     table: its scores.
     source: the language that the model was fine-tuned in.
+    wanted: task -> its languages (see `expected`): a mean over tasks needs all
+      of them; None: those that have a finite score.
   """
   tasks = {
-    task: _summarize_task(table, task, source)
+    task: _summarize_task(table, task, source, (wanted or {}).get(task, 0))
     for task in table.tasks
     if table.task_scores(task)
   }
@@ -123,57 +163,104 @@ def summarize(
     for task, one in tasks.items()
     if all(map(score_table.is_averaged, one.metrics))
   }
+  number = len(counted if wanted is None else wanted)
+  whole = {task: one for task, one in counted.items() if not one.missing}
+  missing = ''
+  if len(whole) < number:
+    have = sum(len(one.languages) for one in counted.values())
+    missing = (
+      f'({len(counted)} of {number} tasks, {have} of '
+      f'{sum(one.of for one in counted.values())} languages)'
+    )
   gaps = [one.gap for one in counted.values() if one.gap is not None]
-  scores = {task: one.score for task, one in counted.items()}
+  scores = {task: one.score for task, one in whole.items()}
   return Summary(
     model=table.model,
     tasks=tasks,
-    average=averages.mean(list(scores.values())) if scores else None,
+    average=averages.mean([*scores.values()])
+    if scores and not missing
+    else None,
     xtreme=averages.xtreme_average(scores),
-    gap=averages.mean(gaps) if gaps else None,
+    gap=averages.mean(gaps) if gaps and not missing else None,
+    missing=missing,
   )
 
 
-def intervals(
-  table: score_table.ScoreTable, *, samples: int = 1000, seed: int = 0
-) -> dict[tuple[str, str], Interval]:
-  """(task, language) -> interval, where single examples are known."""
-  found = {}
-  for task in table.tasks:
-    first = table.metrics(task)[0]
-    for language in table.task_scores(task):
-      runs = _joined(
-        [table.examples(task, name, language) for name in table.metrics(task)]
+@functools.lru_cache(maxsize=32)
+def drawn(
+  table: score_table.ScoreTable, source: str, samples: int, seed: int
+) -> Mapping[Key, bootstrap.Drawn]:
+  """Scores in points on drawn test sets, where single examples are known.
+
+  They are of each language, of MEAN and GAP of each task, and of ALL; of every
+  metric, and of SCORE.
+  """
+  found: dict[Key, bootstrap.Drawn] = {}
+
+  def add(key, parts, weights=None):
+    if parts and all(part in found for part in parts):
+      one = bootstrap.combined(
+        [found[part] for part in parts],
+        weights or [1 / len(parts)] * len(parts),
       )
-      if runs and runs[0].size:
-        low, high = (
-          score_table.points(first, bound)
-          for bound in bootstrap.interval(runs, samples=samples, seed=seed)
-        )
-        if math.isfinite(low) and math.isfinite(high):
-          found[task, language] = Interval(low, high)
+      if one is not None:
+        found[key] = one
+
+  for one in table.scores:
+    if one.examples and one.examples[0].size and math.isfinite(one.score):
+      key = (one.task, one.metric, one.language)
+      found[key] = bootstrap.draw(one.examples, samples=samples, seed=seed)
+      add(key, [key], [score_table.points(one.metric, 1.0)])
+  for task in table.tasks:
+    metrics, both = table.metrics(task), table.task_scores(task)
+    for language in both:
+      add((task, SCORE, language), [(task, one, language) for one in metrics])
+    for metric in (*metrics, SCORE):
+      names = both if metric == SCORE else table.by_language(task, metric)
+      parts = [(task, metric, language) for language in names]
+      add((task, metric, MEAN), parts)
+      if source in names and len(names) > 1:
+        other = -1 / (len(names) - 1)
+        weights = [1.0 if name == source else other for name in names]
+        add((task, metric, GAP), parts, weights)
+  counted = [
+    task
+    for task in table.tasks
+    if table.task_scores(task)
+    and all(map(score_table.is_averaged, table.metrics(task)))
+  ]
+  add((ALL, SCORE, MEAN), [(task, SCORE, MEAN) for task in counted])
+  gaps = [
+    (task, SCORE, GAP)
+    for task in counted
+    if averages.transfer_gap(table.task_scores(task), source=source) is not None
+  ]
+  add((ALL, SCORE, GAP), gaps)
   return found
 
 
-def _joined(metrics) -> tuple[aggregates.Statistics, ...] | None:
-  """Statistics of the mean of a task's metrics, for each run; None without."""
-  if any(runs is None for runs in metrics):
-    return None
-  if len(metrics) == 1:
-    return metrics[0]
-  mean = aggregates.Aggregate.MEAN
-  if any(one.aggregate is not mean for runs in metrics for one in runs):
-    return None
-  return tuple(
-    aggregates.Statistics(np.mean([one.rows for one in several], 0))
-    for several in zip(*metrics, strict=True)
-  )
+def intervals(
+  table: score_table.ScoreTable,
+  *,
+  source: str = averages.ENGLISH,
+  samples: int = 1000,
+  seed: int = 0,
+) -> dict[tuple[str, str], Interval]:
+  """(task, language) -> interval of SCORE, where single examples are known."""
+  return {
+    (task, language): Interval(*bootstrap.interval(one))
+    for (task, metric, language), one in drawn(
+      table, source, samples, seed
+    ).items()
+    if metric == SCORE and np.isfinite(one.values).all()
+  }
 
 
 def compare(
   tables: Tables,
   *,
   baseline: str | None = None,
+  source: str = averages.ENGLISH,
   samples: int = 1000,
   seed: int = 0,
 ) -> list[Comparison]:
@@ -182,8 +269,8 @@ def compare(
   Args:
     tables: of the models.
     baseline: name of one of them; None: the first.
-    samples: of the bootstrap, at least; a hundred for each language of a
-      task, so that the smallest p stays below 0.05 when it is adjusted.
+    source: the language that models were fine-tuned in.
+    samples: of the bootstrap.
     seed: of the bootstrap.
 
   Raises:
@@ -191,23 +278,42 @@ def compare(
     ConfigError: no model has the baseline's name.
   """
   first = _baseline(tables, baseline)
+  wanted = expected(tables)
   out = []
   for table in tables:
-    sizes = collections.Counter((o.task, o.metric) for o in table.scores)
-    for one in table.scores if table is not first else ():
-      before = _finite_score(first, one)
-      if before is not None and math.isfinite(one.score):
-        out.append(
-          _comparison(
-            first,
-            table.model,
-            one,
-            before,
-            samples=max(samples, 100 * sizes[one.task, one.metric]),
-            seed=seed,
-          )
-        )
+    if table is not first:
+      out += [
+        _comparison(key, first, table, source, samples, seed)
+        for key in _shared_keys(first, table, wanted, source, samples, seed)
+      ]
   return _adjusted(out)
+
+
+def _shared_keys(first, table, wanted, source, samples, seed) -> list[Key]:
+  """What two models are compared on: means where languages are the same."""
+  languages = [
+    (one.task, one.metric, one.language)
+    for one in table.scores
+    if math.isfinite(one.score)
+    and one.language in first.by_language(one.task, one.metric)
+  ]
+  same = {
+    task
+    for task in table.tasks
+    if set(table.task_scores(task)) == set(first.task_scores(task))
+  }
+  if all(
+    task in same and len(table.task_scores(task)) >= number
+    for task, number in wanted.items()
+  ):
+    same.add(ALL)
+  before = drawn(first, source, samples, seed)
+  return languages + [
+    (task, metric, language)
+    for task, metric, language in drawn(table, source, samples, seed)
+    if (task, metric, language) in before and language in (MEAN, GAP)
+    if task in same and (metric != SCORE or task == ALL)
+  ]
 
 
 def _baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
@@ -224,19 +330,15 @@ def _baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
 
 
 def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:
-  """The comparisons with p-values adjusted over their languages."""
-  families: dict[tuple[str, str, str], list[int]] = {}
-  for place, one in enumerate(found):
-    if one.significance is not None:
-      key = one.model, one.task, one.metric
-      families.setdefault(key, []).append(place)
-  out = list(found)
-  for places in families.values():
-    found_here = [out[place].significance for place in places]
-    values = [one.p_value for one in found_here if one is not None]
-    for place, value in zip(places, bootstrap.holm(values), strict=True):
-      out[place] = dataclasses.replace(out[place], adjusted_p=value)
-  return out
+  """The comparisons with p-values adjusted for all that have one."""
+  tested = [one.significance for one in found if one.significance is not None]
+  adjusted = iter(bootstrap.holm([one.p_value for one in tested]))
+  return [
+    one
+    if one.significance is None
+    else dataclasses.replace(one, adjusted_p=next(adjusted))
+    for one in found
+  ]
 
 
 def to_json(
@@ -249,7 +351,7 @@ def to_json(
   }
 
 
-def _summarize_task(table, task: str, source: str) -> TaskSummary:
+def _summarize_task(table, task: str, source: str, of: int) -> TaskSummary:
   by_language = table.task_scores(task)
   by_metric = {
     name: scores
@@ -270,40 +372,34 @@ def _summarize_task(table, task: str, source: str) -> TaskSummary:
       for name, scores in by_metric.items()
     },
     metric_gaps={name: gap for name, gap in gaps.items() if gap is not None},
+    of=max(of, len(by_language)),
   )
 
 
-def _finite_score(table, like: score_table.Score) -> float | None:
-  return table.by_language(like.task, like.metric).get(like.language)
-
-
 def _comparison(
-  baseline,
-  model: str,
-  one: score_table.Score,
-  before: float,
-  *,
-  samples: int,
-  seed: int,
+  key: Key, baseline, table, source: str, samples: int, seed: int
 ) -> Comparison:
-  first = baseline.examples(one.task, one.metric, one.language)
-  second = one.examples
+  task, metric, language = key
+  draws = [drawn(one, source, samples, seed) for one in (baseline, table)]
   found = None
-  if first is not None and second is not None:
-    found = bootstrap.compare(first, second, samples=samples, seed=seed)
-  if found is not None and not math.isfinite(found.difference):
-    found = None
-  after = score_table.points(one.metric, one.score)
-  lower = score_table.lower_is_better(one.metric)
+  if all(key in one for one in draws):
+    found = bootstrap.difference(*(one[key] for one in draws))
+  if language in (MEAN, GAP):
+    before, after = (one[key].scores.mean() for one in draws)
+  else:
+    before, after = (
+      one.by_language(task, metric)[language] for one in (baseline, table)
+    )
+  lower = score_table.lower_is_better(metric) != (language == GAP)
   return Comparison(
-    task=one.task,
-    metric=one.metric,
-    language=one.language,
+    task=task,
+    metric=metric,
+    language=language,
     baseline=baseline.model,
-    model=model,
-    first=before,
-    second=after,
-    difference=after - before,
-    better=None if after == before else (after < before) == lower,
+    model=table.model,
+    first=float(before),
+    second=float(after),
+    difference=float(after - before),
+    better=None if after == before else bool((after < before) == lower),
     significance=found,
   )

@@ -60,13 +60,16 @@ def write(
   """
   _check(tables)
   directory.mkdir(parents=True, exist_ok=True)
-  summaries = [leaderboard.summarize(one, source=source) for one in tables]
+  wanted = leaderboard.expected(tables)
+  summaries = [
+    leaderboard.summarize(one, source=source, wanted=wanted) for one in tables
+  ]
   compared = leaderboard.compare(
-    tables, baseline=baseline, samples=samples, seed=seed
+    tables, baseline=baseline, source=source, samples=samples, seed=seed
   )
   drawn = _draw(directory, summaries)
   details = cells.details(
-    tables, compared, page=directory, samples=samples, seed=seed
+    tables, compared, page=directory, source=source, samples=samples, seed=seed
   )
   grids = text.tables(summaries, compared, details, tables)
   notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
@@ -77,6 +80,11 @@ def write(
     'baseline': baseline,
     'samples': samples,
     'seed': seed,
+    'intervals': [
+      [*key, one.interval.low, one.interval.high]
+      for key, one in details.items()
+      if one.interval is not None
+    ],
     'tables': [one.to_json() for one in tables],
   }
   contents = {
@@ -272,18 +280,21 @@ def _explanation(source: str, compared, samples: int, details) -> str:
     'Scores are points: percent, BLEU and chrF as they are.',
     'A task’s score is the mean over its languages, of F1 and exact match '
     'for question answering; the mean over tasks leaves out errors and '
-    'perplexities. The transfer gap is the score in '
+    'perplexities, and there is none where a task or a language is missing. The transfer gap is the score in '
     f'{source} minus the mean of the other languages.',
   ]
   if any(one.interval for one in details.values()):
-    sentences.append('±: half of the 95 % interval of a score.')
+    sentences.append(
+      '±: half of the 95 % interval of a score, a mean or a gap; questions of '
+      'one text, and other examples that belong together, are drawn together.'
+    )
   if any(one.link for one in details.values()):
     sentences.append('A score of a language leads to its predictions.')
   if compared:
     sentences.append(
-      f'p: two-sided, by a paired bootstrap of at least {samples} samples over the '
+      f'p: two-sided, by a paired bootstrap of {samples} samples over the '
       'examples and, with several seeds, their spread; p (Holm): adjusted over '
-      f'the languages of a task; * below {cells.SIGNIFICANT}, and '
+      f'all comparisons of the page; * below {cells.SIGNIFICANT}, and '
       f'{cells.BETTER} or {cells.WORSE} beside the score of a model that is '
       f'better or worse than {compared[0].baseline}.'
     )

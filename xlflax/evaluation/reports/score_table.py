@@ -5,8 +5,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from xlflax.evaluation import families
 from xlflax.evaluation.metrics import aggregates, averages
 from xlflax.evaluation.metrics.declaration import Better, Unit
@@ -95,12 +93,15 @@ class ScoreTable:
       metrics is its score: leave out those that do not count.
     notes: facts a reader must know.
     cost: of the scores; None where it is not known.
+    expected: task -> how many languages it has, of every task that there
+      should be; other tasks have those of all models side by side.
   """
 
   model: str
   scores: tuple[Score, ...]
   notes: tuple[str, ...] = ()
   cost: Cost | None = None
+  expected: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
     seen: set[tuple[str, str, str]] = set()
@@ -139,7 +140,7 @@ class ScoreTable:
     found = [self.by_language(task, name) for name in self.metrics(task)]
     return {
       language: averages.mean([one[language] for one in found])
-      for language in found[0]
+      for language in next(iter(found), {})
       if all(language in one for one in found)
     }
 
@@ -168,6 +169,7 @@ class ScoreTable:
     return {
       'model': self.model,
       'notes': list(self.notes),
+      'expected': dict(self.expected),
       'cost': None if self.cost is None else dataclasses.asdict(self.cost),
       'scores': [
         {
@@ -193,35 +195,21 @@ class ScoreTable:
           one['metric'],
           one['language'],
           math.nan if one['score'] is None else one['score'],
-          _statistics(one),
+          tuple(map(aggregates.Statistics.from_json, one['examples']))
+          if 'examples' in one
+          else None,
           one['predictions'],
         )
         for one in value['scores']
       ),
       tuple(value['notes']),
       None if value['cost'] is None else Cost(**value['cost']),
+      value['expected'],
     )
-
-
-def _statistics(
-  value: Mapping[str, Any],
-) -> tuple[aggregates.Statistics, ...] | None:
-  if 'examples' not in value:
-    return None
-  kind = aggregates.Aggregate(value['aggregate'])
-  return tuple(
-    aggregates.Statistics(
-      np.array(rows, np.float64).reshape(-1, kind.columns), kind
-    )
-    for rows in value['examples']
-  )
 
 
 def _examples(one: Score) -> dict[str, Any]:
   """What is recorded of single examples, if anything."""
   if not one.examples:
     return {}
-  return {
-    'aggregate': one.examples[0].aggregate.value,
-    'examples': [run.rows.tolist() for run in one.examples],
-  }
+  return {'examples': [run.to_json() for run in one.examples]}

@@ -1,6 +1,7 @@
 """A report's tables, as CSV, Markdown and HTML."""
 
 import csv
+import dataclasses
 import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +67,7 @@ def tables(
   scores: Sequence[score_table.ScoreTable],
 ) -> list[Table]:
   """Averages, transfer gaps, costs, one table a task, comparisons."""
-  out = [_averages(summaries), _gaps(summaries)]
+  out = [_averages(summaries, details), _gaps(summaries, details)]
   if any(table.cost for table in scores):
     out.append(Table('Cost', cells.COST_HEAD, map(cells.cost_row, scores)))
   out += [_task(task, summaries, details) for task in task_names(summaries)]
@@ -123,7 +124,21 @@ def number(value: float | None) -> str:
   return '–' if value is None else f'{value:.1f}'
 
 
-def _averages(summaries) -> Table:
+def _shown(details: cells.Details, one, task: str, language: str) -> cells.Cell:
+  """The cell of a mean or gap, with what the task lacks."""
+  value: float | None = None
+  found = one if task == leaderboard.ALL else one.tasks.get(task)
+  if found is not None:
+    mean = one.average if found is one else found.score
+    value = found.gap if language == leaderboard.GAP else mean
+  detail = details.get((one.model, task, language), cells.Detail())
+  cell = (detail if value is not None else cells.Detail()).cell(number(value))
+  missing = found.missing if found and language == leaderboard.MEAN else ''
+  note = ' '.join(filter(None, (cell.note, missing)))
+  return dataclasses.replace(cell, note=note)
+
+
+def _averages(summaries, details) -> Table:
   tasks = task_names(summaries)
   groups = list(dict.fromkeys(name for one in summaries for name in one.xtreme))
   labels = ['XTREME' if name == 'all' else f'XTREME {name}' for name in groups]
@@ -133,19 +148,16 @@ def _averages(summaries) -> Table:
     (
       [
         one.model,
-        number(one.average),
+        _shown(details, one, leaderboard.ALL, leaderboard.MEAN),
         *(number(one.xtreme.get(name)) for name in groups),
-        *(
-          number(one.tasks[task].score if task in one.tasks else None)
-          for task in tasks
-        ),
+        *(_shown(details, one, task, leaderboard.MEAN) for task in tasks),
       ]
       for one in summaries
     ),
   )
 
 
-def _gaps(summaries) -> Table:
+def _gaps(summaries, details) -> Table:
   tasks = [
     task
     for task in task_names(summaries)
@@ -158,14 +170,16 @@ def _gaps(summaries) -> Table:
     'Transfer gap (lower is better)',
     head,
     (
-      [one.model, number(one.gap), *(_gap(one, task) for task in tasks)]
+      [
+        one.model,
+        *(
+          _shown(details, one, task, leaderboard.GAP)
+          for task in (leaderboard.ALL, *tasks)
+        ),
+      ]
       for one in summaries
     ),
   )
-
-
-def _gap(one: leaderboard.Summary, task: str) -> str:
-  return number(one.tasks[task].gap if task in one.tasks else None)
 
 
 def _task(task: str, summaries, details: cells.Details) -> Table:
@@ -178,8 +192,8 @@ def _task(task: str, summaries, details: cells.Details) -> Table:
       rows.append(
         [
           one.model,
-          number(found.score),
-          number(found.gap),
+          _shown(details, one, task, leaderboard.MEAN),
+          _shown(details, one, task, leaderboard.GAP),
           *(
             details.get((one.model, task, code), cells.Detail()).cell(
               number(found.languages.get(code))
@@ -222,10 +236,7 @@ def _comparisons(found: Sequence[leaderboard.Comparison]) -> Table:
 def _comparison_row(one: leaderboard.Comparison) -> list[str]:
   interval, chance, adjusted = '–', '–', '–'
   if one.significance is not None:
-    low, high = (
-      score_table.points(one.metric, bound)
-      for bound in (one.significance.low, one.significance.high)
-    )
+    low, high = one.significance.low, one.significance.high
     interval = f'{low:+.1f} … {high:+.1f}'
     chance = f'{one.significance.p_value:.3f}'
   if one.adjusted_p is not None:

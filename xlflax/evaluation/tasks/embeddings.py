@@ -12,10 +12,13 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import ranking
 from xlflax.evaluation import base
 from xlflax.evaluation.metrics import embeddings as metrics_lib
+from xlflax.evaluation.metrics.aggregates import Statistics
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
 from xlflax.foundation import ranges, schema
 from xlflax.similarity import cosine
+
+_DEPTH = 100  # documents of a run
 
 
 @schema.checked
@@ -28,25 +31,28 @@ class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
 
   def score(
     self, subject: base.Subject, examples: Sequence, notes: list[str]
-  ) -> dict[str, float]:
-    """Metric -> its value on a part's examples, which all have gold labels."""
+  ) -> dict[str, Statistics]:
+    """Metric -> statistics of a part's examples, which all have gold labels."""
     raise NotImplementedError
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     failures = base.Failures(self.name)
     metrics: dict[str, float] = {}
+    files: dict[str, str] = {}
     notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):
         examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
         known = [one for one in examples if not one.is_blind]
         found = self.score(subject, known, notes)
-        metrics |= {f'{name}/{part}': value for name, value in found.items()}
+        metrics |= {f'{name}/{part}': one.value for name, one in found.items()}
+        files |= base.statistics_files(part, found)
     return base.EvalResult(
       metrics=metrics | head_task.means(metrics),
       notes=tuple(dict.fromkeys(notes)),
       failures=failures.collected(),
+      files=files,
     )
 
 
@@ -65,10 +71,8 @@ class SemanticSimilarity(_LabelledVectors):
   def score(self, subject, examples, notes):
     gold = np.array([one.score for one in examples])
     found = pair_cosines(self, subject, examples, notes)
-    return {
-      'spearman': metrics_lib.spearman(gold, found),
-      'pearson': float(np.corrcoef(gold, found)[0, 1]),
-    }
+    rows = np.stack([gold, found], 1)
+    return {name: Statistics(rows, name) for name in ('spearman', 'pearson')}
 
 
 @schema.checked
@@ -92,8 +96,10 @@ class PairClassification(_LabelledVectors):
     gold = np.array([one.score == 1 for one in examples], float)
     found = pair_cosines(self, subject, examples, notes)
     return {
-      'average_precision': metrics_lib.average_precision(gold, found),
-      'positive': float(gold.mean()),
+      'average_precision': Statistics(
+        np.stack([gold, found], 1), 'average_precision'
+      ),
+      'positive': Statistics(gold),
     }
 
 
@@ -118,9 +124,12 @@ class Clustering(_LabelledVectors):
     languages = [one.language for one in examples]
     texts = [one.text for one in examples]
     (vectors,) = self.sides(subject, [languages], [texts], notes)
-    labels = [one.label for one in examples]
-    clusters = metrics_lib.k_means(vectors, len(set(labels)), seed=self.seed)
-    return {'v_measure': metrics_lib.v_measure(labels, clusters.tolist())}
+    names, labels = np.unique(
+      [one.label for one in examples], return_inverse=True
+    )
+    clusters = metrics_lib.k_means(vectors, len(names), seed=self.seed)
+    rows = np.stack([labels, clusters], 1)
+    return {'v_measure': Statistics(rows, 'v_measure')}
 
 
 @schema.checked
@@ -173,10 +182,11 @@ class Ranking(sentence_task.SentenceTask):
           if not relevance:
             notes.append(f'{name}: no relevant documents; predictions only')
             continue
+          found = score_run(run, relevance)
           metrics |= {
-            f'{kind}/{name}': value
-            for kind, value in score_run(run, relevance).items()
+            f'{kind}/{name}': one.value for kind, one in found.items()
           }
+          files |= base.statistics_files(name, found)
     return base.EvalResult(
       metrics=metrics | head_task.means(metrics),
       notes=tuple(dict.fromkeys(notes)),
@@ -199,13 +209,19 @@ class Ranking(sentence_task.SentenceTask):
     # Of equal cosines the higher id comes first, as trec_eval sorts a run.
     by_name = np.argsort(sorted(range(len(names)), key=names.__getitem__))
     run = {}
+    everything = np.arange(len(names))
     for query, vector in zip(held.queries, queries, strict=True):
-      chosen = np.arange(len(names))
-      if held.candidates is not None:
-        chosen = np.array([places[n] for n in held.candidates.get(query, ())])
-      if len(chosen):
+      if held.candidates is None:
+        chosen, scores = everything, documents @ vector
+      else:
+        several = held.candidates.get(query, ())
+        chosen = np.array([places[n] for n in several], int)
         scores = documents[chosen] @ vector
-        order = np.lexsort((-by_name[chosen], -scores))[:100]
+      if len(chosen) > _DEPTH:
+        least = np.partition(scores, -_DEPTH)[-_DEPTH]
+        chosen, scores = chosen[scores >= least], scores[scores >= least]
+      if len(chosen):
+        order = np.lexsort((-by_name[chosen], -scores))[:_DEPTH]
         run[query] = [(names[chosen[i]], float(scores[i])) for i in order]
     return run
 
@@ -221,8 +237,8 @@ def _by_language(
   return found
 
 
-def score_run(run, relevance) -> dict[str, float]:
-  """Metric -> its mean over queries.
+def score_run(run, relevance) -> dict[str, Statistics]:
+  """Metric -> statistics of the queries.
 
   Args:
     run: query -> (document, score), the best first; a query that lacks scores
@@ -236,8 +252,8 @@ def score_run(run, relevance) -> dict[str, float]:
     'recall@100': metrics_lib.recall,
   }
   return {
-    name: float(
-      np.mean(
+    name: Statistics(
+      np.array(
         [
           metric([document for document, _ in run.get(query, ())], values)
           for query, values in relevance.items()

@@ -126,8 +126,11 @@ class HeadTask(labelled_task.LabelledTask):
       return {}
     file = folder / self.file_name(part)
     text = file.read_text(encoding='utf-8')
-    return self.example_statistics(
-      *labelled(examples, self.EXAMPLE.read_predictions(examples, text), part)
+    gold, predictions = labelled(
+      examples, self.EXAMPLE.read_predictions(examples, text), part
+    )
+    return in_clusters(
+      self.example_statistics(gold, predictions), [one.cluster for one in gold]
     )
 
   def _beside_themselves(self, objective: Any) -> list[str]:
@@ -174,6 +177,16 @@ class HeadTask(labelled_task.LabelledTask):
     return dataclasses.replace(
       result, notes=tuple(notes), failures=failures.collected()
     )
+
+
+def in_clusters(
+  found: Mapping[str, aggregates.Statistics], names: Sequence[str]
+) -> dict[str, aggregates.Statistics]:
+  """The statistics of N examples with the names of what they are of."""
+  return {
+    metric: dataclasses.replace(one, clusters=np.array(names))
+    for metric, one in found.items()
+  }
 
 
 def of_kind(

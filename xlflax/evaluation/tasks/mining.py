@@ -6,6 +6,7 @@ sentence vectors, scored by cosine or by a margin, and a threshold on the score
 that is best on development data.
 """
 
+import collections
 import dataclasses
 from typing import NamedTuple
 
@@ -38,14 +39,14 @@ class _Collections(NamedTuple):
   Attributes:
     languages: of the two sides.
     texts: the sentences of either side, each once.
-    ids: the id of each, the first if it is there several times.
-    gold: pairs of such ids; None if not known.
-    repeated: how many sentences were left out.
+    ids: the id of each; None if it is there several times.
+    gold: the published pairs of ids; None if not known.
+    repeated: how many sentences are there several times.
   """
 
   languages: tuple[str, str]
   texts: tuple[list[str], list[str]]
-  ids: tuple[list[str], list[str]]
+  ids: tuple[list[str | None], list[str | None]]
   gold: frozenset[tuple[str, str]] | None
   repeated: int
 
@@ -64,7 +65,8 @@ class BitextMining(sentence_task.CollectionTask):
 
   The threshold is that of the best F1 on `development`; without it, on the
   scored pairs themselves, which flatters (a note says so). A sentence that a
-  collection has several times counts once, by its first id.
+  collection has several times is compared once and is in no found pair, as in
+  XTREME's `bucc_eval`; its gold pairs count as missed, as in `evaluate.py`.
 
   Attributes:
     source: collections to score.
@@ -110,6 +112,11 @@ class BitextMining(sentence_task.CollectionTask):
         name = sources_lib.pair_name(mined.languages)
         found, row = self._score(subject, part, mined, notes)
         files[f'{name}.tsv'] = mined.write_pairs(found)
+        if mined.gold is not None:
+          files |= base.statistics_files(
+            name,
+            {'f1': metrics_lib.of_sentences(mined.first, found, mined.gold)},
+          )
         rows.append({'pair': name} | row)
         metrics |= {
           f'{key}/{name}': row[key]
@@ -134,8 +141,8 @@ class BitextMining(sentence_task.CollectionTask):
     collections = _once_each(mined)
     if collections.repeated:
       notes.append(
-        f'{collections.repeated} sentences of {part} are '
-        'repetitions, which count once'
+        f'{collections.repeated} sentences of {part} are there several '
+        'times and in no found pair'
       )
     scored = self._candidates(subject, collections, notes)
     threshold, tuned_on = self._threshold(
@@ -195,46 +202,40 @@ class BitextMining(sentence_task.CollectionTask):
       *sides, k=self.k, margin=self.margin, direction=self.direction
     )
     first, second = collections.ids
+    pairs = zip(*(column.tolist() for column in found), strict=True)
     return {
-      (first[i], second[j]): score
-      for i, j, score in zip(
-        found.first.tolist(),
-        found.second.tolist(),
-        found.scores.tolist(),
-        strict=True,
-      )
+      (one, other): score
+      for i, j, score in pairs
+      if (one := first[i]) is not None and (other := second[j]) is not None
     }
 
 
 def _once_each(mined: examples_lib.MinedSentences) -> _Collections:
-  """Both collections without repetitions; gold pairs are of first ids.
+  """Both collections without repetitions.
 
   Raises:
     CorpusError: a gold pair is of a sentence that is not there.
   """
-  ids_of_texts: list[dict[str, str]] = []
-  first_ids: list[dict[str, str]] = []
+  for pair in mined.gold or ():
+    if pair[0] not in mined.first or pair[1] not in mined.second:
+      raise errors.CorpusError(
+        'A gold pair is of a sentence that is not there',
+        got=' and '.join(pair),
+        where='-'.join(mined.languages),
+      )
+  sides: list[dict[str, str | None]] = []
+  repeated = 0
   for side in (mined.first, mined.second):
-    first: dict[str, str] = {}
-    for key, text in side.items():
-      first.setdefault(text, key)
-    ids_of_texts.append(first)
-    first_ids.append({key: first[text] for key, text in side.items()})
-  gold = mined.gold
-  if gold is not None:
-    for pair in gold:
-      if any(key not in ids for key, ids in zip(pair, first_ids, strict=True)):
-        raise errors.CorpusError(
-          'A gold pair is of a sentence that is not there',
-          got=' and '.join(pair),
-          where='-'.join(mined.languages),
-        )
-    gold = frozenset((first_ids[0][x], first_ids[1][y]) for x, y in gold)
-  first, second = ids_of_texts
+    counts = collections.Counter(side.values())
+    repeated += sum(count for count in counts.values() if count > 1)
+    sides.append(
+      {text: key if counts[text] == 1 else None for key, text in side.items()}
+    )
+  first, second = sides
   return _Collections(
     mined.languages,
     (list(first), list(second)),
     (list(first.values()), list(second.values())),
-    gold,
-    len(mined.first) + len(mined.second) - len(first) - len(second),
+    mined.gold,
+    repeated,
   )

@@ -69,8 +69,12 @@ class MultipleChoice(head_task.HeadTask):
     if any(example.is_blind for example in examples):
       return {}
     text = (folder / self.file_name(part)).read_text(encoding='utf-8')
-    return self.example_statistics(
-      examples, self.EXAMPLE.read_predictions(examples, text)
+    questions = choices_lib.by_question(examples).values()
+    return head_task.in_clusters(
+      self.example_statistics(
+        examples, self.EXAMPLE.read_predictions(examples, text)
+      ),
+      [examples[places[0]].cluster for places in questions],
     )
 
   def example_statistics(self, gold, predictions):

@@ -8,8 +8,11 @@ github.com/google-research/xtreme).
 
 import dataclasses
 
+import numpy as np
+
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, states
+from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.foundation import schema
@@ -51,10 +54,16 @@ class NearestSentences(sentence_task.CollectionTask):
           notes.append(f'{part}: no gold pairs; predictions only')
           continue
         ids = list(mined.first)
-        result.metrics[f'accuracy/{part}'] = sum(
-          (ids[place], name) in mined.gold
-          for name, place in zip(mined.second, found, strict=True)
-        ) / len(mined.second)
+        right = aggregates.Statistics(
+          np.array(
+            [
+              (ids[place], name) in mined.gold
+              for name, place in zip(mined.second, found, strict=True)
+            ]
+          )
+        )
+        result.metrics[f'accuracy/{part}'] = right.value
+        result.files.update(base.statistics_files(part, {'accuracy': right}))
     if result.metrics:
       result.metrics['accuracy/mean'] = sum(result.metrics.values()) / len(
         result.metrics

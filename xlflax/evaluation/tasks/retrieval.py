@@ -15,8 +15,8 @@ import numpy as np
 
 from xlflax.evaluation import base, states, tatoeba
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics import aggregates, string_overlap
 from xlflax.evaluation.metrics import retrieval as metrics_lib
-from xlflax.evaluation.metrics import string_overlap
 from xlflax.evaluation.metrics.declaration import (
   ACCURACY,
   BEST_LAYER,
@@ -135,6 +135,7 @@ class Retrieval(sentence_task.SentenceTask):
     failures = base.Failures(self.name)
     layers: dict[str, list[base.Row]] = {}
     pairs: list[base.Row] = []
+    files: dict[str, str] = {}
     notes = [
       f'accuracy is that of layer {layer} of '
       f'0..{subject.model.config.num_layers}'
@@ -143,7 +144,13 @@ class Retrieval(sentence_task.SentenceTask):
       name = sources_lib.pair_name(pair)
       with failures.guard(name):
         test, counts = self._test(pair, notes)
-        found = self._score(subject, pair, test, notes)
+        found, right = self._score(subject, pair, test, notes)
+        sides = ('forward', 'backward', 'accuracy')
+        values = (*right[layer], right[layer].mean(0))
+        files |= base.statistics_files(
+          name,
+          dict(zip(sides, map(aggregates.Statistics, values), strict=True)),
+        )
         layers[name] = [{'pair': name} | row for row in found]
         pairs.append({'pair': name} | counts | _overlap(test))
     return base.EvalResult(
@@ -151,6 +158,7 @@ class Retrieval(sentence_task.SentenceTask):
       tables={'layers': sum(layers.values(), []), 'pairs': pairs},
       notes=tuple(dict.fromkeys(notes)),
       failures=failures.collected(),
+      files=files,
     )
 
   def _test(self, pair, notes) -> tuple[_Test, base.Row]:
@@ -189,8 +197,10 @@ class Retrieval(sentence_task.SentenceTask):
       np.array([kinds[i] for i in kept]),
     ), {'sentences': len(kept)} | {one.value: counted[one] for one in Kind}
 
-  def _score(self, subject, pair, test: _Test, notes) -> list[base.Row]:
-    """Rows of all layers, the forward direction first."""
+  def _score(
+    self, subject, pair, test: _Test, notes
+  ) -> tuple[list[base.Row], list[np.ndarray]]:
+    """Rows of all layers, forward first; what is right of each, [2, N]."""
     size = len(test.first)
     ids = [self.language_id(subject, code, notes) for code in pair]
     # Both sides in one call: fewer partly filled batches.
@@ -212,12 +222,12 @@ class Retrieval(sentence_task.SentenceTask):
       | rows[direction]
       | {'sentences': size}
       for direction, (query, key) in enumerate((pair, pair[::-1]))
-      for layer, rows in enumerate(found)
-    ]
+      for layer, (rows, _) in enumerate(found)
+    ], [right for _, right in found]
 
   def _layer(
     self, pair, first: np.ndarray, second: np.ndarray, kinds, notes
-  ) -> list[base.Row]:
+  ) -> tuple[list[base.Row], np.ndarray]:
     """What is found in vectors [N, H] of one layer, for either direction."""
     size = len(first)
     plain = metrics_lib.mean_cosines(first, second)
@@ -238,7 +248,8 @@ class Retrieval(sentence_task.SentenceTask):
       'compared_pair_cosine': compared.pairs,
       'compared_other_cosine': compared.others,
     }
-    return [row | cosines for row in rows]
+    right = np.stack(found['accuracy']) == np.arange(size)
+    return [row | cosines for row in rows], right
 
 
 def _overlap(test: _Test) -> base.Row:

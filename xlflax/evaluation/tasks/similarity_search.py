@@ -12,6 +12,7 @@ import numpy as np
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Better, Metric
 from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.foundation import ranges, schema
@@ -51,19 +52,22 @@ class SimilaritySearch(sentence_task.SentenceTask):
     """Scores the subject; parts that fail are listed in the result."""
     failures = base.Failures(self.name)
     metrics: dict[str, float] = {}
+    written: dict[str, str] = {}
     notes: list[str] = []
     for pair in self.source.pairs():
       name = sources_lib.pair_name(pair)
       with failures.guard(name):
         found = self._errors(subject, pair, notes)
-        metrics |= {f'{kind}/{name}': value for kind, value in found.items()}
+        metrics |= {f'{kind}/{name}': one.value for kind, one in found.items()}
+        written |= base.statistics_files(name, found)
     return base.EvalResult(
       metrics=metrics | head_task.means(metrics),
       notes=tuple(dict.fromkeys(notes)),
       failures=failures.collected(),
+      files=written,
     )
 
-  def _errors(self, subject, pair, notes) -> dict[str, float]:
+  def _errors(self, subject, pair, notes) -> dict[str, aggregates.Statistics]:
     text = self.source.load(pair)
     count = len(text.second)
     second = list(text.second)
@@ -80,8 +84,8 @@ class SimilaritySearch(sentence_task.SentenceTask):
     # Altered sentences lose the mean of the translations, not their own.
     keys = vectors[1] - (translations[:1] - kept[:1])
 
-    def errors_among(number: int) -> float:
-      return error_rate(
+    def errors_among(number: int) -> aggregates.Statistics:
+      return errors_of(
         first, keys[:number], second[:number], k=self.k, margin=self.margin
       )
 
@@ -91,15 +95,15 @@ class SimilaritySearch(sentence_task.SentenceTask):
     return found
 
 
-def error_rate(
+def errors_of(
   first: np.ndarray,
   second: np.ndarray,
   texts: list[str],
   *,
   k: int = 4,
   margin: str = 'ratio',
-) -> float:
-  """The share of first sentences whose best candidate has another text.
+) -> aggregates.Statistics:
+  """Which first sentences' best candidates have another text: 1, else 0.
 
   Args:
     first: [N, H].
@@ -112,5 +116,6 @@ def error_rate(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'
   )
   best = dict(zip(found.first.tolist(), found.second.tolist(), strict=True))
-  wrong = sum(texts[best[i]] != texts[i] for i in range(len(first)))
-  return wrong / len(first)
+  return aggregates.Statistics(
+    np.array([texts[best[i]] != texts[i] for i in range(len(first))])
+  )

@@ -9,6 +9,7 @@ from xlflax.evaluation import base, translator
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import translation as metrics_lib
 from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
+from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.translation_options import TranslationOptions
 from xlflax.foundation import enums, errors, ranges, schema
 
@@ -57,7 +58,7 @@ class TranslationQuality(base.EvalTask):
     """Scores the subject; parts that fail are listed in the result."""
     translator.check_model(subject.model)
     failures = base.Failures(self.name)
-    scores: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, metrics_lib.TranslationScore]] = {}
     notes: list[str] = []
     texts: dict[str, str] = {}
     for pair in self.source.pairs():
@@ -68,7 +69,11 @@ class TranslationQuality(base.EvalTask):
             subject, pair, source, target, notes
           )
           texts[f'{name}.txt'] = ''.join(f'{x}\n' for x in hypotheses)
-          scores[name] = _score(name, target, hypotheses, references, notes)
+          found = _score(name, target, hypotheses, references, notes)
+          scores[name] = found
+          texts |= base.statistics_files(
+            name, {metric: one.statistics for metric, one in found.items()}
+          )
     return base.EvalResult(
       metrics=_metrics(scores),
       notes=tuple(notes),
@@ -166,7 +171,7 @@ def _score(
   hypotheses: list[str],
   references: list[str],
   notes: list[str],
-) -> dict[str, float]:
+) -> dict[str, metrics_lib.TranslationScore]:
   """The metrics of one direction; their signatures become notes."""
   right = [references]
   found = {'bleu': metrics_lib.bleu(hypotheses, right, target_language=target)}
@@ -180,20 +185,17 @@ def _score(
   for metric, score in found.items():
     notes.append(f'{metric}/{name}: {score.signature}')
     notes.extend(note for note in score.notes if note not in notes)
-  return {
-    'sentences': float(len(references)),
-    **{metric: score.value for metric, score in found.items()},
-  }
+  return found
 
 
-def _metrics(scores: dict[str, dict[str, float]]) -> dict[str, float]:
+def _metrics(scores) -> dict[str, float]:
   metrics = {
-    f'{metric}/{name}': value
+    f'{metric}/{name}': score.value
     for name, found in scores.items()
-    for metric, value in found.items()
+    for metric, score in found.items()
   }
-  for metric in ('bleu', 'tokenized_bleu', 'chrf'):
-    values = [found[metric] for found in scores.values() if metric in found]
-    if values:
-      metrics[f'{metric}/mean'] = sum(values) / len(values)
-  return metrics
+  sizes = {
+    f'sentences/{name}': float(found['bleu'].statistics.size)
+    for name, found in scores.items()
+  }
+  return sizes | metrics | head_task.means(metrics)

@@ -135,6 +135,8 @@ class WordAlignment(labelled_task.LabelledTask):
           method: [alignment.evaluate(gold, found) for found in by_layer]
           for method, by_layer in links.items()
         }
+        first = scores[part][self.methods[0]][layer]
+        files |= base.statistics_files(part, {'aer': first.statistics})
         files |= {
           f'{part}.{method.value}.txt': ''.join(
             alignment.write_pharaoh(found) + '\n' for found in by_layer[layer]

@@ -54,6 +54,11 @@ class MultipleChoice(finetuning.FineTuning):
       )
 
   @property
+  def rows_together(self) -> int:
+    """A question's choices."""
+    return self.num_choices
+
+  @property
   def num_outputs(self) -> int:
     """One, the score."""
     return 1
@@ -61,13 +66,6 @@ class MultipleChoice(finetuning.FineTuning):
   def __call__(
     self, model, params, batch, context: base.Context
   ) -> base.ObjectiveOutput:
-    if context.micro_batches > 1:
-      raise errors.ConfigError(
-        'Micro-batches part the choices of a question',
-        got=f'{context.micro_batches} micro-batches',
-        expected='1',
-        fix='train multiple choice without gradient accumulation',
-      )
     rng = context.rng if context.train else None
     scores = self._scores(model, params, batch, context.vocabulary, rng)
     languages = inputs.row_languages(batch, context.vocabulary)

@@ -46,6 +46,11 @@ class Example:
     return all(columns_lib.is_empty(getattr(self, f.name)) for f in gold)
 
   @property
+  def cluster(self) -> str:
+    """What it shares with others, such as a document: they vary together."""
+    return self.id
+
+  @property
   def has_words(self) -> bool:
     """Whether there is a word to read; True for text that is not split."""
     return True

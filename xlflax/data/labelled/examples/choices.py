@@ -33,6 +33,11 @@ class Choice(base.Example):
   paired_text: str
   label: str | None = column(Role.GOLD, default=None)
 
+  @property
+  def cluster(self) -> str:
+    """The passage."""
+    return self.text
+
   @classmethod
   def write_predictions(
     cls, examples: Sequence['Choice'], predictions: Sequence[int]

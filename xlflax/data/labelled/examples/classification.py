@@ -23,3 +23,8 @@ class ClassifiedText(base.Example):
   paired_text: str | None = None
   paired_language: str | None = column(Role.SECOND_LANGUAGE, default=None)
   label: str | None = column(Role.GOLD | Role.LABELS, default=None)
+
+  @property
+  def cluster(self) -> str:
+    """The premise of a pair."""
+    return self.text if self.paired_text is not None else self.id

@@ -54,6 +54,11 @@ class Question(base.Example):
   title: str = ''
 
   @property
+  def cluster(self) -> str:
+    """The article, or else the paragraph."""
+    return self.title or self.context
+
+  @property
   def is_unanswerable(self) -> bool:
     """Whether it is known that the context has no answer."""
     return bool(self.answers) and not any(one.text for one in self.answers)

@@ -87,6 +87,37 @@ def read_belebele(path: str | os.PathLike, language: str) -> files.Reading:
   return files.Reading(found)
 
 
+@formats.reader('belebele_training', example=examples_lib.Choice)
+def read_belebele_training(
+  path: str | os.PathLike, language: str, *, split: str | None = None
+) -> files.Reading:
+  """Reads the table of `assemble_training_set.py`: TSV as pandas writes it.
+
+  Args:
+    path: of the file.
+    language: of the text, English as published.
+    split: 'train' or 'dev', whose rows are taken; None: both.
+
+  Raises:
+    CorpusError: file:line of a row without a column's text; no rows.
+  """
+  found: list[examples_lib.Example] = []
+  for number, row in files.read_csv(path):
+    if split is not None and row.get('split') != split:
+      continue
+    right = _get(row, 'correct_answer_num', path, number)
+    found += _choices(
+      str(len(found) // 4),
+      language,
+      _get(row, 'passage', path, number),
+      _get(row, 'question', path, number),
+      [_get(row, f'answer{place}', path, number) for place in range(1, 5)],
+      int(float(right)) - 1,
+    )
+  files.check_any(found, path)
+  return files.Reading(found)
+
+
 def _choices(
   question: str,
   language: str,

@@ -1,5 +1,6 @@
 """What all readers share: lines, errors that say where, what was read."""
 
+import csv
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ from xlflax.foundation import errors
 from xlflax.storage import paths
 
 _ENDS = b'\r\n'
+_ODD = '\0'  # what a row has too many or too few
 
 
 class Reading(NamedTuple):
@@ -82,6 +84,28 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
       if not isinstance(value, dict):
         raise malformed(kind, path, number, shorten(line), expected='an object')
       yield number, value
+
+
+def read_csv(
+  path: str | os.PathLike, delimiter: str = '\t'
+) -> Iterator[tuple[int, dict[str, str]]]:
+  """Yields (number of its last line, column -> field) of a file with a header.
+
+  Fields may be quoted, and then hold line ends, as pandas writes them.
+
+  Raises:
+    CorpusError: no such file; file:line of a row with another number of
+      fields than the header, or of an open quotation mark.
+  """
+  lines = (f'{line}\n' for _, line in read_lines(path))
+  rows = csv.DictReader(lines, delimiter=delimiter, restkey=_ODD, restval=_ODD)
+  try:
+    for row in rows:
+      if _ODD in row or _ODD in row.values():
+        raise csv.Error('not as many fields as in the header')
+      yield rows.line_num, row
+  except csv.Error as error:
+    raise malformed('table', path, rows.line_num, str(error)) from error
 
 
 def malformed(

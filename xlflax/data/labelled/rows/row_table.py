@@ -91,6 +91,11 @@ class RowTable:
   def num_tokens(self, key: str) -> int:
     return int(self._values[key].size) if key in self._values else 0
 
+  def num_full(self, key: str, length: int) -> int:
+    """How many rows have so many numbers of a key."""
+    ends = self._ends.get(key, np.zeros(0, np.int64))
+    return int((np.diff(ends, prepend=0) == length).sum())
+
   def save(self, path: pathlib.Path, fingerprint: str) -> None:
     """Writes the table so that it is there whole or not at all."""
     arrays = {f'value/{key}': value for key, value in self._values.items()}

@@ -7,7 +7,7 @@ for each of its words, or a single number. Rows are as long as their text;
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,10 @@ class RowMaker:
   Attributes:
     separator: special tokens between two texts; as in pretraining.
     positions: whether positions of a second text run on.
+    cuts: of the class; whether what does not fit into a row is left out.
   """
 
+  cuts: ClassVar[bool] = False
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
 
