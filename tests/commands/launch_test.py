@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from xlflax import cli
-from xlflax.launch import kubernetes, local, slurm, tpu
+from xlflax.launch import kubernetes, local, slurm, slurm_script, tpu
 
 _TRAIN = (
   '--',
@@ -104,7 +104,7 @@ def test_slurm_dry_run(capsys):
     '# XLFLAX_RESTARTS=20 sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
     '--gpus-per-node=4 --signal=USR1@120 --exclusive train.sbatch train '
   )
-  assert out.rstrip().endswith(slurm.SCRIPT.rstrip())
+  assert out.rstrip().endswith(slurm_script.SCRIPT.rstrip())
 
 
 def _launched(capsys, *arguments) -> str:

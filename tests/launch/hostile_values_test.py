@@ -17,6 +17,7 @@ from xlflax.launch import (
   local,
   skypilot,
   slurm,
+  slurm_script,
   tpu,
   values,
 )
@@ -194,7 +195,7 @@ def test_slurm_comment_is_one_line(value):
   )
   comment, second, rest = job.rendered().split('\n', 2)
   assert comment.startswith('# ') and second.startswith('# ')
-  assert rest == slurm.SCRIPT
+  assert rest == slurm_script.SCRIPT
 
 
 @_SETTINGS
@@ -213,7 +214,7 @@ def test_slurm_line_as_it_would_be_pasted(tmp_path_factory, value):
 def test_slurm_script_passes_words_on(tmp_path_factory, value):
   shell = _Shell(tmp_path_factory.mktemp('slurm'), 'srun')
   words = _command(value)
-  script = f'set -- {slurm.shlex.join(words)}\n{slurm.SCRIPT}'
+  script = f'set -- {slurm.shlex.join(words)}\n{slurm_script.SCRIPT}'
   noted = shell(script, SLURM_JOB_ID='1')
   assert noted[3:] == ['xlflax', *words, '--stopped_status=75']
 
@@ -227,7 +228,7 @@ def test_line_of_a_sweep_is_words_not_code(tmp_path_factory, value):
   sweep = folder / 'sweep.txt'
   sweep.write_text(f'--a=1\n{quoted}\n')
   noted = shell(
-    f'set -- train\n{slurm.SCRIPT}',
+    f'set -- train\n{slurm_script.SCRIPT}',
     SLURM_JOB_ID='1',
     SLURM_ARRAY_TASK_ID='2',
     XLFLAX_SWEEP=str(sweep),
@@ -242,7 +243,7 @@ def test_unquoted_line_of_a_sweep_runs_nothing(tmp_path, attack):
   shell = _Shell(tmp_path, 'srun')
   (tmp_path / 'sweep.txt').write_text(f'--model_dir={attack}\n')
   noted = shell(
-    f'set -- train\n{slurm.SCRIPT}',
+    f'set -- train\n{slurm_script.SCRIPT}',
     SLURM_JOB_ID='1',
     SLURM_ARRAY_TASK_ID='1',
     XLFLAX_SWEEP=str(tmp_path / 'sweep.txt'),

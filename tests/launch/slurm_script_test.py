@@ -9,7 +9,7 @@ import time
 import pytest
 
 from xlflax.foundation import errors
-from xlflax.launch import slurm
+from xlflax.launch import slurm, slurm_script
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/train.sbatch'
 _PROGRAMS = {
@@ -32,7 +32,7 @@ def start(tmp_path):
     program = tmp_path / 'bin' / name
     program.write_text(f'#!/bin/bash\n{code}\n')
     program.chmod(0o755)
-  (tmp_path / 'train.sbatch').write_text(slurm.SCRIPT)
+  (tmp_path / 'train.sbatch').write_text(slurm_script.SCRIPT)
 
   def run(*arguments, **environment):
     return subprocess.Popen(
@@ -67,8 +67,8 @@ def _requeued(folder) -> bool:
 def test_example(regenerate_goldens):
   """It lies in launch/slurm, for people to submit themselves."""
   if regenerate_goldens:
-    _EXAMPLE.write_text(slurm.SCRIPT)
-  assert slurm.SCRIPT == _EXAMPLE.read_text()
+    _EXAMPLE.write_text(slurm_script.SCRIPT)
+  assert slurm_script.SCRIPT == _EXAMPLE.read_text()
 
 
 def test_arguments(start, tmp_path):
@@ -193,9 +193,24 @@ def test_signal_before_the_start(start, tmp_path, name, requeued):
   assert not (tmp_path / 'srun').exists()
 
 
+def test_a_controller_that_is_away_is_asked_again(start, tmp_path):
+  """The third time it is there."""
+  (tmp_path / 'bin/scontrol').write_text(
+    '#!/bin/bash\necho x >> "$FOLDER/asked"\n'
+    '(($(wc -l < "$FOLDER/asked") > 2)) && echo "$@" > "$FOLDER/scontrol"\n'
+  )
+  process = start('train', STATUS='74', XLFLAX_REQUEUE_WAITS='0.1 0.2 0.3')
+  status, output = _ended(process)
+  assert (status, _requeued(tmp_path)) == (0, True), output
+  assert output.count('asking again in') == 2 and 'NOT' not in output
+
+
 def test_refused_requeue_is_a_failure(start, tmp_path):
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\nexit 1\n')
-  assert _ended(start('train', STATUS='75'))[0] == 75
+  process = start('train', STATUS='75', XLFLAX_REQUEUE_WAITS='0.1 0.2')
+  status, output = _ended(process)
+  assert status == 75
+  assert 'asking again in 0.2 s.\nJob 7 is NOT queued again' in output
 
 
 def test_one_process_per_gpu():
@@ -290,7 +305,7 @@ def test_submission(tmp_path):
   environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
   job = slurm.SlurmJob(command=('train', '--x'))
   assert slurm.submit(job, environment) == 'Submitted train --x'
-  assert (tmp_path / 'submitted').read_text() == slurm.SCRIPT
+  assert (tmp_path / 'submitted').read_text() == slurm_script.SCRIPT
   sbatch.write_text('#!/bin/bash\necho no such partition >&2\nexit 1\n')
   with pytest.raises(errors.ConfigError, match='Got: no such partition'):
     slurm.submit(job, environment)

@@ -55,7 +55,9 @@ class Loop:
     self._checkpoints = checkpoints_lib.Checkpoints(
       setup.model_dir, setup.settings.checkpoints
     )
-    distributed.at_failure_of_others(self._last_words)
+    distributed.at_failure_of_others(
+      self._last_words, lambda: self._watchdog.now()
+    )
     self._steps: dict[tuple[int, ...], Any] = {}
     finished = saved_checkpoints.finished_steps(setup.model_dir)
     self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
