@@ -8,7 +8,7 @@ gives it, or None for a pod that had to go. A model of the Job and JobSet contro
 import pytest
 
 from tests.launch import controllers
-from xlflax.launch import kubernetes, manifests, processes
+from xlflax.launch import agents, kubernetes, manifests, processes
 
 _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
@@ -80,7 +80,7 @@ def _scripts(folder, attempts):
   """Processes that end as the next attempt says."""
   (folder / 'attempts').touch()
 
-  def make():
+  def make(port):
     lines = (folder / 'attempts').read_text()
     statuses = attempts[len(lines)]
     (folder / 'attempts').write_text(lines + '.')
@@ -105,7 +105,10 @@ def _ending(status: int, later: float) -> str:
 def _run_locally(tmp_path, attempts, restarts=3) -> tuple[int, int]:
   """Status, and how many attempts there were."""
   status = processes.run(
-    _scripts(tmp_path, attempts), grace_seconds=5, restarts=restarts
+    _scripts(tmp_path, attempts),
+    agents.Lead(),
+    grace_seconds=5,
+    restarts=restarts,
   )
   return status, len((tmp_path / 'attempts').read_text())
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.launch import agents, processes, registry, values
 from xlflax.launch import job as job_lib
-from xlflax.launch import processes, registry, values
 from xlflax.storage import paths
 
 _SHOWN_PORT = 12345  # where a free one would be chosen
@@ -35,8 +35,8 @@ class LocalJob(job_lib.Job):
       or ./logs where the command names none.
     port: of process 0 for the others; None takes a free one.
     grace_seconds: how long the others may take to end after a failure.
-    restarts: how often the job is started again after a failure that is no
-      user's mistake; it continues from its last checkpoint.
+    restarts: how often within an hour the job is started again after a
+      failure that is no user's mistake; it continues from its last checkpoint.
     program: what runs the command.
   """
 
@@ -138,12 +138,14 @@ class LocalJob(job_lib.Job):
 
   def start(self) -> int:
     """Runs the processes to their end; see `processes.run`."""
-    return processes.run(
-      lambda: self.processes(self.port or processes.free_port()),
+    status = processes.run(
+      self.processes,
+      agents.Lead(self.port),
       grace_seconds=self.grace_seconds,
       restarts=self.restarts,
       model_dir=job_lib.model_dir(self.command),
     )
+    return 0 if status == errors.ExitStatus.STOPPED else status
 
 
 def _add_process_flags(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +184,8 @@ def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
     type=numeric_flags.of(ranges.Natural),
     default=0,
     metavar='N',
-    help='after a failure start again, at most so often (default: %(default)s)',
+    help='after a failure start again, at most so often within an hour '
+    '(default: %(default)s)',
   )
   parser.add_argument(
     '--grace',
