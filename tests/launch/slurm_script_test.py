@@ -205,6 +205,30 @@ def test_a_controller_that_is_away_is_asked_again(start, tmp_path):
   assert output.count('asking again in') == 2 and 'NOT' not in output
 
 
+def test_agents_take_the_allocation_of_their_node(start, tmp_path):
+  """One task a node, which has the processors of all."""
+  (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\necho n7; echo n8\n')
+  process = start(
+    'train',
+    '--x=1',
+    XLFLAX_AGENTS='1',
+    SLURM_JOB_NUM_NODES='2',
+    SLURM_JOB_NODELIST='n[7-8]',
+    SLURM_NTASKS_PER_NODE='4',
+    SLURM_CPUS_PER_TASK='3',
+  )
+  assert _ended(process)[0] == 0
+  assert (tmp_path / 'srun').read_text().split() == [
+    '--kill-on-bad-exit=0',
+    '--wait=60',
+    '--ntasks=2',
+    '--ntasks-per-node=1',
+    '--cpus-per-task=12',
+    *('xlflax', 'launch', 'agent', '--num_processes=4', '--nodes=2'),
+    *('--restarts=20', '--lead=n7:20007', '--', 'train', '--x=1'),
+  ]
+
+
 def test_refused_requeue_is_a_failure(start, tmp_path):
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\nexit 1\n')
   process = start('train', STATUS='75', XLFLAX_REQUEUE_WAITS='0.1 0.2')
@@ -244,6 +268,11 @@ def test_one_process_per_gpu():
     '--x',
     '--platform=gpu',
   ]
+
+
+def test_agents_are_asked_for_by_a_variable():
+  job = slurm.SlurmJob(command=('train',), restart_by='agents')
+  assert job.variables()['XLFLAX_AGENTS'] == '1'
 
 
 def test_one_process_per_node():

@@ -79,11 +79,17 @@ class LocalJob(job_lib.Job):
     """The command line of a process, after `xlflax`."""
     return [
       *self.command,
+      *self.joining(process_id, port),
+      f'--stopped_status={errors.ExitStatus.STOPPED}',
+      *job_lib.platform_flag(self.command, self._platform()),
+    ]
+
+  def joining(self, process_id: int, port: int) -> list[str]:
+    """The flags by which the processes find each other."""
+    return [
       f'--coordinator=localhost:{port}',
       f'--num_processes={self.num_processes}',
       f'--process_id={process_id}',
-      f'--stopped_status={errors.ExitStatus.STOPPED}',
-      *job_lib.platform_flag(self.command, self._platform()),
     ]
 
   def _platform(self) -> str:
@@ -138,14 +144,18 @@ class LocalJob(job_lib.Job):
 
   def start(self) -> int:
     """Runs the processes to their end; see `processes.run`."""
-    status = processes.run(
+    status = self.run(agents.Lead(self.port))
+    return 0 if status == errors.ExitStatus.STOPPED else status
+
+  def run(self, all_agents: agents.Lead | agents.Follower) -> int:
+    """Runs this node's processes to their end; see `processes.run`."""
+    return processes.run(
       self.processes,
-      agents.Lead(self.port),
+      all_agents,
       grace_seconds=self.grace_seconds,
       restarts=self.restarts,
       model_dir=job_lib.model_dir(self.command),
     )
-    return 0 if status == errors.ExitStatus.STOPPED else status
 
 
 def _add_process_flags(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,13 @@ from xlflax.launch import job as job_lib
 from xlflax.launch import registry, slurm_script, values
 
 
+class RestartBy(enum.Enum):
+  """What starts the processes of a failed job again."""
+
+  QUEUE = 'queue'  # the job is queued again
+  AGENTS = 'agents'  # on each node one, within the allocation; then the queue
+
+
 class Per(enum.Enum):
   """What each process has."""
 
@@ -61,7 +68,8 @@ class SlurmJob(job_lib.Job):
     array: which lines of it run, such as '1-8%2'; None: all. Of a command
       whose processes share work, the shares: '0-15' are sixteen.
     restarts: a failed job is queued again until it has started so often
-      again, in whatever way.
+      again, in whatever way; agents start it so often within an hour.
+    restart_by: what starts it again.
     logs: folder of the logs; None: where `sbatch` is called.
     more: further arguments of `sbatch`.
   """
@@ -80,6 +88,7 @@ class SlurmJob(job_lib.Job):
   sweep: pathlib.Path | None = None
   array: str | None = None
   restarts: ranges.Natural = 20
+  restart_by: RestartBy = RestartBy.QUEUE
   logs: pathlib.Path | None = None
   more: tuple[str, ...] = ()
 
@@ -93,6 +102,7 @@ class SlurmJob(job_lib.Job):
 
   def __post_init__(self):
     enums.coerce(self, 'process_per', Per)
+    enums.coerce(self, 'restart_by', RestartBy)
     object.__setattr__(self, 'more', tuple(self.more))
     values.check(self)
     self._check_texts()
@@ -187,6 +197,8 @@ class SlurmJob(job_lib.Job):
   def variables(self) -> dict[str, str]:
     """What the script reads from the environment of `sbatch`."""
     variables = {'XLFLAX_RESTARTS': str(self.restarts)}
+    if self.restart_by is RestartBy.AGENTS:
+      variables['XLFLAX_AGENTS'] = '1'
     if self.sweep:
       variables['XLFLAX_SWEEP'] = str(self.sweep.absolute())
     return variables
@@ -254,6 +266,13 @@ def _add_restarts(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='queue a failed job again until it has started so often again; a '
     'mistake (status 2) ends it at once (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--restart_by',
+    choices=[r.value for r in RestartBy],
+    default='queue',
+    help='start a failed job again by the queue, or by an agent on each node: '
+    'within seconds, without giving the nodes back (default: %(default)s)',
   )
 
 

@@ -15,6 +15,8 @@ SCRIPT = r"""#!/bin/bash
 # saves a checkpoint and stops, and is queued again to go on from it. So is a
 # job that failed in any way but by a mistake (status 2): a killed task, a lost
 # node, a hang; until it has started XLFLAX_RESTARTS times (20) again.
+# With XLFLAX_AGENTS=1 the processes of a failed job start again within its
+# allocation first, so often within an hour; what ends an agent queues it again.
 # XLFLAX_COMMAND is what runs instead of `xlflax`, such as a container's line.
 #SBATCH --job-name=xlflax
 #SBATCH --output=%x_%j.log
@@ -44,7 +46,17 @@ if [[ -n ${XLFLAX_SWEEP:-} ]]; then
   words=$(xargs -r printf '%q ' <<< "$line") || exit 2
   eval "arguments+=($words)"
 fi
-if [[ ${arguments[0]:-} == train ]]; then
+options=(${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK})
+if [[ ${arguments[0]:-} == train && -n ${XLFLAX_AGENTS:-} ]]; then
+  # An agent for each node starts the processes, and starts them again.
+  each=${SLURM_NTASKS_PER_NODE:-1}
+  options=(--ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1
+    --cpus-per-task=$((each * ${SLURM_CPUS_PER_TASK:-1})))
+  lead=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+  arguments=(launch agent --num_processes="$each"
+    --nodes="$SLURM_JOB_NUM_NODES" --restarts="${XLFLAX_RESTARTS:-20}"
+    --lead="$lead:$((20000 + SLURM_JOB_ID % 10000))" -- "${arguments[@]}")
+elif [[ ${arguments[0]:-} == train ]]; then
   arguments+=(--stopped_status=75)
 fi
 
@@ -52,8 +64,7 @@ if [[ -n $signal ]]; then
   [[ -n $cancelled ]] && status=143 || status=75
 else
   # A task that ends first, in whatever way, gives the others 60 seconds.
-  srun --kill-on-bad-exit=0 --wait=60 \
-    ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} \
+  srun --kill-on-bad-exit=0 --wait=60 "${options[@]}" \
     ${XLFLAX_COMMAND:-xlflax} "${arguments[@]}" &
   srun=$!
   # One may have come since it was looked for.
