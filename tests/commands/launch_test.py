@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from xlflax import cli
-from xlflax.launch import kubernetes, local, slurm, slurm_script, tpu
+from xlflax.launch import kubernetes, local, slurm, tpu
 
 _TRAIN = (
   '--',
@@ -104,7 +104,7 @@ def test_slurm_dry_run(capsys):
     '# XLFLAX_RESTARTS=20 sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
     '--gpus-per-node=4 --signal=USR1@120 --exclusive train.sbatch train '
   )
-  assert out.rstrip().endswith(slurm_script.SCRIPT.rstrip())
+  assert out.rstrip().endswith(slurm.SCRIPT.rstrip())
 
 
 def _launched(capsys, *arguments) -> str:
@@ -252,7 +252,7 @@ def test_tpu(monkeypatch):
       ('local', '--num_processes=0', *_TRAIN),
       '--num_processes is out of range',
     ),
-    (('cloud', *_TRAIN), 'one of kubernetes, local, skypilot, slurm, tpu'),
+    (('cloud', *_TRAIN), 'one of agent, kubernetes, local, skypilot, slurm, tpu'),
     (('kubernetes', *_POD, '--node_selector=a', *_TRAIN), 'has no value'),
   ],
 )

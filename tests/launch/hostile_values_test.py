@@ -17,7 +17,6 @@ from xlflax.launch import (
   local,
   skypilot,
   slurm,
-  slurm_script,
   tpu,
   values,
 )
@@ -195,7 +194,7 @@ def test_slurm_comment_is_one_line(value):
   )
   comment, second, rest = job.rendered().split('\n', 2)
   assert comment.startswith('# ') and second.startswith('# ')
-  assert rest == slurm_script.SCRIPT
+  assert rest == slurm.SCRIPT
 
 
 @_SETTINGS
@@ -214,7 +213,7 @@ def test_slurm_line_as_it_would_be_pasted(tmp_path_factory, value):
 def test_slurm_script_passes_words_on(tmp_path_factory, value):
   shell = _Shell(tmp_path_factory.mktemp('slurm'), 'srun')
   words = _command(value)
-  script = f'set -- {slurm.shlex.join(words)}\n{slurm_script.SCRIPT}'
+  script = f'set -- {slurm.shlex.join(words)}\n{slurm.SCRIPT}'
   noted = shell(script, SLURM_JOB_ID='1')
   assert noted[3:] == ['xlflax', *words, '--stopped_status=75']
 
@@ -228,7 +227,7 @@ def test_line_of_a_sweep_is_words_not_code(tmp_path_factory, value):
   sweep = folder / 'sweep.txt'
   sweep.write_text(f'--a=1\n{quoted}\n')
   noted = shell(
-    f'set -- train\n{slurm_script.SCRIPT}',
+    f'set -- train\n{slurm.SCRIPT}',
     SLURM_JOB_ID='1',
     SLURM_ARRAY_TASK_ID='2',
     XLFLAX_SWEEP=str(sweep),
@@ -243,7 +242,7 @@ def test_unquoted_line_of_a_sweep_runs_nothing(tmp_path, attack):
   shell = _Shell(tmp_path, 'srun')
   (tmp_path / 'sweep.txt').write_text(f'--model_dir={attack}\n')
   noted = shell(
-    f'set -- train\n{slurm_script.SCRIPT}',
+    f'set -- train\n{slurm.SCRIPT}',
     SLURM_JOB_ID='1',
     SLURM_ARRAY_TASK_ID='1',
     XLFLAX_SWEEP=str(tmp_path / 'sweep.txt'),

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from xlflax.foundation import errors
-from xlflax.launch import slurm, slurm_script
+from xlflax.launch import slurm
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/train.sbatch'
 _PROGRAMS = {
@@ -32,7 +32,7 @@ def start(tmp_path):
     program = tmp_path / 'bin' / name
     program.write_text(f'#!/bin/bash\n{code}\n')
     program.chmod(0o755)
-  (tmp_path / 'train.sbatch').write_text(slurm_script.SCRIPT)
+  (tmp_path / 'train.sbatch').write_text(slurm.SCRIPT)
 
   def run(*arguments, **environment):
     return subprocess.Popen(
@@ -64,11 +64,9 @@ def _requeued(folder) -> bool:
   return path.exists() and path.read_text() == 'requeue 7\n'
 
 
-def test_example(regenerate_goldens):
+def test_example():
   """It lies in launch/slurm, for people to submit themselves."""
-  if regenerate_goldens:
-    _EXAMPLE.write_text(slurm_script.SCRIPT)
-  assert slurm_script.SCRIPT == _EXAMPLE.read_text()
+  assert slurm.SCRIPT == _EXAMPLE.read_text()
 
 
 def test_arguments(start, tmp_path):
@@ -334,7 +332,7 @@ def test_submission(tmp_path):
   environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
   job = slurm.SlurmJob(command=('train', '--x'))
   assert slurm.submit(job, environment) == 'Submitted train --x'
-  assert (tmp_path / 'submitted').read_text() == slurm_script.SCRIPT
+  assert (tmp_path / 'submitted').read_text() == slurm.SCRIPT
   sbatch.write_text('#!/bin/bash\necho no such partition >&2\nexit 1\n')
   with pytest.raises(errors.ConfigError, match='Got: no such partition'):
     slurm.submit(job, environment)

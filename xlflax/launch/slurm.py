@@ -17,7 +17,9 @@ from typing import ClassVar
 
 from xlflax.foundation import enums, errors, numeric_flags, ranges
 from xlflax.launch import job as job_lib
-from xlflax.launch import registry, slurm_script, values
+from xlflax.launch import registry, values
+
+SCRIPT = (pathlib.Path(__file__).parent / 'train.sbatch').read_text('utf-8')
 
 
 class RestartBy(enum.Enum):
@@ -207,7 +209,7 @@ class SlurmJob(job_lib.Job):
     """Returns the line that submits the job, and the script."""
     variables = [f'{k}={shlex.quote(v)}' for k, v in self.variables().items()]
     line = ' '.join([*variables, shlex.join(self.sbatch('train.sbatch'))])
-    return f'# {line}\n# where train.sbatch is:\n{slurm_script.SCRIPT}'
+    return f'# {line}\n# where train.sbatch is:\n{SCRIPT}'
 
   def start(self) -> int:
     """Submits the job, and prints Slurm's answer."""
@@ -316,7 +318,7 @@ def submit(job: SlurmJob, environment: dict[str, str]) -> str:
   if job.logs:
     job.logs.mkdir(parents=True, exist_ok=True)
   with tempfile.NamedTemporaryFile('w', suffix='.sbatch') as script:
-    script.write(slurm_script.SCRIPT)
+    script.write(SCRIPT)
     script.flush()
     result = subprocess.run(
       job.sbatch(script.name),
