@@ -8,6 +8,7 @@ An agent that is lost ends the job, which its scheduler may start again.
 
 import contextlib
 import json
+import math
 import select
 import socket
 import time
@@ -16,7 +17,7 @@ from typing import Any
 from xlflax.foundation import errors
 
 _MISTAKE, _LOST = errors.ExitStatus.MISTAKE, errors.ExitStatus.FAILURE
-_LATEST = 120.0  # seconds for the processes of all nodes to end
+_LATEST = 120.0  # seconds for all processes to end after a failure
 
 
 def is_failure(status: int) -> bool:
@@ -113,13 +114,13 @@ class Lead:
 
   def agree(self, status: int) -> int:
     """The status of all nodes' processes, given that of this one's."""
-    end, told = time.monotonic() + _LATEST, False
+    end = math.inf  # those that train on are waited for
     while True:
       all_here = len(self._ended) == len(self._others)
       bad = list(filter(is_failure, (status, *self._ended.values())))
-      if bad and not told:
+      if bad and end == math.inf:
         self._tell(stop=bad[0])
-        told = True
+        end = time.monotonic() + _LATEST
       if all_here or time.monotonic() > end:
         break
       time.sleep(0.05)

@@ -96,7 +96,7 @@ class _Lead:
 
   def call(self, listener, deadline: float) -> None:
     _allow_files(self._job.num_processes)
-    # Ready, and yet a process that took its connection back: not waited for.
+    # A process may take back its connection before it is accepted.
     listener.setblocking(False)
     self._selector.register(listener, selectors.EVENT_READ)
     problem = None
@@ -149,7 +149,7 @@ class _Lead:
     twin = twin if number else self._lead
     problem = statements.mistake(self._lead, statement, twin)
     if problem:
-      number = -1 - len(self._heard)  # beside the one of its number
+      number = -1 - connection.fileno()  # beside the one of its number
     self._heard[number] = statement, connection
     self._selector.register(connection, selectors.EVENT_READ, number)
     return problem
