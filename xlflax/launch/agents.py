@@ -71,9 +71,11 @@ class Lead:
 
   Attributes:
     is_whole: whether all agents are there, for another generation.
+    status: of the job, once it has ended.
   """
 
   is_whole = True
+  status = 0
 
   def __init__(
     self,
@@ -132,8 +134,9 @@ class Lead:
 
   def end(self, status: int) -> int:
     """Ends the job on all nodes; returns its status."""
-    self._tell(end=int(status))
-    return status
+    self.status = int(status)
+    self._tell(end=self.status)
+    return self.status
 
   def _tell(self, **message: Any) -> None:
     for other in self._others:
