@@ -1,14 +1,14 @@
 """What ends real jobs, under JobSets and the local launcher: who restarts.
 
 Each attempt is the status of every process: a number, a signal's as a shell
-gives it, or None for a pod that its node lost or that had to go. A model of the
-Job and JobSet controllers applies the rules of the rendered manifest itself;
-the local launcher runs processes that end so.
+gives it, or None for a pod that had to go. A model of the Job and JobSet controllers
+(`controllers`) applies the rules of the rendered manifest itself; the local launcher runs processes that end so.
 """
 
 import pytest
 
-from xlflax.launch import kubernetes, manifests, processes
+from tests.launch import controllers
+from xlflax.launch import agents, kubernetes, manifests, processes
 
 _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
@@ -22,80 +22,13 @@ _FAILURES = {
 }
 
 
-class _Model:
-  """The controllers of Jobs and JobSets, for one replicated Job.
-
-  Args:
-    manifest: a JobSet's, as rendered.
-  """
-
-  def __init__(self, manifest):
-    [workers] = manifest['spec']['replicatedJobs']
-    self.job = workers['template']['spec']
-    self.policy = manifest['spec']['failurePolicy']
-    self.counted = self.restarts = 0
-
-  def run(self, attempts) -> str:
-    """How the set ends: 'completed', 'failed', or 'running' after them all."""
-    for statuses in attempts:
-      reason = self._end_of_job(statuses)
-      if reason is None:
-        return 'completed'
-      action = next(
-        (
-          rule['action']
-          for rule in self.policy['rules']
-          if reason in rule['onJobFailureReasons']
-        ),
-        'RestartJobSet',
-      )
-      if action == 'FailJobSet':
-        return 'failed'
-      self.restarts += 1
-      self.counted += action == 'RestartJobSet'
-      if self.counted > self.policy['maxRestarts']:
-        return 'failed'
-    return 'running'
-
-  def _end_of_job(self, statuses) -> str | None:
-    """Why the Job fails; None where all pods succeed."""
-    for status in statuses:
-      if status == 0:
-        continue
-      action = next(
-        (
-          rule['action']
-          for rule in self.job['podFailurePolicy']['rules']
-          if self._matches(rule, status)
-        ),
-        'Count',
-      )
-      if action == 'FailJob':
-        return 'PodFailurePolicy'
-      if action == 'FailIndex' and self.job['maxFailedIndexes'] == 0:
-        return 'MaxFailedIndexesExceeded'
-      if action == 'Count' and self.job['backoffLimit'] == 0:
-        return 'BackoffLimitExceeded'
-      raise AssertionError(f'{status}: the Job would go on without a peer')
-    return None
-
-  @staticmethod
-  def _matches(rule, status) -> bool:
-    if status is None:
-      return 'onPodConditions' in rule
-    codes = rule.get('onExitCodes')
-    return (
-      bool(codes) and codes['operator'] == 'In' and status in codes['values']
-    )
-
-
 @pytest.fixture
 def model():
   job = kubernetes.KubernetesJob(
     command=('train',), name='mlm', image='i', nodes=2, restarts=3
   )
   [manifest] = manifests.manifests(job)
-  return _Model(manifest)
+  return controllers.Controllers(manifest)
 
 
 @pytest.mark.parametrize('failure', _FAILURES)
@@ -104,28 +37,50 @@ def test_a_job_set_starts_again(model, failure):
   assert (model.restarts, model.counted) == (1, 1)
 
 
-@pytest.mark.parametrize('statuses', [(None, 134), (None, 74), (75, 75)])
-def test_lost_nodes_and_stops_are_not_counted(model, statuses):
+@pytest.mark.parametrize('statuses', [(None, 134), (75, 75), (75, 74)])
+def test_disruptions_and_stops_are_not_counted(model, statuses):
   """A drained node, a pre-emption: as often as it happens."""
   assert model.run([statuses] * 50 + [_DONE]) == 'completed'
   assert (model.restarts, model.counted) == (50, 0)
 
 
-def test_a_mistake_ends_a_job_set_at_once(model):
-  assert model.run([(2, 2), _DONE]) == 'failed'
+@pytest.mark.parametrize('statuses', [(2, 2), (2, 134), (2, 2, 2)])
+@pytest.mark.parametrize('restarts', [0, 3])
+def test_a_mistake_ends_a_job_set_at_once(statuses, restarts):
+  job = kubernetes.KubernetesJob(
+    command=('train',),
+    name='mlm',
+    image='i',
+    nodes=len(statuses),
+    restarts=restarts,
+  )
+  [manifest] = manifests.manifests(job)
+  model = controllers.Controllers(manifest)
+  assert model.run([statuses, _DONE]) == 'failed'
   assert model.restarts == 0
 
 
 def test_restarts_end(model):
   assert model.run([(137, 134)] * 9) == 'failed'
-  assert model.counted == 4
+  assert model.counted == 3
+
+
+def test_a_job_waits_no_minutes_for_its_first_restart():
+  """Eight pods that failed together are replaced after ten seconds."""
+  job = kubernetes.KubernetesJob(
+    command=('train',), name='mlm', image='i', nodes=8, kind='job'
+  )
+  spec = manifests.manifests(job)[-1]['spec']
+  assert controllers.seconds_until_replaced(spec, (134,) * 8) == 10
+  assert spec['backoffLimitPerIndex'] == 20
+  assert spec['maxFailedIndexes'] == 0
 
 
 def _scripts(folder, attempts):
   """Processes that end as the next attempt says."""
   (folder / 'attempts').touch()
 
-  def make():
+  def make(port):
     lines = (folder / 'attempts').read_text()
     statuses = attempts[len(lines)]
     (folder / 'attempts').write_text(lines + '.')
@@ -150,7 +105,10 @@ def _ending(status: int, later: float) -> str:
 def _run_locally(tmp_path, attempts, restarts=3) -> tuple[int, int]:
   """Status, and how many attempts there were."""
   status = processes.run(
-    _scripts(tmp_path, attempts), grace_seconds=5, restarts=restarts
+    _scripts(tmp_path, attempts),
+    agents.Lead(),
+    grace_seconds=5,
+    restarts=restarts,
   )
   return status, len((tmp_path / 'attempts').read_text())
 

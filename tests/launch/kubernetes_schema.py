@@ -25,7 +25,12 @@ class _Required(dict):
 
 _LABELS = _Map(str)
 _ANNOTATIONS = _Map(str)
-_METADATA = {'name': _NAME, 'namespace': _NAME, 'labels': _LABELS}
+_METADATA = {
+  'name': _NAME,
+  'namespace': _NAME,
+  'labels': _LABELS,
+  'annotations': _ANNOTATIONS,
+}
 _EXIT_CODES = _Required(
   containerName=_NAME, operator=('In', 'NotIn'), values=[int]
 )
@@ -136,6 +141,7 @@ _KINDS = {
               'PodFailurePolicy',
             )
           ],
+          'onJobFailureMessagePatterns': [str],  # from JobSet 0.10 on
         }
       ],
     },

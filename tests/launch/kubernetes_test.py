@@ -6,10 +6,11 @@ import stat
 import pytest
 import yaml
 
-from tests.launch import kubernetes_schema
+from tests.launch import controllers, kubernetes_schema
 from xlflax.foundation import errors
 from xlflax.launch import kubernetes, manifests
 from xlflax.launch import kubernetes_settings as settings_lib
+from xlflax.training.processes import cluster
 
 _EXAMPLES = pathlib.Path(__file__).parents[2] / 'launch/kubernetes'
 _CLAIM = settings_lib.Volume.parse('claim:runs:/shared')
@@ -189,6 +190,37 @@ def test_processes_find_each_other(kind, first):
   assert (spec['completions'], spec['parallelism']) == (4, 4)
 
 
+def test_slices_of_tpus():
+  """Each is a Job of the set, and a number counts within its slice."""
+  job = _job(nodes=4, slices=2, accelerator='google.com/tpu', accelerators=4)
+  [manifest] = manifests.manifests(job)
+  assert not kubernetes_schema.problems(manifest)
+  [workers] = manifest['spec']['replicatedJobs']
+  assert workers['replicas'] == 2
+  assert manifest['metadata']['annotations'] == {
+    'alpha.jobset.sigs.k8s.io/exclusive-topology': (
+      'cloud.google.com/gke-nodepool'
+    )
+  }
+  spec, _, container = _parts(job)
+  assert spec['completions'] == 4
+  variables = {v['name']: v.get('value') for v in container['env']}
+  assert variables['XLFLAX_NUM_PROCESSES'] == '8'
+  assert variables['MEGASCALE_NUM_SLICES'] == '2'
+  assert variables['MEGASCALE_COORDINATOR_ADDRESS'] == 'mlm-workers-0-0.mlm'
+  environment = {k: '1' if v is None else v for k, v in variables.items()}
+  joined = cluster.detect(environment)
+  assert (joined.process_id, joined.num_processes) == (1 * 4 + 1, 8)
+
+
+@pytest.mark.parametrize(
+  'more', [{}, {'accelerator': 'google.com/tpu', 'kind': 'job'}]
+)
+def test_slices_of_something_else_are_refused(more):
+  with pytest.raises(errors.ConfigError, match='Several slices are TPUs'):
+    _job(slices=2, **more)
+
+
 def test_service_names_the_pods_of_a_job():
   service, manifest = manifests.manifests(_job(kind='job'))
   assert service['spec']['clusterIP'] == 'None'
@@ -205,36 +237,6 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
   ] == [('FailJob', [2]), ('Ignore', [75]), ('Ignore', None)]
 
 
-def _outcome(jobset, status: int | None) -> str:
-  """What the JobSet controller does after a pod ended; None: disrupted.
-
-  The rules of the Job and JobSet controllers, applied to a manifest's own.
-  """
-  [workers] = jobset['spec']['replicatedJobs']
-  job = workers['template']['spec']
-  action = 'Count'
-  for rule in job['podFailurePolicy']['rules']:
-    if status is None:
-      matches = 'onPodConditions' in rule
-    else:
-      matches = status in rule.get('onExitCodes', {}).get('values', ())
-    if matches:
-      action = rule['action']
-      break
-  reason = {
-    'FailJob': 'PodFailurePolicy',
-    'FailIndex': 'MaxFailedIndexesExceeded'
-    if job['maxFailedIndexes'] == 0
-    else None,
-    'Count': 'BackoffLimitExceeded' if job['backoffLimit'] == 0 else None,
-  }[action]
-  assert reason, 'the Job would go on without its peers'
-  for rule in jobset['spec']['failurePolicy']['rules']:
-    if reason in rule['onJobFailureReasons']:
-      return rule['action']
-  return 'RestartJobSet'
-
-
 @pytest.mark.parametrize(
   'status, action',
   [
@@ -249,7 +251,9 @@ def _outcome(jobset, status: int | None) -> str:
 )
 def test_what_a_jobset_does_after_each_status(status, action):
   [jobset] = manifests.manifests(_job(kind='jobset', nodes=4))
-  assert _outcome(jobset, status) == action
+  model = controllers.Controllers(jobset)
+  failure = controllers.end_of_job(model.job, [status])
+  assert controllers.action(model.policy, *failure) == action
   assert jobset['spec']['failurePolicy']['maxRestarts'] == 20
 
 

@@ -1,5 +1,6 @@
 """Processes on this machine: their logs, signals, failures, restarts."""
 
+import json
 import os
 import pathlib
 import signal
@@ -12,7 +13,7 @@ import pytest
 
 from xlflax.foundation import errors, stopping
 from xlflax.launch import job as job_lib
-from xlflax.launch import local
+from xlflax.launch import local, processes
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # What a process of a test does, given its number `i` and the folder.
@@ -186,7 +187,59 @@ def test_restart_after_a_failure(job, tmp_path, caplog):
     restarts=2,
   )
   assert made.start() == 0
-  assert 'Starting the job again (1 of 2)' in caplog.text
+  assert 'Starting the job again (1 of 2 within an hour)' in caplog.text
+  assert made.log(1).read_text() == 'hello from 1\n' * 2  # of both
+
+
+def test_processes_that_start_again_know_since_when(job, tmp_path):
+  made = job(
+    """
+      told = os.environ.get('XLFLAX_RESTART')
+      if told:
+        (folder / f'told_{i}').write_text(told)
+      elif i == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+      else:
+        wait()
+  """,
+    restarts=1,
+  )
+  before = time.time()
+  assert made.start() == 0
+  told = json.loads((tmp_path / 'told_0').read_text())
+  assert before < told['noticed'] < told['started'] < time.time()
+  assert told['started'] - told['noticed'] < 2  # the others are not waited for
+
+
+def test_restarts_are_counted_within_an_hour(job, tmp_path, monkeypatch):
+  made = job(
+    """
+      with (folder / f'starts_{i}').open('a') as file:
+        file.write('.')
+      sys.exit(3 if len((folder / f'starts_{i}').read_text()) < 4 else 0)
+  """,
+    restarts=1,
+  )
+  assert made.start() == 3
+  for i in range(2):
+    (tmp_path / f'starts_{i}').unlink(missing_ok=True)
+  monkeypatch.setattr(processes, '_BUDGET_SECONDS', 0.0)
+  assert made.start() == 0
+
+
+def test_a_mistake_is_the_last_that_is_said(job, capsys, caplog):
+  made = job("""
+      if i == 1:
+        print('xlflax train: process 1 of 2: No such corpus. Got: x')
+        print('Fix: make it')
+        sys.exit(2)
+      wait()
+  """)
+  assert made.start() == 2
+  assert capsys.readouterr().err.endswith(
+    'xlflax train: process 1 of 2: No such corpus. Got: x\nFix: make it\n'
+  )
+  assert 'is not started again after a mistake' in caplog.text
 
 
 def test_no_restart_after_a_mistake(job, tmp_path):

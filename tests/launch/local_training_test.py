@@ -1,5 +1,6 @@
 """`xlflax launch local` with real training: lost processes, other numbers."""
 
+import json
 import os
 import pathlib
 import re
@@ -194,3 +195,45 @@ def test_hung_process_ends_the_job_which_starts_again(
   assert 'Current thread' in output and 'training/loop.py' in output
   assert 'Process 0 of 2 failed with status 74' in output
   _assert_close(losses(run), single, 1e-5)
+
+
+def test_a_killed_process_costs_seconds(workspace, tmp_path, capsys):
+  """Four processes: all start again at once; the same losses, bit by bit."""
+  whole, run = tmp_path / 'whole', tmp_path / 'run'
+  _ended(_launch(workspace, whole, processes=4, steps=60))
+  launcher = _launch(
+    workspace, run, processes=4, steps=60, launcher=('--restarts=2',)
+  )
+  wait_for_step(launcher, run, 9)
+  os.kill(_pid_of(2, run), signal.SIGKILL)
+  output = _ended(launcher)
+  assert 'Process 2 of 4 was killed by SIGKILL' in output
+  assert 'Starting the job again (1 of 2 within an hour)' in output
+  [costs] = [
+    row['restart']
+    for row in map(json.loads, (run / 'metrics.jsonl').open())
+    if 'restart' in row
+  ]
+  with capsys.disabled():
+    print(f'\nseconds lost by a kill -9 of one of four: {costs}')
+  assert losses(run) == losses(whole)
+  # What else runs on this machine takes its share.
+  assert costs['lost'] < 20 * max(1, os.getloadavg()[0] / os.cpu_count())
+
+
+@pytest.mark.parametrize('process', [0, 1])
+def test_a_frozen_process_is_named(workspace, tmp_path, process):
+  """Long before the limit of hangs, with its step and the others' stacks."""
+  run = tmp_path / 'run'
+  launcher = _launch(
+    workspace, run, '--heartbeat_timeout=20', processes=2, steps=100000
+  )
+  wait_for_step(launcher, run, 3)
+  os.kill(_pid_of(process, run), signal.SIGSTOP)
+  output = _ended(launcher, status=74)
+  assert re.search(
+    rf'no sign of life. Got: the last of process {process} on \S+: '
+    r'[a-z ]+\(step \d+\) for \d+ s',
+    output,
+  ), output
+  assert 'Current thread' in output and 'training/loop.py' in output

@@ -63,6 +63,7 @@ def test_its_flags_have_help(toy, capsys):
 
 def test_launchers_of_the_package_are_found():
   assert list(registry.load()) == [
+    'agent',
     'kubernetes',
     'local',
     'skypilot',

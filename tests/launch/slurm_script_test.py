@@ -64,10 +64,8 @@ def _requeued(folder) -> bool:
   return path.exists() and path.read_text() == 'requeue 7\n'
 
 
-def test_example(regenerate_goldens):
+def test_example():
   """It lies in launch/slurm, for people to submit themselves."""
-  if regenerate_goldens:
-    _EXAMPLE.write_text(slurm.SCRIPT)
   assert slurm.SCRIPT == _EXAMPLE.read_text()
 
 
@@ -193,9 +191,48 @@ def test_signal_before_the_start(start, tmp_path, name, requeued):
   assert not (tmp_path / 'srun').exists()
 
 
+def test_a_controller_that_is_away_is_asked_again(start, tmp_path):
+  """The third time it is there."""
+  (tmp_path / 'bin/scontrol').write_text(
+    '#!/bin/bash\necho x >> "$FOLDER/asked"\n'
+    '(($(wc -l < "$FOLDER/asked") > 2)) && echo "$@" > "$FOLDER/scontrol"\n'
+  )
+  process = start('train', STATUS='74', XLFLAX_REQUEUE_WAITS='0.1 0.2 0.3')
+  status, output = _ended(process)
+  assert (status, _requeued(tmp_path)) == (0, True), output
+  assert output.count('asking again in') == 2 and 'NOT' not in output
+
+
+def test_agents_take_the_allocation_of_their_node(start, tmp_path):
+  """One task a node, which has the processors of all."""
+  (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\necho n7; echo n8\n')
+  process = start(
+    'train',
+    '--x=1',
+    XLFLAX_AGENTS='1',
+    SLURM_JOB_NUM_NODES='2',
+    SLURM_JOB_NODELIST='n[7-8]',
+    SLURM_NTASKS_PER_NODE='4',
+    SLURM_CPUS_PER_TASK='3',
+  )
+  assert _ended(process)[0] == 0
+  assert (tmp_path / 'srun').read_text().split() == [
+    '--kill-on-bad-exit=0',
+    '--wait=60',
+    '--ntasks=2',
+    '--ntasks-per-node=1',
+    '--cpus-per-task=12',
+    *('xlflax', 'launch', 'agent', '--num_processes=4', '--nodes=2'),
+    *('--restarts=20', '--lead=n7:20007', '--', 'train', '--x=1'),
+  ]
+
+
 def test_refused_requeue_is_a_failure(start, tmp_path):
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\nexit 1\n')
-  assert _ended(start('train', STATUS='75'))[0] == 75
+  process = start('train', STATUS='75', XLFLAX_REQUEUE_WAITS='0.1 0.2')
+  status, output = _ended(process)
+  assert status == 75
+  assert 'asking again in 0.2 s.\nJob 7 is NOT queued again' in output
 
 
 def test_one_process_per_gpu():
@@ -229,6 +266,11 @@ def test_one_process_per_gpu():
     '--x',
     '--platform=gpu',
   ]
+
+
+def test_agents_are_asked_for_by_a_variable():
+  job = slurm.SlurmJob(command=('train',), restart_by='agents')
+  assert job.variables()['XLFLAX_AGENTS'] == '1'
 
 
 def test_one_process_per_node():

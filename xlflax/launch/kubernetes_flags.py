@@ -27,7 +27,14 @@ def _add_job_flags(parser: argparse.ArgumentParser) -> None:
     type=numeric_flags.of(ranges.Count),
     default=1,
     metavar='N',
-    help='pods, with one process each',
+    help='pods, with one process each; of each slice',
+  )
+  parser.add_argument(
+    '--slices',
+    type=numeric_flags.of(ranges.Processes),
+    default=1,
+    metavar='N',
+    help='slices of TPUs, joined over the network (default: %(default)s)',
   )
   parser.add_argument(
     '--manifest',

@@ -16,6 +16,8 @@ _OWN_VARIABLES = (
   'XLFLAX_COORDINATOR',
   'XLFLAX_NUM_PROCESSES',
   'XLFLAX_PROCESS_ID',
+  'XLFLAX_NUM_SLICES',
+  'XLFLAX_SLICE_ID',
 )
 
 
@@ -118,7 +120,9 @@ class KubernetesSettings:
     command: what each process runs.
     name: of the job and what belongs to it.
     image: of the container; its entry point is not used.
-    nodes: how many pods, each on a node of its own accelerators.
+    nodes: how many pods, each on a node of its own accelerators; of each
+      slice, where there are several.
+    slices: how many slices of TPUs a JobSet joins over the network.
     kind: indexed Job or JobSet.
     accelerators: per pod; 0 for a job on CPUs.
     accelerator: the resource's name.
@@ -148,6 +152,7 @@ class KubernetesSettings:
   name: str
   image: str
   nodes: ranges.Count = 1
+  slices: ranges.Processes = 1
   kind: Kind = Kind.JOBSET
   accelerators: ranges.Natural = 8
   accelerator: str = 'nvidia.com/gpu'
@@ -175,12 +180,22 @@ class KubernetesSettings:
     values.check(self)
     values.check_image(self.image)
     values.check_variables(self.env, r'[A-Za-z_.-][\w.-]*')
-    # Pods are called NAME-workers-0-N, which may have 63 characters.
-    if not re.fullmatch(r'[a-z]([-a-z0-9]{0,40}[a-z0-9])?', self.name):
+    if self.slices > 1 and (self.kind, self.platform) != (Kind.JOBSET, 'tpu'):
+      raise errors.ConfigError(
+        'Several slices are TPUs of a JobSet',
+        got=f'--slices={self.slices}, --manifest={self.kind.value}, '
+        f'--accelerator={self.accelerator}',
+        expected='--manifest=jobset --accelerator=google.com/tpu',
+        where='--slices',
+      )
+    # Pods are called NAME-workers-I-N-xxxxx, which may have 63 characters.
+    most = 43 - len(str(self.slices - 1))
+    legal = re.fullmatch(r'[a-z]([-a-z0-9]*[a-z0-9])?', self.name)
+    if not legal or len(self.name) > most:
       raise errors.ConfigError(
         'The name is not usable in Kubernetes',
         got=self.name,
-        expected='at most 42 lower-case letters, digits and hyphens, a '
+        expected=f'at most {most} lower-case letters, digits and hyphens, a '
         'letter first',
         where='--name',
       )

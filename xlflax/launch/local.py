@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.launch import agents, processes, registry, values
 from xlflax.launch import job as job_lib
-from xlflax.launch import processes, registry, values
 from xlflax.storage import paths
 
 _SHOWN_PORT = 12345  # where a free one would be chosen
@@ -35,8 +35,8 @@ class LocalJob(job_lib.Job):
       or ./logs where the command names none.
     port: of process 0 for the others; None takes a free one.
     grace_seconds: how long the others may take to end after a failure.
-    restarts: how often the job is started again after a failure that is no
-      user's mistake; it continues from its last checkpoint.
+    restarts: how often within an hour the job is started again after a
+      failure that is no user's mistake; it continues from its last checkpoint.
     program: what runs the command.
   """
 
@@ -79,11 +79,17 @@ class LocalJob(job_lib.Job):
     """The command line of a process, after `xlflax`."""
     return [
       *self.command,
+      *self.joining(process_id, port),
+      f'--stopped_status={errors.ExitStatus.STOPPED}',
+      *job_lib.platform_flag(self.command, self._platform()),
+    ]
+
+  def joining(self, process_id: int, port: int) -> list[str]:
+    """The flags by which the processes find each other."""
+    return [
       f'--coordinator=localhost:{port}',
       f'--num_processes={self.num_processes}',
       f'--process_id={process_id}',
-      f'--stopped_status={errors.ExitStatus.STOPPED}',
-      *job_lib.platform_flag(self.command, self._platform()),
     ]
 
   def _platform(self) -> str:
@@ -138,8 +144,14 @@ class LocalJob(job_lib.Job):
 
   def start(self) -> int:
     """Runs the processes to their end; see `processes.run`."""
+    status = self.run(agents.Lead(self.port))
+    return 0 if status == errors.ExitStatus.STOPPED else status
+
+  def run(self, all_agents: agents.Lead | agents.Follower) -> int:
+    """Runs this node's processes to their end; see `processes.run`."""
     return processes.run(
-      lambda: self.processes(self.port or processes.free_port()),
+      self.processes,
+      all_agents,
       grace_seconds=self.grace_seconds,
       restarts=self.restarts,
       model_dir=job_lib.model_dir(self.command),
@@ -182,7 +194,8 @@ def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
     type=numeric_flags.of(ranges.Natural),
     default=0,
     metavar='N',
-    help='after a failure start again, at most so often (default: %(default)s)',
+    help='after a failure start again, at most so often within an hour '
+    '(default: %(default)s)',
   )
   parser.add_argument(
     '--grace',

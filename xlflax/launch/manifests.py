@@ -13,6 +13,10 @@ from xlflax.launch import pods
 _DISRUPTED = {'type': 'DisruptionTarget', 'status': 'True'}
 _QUEUE = 'kueue.x-k8s.io/queue-name'
 _JOB_NAME = 'batch.kubernetes.io/job-name'
+# Each Job of a set gets a slice of TPUs, which is a node pool, for itself.
+_EXCLUSIVE = {
+  'alpha.jobset.sigs.k8s.io/exclusive-topology': 'cloud.google.com/gke-nodepool'
+}
 
 
 def manifests(job: settings_lib.KubernetesSettings) -> list[dict[str, Any]]:
@@ -64,13 +68,14 @@ def _job(job: settings_lib.KubernetesSettings) -> dict[str, Any]:
     _rule('Ignore', errors.ExitStatus.STOPPED),
     {'action': 'Ignore', 'onPodConditions': [_DISRUPTED]},
   ]
-  # All pods fail when one does, so a restart counts once for each.
-  spec = _job_spec(job, policy, backoff=job.restarts * job.nodes)
+  # Failures count for each index, and so does the time until its pod is
+  # replaced: counted together, ten minutes for seven pods.
+  limits = {'backoffLimitPerIndex': job.restarts, 'maxFailedIndexes': 0}
   return {
     'apiVersion': 'batch/v1',
     'kind': 'Job',
     'metadata': _metadata(job),
-    'spec': spec,
+    'spec': _job_spec(job, policy, limits),
   }
 
 
@@ -78,7 +83,8 @@ def _jobset(job: settings_lib.KubernetesSettings) -> dict[str, Any]:
   return {
     'apiVersion': 'jobset.x-k8s.io/v1alpha2',
     'kind': 'JobSet',
-    'metadata': _metadata(job),
+    'metadata': _metadata(job)
+    | ({'annotations': _EXCLUSIVE} if job.slices > 1 else {}),
     'spec': {
       'network': {
         'enableDNSHostnames': True,
@@ -88,38 +94,43 @@ def _jobset(job: settings_lib.KubernetesSettings) -> dict[str, Any]:
       'failurePolicy': {
         'maxRestarts': job.restarts,
         'rules': [
-          _set_rule('mistake', 'FailJobSet', 'MaxFailedIndexesExceeded'),
-          _set_rule(
-            'stopped', 'RestartJobSetAndIgnoreMaxRestarts', 'PodFailurePolicy'
-          ),
+          # The message of a Job that its policy failed ends with this.
+          _set_rule('mistake', 'FailJobSet')
+          | {'onJobFailureMessagePatterns': ['FailJob rule at index 0$']},
+          _set_rule('stopped', 'RestartJobSetAndIgnoreMaxRestarts'),
         ],
       },
       'replicatedJobs': [
-        {'name': 'workers', 'replicas': 1, 'template': {'spec': _workers(job)}}
+        {
+          'name': 'workers',
+          'replicas': job.slices,
+          'template': {'spec': _workers(job)},
+        }
       ],
     },
   }
 
 
-def _set_rule(name: str, action: str, reason: str) -> dict[str, Any]:
-  """What a JobSet does after its Job failed for a reason."""
-  return {'name': name, 'action': action, 'onJobFailureReasons': [reason]}
+def _set_rule(name: str, action: str) -> dict[str, Any]:
+  """What a JobSet does after the policy of its Job failed it."""
+  reasons = ['PodFailurePolicy']
+  return {'name': name, 'action': action, 'onJobFailureReasons': reasons}
 
 
 def _workers(job: settings_lib.KubernetesSettings) -> dict[str, Any]:
-  """The Job of a JobSet, whose reasons of failure tell statuses apart.
+  """The Job of a JobSet, whose reason of failure tells statuses apart.
 
-  A mistake fails its index, of which none may fail (MaxFailedIndexesExceeded).
-  A stop or a disruption fails the Job by its policy (PodFailurePolicy).
-  Anything else is over the limit of restarts, 0 (BackoffLimitExceeded).
+  A mistake, a stop or a disruption fails the Job by its policy: the reason is
+  PodFailurePolicy, and the message names the rule, of which the mistake's is
+  the first. Anything else is over the limit of restarts, 0, which the Job
+  controller looks at next (BackoffLimitExceeded).
   """
   policy = [
-    _rule('FailIndex', errors.ExitStatus.MISTAKE),
+    _rule('FailJob', errors.ExitStatus.MISTAKE),
     _rule('FailJob', errors.ExitStatus.STOPPED),
     {'action': 'FailJob', 'onPodConditions': [_DISRUPTED]},
   ]
-  limits = {'backoffLimitPerIndex': job.restarts + 1, 'maxFailedIndexes': 0}
-  return _job_spec(job, policy, backoff=0) | limits
+  return _job_spec(job, policy, {'backoffLimit': 0})
 
 
 def _rule(action: str, status: errors.ExitStatus) -> dict[str, Any]:
@@ -133,12 +144,12 @@ def _rule(action: str, status: errors.ExitStatus) -> dict[str, Any]:
   }
 
 
-def _job_spec(job, policy, *, backoff: int) -> dict[str, Any]:
+def _job_spec(job, policy, limits: dict[str, int]) -> dict[str, Any]:
   return {
     'completionMode': 'Indexed',
     'completions': job.nodes,
     'parallelism': job.nodes,
-    'backoffLimit': backoff,
+    **limits,
     'podFailurePolicy': {'rules': policy},
     'template': pods.template(job, labels=_labels(job)),
   }

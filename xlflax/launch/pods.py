@@ -9,6 +9,7 @@ from xlflax.launch import pod_patches
 PORT = 55527
 CONTAINER = 'xlflax'
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_SLICE = "metadata.annotations['jobset.sigs.k8s.io/job-index']"
 _SHARED_MEMORY = '/dev/shm'
 
 
@@ -118,17 +119,22 @@ def _variables(job: settings_lib.KubernetesSettings) -> list[dict[str, Any]]:
   plain = {
     'PYTHONUNBUFFERED': '1',
     'XLFLAX_COORDINATOR': f'{first}.{job.name}:{PORT}',
-    'XLFLAX_NUM_PROCESSES': str(job.nodes),
+    'XLFLAX_NUM_PROCESSES': str(job.nodes * job.slices),
   }
+  fields = {'XLFLAX_PROCESS_ID': _INDEX}
+  if job.slices > 1:
+    plain['XLFLAX_NUM_SLICES'] = plain['MEGASCALE_NUM_SLICES'] = str(job.slices)
+    plain['MEGASCALE_COORDINATOR_ADDRESS'] = f'{first}.{job.name}'
+    fields |= dict.fromkeys(['XLFLAX_SLICE_ID', 'MEGASCALE_SLICE_ID'], _SLICE)
   if not job.accelerators:
     plain['JAX_PLATFORMS'] = 'cpu'
   variables = plain | {**job.env}
   return [
     *({'name': k, 'value': _literal(v)} for k, v in variables.items()),
-    {
-      'name': 'XLFLAX_PROCESS_ID',
-      'valueFrom': {'fieldRef': {'fieldPath': _INDEX}},
-    },
+    *(
+      {'name': k, 'valueFrom': {'fieldRef': {'fieldPath': v}}}
+      for k, v in fields.items()
+    ),
   ]
 
 

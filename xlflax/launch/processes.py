@@ -3,11 +3,11 @@
 import contextlib
 import ctypes
 import dataclasses
+import json
 import logging
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,11 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import IO
 
 from xlflax.foundation import errors, stopping
+from xlflax.launch import agents as agents_lib
 from xlflax.launch import job as job_lib
 
 _LOOK_EVERY = 0.1  # seconds
 _SHOWN_LINES = 60  # of the log of a process that failed
 _PR_SET_PDEATHSIG = 1
+_BUDGET_SECONDS = 3600.0  # in which so many restarts are allowed
+RESTART = 'XLFLAX_RESTART'  # what is told to processes that are started again
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,15 +40,9 @@ class Process:
   log: pathlib.Path
 
 
-def free_port() -> int:
-  """Returns a port of this machine that nothing listens on."""
-  with socket.socket() as listener:
-    listener.bind(('', 0))
-    return listener.getsockname()[1]
-
-
 def run(
-  make_processes: Callable[[], Sequence[Process]],
+  make_processes: Callable[[int], Sequence[Process]],
+  agents: agents_lib.Lead | agents_lib.Follower,
   *,
   grace_seconds: float,
   restarts: int = 0,
@@ -54,29 +51,44 @@ def run(
   """Runs processes to their end; after a failure all start again, if asked.
 
   Args:
-    make_processes: the processes of an attempt; the log of the first one is
-      shown.
+    make_processes: the processes of a generation, given the port of the first
+      one of the job; the log of the first one here is shown.
+    agents: what starts the processes of the job's nodes.
     grace_seconds: how long the others may take to end after a failure.
-    restarts: how often they start again after a failure that is not a user's
-      mistake.
+    restarts: how often within an hour they start again after a failure that
+      is not a user's mistake.
     model_dir: the run's directory; its last checkpoint is named after a
       failure.
 
   Returns:
-    0 after success or an orderly stop; otherwise the status of the process
-    that failed first, as a shell would give it.
+    0 after success, 75 after an orderly stop; otherwise the status of the
+    process that failed first, as a shell would give it.
   """
-  attempt = 0
-  while True:
-    with _Running(make_processes(), grace_seconds, model_dir) as running:
-      status = running.wait()
-    if status in (0, errors.ExitStatus.STOPPED):
-      return 0
-    hopeless = status == errors.ExitStatus.MISTAKE or running.asked_to_stop
-    if hopeless or attempt >= restarts:
-      return status
-    attempt += 1
-    logging.warning('Starting the job again (%d of %d).', attempt, restarts)
+  restarted: list[float] = []
+  told: dict[str, str] = {}
+  while (port := agents.begin()) is not None:
+    specs = make_processes(port)
+    with _Running(specs, told, grace_seconds, model_dir) as running:
+      status = running.wait(agents.failed)
+    status = agents.agree(status)
+    now = time.monotonic()
+    restarted = [t for t in restarted if now - t < _BUDGET_SECONDS]
+    if isinstance(agents, agents_lib.Lead):
+      hopeless = status == errors.ExitStatus.MISTAKE or running.asked_to_stop
+      last = hopeless or len(restarted) >= restarts or not agents.is_whole
+      if last or not agents_lib.is_failure(status):
+        return agents.end(status)
+      logging.warning(
+        'Starting the job again (%d of %d within an hour), %.1f s after the '
+        'failure.',
+        len(restarted) + 1,
+        restarts,
+        time.time() - running.noticed,
+      )
+    restarted.append(now)
+    times = {'noticed': running.noticed, 'started': time.time()}
+    told = {RESTART: json.dumps(times)}
+  return agents.status
 
 
 class _Running:
@@ -85,10 +97,14 @@ class _Running:
   def __init__(
     self,
     specs: Sequence[Process],
+    variables: dict[str, str],
     grace_seconds: float,
     model_dir: pathlib.Path | None,
   ):
     self._specs = specs
+    self._variables = variables
+    self._shown = 0  # bytes of the first log that are of other generations
+    self.noticed = time.time()  # when something ended
     self._grace_seconds = grace_seconds
     self._model_dir = model_dir
     self._processes: list[subprocess.Popen] = []
@@ -111,10 +127,11 @@ class _Running:
       signal.signal(number, handler)  # type: ignore[arg-type]
 
   def _start(self) -> None:
-    environment = os.environ | {'PYTHONUNBUFFERED': '1'}
+    environment = os.environ | {'PYTHONUNBUFFERED': '1'} | self._variables
     for spec in self._specs:
       spec.log.parent.mkdir(parents=True, exist_ok=True)
-      with spec.log.open('wb') as log:
+      with spec.log.open('ab' if self._variables else 'wb') as log:
+        self._shown = self._shown if self._processes else log.tell()
         self._processes.append(
           subprocess.Popen(
             spec.arguments,
@@ -143,15 +160,23 @@ class _Running:
       with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
 
-  def wait(self) -> int:
-    """Shows process 0's log; returns the job's status when all have ended."""
+  def wait(self, failed_elsewhere: Callable[[], int | None]) -> int:
+    """Shows the first log; returns the job's status when all have ended."""
     with self._specs[0].log.open('rb') as log:
+      log.seek(self._shown)
       while True:
         running = [p for p in self._processes if p.poll() is None]
         _show(log)
         failed = self._first_failed()
+        self.noticed = time.time()
         if failed is not None:
           return self._end_after(failed, log)
+        elsewhere = failed_elsewhere()
+        if elsewhere is not None:
+          logging.error('Processes of another node failed; ending these.')
+          self._wait_for_all(elsewhere)
+          _show(log)
+          return elsewhere
         if not running:
           statuses = {p.returncode for p in self._processes}
           return (
@@ -180,15 +205,15 @@ class _Running:
       len(self._specs),
       _how(code),
     )
-    end = time.monotonic() + self._grace_seconds
-    while time.monotonic() < end and any(
-      p.poll() is None for p in self._processes
-    ):
-      time.sleep(_LOOK_EVERY)
-    self._kill()
+    status = 128 - code if code < 0 else code
+    self._wait_for_all(status)
     _show(log)
     if failed:
       self._show_end_of(failed)
+    if status == errors.ExitStatus.MISTAKE:
+      logging.error('The job is not started again after a mistake:')
+      print(_last_words(self._specs[failed].log), file=sys.stderr, flush=True)
+      return status
     step = job_lib.last_checkpoint(self._model_dir)
     logging.error(
       'The job failed. %s The logs of all processes are in %s.',
@@ -197,7 +222,17 @@ class _Running:
       else f'Started again, it continues from the checkpoint of step {step}.',
       self._specs[0].log.parent,
     )
-    return 128 - code if code < 0 else code
+    return status
+
+  def _wait_for_all(self, status: int) -> None:
+    """Lets the others end; what was killed has told them nothing."""
+    killed = status == 128 + signal.SIGKILL
+    end = time.monotonic() + (0 if killed else self._grace_seconds)
+    while time.monotonic() < end and any(
+      p.poll() is None for p in self._processes
+    ):
+      time.sleep(_LOOK_EVERY)
+    self._kill()
 
   def _show_end_of(self, failed: int) -> None:
     path = self._specs[failed].log
@@ -217,6 +252,13 @@ class _Running:
         with contextlib.suppress(ProcessLookupError):
           os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _last_words(log: pathlib.Path) -> str:
+  """The message at the end of a log: from the last line that begins one."""
+  lines = log.read_text(errors='replace').splitlines()[-_SHOWN_LINES:]
+  begins = [i for i, line in enumerate(lines) if line.startswith('xlflax')]
+  return '\n'.join(lines[begins[-1] if begins else -1 :])
 
 
 def die_with_parent() -> None:

@@ -19,85 +19,14 @@ from xlflax.foundation import enums, errors, numeric_flags, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, values
 
-SCRIPT = r"""#!/bin/bash
-# Trains on one node or many, with one process per node or per GPU:
-#
-#   sbatch --nodes=2 --gpus-per-node=8 --ntasks-per-node=8 train.sbatch \
-#       train --gin_file=pretrain/mlm.gin ... --model_dir=/shared/runs/mlm
-#
-# A sweep is an array; line i of the file named by XLFLAX_SWEEP has the flags
-# that array task i adds (a --model_dir of its own at least):
-#
-#   XLFLAX_SWEEP=sweep.txt sbatch --array=1-8 ... train.sbatch train ...
-#
-# Some time before the limit, or a pre-emption, Slurm sends SIGUSR1: the run
-# saves a checkpoint and stops, and is queued again to go on from it. So is a
-# job that failed in any way but by a mistake (status 2): a killed task, a lost
-# node, a hang; until it has started XLFLAX_RESTARTS times (20) again.
-# XLFLAX_COMMAND is what runs instead of `xlflax`, such as a container's line.
-#SBATCH --job-name=xlflax
-#SBATCH --output=%x_%j.log
-#SBATCH --open-mode=append
-#SBATCH --requeue
-#SBATCH --signal=USR1@120
+SCRIPT = (pathlib.Path(__file__).parent / 'train.sbatch').read_text('utf-8')
 
-# SIGTERM comes when the job is cancelled or its time is over: then it is not
-# queued again here. (Where Slurm pre-empts by requeueing, it does that itself.)
-srun= signal= cancelled=
-tell() {
-  signal=$1
-  [[ -z $srun ]] || kill "-$signal" "$srun"
-}
-trap 'tell USR1' USR1
-trap 'cancelled=1; tell TERM' TERM
 
-arguments=("$@")
-if [[ -n ${XLFLAX_SWEEP:-} ]]; then
-  line=$(sed -n "${SLURM_ARRAY_TASK_ID:?XLFLAX_SWEEP needs --array}p" \
-    "$XLFLAX_SWEEP") || exit 2
-  if [[ -z $line ]]; then
-    echo "$XLFLAX_SWEEP has no line $SLURM_ARRAY_TASK_ID." >&2
-    exit 2
-  fi
-  # Quotes as a shell has them, but no variables and no commands.
-  words=$(xargs -r printf '%q ' <<< "$line") || exit 2
-  eval "arguments+=($words)"
-fi
-if [[ ${arguments[0]:-} == train ]]; then
-  arguments+=(--stopped_status=75)
-fi
+class RestartBy(enum.Enum):
+  """What starts the processes of a failed job again."""
 
-if [[ -n $signal ]]; then
-  [[ -n $cancelled ]] && status=143 || status=75
-else
-  # A task that ends first, in whatever way, gives the others 60 seconds.
-  srun --kill-on-bad-exit=0 --wait=60 \
-    ${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK} \
-    ${XLFLAX_COMMAND:-xlflax} "${arguments[@]}" &
-  srun=$!
-  # One may have come since it was looked for.
-  [[ -z $signal ]] || kill "-$signal" "$srun"
-  while signal=; wait "$srun"; status=$?; [[ -n $signal ]]; do :; done
-fi
-
-# 0: done; 2: a mistake, which a restart cannot mend.
-if [[ -n $cancelled || $status == 0 || $status == 2 ]]; then
-  exit "$status"
-fi
-# 75: stopped in order; 138: the signal came before the first step.
-restarts=${SLURM_RESTART_COUNT:-0}
-if [[ $status == 75 || $status == 138 ]]; then
-  echo "Stopped by a signal; job $SLURM_JOB_ID is queued again."
-elif ((restarts < ${XLFLAX_RESTARTS:-20})); then
-  echo "Failed with status $status after $restarts restarts;" \
-    "job $SLURM_JOB_ID is queued again." >&2
-else
-  echo "Failed with status $status after $restarts restarts." >&2
-  exit "$status"
-fi
-scontrol requeue "$SLURM_JOB_ID" && exit 0
-exit "$status"
-"""
+  QUEUE = 'queue'  # the job is queued again
+  AGENTS = 'agents'  # on each node one, within the allocation; then the queue
 
 
 class Per(enum.Enum):
@@ -141,7 +70,8 @@ class SlurmJob(job_lib.Job):
     array: which lines of it run, such as '1-8%2'; None: all. Of a command
       whose processes share work, the shares: '0-15' are sixteen.
     restarts: a failed job is queued again until it has started so often
-      again, in whatever way.
+      again, in whatever way; agents start it so often within an hour.
+    restart_by: what starts it again.
     logs: folder of the logs; None: where `sbatch` is called.
     more: further arguments of `sbatch`.
   """
@@ -160,6 +90,7 @@ class SlurmJob(job_lib.Job):
   sweep: pathlib.Path | None = None
   array: str | None = None
   restarts: ranges.Natural = 20
+  restart_by: RestartBy = RestartBy.QUEUE
   logs: pathlib.Path | None = None
   more: tuple[str, ...] = ()
 
@@ -173,6 +104,7 @@ class SlurmJob(job_lib.Job):
 
   def __post_init__(self):
     enums.coerce(self, 'process_per', Per)
+    enums.coerce(self, 'restart_by', RestartBy)
     object.__setattr__(self, 'more', tuple(self.more))
     values.check(self)
     self._check_texts()
@@ -267,6 +199,8 @@ class SlurmJob(job_lib.Job):
   def variables(self) -> dict[str, str]:
     """What the script reads from the environment of `sbatch`."""
     variables = {'XLFLAX_RESTARTS': str(self.restarts)}
+    if self.restart_by is RestartBy.AGENTS:
+      variables['XLFLAX_AGENTS'] = '1'
     if self.sweep:
       variables['XLFLAX_SWEEP'] = str(self.sweep.absolute())
     return variables
@@ -334,6 +268,13 @@ def _add_restarts(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='queue a failed job again until it has started so often again; a '
     'mistake (status 2) ends it at once (default: %(default)s)',
+  )
+  parser.add_argument(
+    '--restart_by',
+    choices=[r.value for r in RestartBy],
+    default='queue',
+    help='start a failed job again by the queue, or by an agent on each node: '
+    'within seconds, without giving the nodes back (default: %(default)s)',
   )
 
 

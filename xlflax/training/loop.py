@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import time
 from typing import Any
 
@@ -32,6 +33,7 @@ from xlflax.training.processes import (
   activities,
   distributed,
   preemption,
+  restarts,
   step_times,
   watchdog,
 )
@@ -55,7 +57,9 @@ class Loop:
     self._checkpoints = checkpoints_lib.Checkpoints(
       setup.model_dir, setup.settings.checkpoints
     )
-    distributed.at_failure_of_others(self._last_words)
+    distributed.at_failure_of_others(
+      self._last_words, lambda: self._watchdog.now()
+    )
     self._steps: dict[tuple[int, ...], Any] = {}
     finished = saved_checkpoints.finished_steps(setup.model_dir)
     self._ahead = compiling_ahead.Ahead(setup, max(finished, default=0))
@@ -121,12 +125,14 @@ class Loop:
 
   def _restore_or_start(self):
     restored = self._checkpoints.restore_last(self._setup.factory)
-    written = 0.0
+    written, last = 0.0, 0
     if distributed.is_lead():
+      last = metrics_file.last_step(self._setup.model_dir)
       written = metrics_file.seconds_written(self._setup.model_dir)
     self._reporter.drop_after(restored)
     saved = restored.meta['seconds'] if restored else {}
     self._activities.go_on_from(saved, written)
+    self._restart = restarts.Restart(os.environ, self._activities, last)
     if restored is None:
       self._ahead.wait_lowered()
       return self._setup.initial_state(
@@ -184,6 +190,9 @@ class Loop:
     """Notes that the devices have finished a step."""
     self._watchdog.progress()
     self._reporter.advance(step)
+    costs = self._restart.costs(step)
+    if costs and distributed.is_lead():
+      self._reporter.restarted(step, costs)
 
   def _is_due(self, step: int) -> bool:
     """Whether something is written at this step, or it is the last one."""

@@ -150,6 +150,13 @@ class Reporter:
       **{f'run_seconds/{name}': spent for name, spent in seconds.items()},
     }
 
+  def restarted(self, step: int, costs: dict[str, float]) -> None:
+    """Tells what a failure of earlier processes has cost, until a step."""
+    parts = ', '.join(f'{name} {spent:.1f} s' for name, spent in costs.items())
+    logging.info('Past what a failure lost, at step %d: %s.', step, parts)
+    if self._writer:
+      self._writer.write(step, restart=costs)
+
   def report_evaluation(self, step: int, metrics: dict[str, float]) -> None:
     """Writes what tasks have found."""
     if self._writer:

@@ -87,7 +87,7 @@ def test_first_failure_is_the_one_told(processes):
   watches[1].fail('first', errors.ExitStatus.FAILURE)
   watches[0].fail('second', errors.ExitStatus.FAILURE)
   assert not ends
-  told = json.loads(watches[0]._client.values['xlflax/failure'])
+  told = json.loads(watches[0].client.values['xlflax/failure'])
   assert told['message'].endswith('first')
 
 
@@ -131,7 +131,7 @@ def test_what_hangs_stays_until_the_others_have_shown_theirs(processes):
   """Its end would cut the connections at which they wait."""
   watches, ends, ended = processes
   watches[1].fail('no step', errors.ExitStatus.FAILURE, stacks=True)
-  assert 'xlflax/failed/0' in watches[1]._client.values
+  assert 'xlflax/failed/0' in watches[1].client.values
   assert ended[0].wait(5)
 
 

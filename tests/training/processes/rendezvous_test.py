@@ -4,7 +4,11 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import json
+import os
+import pathlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,6 +16,8 @@ import pytest
 
 from xlflax.foundation import errors
 from xlflax.training.processes import cluster, rendezvous, statements
+
+_MANY = str(pathlib.Path(__file__).with_name('many_processes.py'))
 
 
 @pytest.fixture
@@ -187,3 +193,37 @@ def _connected(port):
       return socket.create_connection(('127.0.0.1', port), timeout=10)
     time.sleep(0.05)
   raise AssertionError('nobody listens')
+
+
+def test_too_few_descriptors_are_told(port):
+  """By a process that may not open as many files as the job has processes."""
+  run = subprocess.run(
+    [sys.executable, _MANY, str(port), '100', '64'],
+    text=True,
+    capture_output=True,
+    check=False,
+  )
+  assert 'more processes than files that process 0 may open. Got: 64' in (
+    run.stdout
+  ), run
+  assert 'Expected: at least 612' in run.stdout and 'ulimit -n' in run.stdout
+
+
+@pytest.mark.slow
+def test_a_thousand_processes(port, capsys):
+  """1,024 light processes on this machine: seconds, and those of processors."""
+  run = subprocess.run(
+    [sys.executable, _MANY, str(port), '1024'],
+    text=True,
+    capture_output=True,
+    check=True,
+  )
+  met, lead, spent = map(float, run.stdout.split())
+  with capsys.disabled():
+    print(
+      f'\n1,024 processes met after {met:.1f} s; processor seconds: '
+      f'{lead:.2f} of process 0, {spent:.1f} of all, their start included'
+    )
+  assert lead < 1 and spent < 20
+  # What else runs on this machine takes its share.
+  assert met < 10 * max(1, os.getloadavg()[0] / os.cpu_count())

@@ -64,22 +64,37 @@ def test_what_happened_before_a_restart_does_not_count():
     ([0.1, 0.9, 0.5, 0.1, 0.1], [1, 2]),
     ([0.001, 0.01, 0.001], []),  # little beside a step of a second
     ([0.1, 0.9], [1]),
+    ([0.009, 0.012], []),  # a third more, and milliseconds
   ],
 )
 def test_stragglers(own, stragglers):
   assert _times(own).stragglers() == stragglers
 
 
+def test_milliseconds_hold_up_nobody():
+  assert _times([0.009, 0.014], step=0.02).stragglers() == []
+  assert _times([0.009, 0.034], step=0.05).stragglers() == [1]
+
+
+def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
+  """Of a busy machine, whose processes are late by turns."""
+  monkeypatch.setattr(step_times, 'hosts', lambda: ['a', 'b', 'c'])
+  times = step_times.StepTimes()
+  for own in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
+    times.report(_times(own))
+  assert 'holds up' not in caplog.text
+
+
 def test_a_straggler_is_named_once(caplog, monkeypatch):
   monkeypatch.setattr(step_times, 'hosts', lambda: ['a', 'b', 'c'])
   times = step_times.StepTimes()
-  for _ in range(2):
-    times.report(_times([0.1, 0.1, 0.6], loading=[0, 0, 0.5]))
+  for own in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:
+    times.report(_times(own, loading=[0, 0, 0.5]))
   assert caplog.text.count('holds up the others') == 1
   assert 'Process 2 on c holds up the others: 0.600 s of a step' in caplog.text
   assert '0.500 s of it waiting for batches; the median is 0.100 s' in (
     caplog.text
   )
-  times.report(_times([0.1, 0.1, 0.1]))
-  times.report(_times([0.6, 0.1, 0.1]))
+  for own in ([0.1, 0.1, 0.1], [0.6, 0.1, 0.1], [0.6, 0.1, 0.1]):
+    times.report(_times(own))
   assert 'Process 0 on a holds up' in caplog.text

@@ -91,6 +91,11 @@ def records(model_dir: pathlib.Path) -> list[dict[str, Any]]:
   return [json.loads(line) for line in kept]
 
 
+def last_step(model_dir: pathlib.Path) -> int:
+  """The last step that a run has reported; 0 without any."""
+  return max((record['step'] for record in records(model_dir)), default=0)
+
+
 def seconds_written(model_dir: pathlib.Path) -> float:
   """How many seconds of the run its metrics speak of; 0 without any."""
   path = model_dir / METRICS

@@ -2,7 +2,8 @@
 
 Flags come first, then the variables `XLFLAX_COORDINATOR`,
 `XLFLAX_NUM_PROCESSES` and `XLFLAX_PROCESS_ID` (Kubernetes manifests set
-them), then what `jax.distributed` detects itself: Slurm, Open MPI, TPU
+them; the number counts within slice `XLFLAX_SLICE_ID` of `XLFLAX_NUM_SLICES`
+where these are there), then what `jax.distributed` detects itself: Slurm, Open MPI, TPU
 workers, and Kubernetes where the package `kubernetes` is installed.
 """
 
@@ -149,6 +150,12 @@ def _with_variables(flags, environment, cluster):
         expected='a number from 0',
         where=f'--{name} or {_VARIABLES[name]}',
       )
+  if None not in given.values() and flags['process_id'] is None:
+    slices = _number(environment, 'XLFLAX_NUM_SLICES') or 1
+    before = _number(environment, 'XLFLAX_SLICE_ID') * int(
+      given['num_processes']
+    )
+    given['process_id'] = int(given['process_id']) + before // slices
   return given
 
 

@@ -2,22 +2,30 @@
 
 import atexit
 import contextlib
+import faulthandler
 import importlib.metadata
 import logging
 import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import NoReturn
 
 import jax
 
 from xlflax.foundation import errors, stopping
 from xlflax.training.processes import cluster as cluster_lib
-from xlflax.training.processes import failure_detection, rendezvous, statements
+from xlflax.training.processes import (
+  failure_detection,
+  heartbeats,
+  rendezvous,
+  statements,
+)
 
 _TOLD = 6.0  # seconds to look why a process is gone
 _detector: failure_detection.FailureDetector | None = None
+_heartbeats: heartbeats.Heartbeats | None = None
 
 
 def initialize(
@@ -49,7 +57,7 @@ def initialize(
     ConfigError: only some of the three are known, the others did not come or
       were started differently, or the port is taken.
   """
-  global _detector
+  global _detector, _heartbeats
   job = cluster_lib.detect(
     os.environ,
     coordinator=coordinator,
@@ -64,11 +72,15 @@ def initialize(
   rendezvous.meet(
     job, _statement(job, configuration), timeout_seconds=timeout_seconds
   )
-  _join(job, timeout_seconds, heartbeat_seconds)
+  # JAX's own limit comes later: it ends a process without a word.
+  _join(job, timeout_seconds, 2 * heartbeat_seconds + 30)
   _detector = failure_detection.FailureDetector(job.process_id)
-  atexit.register(
-    _detector.stop
-  )  # before JAX leaves: what came last runs first
+  _heartbeats = heartbeats.Heartbeats(
+    job.process_id, _detector.client, heartbeat_seconds, _end_without
+  )
+  # Before JAX leaves: what came last runs first.
+  atexit.register(_detector.stop)
+  atexit.register(_heartbeats.stop)
   _introduce(job)
 
 
@@ -149,16 +161,49 @@ def is_lead() -> bool:
   return jax.process_index() == 0
 
 
-def at_failure_of_others(last_words: Callable[[], str]) -> None:
-  """What this process says when the failure of another one ends it."""
+def at_failure_of_others(
+  last_words: Callable[[], str], doing: Callable[[], str]
+) -> None:
+  """What this process says when the failure of another one ends it.
+
+  Args:
+    last_words: what it prints itself.
+    doing: what it is at, which others print where it is frozen or gone.
+  """
   if _detector is not None:
     _detector.last_words = last_words
+  if _heartbeats is not None:
+    _heartbeats.doing = doing
 
 
-def end_job(message: str, status: int) -> None:
-  """Tells the other processes that this one hangs: they say where they are."""
-  if _detector is not None:
-    _detector.fail(message, status, stacks=True)
+def end_job(
+  error: errors.TrainingError, without: Collection[int] = ()
+) -> NoReturn:
+  """Ends all processes of a job that hangs; each writes its stacks.
+
+  Args:
+    error: why; its status is that of all processes.
+    without: processes that will not answer.
+  """
+  with contextlib.suppress(Exception):
+    faulthandler.dump_traceback(2, all_threads=True)
+  logging.error('%s', error)
+  if _detector is not None and 0 not in without:  # which holds the store
+    _detector.fail(str(error), error.status, stacks=True, without=without)
+  os._exit(error.status)
+
+
+def _end_without(lost: list[int], what: str) -> NoReturn:
+  error = errors.TrainingError(
+    'A process of the job gives no sign of life',
+    got=f'the last of process {what}',
+    expected='one within --heartbeat_timeout',
+    fix='the process is frozen, or its machine or network is gone; the stacks '
+    'above say where this one waits. Started again, the run continues from its '
+    'last checkpoint',
+    status=errors.ExitStatus.FAILURE,
+  )
+  end_job(error, lost)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import jax
 
@@ -50,6 +50,7 @@ class FailureDetector:
     end: how the process ends, given a message and a status.
 
   Attributes:
+    client: of JAX's coordination service.
     last_words: what else to say when another's failure ends this process,
       such as where it can be continued.
   """
@@ -61,7 +62,7 @@ class FailureDetector:
       from jax._src import distributed
 
       client = distributed.global_state.client
-    self._client = client
+    self.client = client
     self._id = process_id
     self._end = end or _end
     self._stopped = threading.Event()
@@ -77,7 +78,14 @@ class FailureDetector:
     if threading.current_thread() is not self._thread:
       self._thread.join(timeout=10)
 
-  def fail(self, message: str, status: int, *, stacks: bool = False) -> None:
+  def fail(
+    self,
+    message: str,
+    status: int,
+    *,
+    stacks: bool = False,
+    without: Collection[int] = (),
+  ) -> None:
     """Tells the others that this process ends, and why.
 
     Process 0, which holds the store, gives the others a few seconds to read
@@ -88,6 +96,7 @@ class FailureDetector:
       message: why.
       status: the exit status, which the others take too.
       stacks: whether the others shall print the stacks of their threads.
+      without: processes that will not answer.
     """
     self.stop()
     self._set(f'{_SEEN}{self._id}', '1')
@@ -99,7 +108,7 @@ class FailureDetector:
     }
     self._set(_KEY, json.dumps(told))
     if stacks:
-      self._wait_for_others(_STACKS)
+      self._wait_for_others(_STACKS, without)
     elif self._id == 0:
       self._wait_for_others(_READ)
 
@@ -120,13 +129,15 @@ class FailureDetector:
 
   def _set(self, key: str, value: str) -> None:
     try:
-      self._client.key_value_set(key, value)
+      self.client.key_value_set(key, value)
     except Exception:
       return  # another process was first, or the store is gone
 
-  def _wait_for_others(self, seconds: float) -> None:
+  def _wait_for_others(
+    self, seconds: float, without: Collection[int] = ()
+  ) -> None:
     end = time.monotonic() + seconds
-    left = set(range(jax.process_count())) - {self._id}
+    left = set(range(jax.process_count())) - {self._id, *without}
     while left and time.monotonic() < end:
       left = {i for i in left if self._get(f'{_SEEN}{i}') is None}
       time.sleep(0.1)
@@ -134,7 +145,7 @@ class FailureDetector:
   def _get(self, key: str) -> str | None:
     """The value; None where there is none, or no store any more."""
     try:
-      return self._client.key_value_try_get(key)
+      return self.client.key_value_try_get(key)
     except Exception:
       return None
 

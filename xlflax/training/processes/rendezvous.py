@@ -11,7 +11,10 @@ as a line of JSON and reads the verdict as another.
 
 import contextlib
 import dataclasses
+import errno
 import json
+import resource
+import selectors
 import socket
 import time
 from typing import Any
@@ -20,6 +23,8 @@ from xlflax.foundation import errors
 from xlflax.training.processes import cluster, statements
 
 _GREETING = b'xlflax rendezvous 1\n'
+_OTHER_FILES = 512  # that a process opens beside
+_TOO_MANY = 'The job has more processes than files that process 0 may open'
 _LINGER = 5.0  # seconds in which process 0 tells late ones of a mistake
 
 
@@ -62,9 +67,9 @@ def _listen(job, patience: float) -> socket.socket:
     try:
       if socket.has_dualstack_ipv6():
         return socket.create_server(
-          ('', port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024
+          ('', port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096
         )
-      return socket.create_server(('', port), backlog=1024)
+      return socket.create_server(('', port), backlog=4096)
     except OSError as error:
       if time.monotonic() > end:
         raise errors.ConfigError(
@@ -84,37 +89,47 @@ class _Lead:
   def __init__(self, job, statement, timeout_seconds):
     self._job = job
     self._timeout = timeout_seconds
-    self._heard = [statement]
-    self._open: list[socket.socket] = []
+    self._lead = statement
+    # Of all others by number; one that ended makes place for another.
+    self._heard: dict[int, tuple[statements.Statement, socket.socket]] = {}
+    self._selector = selectors.DefaultSelector()
 
   def call(self, listener, deadline: float) -> None:
+    _allow_files(self._job.num_processes)
+    # A process may take back its connection before it is accepted.
+    listener.setblocking(False)
+    self._selector.register(listener, selectors.EVENT_READ)
     problem = None
     while problem is None and not self._all_there():
-      if self._accept(listener, deadline):
-        problem = statements.mistake(self._heard)
-      else:
-        problem = self._missing()
+      problem = self._hear(listener, deadline)
     if problem:
       self._linger(listener)
-    for connection in self._open:
+    for _, connection in self._heard.values():
       with contextlib.suppress(OSError), connection:
         connection.sendall(json.dumps({'verdict': problem}).encode() + b'\n')
+    self._selector.close()
     if problem:
       raise errors.ConfigError(**problem)
 
   def _all_there(self) -> bool:
-    if len(self._heard) == self._job.num_processes:
-      self._forget_ended()
-    return len(self._heard) == self._job.num_processes
+    missing = self._job.num_processes - 1 - len(self._heard)
+    if not missing:
+      self._forget_ended(self._selector.select(0))
+    return len(self._heard) == self._job.num_processes - 1
 
-  def _accept(self, listener, deadline: float) -> bool:
-    """Hears one process; False when the time is over."""
+  def _hear(self, listener, deadline: float) -> dict[str, Any] | None:
+    """Hears one process, and what is wrong with it or with all."""
     while (left := deadline - time.monotonic()) > 0:
-      listener.settimeout(left)
+      events = self._selector.select(left)
+      self._forget_ended(events)
+      if not any(key.fileobj is listener for key, _ in events):
+        continue
       try:
         connection, _ = listener.accept()
-      except TimeoutError:
-        return False
+      except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+          return self._too_many()
+        continue
       try:
         connection.settimeout(10)
         connection.sendall(_GREETING)
@@ -122,28 +137,56 @@ class _Lead:
       except (OSError, ValueError, TypeError):
         connection.close()  # no process of a job
         continue
-      self._forget_ended()
-      self._heard.append(statement)
-      self._open.append(connection)
-      return True
-    return False
+      return self._add(statement, connection)
+    return self._missing()
 
-  def _forget_ended(self) -> None:
+  def _add(self, statement, connection) -> dict[str, Any] | None:
+    number = statement.process_id
+    twin, old = self._heard.get(number, (None, None))
+    if old is not None and _is_closed(old):
+      self._forget(number)
+      twin = None
+    twin = twin if number else self._lead
+    problem = statements.mistake(self._lead, statement, twin)
+    if problem:
+      number = -1 - connection.fileno()  # beside the one of its number
+    self._heard[number] = statement, connection
+    self._selector.register(connection, selectors.EVENT_READ, number)
+    return problem
+
+  def _forget_ended(self, events) -> None:
     """Leaves out processes that ended; others may come in their places."""
-    for i in reversed(range(len(self._open))):
-      if _is_closed(self._open[i]):
-        self._open.pop(i).close()
-        self._heard.pop(i + 1)  # the first is this process
+    for key, _ in events:
+      if key.data is not None and _is_closed(key.fileobj):
+        self._forget(key.data)
+
+  def _forget(self, number: int) -> None:
+    _, connection = self._heard.pop(number)
+    self._selector.unregister(connection)
+    connection.close()
 
   def _linger(self, listener) -> None:
     """Hears those who are still on their way, to tell them too."""
     end = time.monotonic() + min(_LINGER, self._timeout)
-    while len(self._heard) < max(s.num_processes for s in self._heard):
-      if not self._accept(listener, end):
+    known = [self._lead, *(s for s, _ in self._heard.values())]
+    most = max(s.num_processes for s in known)
+    while len(self._heard) < most - 1 and time.monotonic() < end:
+      problem = self._hear(listener, end)
+      if problem and problem['what'] == _TOO_MANY:
         return
 
+  def _too_many(self) -> dict[str, Any]:
+    return dict(
+      what=_TOO_MANY,
+      got=str(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+      expected=f'at least {self._job.num_processes + _OTHER_FILES}',
+      where=f'coordinator {self._job.coordinator}',
+      fix='raise the limit of open files (`ulimit -n`) where process 0 runs',
+      status=errors.ExitStatus.FAILURE,
+    )
+
   def _missing(self) -> dict[str, Any]:
-    there = {s.process_id for s in self._heard}
+    there = {0} | {s.process_id for s, _ in self._heard.values()}
     missing = [i for i in range(self._job.num_processes) if i not in there]
     return dict(
       what='The processes of the job did not find each other',
@@ -154,6 +197,16 @@ class _Lead:
       'run and reach the coordinator',
       status=errors.ExitStatus.FAILURE,
     )
+
+
+def _allow_files(processes: int) -> None:
+  """Raises the soft limit of open files, as far as the hard one lets it."""
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  wanted = processes + _OTHER_FILES
+  if hard != resource.RLIM_INFINITY:
+    wanted = min(wanted, hard)
+  if soft != resource.RLIM_INFINITY and soft < wanted:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _is_closed(connection: socket.socket) -> bool:

@@ -29,17 +29,19 @@ class Statement:
     return f'process {self.process_id} (on {self.host})'
 
 
-def mistake(heard: list[Statement]) -> dict[str, Any] | None:
-  """How the last process differs from process 0; None where it does not.
+def mistake(
+  lead: Statement, last: Statement, twin: Statement | None
+) -> dict[str, Any] | None:
+  """How a process differs from process 0; None where it does not.
 
   Args:
-    heard: statements of at least two processes, of which the first is that of
-      process 0, and all but the last agree.
+    lead: what process 0 was started with.
+    last: what the process was.
+    twin: an earlier process of the same number, if there is one.
 
   Returns:
     The arguments of the error that all processes raise.
   """
-  lead, last = heard[0], heard[-1]
   if last.num_processes != lead.num_processes:
     return dict(
       what='The processes do not agree on how many they are',
@@ -47,7 +49,6 @@ def mistake(heard: list[Statement]) -> dict[str, Any] | None:
       f'{last.who}',
       expected='the same --num_processes everywhere',
     )
-  twin = next((s for s in heard[:-1] if s.process_id == last.process_id), None)
   if twin:
     return dict(
       what='Two processes have the same number',

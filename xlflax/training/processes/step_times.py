@@ -17,7 +17,8 @@ import numpy as np
 
 _NAME = 64  # bytes of a host's name
 _FACTOR = 1.5  # of the others' time, and
-_SHARE = 0.1  # of a step more than they take: then a process is a straggler
+_SHARE = 0.1  # of a step more than they take, and
+_LEAST = 0.02  # seconds of a step: then a process is a straggler
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,9 +54,8 @@ class Times:
         np.median(np.delete(self.own, process)) if len(self.own) > 1 else np.inf
       )
       late = self.own[process] - others
-      if self.own[process] > _FACTOR * others and late > _SHARE * np.median(
-        self.step
-      ):
+      least = max(_LEAST, _SHARE * np.median(self.step))
+      if self.own[process] > _FACTOR * others and late > least:
         found.append(int(process))
     return found
 
@@ -70,7 +70,8 @@ class StepTimes:
   def __init__(self, clock: Callable[[], float] = time.perf_counter):
     self._clock = clock
     self._hosts: list[str] | None = None
-    self._named: list[int] = []
+    self._late: set[int] = set()  # at the last report
+    self._named: set[int] = set()
     self.restart(0)
 
   def restart(self, step: int) -> None:
@@ -112,14 +113,15 @@ class StepTimes:
     )
 
   def report(self, times: Times) -> None:
-    """Warns of stragglers, whenever they are others than before."""
+    """Warns of a straggler of two reports in a row, once until it is none."""
     if self._hosts is None:
       self._hosts = hosts()
     stragglers = times.stragglers()
-    if stragglers == self._named:
-      return
-    self._named = stragglers
-    for process in stragglers:
+    before, self._late = self._late, set(stragglers)
+    self._named &= before | self._late
+    new = [p for p in stragglers if p in before - self._named]
+    self._named |= set(new)
+    for process in new:
       logging.warning(
         'Process %d on %s holds up the others: %.3f s of a step of its own, '
         '%.3f s of it waiting for batches; the median is %.3f s, a step '

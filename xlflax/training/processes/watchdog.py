@@ -7,11 +7,7 @@ for too long. Then each process writes the stacks of its threads, and the job
 ends with a status at which schedulers start it again.
 """
 
-import contextlib
-import faulthandler
-import logging
 import math
-import os
 import threading
 from collections.abc import Callable
 
@@ -157,8 +153,4 @@ def _end(message: str) -> None:
     'stuck, raise --hang_timeout',
     status=errors.ExitStatus.FAILURE,
   )
-  with contextlib.suppress(Exception):
-    faulthandler.dump_traceback(2, all_threads=True)
-  logging.error('%s', error)
-  distributed.end_job(str(error), error.status)
-  os._exit(error.status)
+  distributed.end_job(error)

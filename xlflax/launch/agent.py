@@ -1,0 +1,75 @@
+"""A node's part of a job of several nodes: `xlflax launch agent`.
+
+Schedulers start one for each node; see `agents`.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+
+from xlflax.foundation import numeric_flags, ranges
+from xlflax.launch import agents, local, registry
+
+_EXAMPLE = """# on each of two nodes of four GPUs, with --node=0 and --node=1
+xlflax launch agent --num_processes=4 --nodes=2 --node=0 --lead=host0:7000 \\
+    --restarts=20 -- train --gin_file=... --model_dir=...
+"""
+
+
+@registry.register(
+  'agent', help="a node's processes of a larger job", example=_EXAMPLE
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AgentJob(local.LocalJob):
+  """The processes of a node, which end and start again with the others'.
+
+  Attributes:
+    num_processes: of each node.
+    nodes: of the job.
+    node: the number of this one.
+    lead: 'host:port' at which the agent of node 0 listens.
+  """
+
+  nodes: ranges.Count = 1
+  node: ranges.Natural = 0
+  lead: str = 'localhost:7000'
+
+  @classmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the flags."""
+    super().add_arguments(parser)
+    count = numeric_flags.of(ranges.Count)
+    parser.add_argument('--nodes', type=count, default=1, metavar='N')
+    parser.add_argument(
+      '--node',
+      type=numeric_flags.of(ranges.Natural),
+      default=int(os.environ.get('SLURM_NODEID', 0)),
+      metavar='I',
+      help="this node's number (default: Slurm's, or 0)",
+    )
+    parser.add_argument(
+      '--lead',
+      default='localhost:7000',
+      metavar='HOST:PORT',
+      help='where the agent of node 0 listens (default: %(default)s)',
+    )
+
+  def log(self, process_id: int) -> pathlib.Path:
+    """Returns the path of a process's log; of all nodes in one folder."""
+    return super().log(self.node * self.num_processes + process_id)
+
+  def joining(self, process_id: int, port: int) -> list[str]:
+    """The flags by which the processes find each other."""
+    return [
+      f'--coordinator={self.lead.rpartition(":")[0]}:{port}',
+      f'--num_processes={self.nodes * self.num_processes}',
+      f'--process_id={self.node * self.num_processes + process_id}',
+    ]
+
+  def start(self) -> int:
+    """Runs the processes to the end of the job, whose status it returns."""
+    if self.node:
+      return self.run(agents.Follower(self.lead))
+    listen = int(self.lead.rpartition(':')[2])
+    return self.run(agents.Lead(self.port, listen, self.nodes))
