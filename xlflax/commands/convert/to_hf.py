@@ -33,6 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='for the model card, such as mit (default: that of the model that '
     'the run starts from)',
   )
+  parser.add_argument(
+    '--sentence_transformers',
+    choices=('mean_all', 'first'),
+    metavar='POOLING',
+    help='make a folder for Sentence-Transformers, too, with the mean over '
+    'all tokens (mean_all) or the first state (first) as vectors',
+  )
+  parser.add_argument(
+    '--direction',
+    nargs=2,
+    metavar=('SOURCE', 'TARGET'),
+    help='of a translation model, such as de en: whose symbols the folder has',
+  )
   _add_weights(parser)
 
 
@@ -97,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
     task=args.task,
     drop=args.drop,
     dtype=args.dtype,
+    pooling=args.sentence_transformers,
+    direction=args.direction,
   )
   if args.dry_run:
     print(tables.of_export(checked))

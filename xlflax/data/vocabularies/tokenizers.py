@@ -89,6 +89,10 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     """See `Vocabulary.files`."""
     return {FILE: self.content}
 
+  def pair_frame(self) -> list[int] | None:
+    """See `Vocabulary.pair_frame`."""
+    return self._tokenizer.encode('', '').ids or None
+
   def encode_batch(
     self,
     texts: Sequence[str],

@@ -8,15 +8,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
-from xlflax.interop.huggingface import model_files, sentence_modules
+from xlflax.interop.huggingface import (
+  generation,
+  model_files,
+  sentence_modules,
+)
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.architectures.rules import Assignment
 from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+from xlflax.interop.huggingface.tokenizers import (
+  frames,
+  sentencepiece_files,
+)
 from xlflax.interop.huggingface.verification import verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
@@ -68,10 +76,39 @@ def convert(
     if checked.sentence:
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
+    notes += _write_frames(checked, made)
     _limit_tokenizer(made, checked)
     notes += _verify(checked, made)
     manifests.note(made, manifests.Kind.EXPORT)
     return notes
+
+
+def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
+  """Symbols around texts as in training, and how generation begins."""
+  vocabulary, notes = checked.run.vocabulary, []
+  own = 'tokenizer_files' not in vocabulary.description
+  if checked.generation is None:
+    separator = frames.separator_of(checked.run.directory)
+    changed = (separator or own) and frames.follow(
+      folder,
+      vocabulary,
+      separator or Separator.XLMR,
+      types=checked.options.get('type_vocab_size', 1),
+    )
+    if changed and not own:
+      notes.append(
+        'the tokenizer separates pairs of texts as the run did in training, '
+        'and not as the one that it came with'
+      )
+    return notes
+  if checked.generation.settings:
+    text = json.dumps(checked.generation.settings, indent=2) + '\n'
+    (folder / generation.FILE).write_text(text, encoding='utf-8')
+  if own and checked.generation.source is not None:
+    generation.frame_source(
+      folder, checked.generation.source, vocabulary.spec.eos_id
+    )
+  return [*checked.generation.notes]
 
 
 def _verify(checked: Export, folder: pathlib.Path) -> list[str]:

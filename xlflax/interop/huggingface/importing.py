@@ -16,6 +16,7 @@ from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import calls, enums, errors, ranges
 from xlflax.interop import folder_files
 from xlflax.interop.huggingface import (
+  generation,
   gin_file,
   hub_files,
   labelled_heads,
@@ -329,6 +330,7 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       else checked.folder.name,
       'hub': checked.hub,
       'card': card_metadata.read(checked.folder),
+      generation.KEY: _generation(checked.folder),
       sentence_encoding.KEY: checked.sentence
       and checked.sentence[0].describe(),
     },
@@ -352,6 +354,11 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   )
   kept.close()
   run_lib.mark_finished(directory, 0)
+
+
+def _generation(folder: pathlib.Path) -> dict[str, Any] | None:
+  path = folder / generation.FILE
+  return model_files.read_json(path) if path.is_file() else None
 
 
 def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:

@@ -24,6 +24,8 @@ class ChoiceRows(rows_lib.RowMaker):
   are in one batch, one after the other. Choices without a label give no row.
   """
 
+  reads_pairs = True
+
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {
       batch_lib.LABELS: rows_lib.Field((), UNKNOWN)

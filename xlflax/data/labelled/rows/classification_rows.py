@@ -33,6 +33,7 @@ class ClassificationRows(rows_lib.RowMaker):
       own.
   """
 
+  reads_pairs = True
   labels: tuple[str, ...]
   max_first_length: ranges.Count | None = None
 

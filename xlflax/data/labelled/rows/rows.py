@@ -6,8 +6,9 @@ for each of its words, or a single number. Rows are as long as their text;
 """
 
 import dataclasses
+import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class RowMaker:
     positions: whether positions of a second text run on.
   """
 
+  reads_pairs: ClassVar[bool] = False  # of texts, framed by `separator`
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
 
@@ -154,6 +156,30 @@ def text_row(
       np.arange(len(pieces), dtype=np.int32), sizes
     ),
   }
+
+
+def warn_of_frame(maker: RowMaker, vocabulary: Any) -> None:
+  """Warns if the tokenizer of a published model frames pairs otherwise."""
+  frame = vocabulary.pair_frame() if maker.reads_pairs else None
+  if frame is None or frame == pair_frame(vocabulary.spec, maker.separator):
+    return
+  fitting = [
+    f'SEPARATOR={other.value!r}'
+    for other in Separator
+    if frame == pair_frame(vocabulary.spec, other)
+  ]
+  logging.warning(
+    'Pairs of texts are separated as separator=%r says; the tokenizer that '
+    'the model was pretrained with has other special symbols there%s.',
+    maker.separator.value,
+    f' ({fitting[0]})' if fitting else '',
+  )
+
+
+def pair_frame(spec: VocabularySpec, separator: Separator) -> list[int]:
+  """The special symbols of a pair: its row, if both texts are empty."""
+  row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
+  return row[batch_lib.TOKEN_IDS].tolist()
 
 
 def num_special(num_texts: int, separator: Separator) -> int:
