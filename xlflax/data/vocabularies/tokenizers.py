@@ -156,8 +156,8 @@ def _parsed(content: bytes) -> dict:
     parsed = json.loads(content)
     model, added = parsed['model'], parsed.get('added_tokens') or []
     ids = [token['id'] for token in added]
-    if isinstance(model.get('vocab'), dict):
-      ids += model['vocab'].values()
+    pieces = model.get('vocab') or {}
+    ids += pieces.values() if isinstance(pieces, dict) else range(len(pieces))
     imported.check_ids(ids)
   return parsed
 

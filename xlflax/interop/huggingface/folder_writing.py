@@ -1,6 +1,7 @@
 """From a model directory to a Hugging Face folder: what is written where."""
 
 import json
+import math
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -51,8 +52,7 @@ def convert(
   Args:
     checked: from `check`.
     folder: where to.
-    max_shard_bytes: tensors beyond this begin another file; also what is
-      held in memory, besides a parameter.
+    max_shard_bytes: tensors beyond this begin another file.
     license: of the model; None takes that of the model it started from.
 
   Returns:
@@ -197,13 +197,15 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
 
 def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
   """One file, or shards with an index."""
-  shards: list[dict[str, int]] = [{}]  # name -> bytes
-  width = np.dtype(checked.dtype).itemsize
+  shards: list[dict[str, tuple[int, ...]]] = [{}]
+  width, sizes = np.dtype(checked.dtype).itemsize, [0]
   for name, shape in _sizes(checked):
-    size = width * int(np.prod(shape))
-    if shards[-1] and sum(shards[-1].values()) + size > limit:
+    size = width * math.prod(shape)
+    if shards[-1] and sizes[-1] + size > limit:
       shards.append({})
-    shards[-1][name] = size
+      sizes.append(0)
+    shards[-1][name] = shape
+    sizes[-1] += size
   stem, suffix = tensor_files.SAFETENSORS.split('.')
   files = (
     [tensor_files.SAFETENSORS]
@@ -215,14 +217,10 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
   )
   values = _values(checked)
   for file, shard in zip(files, shards, strict=True):
-    content: dict[str, np.ndarray] = {}
-    while len(content) < len(shard):
-      name, value = next(values)
-      content[name] = value
-    tensor_files.write(folder / file, content)
+    tensor_files.write_in_turn(folder / file, shard, checked.dtype, values)
   if len(files) > 1:
     index = {
-      'metadata': {'total_size': sum(sum(shard.values()) for shard in shards)},
+      'metadata': {'total_size': sum(sizes)},
       'weight_map': {
         name: file
         for file, shard in zip(files, shards, strict=True)
@@ -305,7 +303,7 @@ def _cast(checked: Export, assignment: Assignment, part) -> np.ndarray:
   where = f'{checked.run.directory} at step {checked.step}'
   name = f'{assignment.parameter} (tensor {assignment.tensor})'
   with np.errstate(over='ignore'):  # said below
-    tensor = assignment.write(part).astype(checked.dtype)
+    tensor = assignment.write(part).astype(checked.dtype, copy=False)
   finite_values.check(
     name,
     tensor,

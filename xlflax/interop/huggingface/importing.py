@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +37,7 @@ from xlflax.storage import bucket_checks, digests, manifests, paths
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import (
+  checkpoint_items,
   checkpoints,
   run_directory,
   saved_objectives,
@@ -283,9 +283,17 @@ def convert(checked: Import, model_dir: calls.Path) -> pathlib.Path:
   model_dir = paths.absolute(model_dir)
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
-    params = weights.load(checked.plan)
+    params = params_lib.nest(
+      {
+        name: checkpoint_items.Later(checked.plan.shapes[name], read)
+        for name, read in weights.parameters(checked.plan).items()
+      }
+    )
     if checked.sentence:
-      params['heads'] = params.get('heads', {}) | checked.sentence[1]
+      params['heads'] = params.get('heads', {}) | jax.tree.map(
+        lambda head: checkpoint_items.Later(head.shape, lambda: head),
+        checked.sentence[1],
+      )
     _write(checked, params, made)
     text = gin_file.of_model(checked.config, str(model_dir))
     manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
@@ -335,12 +343,9 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       and checked.sentence[0].describe(),
     },
   )
-  largest = max(leaf.nbytes for leaf in jax.tree.leaves(params))
   kept = checkpoints.Checkpoints(
     directory,
-    checkpoints.CheckpointOptions(
-      asynchronous=False, write_concurrent_gb=math.ceil(largest / 1e9)
-    ),
+    checkpoints.CheckpointOptions(asynchronous=False, write_concurrent_gb=1),
   )
   kept.save(
     state_lib.TrainState(

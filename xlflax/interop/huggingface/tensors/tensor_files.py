@@ -7,6 +7,7 @@ takes is given back before the next.
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -78,6 +79,41 @@ def write(path: pathlib.Path, content: Mapping[str, np.ndarray]) -> None:
     code = int(number[1])
     raise OSError(code, os.strerror(code), str(path)) from error
   paths.use_umask(path)  # the library leaves mode 600
+
+
+def write_in_turn(
+  path: pathlib.Path,
+  shapes: Mapping[str, tuple[int, ...]],
+  dtype: Any,
+  values: Iterator[tuple[str, np.ndarray]],
+) -> None:
+  """Writes a safetensors file of which one tensor at a time is in memory.
+
+  Args:
+    path: the file.
+    shapes: of the tensors, in the order in which they come.
+    dtype: of all of them.
+    values: gives each with its name; what follows them is left.
+  """
+  dtype = np.dtype(dtype)
+  name = next(name for name, known in _DTYPES.items() if known == dtype)
+  header: dict[str, Any] = {'__metadata__': _METADATA}
+  start = 0
+  for tensor, shape in shapes.items():
+    stop = start + math.prod(shape) * dtype.itemsize
+    header[tensor] = {
+      'dtype': name, 'shape': shape, 'data_offsets': [start, stop]
+    }
+    start = stop
+  text = json.dumps(header).encode()
+  text += b' ' * (-len(text) % 8)  # so that tensors are aligned
+  with errors.naming(path), path.open('wb') as stream:
+    stream.write(len(text).to_bytes(8, 'little') + text)
+    for tensor, shape in shapes.items():
+      given, value = next(values)
+      assert (given, value.shape) == (tensor, shape), (given, tensor)
+      stream.write(value.reshape(-1).view(np.uint8))
+      del value
 
 
 def find(folder: pathlib.Path) -> dict[str, Tensor]:
