@@ -66,7 +66,7 @@ def make_folder(folder: pathlib.Path, gigabytes: float) -> dict[str, int]:
       yield name, rng.standard_normal(shape, np.float32) * np.float32(0.02)
 
   path = folder / tensor_files.SAFETENSORS
-  tensor_files.write_in_turn(path, shapes, np.float32, values())
+  tensor_files.write(path, shapes, np.float32, values())
   return {'largest': rows * width * 4, 'file': path.stat().st_size}
 
 
@@ -133,7 +133,9 @@ def main() -> None:
   parser.add_argument('--gigabytes', default='0.3,1')
   parser.add_argument('--directory', default=None)
   args = parser.parse_args()
-  print('| GB | largest tensor, GB | conversion | peak, GB | of it | of all | s |')
+  print(
+    '| GB | largest tensor, GB | conversion | peak, GB | of it | of all | s |'
+  )
   print('| --- | --- | --- | --- | --- | --- | --- |')
   for size in map(float, args.gigabytes.split(',')):
     place = pathlib.Path(tempfile.mkdtemp(dir=args.directory)) / 'sizes'

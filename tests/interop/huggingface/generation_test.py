@@ -41,9 +41,7 @@ def translator(run_of):
       ),
       change=lambda params: jax.tree.map(lambda x: 4 * x, params),
     )
-    objective = seq2seq.Translation(
-      decoder_start=start, source_symbols=symbols
-    )
+    objective = seq2seq.Translation(decoder_start=start, source_symbols=symbols)
     saved_objectives.write(directory, [objective])
     return directory
 
@@ -51,8 +49,7 @@ def translator(run_of):
 
 
 @pytest.mark.parametrize(
-  ('start', 'symbols'),
-  [('language', 'language_last'), ('eos', 'bos')],
+  ('start', 'symbols'), [('language', 'language_last'), ('eos', 'bos')]
 )
 def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
   directory = translator(start, symbols)

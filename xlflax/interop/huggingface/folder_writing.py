@@ -6,26 +6,18 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
 from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
-from xlflax.interop.huggingface import (
-  generation,
-  model_files,
-  sentence_modules,
-)
+from xlflax.interop.huggingface import generation, model_files, sentence_modules
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.architectures.rules import Assignment
 from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
-from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.interop.huggingface.tokenizers import (
-  frames,
-  sentencepiece_files,
-)
+from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
+from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
 from xlflax.interop.huggingface.verification import verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
@@ -115,14 +107,9 @@ def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
   """Compares what was written with the run; notes what was not compared."""
   run = checked.run
   verify.check_tokenizer(run.vocabulary, folder)
-  compared = verify.check_states(
-    folder,
-    run.model,
-    run.restore_params(checked.step)['model'],
-    run.vocabulary,
-    dtype=checked.dtype,
-  )
-  if compared:
+  read = _reader(checked)
+  names = [n for n in read.shapes if n.startswith(('model/', 'heads/'))]
+  if verify.check_states(folder, run, read, names, dtype=checked.dtype):
     return []
   kind = checked.architecture.model_type
   return [f'the states were not compared: {kind} is not computed in numpy']
@@ -130,24 +117,19 @@ def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:
   """The dense layers that follow the encoder."""
-  checkpoint = saved_checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = saved_checkpoints.saved_shapes(checkpoint)
+  read = _reader(checked)
   return params_lib.nest(
     {
-      name.removeprefix('heads/'): _read(
-        checkpoint, name, shapes[name], averaged=_averaged(checkpoint)
-      )
-      for name in shapes
+      name.removeprefix('heads/'): read(name)
+      for name in read.shapes
       if name.startswith('heads/sentence_dense_')
     }
   )
 
 
-def _averaged(checkpoint: pathlib.Path) -> bool:
-  """Whether the run keeps a running average of its parameters."""
-  return any(
-    name.startswith('ema/')
-    for name in saved_checkpoints.saved_shapes(checkpoint, 'train')
+def _reader(checked: Export) -> saved_parameters.Reader:
+  return saved_parameters.Reader(
+    saved_checkpoints.path_of(checked.run.directory, checked.step)
   )
 
 
@@ -217,7 +199,7 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
   )
   values = _values(checked)
   for file, shard in zip(files, shards, strict=True):
-    tensor_files.write_in_turn(folder / file, shard, checked.dtype, values)
+    tensor_files.write(folder / file, shard, checked.dtype, values)
   if len(files) > 1:
     index = {
       'metadata': {'total_size': sum(sizes)},
@@ -274,15 +256,13 @@ def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   """Tensors in the order of `_sizes`; reads one parameter at a time."""
-  checkpoint = saved_checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = saved_checkpoints.saved_shapes(checkpoint)
-  averaged = _averaged(checkpoint)
-  saved_checkpoints.verify(checkpoint, 'train' if averaged else 'params')
+  read = _reader(checked)
+  read.verify()
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
     value = np.zeros((0, *checked.shapes[parameter][1:]), np.float32)
-    if parameter in shapes:
-      value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)
+    if parameter in read.shapes:
+      value = read(parameter)
     value = _widened(value, checked.shapes[parameter])
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
@@ -322,23 +302,3 @@ def _widened(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return value[len(value) - shape[0] :]
   more = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
   return np.concatenate([more, value])
-
-
-def _read(
-  checkpoint: pathlib.Path, parameter: str, shape, *, averaged: bool
-) -> np.ndarray:
-  """One parameter of the checkpoint; its running average, if it has one."""
-  sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
-  path = [*(['ema'] if averaged else []), *parameter.split('/')]
-  part: Any = leaf
-  for name in reversed(path):
-    part = {name: part}
-  found = saved_checkpoints.read_part(
-    checkpoint, 'train' if averaged else 'params', part
-  )
-  for name in path:
-    found = found[name]
-  values = np.asarray(found)
-  finite_values.check(parameter, values, where=checkpoint)
-  return values

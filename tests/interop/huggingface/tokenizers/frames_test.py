@@ -95,4 +95,7 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
   row = _row(vocabulary, Separator.XLMR)
   assert found['input_ids'] == row['token_ids'].tolist()
   assert found['token_type_ids'] == row['side_ids'].tolist()
-  assert json.loads((tmp_path / 'out/config.json').read_text())['type_vocab_size'] == 2
+  assert (
+    json.loads((tmp_path / 'out/config.json').read_text())['type_vocab_size']
+    == 2
+  )

@@ -8,21 +8,17 @@ takes is given back before the next.
 import dataclasses
 import json
 import math
-import os
 import pathlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import safetensors
-import safetensors.numpy
 
 from xlflax.foundation import errors
 from xlflax.interop import folder_files
 from xlflax.interop.huggingface.tensors import torch_files
-from xlflax.storage import paths
 from xlflax.training import finite_values
 
 SAFETENSORS = 'model.safetensors'
@@ -64,24 +60,7 @@ class Tensor:
   shape: tuple[int, ...]
 
 
-def write(path: pathlib.Path, content: Mapping[str, np.ndarray]) -> None:
-  """Writes a safetensors file with the permissions of a user's file.
-
-  Raises:
-    OSError: the system refuses; with the file's name.
-  """
-  try:
-    safetensors.numpy.save_file(dict(content), path, metadata=_METADATA)
-  except safetensors.SafetensorError as error:
-    number = re.search(r'os error (\d+)', str(error))
-    if number is None:
-      raise
-    code = int(number[1])
-    raise OSError(code, os.strerror(code), str(path)) from error
-  paths.use_umask(path)  # the library leaves mode 600
-
-
-def write_in_turn(
+def write(
   path: pathlib.Path,
   shapes: Mapping[str, tuple[int, ...]],
   dtype: Any,
@@ -102,7 +81,9 @@ def write_in_turn(
   for tensor, shape in shapes.items():
     stop = start + math.prod(shape) * dtype.itemsize
     header[tensor] = {
-      'dtype': name, 'shape': shape, 'data_offsets': [start, stop]
+      'dtype': name,
+      'shape': shape,
+      'data_offsets': [start, stop],
     }
     start = stop
   text = json.dumps(header).encode()

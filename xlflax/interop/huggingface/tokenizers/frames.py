@@ -125,7 +125,9 @@ def set_template(
   )
   made.save(str(folder / _FILE), pretty=False)
   path = folder / 'tokenizer_config.json'
-  settings: dict[str, Any] = model_files.read_json(path) if path.exists() else {}
+  settings: dict[str, Any] = (
+    model_files.read_json(path) if path.exists() else {}
+  )
   settings['tokenizer_class'] = 'PreTrainedTokenizerFast'
   settings['model_input_names'] = [*names]
   paths.write_atomically(path, json.dumps(settings, indent=2) + '\n')
