@@ -81,17 +81,16 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
   own = 'tokenizer_files' not in vocabulary.description
   if checked.generation is None:
     separator = frames.separator_of(checked.run.directory)
-    changed = (separator or own) and frames.follow(
-      folder,
-      vocabulary,
-      separator or Separator.XLMR,
-      types=checked.options.get('type_vocab_size', 1),
-    )
-    if changed and not own:
+    if not (separator or own):
+      return notes
+    separator = separator or Separator.XLMR
+    types = checked.options.get('type_vocab_size', 1)
+    if frames.follow(folder, vocabulary, separator, types=types) and not own:
       notes.append(
         'the tokenizer separates pairs of texts as the run did in training, '
         'and not as the one that it came with'
       )
+    verify.check_pairs(vocabulary, folder, separator, types=types)
     return notes
   if checked.generation.settings:
     text = json.dumps(checked.generation.settings, indent=2) + '\n'

@@ -28,9 +28,14 @@ from xlflax.interop.huggingface.architectures.architectures import (
   model_of,
 )
 from xlflax.interop.huggingface.cards import card_metadata
-from xlflax.interop.huggingface.tensors import tensor_files, weights
+from xlflax.interop.huggingface.tensors import (
+  saved_parameters,
+  tensor_files,
+  weights,
+)
 from xlflax.interop.huggingface.tokenizers import languages as languages_lib
 from xlflax.interop.huggingface.tokenizers import tokenizers
+from xlflax.interop.huggingface.verification import verify
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.storage import bucket_checks, digests, manifests, paths
@@ -40,6 +45,7 @@ from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoints,
   run_directory,
+  saved_checkpoints,
   saved_objectives,
 )
 from xlflax.training.checkpointing import run as run_lib
@@ -295,9 +301,19 @@ def convert(checked: Import, model_dir: calls.Path) -> pathlib.Path:
         checked.sentence[1],
       )
     _write(checked, params, made)
+    _verify(checked, made)
     text = gin_file.of_model(checked.config, str(model_dir))
     manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
   return model_dir
+
+
+def _verify(checked: Import, made: pathlib.Path) -> None:
+  """Compares the folder, computed in numpy, with the model that was made."""
+  run = run_lib.open_run(made)
+  if checked.own_tokenizer:
+    verify.check_tokenizer(run.vocabulary, checked.folder)
+  read = saved_parameters.Reader(saved_checkpoints.path_of(made, 0))
+  verify.check_states(checked.folder, run, read, read.shapes)
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:

@@ -94,6 +94,29 @@ def check_tokenizer(
     _compare_ids(name, [made.token_to_id(name)], [spec.pad_id], folder)
 
 
+def check_pairs(
+  vocabulary: vocabulary_lib.Vocabulary,
+  folder: pathlib.Path,
+  separator: Separator,
+  *,
+  types: int,
+) -> None:
+  """Refuses a tokenizer.json that frames pairs otherwise than the rows.
+
+  Raises:
+    VocabularyError: with both rows of ids, and of types if a model has them.
+  """
+  if not (folder / TOKENIZER).exists():
+    return
+  found = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER)).encode('', '')
+  ids, sides = zip(
+    *frames.pair(vocabulary, separator, types=types), strict=True
+  )
+  _compare_ids('a pair', found.ids, ids, folder)
+  if types > 1:
+    _compare_ids('the types of a pair', found.type_ids, sides, folder)
+
+
 def _compare_ids(text, found, wanted, folder: pathlib.Path) -> None:
   if list(found) != list(wanted):
     raise errors.VocabularyError(
