@@ -60,6 +60,12 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     '--output', metavar='PATH', required=True, help='folder to make'
   )
   parser.add_argument(
+    '--push',
+    metavar='ORG/NAME',
+    help='upload the folder to the Hugging Face Hub, too, where only you see '
+    'it; first look at what is written, without this flag',
+  )
+  parser.add_argument(
     '--dry_run',
     action='store_true',
     help='check, show what becomes what, write nothing',
@@ -98,7 +104,12 @@ def _add_weights(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
-  from xlflax.interop.huggingface import exporting, folder_writing, tables
+  from xlflax.interop.huggingface import (
+    exporting,
+    folder_writing,
+    hub_files,
+    tables,
+  )
   from xlflax.interop.huggingface.cards import card_metadata
 
   paths.local(args.output, where='--output')  # before anything is read
@@ -127,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
     f'{checked.options["architectures"][0]}, step {checked.step} -> '
     f'{args.output}'
   )
+  if args.push:
+    print(f'uploaded: {hub_files.push(paths.of(args.output), args.push)}')
   return 0
 
 
