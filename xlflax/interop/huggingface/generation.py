@@ -9,8 +9,6 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tokenizers
-
 from xlflax.evaluation import translation_options
 from xlflax.foundation import errors
 from xlflax.interop.huggingface.tokenizers import frames
@@ -110,9 +108,9 @@ def _symbol(vocabulary, code: str) -> int:
 
 def frame_source(folder: pathlib.Path, symbol: int, eos_id: int) -> None:
   """Has the tokenizer end a text with the symbol of its language."""
-  if not (folder / 'tokenizer.json').exists():
+  made = frames.opened(folder)
+  if made is None:
     return
-  made = tokenizers.Tokenizer.from_file(str(folder / 'tokenizer.json'))
   ends = [f'{eos_id}', f'{symbol}']
   frames.set_template(
     folder, made, single=['$A', *ends], pair=['$A', '$B', *ends]

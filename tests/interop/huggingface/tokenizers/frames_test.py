@@ -11,6 +11,7 @@ from xlflax.data.labelled.rows import classification_rows, rows, tagging_rows
 from xlflax.data.stream import Separator
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.interop.huggingface.tokenizers import frames, tokenizers
+from xlflax.interop.huggingface.verification import verify
 from xlflax.training.checkpointing import run_directory
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -99,3 +100,15 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
     json.loads((tmp_path / 'out/config.json').read_text())['type_vocab_size']
     == 2
   )
+
+
+def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
+  """As those of some Sentence-Transformers folders."""
+  folder, vocabulary = bert
+  made = frames.opened(folder)
+  made.enable_padding(length=20)
+  made.enable_truncation(8)
+  made.save(str(tmp_path / 'tokenizer.json'))
+  assert len(frames.opened(tmp_path).encode(_PAIR[0]).ids) < 20
+  verify.check_tokenizer(vocabulary, tmp_path)
+  assert not frames.follow(tmp_path, vocabulary, Separator.BERT, types=2)

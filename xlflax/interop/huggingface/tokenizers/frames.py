@@ -21,7 +21,7 @@ from xlflax.interop.huggingface import model_files
 from xlflax.storage import paths
 from xlflax.training.checkpointing import description, run_directory
 
-_FILE = 'tokenizer.json'
+FILE = 'tokenizer.json'
 _TYPES = ('token_type_ids',)  # what models with several of them are given
 _PAIRS = ('choice_rows', 'classification_rows', 'question_rows')
 
@@ -60,6 +60,16 @@ def pair(
   )
 
 
+def opened(folder: pathlib.Path) -> tokenizers.Tokenizer | None:
+  """A folder's tokenizer.json as texts of any length need it, or None."""
+  if not (folder / FILE).exists():
+    return None
+  made = tokenizers.Tokenizer.from_file(str(folder / FILE))
+  made.no_truncation()  # some files fill rows up, or cut them
+  made.no_padding()
+  return made
+
+
 def follow(
   folder: pathlib.Path,
   vocabulary: vocabulary_lib.Vocabulary,
@@ -78,9 +88,9 @@ def follow(
   Returns:
     Whether the tokenizer was changed.
   """
-  if not (folder / _FILE).exists():
+  made = opened(folder)
+  if made is None:
     return False
-  made = tokenizers.Tokenizer.from_file(str(folder / _FILE))
   frame = pair(vocabulary, separator, types=types)
   found = made.encode('', '')
   same = found.ids == [index for index, _ in frame]
@@ -123,7 +133,7 @@ def set_template(
       for i in [int(number)]
     ],
   )
-  made.save(str(folder / _FILE), pretty=False)
+  made.save(str(folder / FILE), pretty=False)
   path = folder / 'tokenizer_config.json'
   settings: dict[str, Any] = (
     model_files.read_json(path) if path.exists() else {}

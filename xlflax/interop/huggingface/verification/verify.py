@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tokenizers
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled.rows import rows as rows_lib
@@ -35,7 +34,6 @@ from xlflax.objectives import inputs
 from xlflax.training import params as params_lib
 from xlflax.training.checkpointing import run as run_lib
 
-TOKENIZER = 'tokenizer.json'
 TEXTS = (
   'The cat, 1,234 dogs & <b>mice</b>!',
   'Tất cả mọi người sinh ra đều được tự do.',
@@ -68,9 +66,9 @@ def check_tokenizer(
   Raises:
     VocabularyError: the first text that differs, with both rows of ids.
   """
-  if not (folder / TOKENIZER).exists():
+  made = frames.opened(folder)
+  if made is None:
     return
-  made = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER))
   made.encode_special_tokens = True
   spec = vocabulary.spec
   ordinary = [i for i in range(spec.size) if i not in set(spec.special_ids)]
@@ -106,9 +104,10 @@ def check_pairs(
   Raises:
     VocabularyError: with both rows of ids, and of types if a model has them.
   """
-  if not (folder / TOKENIZER).exists():
+  made = frames.opened(folder)
+  if made is None:
     return
-  found = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER)).encode('', '')
+  found = made.encode('', '')
   ids, sides = zip(
     *frames.pair(vocabulary, separator, types=types), strict=True
   )
@@ -123,7 +122,7 @@ def _compare_ids(text, found, wanted, folder: pathlib.Path) -> None:
       'The tokenizer as written gives other ids than training saw',
       got=f'{list(found)[:40]} for {text!r}',
       expected=str(list(wanted)[:40]),
-      where=str(folder / TOKENIZER),
+      where=str(folder / frames.FILE),
       fix='nothing was written; please report this vocabulary',
     )
 
