@@ -192,9 +192,8 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
     ConfigError: the library has no such pooling, or passes no languages.
   """
   by_language = getattr(chosen.config, 'use_language_embeddings', False)
-  if (
-    chosen.task is Task.STATES and pooling is not Pooling.MEAN
-  ) and not by_language:
+  mean = pooling is Pooling.MEAN
+  if chosen.task is Task.STATES and not mean and not by_language:
     return sentence_encoding.SentenceEncoding(
       pooling=pooling,
       max_length=chosen.config.max_length,
@@ -202,8 +201,8 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
     )
   raise errors.ConfigError(
     'Sentence-Transformers cannot make these vectors',
-    got=f'pooling {pooling.value}, task {chosen.task.value}'
-    + (', language embeddings' if by_language else ''),
+    got=f'pooling {pooling.value}, task {chosen.task.value}, '
+    f'use_language_embeddings={by_language}',
     expected='the states of an encoder without language embeddings, pooled by '
     'first or mean_all: its mean has the special symbols in it, too',
     where=str(run.directory),

@@ -210,14 +210,9 @@ def _wanted(run, options, seq2seq, tree, batch, kept):
     attention_backend='xla',
   )
   _, _, task = options['architectures'][0].partition('For')
-  head = next(
-    (
-      run.objectives.get(name)
-      for name in tree.get('heads', {})
-      if name.replace('_', '') == task.lower()
-    ),
-    None,
-  )
+  with_heads = run.objectives.keys() & tree.get('heads', {}).keys()
+  heads_of = {n.replace('_', ''): run.objectives[n] for n in with_heads}
+  head = heads_of.get(task.lower())
   moved = batch | {
     batch_lib.TOKEN_IDS: np.searchsorted(kept, batch[batch_lib.TOKEN_IDS])
   }
