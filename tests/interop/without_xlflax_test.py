@@ -36,9 +36,7 @@ _CALLS = {
     d / f'{_STEP}/params'
   ),
   'CheckpointManager': _by_manager,
-  'v1.load': lambda d: v1.load(
-    d / f'{_STEP}', checkpointable_name='params'
-  ),
+  'v1.load': lambda d: v1.load(d / f'{_STEP}', checkpointable_name='params'),
 }
 
 
@@ -59,4 +57,6 @@ def test_a_model_in_nnx_computes_the_same(run):
   assert jax.tree.structure(found) == jax.tree.structure(params)
   nnx.update(model, params)
   want = run.model.apply({'params': params}, ids, language_ids=languages)
-  np.testing.assert_allclose(model(ids, language_ids=languages), want, atol=1e-6)
+  np.testing.assert_allclose(
+    model(ids, language_ids=languages), want, atol=1e-6
+  )

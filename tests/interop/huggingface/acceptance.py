@@ -19,12 +19,12 @@ import jax
 import numpy as np
 import safetensors.numpy
 import torch
-import transformers
 
 from tests.interop.huggingface import encoder_decoder_models as seq2seq
 from tests.interop.huggingface import reference_models as reference
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.interop.huggingface.tokenizers import frames
 from xlflax.interop.huggingface.verification import encoder_decoders as numpy_2
 from xlflax.interop.huggingface.verification import encoders as numpy_1
 from xlflax.interop.huggingface.verification import verify
@@ -62,13 +62,10 @@ def row(name: str, folder: pathlib.Path) -> str:
 
 def _alike(run, folder: pathlib.Path) -> int:
   """Texts that all three read alike."""
-  theirs = [
-    transformers.AutoTokenizer.from_pretrained(folder / place)
-    for place in ('hf', 'back')
-  ]
+  theirs = [frames.opened(folder / place) for place in ('hf', 'back')]
   return sum(
     all(
-      one(text, add_special_tokens=False)['input_ids']
+      one.encode(text, add_special_tokens=False).ids
       == list(run.vocabulary.encode(text))
       for one in theirs
     )
