@@ -1,5 +1,6 @@
 """From a Hugging Face folder to a model directory."""
 
+import contextlib
 import dataclasses
 import enum
 import pathlib
@@ -313,7 +314,13 @@ def _verify(checked: Import, made: pathlib.Path) -> None:
   if checked.own_tokenizer:
     verify.check_tokenizer(run.vocabulary, checked.folder)
   read = saved_parameters.Reader(saved_checkpoints.path_of(made, 0))
-  verify.check_states(checked.folder, run, read, read.shapes)
+  described = checked.description
+  usual, _ = described.architecture.write(described.config)
+  given = {k: v for k, v in described.options.items() if v is not None}
+  with contextlib.suppress(LookupError):  # names of older files
+    verify.check_states(
+      checked.folder, run, read, read.shapes, options=usual | given
+    )
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def logits(
   Returns:
     None for models without a fine-tuned head.
   """
-  _, _, task = options['architectures'][0].partition('For')
+  _, _, task = (options.get('architectures') or [''])[0].partition('For')
   if options['model_type'] == 'modernbert':
     return _modern(weights, options, x, mask, task)
   if task.startswith('TokenClassification'):

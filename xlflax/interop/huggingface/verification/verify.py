@@ -134,6 +134,7 @@ def check_states(
   names: Iterable[str],
   *,
   dtype: Any = np.float32,
+  options: Mapping[str, Any] | None = None,
 ) -> bool:
   """Refuses a folder that computes something else than the run's model.
 
@@ -145,6 +146,7 @@ def check_states(
     params: reads a parameter by its name.
     names: of the parameters: the model's, and heads'.
     dtype: of the folder's tensors, to which the parameters are rounded.
+    options: config.json with all that it leaves out; None reads it.
 
   Returns:
     Whether the architecture is among those that are computed here.
@@ -152,7 +154,7 @@ def check_states(
   Raises:
     CheckpointError: the first layer that differs, the text and its ids.
   """
-  options = model_files.read_json(folder / model_files.CONFIG)
+  options = options or model_files.read_json(folder / model_files.CONFIG)
   kind = options['model_type']
   seq2seq = kind in (*encoder_decoders.BARTS, *encoder_decoders.T5S)
   if not seq2seq and kind not in (*encoders.NAMES, encoders.MODERN):
@@ -209,7 +211,7 @@ def _wanted(run, options, seq2seq, tree, batch, kept):
     dtype='float32',
     attention_backend='xla',
   )
-  _, _, task = options['architectures'][0].partition('For')
+  _, _, task = (options.get('architectures') or [''])[0].partition('For')
   with_heads = run.objectives.keys() & tree.get('heads', {}).keys()
   heads_of = {n.replace('_', ''): run.objectives[n] for n in with_heads}
   head = heads_of.get(task.lower())
