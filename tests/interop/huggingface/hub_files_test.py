@@ -1,5 +1,6 @@
 """Models by their names on the Hub, from a stand-in of it on loopback."""
 
+import base64
 import hashlib
 import http.server
 import json
@@ -22,6 +23,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 
   folder = None
   asked: list[str] = []
+  sent: dict[str, bytes] = {}
 
   def do_HEAD(self):
     self.do_GET(body=False)
@@ -62,6 +64,30 @@ class _Hub(http.server.BaseHTTPRequestHandler):
     self.send_header('Content-Length', '0')
     self.end_headers()
 
+  def do_POST(self):
+    path = self.path.partition('?')[0]
+    length = int(self.headers.get('Content-Length') or 0)
+    content = self.rfile.read(length)
+    self.asked.append(path)
+    self.sent[path] = content
+    url = f'http://{self.headers["Host"]}/org/name'
+    if path.endswith('/preupload/main'):
+      answer = {
+        'files': [
+          {'path': f['path'], 'uploadMode': 'regular', 'shouldIgnore': False}
+          for f in json.loads(content)['files']
+        ]
+      }
+    elif path.endswith('/commit/main'):
+      answer = {
+        'commitUrl': f'{url}/commit/{_COMMIT}',
+        'commitOid': _COMMIT,
+        'commitMessage': 'm',
+      }
+    else:
+      answer = {'url': url, 'name': 'org/name'}
+    self._answer(json.dumps(answer).encode(), True)
+
   def _answer(self, content, body):
     self.send_response(200)
     self.send_header('Content-Type', 'application/json')
@@ -86,6 +112,7 @@ def hub(tmp_path, monkeypatch):
   (folder / 'pytorch_model.bin').write_bytes(b'x' * 100)
   monkeypatch.setattr(_Hub, 'folder', folder)
   monkeypatch.setattr(_Hub, 'asked', [])
+  monkeypatch.setattr(_Hub, 'sent', {})
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Hub)
   threading.Thread(target=server.serve_forever, daemon=True).start()
   endpoint = f'http://127.0.0.1:{server.server_port}'
@@ -123,3 +150,29 @@ def test_what_is_not_there_is_said(hub):
   with pytest.raises(errors.CheckpointError) as caught:
     hub_files.folder_of('org/other')
   assert 'hf download org/other' in caught.value.fix
+
+
+def test_a_folder_is_uploaded_for_its_owner_alone(hub, tmp_path, monkeypatch):
+  monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
+  (tmp_path / 'mine').mkdir()
+  (tmp_path / 'mine/config.json').write_text('{"model_type": "bert"}')
+  address = hub_files.push(tmp_path / 'mine', 'org/name')
+  assert address.endswith('/org/name')
+  created = json.loads(_Hub.sent['/api/repos/create'])
+  assert created['visibility' if 'visibility' in created else 'private'] in (
+    True,
+    'private',
+  )
+  commit = _Hub.sent[f'{_MODEL}/commit/main'].decode().splitlines()
+  (file,) = [
+    line['value'] for line in map(json.loads, commit) if line['key'] == 'file'
+  ]
+  assert file['path'] == 'config.json'
+  assert b'bert' in base64.b64decode(file['content'])
+
+
+def test_a_hub_that_refuses_is_named(hub, tmp_path, monkeypatch):
+  monkeypatch.delattr(_Hub, 'do_POST')
+  with pytest.raises(errors.CheckpointError) as caught:
+    hub_files.push(tmp_path, 'org/name')
+  assert 'hf auth login' in caught.value.fix

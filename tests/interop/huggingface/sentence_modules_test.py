@@ -10,9 +10,17 @@ import transformers
 
 import xlflax
 from tests.interop.huggingface import reference_tokenizers
+from tests.interop.huggingface.exporting_test import run_of
 from xlflax.foundation import errors
-from xlflax.interop.huggingface import sentence_modules
+from xlflax.interop.huggingface import (
+  exporting,
+  folder_writing,
+  sentence_modules,
+)
 from xlflax.objectives.inputs import Pooling
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
 
 _TEXTS = [
   'The cat',
@@ -235,3 +243,39 @@ def test_an_older_folder_has_its_encoder_inside(tmp_path):
   )
   encoding, heads = sentence_modules.read(tmp_path)
   assert (encoding.pooling, heads) == (Pooling.MEAN_ALL, {})
+
+
+@pytest.mark.parametrize('pooling', ['mean_all', 'first'])
+def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
+  directory, *_ = run_of(type_vocab_size=2, position_offset=0)
+  checked = exporting.check(directory, pooling=pooling)
+  assert checked.options['architectures'] == ['BertModel']
+  assert folder_writing.convert(checked, tmp_path / 'out') == []
+  want = xlflax.open_run(directory).encode(_TEXTS, pooling=pooling)
+  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+  model = transformers.AutoModel.from_pretrained(tmp_path / 'out').eval()
+  given = tokenizer(_TEXTS, padding=True, truncation=True, return_tensors='pt')
+  with torch.no_grad():
+    states = model(**given).last_hidden_state.numpy()
+  mask = given['attention_mask'].numpy()[..., None]
+  mean = (states * mask).sum(1) / mask.sum(1)
+  found = {'mean_all': mean, 'first': states[:, 0]}[pooling]
+  np.testing.assert_allclose(found, want, atol=1e-4)
+  encoding, _ = sentence_modules.read(tmp_path / 'out')
+  assert encoding.pooling is Pooling(pooling) and encoding.max_length == 12
+
+
+def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
+  library = pytest.importorskip('sentence_transformers')
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  checked = exporting.check(directory, pooling='mean_all')
+  folder_writing.convert(checked, tmp_path / 'out')
+  theirs = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
+  want = xlflax.open_run(directory).encode(_TEXTS, pooling='mean_all')
+  np.testing.assert_allclose(theirs.encode(_TEXTS), want, atol=1e-4)
+
+
+def test_vectors_that_the_library_cannot_make_are_refused(run_of):
+  directory, *_ = run_of()
+  with pytest.raises(errors.ConfigError, match='mean has the special symbols'):
+    exporting.check(directory, pooling='mean')

@@ -33,6 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='for the model card, such as mit (default: that of the model that '
     'the run starts from)',
   )
+  parser.add_argument(
+    '--sentence_transformers',
+    choices=('mean_all', 'first'),
+    metavar='POOLING',
+    help='make a folder for Sentence-Transformers, too, with the mean over '
+    'all tokens (mean_all) or the first state (first) as vectors',
+  )
+  parser.add_argument(
+    '--direction',
+    nargs=2,
+    metavar=('SOURCE', 'TARGET'),
+    help='of a translation model, such as de en: whose symbols the folder has',
+  )
   _add_weights(parser)
 
 
@@ -45,6 +58,12 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
   )
   parser.add_argument(
     '--output', metavar='PATH', required=True, help='folder to make'
+  )
+  parser.add_argument(
+    '--push',
+    metavar='ORG/NAME',
+    help='upload the folder to the Hugging Face Hub, too, where only you see '
+    'it; first look at what is written, without this flag',
   )
   parser.add_argument(
     '--dry_run',
@@ -85,7 +104,12 @@ def _add_weights(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
-  from xlflax.interop.huggingface import exporting, folder_writing, tables
+  from xlflax.interop.huggingface import (
+    exporting,
+    folder_writing,
+    hub_files,
+    tables,
+  )
   from xlflax.interop.huggingface.cards import card_metadata
 
   paths.local(args.output, where='--output')  # before anything is read
@@ -97,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
     task=args.task,
     drop=args.drop,
     dtype=args.dtype,
+    pooling=args.sentence_transformers,
+    direction=args.direction,
   )
   if args.dry_run:
     print(tables.of_export(checked))
@@ -112,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
     f'{checked.options["architectures"][0]}, step {checked.step} -> '
     f'{args.output}'
   )
+  if args.push:
+    print(f'uploaded: {hub_files.push(paths.of(args.output), args.push)}')
   return 0
 
 

@@ -53,6 +53,7 @@ class LabelledLoader:
       CacheError: the cached rows are damaged.
     """
     self.stream = stream
+    rows_lib.warn_of_frame(stream.rows, vocabulary)
     self._fields = stream.rows.fields(stream.length, vocabulary.spec)
     self._spec = stream.batch_spec(vocabulary.spec)
     self._tables = _tables(stream, vocabulary, cache_dir)

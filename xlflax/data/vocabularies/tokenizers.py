@@ -89,6 +89,10 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     """See `Vocabulary.files`."""
     return {FILE: self.content}
 
+  def pair_frame(self) -> list[int] | None:
+    """See `Vocabulary.pair_frame`."""
+    return self._tokenizer.encode('', '').ids or None
+
   def encode_batch(
     self,
     texts: Sequence[str],
@@ -152,8 +156,8 @@ def _parsed(content: bytes) -> dict:
     parsed = json.loads(content)
     model, added = parsed['model'], parsed.get('added_tokens') or []
     ids = [token['id'] for token in added]
-    if isinstance(model.get('vocab'), dict):
-      ids += model['vocab'].values()
+    pieces = model.get('vocab') or {}
+    ids += pieces.values() if isinstance(pieces, dict) else range(len(pieces))
     imported.check_ids(ids)
   return parsed
 

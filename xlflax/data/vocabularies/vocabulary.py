@@ -124,6 +124,13 @@ class Vocabulary:
     """The contents of its files but `vocabulary.json`, by name."""
     raise NotImplementedError
 
+  def pair_frame(self) -> list[int] | None:
+    """A pair of empty texts, framed as the tokenizer's own files say.
+
+    BERT's: `[cls, sep, sep]`. None where the files say nothing of pairs.
+    """
+    return None
+
   def encode_ragged(
     self,
     texts: Sequence[str],

@@ -12,8 +12,9 @@ import ml_dtypes
 import numpy as np
 
 from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import calls, errors, suggestions
+from xlflax.foundation import calls, enums, errors, suggestions
 from xlflax.interop.huggingface import export_choices as choices
+from xlflax.interop.huggingface import generation as generation_lib
 from xlflax.interop.huggingface import importing, labelled_heads
 from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface.architectures import config_options
@@ -25,6 +26,7 @@ from xlflax.interop.huggingface.architectures.architectures import (
 )
 from xlflax.interop.huggingface.architectures.rules import Assignment
 from xlflax.models import encoder, encoder_decoder
+from xlflax.objectives.inputs import Pooling
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory, saved_checkpoints
 
@@ -52,8 +54,10 @@ class Export:
     constants: tensors that follow from the configuration.
     left_out: parameter that is left out -> why.
     dtype: of the tensors.
-    sentence: how sentence vectors are made, of a model that comes from a
-      Sentence-Transformers folder; None if there is no such.
+    sentence: how sentence vectors are made, of a folder that is one for
+      Sentence-Transformers, too; None for others.
+    generation: how an encoder-decoder's text begins and ends; None for
+      encoders.
   """
 
   run: run_lib.SavedRun
@@ -67,6 +71,7 @@ class Export:
   left_out: dict[str, str]
   dtype: Any
   sentence: sentence_encoding.SentenceEncoding | None = None
+  generation: generation_lib.Generation | None = None
 
 
 @calls.checked
@@ -78,6 +83,8 @@ def check(
   task: Task | str | None = None,
   drop: Sequence[str] = (),
   dtype: str = 'float32',
+  pooling: Pooling | str | None = None,
+  direction: Sequence[str] | None = None,
 ) -> Export:
   """Checks all of a model directory but its values.
 
@@ -91,6 +98,10 @@ def check(
       there is, else the masked LM, else the states.
     drop: patterns of parameters to leave out.
     dtype: of the tensors: 'float32', 'float16' or 'bfloat16'.
+    pooling: makes a Sentence-Transformers folder of an encoder that pools
+      states so; None makes one only of what came as such.
+    direction: codes of the source's and the target's language, of a
+      translation model whose folder is to have one.
 
   Raises:
     ConfigError: no architecture can express the model.
@@ -105,6 +116,9 @@ def check(
       where='dtype',
       fix=suggestions.did_you_mean(dtype, DTYPES),
     )
+  if pooling is not None:
+    pooling = enums.of_value(pooling, Pooling, where='pooling')
+    task = task or Task.STATES
   run = run_lib.open_run(model_dir)
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
@@ -121,18 +135,24 @@ def check(
     pad_id=run.vocabulary.spec.pad_id,
   )
   architecture, config = chosen.architecture, chosen.config
+  options = _options(run, record, chosen, dtype)
   return Export(
     run=run,
     step=step,
     architecture=architecture,
     task=chosen.task,
-    options=_options(run, record, chosen, dtype),
+    options=options,
     shapes=chosen.shapes,
     assignments=_assignments(chosen, checkpoint),
     constants=_constants(architecture, config),
     left_out=chosen.left_out,
     dtype=DTYPES[dtype],
-    sentence=_sentence(run, chosen.task, chosen.shapes),
+    sentence=_pooled(run, chosen, pooling)
+    if pooling
+    else _sentence(run, chosen.task, chosen.shapes),
+    generation=generation_lib.of_run(run, options, record, direction)
+    if chosen.task is Task.SEQ2SEQ
+    else None,
   )
 
 
@@ -162,6 +182,31 @@ def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:
     options = _changed(record, architecture, options, config)
   return _complete(
     options, architecture, chosen.task, run, chosen.shapes, dtype
+  )
+
+
+def _pooled(run, chosen: choices.Choice, pooling: Pooling):
+  """The modules of an encoder that was trained here.
+
+  Raises:
+    ConfigError: the library has no such pooling, or passes no languages.
+  """
+  by_language = getattr(chosen.config, 'use_language_embeddings', False)
+  mean = pooling is Pooling.MEAN
+  if chosen.task is Task.STATES and not mean and not by_language:
+    return sentence_encoding.SentenceEncoding(
+      pooling=pooling,
+      max_length=chosen.config.max_length,
+      settings={'similarity_fn_name': 'cosine'},
+    )
+  raise errors.ConfigError(
+    'Sentence-Transformers cannot make these vectors',
+    got=f'pooling {pooling.value}, task {chosen.task.value}, '
+    f'use_language_embeddings={by_language}',
+    expected='the states of an encoder without language embeddings, pooled by '
+    'first or mean_all: its mean has the special symbols in it, too',
+    where=str(run.directory),
+    fix='measure the model with pooling="mean_all", and export that',
   )
 
 

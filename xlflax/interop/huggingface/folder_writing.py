@@ -1,22 +1,23 @@
 """From a model directory to a Hugging Face folder: what is written where."""
 
 import json
+import math
 import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
+from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
-from xlflax.interop.huggingface import model_files, sentence_modules
+from xlflax.interop.huggingface import generation, model_files, sentence_modules
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.architectures.rules import Assignment
 from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
-from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
+from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
 from xlflax.interop.huggingface.verification import verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
@@ -43,8 +44,7 @@ def convert(
   Args:
     checked: from `check`.
     folder: where to.
-    max_shard_bytes: tensors beyond this begin another file; also what is
-      held in memory, besides a parameter.
+    max_shard_bytes: tensors beyond this begin another file.
     license: of the model; None takes that of the model it started from.
 
   Returns:
@@ -68,24 +68,47 @@ def convert(
     if checked.sentence:
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
+    notes += _write_frames(checked, made)
     _limit_tokenizer(made, checked)
     notes += _verify(checked, made)
     manifests.note(made, manifests.Kind.EXPORT)
     return notes
 
 
+def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
+  """Symbols around texts as in training, and how generation begins."""
+  vocabulary, notes = checked.run.vocabulary, []
+  own = 'tokenizer_files' not in vocabulary.description
+  if checked.generation is None:
+    separator = frames.separator_of(checked.run.directory)
+    if not (separator or own):
+      return notes
+    separator = separator or Separator.XLMR
+    types = checked.options.get('type_vocab_size', 1)
+    if frames.follow(folder, vocabulary, separator, types=types) and not own:
+      notes.append(
+        'the tokenizer separates pairs of texts as the run did in training, '
+        'and not as the one that it came with'
+      )
+    verify.check_pairs(vocabulary, folder, separator, types=types)
+    return notes
+  if checked.generation.settings:
+    text = json.dumps(checked.generation.settings, indent=2) + '\n'
+    (folder / generation.FILE).write_text(text, encoding='utf-8')
+  if own and checked.generation.source is not None:
+    generation.frame_source(
+      folder, checked.generation.source, vocabulary.spec.eos_id
+    )
+  return [*checked.generation.notes]
+
+
 def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
   """Compares what was written with the run; notes what was not compared."""
   run = checked.run
   verify.check_tokenizer(run.vocabulary, folder)
-  compared = verify.check_states(
-    folder,
-    run.model,
-    run.restore_params(checked.step)['model'],
-    run.vocabulary,
-    dtype=checked.dtype,
-  )
-  if compared:
+  read = _reader(checked)
+  names = [n for n in read.shapes if n.startswith(('model/', 'heads/'))]
+  if verify.check_states(folder, run, read, names, dtype=checked.dtype):
     return []
   kind = checked.architecture.model_type
   return [f'the states were not compared: {kind} is not computed in numpy']
@@ -93,24 +116,19 @@ def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:
   """The dense layers that follow the encoder."""
-  checkpoint = saved_checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = saved_checkpoints.saved_shapes(checkpoint)
+  read = _reader(checked)
   return params_lib.nest(
     {
-      name.removeprefix('heads/'): _read(
-        checkpoint, name, shapes[name], averaged=_averaged(checkpoint)
-      )
-      for name in shapes
+      name.removeprefix('heads/'): read(name)
+      for name in read.shapes
       if name.startswith('heads/sentence_dense_')
     }
   )
 
 
-def _averaged(checkpoint: pathlib.Path) -> bool:
-  """Whether the run keeps a running average of its parameters."""
-  return any(
-    name.startswith('ema/')
-    for name in saved_checkpoints.saved_shapes(checkpoint, 'train')
+def _reader(checked: Export) -> saved_parameters.Reader:
+  return saved_parameters.Reader(
+    saved_checkpoints.path_of(checked.run.directory, checked.step)
   )
 
 
@@ -160,13 +178,15 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
 
 def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
   """One file, or shards with an index."""
-  shards: list[dict[str, int]] = [{}]  # name -> bytes
-  width = np.dtype(checked.dtype).itemsize
+  shards: list[dict[str, tuple[int, ...]]] = [{}]
+  width, sizes = np.dtype(checked.dtype).itemsize, [0]
   for name, shape in _sizes(checked):
-    size = width * int(np.prod(shape))
-    if shards[-1] and sum(shards[-1].values()) + size > limit:
+    size = width * math.prod(shape)
+    if shards[-1] and sizes[-1] + size > limit:
       shards.append({})
-    shards[-1][name] = size
+      sizes.append(0)
+    shards[-1][name] = shape
+    sizes[-1] += size
   stem, suffix = tensor_files.SAFETENSORS.split('.')
   files = (
     [tensor_files.SAFETENSORS]
@@ -178,14 +198,10 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
   )
   values = _values(checked)
   for file, shard in zip(files, shards, strict=True):
-    content: dict[str, np.ndarray] = {}
-    while len(content) < len(shard):
-      name, value = next(values)
-      content[name] = value
-    tensor_files.write(folder / file, content)
+    tensor_files.write(folder / file, shard, checked.dtype, values)
   if len(files) > 1:
     index = {
-      'metadata': {'total_size': sum(sum(shard.values()) for shard in shards)},
+      'metadata': {'total_size': sum(sizes)},
       'weight_map': {
         name: file
         for file, shard in zip(files, shards, strict=True)
@@ -239,15 +255,13 @@ def _sizes(checked: Export) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
   """Tensors in the order of `_sizes`; reads one parameter at a time."""
-  checkpoint = saved_checkpoints.path_of(checked.run.directory, checked.step)
-  shapes = saved_checkpoints.saved_shapes(checkpoint)
-  averaged = _averaged(checkpoint)
-  saved_checkpoints.verify(checkpoint, 'train' if averaged else 'params')
+  read = _reader(checked)
+  read.verify()
   parts = _Parts()
   for parameter, assignments in _by_parameter(checked).items():
     value = np.zeros((0, *checked.shapes[parameter][1:]), np.float32)
-    if parameter in shapes:
-      value = _read(checkpoint, parameter, shapes[parameter], averaged=averaged)
+    if parameter in read.shapes:
+      value = read(parameter)
     value = _widened(value, checked.shapes[parameter])
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
@@ -268,7 +282,7 @@ def _cast(checked: Export, assignment: Assignment, part) -> np.ndarray:
   where = f'{checked.run.directory} at step {checked.step}'
   name = f'{assignment.parameter} (tensor {assignment.tensor})'
   with np.errstate(over='ignore'):  # said below
-    tensor = assignment.write(part).astype(checked.dtype)
+    tensor = assignment.write(part).astype(checked.dtype, copy=False)
   finite_values.check(
     name,
     tensor,
@@ -287,23 +301,3 @@ def _widened(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return value[len(value) - shape[0] :]
   more = np.zeros((shape[0] - len(value), *shape[1:]), np.float32)
   return np.concatenate([more, value])
-
-
-def _read(
-  checkpoint: pathlib.Path, parameter: str, shape, *, averaged: bool
-) -> np.ndarray:
-  """One parameter of the checkpoint; its running average, if it has one."""
-  sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
-  path = [*(['ema'] if averaged else []), *parameter.split('/')]
-  part: Any = leaf
-  for name in reversed(path):
-    part = {name: part}
-  found = saved_checkpoints.read_part(
-    checkpoint, 'train' if averaged else 'params', part
-  )
-  for name in path:
-    found = found[name]
-  values = np.asarray(found)
-  finite_values.check(parameter, values, where=checkpoint)
-  return values

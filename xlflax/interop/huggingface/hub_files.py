@@ -9,6 +9,7 @@ import pathlib
 import re
 
 import huggingface_hub
+from huggingface_hub import constants
 from huggingface_hub import errors as hub_errors
 
 from xlflax.foundation import errors
@@ -71,6 +72,31 @@ def _fetched(name: str, revision: str | None) -> pathlib.Path:
       name, revision=revision, allow_patterns=patterns
     )
   )
+
+
+def push(folder: pathlib.Path, name: str) -> str:
+  """Uploads a folder as a model that only its owner sees; returns its address.
+
+  Args:
+    folder: what `xlflax convert to-hf` wrote.
+    name: 'organisation/name' on the Hub; made private if it is new.
+
+  Raises:
+    CheckpointError: the Hub refused, such as without a login.
+  """
+  try:
+    huggingface_hub.create_repo(name, private=True, exist_ok=True)
+    huggingface_hub.upload_folder(
+      repo_id=name, folder_path=folder, commit_message='Exported by xlflax'
+    )
+  except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
+    raise errors.CheckpointError(
+      'The Hugging Face Hub did not take the model',
+      got=f'{name}: {type(error).__name__}: {error}'[:500],
+      where=str(folder),
+      fix='log in by `hf auth login`; the folder itself is complete',
+    ) from error
+  return f'{constants.ENDPOINT}/{name}'
 
 
 def origin(folder: pathlib.Path) -> dict[str, str] | None:

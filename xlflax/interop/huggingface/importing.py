@@ -1,8 +1,8 @@
 """From a Hugging Face folder to a model directory."""
 
+import contextlib
 import dataclasses
 import enum
-import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +16,7 @@ from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import calls, enums, errors, ranges
 from xlflax.interop import folder_files
 from xlflax.interop.huggingface import (
+  generation,
   gin_file,
   hub_files,
   labelled_heads,
@@ -28,17 +29,24 @@ from xlflax.interop.huggingface.architectures.architectures import (
   model_of,
 )
 from xlflax.interop.huggingface.cards import card_metadata
-from xlflax.interop.huggingface.tensors import tensor_files, weights
+from xlflax.interop.huggingface.tensors import (
+  saved_parameters,
+  tensor_files,
+  weights,
+)
 from xlflax.interop.huggingface.tokenizers import languages as languages_lib
 from xlflax.interop.huggingface.tokenizers import tokenizers
+from xlflax.interop.huggingface.verification import verify
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.storage import bucket_checks, digests, manifests, paths
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import (
+  checkpoint_items,
   checkpoints,
   run_directory,
+  saved_checkpoints,
   saved_objectives,
 )
 from xlflax.training.checkpointing import run as run_lib
@@ -282,13 +290,37 @@ def convert(checked: Import, model_dir: calls.Path) -> pathlib.Path:
   model_dir = paths.absolute(model_dir)
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
-    params = weights.load(checked.plan)
+    params = params_lib.nest(
+      {
+        name: checkpoint_items.Later(checked.plan.shapes[name], read)
+        for name, read in weights.parameters(checked.plan).items()
+      }
+    )
     if checked.sentence:
-      params['heads'] = params.get('heads', {}) | checked.sentence[1]
+      params['heads'] = params.get('heads', {}) | jax.tree.map(
+        lambda head: checkpoint_items.Later(head.shape, lambda: head),
+        checked.sentence[1],
+      )
     _write(checked, params, made)
+    _verify(checked, made)
     text = gin_file.of_model(checked.config, str(model_dir))
     manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
   return model_dir
+
+
+def _verify(checked: Import, made: pathlib.Path) -> None:
+  """Compares the folder, computed in numpy, with the model that was made."""
+  run = run_lib.open_run(made)
+  if checked.own_tokenizer:
+    verify.check_tokenizer(run.vocabulary, checked.folder)
+  read = saved_parameters.Reader(saved_checkpoints.path_of(made, 0))
+  described = checked.description
+  usual, _ = described.architecture.write(described.config)
+  given = {k: v for k, v in described.options.items() if v is not None}
+  with contextlib.suppress(LookupError):  # names of older files
+    verify.check_states(
+      checked.folder, run, read, read.shapes, options=usual | given
+    )
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
@@ -329,16 +361,14 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       else checked.folder.name,
       'hub': checked.hub,
       'card': card_metadata.read(checked.folder),
+      generation.KEY: _generation(checked.folder),
       sentence_encoding.KEY: checked.sentence
       and checked.sentence[0].describe(),
     },
   )
-  largest = max(leaf.nbytes for leaf in jax.tree.leaves(params))
   kept = checkpoints.Checkpoints(
     directory,
-    checkpoints.CheckpointOptions(
-      asynchronous=False, write_concurrent_gb=math.ceil(largest / 1e9)
-    ),
+    checkpoints.CheckpointOptions(asynchronous=False, write_concurrent_gb=1),
   )
   kept.save(
     state_lib.TrainState(
@@ -352,6 +382,11 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   )
   kept.close()
   run_lib.mark_finished(directory, 0)
+
+
+def _generation(folder: pathlib.Path) -> dict[str, Any] | None:
+  path = folder / generation.FILE
+  return model_files.read_json(path) if path.is_file() else None
 
 
 def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:

@@ -254,7 +254,12 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   tensors = {'linear.weight': np.ascontiguousarray(kernel.T)}
   if 'bias' in head:
     tensors['linear.bias'] = np.asarray(head['bias'], np.float32)
-  tensor_files.write(folder / tensor_files.SAFETENSORS, tensors)
+  tensor_files.write(
+    folder / tensor_files.SAFETENSORS,
+    {key: value.shape for key, value in tensors.items()},
+    np.float32,
+    iter(tensors.items()),
+  )
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:

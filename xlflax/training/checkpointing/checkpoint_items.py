@@ -7,10 +7,13 @@ digests, and no step waits for them.
 
 import dataclasses
 import json
+import math
 import pathlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from xlflax.foundation import errors
@@ -22,6 +25,40 @@ SCORE = 'metrics/metrics'  # what Orbax chooses the best checkpoint by
 _FILES, _SCORED = 'files', 'scored'  # keys of `meta`
 _LONGEST_TEXT = 1 << 16
 _SMALL = 1 << 20
+_CHUNK = 1 << 26  # bytes of an array that are encoded in one
+
+
+@dataclasses.dataclass(frozen=True)
+class Later:
+  """An array, float32, that is made when its turn to be written has come."""
+
+  shape: tuple[int, ...]
+  make: Callable[[], np.ndarray]
+  dtype: ClassVar[np.dtype] = np.dtype(np.float32)
+
+  @property
+  def size(self) -> int:
+    """The number of its values."""
+    return math.prod(self.shape)
+
+
+class _InTurn(ocp.type_handlers.NumpyHandler):
+  """Writes arrays that are made later one after the other."""
+
+  async def serialize(self, values, infos, args=None):
+    """See Orbax; returns when all is written."""
+    args = args or [ocp.SaveArgs()] * len(values)
+    for value, info, arg in zip(values, infos, args, strict=True):
+      arg = dataclasses.replace(arg, chunk_byte_size=_CHUNK)
+      for one in await super().serialize([value.make()], [info], [arg]):
+        one.result()
+    return []
+
+
+_REGISTRY = ocp.type_handlers.create_type_handler_registry(
+  (jax.Array, ocp.type_handlers.ArrayHandler()),
+  (Later, _InTurn(deepcopy_host_arrays=False)),
+)
 
 
 class _Sealed:
@@ -72,7 +109,9 @@ def handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
     PARAMS: SealedArrays()
     if write_concurrent_gb is None
     else SealedTree(
-      save_concurrent_gb=write_concurrent_gb, use_compression=False
+      save_concurrent_gb=write_concurrent_gb,
+      use_compression=False,
+      type_handler_registry=_REGISTRY,
     ),
     TRAIN: SealedArrays(),
     META: SealedJson(),

@@ -297,6 +297,8 @@ class _FailureReport:
   def __exit__(self, kind, error, trace):
     if error is None or not isinstance(error, Exception):
       return
+    if isinstance(error, errors.XlflaxError):  # says itself what is wrong
+      return
     last = max(saved_checkpoints.finished_steps(self._model_dir), default=None)
     raise errors.CheckpointError(
       'A checkpoint could not be written',

@@ -5,6 +5,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+import tokenizers as library
 import transformers
 
 from tests.interop.huggingface import reference_tokenizers
@@ -308,3 +309,18 @@ def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
     'mt5': [*ids, found.spec.eos_id],
   }[kind]
   assert made.encode(text) == framed
+
+
+def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
+  """As XLM-R's: its added tokens alone would have a gap of 250,000 ids."""
+  special = ['<s>', '<pad>', '</s>', '<unk>']
+  pieces = [*special, *(f'▁w{i}' for i in range(70_000)), '<mask>']
+  made = library.Tokenizer(
+    library.models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3)
+  )
+  made.add_special_tokens([*special, '<mask>'])
+  made.save(str(tmp_path / 'tokenizer.json'))
+  found = importer.read(
+    tmp_path, model_type='xlm-roberta', size=None, languages=('en',)
+  )
+  assert found.spec.mask_id == len(pieces) - 1

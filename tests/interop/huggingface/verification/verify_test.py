@@ -1,14 +1,19 @@
 """What an exporter could do wrong is found before a folder appears."""
 
 import dataclasses
+import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.interop.huggingface.exporting_test import run_of
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing
-from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
+from xlflax.objectives.finetuning import sequence_classification
+from xlflax.training import state as state_lib
+from xlflax.training.checkpointing import checkpoints, saved_objectives
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -87,16 +92,83 @@ def _next_unknown(vocabulary, convert=sentencepiece_files.convert):
   return files | {'tokenizer_config.json': wrong}
 
 
-@pytest.mark.parametrize(
-  ('place', 'name', 'wrong'),
-  [(sentencepiece_files, 'convert', _next_unknown)],
-  ids=['padding'],
-)
+def _without_normalizer(vocabulary, convert=sentencepiece_files.convert):
+  files = convert(vocabulary)
+  made = json.loads(files['tokenizer.json'])
+  assert made.pop('normalizer')
+  return files | {
+    'tokenizer.json': json.dumps(made | {'normalizer': None}).encode()
+  }
+
+
+@pytest.mark.parametrize('wrong', [_next_unknown, _without_normalizer])
 def test_a_wrong_tokenizer_is_not_published(
-  run_of, tmp_path, monkeypatch, place, name, wrong
+  run_of, tmp_path, monkeypatch, wrong
 ):
   directory, *_ = run_of()
-  monkeypatch.setattr(place, name, wrong)
+  monkeypatch.setattr(sentencepiece_files, 'convert', wrong)
   with pytest.raises(errors.VocabularyError, match='gives other ids'):
     folder_writing.convert(exporting.check(directory), tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
+
+
+def test_a_wrong_frame_of_pairs_is_not_published(run_of, tmp_path, monkeypatch):
+  directory, *_ = run_of(type_vocab_size=2)
+  monkeypatch.setattr(frames, 'follow', lambda *args, **kwargs: False)
+  with pytest.raises(errors.VocabularyError, match='pair'):
+    folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+
+
+def _fine_tuned(run_of, **settings):
+  """A run with a head that classifies, as XLM-R's."""
+  model_and_more = run_of(type_vocab_size=1, position_offset=2)
+  directory, _, params = model_and_more
+  rng = np.random.default_rng(3)
+  head = {
+    name: {
+      'kernel': rng.normal(size=(16, size)).astype(np.float32),
+      'bias': rng.normal(size=size).astype(np.float32),
+    }
+    for name, size in (('dense', 16), ('output', 3))
+  }
+  objective = sequence_classification.SequenceClassification(
+    labels=('a', 'b', 'c'), **settings
+  )
+  saved_objectives.write(directory, [objective])
+  saved = checkpoints.Checkpoints(
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  heads = {objective.name: head}
+  saved.save(
+    state_lib.TrainState(
+      step=jnp.int32(4),
+      params={'model': params, 'heads': heads},
+      opt_state=(),
+      ema=(),
+      objective_state={},
+    ),
+    {},
+  )
+  saved.close()
+  return directory
+
+
+def test_a_head_is_compared(run_of, tmp_path):
+  directory = _fine_tuned(run_of)
+  checked = exporting.check(directory, model_type='xlm-roberta')
+  assert folder_writing.convert(checked, tmp_path / 'out') == []
+  name = 'XLMRobertaForSequenceClassification'
+  assert checked.options['architectures'] == [name]
+
+
+@pytest.mark.parametrize(
+  'settings', [{'activation': 'relu'}, {'pooling': 'mean'}, {'layer': 1}]
+)
+def test_a_head_of_another_function_is_not_published(
+  run_of, tmp_path, settings
+):
+  directory = _fine_tuned(run_of, **settings)
+  checked = exporting.check(directory, model_type='xlm-roberta')
+  with pytest.raises(errors.CheckpointError) as caught:
+    folder_writing.convert(checked, tmp_path / 'out')
+  assert "the labels' logits" in caught.value.got

@@ -25,6 +25,7 @@ class ChoiceRows(rows_lib.RowMaker):
   """
 
   cuts = True
+  reads_pairs = True
 
   def fields(self, length, spec):
     return rows_lib.text_fields(length, spec) | {

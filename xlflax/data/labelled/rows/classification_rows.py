@@ -34,6 +34,7 @@ class ClassificationRows(rows_lib.RowMaker):
   """
 
   cuts = True
+  reads_pairs = True
   labels: tuple[str, ...]
   max_first_length: ranges.Count | None = None
 

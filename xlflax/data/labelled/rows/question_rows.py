@@ -97,6 +97,7 @@ class QuestionRows(rows_lib.RowMaker):
     no_answer: what becomes of windows without the answer.
   """
 
+  reads_pairs = True
   doc_stride: ranges.Count = 128
   max_question_length: ranges.Count = 64
   no_answer: NoAnswer = NoAnswer.FIRST_POSITION

@@ -6,6 +6,7 @@ for each of its words, or a single number. Rows are as long as their text;
 """
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -44,6 +45,7 @@ class RowMaker:
   """
 
   cuts: ClassVar[bool] = False
+  reads_pairs: ClassVar[bool] = False  # of texts, framed by `separator`
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
 
@@ -156,6 +158,30 @@ def text_row(
       np.arange(len(pieces), dtype=np.int32), sizes
     ),
   }
+
+
+def warn_of_frame(maker: RowMaker, vocabulary: Any) -> None:
+  """Warns if the tokenizer of a published model frames pairs otherwise."""
+  frame = vocabulary.pair_frame() if maker.reads_pairs else None
+  if frame is None or frame == pair_frame(vocabulary.spec, maker.separator):
+    return
+  fitting = [
+    f'SEPARATOR={other.value!r}'
+    for other in Separator
+    if frame == pair_frame(vocabulary.spec, other)
+  ]
+  logging.warning(
+    'Pairs of texts are separated as separator=%r says; the tokenizer that '
+    'the model was pretrained with has other special symbols there%s.',
+    maker.separator.value,
+    f' ({fitting[0]})' if fitting else '',
+  )
+
+
+def pair_frame(spec: VocabularySpec, separator: Separator) -> list[int]:
+  """The special symbols of a pair: its row, if both texts are empty."""
+  row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
+  return row[batch_lib.TOKEN_IDS].tolist()
 
 
 def num_special(num_texts: int, separator: Separator) -> int:

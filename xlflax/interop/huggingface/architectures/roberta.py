@@ -74,8 +74,6 @@ def _write(config, *, norm_position='post', embedding_norm=True):
   options, problems = bert.write_options(
     config, norm_position=norm_position, embedding_norm=embedding_norm
   )
-  if config.position_offset < 1:
-    problems.append('position_offset is 0, not pad_token_id + 1')
   if (
     config.mlm_head == 'transform'
     and (config.head_activation or config.activation) != 'gelu'

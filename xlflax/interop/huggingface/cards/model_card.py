@@ -6,10 +6,12 @@ model, tags. What was trained, on what and how, is read from the run.
 
 import importlib.metadata
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlflax.evaluation import results
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.exporting import Export
@@ -44,6 +46,7 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
     [
       '---',
       *_metadata(checked, origin, license or stated.get('license'), settings),
+      *_measured(checked, name, _PIPELINES[checked.task]),
       '---',
       '',
       f'# {name}',
@@ -77,6 +80,27 @@ def _metadata(checked: Export, origin, license, settings) -> list[str]:
   lines.append(f'pipeline_tag: {pipeline}')
   names = [fields['name'] for fields in _objectives(settings)]
   return lines + _list('tags', ['xlflax', *names])
+
+
+def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
+  """What evaluation found of this checkpoint, as a `model-index`."""
+  found = []
+  for group, by_step in results.find(checked.run.directory).items():
+    result = by_step.get(checked.step)
+    scores = result.score_metrics if result else ()
+    metrics = [
+      {'type': score, 'name': score, 'value': value}
+      for score in scores
+      if result and math.isfinite(value := result.metrics.get(score, math.nan))
+    ]
+    data = {'name': f'{group.task} ({group.split})', 'type': group.task}
+    if metrics:
+      found.append(
+        {'task': {'type': pipeline}, 'dataset': data, 'metrics': metrics}
+      )
+  if not found:
+    return []
+  return ['model-index: ' + json.dumps([{'name': name, 'results': found}])]
 
 
 def _training(settings: Mapping[str, Any], origin) -> list[str]:

@@ -7,21 +7,18 @@ takes is given back before the next.
 
 import dataclasses
 import json
-import os
+import math
 import pathlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import safetensors
-import safetensors.numpy
 
 from xlflax.foundation import errors
 from xlflax.interop import folder_files
 from xlflax.interop.huggingface.tensors import torch_files
-from xlflax.storage import paths
 from xlflax.training import finite_values
 
 SAFETENSORS = 'model.safetensors'
@@ -63,21 +60,41 @@ class Tensor:
   shape: tuple[int, ...]
 
 
-def write(path: pathlib.Path, content: Mapping[str, np.ndarray]) -> None:
-  """Writes a safetensors file with the permissions of a user's file.
+def write(
+  path: pathlib.Path,
+  shapes: Mapping[str, tuple[int, ...]],
+  dtype: Any,
+  values: Iterator[tuple[str, np.ndarray]],
+) -> None:
+  """Writes a safetensors file of which one tensor at a time is in memory.
 
-  Raises:
-    OSError: the system refuses; with the file's name.
+  Args:
+    path: the file.
+    shapes: of the tensors, in the order in which they come.
+    dtype: of all of them.
+    values: gives each with its name; what follows them is left.
   """
-  try:
-    safetensors.numpy.save_file(dict(content), path, metadata=_METADATA)
-  except safetensors.SafetensorError as error:
-    number = re.search(r'os error (\d+)', str(error))
-    if number is None:
-      raise
-    code = int(number[1])
-    raise OSError(code, os.strerror(code), str(path)) from error
-  paths.use_umask(path)  # the library leaves mode 600
+  dtype = np.dtype(dtype)
+  name = next(name for name, known in _DTYPES.items() if known == dtype)
+  header: dict[str, Any] = {'__metadata__': _METADATA}
+  start = 0
+  for tensor, shape in shapes.items():
+    stop = start + math.prod(shape) * dtype.itemsize
+    header[tensor] = {
+      'dtype': name,
+      'shape': shape,
+      'data_offsets': [start, stop],
+    }
+    start = stop
+  text = json.dumps(header).encode()
+  text += b' ' * (-len(text) % 8)  # so that tensors are aligned
+  with errors.naming(path), path.open('wb') as stream:
+    stream.write(len(text).to_bytes(8, 'little') + text)
+    for tensor, shape in shapes.items():
+      given, value = next(values)
+      assert (given, value.shape) == (tensor, shape), (given, tensor)
+      stream.write(value.reshape(-1).view(np.uint8))
+      del value
 
 
 def find(folder: pathlib.Path) -> dict[str, Tensor]:

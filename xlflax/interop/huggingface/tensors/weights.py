@@ -1,6 +1,6 @@
-"""The values of an import: read tensor by tensor into their parameters."""
+"""The values of an import: read parameter by parameter."""
 
-import collections
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,51 +9,56 @@ import numpy as np
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface.tensors import tensor_files
+from xlflax.training import params as params_lib
 
 _TOLERANCE = 1e-5  # of constants, which other programs round otherwise
 
 Place = Callable[[str, np.ndarray], Any]
 
 
+def parameters(plan: plan_lib.Plan) -> dict[str, Callable[[], np.ndarray]]:
+  """Name -> what reads the parameter, float32; one tensor is held besides.
+
+  Raises:
+    CheckpointError: tied tensors differ, or constants have other values; when
+      a parameter is read: a file is damaged.
+  """
+  _check_copies(plan)
+  parts: dict[str, dict[tensor_files.Tensor, list[Any]]] = {}
+  for tensor, assignment in plan.each():
+    of_one = parts.setdefault(assignment.parameter, {})
+    of_one.setdefault(tensor, []).append(assignment)
+
+  def read(name: str) -> np.ndarray:
+    values = _new(plan, name)
+    for tensor, value in tensor_files.read(parts.get(name, {})):
+      for assignment in parts[name][tensor]:
+        assignment.read(value, values)
+    return values
+
+  names = [*parts, *plan.unread]
+  return {name: functools.partial(read, name) for name in names}
+
+
 def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
   """The parameters, as a tree.
 
-  One tensor is held at a time, besides the parameters; those of stacked
-  layers are filled layer by layer. `place` gets each as soon as it is
-  complete, so that what is placed on devices leaves the host's memory.
+  `place` gets each as soon as it is complete, so that what is placed on
+  devices leaves the host's memory.
 
   Args:
     plan: what goes where.
     place: (name, float32 array) -> what stands for it in the tree.
 
   Raises:
-    CheckpointError: a file is damaged; tied tensors differ, or constants have
-      other values.
+    CheckpointError: as `parameters`.
   """
-  _check_copies(plan)
-  waiting = collections.Counter(
-    assignment.parameter for _, assignment in plan.each()
+  return params_lib.nest(
+    {
+      name: place(name, read()) if place else read()
+      for name, read in parameters(plan).items()
+    }
   )
-  buffers: dict[str, np.ndarray] = {}
-  tree: dict[str, Any] = {}
-  for tensor, value in tensor_files.read(plan.assignments):
-    complete = {}
-    for assignment in plan.assignments[tensor]:
-      name = assignment.parameter
-      if name not in buffers:
-        buffers[name] = _new(plan, name)
-      assignment.read(value, buffers[name])
-      waiting[name] -= 1
-      if not waiting[name]:
-        complete[name] = buffers.pop(name)
-    del value  # before the next is read
-    for name in list(complete):
-      values = complete.pop(name)
-      _set(tree, name, place(name, values) if place else values)
-  for name in plan.unread:
-    values = _new(plan, name)
-    _set(tree, name, place(name, values) if place else values)
-  return tree
 
 
 def _new(plan: plan_lib.Plan, name: str) -> np.ndarray:
@@ -82,10 +87,3 @@ def _check_copies(plan: plan_lib.Plan) -> None:
       fix='set tie_word_embeddings or sinusoidal_embeddings to false in '
       'config.json if the model was trained like that',
     )
-
-
-def _set(tree: dict[str, Any], name: str, value) -> None:
-  *folders, last = name.split('/')
-  for folder in folders:
-    tree = tree.setdefault(folder, {})
-  tree[last] = value

@@ -96,7 +96,11 @@ def _option(options: Mapping[str, Any], *names: str, usual=None):
 
 
 def states(
-  weights: Weights, options: Mapping[str, Any], ids: Array, mask: Array
+  weights: Weights,
+  options: Mapping[str, Any],
+  ids: Array,
+  mask: Array,
+  sides: Array,
 ) -> list[Array]:
   """The states after the embeddings and after each layer, [B, T, H] each.
 
@@ -105,6 +109,7 @@ def states(
     options: config.json.
     ids: tokens [B, T].
     mask: [B, T], nonzero at text.
+    sides: [B, T], 1 at the second text of a pair; the type of a token.
   """
   if options['model_type'] == MODERN:
     return _modern(weights, options, ids, mask)
@@ -116,7 +121,7 @@ def states(
   ]
   heads = _option(options, 'num_attention_heads', 'n_heads')
   keep = mask[..., None] if 'language' in names else 1  # XLM clears padding
-  x = _embedded(weights, names, options, ids) * keep
+  x = _embedded(weights, names, options, ids, sides) * keep
   if names['norm']:
     x = weights.norm(x, names['norm'], epsilon) * keep
   found = [x]
@@ -138,7 +143,7 @@ def states(
   return found
 
 
-def _embedded(weights, names, options, ids) -> Array:
+def _embedded(weights, names, options, ids, sides) -> Array:
   positions = np.arange(ids.shape[1])[None]
   if 'after_padding' in names:
     padding = options['pad_token_id']
@@ -147,7 +152,8 @@ def _embedded(weights, names, options, ids) -> Array:
   x = weights(f'{names["word"]}.weight')[ids]
   x = x + weights(f'{names["position"]}.weight')[positions]
   if 'type' in names:
-    x = x + weights(f'{names["type"]}.weight')[0]
+    types = weights(f'{names["type"]}.weight')
+    x = x + types[np.minimum(sides, len(types) - 1)]
   if 'language' in names and f'{names["language"]}.weight' in weights:
     x = x + weights(f'{names["language"]}.weight')[0]
   return x

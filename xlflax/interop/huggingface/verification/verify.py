@@ -8,22 +8,32 @@ model's, padded rows included.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tokenizers
 
+from xlflax.data import batch as batch_lib
+from xlflax.data.labelled.rows import rows as rows_lib
+from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import model_files
-from xlflax.interop.huggingface.verification import encoder_decoders, encoders
+from xlflax.interop.huggingface.tokenizers import frames
+from xlflax.interop.huggingface.verification import (
+  encoder_decoders,
+  encoders,
+  heads,
+)
 from xlflax.interop.huggingface.verification.arrays import Weights
 from xlflax.models import config as model_config
+from xlflax.objectives import inputs
+from xlflax.training import params as params_lib
+from xlflax.training.checkpointing import run as run_lib
 
-TOKENIZER = 'tokenizer.json'
 TEXTS = (
   'The cat, 1,234 dogs & <b>mice</b>!',
   'Tất cả mọi người sinh ra đều được tự do.',
@@ -39,6 +49,9 @@ TEXTS = (
   'zero\u200bwidth\u00a0nbsp İstanbul ẞ',
   '',
 )
+_TABLE = re.compile(
+  r'model/((en|de)coder/)?(embeddings/token|output|output_bias)$'
+)
 _MARK = '▁'  # SentencePiece's own, which tokenizers take for a space
 _SAMPLE = 512  # entries of the vocabulary whose text is read, too
 _LENGTHS = (12, 5, 8)  # of the rows that are computed
@@ -53,9 +66,9 @@ def check_tokenizer(
   Raises:
     VocabularyError: the first text that differs, with both rows of ids.
   """
-  if not (folder / TOKENIZER).exists():
+  made = frames.opened(folder)
+  if made is None:
     return
-  made = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER))
   made.encode_special_tokens = True
   spec = vocabulary.spec
   ordinary = [i for i in range(spec.size) if i not in set(spec.special_ids)]
@@ -79,33 +92,61 @@ def check_tokenizer(
     _compare_ids(name, [made.token_to_id(name)], [spec.pad_id], folder)
 
 
+def check_pairs(
+  vocabulary: vocabulary_lib.Vocabulary,
+  folder: pathlib.Path,
+  separator: Separator,
+  *,
+  types: int,
+) -> None:
+  """Refuses a tokenizer.json that frames pairs otherwise than the rows.
+
+  Raises:
+    VocabularyError: with both rows of ids, and of types if a model has them.
+  """
+  made = frames.opened(folder)
+  if made is None:
+    return
+  found = made.encode('', '')
+  ids, sides = zip(
+    *frames.pair(vocabulary, separator, types=types), strict=True
+  )
+  _compare_ids('a pair', found.ids, ids, folder)
+  if types > 1:
+    _compare_ids('the types of a pair', found.type_ids, sides, folder)
+
+
 def _compare_ids(text, found, wanted, folder: pathlib.Path) -> None:
   if list(found) != list(wanted):
     raise errors.VocabularyError(
       'The tokenizer as written gives other ids than training saw',
       got=f'{list(found)[:40]} for {text!r}',
       expected=str(list(wanted)[:40]),
-      where=str(folder / TOKENIZER),
+      where=str(folder / frames.FILE),
       fix='nothing was written; please report this vocabulary',
     )
 
 
 def check_states(
   folder: pathlib.Path,
-  model,
-  params: Mapping[str, Any],
-  vocabulary: vocabulary_lib.Vocabulary,
+  run: run_lib.SavedRun,
+  params: Callable[[str], np.ndarray],
+  names: Iterable[str],
   *,
   dtype: Any = np.float32,
+  options: Mapping[str, Any] | None = None,
 ) -> bool:
-  """Refuses a folder that computes something else than the model.
+  """Refuses a folder that computes something else than the run's model.
+
+  Of the tables of the vocabulary only the rows are kept that are compared.
 
   Args:
     folder: with config.json and weights.
-    model: an `Encoder` or an `EncoderDecoder`.
-    params: the model's parameters.
-    vocabulary: the texts' ids come from it.
+    run: an encoder's or an encoder-decoder's.
+    params: reads a parameter by its name.
+    names: of the parameters: the model's, and heads'.
     dtype: of the folder's tensors, to which the parameters are rounded.
+    options: config.json with all that it leaves out; None reads it.
 
   Returns:
     Whether the architecture is among those that are computed here.
@@ -113,85 +154,130 @@ def check_states(
   Raises:
     CheckpointError: the first layer that differs, the text and its ids.
   """
-  options = model_files.read_json(folder / model_files.CONFIG)
+  options = options or model_files.read_json(folder / model_files.CONFIG)
   kind = options['model_type']
   seq2seq = kind in (*encoder_decoders.BARTS, *encoder_decoders.T5S)
   if not seq2seq and kind not in (*encoders.NAMES, encoders.MODERN):
     return False
-  model = model.clone(
-    config=dataclasses.replace(
-      model.config, dtype='float32', attention_backend='xla'
-    )
-  )
-  texts, ids, mask = rows(vocabulary, model.config.max_length)
-  rounded = jax.tree.map(
-    lambda leaf: np.asarray(leaf).astype(dtype).astype(np.float32), params
-  )
-  wanted = _model_states(model, seq2seq, rounded, ids, mask)
-  found = _folder_states(Weights(folder), options, seq2seq, ids, mask)
+  separator = frames.separator_of(run.directory) or Separator.XLMR
+  texts, batch = rows(run.vocabulary, run.model.config.max_length, separator)
+  kept = _rows_kept(run.vocabulary.spec, batch[batch_lib.TOKEN_IDS])
+
+  def rounded(name: str) -> np.ndarray:
+    value = params(name)
+    value = value[kept] if _TABLE.match(name) else value
+    return value.astype(dtype, copy=False).astype(np.float32, copy=False)
+
+  tree = params_lib.nest({name: rounded(name) for name in names})
+  wanted = _wanted(run, options, seq2seq, tree, batch, kept)
+  found = _found(Weights(folder), options, seq2seq, batch, kept)
   for name, value in found.items():
     if name in wanted:
-      _compare(name, value, wanted[name], texts, ids, mask, folder)
+      _compare(name, value, wanted[name], texts, batch, folder)
   return True
 
 
-def rows(vocabulary, longest: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-  """(texts, their ids [B, T] with special symbols, what is text [B, T])."""
+def _rows_kept(spec, ids: np.ndarray) -> np.ndarray:
+  """Entries of the vocabulary that are compared: those of texts, and others."""
+  spread = np.arange(0, spec.size, spec.size // _SAMPLE + 1)
+  return np.unique([*ids.ravel(), *spread, spec.size - 1])
+
+
+def rows(
+  vocabulary, longest: int, separator: Separator
+) -> tuple[list[str], batch_lib.Batch]:
+  """Texts, the last two of them also as a pair, and the rows that they are."""
   spec = vocabulary.spec
   texts = [text for text in TEXTS if text][: len(_LENGTHS)]
-  ids = np.full(
-    (len(texts), min(max(_LENGTHS), longest)), spec.pad_id, np.int32
+  longest = min(max(_LENGTHS), longest)
+  tokens = [
+    np.asarray(vocabulary.encode(text)[: min(most, longest) - 2], np.int32)
+    for text, most in zip(texts, _LENGTHS, strict=True)
+  ]
+  room = max(longest - separator.num_special, 0) // 2
+  made = [rows_lib.text_row([one], (0,), spec) for one in tokens]
+  sides = [one[:room] for one in tokens[-2:]]
+  made.append(rows_lib.text_row(sides, (0, 0), spec, separator=separator))
+  fields = rows_lib.text_fields(longest, spec)
+  return [*texts, ' | '.join(texts[-2:])], rows_lib.stack(made, fields)
+
+
+def _wanted(run, options, seq2seq, tree, batch, kept):
+  """The model's states and logits, by what they are."""
+  config = dataclasses.replace(
+    run.model.config,
+    vocab_size=len(kept),
+    vocab_multiple=1,
+    dtype='float32',
+    attention_backend='xla',
   )
-  mask = np.zeros_like(ids)
-  for row, (text, most) in enumerate(zip(texts, _LENGTHS, strict=True)):
-    most = min(most, ids.shape[1])
-    tokens = [spec.bos_id, *vocabulary.encode(text)][: most - 1] + [spec.eos_id]
-    ids[row, : len(tokens)] = tokens
-    mask[row, : len(tokens)] = 1
-  return texts, ids, mask
+  _, _, task = (options.get('architectures') or [''])[0].partition('For')
+  with_heads = run.objectives.keys() & tree.get('heads', {}).keys()
+  heads_of = {n.replace('_', ''): run.objectives[n] for n in with_heads}
+  head = heads_of.get(task.lower())
+  moved = batch | {
+    batch_lib.TOKEN_IDS: np.searchsorted(kept, batch[batch_lib.TOKEN_IDS])
+  }
+  every, logits, labels = _states_of(
+    run.model.clone(config=config), head, run.vocabulary.spec, seq2seq,
+    tree, moved,
+  )  # fmt: skip
+  return _named(list(np.asarray(every)), logits, labels)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _states_of(model, seq2seq: bool, params, ids, mask):
-  def run(module, ids, mask):
-    more = {}
-    if getattr(module.config, 'use_language_embeddings', False):
-      more['language_ids'] = jnp.zeros_like(ids)
-    every = module.encode_layers(ids, segment_ids=mask, **more)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _states_of(model, head, spec, seq2seq: bool, params, batch):
+  ids, mask = batch[batch_lib.TOKEN_IDS], batch[batch_lib.SEGMENT_IDS]
+
+  def run(module):
+    more = {} if seq2seq else inputs.arguments(batch)
+    every = module.encode_layers(ids, **more | {'segment_ids': mask})
     if seq2seq:
       return every, module(ids, segment_ids=mask, decoder_token_ids=ids[:, :4])
-    head = module.config.mlm_head is not model_config.MlmHead.NONE
-    return every, module.logits(every[-1]) if head else None
+    tokens = module.config.mlm_head is not model_config.MlmHead.NONE
+    return every, module.logits(every[-1]) if tokens else None
 
   with jax.default_matmul_precision('highest'):
-    return model.apply({'params': params}, ids, mask, method=run)
+    labels = None
+    if head is not None:
+      read = batch | {batch_lib.CONTEXT_MASK: jnp.ones_like(mask)}
+      labels = head.predict(model, params, read, spec)
+      labels = jnp.stack(labels, -1) if isinstance(labels, tuple) else labels
+    return *model.apply({'params': params['model']}, method=run), labels
 
 
-def _model_states(model, seq2seq, params, ids, mask) -> dict[str, np.ndarray]:
-  every, logits = _states_of(model, seq2seq, params, ids, mask)
-  return _named(list(np.asarray(every)), logits)
-
-
-def _folder_states(weights, options, seq2seq, ids, mask):
+def _found(weights, options, seq2seq, batch, kept) -> dict[str, np.ndarray]:
+  """What the folder computes, by what it is."""
+  ids, mask, sides = (
+    batch[key]
+    for key in (batch_lib.TOKEN_IDS, batch_lib.SEGMENT_IDS, batch_lib.SIDE_IDS)
+  )
+  labels = None
   if seq2seq:
     every, logits = encoder_decoders.logits(
       weights, options, ids, mask, ids[:, :4]
     )
   else:
-    every = encoders.states(weights, options, ids, mask)
-    return _named(every, encoders.logits(weights, options, every[-1]))
-  return _named(every, logits)
+    every = encoders.states(weights, options, ids, mask, sides)
+    logits = encoders.logits(weights, options, every[-1])
+    labels = heads.logits(weights, options, every[-1], mask)
+  return _named(every, None if logits is None else logits[..., kept], labels)
 
 
-def _named(every: Sequence[np.ndarray], logits) -> dict[str, np.ndarray]:
+def _named(
+  every: Sequence[np.ndarray], logits, labels
+) -> dict[str, np.ndarray]:
   names = ['the embeddings', *(f'layer {i + 1}' for i in range(len(every) - 1))]
   found = dict(zip(names, every, strict=True))
-  return found | ({} if logits is None else {'the logits': np.asarray(logits)})
+  for name, value in (('the logits', logits), ("the labels' logits", labels)):
+    if value is not None:
+      found[name] = np.asarray(value)
+  return found
 
 
-def _compare(name, found, wanted, texts, ids, mask, folder) -> None:
-  width = min(found.shape[-1], wanted.shape[-1])  # rows that nothing predicts
-  found, wanted = found[..., :width], wanted[..., :width]
+def _compare(name, found, wanted, texts, batch, folder) -> None:
+  ids, mask = batch[batch_lib.TOKEN_IDS], batch[batch_lib.SEGMENT_IDS]
+  found, wanted = (x if x.ndim == 3 else x[:, None] for x in (found, wanted))
   apart = np.abs(found - wanted).max(-1) * mask[:, : found.shape[1]]
   most = _TOLERANCE * max(1.0, float(np.abs(wanted).max()))
   if not (apart <= most).all():

@@ -1,0 +1,48 @@
+"""Cards as the Hub's own code reads them."""
+
+import huggingface_hub
+
+from tests.interop.huggingface.exporting_test import run_of
+from xlflax.evaluation import base, results
+from xlflax.interop.huggingface import exporting
+from xlflax.interop.huggingface.cards import model_card
+from xlflax.training.checkpointing import run_directory
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+
+def _note(directory, step, value):
+  """A result of a checkpoint, as evaluation writes it."""
+  result = base.EvalResult(
+    metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
+    score_metrics=('accuracy/mean',),
+  )
+  identity = {
+    'split': 'test',
+    'task': {'name': 'retrieval'},
+    'seed': 0,
+    'parameters': 'default',
+  }
+  results.write(directory, result, step=step, identity=identity)
+
+
+def test_measured_results_are_in_the_card(run_of):
+  directory, *_ = run_of()
+  run_directory.write_part(directory, run_directory.TRAINER, {})
+  _note(directory, 3, 0.5)
+  _note(directory, 2, 0.1)
+  checked = exporting.check(directory)
+  text = model_card.of_export(checked, name='mine', license='mit')
+  card = huggingface_hub.ModelCard(text)
+  (found,) = card.data.eval_results
+  assert found.metric_value == 0.5 and found.metric_type == 'accuracy/mean'
+  assert found.dataset_name == 'retrieval (test)'
+  assert card.data.model_name == 'mine' and card.data.license == 'mit'
+
+
+def test_a_card_without_results(run_of):
+  directory, *_ = run_of()
+  text = model_card.of_export(exporting.check(directory), name='mine')
+  card = huggingface_hub.ModelCard(text)
+  assert card.data.eval_results is None and 'model-index' not in text

@@ -1,0 +1,114 @@
+"""Pairs of texts get the symbols that the run's rows had."""
+
+import json
+
+import pytest
+import transformers
+
+from tests.interop.huggingface import reference_tokenizers
+from tests.interop.huggingface.exporting_test import run_of
+from xlflax.data.labelled.rows import classification_rows, rows, tagging_rows
+from xlflax.data.stream import Separator
+from xlflax.interop.huggingface import exporting, folder_writing
+from xlflax.interop.huggingface.tokenizers import frames, tokenizers
+from xlflax.interop.huggingface.verification import verify
+from xlflax.training.checkpointing import run_directory
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+_PAIR = ('the dog', 'the cat sleeps')
+
+
+@pytest.fixture(scope='module')
+def bert(tmp_path_factory):
+  """A BERT tokenizer's folder and the vocabulary that it is."""
+  folder = tmp_path_factory.mktemp('bert')
+  reference_tokenizers.bert(folder, do_lower_case=False).save_pretrained(folder)
+  return folder, tokenizers.read(
+    folder, model_type='bert', size=None, languages=('en',)
+  )
+
+
+def _row(vocabulary, separator):
+  sides = [vocabulary.encode(text) for text in _PAIR]
+  return rows.text_row(sides, (0, 0), vocabulary.spec, separator=separator)
+
+
+@pytest.mark.parametrize('separator', Separator)
+def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
+  folder, vocabulary = bert
+  for path in folder.iterdir():
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+  changed = frames.follow(tmp_path, vocabulary, separator, types=2)
+  assert changed == (separator is not Separator.BERT)
+  found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
+  row = _row(vocabulary, separator)
+  assert found['input_ids'] == row['token_ids'].tolist()
+  assert found['token_type_ids'] == row['side_ids'].tolist()
+  single = transformers.AutoTokenizer.from_pretrained(tmp_path)(_PAIR[0])
+  before = transformers.AutoTokenizer.from_pretrained(folder)(_PAIR[0])
+  assert single['input_ids'] == before['input_ids']
+
+
+def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
+  _, vocabulary = bert
+  one = dict(labels=('a', 'b'))
+  fitting = classification_rows.ClassificationRows(separator='bert', **one)
+  rows.warn_of_frame(fitting, vocabulary)
+  rows.warn_of_frame(tagging_rows.TaggingRows(**one), vocabulary)
+  assert not caplog.text
+  rows.warn_of_frame(classification_rows.ClassificationRows(**one), vocabulary)
+  assert "SEPARATOR='bert'" in caplog.text
+
+
+def _trained(directory, *streams):
+  """Notes streams as a run's."""
+  made = [{'class': 'stream', 'fields': fields} for fields in streams]
+  run_directory.write_part(
+    directory,
+    run_directory.TRAINER,
+    {'class': 'trainer', 'fields': {'streams': made}},
+  )
+
+
+def test_the_separator_of_a_run(tmp_path):
+  def labelled(name, separator):
+    return {'rows': {'class': name, 'fields': {'separator': separator}}}
+
+  pairs = {
+    'layout': 'pairs',
+    'pairs': {'class': 'pair_options', 'fields': {'separator': 'xlm'}},
+  }
+  assert frames.separator_of(tmp_path) is None
+  _trained(tmp_path, pairs)
+  assert frames.separator_of(tmp_path) is Separator.XLM
+  _trained(tmp_path, pairs, labelled('question_rows', 'bert'))
+  assert frames.separator_of(tmp_path) is Separator.BERT
+  _trained(tmp_path, labelled('tagging_rows', 'xlmr'))
+  assert frames.separator_of(tmp_path) is None
+
+
+def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
+  directory, *_ = run_of(type_vocab_size=2)
+  folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')(*_PAIR)
+  row = _row(vocabulary, Separator.XLMR)
+  assert found['input_ids'] == row['token_ids'].tolist()
+  assert found['token_type_ids'] == row['side_ids'].tolist()
+  assert (
+    json.loads((tmp_path / 'out/config.json').read_text())['type_vocab_size']
+    == 2
+  )
+
+
+def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
+  """As those of some Sentence-Transformers folders."""
+  folder, vocabulary = bert
+  made = frames.opened(folder)
+  made.enable_padding(length=20)
+  made.enable_truncation(8)
+  made.save(str(tmp_path / 'tokenizer.json'))
+  assert len(frames.opened(tmp_path).encode(_PAIR[0]).ids) < 20
+  verify.check_tokenizer(vocabulary, tmp_path)
+  assert not frames.follow(tmp_path, vocabulary, Separator.BERT, types=2)

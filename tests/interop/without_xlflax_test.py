@@ -1,0 +1,62 @@
+"""Parameters are read by other programs: plain Orbax, and NNX's bridge."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from flax import nnx
+from orbax.checkpoint.experimental import v1
+
+import xlflax
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_STEP = 4
+
+
+@pytest.fixture(scope='module')
+def run(make_run, tmp_path_factory):
+  return xlflax.open_run(
+    make_run(tmp_path_factory.mktemp('runs') / 'run', steps=[_STEP])
+  )
+
+
+def _by_manager(checkpoints):
+  with ocp.CheckpointManager(checkpoints) as manager:
+    args = ocp.args.Composite(params=ocp.args.PyTreeRestore())
+    return manager.restore(manager.latest_step(), args=args)['params']
+
+
+_CALLS = {
+  'PyTreeCheckpointer': lambda d: ocp.PyTreeCheckpointer().restore(
+    d / f'{_STEP}/params'
+  ),
+  'StandardCheckpointer': lambda d: ocp.StandardCheckpointer().restore(
+    d / f'{_STEP}/params'
+  ),
+  'CheckpointManager': _by_manager,
+  'v1.load': lambda d: v1.load(d / f'{_STEP}', checkpointable_name='params'),
+}
+
+
+@pytest.mark.parametrize('call', _CALLS)
+def test_public_calls_of_orbax_read_the_parameters(run, call):
+  found = _CALLS[call](run.directory / 'checkpoints')
+  jax.tree.map(np.testing.assert_array_equal, found, dict(run.params()))
+
+
+def test_a_model_in_nnx_computes_the_same(run):
+  ids = jnp.array([[1, 9, 8, 2]])
+  languages = jnp.zeros_like(ids)
+  model = nnx.bridge.ToNNX(run.model, rngs=nnx.Rngs(0))
+  with nnx.use_eager_sharding(False):
+    nnx.bridge.lazy_init(model, ids, language_ids=languages)
+  found = nnx.to_pure_dict(nnx.state(model, nnx.Param))
+  params = run.params()['model']
+  assert jax.tree.structure(found) == jax.tree.structure(params)
+  nnx.update(model, params)
+  want = run.model.apply({'params': params}, ids, language_ids=languages)
+  np.testing.assert_allclose(
+    model(ids, language_ids=languages), want, atol=1e-6
+  )
