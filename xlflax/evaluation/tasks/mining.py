@@ -13,7 +13,7 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base, states
+from xlflax.evaluation import base
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
 from xlflax.evaluation.metrics.declaration import (
@@ -89,18 +89,13 @@ class BitextMining(sentence_task.CollectionTask):
   k: ranges.Count = 4
 
   def __post_init__(self):
-    super().__post_init__()
     enums.coerce(self, 'margin', Margin)
     enums.coerce(self, 'direction', Direction)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
-    notes = [
-      f'vectors are those of layer {layer} of '
-      f'0..{subject.model.config.num_layers}'
-    ]
+    notes: list[str] = []
     metrics: dict[str, float] = {}
     files: dict[str, str] = {}
     rows: list[base.Row] = []

@@ -329,10 +329,10 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       else checked.folder.name,
       'hub': checked.hub,
       'card': card_metadata.read(checked.folder),
-      sentence_encoding.KEY: checked.sentence
-      and checked.sentence[0].describe(),
     },
   )
+  if checked.sentence:
+    sentence_encoding.write(directory, checked.sentence[0])
   largest = max(leaf.nbytes for leaf in jax.tree.leaves(params))
   kept = checkpoints.Checkpoints(
     directory,
