@@ -25,7 +25,7 @@ from xlflax.evaluation.metrics.declaration import (
   Unit,
 )
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import margin as margin_lib
 from xlflax.similarity.margin import Direction, Margin
 
@@ -87,10 +87,6 @@ class BitextMining(sentence_task.CollectionTask):
   margin: Margin = Margin.RATIO
   direction: Direction = Direction.MAX
   k: ranges.Count = 4
-
-  def __post_init__(self):
-    enums.coerce(self, 'margin', Margin)
-    enums.coerce(self, 'direction', Direction)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""

@@ -27,7 +27,7 @@ from xlflax.evaluation.metrics.declaration import (
 from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.evaluation.sentence_encoding import Centre
 from xlflax.evaluation.tasks import head_task, sentence_task
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import cosine
 
 _BY_LAYER = (  # columns of the table that are metrics at `layer`
@@ -119,9 +119,6 @@ class Retrieval(sentence_task.SentenceTask):
   source: sources_lib.PairSource
   csls: ranges.Count | None = 10
   leave_out: LeaveOut = LeaveOut.TRIVIAL
-
-  def __post_init__(self):
-    enums.coerce(self, 'leave_out', LeaveOut)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""

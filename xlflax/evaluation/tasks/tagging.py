@@ -20,7 +20,7 @@ from xlflax.evaluation.metrics.declaration import (
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import ranges, schema
 from xlflax.objectives.finetuning import token_classification
 
 
@@ -74,11 +74,6 @@ class Tagging(head_task.HeadTask):
   length: ranges.Count | None = 128
   unseen: Unseen = Unseen.WRONG
   predicted: Predicted = Predicted.REPAIRED
-
-  def __post_init__(self):
-    enums.coerce(self, 'scheme', Scheme)
-    enums.coerce(self, 'unseen', Unseen)
-    enums.coerce(self, 'predicted', Predicted)
 
   @property
   def primary_metric(self) -> str:
