@@ -265,3 +265,15 @@ def test_analyses_pool_as_the_model_does(published):
   run = published[1]
   (block,) = states.sentence_blocks(run.subject(), TEXTS, 'en')
   np.testing.assert_allclose(block, run.encode_layers(TEXTS), atol=1e-6)
+
+
+def test_a_run_that_starts_from_the_model_keeps_its_definition(
+  published, tmp_path
+):
+  run = published[1]
+  run_directory.copy_origin([run.directory], tmp_path)
+  assert sentence_encoding.read(tmp_path) == run.sentence
+  other = sentence_encoding.SentenceEncoding(pooling=Pooling.FIRST)
+  sentence_encoding.write(tmp_path, other)
+  run_directory.copy_origin([run.directory], tmp_path)  # it is resumed
+  assert sentence_encoding.read(tmp_path) == other
