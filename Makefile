@@ -53,6 +53,7 @@ test-slow: $(VENV)/.dev
 
 goldens: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/models tests/coverage_table_test.py \
+	  tests/declared_ranges_test.py tests/suites/recipes_test.py \
 	  --regenerate_goldens
 
 lint: $(VENV)/.dev

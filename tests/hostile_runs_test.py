@@ -9,7 +9,7 @@ import pytest
 
 import xlflax
 from tests.interop.huggingface import handmade
-from xlflax.evaluation import results
+from xlflax.evaluation import results, sentence_encoding
 from xlflax.evaluation.reports import cells, run_pages
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import importing
@@ -35,7 +35,10 @@ def made(tmp_path_factory):
   root = tmp_path_factory.mktemp('made')
   (root / 'hf').mkdir()
   handmade.write(root / 'hf')
-  return importing.convert(importing.check(root / 'hf'), root / 'run')
+  made = importing.convert(importing.check(root / 'hf'), root / 'run')
+  encoding = sentence_encoding.SentenceEncoding(prompts={'query': 'ask: '})
+  sentence_encoding.write(made, encoding)
+  return made
 
 
 @pytest.fixture
@@ -87,6 +90,7 @@ def _changed(path, step):
     ('model.json', 7),
     ('objectives.json', 1),
     ('huggingface.json', 17),
+    ('sentence.json', 3),
     ('finished.json', 1),
     ('vocabulary/vocabulary.json', 17),
     ('checkpoints/0/params/digests.json', 3),
@@ -101,7 +105,9 @@ def test_every_value(run, name, step):
     try:
       opened = xlflax.open_run(run)
       opened.is_finished()
-      _ = opened._sentence_encoding if name == 'huggingface.json' else None
+      _ = opened.sentence if name == 'sentence.json' else None
+      if name == 'huggingface.json':
+        importing.head_style(run)
       if name.startswith('checkpoints'):
         opened.restore_params(0)
       run_pages.read(run, name='x')

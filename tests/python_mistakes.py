@@ -38,7 +38,6 @@ MISTAKES: dict[str, tuple[str, ...]] = {
   'run.encode(["Hund"], languages="de", layer=3)': ('Got: 3', '0 (emb'),
   'run.encode(["Hund"], languages="de", layer=1.5)': ('layer', '1.5'),
   'run.encode(["Hund"], languages="de", layer="first")': ("'last'", 'first'),
-  'run.encode(["Hund"], languages="de", layer=None)': ('layer', 'None'),
   'run.encode(["Hund"], languages="de", pooling="maen")': (
     'pooling', 'did you mean mean?'),
   'run.encode(["Hund"], languages="de", pooling=1)': ('pooling', '1 (int)'),

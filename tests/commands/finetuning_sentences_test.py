@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+import xlflax
 from xlflax import cli
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -141,3 +143,53 @@ def test_a_stream_of_no_use_is_an_error(pretrained, tmp_path, caplog, capsys):
   files = {'en': str(tmp_path / 'blind.tsv')}
   assert _train(tmp_path / 'run', 'classification', pretrained, files) == 2
   assert 'No example has a label' in capsys.readouterr().err
+
+
+def test_queries_find_their_documents(pretrained, sentences, tmp_path):
+  """The run is saved with the vectors that it trained, and evaluated by them."""
+  texts, others = sentences('en', 16), sentences('de', 16)
+  rows = list(zip(texts, others, texts[1:] + texts[:1], strict=True))
+  (tmp_path / 'train.tsv').write_text(
+    ''.join('\t'.join(row) + '\n' for row in rows)
+  )
+  part = tmp_path / 'ranked' / 'en'
+  part.mkdir(parents=True)
+  for name, column in (('queries', 0), ('documents', 1)):
+    (part / f'{name}.tsv').write_text(
+      ''.join(f'{i}\t{row[column]}\n' for i, row in enumerate(rows))
+    )
+  (part / 'relevance.tsv').write_text(
+    ''.join(f'{i} 0 {i} 1\n' for i in range(len(rows)))
+  )
+  run = tmp_path / 'run'
+  prompts = {'query': 'the ', 'document': 'a '}
+  assert (
+    _train(
+      run,
+      'search',
+      pretrained,
+      {'en': str(tmp_path / 'train.tsv')},
+      '--gin.GROUP=3',
+      '--gin.BATCH_SIZE=24',
+      '--gin.EPOCHS=10',
+      '--gin.DIMENSIONS=(4, 16)',
+      f'--gin.PROMPTS={prompts!r}',
+      '--gin.EVALUATION=@during_training.Evaluation()',
+      f"--gin.DEV_FOLDER='{tmp_path / 'ranked'}'",
+    )
+    == 0
+  )
+  shown = [
+    json.loads(line)
+    for line in (run / 'metrics.jsonl').read_text().splitlines()
+  ]
+  losses = [row['train']['search/loss/en'] for row in shown if 'train' in row]
+  assert losses[-1] < losses[0]
+  found = xlflax.open_run(run)
+  assert found.sentence.normalize and found.sentence.prompts == prompts
+  vectors = found.encode(texts, languages='en', prompt_name='query')
+  np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+  (result,) = run.glob('eval/ranking/*/*.json')
+  result = json.loads(result.read_text())
+  assert result['metrics']['recall@100/en'] == 1
+  assert any("prompt query 'the '" in note for note in result['notes'])

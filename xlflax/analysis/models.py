@@ -5,7 +5,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.evaluation import base, checkpoint_choice, results
+from xlflax.evaluation import (
+  base,
+  checkpoint_choice,
+  results,
+  sentence_encoding,
+)
 from xlflax.foundation import errors, ranges, schema
 from xlflax.storage import names
 from xlflax.training.checkpointing import description
@@ -199,6 +204,7 @@ class Models:
     return {
       'model': base.settings_hash(description.describe(run.model)),
       'vocabulary': run.vocabulary.hash,
+      'sentence': str(sentence_encoding.read(run.directory)),
       'step': ref.step,
       'checkpoint': results.checkpoint_identity(run.directory, ref.step),
     } | ({'seed': self._seed} if ref.step == results.UNTRAINED else {})
@@ -219,4 +225,5 @@ class Models:
       seed=self._seed,
       batch_size=self._batch_size,
       objectives=run.objectives,
+      sentence=sentence_encoding.of_run(run.directory, params),
     )

@@ -30,14 +30,15 @@ class SentenceReader:
 
   Attributes:
     directory: of the folder; None: nothing is kept.
-    pooling: how the states of a sentence become one vector.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
+    pooling: how the states of a sentence become one vector; None: as the
+      model's own sentence vectors.
+    max_length: tokens a sentence, at most; None: as many as these read.
     block: sentences at a time.
   """
 
   directory: str | None = None
-  pooling: Pooling = Pooling.MEAN
-  max_length: ranges.Count | None = 128
+  pooling: Pooling | None = None
+  max_length: ranges.Count | None = None
   block: ranges.Count = 2048
 
   def blocks(
@@ -109,7 +110,7 @@ class SentenceReader:
       'language': language,
       'text': digest.hexdigest()[:16],
       'sentences': len(texts),
-      'pooling': self.pooling.value,
+      'pooling': self.pooling and self.pooling.value,
       'max_length': self.max_length,
       'block': self.block,
     }

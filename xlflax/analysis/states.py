@@ -32,8 +32,8 @@ def sentence_blocks(
   texts: Iterable[str],
   language: str,
   *,
-  pooling: Pooling = Pooling.MEAN,
-  max_length: int | None = 128,
+  pooling: Pooling | None = None,
+  max_length: int | None = None,
   block: int = 2048,
 ) -> Iterator[np.ndarray]:
   """Vectors of sentences, in their order.
@@ -47,23 +47,23 @@ def sentence_blocks(
     subject: the model and its vocabulary.
     texts: sentences of one language; not read further than needed.
     language: its code.
-    pooling: how the states of a sentence become one vector.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
+    pooling: how the states of a sentence become one vector; None: as the
+      model's own sentence vectors.
+    max_length: tokens a sentence, at most; None: as many as these read.
     block: sentences at a time.
 
   Yields:
     float32 [layers + 1, n, H], n = `block` but for the last.
   """
-  index = _language_id(subject, language)
+  index, own = _language_id(subject, language), subject.sentence
   total = len(texts) if isinstance(texts, Sized) else None
   with progress.Progress('sentence states', total=total) as report:
     for taken in _blocks(texts, block):
-      yield states.sentence_states(
+      yield states.layer_vectors(
         subject,
         taken,
         [index] * len(taken),
-        pooling=pooling,
-        max_length=max_length,
+        own.changed(pooling=pooling, max_length=max_length),
       ).states
       report(len(taken))
 

@@ -190,6 +190,12 @@ def suites() -> set[str]:
   }
 
 
+def recipes() -> set[str]:
+  """The names of the recipes of suites that come with xlflax, and 'ours'."""
+  folder = shipped_configs.SHIPPED / 'suites' / 'recipes'
+  return {'ours', *(path.stem for path in folder.glob('*.gin'))}
+
+
 def _declared(node: ast.ClassDef) -> Iterable[str]:
   """A class's default of `name`, and the further names of `SOURCES`."""
   values = {

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.evaluation import sentence_encoding
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
@@ -51,6 +52,7 @@ class Subject:
       longer than 128 tokens come in proportionally smaller batches.
     objectives: what the run trained, by name: the labels of a head and the
       settings of what it reads are theirs.
+    sentence: what its sentence vectors are.
   """
 
   model: Any
@@ -61,6 +63,9 @@ class Subject:
   batch_size: ranges.Count = 64
   objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
     default_factory=dict
+  )
+  sentence: sentence_encoding.SentenceEncoding = dataclasses.field(
+    default_factory=sentence_encoding.SentenceEncoding
   )
 
   @property

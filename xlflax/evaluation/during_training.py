@@ -4,7 +4,7 @@ import dataclasses
 import logging
 
 from xlflax.evaluation import base as evaluation_base
-from xlflax.evaluation import results
+from xlflax.evaluation import results, sentence_encoding
 from xlflax.foundation import ranges, registry
 from xlflax.training import state as state_lib
 from xlflax.training.processes import distributed
@@ -59,9 +59,10 @@ def evaluate(
   """
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
+  params = state.ema if use_ema else state.params
   subject = evaluation_base.Subject(
     model=setup.model,
-    params=state.ema if use_ema else state.params,
+    params=params,
     vocabulary=setup.vocabulary,
     partitioner=setup.settings.partitioner,
     seed=evaluation.seed,
@@ -70,6 +71,7 @@ def evaluate(
       objective.name: objective
       for objective in setup.settings.objectives.objectives
     },
+    sentence=sentence_encoding.of_run(setup.model_dir, params),
   )
   metrics: dict[str, float] = {}
   for task in evaluation.tasks:
@@ -93,6 +95,7 @@ def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
       vocabulary_hash=setup.vocabulary.hash,
       seed=evaluation.seed,
       parameters='default' if averaged else 'not averaged',
+      sentence=sentence_encoding.read(setup.model_dir),
     )
     results.write(setup.model_dir, result, step=step, identity=identity)
 

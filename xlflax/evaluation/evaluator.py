@@ -9,7 +9,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.evaluation import base, outputs, plots, results, summary
+from xlflax.evaluation import (
+  base,
+  outputs,
+  plots,
+  results,
+  sentence_encoding,
+  summary,
+)
 from xlflax.evaluation.reports import run_pages, text
 from xlflax.foundation import progress, ranges, registry, stopping
 from xlflax.training.checkpointing import run as run_lib
@@ -211,6 +218,7 @@ class Evaluator:
         seed=self._seed,
         batch_size=self._batch_size,
         objectives=self._run.objectives,
+        sentence=sentence_encoding.of_run(self._run.directory, params),
       )
     if step != results.UNTRAINED and step not in self._run.steps:
       _LOG.warning(
@@ -230,6 +238,7 @@ class Evaluator:
         model=self._run.model,
         vocabulary_hash=self._run.vocabulary.hash,
         seed=self._seed,
+        sentence=sentence_encoding.read(self._run.directory),
       )
     checkpoint = results.checkpoint_identity(self._run.directory, step)
     return self._identities[task.name] | {'checkpoint': checkpoint}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from xlflax.evaluation import base
+from xlflax.evaluation import base, sentence_encoding
 from xlflax.foundation import errors, ranges
 from xlflax.storage import digests, paths
 from xlflax.training.checkpointing import (
@@ -57,6 +57,7 @@ def identity(
   vocabulary_hash: str,
   seed: int,
   parameters: str = 'default',
+  sentence: sentence_encoding.SentenceEncoding | None = None,
 ) -> dict[str, Any]:
   """Returns all that a result depends on but the checkpoint, as JSON values.
 
@@ -67,6 +68,7 @@ def identity(
     seed: of the evaluation.
     parameters: which of a checkpoint's parameters are read: 'default', the
       running average where the run keeps one, or 'not averaged'.
+    sentence: what the run says of its sentence vectors, if it does.
   """
   return {
     'format': _FORMAT,
@@ -76,7 +78,7 @@ def identity(
     'vocabulary': vocabulary_hash,
     'seed': seed,
     'parameters': parameters,
-  }
+  } | ({'sentence': sentence.describe()} if sentence else {})
 
 
 def group(identity: Mapping[str, Any]) -> Group:

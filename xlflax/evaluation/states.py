@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.evaluation import base, placement
+from xlflax.evaluation import base, placement, sentence_encoding
 from xlflax.foundation import errors, progress
 from xlflax.models.variants import sharing
 from xlflax.objectives import inputs
@@ -39,6 +39,64 @@ class SentenceStates(NamedTuple):
 
   states: np.ndarray
   truncated: int
+
+
+class SentenceVectors(NamedTuple):
+  """Vectors [N, D] of N sentences, and how many sentences were cut."""
+
+  vectors: np.ndarray
+  truncated: int
+
+
+def sentence_vectors(
+  subject: base.Subject,
+  texts: Sequence[str],
+  language_ids: Sequence[int],
+  encoding: sentence_encoding.SentenceEncoding | None = None,
+  *,
+  prompt: str | None = None,
+) -> SentenceVectors:
+  """The vector of each sentence, as a model's own definition says.
+
+  Args:
+    subject: the model and the definition.
+    texts: N sentences.
+    language_ids: N indices into the vocabulary's languages.
+    encoding: another definition.
+    prompt: stands before each text; None: the definition's default.
+  """
+  own = subject.sentence if encoding is None else encoding
+  layers = [
+    layer_index(subject, layer, where='sentence vector') for layer in own.layers
+  ]
+  found = layer_vectors(
+    subject, texts, language_ids, own, prompt=prompt, layers=layers
+  )
+  heads = subject.params.get('heads', {})
+  return SentenceVectors(
+    own.apply(heads, found.states.mean(0)), found.truncated
+  )
+
+
+def layer_vectors(
+  subject: base.Subject,
+  texts: Sequence[str],
+  language_ids: Sequence[int],
+  encoding: sentence_encoding.SentenceEncoding,
+  *,
+  prompt: str | None = None,
+  layers: Sequence[int] | None = None,
+) -> SentenceStates:
+  """What `sentence_vectors` maps by dense layers, of every layer or of some."""
+  before = encoding.prompt() if prompt is None else prompt
+  return sentence_states(
+    subject,
+    [before + text for text in texts] if before else texts,
+    language_ids,
+    pooling=encoding.pooling,
+    max_length=encoding.max_length,
+    layers=layers,
+  )
 
 
 def sentence_states(

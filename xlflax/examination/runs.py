@@ -177,6 +177,13 @@ ARTEFACT = Artefact(
       _FROM_CHECKPOINT,
     ),
     Files(
+      (run_directory.SENTENCE,),
+      Need.REQUIRED,
+      "sentence vectors are the mean of the last layer's states",
+      _DIGEST,
+      _FROM_CHECKPOINT,
+    ),
+    Files(
       ('finished.json',),
       Need.REQUIRED,
       '`xlflax evaluate --watch` waits for more checkpoints; training writes '

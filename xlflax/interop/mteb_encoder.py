@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from xlflax.data import language_codes
+from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import calls, schema
 from xlflax.similarity import cosine
 
@@ -37,6 +38,7 @@ class _Settings:
   languages: tuple[str, ...]
   default_language: str | None
   options: Mapping[str, Any]
+  prompts: Mapping[str, str]
 
 
 class MtebEncoder:
@@ -53,6 +55,7 @@ class MtebEncoder:
     revision: str = 'run',
     languages: Sequence[str] = (),
     default_language: str | None = None,
+    prompts: Mapping[str, str] | None = None,
     **options: Any,
   ):
     """Makes the adapter.
@@ -64,11 +67,17 @@ class MtebEncoder:
       languages: codes that the run's vocabulary knows, where it reads
         languages; () for a model that does not.
       default_language: the code of text in another language; None: none.
+      prompts: name -> text that stands before texts: `query`, `document`, or
+        names as mteb has them, such as `STS` or `Retrieval-query`; None:
+        those of the run's own vectors.
       **options: of `Run.encode`: layer, pooling, max_length, batch_size.
     """
     self._run = run
     self._name, self._revision = name, revision
+    if prompts is None:
+      prompts = getattr(getattr(run, 'sentence', None), 'prompts', {})
     self._settings = _Settings(
+      prompts=dict(prompts),
       languages=tuple(languages),
       default_language=default_language,
       options=dict(options),
@@ -91,14 +100,17 @@ class MtebEncoder:
       task_metadata: of the task; tells the language of a subset.
       hf_split: is not used.
       hf_subset: such as 'swa', 'eng-fra'.
-      prompt_type: is not used: there are no prompts.
+      prompt_type: `query` or `document`; with the task it names the prompt.
       **options: `batch_size` replaces the adapter's; others are not used.
     """
-    del hf_split, prompt_type
+    del hf_split
     texts = [text for batch in inputs for text in batch['text']]
     settings = dict(self._settings.options)
     if 'batch_size' in options:
       settings.setdefault('batch_size', options['batch_size'])
+    prompt = self._prompt(task_metadata, prompt_type)
+    if prompt is not None:
+      settings['prompt'] = prompt
     return self._run.encode(
       texts, languages=self._language(task_metadata, hf_subset), **settings
     )
@@ -121,6 +133,22 @@ class MtebEncoder:
     return ModelMeta.create_empty(
       {'name': self._name, 'revision': self._revision}
     )
+
+  def _prompt(self, task_metadata: Any, prompt_type: Any) -> str | None:
+    """The text that mteb would take, or for a document Sentence-Transformers.
+
+    None: the run's default.
+    """
+    side = getattr(prompt_type, 'value', prompt_type)
+    names = []
+    for key in ('name', 'type'):
+      task = getattr(task_metadata, key, None)
+      names += [f'{task}-{side}'] * bool(side) + [task]
+    names += sentence_encoding.DOCUMENT if side == 'document' else (side,)
+    found = (
+      self._settings.prompts[n] for n in names if n in self._settings.prompts
+    )
+    return next(found, None)
 
   def _language(self, task_metadata: Any, subset: str) -> str | None:
     """The code of a subset's first language that the run knows."""

@@ -129,6 +129,14 @@ class Objective:
 
   name: str
 
+  @property
+  def sentence(self) -> dict[str, Any] | None:
+    """What the run's sentence vectors are, where it trains them.
+
+    The fields of `evaluation.sentence_encoding.SentenceEncoding` as JSON.
+    """
+    return None
+
   def check_stream(self, stream) -> None:
     """Checks that a stream has what the objective reads.
 

@@ -4,7 +4,14 @@ import logging
 from collections.abc import Sequence
 
 from xlflax.data import language_codes
-from xlflax.evaluation import base, checkpoint_choice, results, states
+from xlflax.evaluation import (
+  base,
+  checkpoint_choice,
+  results,
+  sentence_encoding,
+  states,
+)
+from xlflax.evaluation.sentence_encoding import SentenceEncoding
 from xlflax.foundation import errors, suggestions
 from xlflax.training.checkpointing import run as run_lib
 
@@ -80,6 +87,26 @@ def language_ids(
     for code in dict.fromkeys(codes)
   }
   return [ids[code] for code in codes]
+
+
+def prompt_of(encoding: SentenceEncoding, name: str | None) -> str:
+  """The text of a prompt; of none, the default.
+
+  Raises:
+    ConfigError: there is no such prompt.
+  """
+  names = {'document': sentence_encoding.DOCUMENT}.get(name or '', (name,))
+  known = (*encoding.prompts, 'query', 'document')
+  if name is not None and name not in known:
+    raise errors.ConfigError(
+      'The run has no such prompt',
+      got=repr(name),
+      expected='one of ' + ', '.join(dict.fromkeys(known)),
+      where='Run.encode.prompt_name',
+      fix=suggestions.did_you_mean(name, known)
+      or 'give the text itself as prompt=',
+    )
+  return encoding.prompt(*filter(None, names))
 
 
 def warn_of_cut(cut: int, texts: Sequence[str]) -> None:

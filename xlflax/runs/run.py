@@ -81,7 +81,13 @@ class Run(run_lib.SavedRun):
       seed=self.seed,
       batch_size=batch_size,
       objectives=self.objectives,
+      sentence=self.sentence,
     )
+
+  @functools.cached_property
+  def sentence(self) -> sentence_encoding.SentenceEncoding:
+    """What the run's sentence vectors are: `encode` and all tasks use it."""
+    return sentence_encoding.of_run(self.directory, self._params)
 
   @calls.checked
   def encode(
@@ -89,12 +95,14 @@ class Run(run_lib.SavedRun):
     texts: Sequence[str],
     *,
     languages: str | Sequence[str] | None = None,
-    layer: int | str = 'last',
+    layer: int | str | None = None,
     pooling: Pooling | str | None = None,
     max_length: ranges.Count | None = None,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
     batch_size: ranges.Count = 64,
   ) -> np.ndarray:
-    """One vector per text.
+    """One vector per text, as `sentence` says.
 
     Texts are sorted by length and padded to few static shapes, so that a
     second call compiles nothing new. A text that is too long is cut, with a
@@ -104,13 +112,19 @@ class Run(run_lib.SavedRun):
       texts: N texts.
       languages: code of all texts, or one code per text; None only for a
         model that does not read languages.
-      layer: 'last', or an index: 0 is the embedding output, -1 the last.
+      layer: 'last', or an index: 0 is the embedding output, -1 the last; of
+        another layer than the run's own vector, its dense layers and
+        normalisation are left out.
       pooling: 'mean' over the tokens that are not special, 'mean_all' over
-        all, or 'first', the state of the first token; None: as the published
-        sentence encoder that the run starts from, with its dense layers and
-        normalisation, else 'mean'.
+        all, or 'first', the state of the first token, without dense layers
+        and normalisation; None: the run's own vector, which is that of a
+        published sentence encoder where it starts from one, else the mean.
       max_length: tokens per text at most, special ones included; None: as
-        many as the model, or that encoder, reads.
+        many as the run's own vector, or the model, reads.
+      prompt: text that stands before each text, such as 'query: '; None: that
+        of `prompt_name`.
+      prompt_name: of one of the run's prompts; 'query' and 'document' may be
+        missing; None: its default, if it has one.
       batch_size: texts per batch; texts of more than 128 tokens come in
         smaller batches.
 
@@ -121,21 +135,22 @@ class Run(run_lib.SavedRun):
       ConfigError: the model has no such layer, or needs languages.
       VocabularyError: the model needs a language that it does not have.
     """
-    own = self._sentence_encoding if pooling is None else None
-    if own is None or layer not in ('last', -1):
-      pooling = Pooling.MEAN if pooling is None else pooling
-      return self._states(
-        texts, languages, pooling, max_length, batch_size, layer=layer
-      )[0]
-    pooled = self._states(
+    subject = self.subject(batch_size=batch_size)
+    if layer is not None:
+      index = inputs.layer_index(subject, layer)
+      layer = index - subject.model.config.num_layers - 1
+    encoding = self._changed(pooling, max_length, layer=layer)
+    if prompt is None:
+      prompt = inputs.prompt_of(encoding, prompt_name)
+    found = states.sentence_vectors(
+      subject,
       texts,
-      languages,
-      own.pooling,
-      max_length or own.max_length,
-      batch_size,
-      layer=layer,
-    )[0]
-    return own.apply(self._params.get('heads', {}), pooled)
+      inputs.language_ids(subject, texts, languages),
+      encoding,
+      prompt=prompt,
+    )
+    inputs.warn_of_cut(found.truncated, texts)
+    return found.vectors
 
   @calls.checked
   def encode_layers(
@@ -143,16 +158,24 @@ class Run(run_lib.SavedRun):
     texts: Sequence[str],
     *,
     languages: str | Sequence[str] | None = None,
-    pooling: Pooling | str = Pooling.MEAN,
+    pooling: Pooling | str | None = None,
     max_length: ranges.Count | None = None,
     batch_size: ranges.Count = 64,
   ) -> np.ndarray:
-    """One vector per text and layer; arguments as in `encode`.
+    """Pooled states of each text and layer; arguments as in `encode`.
 
     Returns:
       float32 [layers + 1, N, H], the embedding output first.
     """
-    return self._states(texts, languages, pooling, max_length, batch_size)
+    subject = self.subject(batch_size=batch_size)
+    found = states.layer_vectors(
+      subject,
+      texts,
+      inputs.language_ids(subject, texts, languages),
+      self._changed(pooling, max_length),
+    )
+    inputs.warn_of_cut(found.truncated, texts)
+    return found.states
 
   @property
   def tokenizer(self) -> vocabulary_lib.Vocabulary:
@@ -315,35 +338,18 @@ class Run(run_lib.SavedRun):
     return [hypotheses[0].text for hypotheses in found.hypotheses]
 
   @functools.cached_property
-  def _sentence_encoding(self) -> sentence_encoding.SentenceEncoding | None:
-    """That of the published model, if its dense layers are there."""
-    found = sentence_encoding.read(self.directory)
-    heads = self._params.get('heads', {}) if found else {}
-    return found if found and found.has_parameters(heads) else None
-
-  @functools.cached_property
   def _params(self) -> dict[str, Any]:
     if isinstance(self.step, str):  # results.UNTRAINED
       return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
     return self.restore_params(self.step, partitioner=self.partitioner)
 
-  def _states(
-    self, texts, languages, pooling, max_length, batch_size, *, layer=None
-  ) -> np.ndarray:
-    """float32 [layers, N, H] of `encode` and `encode_layers`."""
-    pooling = enums.of_value(pooling, Pooling, where='Run.encode.pooling')
-    subject = self.subject(batch_size=batch_size)
-    layers = None if layer is None else (inputs.layer_index(subject, layer),)
-    found = states.sentence_states(
-      subject,
-      texts,
-      inputs.language_ids(subject, texts, languages),
-      pooling=pooling,
-      max_length=max_length,
-      layers=layers,
+  def _changed(self, pooling, max_length, *, layer=None):
+    """The run's definition with what a call says otherwise."""
+    if pooling is not None:
+      pooling = enums.of_value(pooling, Pooling, where='Run.encode.pooling')
+    return self.sentence.changed(
+      pooling=pooling, layer=layer, max_length=max_length
     )
-    inputs.warn_of_cut(found.truncated, texts)
-    return found.states
 
 
 @calls.checked

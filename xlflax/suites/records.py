@@ -27,6 +27,7 @@ def write(result: suite_results.TaskResult, output: pathlib.Path) -> None:
     'label': result.label,
     'step': result.step,
     'run': result.run,
+    'recipe': result.recipe,
     'setting': result.setting,
     'main': result.metrics,
     'values': result.values,
@@ -40,19 +41,28 @@ def write(result: suite_results.TaskResult, output: pathlib.Path) -> None:
   manifests.write(output, manifests.Kind.SUITE, {name: text + '\n'})
 
 
-def check_run(model: str, run: str, output: pathlib.Path) -> None:
+def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
   """Refuses a folder whose results of this name are another run's.
 
   Args:
     model: the checkpoint's name, 'mlm@1000'.
     run: what tells its run from others.
+    recipe: of the suite.
     output: of the suite.
 
   Raises:
-    RunDirectoryError: they are.
+    RunDirectoryError: they are, or of another recipe.
   """
   for path in sorted((output / FOLDER / model).glob('*.json')):
-    theirs = _record(path, lambda record: record['run'])
+    theirs, other = _record(path, lambda found: (found['run'], found['recipe']))
+    if other != recipe:
+      raise errors.RunDirectoryError(
+        'The folder has results of another recipe',
+        got=f'recipe {recipe}',
+        expected=f'recipe {other}',
+        where=str(path),
+        fix='give each recipe an --output of its own',
+      )
     if theirs != run:
       raise errors.RunDirectoryError(
         f'The folder has results of another run that is called {model}, too',

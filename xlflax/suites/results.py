@@ -49,6 +49,7 @@ class TaskResult:
     label: of the model.
     step: of its checkpoint.
     run: what tells its run from others, wherever they lie.
+    recipe: whose settings the suite's tasks had.
     setting: of the grid, that was selected; '' without fine-tuning.
     main: metrics whose mean is the task's score; () for those that its
       evaluation tasks declare.
@@ -65,6 +66,7 @@ class TaskResult:
   label: str
   step: int
   run: str = ''
+  recipe: str = ''
   setting: str = ''
   main: tuple[str, ...] = ()
   values: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)

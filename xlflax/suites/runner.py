@@ -107,7 +107,7 @@ class SuiteRunner:
   def run(self, model: Model) -> list[suite_results.TaskResult]:
     """All tasks on one checkpoint; what fails is in the results."""
     run = run_directory.run_id(paths.of(model.model_dir))
-    records.check_run(model.name, run, self.output)
+    records.check_run(model.name, run, self.suite.recipe, self.output)
     grids: dict[str, report_lib.GridReport] = {}
     found = []
     for task in self.suite.chosen(self.names):
@@ -118,7 +118,11 @@ class SuiteRunner:
       result = self._run_task(task, model, grids)
       spent = meter.read()
       result = dataclasses.replace(
-        result, run=run, cost=spent if before is None else before + spent
+        result,
+        run=run,
+        recipe=self.suite.recipe,
+        notes=(*self.suite.recipe_notes(task), *result.notes),
+        cost=spent if before is None else before + spent,
       )
       records.write(result, self.output)
       found.append(result)
@@ -148,7 +152,7 @@ class SuiteRunner:
   def _configuration(self, task, model) -> config.Configuration:
     """A task's gin file for a model; MODEL_DIR is still to be given."""
     macros = {'DATA': self.data}
-    bindings = task.bindings
+    bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:
       macros |= {'INIT_FROM': model.model_dir, 'INIT_STEP': model.step}
       bindings += self.bindings

@@ -1,9 +1,11 @@
 """A suite: tasks that are fine-tuned for and evaluated together."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xlflax.foundation import calls, errors, schema, suggestions
+
+OURS = 'ours'  # the recipe without a file of its own
 
 
 @schema.checked
@@ -24,6 +26,8 @@ class SuiteTask:
     select: metric of the dev set that selects checkpoint and setting.
     metrics: those whose mean is the task's score, as in 'f1/fr'; () for those
       that the test tasks declare (`EvalTask.score_metrics`).
+    recipe: further bindings, of a published recipe -> where each is published.
+    departures: what the recipe asks for besides, and is not done.
   """
 
   name: str
@@ -34,6 +38,8 @@ class SuiteTask:
   grid: tuple[str, ...] = ()
   select: str | None = None
   metrics: tuple[str, ...] = ()
+  recipe: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  departures: tuple[str, ...] = ()
 
   def __post_init__(self):
     for name in ('bindings', 'grid', 'metrics'):
@@ -52,11 +58,13 @@ class Suite:
     name: of the suite.
     tasks: in the order of its table.
     source_language: the one that models are fine-tuned on.
+    recipe: whose settings the tasks have (`SuiteTask.recipe`).
   """
 
   name: str
   tasks: tuple[SuiteTask, ...]
   source_language: str = 'en'
+  recipe: str = OURS
 
   def __post_init__(self):
     object.__setattr__(self, 'tasks', tuple(self.tasks))
@@ -75,6 +83,14 @@ class Suite:
           expected='one of ' + ', '.join(names),
           where=f'suite {self.name!r}, task {task.name}',
         )
+
+  def recipe_notes(self, task: SuiteTask) -> tuple[str, ...]:
+    """What a result says about the recipe that it follows."""
+    settings = '; '.join(task.recipe) or 'as the suite'
+    return (
+      f'recipe {self.recipe}: {settings}',
+      *(f'recipe {self.recipe}, but: {one}' for one in task.departures),
+    )
 
   @calls.checked
   def task(self, name: str) -> SuiteTask:

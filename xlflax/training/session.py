@@ -115,6 +115,11 @@ def _claim_directory(
   run_directory.copy_origin(
     initialization.directories(setup.settings.init_from), directory
   )
+  for objective in setup.settings.objectives.objectives:
+    if objective.sentence is not None:
+      run_directory.write_part(
+        directory, run_directory.SENTENCE, objective.sentence
+      )
 
 
 def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:

@@ -262,4 +262,4 @@ def test_sides_are_centred_apart(subject, sentences):
   for i, (found, side) in enumerate(zip(sides, text, strict=True)):
     raw = states.sentence_states(subject, side, [i] * len(side)).states[1]
     np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
-  assert notes == ['the mean of its language is taken away from each vector']
+  assert notes[-1] == 'the mean of its language is taken away from each vector'

@@ -206,8 +206,9 @@ def test_what_is_not_supported_is_listed(encoder, tmp_path):
       '1_Pooling__config': {
         'pooling_mode_max_tokens': True,
         'pooling_mode_mean_tokens': True,
+        'include_prompt': False,
       },
-      'config_sentence_transformers': {'default_prompt_name': 'query'},
+      'config_sentence_transformers': {'prompts': {'query': 'ask: '}},
     },
   )
   with pytest.raises(errors.ConfigError) as caught:
@@ -216,7 +217,7 @@ def test_what_is_not_supported_is_listed(encoder, tmp_path):
   for part in (
     'a module CNN',
     'pooling by mean and max',
-    'default_prompt_name is query',
+    'include_prompt is false',
   ):
     assert part in message
 

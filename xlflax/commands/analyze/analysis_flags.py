@@ -105,9 +105,9 @@ def add_states(parser: argparse.ArgumentParser) -> None:
   group.add_argument(
     '--max_length',
     type=numeric_flags.of(ranges.Count),
-    default=128,
     metavar='N',
-    help='tokens a sentence, at most (default: %(default)s)',
+    help="tokens a sentence, at most (default: as many as the model's sentence "
+    'vectors read)',
   )
   group.add_argument(
     '--states',

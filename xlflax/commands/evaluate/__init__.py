@@ -38,6 +38,10 @@ EXAMPLES = """
   xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
       --model_dir=runs/mlm --model_dir=runs/tlm
 
+  # the same with the settings of XTREME's own scripts, for published numbers
+  xlflax evaluate --suite=xtreme --recipe=xtreme --data=xtreme/download \\
+      --output=runs/xtreme_recipe --model_dir=runs/mlm
+
   # settings of a task: tokens pooled, the layer that is reported
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \\
       --gin.retrieval.Retrieval.pooling="'first'" \\

@@ -8,7 +8,7 @@ from xlflax.configuration import config, early, shipped_configs
 from xlflax.foundation import errors, user_modules
 
 RULES = (
-  parsing.Needs('data suite_tasks', 'suite'),
+  parsing.Needs('data suite_tasks recipe', 'suite'),
   parsing.Excludes(
     'tasks corpus mixture tatoeba split languages max_examples seed '
     'untrained best_metric',
@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--suite',
     metavar='NAME',
     help='xtreme, synthetic, or a gin file that configures suite.Suite',
+  )
+  group.add_argument(
+    '--recipe',
+    metavar='NAME',
+    help='whose settings of fine-tuning and vectors: xtreme (its published '
+    'scripts, for xtreme and xtreme_r), a gin file that sets '
+    'SuiteTask.recipe, or ours (default)',
   )
   group.add_argument(
     '--data', metavar='DIR', help="the data of the suite's tasks"
@@ -65,6 +72,8 @@ def _check(args: argparse.Namespace) -> None:
     shipped_configs.find(name, shipped_configs.folders(args.gin_search_paths))
   if not args.suite.endswith('.gin'):
     early.check_names([args.suite], early.suites(), flag='suite')
+  for name in _recipe_files(args):
+    shipped_configs.find(name, shipped_configs.folders(args.gin_search_paths))
   for flag in ('data', 'output'):
     if getattr(args, flag) is None:
       raise errors.ConfigError(
@@ -79,6 +88,16 @@ def _check(args: argparse.Namespace) -> None:
     )
 
 
+def _recipe_files(args: argparse.Namespace) -> list[str]:
+  """The gin file of `--recipe`; none for our own settings."""
+  if args.recipe in (None, 'ours'):
+    return []
+  if args.recipe.endswith('.gin'):
+    return [args.recipe]
+  early.check_names([args.recipe], early.recipes(), flag='recipe')
+  return [f'suites/recipes/{args.recipe}.gin']
+
+
 def _evaluated(args: argparse.Namespace):
   from xlflax.suites import evaluate_suite
   from xlflax.suites import suite as suite_lib
@@ -86,7 +105,9 @@ def _evaluated(args: argparse.Namespace):
   user_modules.import_modules(args.task_module, where='--task_module')
   own = args.suite.endswith('.gin')
   name = args.suite if own else f'suites/{args.suite}.gin'
-  configuration = config.load([name, *args.gin_file], (), args.gin_search_paths)
+  configuration = config.load(
+    [name, *_recipe_files(args), *args.gin_file], (), args.gin_search_paths
+  )
   return evaluate_suite.evaluate_suite(
     suite=configuration.build(suite_lib.Suite),
     model_dirs=args.model_dir,

@@ -168,14 +168,14 @@ def _margins(args: argparse.Namespace) -> tuple | None:
   from xlflax.training.checkpointing import run_directory
 
   run = run_lib.open_run(args.margin_model)
-  layer = 'last' if args.margin_layer is None else args.margin_layer
+  own = f'layer {args.margin_layer} of {run.sentence}'
   name = run_directory.run_id(paths.of(args.margin_model)) or args.margin_model
   return (
     MarginFilter(
-      least=args.min_margin, encoder=f'{name}, step {run.step}, layer {layer}'
+      least=args.min_margin, encoder=f'{name}, step {run.step}, {own}'
     ),
     lambda texts, languages: run.encode(
-      texts, languages=languages, layer=layer
+      texts, languages=languages, layer=args.margin_layer
     ),
   )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import ranking
-from xlflax.evaluation import base
+from xlflax.evaluation import base, sentence_encoding
 from xlflax.evaluation.metrics import embeddings as metrics_lib
 from xlflax.evaluation.metrics.aggregates import Statistics
 from xlflax.evaluation.metrics.declaration import Metric
@@ -201,8 +201,9 @@ class Ranking(sentence_task.SentenceTask):
     asked = [list(side.values()) for side in (held.queries, held.documents)]
     languages = [[one.language for one in side] for side in asked]
     texts = [[one.text for one in side] for side in asked]
+    names_of = (sentence_encoding.QUERY, sentence_encoding.DOCUMENT)
     queries, documents = map(
-      cosine.unit_rows, self.sides(subject, languages, texts, notes)
+      cosine.unit_rows, self.sides(subject, languages, texts, notes, names_of)
     )
     names = list(held.documents)
     places = {name: place for place, name in enumerate(names)}

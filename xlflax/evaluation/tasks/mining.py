@@ -14,7 +14,7 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base, states
+from xlflax.evaluation import base
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import mining as metrics_lib
 from xlflax.evaluation.metrics.declaration import (
@@ -26,7 +26,7 @@ from xlflax.evaluation.metrics.declaration import (
   Unit,
 )
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import margin as margin_lib
 from xlflax.similarity.margin import Direction, Margin
 
@@ -90,19 +90,10 @@ class BitextMining(sentence_task.CollectionTask):
   direction: Direction = Direction.MAX
   k: ranges.Count = 4
 
-  def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'margin', Margin)
-    enums.coerce(self, 'direction', Direction)
-
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
-    notes = [
-      f'vectors are those of layer {layer} of '
-      f'0..{subject.model.config.num_layers}'
-    ]
+    notes: list[str] = []
     metrics: dict[str, float] = {}
     files: dict[str, str] = {}
     rows: list[base.Row] = []

@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base, states
+from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
@@ -41,10 +41,9 @@ class NearestSentences(sentence_task.CollectionTask):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    layer = states.layer_index(subject, self.layer, where=self.name)
     failures = base.Failures(self.name)
     result = base.EvalResult(metrics={})
-    notes = [f'vectors are those of layer {layer}']
+    notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):
         mined = self.source.load(part)

@@ -25,9 +25,9 @@ from xlflax.evaluation.metrics.declaration import (
   Unit,
 )
 from xlflax.evaluation.metrics.string_overlap import Kind
+from xlflax.evaluation.sentence_encoding import Centre
 from xlflax.evaluation.tasks import head_task, sentence_task
-from xlflax.evaluation.tasks.sentence_task import Centre
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import cosine
 
 _BY_LAYER = (  # columns of the table that are metrics at `layer`
@@ -114,15 +114,11 @@ class Retrieval(sentence_task.SentenceTask):
     ),
   )
   SOURCES = {'tatoeba': tatoeba.Tatoeba}
+  CENTRE = Centre.AUTO
   name: str = 'retrieval'
   source: sources_lib.PairSource
-  centre: Centre = Centre.AUTO
   csls: ranges.Count | None = 10
   leave_out: LeaveOut = LeaveOut.TRIVIAL
-
-  def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'leave_out', LeaveOut)
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
@@ -131,7 +127,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    layer = states.layer_index(subject, self.layer, where=self.name)
+    layer = self.layer_of(subject)
     failures = base.Failures(self.name)
     layers: dict[str, list[base.Row]] = {}
     pairs: list[base.Row] = []
@@ -201,20 +197,24 @@ class Retrieval(sentence_task.SentenceTask):
     self, subject, pair, test: _Test, notes
   ) -> tuple[list[base.Row], list[np.ndarray]]:
     """Rows of all layers, forward first; what is right of each, [2, N]."""
-    size = len(test.first)
+    size, encoding = len(test.first), self.encoding(subject, notes)
     ids = [self.language_id(subject, code, notes) for code in pair]
     # Both sides in one call: fewer partly filled batches.
-    vectors, truncated = states.sentence_states(
+    layers, truncated = states.layer_vectors(
       subject,
       [*test.first, *test.second],
       [ids[0]] * size + [ids[1]] * size,
-      pooling=self.pooling,
-      max_length=self.max_length,
+      encoding,
     )
     if truncated:
       notes.append(f'{truncated} sentences of {"-".join(pair)} were cut')
+    # In the place of their last layer: the vectors themselves.
+    vectors = list(layers)
+    vectors[self.layer_of(subject)] = encoding.apply(
+      subject.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
+    )
     found = [
-      self._layer(pair, of_layer[:size], of_layer[size:], test.kinds, notes)
+      self._layer(subject, pair, of_layer[:size], of_layer[size:], test, notes)
       for of_layer in vectors
     ]
     return [
@@ -226,13 +226,13 @@ class Retrieval(sentence_task.SentenceTask):
     ], [right for _, right in found]
 
   def _layer(
-    self, pair, first: np.ndarray, second: np.ndarray, kinds, notes
+    self, subject, pair, first: np.ndarray, second: np.ndarray, test, notes
   ) -> tuple[list[base.Row], np.ndarray]:
     """What is found in vectors [N, H] of one layer, for either direction."""
     size = len(first)
     plain = metrics_lib.mean_cosines(first, second)
     first, second = self.centred(
-      ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
+      subject, ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
     )
     compared = metrics_lib.mean_cosines(first, second)
     found = {'accuracy': cosine.nearest(first, second)}
@@ -241,7 +241,7 @@ class Retrieval(sentence_task.SentenceTask):
     rows: list[base.Row] = [{}, {}]
     for name, neighbours in found.items():
       for row, indices in zip(rows, neighbours, strict=True):
-        row |= metrics_lib.accuracies(name, indices, kinds)
+        row |= metrics_lib.accuracies(name, indices, test.kinds)
     cosines = {
       'pair_cosine': plain.pairs,
       'other_cosine': plain.others,

@@ -2,9 +2,8 @@
 
 import collections
 import dataclasses
-import enum
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,23 +11,12 @@ from xlflax.data import language_codes
 from xlflax.data.labelled.sources import task_source
 from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
-from xlflax.foundation import enums, ranges, schema
+from xlflax.evaluation.sentence_encoding import Centre, SentenceEncoding
+from xlflax.foundation import ranges, schema
 from xlflax.objectives.inputs import Pooling
 from xlflax.similarity import normalization
 
 ENOUGH = 50  # sentences whose mean says more about a language than about them
-
-
-class Centre(enum.Enum):
-  """What is taken away from vectors before they are compared.
-
-  Vectors of one language share a direction that says which language it is,
-  and little else; their mean shows it.
-  """
-
-  AUTO = 'auto'  # LANGUAGE where no language has fewer than 50 sentences
-  LANGUAGE = 'language'  # the mean of a side's sentences of each language
-  NONE = 'none'  # nothing, as in most published recipes
 
 
 @schema.checked
@@ -36,22 +24,55 @@ class Centre(enum.Enum):
 class SentenceTask(base.EvalTask):
   """Base of tasks that compare sentences by one vector each.
 
+  The vector is the model's own (`SentenceEncoding`). What a task says
+  otherwise is part of its result's identity, and a note tells of it.
+
   Attributes:
-    pooling: how the states of a sentence become one vector.
-    layer: whose states are reported; 0 is the embedding output, -1 the last
-      layer.
-    max_length: tokens a sentence, at most; None: as many as the model reads.
-    centre: what is taken away from the vectors of a test set.
+    pooling: how the states of a sentence become one vector; given, dense
+      layers and normalisation of the model's own vector are left out.
+    layer: whose states are reported, without these too; 0 is the embedding
+      output, -1 the last layer.
+    max_length: tokens a sentence, at most.
+    prompts: name -> text before a query, a document or, named `default`, any
+      other text.
+    centre: what is taken away from the vectors of a test set; None: what the
+      model's own definition says, else `CENTRE`.
+    CENTRE: where nothing else is said.
   """
 
-  pooling: Pooling = Pooling.MEAN
-  layer: ranges.Layer = -1
-  max_length: ranges.Count | None = 128
-  centre: Centre = Centre.NONE
+  CENTRE: ClassVar[Centre] = Centre.NONE
 
-  def __post_init__(self):
-    enums.coerce(self, 'pooling', Pooling)
-    enums.coerce(self, 'centre', Centre)
+  pooling: Pooling | None = None
+  layer: ranges.Layer | None = None
+  max_length: ranges.Count | None = None
+  prompts: Mapping[str, str] | None = None
+  centre: Centre | None = None
+
+  def encoding(
+    self, subject: base.Subject, notes: list[str] | None = None
+  ) -> SentenceEncoding:
+    """What the vectors are; `notes` gets it, and what the task changes."""
+    own = subject.sentence
+    found = own.changed(
+      pooling=self.pooling,
+      layer=self.layer,
+      max_length=self.max_length,
+      prompts=self.prompts,
+      default_prompt='default' if self.prompts else None,
+      centre=self.centre,
+    )
+    found = dataclasses.replace(found, centre=found.centre or self.CENTRE)
+    if notes is not None:
+      notes.append(f'vectors are {found}')
+      if str(found) != str(own):
+        notes.append(f"the task says so; the model's own are {own}")
+    return found
+
+  def layer_of(self, subject: base.Subject) -> int:
+    """The layer that is reported, from 0; of several the last."""
+    return states.layer_index(
+      subject, self.encoding(subject).layers[-1], where=self.name
+    )
 
   def language_id(
     self, subject: base.Subject, code: str, notes: list[str]
@@ -67,31 +88,33 @@ class SentenceTask(base.EvalTask):
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
+    prompts: Sequence[str] = (),
   ) -> np.ndarray:
-    """One vector of `layer` for each of N texts, [N, H].
+    """One vector for each of N texts, [N, D].
 
     Args:
       subject: what is evaluated.
       texts: N of them.
       languages: the code of each.
       notes: gets what is said of languages and of texts that were cut.
+      prompts: names, such as `sentence_encoding.QUERY`; the first that there
+        is comes before each text.
     """
-    layer = states.layer_index(subject, self.layer, where=self.name)
+    encoding = self.encoding(subject, notes)
     ids = {
       code: self.language_id(subject, code, notes)
       for code in dict.fromkeys(languages)
     }
-    found = states.sentence_states(
+    found = states.sentence_vectors(
       subject,
       texts,
       [ids[code] for code in languages],
-      pooling=self.pooling,
-      max_length=self.max_length,
-      layers=(layer,),
+      encoding,
+      prompt=encoding.prompt(*prompts),
     )
     if found.truncated:
       notes.append(f'{found.truncated} of {len(texts)} texts were cut')
-    return found.states[0]
+    return found.vectors
 
   def sides(
     self,
@@ -99,40 +122,48 @@ class SentenceTask(base.EvalTask):
     languages: Sequence[Sequence[str]],
     texts: Sequence[Sequence[str]],
     notes: list[str],
+    prompts: Sequence[Sequence[str]] = ((), ()),
   ) -> list[np.ndarray]:
-    """Vectors of each side of a test set, centred as `centre` says.
+    """Vectors of each side of a test set, centred as `encoding` says.
 
     Args:
       subject: what is evaluated.
       languages: the code of each text of each side.
       texts: of each side.
       notes: see `vectors`; gets whether means were taken away.
+      prompts: of each side; see `vectors`.
     """
     return self.centred(
+      subject,
       [
-        (self.vectors(subject, side, codes, notes), codes)
-        for side, codes in zip(texts, languages, strict=True)
+        (self.vectors(subject, side, codes, notes, names), codes)
+        for side, codes, names in zip(texts, languages, prompts, strict=False)
       ],
       notes,
     )
 
   def centred(
-    self, sides: Sequence[tuple[np.ndarray, Sequence[str]]], notes: list[str]
+    self,
+    subject: base.Subject,
+    sides: Sequence[tuple[np.ndarray, Sequence[str]]],
+    notes: list[str],
   ) -> list[np.ndarray]:
-    """The sides of a test set as `centre` says: all of them, or none.
+    """The sides of a test set as `encoding` says: all of them, or none.
 
     Args:
+      subject: whose vectors they are.
       sides: vectors [N, H] of texts, and the language of each text.
       notes: gets what was done.
     """
     vectors = [found for found, _ in sides]
+    centre = self.encoding(subject).centre
     counts = collections.Counter(
       (side, code) for side, (_, codes) in enumerate(sides) for code in codes
     )
-    if self.centre is Centre.NONE or not counts:
+    if centre is Centre.NONE or not counts:
       return vectors
     (_, code), fewest = counts.most_common()[-1]
-    if self.centre is Centre.AUTO and fewest < ENOUGH:
+    if centre is Centre.AUTO and fewest < ENOUGH:
       notes.append(
         f'vectors are compared as they are: {fewest} sentences of {code} are '
         f'fewer than {ENOUGH}, too few for a mean to be taken away'
@@ -147,7 +178,7 @@ class SentenceTask(base.EvalTask):
 class CollectionTask(SentenceTask):
   """Base of tasks that look for translations among two collections."""
 
-  centre: Centre = Centre.AUTO
+  CENTRE = Centre.AUTO
 
   @classmethod
   def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:

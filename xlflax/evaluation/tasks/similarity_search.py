@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from xlflax.data.labelled.readers import files
-from xlflax.evaluation import base
+from xlflax.evaluation import base, sentence_encoding
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Better, Metric
@@ -41,11 +41,11 @@ class SimilaritySearch(sentence_task.SentenceTask):
     Metric('xsim', Better.LOWER, title='xsim error'),
     Metric('xsim++', Better.LOWER, title='xsim++ error'),
   )
+  CENTRE = sentence_encoding.Centre.AUTO
   name: str = 'similarity_search'
   source: sources_lib.PairSource
   margin: str = 'ratio'
   k: ranges.Count = 4
-  centre: sentence_task.Centre = sentence_task.Centre.AUTO
   altered: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
@@ -79,7 +79,9 @@ class SimilaritySearch(sentence_task.SentenceTask):
     ]
     translations = vectors[1][:count]
     first, kept = self.centred(
-      ((vectors[0], pair[:1] * count), (translations, pair[1:] * count)), notes
+      subject,
+      ((vectors[0], pair[:1] * count), (translations, pair[1:] * count)),
+      notes,
     )
     # Altered sentences lose the mean of the translations, not their own.
     keys = vectors[1] - (translations[:1] - kept[:1])

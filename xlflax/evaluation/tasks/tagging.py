@@ -20,7 +20,7 @@ from xlflax.evaluation.metrics.declaration import (
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import ranges, schema
 from xlflax.objectives.finetuning import token_classification
 
 
@@ -31,6 +31,13 @@ class Scheme(enum.Enum):
   ENTITIES = 'entities'  # spans in IOB2
 
 
+class Predicted(enum.Enum):
+  """What of predicted entities is scored."""
+
+  REPAIRED = 'repaired'  # valid IOB2; see `metrics.tagging.repair` (ECS)
+  RAW = 'raw'  # the best label of each word (XTREME)
+
+
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tagging(head_task.HeadTask):
@@ -38,9 +45,8 @@ class Tagging(head_task.HeadTask):
 
   Metrics, for each part of the source: `accuracy/<part>`, over words;
   `majority/<part>`, the accuracy of the part's most frequent label; and
-  `f1/<part>`. For ENTITIES this is seqeval's F1 of spans, after repairing what
-  is predicted (see `metrics.tagging.repair`), with `precision/<part>` and
-  `recall/<part>`, and the table `types`. For TAGS it is XTREME's F1 of parts
+  `f1/<part>`. For ENTITIES this is seqeval's F1 of spans, of what is `predicted`,
+  with `precision/<part>` and `recall/<part>`, and the table `types`. For TAGS it is XTREME's F1 of parts
   of speech, over runs of equal tags. Means over parts are `<metric>/mean`.
 
   The file `<part>.tsv` has the predicted labels in XTREME's form: one a line,
@@ -56,6 +62,7 @@ class Tagging(head_task.HeadTask):
     unseen: what is done about gold labels that the head does not have. One
       unknown type of entities should not lose a language, so they count as
       wrong.
+    predicted: whether predicted entities are scored REPAIRED or RAW.
   """
 
   METRICS = (ACCURACY, F1, PRECISION, RECALL, Metric('majority'))
@@ -66,10 +73,7 @@ class Tagging(head_task.HeadTask):
   objective: str = 'token_classification'
   length: ranges.Count | None = 128
   unseen: Unseen = Unseen.WRONG
-
-  def __post_init__(self):
-    enums.coerce(self, 'scheme', Scheme)
-    enums.coerce(self, 'unseen', Unseen)
+  predicted: Predicted = Predicted.REPAIRED
 
   @property
   def primary_metric(self) -> str:
@@ -88,7 +92,8 @@ class Tagging(head_task.HeadTask):
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
     found = self._predictions(subject, objective, examples, part, notes)
-    if self.scheme is Scheme.ENTITIES:
+    repaired = self.predicted is Predicted.REPAIRED
+    if repaired and self.scheme is Scheme.ENTITIES:
       found = [metrics_lib.repair(tags) for tags in found]
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
       examples, found

@@ -362,10 +362,10 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       'hub': checked.hub,
       'card': card_metadata.read(checked.folder),
       generation.KEY: _generation(checked.folder),
-      sentence_encoding.KEY: checked.sentence
-      and checked.sentence[0].describe(),
     },
   )
+  if checked.sentence:
+    sentence_encoding.write(directory, checked.sentence[0])
   kept = checkpoints.Checkpoints(
     directory,
     checkpoints.CheckpointOptions(asynchronous=False, write_concurrent_gb=1),

@@ -16,6 +16,7 @@ import numpy as np
 from xlflax.evaluation.sentence_encoding import (
   DENSE,
   IDENTITY,
+  Centre,
   SentenceEncoding,
 )
 from xlflax.foundation import errors
@@ -80,19 +81,20 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
   modules = _modules(folder)
   kinds = [_kind(module) for module in modules]
   problems = _order_problems(kinds)
-  pooling, heads = Pooling.MEAN_ALL, Heads()
+  pooling, heads, settings = Pooling.MEAN_ALL, Heads(), _json(folder / _CONFIG)
   activations: list[str] = []
   for module, kind in zip(modules, kinds, strict=True):
     place = folder_files.inside(folder, module['path'])
     if kind == 'Pooling':
-      pooling = _pooling(_json(place / 'config.json'), problems)
+      config = _json(place / 'config.json')
+      pooling = _pooling(config, problems)
+      given = any((settings.get('prompts') or {}).values())
+      if given and config.get('include_prompt') is False:
+        problems.append('include_prompt is false')
     elif kind == 'Dense':
       activation = _activation(_json(place / 'config.json'), problems)
       heads[DENSE.format(len(activations))] = _dense(place)
       activations.append(activation)
-  settings = _json(folder / _CONFIG)
-  if settings.get('default_prompt_name') is not None:
-    problems.append(f'default_prompt_name is {settings["default_prompt_name"]}')
   transformer = _json(transformer_folder(folder) / _TRANSFORMER)
   if transformer.get('do_lower_case'):
     problems.append('do_lower_case is true')
@@ -110,7 +112,10 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
       pooling=pooling,
       dense=tuple(activations),
       normalize='Normalize' in kinds,
+      centre=Centre.NONE,
       max_length=_max_length(folder, transformer),
+      prompts=settings.pop('prompts', None) or {},
+      default_prompt=settings.pop('default_prompt_name', None),
       settings=settings,
     ),
     heads,
@@ -153,7 +158,11 @@ def write(
     folder / _TRANSFORMER,
     {'max_seq_length': encoding.max_length, 'do_lower_case': False},
   )
-  _dump(folder / _CONFIG, dict(encoding.settings))
+  prompts = {
+    'prompts': dict(encoding.prompts),
+    'default_prompt_name': encoding.default_prompt,
+  }
+  _dump(folder / _CONFIG, prompts | dict(encoding.settings))
 
 
 def _modules(folder: pathlib.Path) -> list[dict[str, str]]:

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, ranges, registry
 from xlflax.models import activations, dropout
 from xlflax.models.heads import head_layers as head_layers_lib
 from xlflax.models.variants import cross_attention, sharing
@@ -87,10 +87,6 @@ class FineTuning(base.Objective):
   )
 
   def __post_init__(self):
-    enums.coerce(self, 'features', Features)
-    enums.coerce(self, 'body', Body)
-    enums.coerce(self, 'head', HeadKind)
-    enums.coerce(self, 'memory_gradient', cross_attention.MemoryGradient)
     where = type(self).__name__
     if self.activation not in activations.names():
       raise errors.ConfigError(

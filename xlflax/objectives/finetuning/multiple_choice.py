@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, ranges, registry
 from xlflax.models.heads import heads
 from xlflax.objectives import base, inputs
 from xlflax.objectives.finetuning import base as finetuning
@@ -37,10 +37,6 @@ class MultipleChoice(finetuning.FineTuning):
   pooling: heads.Pooling = heads.Pooling.FIRST
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'multiple_choice'
-
-  def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'pooling', heads.Pooling)
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import jax
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, registry
+from xlflax.foundation import registry
 from xlflax.models.heads import heads
 from xlflax.objectives import inputs
 from xlflax.objectives.finetuning import base as finetuning
@@ -34,10 +34,6 @@ class SequenceClassification(classification.Classification):
   pooling: heads.Pooling = heads.Pooling.FIRST
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'sequence_classification'
-
-  def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'pooling', heads.Pooling)
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
     """See `Classification.head_logits`; states are [B, T, W]."""

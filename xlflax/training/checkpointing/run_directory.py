@@ -21,6 +21,7 @@ MODEL = 'model.json'
 OBJECTIVES = 'objectives.json'
 VOCABULARY = 'vocabulary'
 ORIGIN = 'huggingface.json'  # the published model that it comes from
+SENTENCE = 'sentence.json'  # what its sentence vectors are
 METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
 TENSORBOARD = 'tensorboard'
@@ -336,17 +337,17 @@ def note_vocabulary(model_dir: pathlib.Path) -> None:
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies the record of the published model that a run starts from.
+  """Copies the records of what a run starts from: model, sentence vectors.
 
   Args:
     sources: model directories that its parameters come from; the first that
       has a record counts.
-    model_dir: the run's directory.
+    model_dir: the run's directory; a record that it has stays.
   """
-  for source in map(paths.of, sources):
-    if (source / ORIGIN).exists():
-      write_part(model_dir, ORIGIN, read_part(source, ORIGIN))
-      return
+  for name in (ORIGIN, SENTENCE):
+    found = [one for one in map(paths.of, sources) if (one / name).exists()]
+    if found and not (name == SENTENCE and (model_dir / name).exists()):
+      write_part(model_dir, name, read_part(found[0], name))
 
 
 def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:

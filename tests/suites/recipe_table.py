@@ -1,0 +1,112 @@
+"""The page that says what published recipes of suites set, beside ours.
+
+`make goldens` writes it, `tests/suites/recipes_test.py` compares it.
+"""
+
+import dataclasses
+import enum
+import importlib
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from xlflax.configuration import config
+from xlflax.foundation import errors
+from xlflax.suites import suite as suite_lib
+
+PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'suite_recipes.md'
+_HEADER = """# Recipes of suites
+
+`xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of its publishers' scripts, so that a number can stand beside a published one.
+`--recipe=ours`, the default, has this library's. A gin file of your own that binds `SuiteTask.recipe` is a recipe, too. What a task was run with is a note of its
+result and part of the settings that the result is found by; results of two recipes do not share an `--output`.
+
+"the same" says that the recipe and ours agree. What a recipe asks for and is not done is listed after its table, and noted in each result.
+"""
+
+
+def page() -> str:
+  """The page, from the gin files."""
+  parts = [_HEADER]
+  for recipe, suites in {'xtreme': ('xtreme', 'xtreme_r')}.items():
+    found = [build(name, recipe) for name in suites]
+    tasks = {task.name: task for one in found for task in one.tasks}
+    parts.append(f'\n## {recipe}\n\nFor the suites {" and ".join(suites)}.\n')
+    parts.append(
+      '\n| task | setting | the recipe | ours | where it is published |'
+      '\n| --- | --- | --- | --- | --- |\n'
+    )
+    parts += ['| ' + ' | '.join(row) + ' |\n' for row in _rows(tasks, suites)]
+    departures = [
+      f'- {name}: {one}.\n'
+      for name, task in tasks.items()
+      for one in task.departures
+    ]
+    parts.append(''.join(['\nNot as the recipe says:\n\n', *departures]))
+  return ''.join(parts)
+
+
+def build(name: str, recipe: str) -> suite_lib.Suite:
+  """A suite with the settings of a recipe."""
+  files = [f'suites/{name}.gin', f'suites/recipes/{recipe}.gin']
+  return config.load(files).build(suite_lib.Suite)
+
+
+def configuration(task: suite_lib.SuiteTask, *bindings: str):
+  """What a task's gin file and some bindings configure."""
+  macros = {'DATA': 'folder'}
+  if task.trials:
+    macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
+  return config.load(
+    [task.gin_file], (*task.bindings, *bindings), macros=macros
+  )
+
+
+def value(made: config.Configuration, name: str) -> Any:
+  """What a setting is; of a field that no file binds, its default."""
+  if '.' not in name:
+    try:
+      return made.macro(name)
+    except errors.CorpusError:  # it reads data that is not there
+      return 'of the dev set'
+  try:
+    return made.parameter(name)
+  except errors.ConfigError:
+    module, cls, field = name.split('.')
+    found = importlib.import_module(f'xlflax.evaluation.tasks.{module}')
+    (one,) = (
+      f for f in dataclasses.fields(getattr(found, cls)) if f.name == field
+    )
+    return one.default
+
+
+def _rows(tasks, suites) -> Iterator[list[str]]:
+  plain = {
+    task.name: task
+    for name in suites
+    for task in config.load([f'suites/{name}.gin']).build(suite_lib.Suite).tasks
+  }
+  for task in tasks.values():
+    ours, theirs = (configuration(task), configuration(task, *task.recipe))
+    for binding, source in task.recipe.items():
+      name = binding.partition('=')[0].strip()
+      both = [_text(value(made, name)) for made in (theirs, ours)]
+      if both[0] == both[1]:
+        both[1] = 'the same'
+      yield [task.name, f'`{name}`', *both, source]
+    if plain[task.name].select != task.select:
+      both = [str(task.select), str(plain[task.name].select)]
+      yield [
+        task.name,
+        '`select`',
+        *both,
+        'scripts/train_qa.sh: --save_steps -1',
+      ]
+
+
+def _text(found: Any) -> str:
+  if isinstance(found, enum.Enum):
+    return str(found.value)
+  if dataclasses.is_dataclass(found):
+    return type(found).__name__
+  return str(found)

@@ -1,0 +1,65 @@
+"""Published recipes of suites: each setting arrives where it is used."""
+
+import pathlib
+
+import pytest
+
+from tests.suites import recipe_table
+from xlflax.foundation import errors
+from xlflax.suites import records
+from xlflax.suites import results as suite_results
+
+
+def test_the_page_is_as_the_files_say(request):
+  text = recipe_table.page()
+  if request.config.getoption('--regenerate_goldens'):
+    recipe_table.PAGE.write_text(text)
+  assert recipe_table.PAGE.read_text() == text, 'make goldens writes it anew'
+
+
+@pytest.mark.parametrize(
+  ('task', 'expected'),
+  [
+    ('xnli', dict(peak=2e-5, warmup=0, decay=0.0)),
+    ('xquad', dict(peak=3e-5, warmup=500, decay=1e-4)),
+    ('tydiqa', dict(peak=3e-5, warmup=500, decay=1e-4)),
+    ('panx', dict(peak=2e-5, warmup=0, decay=0.0)),
+  ],
+)
+def test_training_is_that_of_the_scripts(task, expected):
+  """As scripts/train_*.sh and the defaults of third_party/run_*.py say."""
+  found = recipe_table.build('xtreme', 'xtreme').task(task)
+  made = recipe_table.configuration(found, *found.recipe)
+  optimizer = made.parameter('trainer.Trainer.optimizer')
+  rate = optimizer.learning_rate
+  assert (rate.peak, rate.warmup_steps) == (
+    expected['peak'],
+    expected['warmup'],
+  )
+  assert (optimizer.weight_decay, optimizer.eps) == (expected['decay'], 1e-8)
+  assert optimizer.b2 == 0.999 and optimizer.clip_norm == 1.0
+
+
+def test_vectors_are_those_of_the_scripts():
+  suite = recipe_table.build('xtreme', 'xtreme')
+  for name, pooling in (('tatoeba', 'mean_all'), ('bucc2018', 'first')):
+    task = suite.task(name)
+    made = recipe_table.configuration(task, *task.recipe)
+    cls = next(iter(task.recipe)).rpartition('.')[0]
+    fields = ('pooling', 'layer', 'max_length', 'centre')
+    found = [recipe_table.value(made, f'{cls}.{field}') for field in fields]
+    assert found == [pooling, 8, 512, 'none']
+
+
+def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
+  suite = recipe_table.build('xtreme_r', 'xtreme')
+  notes = suite.recipe_notes(suite.task('xcopa'))
+  assert 'recipe xtreme: LEARNING_RATE = 2e-5; BATCH_SIZE = 32' in notes[0]
+  assert any('Social IQa' in note for note in notes[1:])
+  result = suite_results.TaskResult(
+    task='a', family='f', label='m', step=1, run='r', recipe='xtreme'
+  )
+  records.write(result, tmp_path)
+  records.check_run('m@1', 'r', 'xtreme', tmp_path)
+  with pytest.raises(errors.RunDirectoryError, match='another recipe'):
+    records.check_run('m@1', 'r', 'ours', tmp_path)

@@ -1,0 +1,78 @@
+"""What contrastive fine-tuning for search reads: queries and documents."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled import formats
+from xlflax.data.labelled.readers import files
+
+QUERY, DOCUMENT = 'query', 'document'
+_EXPECTED = 'a query, a document that answers it, and hard negatives'
+
+
+@formats.reader('search', example=examples_lib.ClassifiedText)
+def read(
+  path: str | os.PathLike,
+  language: str,
+  *,
+  texts: int = 2,
+  prompts: Mapping[str, str] | None = None,
+) -> files.Reading:
+  """Reads a query with its documents a line, from TSV or JSON lines.
+
+  Before: `Who?<TAB>It was she.<TAB>It rains.`, or `{"query": "Who?",
+  "positive": "It was she.", "negatives": ["It rains."]}`, with `texts` 3;
+  after: the query and two documents, one example each, in this order.
+
+  Args:
+    path: of the file; JSON lines where its name has `.jsonl`.
+    language: of the texts.
+    texts: of each query, itself included; further negatives are not read.
+    prompts: what stands before a `query` and a `document`.
+
+  Raises:
+    CorpusError: file:line of a query with fewer texts; an empty file.
+  """
+  before = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
+  found: list[examples_lib.Example] = []
+  for number, line in _rows(path):
+    if len(line) < texts or not all(text.strip() for text in line[:texts]):
+      raise files.malformed(
+        'line of a query and its documents',
+        path,
+        number,
+        f'{len(line)} texts: {files.shorten(" | ".join(line))}',
+        expected=f'{texts} texts that are not empty: {_EXPECTED}',
+      )
+    for place, text in enumerate(line[:texts]):
+      label = DOCUMENT if place else QUERY
+      found.append(
+        examples_lib.ClassifiedText(
+          id=f'{number}.{place}',
+          language=language,
+          text=before[label] + text,
+          label=label,
+        )
+      )
+  files.check_any(found, path)
+  return files.Reading(found)
+
+
+def _rows(path):
+  """Yields (number from 1, texts) of a file's lines."""
+  if '.jsonl' not in os.path.basename(path):
+    for number, line in files.read_lines(path):
+      if line.strip():
+        yield number, line.split('\t')
+    return
+  for number, value in files.read_json_lines(path):
+    negatives: Any = value.get('negatives', value.get('negative', []))
+    negatives = [negatives] if isinstance(negatives, str) else negatives
+    head = [value.get('query', value.get('anchor')), value.get('positive')]
+    yield (
+      number,
+      ['' if text is None else str(text) for text in head]
+      + [str(text) for text in negatives],
+    )

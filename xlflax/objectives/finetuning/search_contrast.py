@@ -1,0 +1,157 @@
+"""Contrastive fine-tuning for search: a query finds its document."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from xlflax.data import batch as batch_lib
+from xlflax.foundation import errors, ranges, registry
+from xlflax.models.attention.masks import MASKED_SCORE
+from xlflax.objectives import base, inputs, losses, metrics
+from xlflax.objectives.corruption import masking
+from xlflax.objectives.inputs import Pooling
+from xlflax.objectives.row_hashes import same_rows
+
+
+@registry.register('search_contrast')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchContrast(base.Objective):
+  """Multiple negatives ranking loss (Henderson et al. 2017, section 4.4).
+
+  Rows come in groups: a query, its document, then hard negatives, as the
+  format `search` reads them. The candidates of a query are all documents of
+  the global batch; a document that equals its own, and the document of an
+  equal query, are no negatives. The loss is the mean over queries.
+
+  With `dimensions` it is the sum of the losses of vectors that are cut to
+  each of these sizes (Matryoshka; Kusupati et al. 2022, equation 1).
+
+  The run's sentence vectors are those that are trained here, at length 1.
+  Metrics by language of the query: loss and accuracy.
+
+  Attributes:
+    group: texts of a query, itself included.
+    temperature: of the softmax over cosines.
+    pooling: how states become a vector.
+    dimensions: sizes of the vectors; (): the whole vector.
+    prompts: what the stream puts before a `query` and a `document`; saved
+      with the run.
+    name: the objective's name.
+  """
+
+  GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
+  ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
+
+  group: Annotated[int, ranges.whole(at_least=2)] = 2
+  temperature: ranges.Positive = 0.05
+  pooling: Pooling = Pooling.MEAN_ALL
+  dimensions: tuple[ranges.Width, ...] = ()
+  prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  name: str = 'search'
+
+  def check_stream(self, stream) -> None:
+    super().check_stream(stream)
+    if stream.group_size != self.group:
+      raise errors.ConfigError(
+        'The texts of a query would not be in one batch',
+        got=f'group_size={stream.group_size}',
+        expected=f'group={self.group}',
+        where=f'objective {self.name!r}, stream {stream.name!r}',
+        fix='set the macro GROUP, which finetune/search.gin gives to both',
+      )
+
+  @property
+  def sentence(self) -> dict[str, Any]:
+    """The definition of the vectors (`evaluation.sentence_encoding`)."""
+    return {
+      'pooling': self.pooling.value,
+      'normalize': True,
+      'centre': 'none',
+      'prompts': dict(self.prompts),
+    }
+
+  def __call__(
+    self, model, params, batch, context: base.Context
+  ) -> base.ObjectiveOutput:
+    if context.micro_batches > 1:
+      raise errors.ConfigError(
+        'Micro-batches part the texts of a query',
+        got=f'{context.micro_batches} micro-batches',
+        expected='1',
+        fix='train without gradient accumulation',
+      )
+    vectors = self._vectors(model, params, batch, context)
+    valid = jnp.min(self._grouped(batch[batch_lib.LABELS]), axis=1) >= 0
+    excluded = self._excluded(self._grouped(batch[batch_lib.TOKEN_IDS]), valid)
+    found = [
+      self.ranked(vectors[..., :size], excluded)
+      for size in self.dimensions or (vectors.shape[-1],)
+    ]
+    loss = sum(one.loss for one in found)
+    weights = valid.astype(jnp.float32)
+    languages = inputs.row_languages(batch, context.vocabulary)
+    arguments = (
+      weights,
+      languages[:: self.group],
+      len(context.vocabulary.languages),
+    )
+    return base.ObjectiveOutput(
+      base.WeightedMean(jnp.sum(loss * weights), jnp.sum(weights)),
+      {
+        f'{self.name}/{name}': metrics.by_language(values, *arguments)
+        for name, values in (
+          ('loss', jax.lax.stop_gradient(loss)),
+          ('accuracy', found[-1].correct),
+        )
+      },
+    )
+
+  def ranked(
+    self, vectors: jax.Array, excluded: jax.Array | None = None
+  ) -> losses.TokenLoss:
+    """The loss of each query.
+
+    Args:
+      vectors: [N, group, D], of any length.
+      excluded: bool [N, N * (group - 1)], documents that a query does not
+        see: the first of each group, then the second, and so on.
+    """
+    vectors = losses.l2_normalize(vectors)
+    documents = jnp.swapaxes(vectors[:, 1:], 0, 1)
+    scores = jnp.matmul(
+      vectors[:, 0],
+      documents.reshape(-1, vectors.shape[-1]).T,
+      precision=jax.lax.Precision.HIGHEST,
+    )
+    scores = scores / self.temperature
+    if excluded is not None:
+      scores = jnp.where(excluded, MASKED_SCORE, scores)
+    return losses.cross_entropy(scores, jnp.arange(len(vectors)))
+
+  def _grouped(self, values: jax.Array) -> jax.Array:
+    """[N * group, ...] -> [N, group, ...]."""
+    return values.reshape(-1, self.group, *values.shape[1:])
+
+  def _vectors(self, model, params, batch, context) -> jax.Array:
+    """The pooled states, [N, group, H]."""
+    params = inputs.bind(model, params, batch, context.vocabulary)
+    states = inputs.encode(
+      model, params, batch, context=context, rng=context.rng
+    )
+    counted = (
+      masking.is_text(batch, context.vocabulary)
+      if self.pooling is Pooling.MEAN
+      else masking.is_present(batch, context.vocabulary)
+    )
+    return self._grouped(inputs.pool(states, counted, self.pooling))
+
+  def _excluded(self, tokens: jax.Array, valid: jax.Array) -> jax.Array:
+    """What no query sees, of groups [N, group, T]; see `ranked`."""
+    size, own = len(tokens), jnp.eye(len(tokens), dtype=bool)
+    documents = jnp.swapaxes(tokens[:, 1:], 0, 1).reshape(-1, tokens.shape[-1])
+    out = same_rows(documents)[:size] | jnp.tile(~valid, self.group - 1)[None]
+    out = out.at[:, :size].set(out[:, :size] | same_rows(tokens[:, 0]))
+    return out.at[:, :size].set(out[:, :size] & ~own)
