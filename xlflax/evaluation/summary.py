@@ -61,7 +61,7 @@ def table(
 ) -> rich.table.Table:
   """The task's main metric for each part and checkpoint.
 
-  Further metrics of the task have columns of the first and the last checkpoint.
+  Further metrics that were found have columns of the first and last checkpoint.
   """
   steps = list(by_step)
   if len(steps) > _WIDEST:
@@ -71,6 +71,7 @@ def table(
     *(
       (metric, step, f'{metric}\n{step}')
       for metric in task.further_metrics
+      if any(_parts(metric, by_step))
       for step in dict.fromkeys((steps[0], steps[-1]))
     ),
   ]
@@ -81,7 +82,7 @@ def table(
   shown.add_column('')
   for _, _, header in columns:
     shown.add_column(header, justify='right')
-  for part in _parts(task, by_step):
+  for part in _parts(task.primary_metric, by_step):
     values = [
       by_step[step].metrics.get(f'{metric}/{part}')
       for metric, step, _ in columns
@@ -97,13 +98,14 @@ def line(task: base.EvalTask, result: base.EvalResult) -> str:
   means = (
     f'{metric} {_format(result.metrics.get(f"{metric}/mean"))}'
     for metric in (task.primary_metric, *task.further_metrics)
+    if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )
   return f'{task.name} {", ".join(means)}'
 
 
-def _parts(task, by_step) -> list[str]:
-  """Every part that has the main metric at some step; the mean last."""
-  prefix = f'{task.primary_metric}/'
+def _parts(metric: str, by_step) -> list[str]:
+  """Every part that has the metric at some step; the mean last."""
+  prefix = f'{metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
     for result in by_step.values()
