@@ -54,7 +54,7 @@ def test_a_long_table_shows_the_first_and_the_last_steps():
 
 def test_further_metrics_stand_beside_the_main_one():
   class Further(_Task):
-    further_metrics = ('alone',)
+    further_metrics = ('alone', 'not_found')
 
   results_ = {
     step: base.EvalResult(metrics={'accuracy/de': 0.5, 'alone/de': value})

@@ -93,7 +93,7 @@ def table(
 ) -> rich.table.Table:
   """The task's main metric for each part and checkpoint.
 
-  Further metrics of the task have columns of the first and the last checkpoint.
+  Further metrics that were found have columns of the first and last checkpoint.
 
   Args:
     task: whose results they are.
@@ -109,6 +109,7 @@ def table(
     *(
       (metric, step, f'{metric}\n{step}')
       for metric in task.further_metrics
+      if any(_parts(metric, by_step))
       for step in dict.fromkeys((steps[0], steps[-1]))
     ),
   ]
@@ -134,7 +135,7 @@ def table(
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
   """Yields (part, label, its values by column), the means last."""
-  parts = _parts(task, by_step)
+  parts = _parts(task.primary_metric, by_step)
   strange = _strange(parts, languages)
   values = {
     part: [
@@ -194,13 +195,14 @@ def line(task: base.EvalTask, result: base.EvalResult) -> str:
   means = (
     f'{metric} {_format(result.metrics.get(f"{metric}/mean"))}'
     for metric in (task.primary_metric, *task.further_metrics)
+    if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )
   return f'{task.name} {", ".join(means)}'
 
 
-def _parts(task, by_step) -> list[str]:
-  """Every part that has the main metric at some step; the mean last."""
-  prefix = f'{task.primary_metric}/'
+def _parts(metric: str, by_step) -> list[str]:
+  """Every part that has the metric at some step; the mean last."""
+  prefix = f'{metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
     for result in by_step.values()
