@@ -9,9 +9,11 @@
 | `plan` | which tensor goes where, after every check |
 | `importing`, `weights` | the way here |
 | `exporting`, `folder_writing` | the way back |
+| `generation` | how an encoder-decoder's text begins and ends |
 | `labelled_heads` | heads as objectives, with their labels, both ways |
 | `tables`, `gin_file` | what is shown to the user, or written for runs |
-| `tokenizers` | tokenizer files as an `xlflax` vocabulary |
+| `tokenizers` | tokenizer files as an `xlflax` vocabulary, frames of texts |
+| `verification` | written folders computed anew, and compared |
 
 A converted model directory is one that `xlflax evaluate` reads and that
 `InitFrom` initialises from: its checkpoint is step 0, and `model.gin` builds

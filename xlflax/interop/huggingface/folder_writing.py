@@ -77,7 +77,8 @@ def convert(
 
 def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
   """Symbols around texts as in training, and how generation begins."""
-  vocabulary, notes = checked.run.vocabulary, []
+  vocabulary = checked.run.vocabulary
+  notes: list[str] = []
   own = 'tokenizer_files' not in vocabulary.description
   if checked.generation is None:
     separator = frames.separator_of(checked.run.directory)

@@ -93,7 +93,7 @@ def write(
     for tensor, shape in shapes.items():
       given, value = next(values)
       assert (given, value.shape) == (tensor, shape), (given, tensor)
-      stream.write(value.reshape(-1).view(np.uint8))
+      stream.write(value.reshape(-1).view(np.uint8).data)
       del value
 
 

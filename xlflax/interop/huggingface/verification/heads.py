@@ -1,6 +1,6 @@
 """The heads of published fine-tuned encoders in numpy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ from xlflax.interop.huggingface.verification.arrays import (
 )
 
 # Kind -> the dense map of a sequence's class, its activation, the output.
-_SEQUENCE = {
+_SEQUENCE: Mapping[str, tuple[str, Callable[[Array], Array], str]] = {
   'bert': ('pooler.dense', np.tanh, 'classifier'),
   'distilbert': ('pre_classifier', ACTIVATIONS['relu'], 'classifier'),
-  'xlm': (None, None, 'sequence_summary.summary'),
+  'xlm': ('', np.tanh, 'sequence_summary.summary'),
 }
 _ROBERTA = ('classifier.dense', np.tanh, 'classifier.out_proj')
 
@@ -45,7 +45,7 @@ def logits(
     return None
   dense, act, output = _SEQUENCE.get(options['model_type'], _ROBERTA)
   x = x[:, 0]
-  if dense and act:
+  if dense:
     x = act(weights.linear(x, dense))
   return weights.linear(x, output)
 

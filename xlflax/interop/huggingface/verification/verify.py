@@ -253,6 +253,7 @@ def _found(weights, options, seq2seq, batch, kept) -> dict[str, np.ndarray]:
     for key in (batch_lib.TOKEN_IDS, batch_lib.SEGMENT_IDS, batch_lib.SIDE_IDS)
   )
   labels = None
+  logits: np.ndarray | None
   if seq2seq:
     every, logits = encoder_decoders.logits(
       weights, options, ids, mask, ids[:, :4]
