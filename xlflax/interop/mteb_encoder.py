@@ -139,16 +139,14 @@ class MtebEncoder:
 
     None: the run's default.
     """
-    side = getattr(prompt_type, 'value', prompt_type)
-    names = []
+    known = self._settings.prompts
+    side = str(getattr(prompt_type, 'value', prompt_type))
+    names: list[str] = []
     for key in ('name', 'type'):
-      task = getattr(task_metadata, key, None)
-      names += [f'{task}-{side}'] * bool(side) + [task]
+      task = str(getattr(task_metadata, key, None))
+      names += [f'{task}-{side}', task]
     names += sentence_encoding.DOCUMENT if side == 'document' else (side,)
-    found = (
-      self._settings.prompts[n] for n in names if n in self._settings.prompts
-    )
-    return next(found, None)
+    return next((known[name] for name in names if name in known), None)
 
   def _language(self, task_metadata: Any, subset: str) -> str | None:
     """The code of a subset's first language that the run knows."""

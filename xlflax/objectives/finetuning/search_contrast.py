@@ -90,7 +90,7 @@ class SearchContrast(base.Objective):
       self.ranked(vectors[..., :size], excluded)
       for size in self.dimensions or (vectors.shape[-1],)
     ]
-    loss = sum(one.loss for one in found)
+    loss = jnp.sum(jnp.stack([one.loss for one in found]), axis=0)
     weights = valid.astype(jnp.float32)
     languages = inputs.row_languages(batch, context.vocabulary)
     arguments = (
