@@ -46,11 +46,7 @@ SETTINGS = (
 CLUSTERED = (
   Setting(1, 0.0, 100, 10),
   Setting(1, 0.0, 200, 5),
-  Setting(1, 0.0, 1200, 5),
-  Setting(1, 0.0, 1200, 25),
   Setting(3, 0.02, 1200, 25),
-  Setting(1, 0.0, 1200, 5, 7),
-  Setting(3, 0.02, 1200, 25, 7),
 )
 _OWN = 0.05  # standard deviation of a model's chance on an example
 _CLUSTER = 0.15  # and on a cluster of them

@@ -12,7 +12,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import ranking
 from xlflax.evaluation import base, sentence_encoding
 from xlflax.evaluation.metrics import embeddings as metrics_lib
-from xlflax.evaluation.metrics.aggregates import Statistics
+from xlflax.evaluation.metrics.aggregates import Aggregate, Statistics
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
 from xlflax.foundation import ranges, schema
@@ -72,7 +72,8 @@ class SemanticSimilarity(_LabelledVectors):
     gold = np.array([one.score for one in examples])
     found = pair_cosines(self, subject, examples, notes)
     rows = np.stack([gold, found], 1)
-    return {name: Statistics(rows, name) for name in ('spearman', 'pearson')}
+    kinds = (Aggregate.SPEARMAN, Aggregate.PEARSON)
+    return {kind.value: Statistics(rows, kind) for kind in kinds}
 
 
 @schema.checked
@@ -97,7 +98,7 @@ class PairClassification(_LabelledVectors):
     found = pair_cosines(self, subject, examples, notes)
     return {
       'average_precision': Statistics(
-        np.stack([gold, found], 1), 'average_precision'
+        np.stack([gold, found], 1), Aggregate.AVERAGE_PRECISION
       ),
       'positive': Statistics(gold),
     }
@@ -129,7 +130,7 @@ class Clustering(_LabelledVectors):
     )
     clusters = metrics_lib.k_means(vectors, len(names), seed=self.seed)
     rows = np.stack([labels, clusters], 1)
-    return {'v_measure': Statistics(rows, 'v_measure')}
+    return {'v_measure': Statistics(rows, Aggregate.V_MEASURE)}
 
 
 @schema.checked
