@@ -84,8 +84,11 @@ def run(args: argparse.Namespace) -> int:
     compilation.use(args.compilation_cache)
     found = _found(args, work)
   claims = catalogue.chosen(() if args.all else tuple(args.claim))
-  for one in page.write(output, found, claims):
-    print(f'{one.claim.name}: {one.verdict.value}')
+  findings = page.write(output, found, claims)
+  judged = page.judged(findings)
+  for one in findings:
+    verdict = judged.get(one.claim.name, one.verdict)
+    print(f'{one.claim.name}: {verdict.value}')
   print(f'The page is {output / "index.md"}.')
   return 0
 
