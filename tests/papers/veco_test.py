@@ -161,7 +161,9 @@ def _departures() -> list[tuple[str, str, str, str]]:
   """(Setting, direction, the paper's, the script's) of docs/papers.md."""
   rows_of = re.compile(r'\| `(\S+)` \| (en-\w\w) \| (\S+)[^|]* \| (\S+) \|')
   text = pathlib.Path('docs/papers.md').read_text()
-  return [found.groups() for found in map(rows_of.match, text.splitlines()) if found]
+  return [
+    found.groups() for found in map(rows_of.match, text.splitlines()) if found
+  ]
 
 
 def test_departures_of_the_authors_scripts():
@@ -170,7 +172,10 @@ def test_departures_of_the_authors_scripts():
   assert len(departures) >= 20
   for setting, direction, paper, script in departures:
     code = direction.replace('-', '_')
-    for row, value in ((f'wmt14_{code}_veco', paper), (f'script_{code}', script)):
+    for row, value in (
+      (f'wmt14_{code}_veco', paper),
+      (f'script_{code}', script),
+    ):
       loaded = config.load(
         [f'papers/veco/{row}.gin'],
         ["MODEL_DIR='a'", "VOCABULARY='b'", "CORPUS='c'", "INIT_DIR='d'"],
@@ -192,9 +197,7 @@ def test_scripts_take_all_of_veco_but_its_head(row):
   taken = {init.source_name(name) for name in own if init.wants(name)}
   assert taken <= theirs.keys()
   left = {
-    name
-    for name in theirs
-    if name not in taken and name.startswith('model/')
+    name for name in theirs if name not in taken and name.startswith('model/')
   }
   assert left and not any(init.must_take(name, taken) for name in left)
   assert all('head_' in name or 'output_bias' in name for name in left)

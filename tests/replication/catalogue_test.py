@@ -29,7 +29,12 @@ def test_twins_stand_beside_claims():
     own = claims[twin.beside]
     assert own.counts and own.paper == twin.paper
     # The claim's second condition above another, or its first above nothing.
-    assert twin.second in (own.first, own.second, 'ecs/default', 'ecs/default_long')
+    assert twin.second in (
+      own.first,
+      own.second,
+      'ecs/default',
+      'ecs/default_long',
+    )
 
 
 def test_what_runs_begin_from_is_saved_and_stands_before_them():

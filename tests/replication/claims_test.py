@@ -75,7 +75,10 @@ def test_too_few_seeds_are_no_verdict():
 
 def found_of(verdict: Verdict, difference: float = 0.1) -> claims.Finding:
   return claims.Finding(
-    claim=claim(), verdict=verdict, seeds=(0, 1, 2), found=interval(0, 2 * difference)
+    claim=claim(),
+    verdict=verdict,
+    seeds=(0, 1, 2),
+    found=interval(0, 2 * difference),
   )
 
 

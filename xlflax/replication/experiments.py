@@ -134,9 +134,7 @@ class _Experiment:
       return translating.measure(subject, world)
     tuned = self._programs, trainer, params['model'], world, self._plan.size
     if condition.entailment_steps:
-      return entailment.measure(
-        *tuned, steps=condition.entailment_steps
-      )
+      return entailment.measure(*tuned, steps=condition.entailment_steps)
     found = measures.of_model(
       setup, params, world, against_random=condition.against_random
     ) | measures.transfer(*tuned)

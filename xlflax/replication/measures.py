@@ -123,7 +123,9 @@ def norms(setup, params) -> dict[str, float]:
   )
   scripts = np.array([token_normalization.script(one.text) for one in forms])
   return {
-    f'norm/{name.lower()}': float(np.median(found[: len(scripts)][scripts == name]))
+    f'norm/{name.lower()}': float(
+      np.median(found[: len(scripts)][scripts == name])
+    )
     for name in sorted({*scripts} - {'NONE'})
   }
 

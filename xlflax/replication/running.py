@@ -54,11 +54,7 @@ class Programs:
     self._steps: dict[Any, Any] = {}
 
   def run(
-    self,
-    trainer: Trainer,
-    *,
-    model_params=None,
-    untrained: bool = False,
+    self, trainer: Trainer, *, model_params=None, untrained: bool = False
   ) -> Trained:
     """Trains from the start.
 

@@ -45,9 +45,7 @@ def sentence(claims: Sequence[Claim], scores: Scores) -> str:
   sides = {
     side
     for claim in claims
-    for side in zip(
-      (claim.first, claim.second), claim.measures, strict=True
-    )
+    for side in zip((claim.first, claim.second), claim.measures, strict=True)
   }
   found = []
   for name, measure in sorted(sides):

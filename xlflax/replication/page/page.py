@@ -131,7 +131,9 @@ def _told(one: Finding, verdict: Verdict) -> str:
   if verdict is not Verdict.NOT_RESOLVED or one.claim.margin:
     return verdict.value
   needed = claims_lib.seeds_to_resolve(one)
-  return f'{verdict.value} ({needed:,} seeds would)' if needed else verdict.value
+  return (
+    f'{verdict.value} ({needed:,} seeds would)' if needed else verdict.value
+  )
 
 
 def _numbers(
