@@ -63,7 +63,7 @@ def test_seeds_of_the_page_or_as_many_as_asked(
   monkeypatch.setattr(
     experiments, 'run', lambda plan, *_, **__: plans.append(plan) or []
   )
-  flags = ['--claim=metaxlm.dict', f'--work={tmp_path}', *flags]
+  flags = ['--claim=ecs.no_anchors', f'--work={tmp_path}', *flags]
   assert cli.main(['replicate', *flags, '--compilation_cache=']) == 0
   (plan,) = plans
   seeds = {*plan.seeds, *(seed for _, seed in plan.more)}

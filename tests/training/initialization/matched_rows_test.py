@@ -72,7 +72,10 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
   source = 10 * rng.normal(size=(9, 4)).astype(np.float32)
   fresh[11:] = 0.0  # beyond the vocabulary
   arrays = (fresh.T, source.T) if axis else (fresh, source)
-  got = np.asarray(_ROWS.fill(*map(jnp.asarray, arrays), _one_device()))
+  rows = matched_rows.MatchedRows(_TARGET, _SOURCE, _MATCHING)
+  got = np.asarray(
+    rows.fill(*map(jnp.asarray, arrays), _one_device(), name='a/token')
+  )
   got = got.T if axis else got
   ids = _MATCHING.source_ids
   found = np.flatnonzero(ids >= 0)
@@ -83,6 +86,14 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
   np.testing.assert_allclose(np.median(norms), np.median(others), rtol=1e-5)
   np.testing.assert_array_equal(got[:11][ids < 0], fresh[:11][ids < 0])
   assert not got[11:].any()
+  told = rows.summary()['median_norms']['a/token']
+  assert told['matched'] == told['fresh'] < told['source']
+
+
+def test_norms_by_name():
+  assert VocabularyMatching(norms='source').norms is Norms.SOURCE
+  with pytest.raises(errors.ConfigError, match='fresh'):
+    VocabularyMatching(norms='long')
 
 
 def test_norms_stay_where_no_row_is_fresh():
