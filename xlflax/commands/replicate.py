@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--seeds',
     type=numeric_flags.of(ranges.Count),
     metavar='N',
-    help='of every condition (default: as many as on the published page, five '
+    help='of every condition (default: as many as on the published page, four '
     'or more)',
   )
   parser.add_argument(
@@ -103,8 +103,8 @@ def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
   given = args.seeds is not None
   plan = experiments.Plan(
     conditions=conditions,
-    seeds=tuple(range(args.seeds if given else seeds_lib.FEWEST)),
-    more=() if given else tuple(seeds_lib.more(conditions)),
+    seeds=tuple(range(args.seeds)) if given else (),
+    more=() if given else tuple(seeds_lib.planned(conditions)),
   )
   experiments.check_work(work)
   return experiments.run(plan, work, budget=args.budget)

@@ -1,6 +1,6 @@
 """How many seeds each condition of the page has.
 
-All have five. More were added where five left a claim open and runs are short.
+Most have five. More were added where five left a claim open and runs are short.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,20 @@ from collections.abc import Sequence
 from xlflax.replication.conditions import Condition
 
 FEWEST = 5
-_MORE = {
+_OTHERS = {
+  4: (
+    'metaxlm/body',
+    'metaxlm/both',
+    'metaxlm/both_source',
+    'metaxlm/dict',
+    'metaxlm/emb',
+    'metaxlm/freezing',
+    'metaxlm/kd',
+    'metaxlm/meta',
+    'metaxlm/none',
+    'metaxlm/none_equal',
+    'metaxlm/shuffled_dict',
+  ),
   8: ('veco/ca_mlm_tlm',),
   10: (
     'ecs/default',
@@ -32,7 +45,7 @@ _MORE = {
   ),
   16: ('veco/ca_mlm_tlm_short', 'veco/flowing'),
 }
-_COUNTS = {name: count for count, names in _MORE.items() for name in names}
+_COUNTS = {name: count for count, names in _OTHERS.items() for name in names}
 
 
 def of(condition: Condition) -> range:
@@ -40,16 +53,13 @@ def of(condition: Condition) -> range:
   return range(_COUNTS.get(condition.name, FEWEST))
 
 
-def more(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """The runs beyond the first seeds, a seed of all conditions before the next.
+def planned(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
+  """The runs of the page, a seed of all conditions before the next.
 
   Args:
     conditions: what is run, each after the one that it begins from.
   """
   most = max((len(of(one)) for one in conditions), default=0)
   return [
-    (one, seed)
-    for seed in range(FEWEST, most)
-    for one in conditions
-    if seed in of(one)
+    (one, seed) for seed in range(most) for one in conditions if seed in of(one)
   ]
