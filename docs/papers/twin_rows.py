@@ -23,7 +23,7 @@ def twin(file: str) -> tuple[str, ...]:
   if (config.SHIPPED / folder / f'{name}.gin').exists():
     return (f'{folder}/{name}.gin',)
   row = name.removeprefix('tiny_')
-  translates = row.startswith(('iwslt14', 'wmt14')) or 'mbart' in row
+  translates = row.startswith(('iwslt14', 'wmt14', 'script')) or 'mbart' in row
   sizes = 'tiny_translation' if translates else 'tiny'
   return (f'{folder}/{row}.gin', f'{folder}/{sizes}.gin')
 
@@ -132,6 +132,7 @@ def veco_rows() -> list[runner.Row]:
     *_veco_translation('de'),
     *_veco_translation('fr'),
     *_veco_shallow(),
+    *_veco_scripts(),
     *_veco_small(),
   ]
 
@@ -174,6 +175,20 @@ def _veco_translation(x: str) -> list[runner.Row]:
       macros=macros,
     )
     for file, title, macros in starts
+  ]
+
+
+def _veco_scripts() -> list[runner.Row]:
+  """Table 3 with the settings of the authors' scripts."""
+  return [
+    paper_row(
+      f'veco_script_{x}',
+      'VECO 3',
+      f'VECO, en-{x}, as the script',
+      f'veco/tiny_script_en_{x}',
+      macros=_VECO_PHASE_2,
+    )
+    for x in ('de', 'fr')
   ]
 
 

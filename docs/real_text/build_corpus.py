@@ -154,14 +154,14 @@ def read_monolingual(
 
 def read_dictionary(
   data: pathlib.Path, language: str
-) -> tuple[tuple[str, str], list[list[str]]]:
+) -> tuple[tuple[str, str], list[tuple[str, ...]]]:
   """Languages and entries of a dictionary of English and this language."""
   folder = data / 'bilingual_dictionaries'
   if language in DICTIONARIES:
     name = DICTIONARIES[language]
     return (
       tuple(name.rpartition('/')[2].split('-')),
-      read_tsv(folder / f'{name}.train.tsv'),
+      [tuple(entry) for entry in read_tsv(folder / f'{name}.train.tsv')],
     )
   concepts = [
     (folder / 'panlex_swadesh207' / f'{SWADESH[code]}.txt')
@@ -170,7 +170,7 @@ def read_dictionary(
     for code in ('en', language)
   ]
   return ('en', language), [
-    [english, foreign]
+    (english, foreign)
     for first, second in zip(*concepts, strict=True)
     for english in first.split('\t')
     for foreign in second.split('\t')

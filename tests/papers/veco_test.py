@@ -1,11 +1,17 @@
 """The gin files of VECO: built, traced, and the published settings in them."""
 
+import pathlib
+import re
+
 import pytest
 
 from tests import gin_files
 from tests.papers import rows
+from xlflax.configuration import config
 from xlflax.data import stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.training import params as params_lib
+from xlflax.training import setup as setup_lib
 from xlflax.training.initialization import decoder as decoder_initialization
 
 _ROWS = rows.of_paper(
@@ -16,6 +22,7 @@ _ROWS = rows.of_paper(
     'small_encoder',
     'small_encoder_decoder',
     'translation',
+    'script',
     'tiny',
     'tiny_settings',
     'tiny_translation',
@@ -25,11 +32,12 @@ _ROWS = rows.of_paper(
 )
 _PRETRAINING = [r for r in _ROWS if r.startswith(('large', 'small'))]
 _TRANSLATION = [r for r in _ROWS if r.startswith(('wmt14', 'shallow'))]
+_SCRIPTS = [r for r in _ROWS if r.startswith('script')]
 _IWSLT = [r for r in _ROWS if r.startswith('iwslt14')]
 
 
 def test_rows_of_the_tables():
-  assert set(_ROWS) == {*_PRETRAINING, *_TRANSLATION, *_IWSLT}
+  assert set(_ROWS) == {*_PRETRAINING, *_TRANSLATION, *_IWSLT, *_SCRIPTS}
   assert (len(_PRETRAINING), len(_TRANSLATION), len(_IWSLT)) == (8, 14, 6)
 
 
@@ -147,6 +155,52 @@ def test_where_decoders_begin(row, fresh):
     assert init.decoder.cross_attention is (
       wanted.FRESH if fresh else wanted.PLUG_IN
     )
+
+
+def _departures() -> list[tuple[str, str, str, str]]:
+  """(Setting, direction, the paper's, the script's) of docs/papers.md."""
+  rows_of = re.compile(r'\| `(\S+)` \| (en-\w\w) \| (\S+)[^|]* \| (\S+) \|')
+  text = pathlib.Path('docs/papers.md').read_text()
+  return [
+    found.groups() for found in map(rows_of.match, text.splitlines()) if found
+  ]
+
+
+def test_departures_of_the_authors_scripts():
+  """The table has what both gin files have."""
+  departures = _departures()
+  assert len(departures) >= 20
+  for setting, direction, paper, script in departures:
+    code = direction.replace('-', '_')
+    for row, value in (
+      (f'wmt14_{code}_veco', paper),
+      (f'script_{code}', script),
+    ):
+      loaded = config.load(
+        [f'papers/veco/{row}.gin'],
+        ["MODEL_DIR='a'", "VOCABULARY='b'", "CORPUS='c'", "INIT_DIR='d'"],
+      )
+      read = loaded.parameter if '.' in setting else loaded.macro
+      assert str(read(setting)) == value or (
+        float(read(setting)) == float(value)
+      ), (row, setting)
+
+
+@pytest.mark.parametrize('row', _SCRIPTS)
+def test_scripts_take_all_of_veco_but_its_head(row):
+  settings = rows.twin('veco', row)
+  init = settings.init_from
+  own, theirs = (
+    params_lib.names(setup_lib.Setup(one).factory.abstract.params)
+    for one in (settings, rows.twin('veco', 'large_phase2'))
+  )
+  taken = {init.source_name(name) for name in own if init.wants(name)}
+  assert taken <= theirs.keys()
+  left = {
+    name for name in theirs if name not in taken and name.startswith('model/')
+  }
+  assert left and not any(init.must_take(name, taken) for name in left)
+  assert all('head_' in name or 'output_bias' in name for name in left)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,22 @@ def test_claims_compare_conditions_that_are_measured():
     assert (claim.first, first) != (claim.second, second)
 
 
+def test_twins_stand_beside_claims():
+  claims = {one.name: one for one in catalogue.CLAIMS}
+  twins = [one for one in catalogue.CLAIMS if one.beside]
+  assert twins
+  for twin in twins:
+    own = claims[twin.beside]
+    assert own.counts and own.paper == twin.paper
+    # The claim's second condition above another, or its first above nothing.
+    assert twin.second in (
+      own.first,
+      own.second,
+      'ecs/default',
+      'ecs/default_long',
+    )
+
+
 def test_what_runs_begin_from_is_saved_and_stands_before_them():
   names = [one.name for one in catalogue.CONDITIONS]
   known = {one.name: one for one in catalogue.CONDITIONS}
@@ -30,11 +46,12 @@ def test_what_runs_begin_from_is_saved_and_stands_before_them():
       assert names.index(one.begins_from) < names.index(one.name)
 
 
-def test_every_paper_has_claims_and_a_control():
+def test_every_paper_has_claims_and_twins():
   for paper in catalogue.PAPERS:
     own = catalogue.chosen((paper,))
-    assert own
     assert {claim.paper for claim in own} == {paper}
+    assert any(claim.counts for claim in own)
+    assert any(claim.beside for claim in own)
 
 
 def test_needed_are_those_compared_and_those_begun_from():

@@ -1,5 +1,8 @@
 """Verdicts follow from intervals alone."""
 
+import math
+
+import numpy as np
 import pytest
 
 from xlflax.evaluation.metrics.bootstrap import Significance
@@ -68,6 +71,52 @@ def test_too_few_seeds_are_no_verdict():
   found = claims.find(claim(), scores)
   assert (found.verdict, found.found) == (Verdict.NOT_RUN, None)
   assert claims.find(claim(), {}).verdict is Verdict.NOT_RUN
+
+
+def found_of(verdict: Verdict, difference: float = 0.1) -> claims.Finding:
+  return claims.Finding(
+    claim=claim(),
+    verdict=verdict,
+    seeds=(0, 1, 2),
+    found=interval(0, 2 * difference),
+  )
+
+
+@pytest.mark.parametrize(
+  ('own', 'twins', 'told'),
+  [
+    ('REPRODUCED', (), 'NO_TWIN'),
+    ('REPRODUCED', ('REPRODUCED', 'REPRODUCED'), 'REPRODUCED'),
+    ('REPRODUCED', ('REPRODUCED', 'NOT_RESOLVED'), 'AS_ITS_TWIN'),
+    ('REPRODUCED', ('CONTRADICTED',), 'AS_ITS_TWIN'),
+    ('CONTRADICTED', ('REPRODUCED',), 'CONTRADICTED'),
+    ('NOT_RESOLVED', (), 'NOT_RESOLVED'),
+  ],
+)
+def test_no_order_is_reproduced_without_its_twins(own, twins, told):
+  found = claims.beside_twins(
+    found_of(Verdict[own]), [found_of(Verdict[twin]) for twin in twins]
+  )
+  assert found is Verdict[told]
+
+
+def test_a_twin_that_was_not_run_is_none():
+  twin = claims.find(claim(), {})
+  one = found_of(Verdict.REPRODUCED)
+  assert claims.beside_twins(one, [twin]) is Verdict.NO_TWIN
+
+
+def test_seeds_that_would_resolve_a_difference():
+  """Nearly the sample size of a z-test: (1.96 + 0.84)² (sd / d)²."""
+  gains = [0.1 * x for x in (-3, -1, 0, 2, 4, 1, -2, 3, 1, 0)]
+  scores = {
+    'x': {seed: {'score': 0.0} for seed in range(10)},
+    'y': {seed: {'score': gain} for seed, gain in enumerate(gains)},
+  }
+  one = claims.find(claim(), scores)
+  ratio = np.std(gains, ddof=1) / np.mean(gains)
+  assert claims.seeds_to_resolve(one) == math.ceil(7.8489 * ratio**2)
+  assert claims.seeds_to_resolve(found_of(Verdict.NOT_RESOLVED, 0.0)) is None
 
 
 def test_two_measures_of_one_condition():

@@ -17,7 +17,6 @@ def result(**fields) -> results.Result:
     seed=3,
     settings='0123',
     measures={'transfer': 0.123456789},
-    curve={'100': {'loss': 2.0}},
     cpu_seconds=1.5,
   )
   return results.Result(**(settings | fields))

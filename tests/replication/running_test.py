@@ -10,7 +10,6 @@ import xlflax
 from xlflax.data.stream import Layout, PairOptions, SideOrder
 from xlflax.replication import experiments, running, trainers, worlds
 from xlflax.replication.conditions import AS_BOTH, Condition, Loss, Size, Taken
-from xlflax.replication.papers import entailment
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization.decoder import DecoderInitialization
 
@@ -26,14 +25,13 @@ SECOND = Condition(
   losses=(Loss.ZERO_QUEUE, Loss.TLM),
   begins_from='t/first',
   taken=Taken.ALL,
-  curve_every=5,
 )
 
 CROSS = Condition(
   name='t/cross',
   title='cross-attention',
   steps=10,
-  losses=(Loss.CA_MLM_PAIRS, Loss.FLOWING_CA_MLM),
+  losses=(Loss.CA_MLM_PAIRS, Loss.FLOWING_CA_MLM_PAIRS),
   cross_attention=True,
   saved=True,
 )
@@ -80,15 +78,6 @@ def test_mlm_of_adjacent_segments_reads_what_ca_mlm_reads():
   ]
   assert read[0] == read[1]
   assert read[0].layout is Layout.ADJACENT
-
-
-@pytest.mark.parametrize('with_originals', [False, True])
-def test_code_switching_beside_the_originals_or_not(world, with_originals):
-  plain, switched = entailment.switching(world, with_originals=with_originals)
-  assert (plain.name, switched.name) == ('translated', 'switched')
-  languages = ('en', 'xx') if with_originals else ('xx',)
-  assert plain.train.languages() == switched.train.languages() == languages
-  assert switched.group_size == 2
 
 
 def test_pairs_are_put_together_as_the_condition_says(world):
@@ -141,7 +130,7 @@ def test_what_is_finished_is_not_run_again(world):
   for one in found:
     assert 0 <= one.measures['transfer'] <= 1
     assert 0 <= one.measures['retrieval'] <= 1
-  assert set(found[1].curve) == {'5', '10'}
+    assert one.measures['loss'] > 0
   again = experiments.run(plan, world.work, budget=0.0)
   assert [one.cpu_seconds for one in again] == [
     pytest.approx(one.cpu_seconds, abs=1e-4) for one in found
@@ -175,7 +164,7 @@ def test_translation_and_pairs_of_text(world, monkeypatch):
   found = experiments.run(plan, world.work)
   cross, translated, classified, plugged_in = found
   assert 'transfer' in cross.measures
-  assert set(translated.measures) == {'bleu'}
+  assert set(translated.measures) == {'loss', 'bleu'}
   assert set(classified.measures) == {'nli/translated', 'nli/switched'}
   assert set(plugged_in.measures) == {'nli/plug_out', 'nli/plug_in'}
   for one in (translated, classified, plugged_in):

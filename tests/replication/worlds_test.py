@@ -95,11 +95,6 @@ def _linked(example) -> set[tuple[int, str]]:
   return {(i, example.target_words[j]) for i, j in example.sure}
 
 
-def test_languages_that_share_more_words_have_own_vocabularies(world):
-  alike = dataclasses.replace(world, text=worlds.Text.ALIKE)
-  assert alike.plain() == alike
-
-
 def test_wrong_pairs_have_the_same_sides(world):
   wrong = dataclasses.replace(world, text=worlds.Text.WRONG_PAIRS)
   for one in (wrong, world.plain()):

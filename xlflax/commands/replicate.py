@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--seeds',
     type=numeric_flags.of(ranges.Count),
     metavar='N',
-    help='of every condition (default: as many as on the published page, five '
+    help='of every condition (default: as many as on the published page, four '
     'or more)',
   )
   parser.add_argument(
@@ -84,8 +84,11 @@ def run(args: argparse.Namespace) -> int:
     compilation.use(args.compilation_cache)
     found = _found(args, work)
   claims = catalogue.chosen(() if args.all else tuple(args.claim))
-  for one in page.write(output, found, claims):
-    print(f'{one.claim.name}: {one.verdict.value}')
+  findings = page.write(output, found, claims)
+  judged = page.judged(findings)
+  for one in findings:
+    verdict = judged.get(one.claim.name, one.verdict)
+    print(f'{one.claim.name}: {verdict.value}')
   print(f'The page is {output / "index.md"}.')
   return 0
 
@@ -100,8 +103,8 @@ def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
   given = args.seeds is not None
   plan = experiments.Plan(
     conditions=conditions,
-    seeds=tuple(range(args.seeds if given else seeds_lib.FEWEST)),
-    more=() if given else tuple(seeds_lib.more(conditions)),
+    seeds=tuple(range(args.seeds)) if given else (),
+    more=() if given else tuple(seeds_lib.planned(conditions)),
   )
   experiments.check_work(work)
   return experiments.run(plan, work, budget=args.budget)

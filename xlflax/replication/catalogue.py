@@ -3,23 +3,9 @@
 from xlflax.foundation import errors
 from xlflax.replication.claims import Claim, conditions_of
 from xlflax.replication.conditions import Condition
-from xlflax.replication.papers import (
-  combination,
-  ecs,
-  emergence,
-  metaxlm,
-  ppa,
-  veco,
-)
+from xlflax.replication.papers import ecs, metaxlm, ppa, veco
 
-_PAPERS = {
-  'ECS': ecs,
-  'MetaXLM': metaxlm,
-  'PPA': ppa,
-  'VECO': veco,
-  'Combination': combination,
-  'Emergence': emergence,
-}
+_PAPERS = {'ECS': ecs, 'MetaXLM': metaxlm, 'PPA': ppa, 'VECO': veco}
 PAPERS = tuple(_PAPERS)
 CLAIMS: tuple[Claim, ...] = tuple(
   claim for paper in _PAPERS.values() for claim in paper.CLAIMS

@@ -2,7 +2,10 @@
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping, Sequence
+
+from scipy import special
 
 from xlflax.evaluation.metrics import bootstrap, paired
 
@@ -25,6 +28,9 @@ class Verdict(enum.Enum):
   NOT_RESOLVED = 'not resolved at this budget'
   CONTRADICTED = 'contradicted'
   NOT_RUN = 'not run'
+  # Of a claim whose own interval says `reproduced`.
+  NO_TWIN = 'in this order; no twin was run'
+  AS_ITS_TWIN = 'in this order, but not told from a twin'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,9 +48,9 @@ class Claim:
     measure: name of the measure, or 'first|second' where they differ.
     order: see `Order`.
     margin: of SAME and NOT_ABOVE, in the measure's unit.
-    control: what a broken or equal variant shows; no claim of the paper.
-    looks_into: the claim that this one tests again in another setting; ''
-      for a claim of its own.
+    beside: the claim whose twin this row is: its second condition beside one
+      that has as many tokens, shuffled pairs or another thing that might
+      explain the order as well; '' for a claim of its own.
   """
 
   name: str
@@ -57,13 +63,12 @@ class Claim:
   measure: str
   order: Order = Order.BELOW
   margin: float = 0.0
-  control: bool = False
-  looks_into: str = ''
+  beside: str = ''
 
   @property
   def counts(self) -> bool:
     """Whether it is one of the claims that a paper makes."""
-    return not (self.control or self.looks_into or self.where == NO_PAPER)
+    return not self.beside and self.where != NO_PAPER
 
   @property
   def measures(self) -> tuple[str, str]:
@@ -113,6 +118,36 @@ def judge(
   if good:
     return Verdict.REPRODUCED
   return Verdict.CONTRADICTED if bad else Verdict.NOT_RESOLVED
+
+
+def beside_twins(one: Finding, twins: Sequence[Finding]) -> Verdict:
+  """The verdict on a claim, given what its twins say.
+
+  An order is the claim's only where its second condition is also above those
+  that have everything but what the claim is about.
+  """
+  if one.verdict is not Verdict.REPRODUCED:
+    return one.verdict
+  verdicts = {twin.verdict for twin in twins if twin.found is not None}
+  if not verdicts:
+    return Verdict.NO_TWIN
+  good = verdicts == {Verdict.REPRODUCED}
+  return Verdict.REPRODUCED if good else Verdict.AS_ITS_TWIN
+
+
+def seeds_to_resolve(one: Finding) -> int | None:
+  """How many seeds would resolve a difference of this size, four times in five.
+
+  By the spread that was seen, of normal differences; None where no difference
+  was seen.
+  """
+  found, count = one.found, len(one.seeds)
+  if found is None or not found.difference:
+    return None
+  half = (found.high - found.low) / 2
+  spread = half * count**0.5 / special.stdtrit(count - 1, 0.975)
+  needed = (special.ndtri(0.975) + special.ndtri(0.8)) * spread
+  return max(math.ceil((needed / found.difference) ** 2), FEWEST_SEEDS)
 
 
 def find(claim: Claim, scores: Scores) -> Finding:

@@ -5,10 +5,10 @@ import enum
 
 from xlflax.data.stream import PairOptions, Positions, SideOrder
 from xlflax.data.vocabularies.settings import Anchors
-from xlflax.models.config import NormPosition
 from xlflax.models.variants.sharing import SharingPlan
 from xlflax.replication.worlds import Text
 from xlflax.training.initialization.decoder import DecoderInitialization
+from xlflax.training.initialization.vocabulary_matching import Norms
 
 
 class Loss(enum.Enum):
@@ -26,7 +26,6 @@ class Loss(enum.Enum):
   CA_MLM = 'ca_mlm'  # of adjacent segments
   CA_MLM_PAIRS = 'ca_mlm_pairs'
   # Broken on purpose: gradients flow into the side that is attended to.
-  FLOWING_CA_MLM = 'flowing_ca_mlm'
   FLOWING_CA_MLM_PAIRS = 'flowing_ca_mlm_pairs'
   DISTILLATION = 'distillation'  # and MLM on the same rows
   TRANSLATION = 'translation'
@@ -86,6 +85,7 @@ class Condition:
     sharing: language-specific parts.
     begins_from: another condition, whose run of the same seed is taken.
     taken: what is taken of it.
+    norms: of rows by vocabulary matching.
     frozen: patterns of parameters that do not train.
     max_pairs: the first so many pairs; None: all.
     pairs: how they are put together.
@@ -93,17 +93,12 @@ class Condition:
     untrained: no step is made.
     learning_rate: None: the size's.
     saved: whether others begin from it.
-    layers: None: the size's.
-    hidden: None: the size's.
-    norm: where layer norms stand.
-    curve_every: steps between the points of its curve; 0: none.
     measured: False for one that is only begun from.
     against_random: whether the first language's states are also compared with
       a random encoder's of the second.
     aligned: whether words are aligned by the states of each layer.
     entailment_steps: of classifiers of sentence pairs, trained on translations
       in the ways that papers compare; 0: none.
-    with_originals: whether PPA's classifiers train on the originals, too.
     decoder_layers: of a translation model; 0: the model is an encoder.
     decoder: how the decoder begins from the run of an encoder.
   """
@@ -117,6 +112,7 @@ class Condition:
   sharing: SharingPlan | None = None
   begins_from: str | None = None
   taken: Taken = Taken.ALL
+  norms: Norms = Norms.FRESH
   frozen: tuple[str, ...] = ()
   max_pairs: int | None = None
   pairs: PairOptions = AS_XLM
@@ -124,14 +120,9 @@ class Condition:
   untrained: bool = False
   learning_rate: float | None = None
   saved: bool = False
-  layers: int | None = None
-  hidden: int | None = None
-  norm: NormPosition = NormPosition.PRE
-  curve_every: int = 0
   measured: bool = True
   against_random: bool = False
   aligned: bool = False
   entailment_steps: int = 0
-  with_originals: bool = False
   decoder_layers: int = 0
   decoder: DecoderInitialization | None = None

@@ -106,32 +106,15 @@ class _Experiment:
     began = time.process_time()
     world = self._world(condition.text)
     trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
-    curve: dict[str, dict[str, float]] = {}
-
-    def at_step(setup, state, step):
-      curve[str(step)] = measures.of_model(
-        setup, state.params, world
-      ) | measures.transfer(
-        self._programs, trainer, state.params['model'], world, self._plan.size
-      )
-
-    trained = self._programs.run(
-      trainer,
-      at_step=at_step,
-      every=condition.curve_every,
-      untrained=condition.untrained,
-    )
+    trained = self._programs.run(trainer, untrained=condition.untrained)
     if condition.saved:
       running.save(trained, trainer.vocabulary)
-    for step, loss in trained.losses:
-      if str(step) in curve or step == condition.steps:
-        curve.setdefault(str(step), {})['loss'] = loss
+    loss = {'loss': trained.losses[-1][1]} if trained.losses else {}
     result = results.Result(
       condition=condition.name,
       seed=seed,
       settings=self._settings(condition),
-      measures=self._measure(condition, trainer, trained, world),
-      curve=curve,
+      measures=loss | self._measure(condition, trainer, trained, world),
       cpu_seconds=time.process_time() - began,
     )
     self._store.write(result)
@@ -140,7 +123,7 @@ class _Experiment:
   def _measure(
     self, condition: Condition, trainer, trained: running.Trained, world: World
   ) -> dict[str, float]:
-    """What is measured at the end; nothing of runs only begun from."""
+    """What is measured at the end; no more of runs only begun from."""
     if not condition.measured:
       return {}
     setup, params = trained.setup, trained.state.params
@@ -151,11 +134,7 @@ class _Experiment:
       return translating.measure(subject, world)
     tuned = self._programs, trainer, params['model'], world, self._plan.size
     if condition.entailment_steps:
-      return entailment.measure(
-        *tuned,
-        steps=condition.entailment_steps,
-        with_originals=condition.with_originals,
-      )
+      return entailment.measure(*tuned, steps=condition.entailment_steps)
     found = measures.of_model(
       setup, params, world, against_random=condition.against_random
     ) | measures.transfer(*tuned)

@@ -7,6 +7,9 @@
 | `plain_retrieval` | without taking the mean off |
 | `mapped_retrieval` | after an orthogonal map, learned on other translations |
 | `cka`, `cka/l` | linear CKA of the translations' states, mean of all layers |
+| `offset` | share of the translations' variance that lies between the means of the two languages, mean of all Transformer layers |
+| `norm/SCRIPT` | median norm of the embeddings of a script's pieces; `first_norm/SCRIPT`: before the first step |
+| `loss` | of the last ten steps |
 | `random_cka` | of the first language's states with a random encoder's |
 | `aer/l` | alignment error rate of layer l, by mutual optimal transport, with the words of the second language in random order; lower is better |
 | `transfer` | a tagger trained on the first language: accuracy in the second, of words that the first does not have |
@@ -32,6 +35,10 @@ from xlflax.replication.worlds import FIRST, SECOND, World
 from xlflax.similarity import cka, procrustes
 from xlflax.similarity.word_alignment import Method
 from xlflax.trainer import Trainer
+from xlflax.training.initialization import (
+  token_normalization,
+  vocabulary_matching,
+)
 from xlflax.training.optimization import optimizers, schedules
 
 _SENTENCES = 200
@@ -78,6 +85,7 @@ def similarity(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
     'plain_retrieval': float(_accuracy(*tested)[1:].mean()),
     'mapped_retrieval': float(np.mean(mapped[1:])),
     'cka': float(np.mean(values)),
+    'offset': float(offset_share(*tested)[1:].mean()),
   }
   for layer, (accuracy, value) in enumerate(zip(centred, values, strict=True)):
     found[f'retrieval/{layer}'] = float(accuracy)
@@ -88,6 +96,38 @@ def similarity(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
 
 def _accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
   return retrieval_lib.score_layers(first, second).mean
+
+
+def offset_share(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Share of the variance between two languages' means, of each layer [L].
+
+  0 where the means agree, 1 where states tell nothing but the language.
+
+  Args:
+    first: states [L, N, H].
+    second: of as many sentences.
+  """
+  both = np.concatenate([first, second], axis=1)
+  gap = first.mean(axis=1) - second.mean(axis=1)
+  return (gap**2).sum(-1) / 4 / both.var(axis=1).sum(-1)
+
+
+def norms(setup, params) -> dict[str, float]:
+  """Median norms of the embeddings of each script's pieces."""
+  table = params['model'].get('embeddings', {}).get('token')
+  if table is None:  # each language has its own
+    return {}
+  found = np.linalg.norm(np.asarray(table), axis=1)
+  forms = token_normalization.plain_tokens(
+    vocabulary_matching.pieces(setup.vocabulary)
+  )
+  scripts = np.array([token_normalization.script(one.text) for one in forms])
+  return {
+    f'norm/{name.lower()}': float(
+      np.median(found[: len(scripts)][scripts == name])
+    )
+    for name in sorted({*scripts} - {'NONE'})
+  }
 
 
 def _mapped(first, second, first_tested, second_tested) -> float:
@@ -110,9 +150,11 @@ def of_model(
   """Retrieval and CKA of a model."""
   subject = subject_of(setup, params)
   sides = [sentence_states(subject, world, code) for code in (FIRST, SECOND)]
-  found = similarity(*sides)
+  start = setup.initial_state().params
+  found = similarity(*sides) | norms(setup, params)
+  found |= {f'first_{name}': n for name, n in norms(setup, start).items()}
   if against_random:
-    fresh = subject_of(setup, setup.initial_state().params)
+    fresh = subject_of(setup, start)
     found['random_cka'] = similarity(
       sides[0], sentence_states(fresh, world, SECOND)
     )['cka']

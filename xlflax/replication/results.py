@@ -25,7 +25,6 @@ class Result:
     seed: of the run.
     settings: digest of all that the run depends on.
     measures: name -> value.
-    curve: step -> measures on the way, the loss among them.
     cpu_seconds: of training and measuring, compilation included.
   """
 
@@ -33,7 +32,6 @@ class Result:
   seed: int
   settings: str
   measures: dict[str, float]
-  curve: dict[str, dict[str, float]]
   cpu_seconds: float
 
 

@@ -54,21 +54,13 @@ class Programs:
     self._steps: dict[Any, Any] = {}
 
   def run(
-    self,
-    trainer: Trainer,
-    *,
-    model_params=None,
-    at_step=None,
-    every: int = 0,
-    untrained: bool = False,
+    self, trainer: Trainer, *, model_params=None, untrained: bool = False
   ) -> Trained:
     """Trains from the start.
 
     Args:
       trainer: the run; nothing is written to its directory (see `save`).
       model_params: parameters of the model to begin with instead of its own.
-      at_step: called as at_step(setup, state, step) each `every` steps.
-      every: see there; 0: never.
       untrained: no step is made.
 
     Raises:
@@ -85,13 +77,11 @@ class Programs:
       return Trained(setup, state, ())
     loaders = setup.open_loaders()
     losses = []
-    together = self._together(setup, every)
+    together = self._together(setup)
     try:
       for step in range(0, trainer.total_steps or 0, together):
         state, found = self._advance(setup, loaders, state, step, together)
         losses.append((step + together, _finite(found, trainer, step)))
-        if every and (step + together) % every == 0:
-          at_step(setup, state, step + together)
     finally:
       for loader in loaders.values():
         loader.close()
@@ -123,11 +113,11 @@ class Programs:
     )
     return own
 
-  def _together(self, setup, every: int) -> int:
+  def _together(self, setup) -> int:
     """How many steps are one call."""
     if len(setup.settings.objectives.groups) > 1:
       return 1
-    return math.gcd(_TOGETHER, setup.settings.steps, every)
+    return math.gcd(_TOGETHER, setup.settings.steps)
 
   def _advance(self, setup, loaders, state, first, count):
     """Some steps: the new state and their losses [count]."""

@@ -65,15 +65,13 @@ def trainer(
 def _model(condition: Condition, size: Size):
   if condition.decoder_layers:
     return translating.model(condition, size)
-  hidden = condition.hidden or size.hidden
   return encoder.Encoder(
     EncoderConfig(
-      num_layers=condition.layers or size.layers,
-      hidden_dim=hidden,
-      mlp_dim=4 * hidden,
+      num_layers=size.layers,
+      hidden_dim=size.hidden,
+      mlp_dim=4 * size.hidden,
       num_heads=2,
       max_length=2 * size.length,
-      norm_position=condition.norm,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,
       sharing=condition.sharing,
@@ -109,8 +107,7 @@ _SIDES = (
   Loss.CA_MLM_PAIRS,
   Loss.FLOWING_CA_MLM_PAIRS,
 )
-_ADJACENT = (Loss.ADJACENT_MLM, Loss.CA_MLM, Loss.FLOWING_CA_MLM)
-_FLOWING = (Loss.FLOWING_CA_MLM, Loss.FLOWING_CA_MLM_PAIRS)
+_ADJACENT = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 
 
 def stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
@@ -165,7 +162,7 @@ def _objective(loss: Loss, condition: Condition, world: World):
     return masked_lm.TranslationLM(**masking)
   if loss is Loss.DISTILLATION:
     return _distilled(condition, world, masking)
-  if loss in _FLOWING:
+  if loss is Loss.FLOWING_CA_MLM_PAIRS:
     return broken.FlowingMemory(name=loss.value, **masking)
   if loss in (Loss.CA_MLM, Loss.CA_MLM_PAIRS):
     return cross_attention_mlm.CrossAttentionMLM(name=loss.value, **masking)
@@ -227,5 +224,7 @@ def _init_from(
     model_dir=directory,
     include=(table[0] if condition.taken is Taken.EMBEDDINGS else 'model/',),
     allow_missing=condition.cross_attention,
-    vocabulary_matching=VocabularyMatching(dictionaries=dictionaries),
+    vocabulary_matching=VocabularyMatching(
+      dictionaries=dictionaries, norms=condition.norms
+    ),
   )

@@ -24,15 +24,13 @@ _FEW = 4
 _TESTED = 300  # tagged sentences of each language
 _INFERRED = 3000  # premises with hypotheses to train on
 _ALIGNED = 100  # pairs with gold links
-_ALIKE = 0.3  # share of content words that both languages spell alike
 
 
 class Text(enum.Enum):
-  """What the monolingual text of the second language is about and like."""
+  """What the monolingual text of the second language is about."""
 
   SAME_DOMAIN = 'same_domain'
   OTHER_DOMAIN = 'other_domain'  # nine tenths about the other topic
-  ALIKE = 'alike'  # the same, by languages that share more words
   WRONG_PAIRS = 'wrong_pairs'  # the same; broken on purpose: no translations
 
 
@@ -96,8 +94,6 @@ class World:
 
   def plain(self) -> 'World':
     """The same languages in one domain, whose vocabularies both use."""
-    if self.text is Text.ALIKE:
-      return self
     return dataclasses.replace(self, text=Text.SAME_DOMAIN)
 
   def vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
@@ -282,7 +278,7 @@ class World:
       pairs=self.amounts.pairs,
       examples=self.amounts.examples,
       held_out=self.amounts.held_out,
-      anchors=_ALIKE if self.text is Text.ALIKE else self.amounts.anchors,
+      anchors=self.amounts.anchors,
       domain_shift=0.8 if self.text is Text.OTHER_DOMAIN else 0.0,
       sizes=few,
     )

@@ -67,6 +67,34 @@ def test_exact_counts(ratio):
     assert len(set(positions)) == len(positions)
 
 
+def test_words_are_chosen_whole():
+  """Of a row without text, and of rows of words of 1 to 4 tokens."""
+  words = np.array([[0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 7, 7]] * 3)
+  maskable = np.ones(words.shape, bool)
+  maskable[0] = False
+  maskable[2, 11:] = False
+  policy = MaskingPolicy(mask_ratio=0.4)
+  draw = jax.jit(lambda seed: policy(jax.random.key(seed), maskable, 0, words))
+  seen = np.zeros(words.shape, int)
+  for seed in range(60):
+    chosen = _chosen(draw(seed), words.shape[1])
+    seen += chosen
+    for row, own, may in zip(chosen, words, maskable, strict=True):
+      for word in range(8):
+        assert len({*row[may & (own == word)]}) < 2
+    counts = chosen.sum(1)
+    assert counts[0] == 0 and 3 <= counts[1] <= 6 and 1 <= counts[2] <= 4
+  assert (seen[1:][maskable[1:]] > 0).all() and not seen[~maskable].any()
+
+
+def test_a_word_that_is_too_long_is_cut():
+  words = np.zeros((1, 10), np.int32)
+  choice = MaskingPolicy(mask_ratio=0.3)(
+    jax.random.key(0), np.ones((1, 10), bool), 0, words
+  )
+  assert _chosen(choice, 10).sum() == 3
+
+
 def test_all_tokens_are_chosen_at_ratio_one():
   maskable = np.array([[0, 1, 1, 0, 1], [0, 0, 0, 0, 0]], bool)
   choice = _draw(MaskingPolicy(mask_ratio=1.0), 3, maskable)

@@ -1,5 +1,6 @@
 """MLM and TLM against numpy, and the equivalences of their heads."""
 
+import dataclasses
 import functools
 
 import jax
@@ -307,3 +308,27 @@ def test_translation_lm_masks_both_sides(batch, context, run):
 def test_bad_settings(settings, message):
   with pytest.raises(errors.ConfigError, match=message):
     MaskedLM(**settings)
+
+
+def test_whole_words(vocabulary):
+  """Odd ids go on with the word before; none is chosen without the others."""
+  starts = np.packbits(
+    np.arange(vocabulary.size) % 2 == 0, bitorder='little'
+  ).tobytes()
+  spec = dataclasses.replace(vocabulary, word_starts=starts)
+  token_ids = np.array([[1, 6, 7, 7, 8, 12, 13, 14, 16, 17, 6, 2]] * 4)
+  batch = {
+    'token_ids': token_ids,
+    'segment_ids': np.ones_like(token_ids),
+    'language_ids': np.zeros_like(token_ids),
+  }
+  objective = MaskedLM(
+    mask_ratio=0.5, units='words', mask_probability=1.0, random_probability=0.0
+  )
+  masked = np.asarray(
+    _jitted_mask(objective, spec, batch, 0, jax.random.key(0))[0]
+  )
+  hidden = masked == vocabulary.mask_id
+  for word in ([1, 2, 3], [4], [5, 6], [7], [8, 9], [10]):
+    assert (hidden[:, word] == hidden[:, word[:1]]).all()
+  assert (2 <= hidden.sum(1)).all() and (hidden.sum(1) <= 5).all()

@@ -1,19 +1,25 @@
 """The page says what the results say, and nothing is typed."""
 
 import dataclasses
+import json
 import pathlib
+import re
 
+import numpy as np
 import pytest
 
 from xlflax.evaluation.reports import pictures
 from xlflax.replication import catalogue, experiments
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Verdict
-from xlflax.replication.page import curves, figures, page
+from xlflax.replication.page import page
+
+PUBLISHED = pathlib.Path(__file__).parents[3] / 'docs/replication'
+NAMES = ('metaxlm/shuffled_dict', 'metaxlm/both', 'metaxlm/dict')
 
 
-def results(difference: float) -> list[results_lib.Result]:
-  """Runs of two conditions, three seeds each, with curves."""
+def results(difference: float, twin: float = 0.0) -> list[results_lib.Result]:
+  """Runs of three conditions, three seeds each."""
   return [
     results_lib.Result(
       condition=name,
@@ -22,38 +28,42 @@ def results(difference: float) -> list[results_lib.Result]:
       measures={
         'transfer': 0.5 + 0.01 * seed + shift * (1 + 0.1 * seed),
         'retrieval': 0.1,
-      },
-      curve={
-        str(step): {'loss': 3.0, 'retrieval': 0.2, 'cka': 0.5, 'transfer': 0.4}
-        for step in (10, 20)
+        'offset': 0.25,
       },
       cpu_seconds=60.0,
     )
-    for name, shift in (('metaxlm/both', 0.0), ('metaxlm/dict', difference))
+    for name, shift in zip(NAMES, (twin, 0.0, difference), strict=True)
     for seed in range(3)
   ]
 
 
 @pytest.mark.parametrize(
-  ('difference', 'verdict'),
-  [(0.2, Verdict.REPRODUCED), (-0.2, Verdict.CONTRADICTED)],
+  ('difference', 'twin', 'verdict'),
+  [
+    (0.2, 0.0, Verdict.REPRODUCED),
+    (0.2, 0.2, Verdict.AS_ITS_TWIN),
+    (-0.2, 0.0, Verdict.CONTRADICTED),
+  ],
 )
-def test_rows(tmp_path, difference, verdict):
+def test_rows(tmp_path, difference, twin, verdict):
   findings = page.write(
-    tmp_path, results(difference), catalogue.chosen(('MetaXLM',))
+    tmp_path, results(difference, twin), catalogue.chosen(('MetaXLM',))
   )
-  by_name = {one.claim.name: one for one in findings}
-  assert by_name['metaxlm.dict'].verdict is verdict
-  assert by_name['metaxlm.both'].verdict is Verdict.NOT_RUN
+  judged = page.judged(findings)
+  assert judged['metaxlm.dict'] is verdict
+  assert judged['metaxlm.both'] is Verdict.NOT_RUN
+  assert 'metaxlm.shuffled' not in judged
   text = (tmp_path / 'index.md').read_text()
   row = next(line for line in text.splitlines() if '+Dict is above' in line)
-  assert f'| 3 | 358 | 6.0 | {verdict.value} |' in row
-  assert f'0.510; {0.51 + difference * 1.1:.3f}' in row
+  assert f'| {verdict.value} |' in row
+  assert f'| 0.510; {0.51 + difference * 1.1:.3f} |' in row
+  assert f'wrong translations: {(difference - twin) * 1.1:+.3f} [' in row
   assert f'1 {verdict.value}' in text
-  assert '## ECS' not in text
-  for name in ('metaxlm.png', curves.FIGURE):
-    assert f']({name})' in text
-    assert (tmp_path / name).stat().st_size > 1000
+  assert '| `metaxlm.shuffled`, twin of `metaxlm.dict` | ' in text
+  assert '**9.0 processor minutes** for the 9 runs' in text
+  assert 'ecs.' not in text.split('## What was tried')[0]
+  assert '](metaxlm.png)' in text
+  assert (tmp_path / 'metaxlm.png').stat().st_size > 1000
 
 
 def test_the_page_is_made_anew_from_its_results(tmp_path):
@@ -79,7 +89,7 @@ def test_the_order_and_the_digits_of_runs_do_not_count(tmp_path):
     for one in sorted(found, key=lambda one: (one.seed, one.condition))
   ]
   page.write(tmp_path / 'b', shuffled[::-1], claims)
-  for name in ('index.md', curves.FIGURE, 'metaxlm.png'):
+  for name in ('index.md', 'metaxlm.png'):
     assert (tmp_path / 'a' / name).read_bytes() == (
       tmp_path / 'b' / name
     ).read_bytes()
@@ -87,63 +97,106 @@ def test_the_order_and_the_digits_of_runs_do_not_count(tmp_path):
 
 def test_the_published_page_is_that_of_its_results(tmp_path, monkeypatch):
   monkeypatch.setattr(pictures, 'save', lambda *_, **__: None)
-  published = pathlib.Path(__file__).parents[3] / 'docs/replication'
-  page.write(tmp_path, results_lib.read_all(published / page.RESULTS))
+  page.write(tmp_path, results_lib.read_all(PUBLISHED / page.RESULTS))
   assert (tmp_path / 'index.md').read_text() == (
-    published / 'index.md'
+    PUBLISHED / 'index.md'
   ).read_text(), 'run `xlflax replicate --page_only --output=docs/replication`'
 
 
-def test_classifiers_of_other_steps_are_rows_of_their_own():
-  found = [
-    results_lib.Result(
-      condition=f'veco/pairs_of_text{suffix}',
-      seed=seed,
-      settings='',
-      measures={'nli/plug_in': 0.5, 'nli/plug_out': 0.4 + 0.01 * seed},
-      curve={},
-      cpu_seconds=1.0,
-    )
-    for suffix in ('', '_long')
-    for seed in range(3)
-  ]
-  rows = figures.rows(
-    [claim for claim in catalogue.CLAIMS if claim.paper == 'VECO'],
-    experiments.scores(found),
-  )
-  assert len(rows) == 4
-  assert sum(' 300 steps' in row for row in rows) == 2
+def test_the_published_results_are_of_the_settings_that_would_be_run():
+  plan = experiments.Plan(conditions=catalogue.CONDITIONS, seeds=())
+  settings = {
+    one.name: results_lib.settings_of(plan.chain(one), plan.amounts, plan.size)
+    for one in plan.conditions
+  }
+  for one in results_lib.read_all(PUBLISHED / page.RESULTS):
+    assert one.settings == settings[one.condition], one.condition
 
 
 def test_holm_over_all_that_were_run(tmp_path):
   findings = page.write(tmp_path, results(0.2))
-  adjusted = page.holm(findings)
-  assert set(adjusted) == {'metaxlm.dict'}
+  assert set(page.holm(findings)) == {'metaxlm.dict', 'metaxlm.shuffled'}
 
 
-def test_total_and_what_is_looked_into(tmp_path):
-  claims = catalogue.chosen(('metaxlm.dict',))
-  again = dataclasses.replace(
-    claims[0], name='metaxlm.dict_again', looks_into='metaxlm.dict'
-  )
-  page.write(tmp_path, results(0.0), (*claims, again))
-  text = (tmp_path / 'index.md').read_text()
-  assert '**6.0 processor minutes** for the 6 runs' in text
-  assert 'Of 1 claims of the papers' in text
-  assert 'Of the 1 that were run and not reproduced, 1 are looked into' in text
-  assert '0 come out as the paper says in at least one of these, 1 in' in text
-  assert '(looks into `metaxlm.dict`)' in text
-
-
-@pytest.mark.parametrize(
-  ('difference', 'text'),
-  [
-    (0.2, 'broken on purpose, it loses in 1.\n'),
-    (0.0, 'it loses in 0. It does not in `metaxlm.dict`: there'),
-  ],
+# The quantile 0.975 of Student's t by degrees of freedom, of printed tables.
+QUANTILES = {
+  2: 4.302653,
+  3: 3.182446,
+  4: 2.776445,
+  5: 2.570582,
+  6: 2.446912,
+  7: 2.364624,
+  8: 2.306004,
+  9: 2.262157,
+  15: 2.131450,
+  19: 2.093024,
+}
+ROW = re.compile(
+  r'\| `(?P<name>[\w.]+)`(, twin of `(?P<beside>[\w.]+)`)? '
+  r'\| `(?P<first>[\w/]+)`; `(?P<second>[\w/]+)` '
+  r'\| (?P<measure>[\w/]+)(; (?P<other>[\w/]+))?( \(margin (?P<margin>[\d.]+)\))? '
+  r'\| (?P<difference>\S+) \[(?P<low>\S+), (?P<high>\S+)\] '
+  r'\| (< )?(?P<p>[\d.]+) \| [^|]+\| (?P<seeds>\d+) \|'
 )
-def test_what_broken_variants_say(tmp_path, difference, text):
-  claim = catalogue.chosen(('metaxlm.dict',))[0]
-  control = dataclasses.replace(claim, control=True)
-  page.write(tmp_path, results(difference), (control,))
-  assert text in (tmp_path / 'index.md').read_text()
+
+
+def recomputed(row, scores) -> tuple[np.ndarray, np.ndarray]:
+  """The scores of both conditions, a seed each: numpy and the files alone."""
+  first, second = scores[row['first']], scores[row['second']]
+  one, other = row['measure'], row['other'] or row['measure']
+  seeds = [s for s in first if s in second]
+  return (
+    np.array([first[s][one] for s in seeds]),
+    np.array([second[s][other] for s in seeds]),
+  )
+
+
+def test_every_row_recomputed():
+  """From results.json, by nothing that made the page."""
+  scores: dict[str, dict[int, dict[str, float]]] = {}
+  for one in json.loads((PUBLISHED / 'results.json').read_text()):
+    scores.setdefault(one['condition'], {})[one['seed']] = one['measures']
+  text = (PUBLISHED / 'index.md').read_text()
+  told = {
+    cells[0].strip('`'): cells
+    for cells in (
+      line.strip('| ').split(' | ')
+      for line in text.split('\n## Conditions')[0].splitlines()
+    )
+    if len(cells) == 7
+  }
+  rows = [found for line in text.splitlines() if (found := ROW.match(line))]
+  assert [row['name'] for row in rows] == [one.name for one in catalogue.CLAIMS]
+  lows: dict[str, list[float]] = {}  # of the twins of each claim
+  for row in rows[::-1]:  # twins stand below their claims
+    first, second = recomputed(row, scores)
+    gains = second - first
+    reach = QUANTILES[len(gains) - 1] * gains.std(ddof=1) / np.sqrt(len(gains))
+    want = gains.mean(), gains.mean() - reach, gains.mean() + reach
+    got = [float(row[key]) for key in ('difference', 'low', 'high')]
+    np.testing.assert_allclose(got, want, atol=0.0006, err_msg=row['name'])
+    assert len(gains) == int(row['seeds'])
+    if row['p'] != '0.050':  # the interval and the p-value say the same
+      assert (float(row['p']) < 0.05) == (want[1] > 0 or want[2] < 0)
+    if row['beside']:
+      lows.setdefault(row['beside'], []).append(want[1])
+    else:
+      cells = told[row['name']]
+      assert cells[3] == f'{first.mean():.3f}; {second.mean():.3f}'
+      check_verdict(cells[6], row, want, lows.get(row['name'], []))
+
+
+def check_verdict(verdict: str, row, interval, lows: list[float]) -> None:
+  """The rule of the page's first paragraphs, written again."""
+  _, low, high = interval
+  margin = float(row['margin'] or 0.0)
+  same = row['name'] == 'ecs.joint_vocabulary'
+  if low > -margin and (high < margin or not same):
+    twins = all(one > 0 for one in lows)
+    assert ('not told from' in verdict) == (not twins), row['name']
+    own = catalogue.chosen((row['name'],))[0].counts
+    assert ('no twin' in verdict) == (own and not lows), row['name']
+    return
+  below = high < -margin or (same and low > margin)
+  assert ('contradicted' in verdict) == below, row['name']
+  assert ('not resolved' in verdict) == (not below), row['name']

@@ -25,6 +25,7 @@ from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import matched_rows, vocabulary_matching
 from xlflax.training.initialization.vocabulary_matching import (
+  Norms,
   VocabularyMatching,
 )
 
@@ -33,6 +34,9 @@ _TARGET = Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁дом', '▁xyz'))
 _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'Ġcat'))
 _MATCHING = vocabulary_matching.match(_TARGET, _SOURCE, [('hund', 'dog')])
 _ROWS = matched_rows.MatchedRows(_TARGET, _SOURCE, _MATCHING, 'runs/en')
+_AS_THEY_ARE = matched_rows.MatchedRows(
+  _TARGET, _SOURCE, _MATCHING, norms=Norms.SOURCE
+)
 
 
 def _one_device():
@@ -53,9 +57,53 @@ def test_rows_of_tokens(axis, extra):
   if axis:
     fresh, source, want = fresh.T, source.T, want.T
   assert _ROWS.axis(fresh.shape, source.shape) == axis
-  got = _ROWS.fill(jnp.asarray(fresh), jnp.asarray(source), _one_device())
+  got = _AS_THEY_ARE.fill(
+    jnp.asarray(fresh), jnp.asarray(source), _one_device()
+  )
   np.testing.assert_array_equal(got, want)
   assert (want != fresh).any(1 - axis).sum() == 9
+
+
+@pytest.mark.parametrize('axis', [0, 1])
+def test_matched_rows_have_the_norm_of_fresh_ones(axis):
+  """Else languages are told apart by norm; directions and ratios stay."""
+  rng = np.random.default_rng(0)
+  fresh = rng.normal(size=(16, 4)).astype(np.float32)
+  source = 10 * rng.normal(size=(9, 4)).astype(np.float32)
+  fresh[11:] = 0.0  # beyond the vocabulary
+  arrays = (fresh.T, source.T) if axis else (fresh, source)
+  rows = matched_rows.MatchedRows(_TARGET, _SOURCE, _MATCHING)
+  got = np.asarray(
+    rows.fill(*map(jnp.asarray, arrays), _one_device(), name='a/token')
+  )
+  got = got.T if axis else got
+  ids = _MATCHING.source_ids
+  found = np.flatnonzero(ids >= 0)
+  norms = np.linalg.norm(got[found], axis=1)
+  ratios = norms / np.linalg.norm(source[ids[found]], axis=1)
+  np.testing.assert_allclose(ratios, ratios[0], rtol=1e-5)
+  others = np.linalg.norm(fresh[:11][ids < 0], axis=1)
+  np.testing.assert_allclose(np.median(norms), np.median(others), rtol=1e-5)
+  np.testing.assert_array_equal(got[:11][ids < 0], fresh[:11][ids < 0])
+  assert not got[11:].any()
+  told = rows.summary()['median_norms']['a/token']
+  assert told['matched'] == told['fresh'] < told['source']
+
+
+def test_norms_by_name():
+  assert VocabularyMatching(norms='source').norms is Norms.SOURCE
+  with pytest.raises(errors.ConfigError, match='fresh'):
+    VocabularyMatching(norms='long')
+
+
+def test_norms_stay_where_no_row_is_fresh():
+  rows = matched_rows.MatchedRows(
+    _SOURCE, _SOURCE, vocabulary_matching.match(_SOURCE, _SOURCE)
+  )
+  source = 10 * jnp.eye(9)
+  np.testing.assert_array_equal(
+    rows.fill(jnp.ones((9, 9)), source, _one_device()), source
+  )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +153,7 @@ def test_rows_of_a_sharded_table():
   source = jax.device_put(
     jnp.ones((9, 8)), NamedSharding(mesh, PartitionSpec(None, None))
   )
-  got = _ROWS.fill(fresh, source, fresh.sharding)
+  got = _AS_THEY_ARE.fill(fresh, source, fresh.sharding)
   assert got.sharding == fresh.sharding
   assert np.asarray(got).any(1).sum() == 9
 

@@ -129,7 +129,9 @@ def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
   return jax.random.uniform(rng, (math.prod(shape),)).reshape(shape)
 
 
-def random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
+def random_order(
+  rng: jax.Array, first: jax.Array, words: jax.Array | None = None
+) -> jax.Array:
   """Permutes each row at random, positions of `first` before the others.
 
   One uint32 per position is sorted: whether it is in `first`, random bits,
@@ -139,13 +141,18 @@ def random_order(rng: jax.Array, first: jax.Array) -> jax.Array:
   Args:
     rng: key.
     first: bool [B, T].
+    words: int32 [B, T], below T: positions of one word stay together, in
+      their order; None: each stands for itself.
 
   Returns:
     int32 [B, T], positions.
   """
   length = first.shape[1]
   low = jnp.uint32((1 << max(length - 1, 1).bit_length()) - 1)
-  keys = (jax.random.bits(rng, first.shape, jnp.uint32) >> 1) & ~low
+  bits = jax.random.bits(rng, first.shape, jnp.uint32)
+  if words is not None:
+    bits = jnp.take_along_axis(bits, words, axis=1)
+  keys = (bits >> 1) & ~low
   keys |= jnp.arange(length, dtype=jnp.uint32)[None, :]
   keys |= jnp.where(first, jnp.uint32(0), jnp.uint32(1 << 31))
   return (jnp.sort(keys, axis=1) & low).astype(jnp.int32)
@@ -217,21 +224,28 @@ class MaskingPolicy:
     wanted = jnp.clip(wanted.astype(jnp.int32), 1, slots)
     return jnp.minimum(wanted, available)
 
-  def __call__(self, rng: jax.Array, maskable: jax.Array, step) -> Choice:
+  def __call__(
+    self, rng: jax.Array, maskable: jax.Array, step, words=None
+  ) -> Choice:
     """Draws a choice.
 
     Args:
       rng: key.
       maskable: bool [B, T], the tokens that may be chosen.
       step: int scalar, for a scheduled ratio.
+      words: int32 [B, T], the word of each token, of which all or none is
+        chosen: no more tokens than without, and a longer word alone is cut.
 
     Returns:
       A choice with K = `num_slots(T)` slots.
     """
     slots = self.num_slots(maskable.shape[1])
     position_rng, action_rng = jax.random.split(rng)
-    positions = random_order(position_rng, maskable)[:, :slots]
+    order = random_order(position_rng, maskable, words)
+    positions = order[:, :slots]
     counts = self._counts(maskable, slots, step)
+    if words is not None:
+      counts = _whole(counts, jnp.take_along_axis(words, order, axis=1))
     chosen = jnp.arange(slots)[None, :] < counts[:, None]
     draw = _uniform(action_rng, positions.shape)
     action = jnp.where(
@@ -248,6 +262,20 @@ class MaskingPolicy:
       chosen.astype(jnp.float32),
       jnp.where(chosen, action, Action.KEEP),
     )
+
+
+def _whole(counts: jax.Array, words: jax.Array) -> jax.Array:
+  """The largest counts [B] up to those given at which a word of [B, T] ends.
+
+  Before: counts [4], words [[2, 2, 0, 1, 1]]; after: [3].
+  """
+  ends = jnp.pad(
+    words[:, 1:] != words[:, :-1], ((0, 0), (0, 1)), constant_values=True
+  )
+  places = jnp.arange(1, words.shape[1] + 1)[None]
+  fits = ends & (places <= counts[:, None])
+  whole = jnp.max(jnp.where(fits, places, 0), axis=1)
+  return jnp.where(whole > 0, whole, counts)
 
 
 def gather_rows(array: jax.Array, positions: jax.Array) -> jax.Array:

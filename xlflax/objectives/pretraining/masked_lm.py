@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from xlflax.data import batch as batch_lib
 from xlflax.foundation import enums, ranges, registry
 from xlflax.objectives import base, inputs, metrics, two_sided
-from xlflax.objectives.corruption import masking
+from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.corruption import random_words as random_words_lib
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
@@ -24,6 +24,13 @@ class Head(enum.Enum):
 
   GATHERED = 'gathered'  # the chosen ones only: far cheaper
   EVERY_POSITION = 'every_position'
+
+
+class Units(enum.Enum):
+  """What is chosen as a whole."""
+
+  TOKENS = 'tokens'
+  WORDS = 'words'
 
 
 @registry.register('masked_lm')
@@ -44,6 +51,8 @@ class MaskedLM(base.Objective):
       scored positions).
     mask_probability: share of the chosen tokens shown as the mask symbol.
     random_probability: share shown as a random word; the rest is shown as is.
+    units: whether TOKENS are chosen, or whole WORDS, all of whose tokens are
+      (as in the later models of BERT's authors).
     random_words: where these come from: the VOCABULARY, or the words of the
       token's own LANGUAGE (which embeddings that are not shared need).
     head: where the vocabulary is scored.
@@ -55,6 +64,7 @@ class MaskedLM(base.Objective):
   max_mask_ratio: ranges.PositiveShare | None = None
   mask_probability: ranges.Share = 0.8
   random_probability: ranges.Share = 0.1
+  units: Units = Units.TOKENS
   random_words: RandomWords = RandomWords.VOCABULARY
   head: Head = Head.GATHERED
   chunk_size: ranges.Count | None = None
@@ -62,6 +72,7 @@ class MaskedLM(base.Objective):
 
   def __post_init__(self):
     enums.coerce(self, 'head', Head)
+    enums.coerce(self, 'units', Units)
     enums.coerce(self, 'random_words', RandomWords)
     _ = self.policy  # its settings are checked where it is made
 
@@ -79,7 +90,11 @@ class MaskedLM(base.Objective):
     """Returns (masked ids [B, T], choice of K tokens a row); `rng` is a key."""
     choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
-    choice = self.policy(choice_rng, maskable, context.step)
+    units = None
+    if self.units is Units.WORDS:
+      starts = infilling.word_starts(batch, context.vocabulary)
+      units = jnp.maximum(jnp.cumsum(starts, axis=1, dtype=jnp.int32) - 1, 0)
+    choice = self.policy(choice_rng, maskable, context.step, units)
     languages = masking.gather_rows(
       batch[batch_lib.LANGUAGE_IDS], choice.positions
     )

@@ -8,8 +8,7 @@
 | `nli/plug_in` | the same, each beside its counterpart (VECO, section 3.1) |
 
 All see as many rows. The first two are measured of models without a plug-in
-module, the others of those with one. `with_originals`, the first two train on
-the originals, too.
+module, the others of those with one.
 """
 
 import dataclasses
@@ -63,7 +62,6 @@ def measure(
   size: Size,
   *,
   steps: int,
-  with_originals: bool = False,
 ) -> dict[str, float]:
   """Trains the classifiers and tests them in the second language.
 
@@ -74,13 +72,12 @@ def measure(
     world: the languages.
     size: of batches.
     steps: of each classifier.
-    with_originals: see `Condition`.
   """
   found = {}
   if trainer.model.config.cross_attention:
     ways = _plug_in(world)
   else:
-    ways = switching(world, with_originals=with_originals)
+    ways = _switching(world)
   for way in ways:
     tuned = _tuned(trainer, way, size, steps)
     trained = programs.run(tuned, model_params=params)
@@ -88,22 +85,15 @@ def measure(
   return found
 
 
-def switching(world: World, *, with_originals: bool) -> Iterator[Way]:
-  """Without and with code-switching.
-
-  Args:
-    world: the languages.
-    with_originals: see `Condition`.
-  """
-  english = world.inference('train', FIRST)
+def _switching(world: World) -> Iterator[Way]:
+  """Without and with code-switching."""
   translations = world.inference('train', SECOND)
   switched = code_switched.CodeSwitched(
-    english=english, translations=translations, include_english=with_originals
+    english=world.inference('train', FIRST),
+    translations=translations,
+    include_english=False,
   )
-  plain: source_lib.ExampleSource = translations
-  if with_originals:
-    plain = joined.JoinedExamples(sources=(english, translations))
-  yield Way('translated', plain, _rows(world))
+  yield Way('translated', translations, _rows(world))
   yield Way('switched', switched, _rows(world), group_size=2)
 
 

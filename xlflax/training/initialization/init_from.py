@@ -250,15 +250,14 @@ def _values(
   }
   arrays = parameter_sources.read(checkpoint, sources, targets, saved)
   finite_values.check_arrays(arrays, where=checkpoint)
-  if rows is not None:
-    rows.report(report_dir)
   values = _made(
     sources, arrays, {name: sharding for name, (_, sharding) in targets.items()}
   )
   if rows is not None:
     for name in filter(init.matches_rows, values):
       leaf, sharding = targets[name]
-      values[name] = rows.fill(leaf, values[name], sharding)
+      values[name] = rows.fill(leaf, values[name], sharding, name=name)
+    rows.report(report_dir)
   return values
 
 

@@ -1,5 +1,6 @@
 """Rows of embeddings that go by token, and the report of where they are from."""
 
+import functools
 import json
 import logging
 import pathlib
@@ -16,7 +17,11 @@ from xlflax.training.initialization import (
   token_normalization,
   vocabulary_matching,
 )
-from xlflax.training.initialization.vocabulary_matching import Kind, Matching
+from xlflax.training.initialization.vocabulary_matching import (
+  Kind,
+  Matching,
+  Norms,
+)
 from xlflax.training.processes import distributed
 
 REPORT = 'vocabulary_matching.json'
@@ -30,10 +35,20 @@ class MatchedRows:
     matching: see `vocabulary_matching.match`.
   """
 
-  def __init__(self, target, source, matching: Matching, source_dir: str = ''):
+  def __init__(
+    self,
+    target,
+    source,
+    matching: Matching,
+    source_dir: str = '',
+    *,
+    norms: Norms = Norms.FRESH,
+  ):
     self._target, self._source = target, source
     self._source_dir = source_dir
     self.matching = matching
+    self._norms = norms
+    self._medians: dict[str, dict[str, float]] = {}
 
   @classmethod
   def of_run(
@@ -56,9 +71,8 @@ class MatchedRows:
         where='InitFrom.vocabulary_matching',
       )
     source = inputs.own_vocabulary(paths.of(model_dir))
-    return cls(
-      vocabulary, source, settings.match(vocabulary, source), model_dir
-    )
+    matching = settings.match(vocabulary, source)
+    return cls(vocabulary, source, matching, model_dir, norms=settings.norms)
 
   @property
   def target_size(self) -> int:
@@ -86,25 +100,39 @@ class MatchedRows:
     # Where several fit, the token axis is the largest one.
     return max(fits, key=lambda i: shape[i], default=None)
 
-  def fill(self, fresh: jax.Array, source: jax.Array, sharding) -> jax.Array:
+  def fill(
+    self, fresh: jax.Array, source: jax.Array, sharding, *, name: str = ''
+  ) -> jax.Array:
     """`fresh` with the rows of matched tokens from `source`, in `sharding`.
 
     Before: fresh [[.1], [.2]], source [[7.], [8.], [9.]], source_ids
-    [2, -1]; after: [[9.], [.2]].
+    [2, -1]; after: [[9.], [.2]], or [[.2], [.2]] by `Norms.FRESH`.
+
+    Args:
+      fresh: with one axis of the target's tokens.
+      source: with one of the source's.
+      sharding: of the result.
+      name: under which `report` tells the norms; '' leaves them out.
     """
     axis = self.axis(fresh.shape, source.shape)
     assert axis is not None  # checked before anything is read
     ids = np.full(fresh.shape[axis], -1, np.int32)
     ids[: self.target_size] = self.matching.source_ids
-    found = np.expand_dims(
-      ids >= 0, [i for i in range(fresh.ndim) if i != axis]
+    fill = functools.partial(
+      _filled,
+      ids=ids,
+      size=self.target_size,
+      axis=axis,
+      scaled=self._norms is Norms.FRESH and fresh.ndim > 1,
     )
-
-    def gather(fresh, source):
-      rows = jnp.take(source, np.maximum(ids, 0), axis=axis)
-      return jnp.where(jnp.broadcast_to(found, fresh.shape), rows, fresh)
-
-    return jax.jit(gather, out_shardings=sharding)(fresh, source)
+    filled, medians = jax.jit(fill, out_shardings=(sharding, None))(
+      fresh, source
+    )
+    if name and fresh.ndim > 1:
+      self._medians[name] = {
+        key: round(float(value), 5) for key, value in medians.items()
+      }
+    return filled
 
   def report(self, directory: pathlib.Path | None) -> None:
     """Logs the counts; writes them, and each row's origin, to a directory."""
@@ -144,6 +172,7 @@ class MatchedRows:
         for name, _ in Counter(names.tolist()).most_common()
       },
       'by_language': self._by_language(),
+      'median_norms': self._medians,
     }
 
   def _by_language(self) -> dict[str, dict[str, int]]:
@@ -174,6 +203,39 @@ class MatchedRows:
       origin = f'{j}\t{source[j]}' if j >= 0 else '\t'
       lines.append(f'{i}\t{piece}\t{Kind(kind).name.lower()}\t{origin}')
     return '\n'.join(lines) + '\n'
+
+
+def _filled(fresh, source, *, ids: np.ndarray, size: int, axis: int, scaled):
+  """The filled table, and medians of the norms of rows.
+
+  Args:
+    fresh: the table as initialised.
+    source: the other run's.
+    ids: rows of `source`, -1 for none, for each of `fresh`.
+    size: of the vocabulary, beyond which rows are padding.
+    axis: of tokens, in both.
+    scaled: whether matched rows get the median norm of fresh ones.
+  """
+  others = [i for i in range(fresh.ndim) if i != axis]
+  taken = ids >= 0
+  rows = jnp.take(source, np.maximum(ids, 0), axis=axis)
+
+  def median(table, chosen):
+    norms = jnp.linalg.norm(
+      jnp.moveaxis(table, axis, 0).reshape(len(ids), -1), axis=1
+    )
+    return jnp.nanmedian(jnp.where(chosen, norms, jnp.nan))
+
+  medians = {
+    'fresh': median(fresh, ~taken & (np.arange(len(ids)) < size)),
+    'source': median(rows, taken),
+  }
+  ratio = medians['fresh'] / medians['source']
+  usable = jnp.isfinite(ratio) & (ratio > 0)
+  factor = jnp.where(usable & scaled, ratio, 1.0)
+  medians['matched'] = factor * medians['source']
+  found = jnp.broadcast_to(np.expand_dims(taken, others), fresh.shape)
+  return jnp.where(found, factor * rows, fresh).astype(fresh.dtype), medians
 
 
 def _counts(kinds: np.ndarray) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import registry
+from xlflax.foundation import enums, registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
 from xlflax.training.initialization import token_normalization
@@ -28,6 +28,20 @@ class Kind(enum.IntEnum):
   EXACT = 2
   NORMALISED = 3
   DICTIONARY = 4
+
+
+class Norms(enum.Enum):
+  """How long the rows of matched tokens are at first.
+
+  Embeddings of a trained model are often several times longer than fresh
+  ones; beside these, languages that are matched and those that are not are
+  told apart by their length alone.
+  """
+
+  SOURCE = 'source'  # as in the other run
+  # All multiplied by one number, after which their median is that of the rows
+  # that are fresh; as they are where none is.
+  FRESH = 'fresh'
 
 
 class Matching(NamedTuple):
@@ -64,6 +78,7 @@ class VocabularyMatching:
     source_language: the language of the source vocabulary.
     parameters: patterns of the parameters that have one row per token: the
       embeddings, the output's bias, and its table where it is not tied.
+    norms: of the rows of tables (biases stay as they are).
   """
 
   dictionaries: tuple[str, ...] = registry.known_by_content(
@@ -71,6 +86,10 @@ class VocabularyMatching:
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
+  norms: Norms = Norms.FRESH
+
+  def __post_init__(self):
+    enums.coerce(self, 'norms', Norms)
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries."""
