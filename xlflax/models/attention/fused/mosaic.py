@@ -40,9 +40,7 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
   """Returns the gradients of query, key, value and bias (None without)."""
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
-  delta = jnp.einsum(
-    'btnd,btnd->bnt', output, gradient, preferred_element_type=jnp.float32
-  )
+  delta = problem.delta(options, output, gradient)
   more = {
     'gradient': _heads_first(gradient),
     'normaliser': normaliser[:, :, None] * problem.LOG2_E,
@@ -83,7 +81,7 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
       out=of_memory,
       name='attention_memory_gradient_heads_first',
     )
-    d_bias = jnp.swapaxes(d_bias, 1, 2)
+    d_bias = jnp.swapaxes(d_bias, 1, 2) / (1 - options.rate)
   d_key, d_value = (
     _positions_first(
       jnp.sum(x.reshape(batch, groups, -1, memory_length, width), axis=2)
