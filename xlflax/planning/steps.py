@@ -18,7 +18,7 @@ from xlflax.planning.programs import (
   pallas,
   rewriting,
 )
-from xlflax.planning.targets import attention, bundles, compilers, program
+from xlflax.planning.targets import attention, compilers, instructions, program
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines
 
@@ -70,7 +70,7 @@ def compiled(
   reader = kernels.compiled(
     machine.platform,
     pallas.flops_of(made.jaxpr),
-    bundles.cycles_of(machine, made.jaxpr) if machine.platform == 'tpu' else {},
+    instructions.cycles_of(machine, made.jaxpr),
   )
   run = _execution(module, reader, machine).run()
   return Step(
@@ -86,7 +86,10 @@ def compiled(
     peak=made.memory.peak,
     flops=flops,
     tokens=_tokens(batches),
-    warnings=tuple(findings.of_program(module, run, setup, machine)),
+    warnings=(
+      *instructions.missing(machine, made.jaxpr),
+      *findings.of_program(module, run, setup, machine),
+    ),
     compile_seconds=made.seconds,
   )
 
