@@ -41,6 +41,12 @@ def test_what_a_check_finds_wrong():
     '19 loops of partial sums',
   ]
   assert faults({}, _GOOD) == ['does not compile']
+  old = _GOOD | {'compiler': 'libtpu 0.0.42.1'}
+  new = _GOOD | {'compiler': 'libtpu 0.0.52', 'peak_gib': 99.0}
+  assert faults(new, old)[-1] == (
+    'recorded with libtpu 0.0.42.1, compiled with libtpu 0.0.52'
+  )
+  assert not faults(old, _GOOD)
 
 
 def test_table():

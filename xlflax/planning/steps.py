@@ -86,10 +86,7 @@ def compiled(
     peak=made.memory.peak,
     flops=flops,
     tokens=_tokens(batches),
-    warnings=(
-      *instructions.missing(machine, made.jaxpr),
-      *findings.of_program(module, run, setup, machine),
-    ),
+    warnings=tuple(findings.of_program(module, run, setup, machine)),
     compile_seconds=made.seconds,
   )
 

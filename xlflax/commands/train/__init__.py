@@ -6,7 +6,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from xlflax.commands.flags import compilation, joining
+from xlflax.commands.flags import compilation, joining, meet_devices
 from xlflax.commands.train import closing, phases, train_flags
 from xlflax.configuration import config
 from xlflax.foundation import stopping
@@ -140,6 +140,8 @@ def _train(args, each: Sequence[phases.Phase], trainers) -> int:
       continue
     if distributed.is_lead():
       closing.tell_export(trainer)
+    if not args.trust_kernels:
+      meet_devices.of_run(trainer)
     result = trainer.train(gin_config=phase.configuration.operative)
     if distributed.is_lead():
       print(json.dumps(result))

@@ -8,7 +8,7 @@ import pytest
 from jax.experimental import pallas as pl
 
 from xlflax.planning.programs import kernels, pallas
-from xlflax.planning.targets import instructions, sass
+from xlflax.planning.targets import instructions
 from xlflax.training.devices import accelerators, machines
 
 _H200 = machines.parse('gpu:H200:1')
@@ -37,7 +37,7 @@ _TEXT = '\n'.join(
 
 
 def test_instructions_count_as_often_as_their_loop_turns():
-  assert sass.pipes(_TEXT, 8) == {
+  assert instructions.pipes(_TEXT, 8) == {
     'integer': 3 + 8 * 4,
     'multiply': 8 * 4,
     'functions': 8 * 4,
@@ -57,7 +57,7 @@ def test_instructions_count_as_often_as_their_loop_turns():
   ],
 )
 def test_a_kernel_takes_what_its_busiest_pipe_takes(counts, lanes, expected):
-  assert sass.cycles(counts, lanes) == expected
+  assert instructions.cycles(counts, lanes) == expected
 
 
 def _squares(ref, out):
@@ -82,7 +82,7 @@ def _jaxpr():
 
 def test_turns_follow_from_the_products():
   (equation,) = pallas.equations(_jaxpr())
-  assert sass.turns(equation) == 8
+  assert instructions.turns(equation) == 8
 
 
 def test_a_kernel_alone_has_its_arguments():
@@ -91,21 +91,22 @@ def test_a_kernel_alone_has_its_arguments():
   assert [v.shape for v in jax.eval_shape(run, *shapes)] == [(64, 32)]
 
 
-def test_without_the_tools_products_and_bytes_count(monkeypatch):
-  monkeypatch.setattr(sass, 'tool', lambda name: None)
-  assert sass.cycles_of(_H200, _jaxpr()) == {}
-  said = instructions.missing(_H200, _jaxpr())
-  assert any('pip install nvidia-cuda-nvdisasm' in line for line in said)
-  assert not instructions.missing(machines.parse('tpu:v6e:1'), _jaxpr())
-  assert not instructions.missing(_H200, jax.make_jaxpr(jnp.sin)(1.0).jaxpr)
+def test_without_the_tools_products_and_bytes_count(monkeypatch, caplog):
+  monkeypatch.setattr(instructions, 'tool', lambda name: None)
+  assert instructions.cycles_of(_H200, jax.make_jaxpr(jnp.sin)(1.0).jaxpr) == {}
+  assert not caplog.records
+  assert instructions.cycles_of(_H200, _jaxpr()) == {}
+  assert 'pip install nvidia-cuda-nvdisasm' in caplog.text
 
 
 def test_rounds_of_warps_over_multiprocessors(monkeypatch):
   """Two programs of four warps: a warp for each scheduler of two of them."""
-  monkeypatch.setattr(sass, 'tool', str)
-  monkeypatch.setattr(sass, '_code', lambda machine, equation: (_TEXT, 4))
-  found = sass.cycles_of(_H200, _jaxpr())
-  a_warp = sass.cycles(sass.pipes(_TEXT, 8), 128)
+  monkeypatch.setattr(instructions, 'tool', str)
+  monkeypatch.setattr(
+    instructions, '_code', lambda machine, equation: (_TEXT, 4)
+  )
+  found = instructions.cycles_of(_H200, _jaxpr())
+  a_warp = instructions.cycles(instructions.pipes(_TEXT, 8), 128)
   assert found == {_TYPES: pytest.approx(2 * a_warp / 132)}
 
 
@@ -118,9 +119,9 @@ def test_a_gpu_has_a_clock_for_them():
 @pytest.mark.slow
 @pytest.mark.skipif(
   importlib.util.find_spec('jax_cuda12_plugin') is None
-  or not sass.tool('nvdisasm'),
+  or not instructions.tool('nvdisasm'),
   reason='needs jax[cuda12] and nvdisasm',
 )
 def test_a_compiled_kernel_has_a_loop():
-  (found,) = sass.cycles_of(_H200, _jaxpr()).values()
+  (found,) = instructions.cycles_of(_H200, _jaxpr()).values()
   assert found > 0
