@@ -6,8 +6,6 @@ backward pass computes the scores again: once for the gradient of the queries,
 once for keys and values and, where there is a bias, once for its.
 """
 
-import struct
-
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -51,7 +49,7 @@ class _Scores:
       return jnp.exp2(scores * factor + less)
     # Two instructions, where exp2 takes three more for subnormal results.
     (found,) = plgpu.elementwise_inline_asm(
-      f'fma.rn.ftz.f32 $0, $1, {_literal(factor)}, $2; ex2.approx.ftz.f32 $0, $0;',
+      f'fma.rn.ftz.f32 $0, $1, {factor:.9e}, $2; ex2.approx.ftz.f32 $0, $0;',
       args=[scores, less],
       constraints='=&f,f,f',
       pack=1,
@@ -259,8 +257,3 @@ def _pair(of_queries, of_keys):
   if of_queries is None:
     return None
   return of_queries[:, None], of_keys[None, :]
-
-
-def _literal(number: float) -> str:
-  """A float32 number as PTX writes it."""
-  return f'0f{struct.pack(">f", number).hex()}'
