@@ -1,4 +1,4 @@
-"""Dropout of attention's weights: one product of a row's and a column's bits."""
+"""Dropout of attention's weights: a product of a row's and a column's bits."""
 
 import jax
 import jax.numpy as jnp

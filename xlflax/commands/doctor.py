@@ -1,4 +1,4 @@
-"""`xlflax doctor`: whether what xlflax wrote is whole, and mends what it can."""
+"""`xlflax doctor`: whether what xlflax wrote is whole; mends what it can."""
 
 import argparse
 import json
@@ -37,14 +37,11 @@ RULES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds what to look at."""
-  parser.add_argument(
-    'directories',
-    nargs='*',
-    default=['.'],
-    metavar='DIR',
-    help='what to look at (default: the current folder)',
+  what = parser.add_mutually_exclusive_group(required=True)
+  what.add_argument(
+    'directories', nargs='*', default=[], metavar='DIR', help='what to look at'
   )
-  parser.add_argument(
+  what.add_argument(
     '--devices',
     action='store_true',
     help='compare and time the forms of attention on the default device, at '

@@ -74,7 +74,7 @@ def flops_of(jaxpr: Any) -> kernels.ByResults:
 
 
 def of_kernel(equation: Any) -> float:
-  """FLOPs of a kernel. Attention counts whole, as if no window and no padding spared a part."""
+  """FLOPs of a kernel; attention's whole, though windows may spare a part."""
   name = str(equation.params.get('name')).removesuffix(flops.HEADS_FIRST)
   products = _PRODUCTS.get(name)
   if products is None:

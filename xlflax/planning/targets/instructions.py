@@ -1,9 +1,10 @@
 """Cycles of Pallas kernels, counted in their machine code.
 
-`bundles` has those of TPUs. Of a GPU's kernels XLA writes the PTX; `ptxas` and `nvdisasm`, of pip packages, say
-what instructions it becomes. A warp scheduler issues one a cycle, and each pipe
-takes a warp's instruction for as long as its lanes need: a kernel takes what its
-busiest pipe does, or its issues, if all schedulers have warps all the time.
+`bundles` has those of TPUs. Of a GPU's kernels XLA writes the PTX; `ptxas` and
+`nvdisasm`, of pip packages, say what instructions it becomes. A warp scheduler
+issues one a cycle, and each pipe takes a warp's instruction for as long as its
+lanes need: a kernel takes what its busiest pipe does, or its issues, if all
+schedulers have warps all the time.
 """
 
 import collections
@@ -24,8 +25,8 @@ from xlflax.planning.targets import bundles, compilers, scratch
 from xlflax.training.devices import flops, machines
 
 _INTEGER = frozenset(
-  'LOP3 SHF IADD3 ISETP SEL FMNMX FMNMX3 PLOP3 VIADD IADD FSETP FSEL PRMT LEA VIMNMX '
-  'I2FP F2FP MOV IABS BMSK SGXT R2P P2R'.split()
+  'LOP3 SHF IADD3 ISETP SEL FMNMX FMNMX3 PLOP3 VIADD IADD FSETP FSEL PRMT LEA '
+  'VIMNMX I2FP F2FP MOV IABS BMSK SGXT R2P P2R'.split()
 )
 _FLOAT = frozenset('FFMA FMUL FADD FFMA2 FMUL2 FADD2 HFMA2 HADD2 HMUL2'.split())
 _SCHEDULERS, _WARP = 4, 32  # of a multiprocessor; threads
