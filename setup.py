@@ -105,7 +105,7 @@ setuptools.setup(
     'gpu': ['jax[cuda12]'],
     'tpu': ['jax[tpu]'],
     # Compilers of devices that are not there, for plans.
-    'plan-gpu': ['jax[cuda12]'],
+    'plan-gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
     'wandb': ['wandb>=0.19'],

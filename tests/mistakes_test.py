@@ -48,7 +48,9 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
   'demo --steps=3 --minutes=2': ('--steps', '--minutes', 'give one of them'),
   'demo --minutes=0': ('Got: 0', '--minutes'),
-  'doctor': ('no DIR',),
+  'doctor': ('none of DIR, --devices', 'give one of them'),
+  'doctor --devices': ('a CPU', 'a GPU or a TPU'),
+  'doctor --devices --repair': ('--repair has no effect with --devices',),
   'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
   'convert average --model_dir=run --output=o --last=2 --steps=1': (
     'not allowed with',),

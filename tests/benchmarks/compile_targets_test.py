@@ -17,6 +17,7 @@ _GOOD = {
   'waited': 0.031,
   'largest_all_reduce_mb': 1.4,
   'windowed_loops': 0,
+  'compiler': 'libtpu 0.0.42.1',
 }
 
 
@@ -41,6 +42,12 @@ def test_what_a_check_finds_wrong():
     '19 loops of partial sums',
   ]
   assert faults({}, _GOOD) == ['does not compile']
+  old = {key: value for key, value in _GOOD.items() if key != 'compiler'}
+  assert not faults(_GOOD | {'mfu': 0.2}, old)  # instructions not counted
+  new = _GOOD | {'compiler': 'libtpu 0.0.52', 'peak_gib': 99.0}
+  assert faults(new, _GOOD)[-1] == (
+    'recorded with libtpu 0.0.42.1, compiled with libtpu 0.0.52'
+  )
 
 
 def test_table():
@@ -87,7 +94,7 @@ def test_recorded_bounds_are_of_cases():
   for table in record.values():
     for key, figures in table.items():
       assert key in known
-      assert not figures or figures.keys() == _GOOD.keys()
+      assert not figures or figures.keys() | {'compiler'} == _GOOD.keys()
 
 
 _SIZES = {

@@ -69,6 +69,9 @@ NOT_RUN = {
   '  python -m benchmarks': 'takes hours on a GPU; see tests/benchmarks',
   'xlflax benchmark --against_plan': 'needs a GPU; '
   'tests/planning/against_test.py has a profile',
+  'xlflax doctor --devices': 'needs a GPU or a TPU; '
+  'tests/training/devices/first_contact_test.py has forms that lie',
+  'xlflax train --trust_kernels': 'the flag has no effect on a CPU',
   'xlflax demo --model_dir=runs/half_hour': 'takes half an hour',
   'xlflax demo   ': 'takes minutes; the next line is the same on less text',
   'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',

@@ -1,4 +1,4 @@
-"""Dropout of attention's weights: one mixing of a row's and a column's bits."""
+"""Dropout of attention's weights: a product of a row's and a column's bits."""
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ def _words(seed):
   return jax.random.bits(jax.random.key(seed), (2,), jnp.uint32)
 
 
-def _bits(seed):
-  return np.asarray(dropout.weight_bits(_words(seed), _SHAPE))
+def _kept(seed, rate):
+  return np.asarray(dropout.weights_kept(_words(seed), _SHAPE, rate=rate))
 
 
-def _standard(bits, rate):
+def _standard(kept, rate):
   """The mask of `rate` with mean 0 and variance 1, [all rows, keys]."""
-  kept = bits.reshape(-1, _SHAPE[-1]) >= dropout.threshold(rate)
+  kept = kept.reshape(-1, _SHAPE[-1])
   assert abs(kept.mean() - (1 - rate)) < 4 * np.sqrt(rate / kept.size)
   return (kept - kept.mean()) / kept.std()
 
@@ -35,8 +35,7 @@ def _scores(first, second=None):
 def _independent(z):
   """Of so many z, none is large, and all together spread as normal ones.
 
-  The spread is a test of all fours of weights in two rows and two columns,
-  whose bits before the mixing cancel.
+  The spread is a test of all fours of weights in two rows and two columns.
   """
   limit = np.sqrt(2 * np.log(z.size)) + 3
   return np.abs(z).max() < limit and abs(z.std() - 1) < 6 / np.sqrt(z.size)
@@ -44,27 +43,59 @@ def _independent(z):
 
 @pytest.mark.parametrize('rate', [0.1, 0.5])
 def test_rows_columns_heads_and_keys_are_independent(rate):
-  first, other = (_standard(_bits(seed), rate) for seed in (0, 1))
+  first, other = (_standard(_kept(seed, rate), rate) for seed in (0, 1))
   assert _independent(_scores(first))  # queries, heads, rows of the batch
   assert _independent(_scores(first.T))  # keys
   assert _independent(_scores(first, other))  # layers, steps
   assert _independent((first * other).sum(1) / np.sqrt(first.shape[1]))
 
 
-def test_without_the_mixing_they_are_not():
+@pytest.mark.parametrize('rate', [0.1, 0.5])
+def test_threes_and_neighbours_are_independent(rate):
+  """Of rows, of columns, of one weight in three steps; rows and columns apart.
+
+  What depends on the product's structure shows in threes: sums of two rows'
+  bits that are a third's.
+  """
+  masks = [_standard(_kept(seed, rate), rate) for seed in (3, 4, 5)]
+  skew = (1 - 2 * rate) / np.sqrt(rate * (1 - rate))
+  limit = 6 + 2 * skew  # of products of three skewed variables
+  for mask in (masks[0], masks[0].T):
+    size = np.sqrt(mask.shape[1])
+    for step in (1, 2, 64):
+      threes = mask * np.roll(mask, step, 0) * np.roll(mask, 3 * step, 0)
+      z = threes.sum(1) / size
+      assert np.abs(z).max() < limit
+      assert abs(z.mean()) < 5 / np.sqrt(z.size)
+  z = (masks[0] * masks[1] * masks[2]).sum(1) / np.sqrt(_SHAPE[-1])
+  assert np.abs(z).max() < limit
+  assert abs(z.mean()) < 5 / np.sqrt(z.size)
+
+
+@pytest.mark.parametrize('rate', [0.1, 0.5])
+def test_sums_spread_as_those_of_independent_weights(rate):
+  """Of rows, columns and blocks of 32 x 32, over seeds: binomial variances."""
+  masks = np.stack([_standard(_kept(seed, rate), rate) for seed in range(8)])
+  blocks = masks.reshape(8, -1, 32, _SHAPE[-1] // 32, 32).sum((2, 4)) / 32
+  for z in (masks.sum(2) / 16, masks.sum(1) / np.sqrt(masks.shape[1]), blocks):
+    assert abs(z.var() - 1) < 6 * np.sqrt(2 / z.size)
+
+
+def test_without_the_product_they_are_not():
   words = _words(0)
-  rows = dropout.random_bits(words, (*_SHAPE[:-1], 1))
-  bits = rows ^ dropout.column_bits(words, _SHAPE[-1])[None, None, None]
-  assert not _independent(_scores(_standard(np.asarray(bits), 0.5)))
+  index = np.arange(np.prod(_SHAPE[:-1]), dtype=np.uint32)
+  rows = np.asarray(dropout.row_bits(words, index))
+  columns = np.asarray(dropout.column_bits(words, _SHAPE[-1]))
+  for pair in (np.bitwise_xor, np.add):
+    kept = pair(rows[:, None], columns[None, :]) >= 0
+    assert not _independent(_scores(_standard(kept, 0.5)))
 
 
-def test_upper_bits_are_uniform():
-  bits = _bits(2).ravel()
-  for shift in (16, 24):
-    counts = np.bincount((bits >> shift) & 255, minlength=256)
-    expected = bits.size / 256
-    chi_square = ((counts - expected) ** 2 / expected).sum()
-    assert abs(chi_square - 255) < 5 * np.sqrt(2 * 255)
+def test_products_are_uniform():
+  rates = np.linspace(0.05, 0.95, 19)
+  dropped = np.array([1 - _kept(2, float(rate)).mean() for rate in rates])
+  spread = np.sqrt(rates * (1 - rates) / np.prod(_SHAPE))
+  assert np.all(np.abs(dropped - rates) < 5 * spread)
 
 
 def test_rate_scale_and_gradient():
@@ -74,9 +105,7 @@ def test_rate_scale_and_gradient():
     lambda w: dropout.drop_weights(key, w, rate=rate), weights
   )
   kept = np.asarray(dropped) > 0
-  np.testing.assert_array_equal(
-    kept, np.asarray(_bits(5)) >= dropout.threshold(rate)
-  )
+  np.testing.assert_array_equal(kept, _kept(5, rate))
   np.testing.assert_allclose(dropped[kept], 2 / (1 - rate), rtol=1e-6)
   (gradient,) = pull(jnp.ones_like(dropped))
   np.testing.assert_allclose(gradient * weights, dropped, rtol=1e-6)

@@ -1,22 +1,26 @@
-"""`xlflax doctor`: whether what xlflax wrote is whole, and mends what it can."""
+"""`xlflax doctor`: whether what xlflax wrote is whole; mends what it can."""
 
 import argparse
 import json
 import pathlib
 import sys
 
-from xlflax.commands.flags import parsing
+from xlflax.commands.flags import compilation, meet_devices, parsing
 from xlflax.storage import manifests, paths
 
 HELP = (
   'Says of anything that xlflax wrote (a run, token cache, vocabulary, prepared '
   'corpus, grid, suite, evaluation, report, analysis, exported model, compiled '
   'programs) whether it is whole, what is missing or damaged, and what to do. '
-  'Without --repair nothing is changed.'
+  'Without --repair nothing is changed. With --devices: compares and times the '
+  'forms of attention on this GPU or TPU.'
 )
 EXAMPLES = """
   xlflax doctor runs/mlm
   xlflax doctor cache vocabulary ~/.cache/xlflax/compilation --json
+
+  # which attention is correct and fastest on this device
+  xlflax doctor --devices
 
   # makes again what can be made again, and says what cannot
   xlflax doctor runs/mlm --repair
@@ -26,15 +30,25 @@ EXAMPLES = """
 """
 RULES = (
   parsing.Needs('vocabulary', 'repair'),
+  parsing.Excludes('json repair', 'devices'),
   parsing.Needs('corpus task_module tfds_data_dir', 'vocabulary'),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds what to look at."""
-  parser.add_argument(
-    'directories', nargs='+', metavar='DIR', help='what to look at'
+  what = parser.add_mutually_exclusive_group(required=True)
+  what.add_argument(
+    'directories', nargs='*', default=[], metavar='DIR', help='what to look at'
   )
+  what.add_argument(
+    '--devices',
+    action='store_true',
+    help='compare and time the forms of attention on the default device, at '
+    "XLM-R base's shapes; the record beside the compilation cache is used by "
+    'later runs of the same shapes',
+  )
+  compilation.add_flag(parser)
   parser.add_argument(
     '--json', action='store_true', help='print JSON instead of lines'
   )
@@ -63,6 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Prints what was found; 2 where something is damaged."""
+  if args.devices:
+    compilation.use(args.compilation_cache)
+    return meet_devices.show()
   from xlflax import examination
 
   look = _repaired if args.repair else _examined

@@ -51,34 +51,34 @@ def drop(key: jax.Array, inputs: jax.Array, *, rate: float) -> jax.Array:
     Same shape and dtype as `inputs`.
   """
   words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, random_bits, words, inputs)
+  return _drop(rate, _kept, words, inputs)
 
 
 def drop_weights(
   key: jax.Array, weights: jax.Array, *, rate: float
 ) -> jax.Array:
-  """`drop` of attention's weights [..., T, S], by the bits of `weight_bits`.
+  """`drop` of attention's weights [..., T, S], kept as `weights_kept` says.
 
   Fused kernels drop the same, for fewer operations per weight.
   """
   words = jax.random.bits(key, (2,), jnp.uint32)
-  return _drop(rate, weight_bits, words, weights)
+  return _drop(rate, weights_kept, words, weights)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _drop(rate: float, bits, words: jax.Array, inputs: jax.Array) -> jax.Array:
-  kept = bits(words, inputs.shape) >= threshold(rate)
+def _drop(rate: float, kept, words: jax.Array, inputs: jax.Array) -> jax.Array:
   scaled = inputs * jnp.asarray(1 / (1 - rate), inputs.dtype)
-  return jnp.where(kept, scaled, jnp.zeros_like(inputs))
+  where = kept(words, inputs.shape, rate=rate)
+  return jnp.where(where, scaled, jnp.zeros_like(inputs))
 
 
-def _drop_forward(rate, bits, words, inputs):
-  return _drop(rate, bits, words, inputs), recompute.distinct(words)
+def _drop_forward(rate, kept, words, inputs):
+  return _drop(rate, kept, words, inputs), recompute.distinct(words)
 
 
-def _drop_backward(rate, bits, words, gradient):
+def _drop_backward(rate, kept, words, gradient):
   no_gradient = np.zeros(words.shape, jax.dtypes.float0)
-  return no_gradient, _drop(rate, bits, words, gradient)
+  return no_gradient, _drop(rate, kept, words, gradient)
 
 
 _drop.defvjp(_drop_forward, _drop_backward)
@@ -87,6 +87,10 @@ _drop.defvjp(_drop_forward, _drop_backward)
 def threshold(rate: float) -> np.uint32:
   """Returns the least random bits of an element that is kept."""
   return np.uint32(rate * 2**32)
+
+
+def _kept(words, shape, *, rate: float) -> jax.Array:
+  return random_bits(words, shape) >= threshold(rate)
 
 
 def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -103,47 +107,73 @@ def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
   Returns:
     uint32 of the shape.
   """
+  return _bits(words, _indices(shape))
+
+
+def _bits(words: jax.Array, index: jax.Array) -> jax.Array:
+  return _mix(_mix(index * _WEYL ^ words[0]) + words[1])
+
+
+def _indices(shape: tuple[int, ...]) -> jax.Array:
   index = jnp.zeros(shape, jnp.uint32)
   stride = 1
   for axis in reversed(range(len(shape))):
     step = np.uint32(stride % 2**32)
     index += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * step
     stride *= shape[axis]
-  return bits_of_index(words, index)
+  return index
 
 
-def bits_of_index(words: jax.Array, index: jax.Array) -> jax.Array:
-  """The bits that `random_bits` gives to the elements of some indices."""
-  return _mix(_mix(index * _WEYL ^ words[0]) + words[1])
+def weights_kept(
+  words: jax.Array, shape: tuple[int, ...], *, rate: float
+) -> jax.Array:
+  """Which weights of attention are kept, bool [..., T, S].
 
-
-def weight_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """32 random bits for each weight of attention, uint32 [..., T, S].
-
-  A row's bits and a column's, each a full hash of its index, and one
-  multiplicative mixing of the two for each weight.
+  Args:
+    words: uint32 [2], the key.
+    shape: of the weights.
+    rate: probability to be dropped.
   """
-  rows = random_bits(words, (*shape[:-1], 1))
+  rows = row_bits(words, _indices((*shape[:-1], 1)))
   columns = column_bits(words, shape[-1])
-  return bits_of_pair(rows, columns.reshape((1,) * (len(shape) - 1) + (-1,)))
+  columns = columns.reshape((1,) * (len(shape) - 1) + (-1,))
+  return pair_kept(rows, columns, rate=rate)
+
+
+def row_bits(words: jax.Array, index: jax.Array) -> jax.Array:
+  """Odd random numbers of rows of weights, int32 of the shape of `index`.
+
+  Args:
+    words: uint32 [2], the key.
+    index: uint32, of each row among all.
+  """
+  bits = _bits(words, index)
+  return jax.lax.bitcast_convert_type(bits | np.uint32(1), jnp.int32)
 
 
 def column_bits(words: jax.Array, size: int) -> jax.Array:
-  """uint32 [size]: the bits of columns, under the words' other order."""
-  return random_bits(words[::-1], (size,))
+  """int32 [size]: likewise of columns, under the words' other order."""
+  return row_bits(words[::-1], _indices((size,)))
 
 
-def bits_of_pair(row: jax.Array, column: jax.Array) -> jax.Array:
-  """Mixes bits of a row and of a column, uint32 of shapes that broadcast.
+def pair_kept(row: jax.Array, column: jax.Array, *, rate: float) -> jax.Array:
+  """Whether dropout keeps the weight of a row and a column, bool.
 
-  It is the mixing function without its last step, which leaves the upper half
-  of the bits alone.
+  One product modulo 2^32 (Dietzfelbinger et al. 1997, "A reliable randomized
+  algorithm for the closest-pair problem"): the weights of a row are as
+  independent as its columns' numbers, those of a column as its rows', and two
+  rows depend on each other only where small multiples of their numbers are the
+  same.
+
+  Args:
+    row: of `row_bits`.
+    column: of `column_bits`; the shapes broadcast.
+    rate: probability to be dropped.
   """
-  bits = row ^ column
-  bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
-  return (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
+  return row * column >= np.int32(int(threshold(rate)) - 2**31)
 
 
 def _mix(bits: jax.Array) -> jax.Array:
-  bits = bits_of_pair(bits, jnp.uint32(0))
+  bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
+  bits = (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
   return bits ^ (bits >> 16)

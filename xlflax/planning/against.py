@@ -23,7 +23,7 @@ from xlflax.planning.programs import (
   kernels,
   pallas,
 )
-from xlflax.planning.targets import compilers
+from xlflax.planning.targets import compilers, instructions
 from xlflax.training import benchmark
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import accelerators, machines
@@ -77,7 +77,11 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     )
   planned = execution.Execution(
     hlo.parse(made.text),
-    kernels.compiled(machine.platform, pallas.flops_of(made.jaxpr)),
+    kernels.compiled(
+      machine.platform,
+      pallas.flops_of(made.jaxpr),
+      instructions.cycles_of(machine, made.jaxpr),
+    ),
     collectives.Place(machine.count, machine.per_node),
     machine.accelerator,
   ).run()

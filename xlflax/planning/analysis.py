@@ -64,10 +64,7 @@ def make(
     'collectives': _kinds([(s.share, s.run) for s in steps]),
     'ideal_sent': ideal.sent(setup),
     'roofline': _roofline(machine, steps, compiled=choice is None),
-    'warnings': [
-      *_warnings(setup, machine, used['total'], steps),
-      *([choice.advice] if choice and choice.advice else []),
-    ],
+    'warnings': _warnings(setup, machine, used['total'], steps),
   } | ({'attention': choice.backend} if choice else {})
 
 

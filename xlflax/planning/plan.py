@@ -77,6 +77,7 @@ def _there(settings, machine: machines.Machine, by: By) -> dict[str, Any]:
     setup = setup_lib.Setup(own)
     made = analysis.make(setup, machine, None)
     basis = f'the program that XLA:{machine.platform.upper()} compiles'
+    basis += f' ({compilers.version(machine)})'
   compiled = setup.settings.partitioner.devices is not None
   made |= {'basis': basis, 'compiled': compiled}
   return _described(setup) | made

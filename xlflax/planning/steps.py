@@ -18,7 +18,7 @@ from xlflax.planning.programs import (
   pallas,
   rewriting,
 )
-from xlflax.planning.targets import attention, bundles, compilers, program
+from xlflax.planning.targets import attention, compilers, instructions, program
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines
 
@@ -70,7 +70,7 @@ def compiled(
   reader = kernels.compiled(
     machine.platform,
     pallas.flops_of(made.jaxpr),
-    bundles.cycles_of(machine, made.jaxpr) if machine.platform == 'tpu' else {},
+    instructions.cycles_of(machine, made.jaxpr),
   )
   run = _execution(module, reader, machine).run()
   return Step(

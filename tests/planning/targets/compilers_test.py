@@ -1,5 +1,6 @@
 """The compilers of devices that are not there."""
 
+import importlib.metadata
 import importlib.util
 
 import pytest
@@ -126,3 +127,9 @@ def test_a_plan_by_the_compiler():
 @pytest.mark.parametrize('name', ['H200', 'A100-80GB', 'L40S', 'B200'])
 def test_compiling_for_gpus(name):
   _runs(f'gpu:{name}:4')
+
+
+def test_the_version_of_a_compiler(monkeypatch):
+  monkeypatch.setattr(importlib.metadata, 'version', lambda name: '0.0.42.1')
+  machine = machines.parse('tpu:v6e:1')
+  assert compilers.version(machine) == 'libtpu 0.0.42.1'

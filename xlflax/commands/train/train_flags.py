@@ -72,6 +72,12 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
     'schedulers to start it again (default: %(default)s)',
   )
   joining.add_hang_timeout(parser)
+  parser.add_argument(
+    '--trust_kernels',
+    action='store_true',
+    help='do not compare and time the forms of attention on a kind of GPU or '
+    'TPU that was not met before (see `xlflax doctor --devices`)',
+  )
   _add_profile(parser)
   parser.add_argument(
     '--log_to',

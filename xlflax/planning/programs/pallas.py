@@ -1,7 +1,11 @@
 """FLOPs of the Pallas kernels in a traced step, by their results' types."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import jax
+from jax import api_util
+from jax.extend import core
 
 from xlflax.planning.programs import kernels
 from xlflax.training.devices import flops
@@ -43,6 +47,19 @@ def results(equation: Any) -> Any:
   )
 
 
+def alone(equations: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+  """Returns a function of only these calls, and its arguments' shapes."""
+  inputs = dict.fromkeys(
+    v for e in equations for v in e.invars if not hasattr(v, 'val')
+  )
+  made = [v for e in equations for v in e.outvars if str(v) != '_']
+  about = api_util.debug_info('kernels', len, (), {})
+  about = about._replace(arg_names=None, result_paths=None)
+  jaxpr = core.Jaxpr((), list(inputs), made, equations, debug_info=about)
+  shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in inputs]
+  return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ())), shapes
+
+
 def flops_of(jaxpr: Any) -> kernels.ByResults:
   """Returns result types -> FLOPs of each kernel that a jaxpr calls.
 
@@ -52,12 +69,12 @@ def flops_of(jaxpr: Any) -> kernels.ByResults:
   found: dict[Any, float] = {}
   for equation in equations(jaxpr):
     types = results(equation)
-    found[types] = max(found.get(types, 0.0), _of_kernel(equation))
+    found[types] = max(found.get(types, 0.0), of_kernel(equation))
   return found
 
 
-def _of_kernel(equation: Any) -> float:
-  """Attention counts whole, as if no window and no padding spared a part."""
+def of_kernel(equation: Any) -> float:
+  """FLOPs of a kernel; attention's whole, though windows may spare a part."""
   name = str(equation.params.get('name')).removesuffix(flops.HEADS_FIRST)
   products = _PRODUCTS.get(name)
   if products is None:

@@ -20,12 +20,10 @@ class Choice:
   Attributes:
     backend: its name.
     keeps_scores: whether arrays [..., T, S] are made in memory.
-    advice: how to get a better one; '' if there is none.
   """
 
   backend: str
   keeps_scores: bool
-  advice: str = ''
 
 
 def choose(
@@ -48,21 +46,7 @@ def choose(
     ),
   )
   found = attention.resolve_backend(wanted, case)
-  if found is not _XLA:
-    return Choice(str(found), False)
-  without = attention.resolve_backend(
-    model_config.AttentionBackend.AUTO, case._replace(dropout_rate=0.0)
-  )
-  advice = (
-    ''
-    if without is _XLA or not case.dropout_rate
-    else (
-      f'Attention is {found}, which keeps its scores: with '
-      'attention_dropout_rate = 0 it would be '
-      f'{without}, which does not.'
-    )
-  )
-  return Choice(str(found), True, advice)
+  return Choice(str(found), found is _XLA)
 
 
 def lengths(settings: settings_lib.Settings) -> set[int]:

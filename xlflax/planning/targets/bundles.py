@@ -18,8 +18,6 @@ import sys
 from typing import Any
 
 import jax
-from jax import api_util
-from jax.extend import core
 
 from xlflax.models import targets
 from xlflax.planning.programs import kernels, pallas
@@ -103,15 +101,7 @@ def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
 
 def _compile_alone(machine, equations, folder: pathlib.Path) -> None:
   """Has another process compile the kernels, and libtpu write into `folder`."""
-  inputs = dict.fromkeys(
-    v for e in equations for v in e.invars if not hasattr(v, 'val')
-  )
-  made = [v for e in equations for v in e.outvars if str(v) != '_']
-  about = api_util.debug_info('kernels', len, (), {})
-  about = about._replace(arg_names=None, result_paths=None)
-  jaxpr = core.Jaxpr((), list(inputs), made, equations, debug_info=about)
-  run = core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))
-  shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in inputs]
+  run, shapes = pallas.alone(equations)
   with targets.compiling_for(compilers.target_of(machine)):
     exported = jax.export.export(jax.jit(run), platforms=['tpu'])(*shapes)
   file = folder / 'kernels.exported'

@@ -7,6 +7,7 @@ extra `plan-tpu`). The CPU stays JAX's default device.
 
 import contextlib
 import dataclasses
+import importlib.metadata
 import importlib.util
 import math
 import os
@@ -76,6 +77,12 @@ def missing(machine: machines.Machine) -> str:
   except errors.ConfigError as error:
     return str(error)
   return ''
+
+
+def version(machine: machines.Machine) -> str:
+  """Returns the compiler's package with its version: 'libtpu 0.0.42.1'."""
+  package = _PACKAGES[machine.platform].replace('_', '-')
+  return f'{package} {importlib.metadata.version(package)}'
 
 
 def target_of(machine: machines.Machine) -> targets.Target:

@@ -67,7 +67,7 @@ class Accelerator:
     capability: compute capability of an NVIDIA GPU, else None.
     chip: what XLA asks of a GPU; None where its compiler cannot be asked.
     cores: tensor cores of a TPU that a device has.
-    clock: of a TPU, in GHz.
+    clock: in GHz; 0 where it is not known.
     topology: XLA's name of a TPU's slices, such as 'v5p'.
     dimensions: of a TPU's slices.
     halves: devices of a TPU's chip.
@@ -102,6 +102,7 @@ def _gpu(name, capability, *figures, kinds=(), chip=None, per_node=8):
   return _row(
     'gpu', name, kinds, figures,
     capability=capability, chip=chip, per_node=per_node,
+    clock=chip.clock if chip else 0.0,
   )  # fmt: skip
 
 

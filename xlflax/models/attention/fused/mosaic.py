@@ -40,57 +40,49 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
   """Returns the gradients of query, key, value and bias (None without)."""
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
-  delta = jnp.einsum(
-    'btnd,btnd->bnt', output, gradient, preferred_element_type=jnp.float32
-  )
+  delta = problem.delta(options, output, gradient)
   more = {
     'gradient': _heads_first(gradient),
     'normaliser': normaliser[:, :, None] * problem.LOG2_E,
     'delta': delta[:, :, None],
   }
-  of_queries: Any = ((batch, heads, length, width), arrays.query.dtype, 'query')
   # One gradient for each query head; heads that share keys are summed below.
   shape = (batch, heads, memory_length, width)
-  of_memory: list[Any] = [(shape, arrays.key.dtype, 'memory')] * 2
-  if arrays.bias is None:
-    d_key, d_value, d_query = _call(
-      kernels.memory_kernel,
-      options,
-      arrays,
-      more,
-      block=1,
-      out=[*of_memory, of_queries],
-      name='attention_gradients_heads_first',
-      sums=(width, length),
-    )
-    d_bias = None
-  else:
-    d_query, d_bias = _call(
-      kernels.query_kernel,
-      options,
-      arrays,
-      more,
-      block=0,
-      out=[of_queries, ((heads, memory_length, length), jnp.float32, 'bias')],
-      name='attention_query_gradient_heads_first',
-    )
-    d_key, d_value = _call(
-      kernels.memory_kernel,
-      options,
-      arrays,
-      more,
-      block=1,
-      out=of_memory,
-      name='attention_memory_gradient_heads_first',
-    )
-    d_bias = jnp.swapaxes(d_bias, 1, 2)
+  parts = 1 if arrays.bias is None else memory_length // options.block[1]
+  out: list[Any] = [
+    (shape, arrays.key.dtype, 'memory'),
+    (shape, arrays.key.dtype, 'memory'),
+    (
+      (parts, batch, heads, length, width),
+      arrays.query.dtype if parts == 1 else jnp.float32,
+      'part',
+    ),
+  ]
+  if arrays.bias is not None:
+    out.append(((heads, memory_length, length), jnp.float32, 'bias'))
+  d_key, d_value, d_query, *d_bias = _call(
+    kernels.gradient_kernel,
+    options,
+    arrays,
+    more,
+    block=1,
+    out=out,
+    name='attention_gradients_heads_first',
+    sums=(width, length),
+  )
   d_key, d_value = (
     _positions_first(
       jnp.sum(x.reshape(batch, groups, -1, memory_length, width), axis=2)
     )
     for x in (d_key, d_value)
   )
-  return _positions_first(d_query), d_key, d_value, d_bias
+  d_query = jnp.sum(d_query, axis=0).astype(arrays.query.dtype)
+  return (
+    _positions_first(d_query),
+    d_key,
+    d_value,
+    jnp.swapaxes(d_bias[0], 1, 2) / (1 - options.rate) if d_bias else None,
+  )
 
 
 def _call(kernel, options, arrays, more, *, block, out, name, sums=None):
@@ -182,6 +174,10 @@ def _specs(options, arrays, block, rows_last):
     'key': spec(
       (None, None, s, width),
       lambda b, n, i: (b, problem.divide(n, repeats), of_s(i), 0),
+    ),
+    'part': spec(
+      (None, None, None, t, width),
+      lambda b, n, i: (i if rows_last else 0, b, n, 0, 0),
     ),
     'memory': spec((None, None, s, width), lambda b, n, i: (b, n, of_s(i), 0)),
     'row': spec((None, None, 1, t), lambda b, n, i: (b, n, 0, of_t(i))),

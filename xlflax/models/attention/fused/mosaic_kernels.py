@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from xlflax.models import dropout
 from xlflax.models.attention.fused import problem
 
 _WHOLE = slice(None)
@@ -55,49 +56,27 @@ def forward_kernel(options, refs, place) -> None:
   refs['out_1'][...] = maximum / problem.LOG2_E + jnp.log(total)
 
 
-def query_kernel(options, refs, place) -> None:
-  """Writes the gradient of a block of queries; adds to that of the bias."""
-  keys = options.block[1]
-  query, gradient = refs['query'][...], refs['gradient'][...]
-  d_bias = refs['out_1']
+def gradient_kernel(options, refs, place) -> None:
+  """Writes the gradients of a block of keys and values, and of the queries.
 
-  @pl.when(place[0] == 0)
-  def _():
-    d_bias[...] = jnp.zeros(d_bias.shape, d_bias.dtype)
-
-  def body(j, d_query):
-    at = pl.ds(pl.multiple_of(j * keys, keys), keys)
-    key = refs['key'][at, :]
-    scores = _scores(options, refs, query, key, (_WHOLE, at), (place[2], j))
-    weights = jnp.exp2(scores - refs['normaliser'][...])
-    d_weights = _dot(refs['value'][at, :], gradient, (1, 1))
-    (d_weights,) = _drop(options, refs, (_WHOLE, at), d_weights)
-    d_scores = _d_scores(options, weights, d_weights, refs['delta'][...])
-    d_bias[at, :] += d_scores
-    return d_query + _dot(key, d_scores.astype(key.dtype), (0, 0))
-
-  first, end = problem.key_blocks(
-    options, place[2], refs['key'].shape[0] // keys, _window(refs)
-  )
-  zeros = jnp.zeros(query.shape[::-1], jnp.float32)
-  d_query = jax.lax.fori_loop(first, end, body, zeros)
-  refs['out_0'][...] = (d_query * options.scale).T.astype(refs['out_0'].dtype)
-
-
-def memory_kernel(options, refs, place) -> None:
-  """Writes the gradients of a block of keys and values.
-
-  Where it is given `sums` [D, queries], it adds the queries' gradients up in
-  them, and writes them with the last block of keys.
+  Those of the queries are added up in `sums` [D, queries], over all blocks of
+  keys and written with the last; where there is a bias, over this one, as the
+  next program is of another row and adds to the same part of the bias.
   """
   queries, _ = options.block
   key, value = refs['key'][...], refs['value'][...]
-  sums = refs.get('sums')
-  if sums is not None:
+  sums, d_bias = refs['sums'], refs.get('out_3')
+  alone = d_bias is not None
 
-    @pl.when(place[2] == 0)
+  @pl.when(alone or place[2] == 0)
+  def _():
+    sums[...] = jnp.zeros(sums.shape, sums.dtype)
+
+  if d_bias is not None:
+
+    @pl.when(place[0] == 0)
     def _():
-      sums[...] = jnp.zeros(sums.shape, sums.dtype)
+      d_bias[...] = jnp.zeros(d_bias.shape, d_bias.dtype)
 
   def body(i, carry):
     d_key, d_value = carry
@@ -107,11 +86,12 @@ def memory_kernel(options, refs, place) -> None:
     weights = jnp.exp2(scores - refs['normaliser'][:, at])
     d_weights = _dot(value, gradient, (1, 1))
     d_weights, dropped = _drop(options, refs, (at, _WHOLE), d_weights, weights)
-    d_scores = _d_scores(options, weights, d_weights, refs['delta'][:, at])
+    d_scores = weights * (d_weights - refs['delta'][:, at])
+    if d_bias is not None:
+      d_bias[:, at] += d_scores
     d_scores = d_scores.astype(query.dtype)
     d_value = d_value + _dot(dropped.astype(gradient.dtype), gradient)
-    if sums is not None:
-      sums[:, at] += _dot(key, d_scores, (0, 0))
+    sums[:, at] += _dot(key, d_scores, (0, 0))
     return d_key + _dot(d_scores, query), d_value
 
   first, end = problem.query_blocks(
@@ -119,15 +99,16 @@ def memory_kernel(options, refs, place) -> None:
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
   d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
-  refs['out_0'][...] = (d_key * options.scale).astype(refs['out_0'].dtype)
+  refs['out_0'][...] = (d_key * problem.gradient_scale(options)).astype(
+    refs['out_0'].dtype
+  )
   d_value = d_value / (1 - options.rate)
   refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
-  if sums is not None:
 
-    @pl.when(place[2] == pl.num_programs(2) - 1)
-    def _():
-      d_query = (sums[...] * options.scale).T
-      refs['out_2'][...] = d_query.astype(refs['out_2'].dtype)
+  @pl.when(alone or place[2] == pl.num_programs(2) - 1)
+  def _():
+    d_query = (sums[...] * problem.gradient_scale(options)).T
+    refs['out_2'][...] = d_query.astype(refs['out_2'].dtype)
 
 
 def _scores(options, refs, query, key, at, blocks) -> jax.Array:
@@ -158,19 +139,12 @@ def _scores(options, refs, query, key, at, blocks) -> jax.Array:
   return scores if seen is None else jnp.where(seen, scores, problem.UNSEEN)
 
 
-def _d_scores(options, weights, d_weights, delta) -> jax.Array:
-  """The gradient of scores; `d_weights` are not scaled up for dropout yet."""
-  if options.rate:
-    d_weights = d_weights * (1 / (1 - options.rate))
-  return weights * (d_weights - delta)
-
-
 def _drop(options, refs, at, *arrays):
   """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
   if 'row_bits' not in refs:
     return arrays
-  keep = problem.kept(
-    options, refs['row_bits'][:, at[0]], refs['column_bits'][at[1], :]
+  keep = dropout.pair_kept(
+    refs['row_bits'][:, at[0]], refs['column_bits'][at[1], :], rate=options.rate
   )
   return tuple(jnp.where(keep, array, 0.0) for array in arrays)
 

@@ -55,8 +55,8 @@ class Arrays(NamedTuple):
     key_segments: int32 [B, S], or None.
     words: uint32 [2], of dropout's key; None without dropout.
     window: int32 [1], or None.
-    row_bits: uint32 [B, N, T] of dropout, or None; see `with_bits`.
-    column_bits: uint32 [S], likewise.
+    row_bits: int32 [B, N, T] of dropout, or None; see `with_bits`.
+    column_bits: int32 [S], likewise.
   """
 
   query: jax.Array
@@ -116,21 +116,26 @@ def with_bits(options: Options, arrays: Arrays, first_row, first_head):
   plane += first_head + along(1)
   index = plane * np.uint32(length) + along(2)
   return arrays._replace(
-    row_bits=dropout.bits_of_index(arrays.words, index),
+    row_bits=dropout.row_bits(arrays.words, index),
     column_bits=dropout.column_bits(arrays.words, options.memory_length),
   )
 
 
-def kept(options: Options, row_bits, column_bits) -> jax.Array:
-  """Returns the entries of a block that dropout keeps, bool.
+def delta(options: Options, output, gradient) -> jax.Array:
+  """float32 [B, N, T]: products of outputs and gradients, for backward passes.
 
-  Args:
-    options: see `Options`.
-    row_bits: uint32, of the block's queries, along one axis.
-    column_bits: uint32, of its keys, along the other.
+  They are given as weights' gradients are in the kernels, which scale up for
+  dropout only what they have summed.
   """
-  bits = dropout.bits_of_pair(row_bits, column_bits)
-  return bits >= dropout.threshold(options.rate)
+  found = jnp.einsum(
+    'btnd,btnd->bnt', output, gradient, preferred_element_type=jnp.float32
+  )
+  return found * (1 - options.rate)
+
+
+def gradient_scale(options: Options) -> float:
+  """Of sums that the gradients of queries and keys are."""
+  return options.scale / (1 - options.rate)
 
 
 def key_blocks(options: Options, i, count: int, window):

@@ -36,9 +36,7 @@ def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
   """Returns the gradients of query, key, value and bias (None without)."""
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
-  delta = jnp.einsum(
-    'btnd,btnd->bnt', output, gradient, preferred_element_type=jnp.float32
-  )
+  delta = problem.delta(options, output, gradient)
   more = {'gradient': gradient, 'normaliser': normaliser, 'delta': delta}
   (d_query,) = _call(
     kernels.query_kernel,

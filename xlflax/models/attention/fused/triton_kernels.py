@@ -9,7 +9,9 @@ once for keys and values and, where there is a bias, once for its.
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
 
+from xlflax.models import dropout, targets
 from xlflax.models.attention.fused import problem
 
 
@@ -23,20 +25,45 @@ class _Scores:
   def __init__(self, options, refs):
     self.options = options
     self.window = refs['window'][0] if 'window' in refs else None
+    # What scores still have to be multiplied by.
+    self.factor = 1.0 if 'bias' in refs else options.scale
 
   def scores(self, query, key, bias, segments, rows, columns):
-    """Returns scores times log2(e), float32 [queries, keys]."""
-    found = _dot(query, key.T) * (self.options.scale * problem.LOG2_E)
+    """Returns scores divided by `factor`, float32 [queries, keys]."""
+    found = _dot(query, key.T)
     if bias is not None:
-      found = found + bias * problem.LOG2_E
+      found = found * self.options.scale + bias
     mask = problem.seen(self.options, rows, columns, segments, self.window)
     return found if mask is None else jnp.where(mask, found, problem.UNSEEN)
+
+  def weights(self, scores, normaliser):
+    """exp(factor scores - normaliser), float32 [queries, keys].
+
+    Args:
+      scores: of `scores`.
+      normaliser: float32 [queries], times log2(e).
+    """
+    factor = self.factor * problem.LOG2_E
+    less = jnp.broadcast_to(-normaliser[:, None], scores.shape)
+    if self.options.interpret or targets.current().capability is None:
+      return jnp.exp2(scores * factor + less)
+    # Two instructions, where exp2 takes three more for subnormal results.
+    (found,) = plgpu.elementwise_inline_asm(
+      f'fma.rn.ftz.f32 $0, $1, {factor:.9e}, $2; ex2.approx.ftz.f32 $0, $0;',
+      args=[scores, less],
+      constraints='=&f,f,f',
+      pack=1,
+      result_shape_dtypes=[jax.ShapeDtypeStruct(scores.shape, jnp.float32)],
+    )
+    return found
 
   def drop(self, row_bits, column_bits, *arrays):
     """Sets what dropout drops to zero; what is kept is scaled elsewhere."""
     if row_bits is None:
       return arrays
-    keep = problem.kept(self.options, row_bits[:, None], column_bits[None, :])
+    keep = dropout.pair_kept(
+      row_bits[:, None], column_bits[None, :], rate=self.options.rate
+    )
     return tuple(jnp.where(keep, array, 0.0) for array in arrays)
 
 
@@ -63,8 +90,9 @@ def forward_kernel(options, refs) -> None:
       columns,
     )
     larger = jnp.maximum(maximum, jnp.max(scores, axis=1))
-    decay = jnp.exp2(maximum - larger)
-    weights = jnp.exp2(scores - larger[:, None])
+    factor = score.factor * problem.LOG2_E
+    decay = jnp.exp2((maximum - larger) * factor)
+    weights = score.weights(scores, larger * factor)
     total = total * decay + jnp.sum(weights, axis=1)
     (weights,) = score.drop(row_bits, _part(refs, 'column_bits', at), weights)
     value = refs['value'][at, :]
@@ -87,7 +115,7 @@ def forward_kernel(options, refs) -> None:
   total = jnp.maximum(total, 1e-30)  # 0 where nothing is seen
   output = output / (total * (1 - options.rate))[:, None]
   refs['out_0'][...] = output.astype(refs['out_0'].dtype)
-  refs['out_1'][...] = maximum / problem.LOG2_E + jnp.log(total)
+  refs['out_1'][...] = maximum * score.factor + jnp.log(total)
 
 
 def query_kernel(options, refs) -> None:
@@ -113,12 +141,12 @@ def query_kernel(options, refs) -> None:
       rows,
       columns,
     )
-    weights = jnp.exp2(scores - normaliser[:, None])
+    weights = score.weights(scores, normaliser)
     d_weights = _dot(gradient, refs['value'][at, :].T)
     (d_weights,) = score.drop(
       row_bits, _part(refs, 'column_bits', at), d_weights
     )
-    d_scores = weights * (d_weights * _scale_up(options) - delta[:, None])
+    d_scores = weights * (d_weights - delta[:, None])
     return d_query + _dot(d_scores.astype(key.dtype), key)
 
   first, end = problem.key_blocks(
@@ -127,7 +155,9 @@ def query_kernel(options, refs) -> None:
   d_query = jax.lax.fori_loop(
     first, end, body, jnp.zeros(query.shape, jnp.float32)
   )
-  refs['out_0'][...] = (d_query * options.scale).astype(refs['out_0'].dtype)
+  refs['out_0'][...] = (d_query * problem.gradient_scale(options)).astype(
+    refs['out_0'].dtype
+  )
 
 
 def memory_kernel(options, refs) -> None:
@@ -154,16 +184,13 @@ def memory_kernel(options, refs) -> None:
       columns,
     )
     normaliser = refs['normaliser'][at] * problem.LOG2_E
-    weights = jnp.exp2(scores - normaliser[:, None])
+    weights = score.weights(scores, normaliser)
     d_weights = _dot(gradient, value.T)
     d_weights, dropped = score.drop(
       _part(refs, 'row_bits', at), column_bits, d_weights, weights
     )
-    dropped = (dropped * _scale_up(options)).astype(gradient.dtype)
-    d_scores = weights * (
-      d_weights * _scale_up(options) - refs['delta'][at][:, None]
-    )
-    d_value = d_value + _dot(dropped.T, gradient)
+    d_scores = weights * (d_weights - refs['delta'][at][:, None])
+    d_value = d_value + _dot(dropped.astype(gradient.dtype).T, gradient)
     return d_key + _dot(d_scores.astype(query.dtype).T, query), d_value
 
   first, end = problem.query_blocks(
@@ -171,7 +198,10 @@ def memory_kernel(options, refs) -> None:
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
   d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
-  refs['out_0'][...] = (d_key * options.scale).astype(refs['out_0'].dtype)
+  refs['out_0'][...] = (d_key * problem.gradient_scale(options)).astype(
+    refs['out_0'].dtype
+  )
+  d_value = d_value / (1 - options.rate)
   refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
 
 
@@ -195,20 +225,19 @@ def bias_kernel(options, refs, *, batch: int) -> None:
       columns,
     )
     normaliser = refs['normaliser'][row] * problem.LOG2_E
-    weights = jnp.exp2(scores - normaliser[:, None])
+    weights = score.weights(scores, normaliser)
     d_weights = _dot(refs['gradient'][row], refs['value'][row].T)
     (d_weights,) = score.drop(
       _part(refs, 'row_bits', row),
       _part(refs, 'column_bits', slice(None)),
       d_weights,
     )
-    return d_bias + weights * (
-      d_weights * _scale_up(options) - refs['delta'][row][:, None]
-    )
+    return d_bias + weights * (d_weights - refs['delta'][row][:, None])
 
-  refs['out_0'][...] = jax.lax.fori_loop(
+  d_bias = jax.lax.fori_loop(
     0, batch, body, jnp.zeros((queries, keys), jnp.float32)
   )
+  refs['out_0'][...] = d_bias / (1 - options.rate)
 
 
 def _dot(a, b) -> jax.Array:
@@ -228,7 +257,3 @@ def _pair(of_queries, of_keys):
   if of_queries is None:
     return None
   return of_queries[:, None], of_keys[None, :]
-
-
-def _scale_up(options) -> float:
-  return 1 / (1 - options.rate)
