@@ -27,7 +27,7 @@ def of_run(settings: Any) -> None:
   )
   first_contact.meet(
     shapes,
-    jax.config.jax_compilation_cache_dir,
+    jax.config.jax_compilation_cache_dir,  # type: ignore[attr-defined]
     report=lambda line: logging.info('Attention on this device: %s.', line),
   )
 
@@ -54,7 +54,7 @@ def show() -> int:
   )
   found = first_contact.meet(
     first_contact.Shapes(64, 12, 12, case),
-    jax.config.jax_compilation_cache_dir,
+    jax.config.jax_compilation_cache_dir,  # type: ignore[attr-defined]
     report=print,
   )
   return 2 if any(one['problem'] for one in found.values()) else 0

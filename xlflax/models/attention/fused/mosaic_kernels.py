@@ -69,13 +69,13 @@ def gradient_kernel(options, refs, place) -> None:
   alone = d_bias is not None
 
   @pl.when(alone or place[2] == 0)
-  def _():
+  def _clear():
     sums[...] = jnp.zeros(sums.shape, sums.dtype)
 
   if d_bias is not None:
 
     @pl.when(place[0] == 0)
-    def _():
+    def _clear_bias():
       d_bias[...] = jnp.zeros(d_bias.shape, d_bias.dtype)
 
   def body(i, carry):
@@ -106,7 +106,7 @@ def gradient_kernel(options, refs, place) -> None:
   refs['out_1'][...] = d_value.astype(refs['out_1'].dtype)
 
   @pl.when(alone or place[2] == pl.num_programs(2) - 1)
-  def _():
+  def _write():
     d_query = (sums[...] * problem.gradient_scale(options)).T
     refs['out_2'][...] = d_query.astype(refs['out_2'].dtype)
 
