@@ -87,6 +87,25 @@ def test_xlm_e(file):
 
 
 @pytest.mark.parametrize(
+  'file', ['mlm', 'mlm_tlm', 'mlm_tlm_contrast', 'moco_tlm']
+)
+def test_the_small_recipe_goes_after_every_objective(file):
+  settings = gin_files.settings_of(
+    [f'pretrain/{file}.gin', 'recipes/small.gin'],
+    ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
+  )
+  assert settings.model.config.position_embedding == 'rotary'
+  assert settings.model.config.dropout_rate == 0
+  assert type(settings.optimizer).__name__ == 'Muon'
+  masked = [
+    entry.objective.mask_ratio
+    for entry in settings.objectives.entries
+    if hasattr(entry.objective, 'mask_ratio')
+  ]
+  assert set(masked) == {0.4}
+
+
+@pytest.mark.parametrize(
   'twin, whole',
   [
     *(
