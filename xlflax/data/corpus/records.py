@@ -277,7 +277,7 @@ def _told(path: pathlib.Path) -> Iterator[None]:
     raise errors.CorpusError(
       f'{path.suffix} files are read by {error.name}, which is not installed',
       where=str(path),
-      fix="pip install 'xlflax[arrow]'",
+      fix='pip install ".[arrow]" in a checkout of xlflax',
     ) from error
   except (
     ValueError,  # pyarrow's errors are ValueErrors
