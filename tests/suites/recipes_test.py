@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 from tests.suites import recipe_table
+from xlflax import cli
 from xlflax.foundation import errors
 from xlflax.suites import records
 from xlflax.suites import results as suite_results
@@ -49,6 +50,12 @@ def test_vectors_are_those_of_the_scripts():
     fields = ('pooling', 'layer', 'max_length', 'centre')
     found = [recipe_table.value(made, f'{cls}.{field}') for field in fields]
     assert found == [pooling, 8, 512, 'none']
+
+
+def test_an_unknown_recipe_is_told(capsys):
+  arguments = ['--suite=xtreme', '--recipe=xtrem', '--data=d', '--output=o']
+  assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2
+  assert 'There is no such recipe. Got: xtrem' in capsys.readouterr().err
 
 
 def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):

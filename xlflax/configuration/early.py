@@ -28,10 +28,10 @@ def check_names(
       own = {
         'tasks': 'name the module of a task of your own by --task_module',
         'suite': 'give a gin file of your own, NAME.gin',
+        'recipe': 'give a gin file of your own, NAME.gin',
       }
       raise errors.ConfigError(
-        'There is no such '
-        + ('suite' if flag == 'suite' else 'evaluation task'),
+        'There is no such ' + ('evaluation task' if flag == 'tasks' else flag),
         got=name,
         expected=suggestions.some_of(known),
         where=f'--{flag}',
