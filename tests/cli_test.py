@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -249,3 +250,29 @@ def test_a_process_of_a_command_collects_garbage_less_often():
     check=True,
   )
   assert int(done.stdout) > 10 * 700
+
+
+def test_an_event_loop_without_a_descriptor_is_no_second_message():
+  code = """
+    import asyncio, resource
+    from xlflax import cli
+    cli.begin_process()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+    held = []
+    try:
+      while True:
+        held.append(open('/dev/null'))
+    except OSError:
+      pass
+    try:
+      asyncio.new_event_loop()
+    except OSError:
+      print('told')
+  """
+  done = subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(code)],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert (done.stdout, done.stderr) == ('told\n', '')

@@ -78,6 +78,21 @@ def test_after_the_end_the_status_is_kept():
   assert _end(process, signal.SIGTERM)[0] == 0
 
 
+def test_nothing_makes_another_status_while_the_process_is_torn_down():
+  """Foreign code's own end comes after Python has let go of its handlers."""
+  process = _start("""
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc['__cxa_atexit'](libc['raise'], signal.SIGTERM, None)
+    stopping.begin_command()
+    print('ready', flush=True)
+    print('a result')
+    stopping.end_command(0)
+  """)
+  out, _ = process.communicate(timeout=60)
+  assert (process.returncode, out) == (0, 'a result\n')
+
+
 def test_a_hangup_that_is_ignored_stays_ignored():
   """`nohup xlflax ...`."""
   process = _start("""

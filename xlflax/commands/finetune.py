@@ -262,6 +262,12 @@ def _show(name: str, report, console) -> int:
       )
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
+  if report.failures:
+    print(
+      f'xlflax finetune: {len(report.failures)} of {len(report.trials)} trials '
+      'failed, as is said above.',
+      file=sys.stderr,
+    )
   return report.exit_status
 
 

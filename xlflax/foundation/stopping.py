@@ -5,6 +5,7 @@ in the main thread, so that temporary files are removed and workers end. Trainin
 (`training.processes.preemption`) hears the same signals, and saves first.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -94,6 +95,7 @@ def begin_command() -> None:
   for number in SIGNALS:
     if signal.getsignal(number) is not signal.SIG_IGN:
       signal.signal(number, _raise)
+  atexit.register(_end_process)  # the first to be there is the last to run
   os.register_at_fork(
     before=_hold, after_in_parent=_let_go, after_in_child=_forget
   )
@@ -107,6 +109,19 @@ def end_command(status: int) -> None:
   make another status of it.
   """
   _state.status = status
+
+
+def _end_process() -> None:
+  """Ends the process of a command that has come to its end.
+
+  Python would take the handlers away next, and a signal that comes while
+  foreign code is torn down would make another status of it.
+  """
+  if _state.status is not None:
+    with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads
+      sys.stdout.flush()
+      sys.stderr.flush()
+    os._exit(_state.status)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
