@@ -15,6 +15,7 @@ import logging
 import pathlib
 import random
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -48,6 +49,9 @@ def main(arguments=None) -> int:
   parser.add_argument('--disks', type=int, default=40, help='at least')
   args = parser.parse_args(arguments)
   logging.disable(logging.CRITICAL)
+  # Children inherit what nohup, or a shell's background, has ignored.
+  signal.signal(signal.SIGHUP, signal.SIG_DFL)
+  signal.signal(signal.SIGINT, signal.default_int_handler)
   found: dict[str, counts_lib.Counts] = {}
   with tempfile.TemporaryDirectory() as folder:
     directory = pathlib.Path(folder)
