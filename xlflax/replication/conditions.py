@@ -5,6 +5,7 @@ import enum
 
 from xlflax.data.stream import PairOptions, Positions, SideOrder
 from xlflax.data.vocabularies.settings import Anchors
+from xlflax.models.config import NormPosition
 from xlflax.models.variants.sharing import SharingPlan
 from xlflax.replication.worlds import Text
 from xlflax.training.initialization.decoder import DecoderInitialization
@@ -93,6 +94,7 @@ class Condition:
     untrained: no step is made.
     learning_rate: None: the size's.
     saved: whether others begin from it.
+    norm: where layer norms stand.
     measured: False for one that is only begun from.
     against_random: whether the first language's states are also compared with
       a random encoder's of the second.
@@ -120,6 +122,7 @@ class Condition:
   untrained: bool = False
   learning_rate: float | None = None
   saved: bool = False
+  norm: NormPosition = NormPosition.PRE
   measured: bool = True
   against_random: bool = False
   aligned: bool = False

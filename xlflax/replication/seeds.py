@@ -38,6 +38,7 @@ _OTHERS = {
     'ppa/mlm',
     'ppa/ppa',
     'veco/ca_mlm',
+    'veco/mlm',
     'veco/mlm_adjacent',
     'veco/mlm_sides',
     'veco/mlm_tlm',

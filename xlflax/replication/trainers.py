@@ -72,6 +72,7 @@ def _model(condition: Condition, size: Size):
       mlp_dim=4 * size.hidden,
       num_heads=2,
       max_length=2 * size.length,
+      norm_position=condition.norm,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,
       sharing=condition.sharing,

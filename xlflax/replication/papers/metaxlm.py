@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from xlflax.models.config import NormPosition
 from xlflax.replication.claims import NO_PAPER, Claim
 from xlflax.replication.conditions import Condition, Loss, Taken
 from xlflax.training.initialization.vocabulary_matching import Norms
@@ -16,6 +17,7 @@ def _condition(name: str, title: str, **fields) -> Condition:
     name=f'metaxlm/{name}',
     title=title,
     learning_rate=RATE,
+    norm=NormPosition.POST,
     **{'steps': STEPS, **fields},
   )
 
@@ -31,6 +33,7 @@ CONDITIONS = (
     steps=META,
     losses=(Loss.FIRST_LANGUAGE_MLM,),
     anchors=None,
+    norm=NormPosition.POST,
     saved=True,
     measured=False,
   ),

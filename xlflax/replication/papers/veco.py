@@ -71,6 +71,7 @@ CONDITIONS = (
     *_CA_MLM_TLM,
     **_SHORT,
   ),
+  _condition('mlm', 'MLM, 200 steps', Loss.MLM, **_SHORT),
   _condition('ca_mlm', 'VECO, CA-MLM, 200 steps', Loss.CA_MLM, **_SHORT),
   _condition(
     'mlm_sides', 'XLM, MLM + MLM of the sides of pairs', Loss.MLM, Loss.PAIR_MLM
@@ -180,7 +181,7 @@ CLAIMS = (
     'monolingual',
     'CA-MLM is above MLM (here of adjacent segments, and of sentences)',
     '59.8; 60.6',
-    'metaxlm/none',
+    'mlm',
     'ca_mlm',
   ),
   _claim(
