@@ -86,6 +86,16 @@ def test_xlm_e(file):
   } == {50}
 
 
+def test_the_first_run_of_a_published_model_is_contrast_alone():
+  settings = gin_files.settings_of(
+    ['docs/first_run/contrast.gin', 'models/tiny.gin'],
+    ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
+  )
+  [entry] = settings.objectives.entries
+  [stream] = settings.streams
+  assert (entry.stream, stream.length, stream.batch_size) == ('sides', 32, 32)
+
+
 @pytest.mark.parametrize(
   'file', ['mlm', 'mlm_tlm', 'mlm_tlm_contrast', 'moco_tlm']
 )

@@ -73,7 +73,8 @@ def test_a_metric_that_there_is_not(arguments, capsys, metric, dry_run):
   assert cli.main([*arguments, f'--select={metric}', *dry_run]) == 2
   assert capsys.readouterr().err.strip() == (
     f'xlflax finetune: Training evaluates no such metric. Got: {metric}. Expected: such '
-    'as dev/accuracy/mean. Where: --select.'
+    'as dev/accuracy/mean. Where: --select. What to do: did you mean '
+    'dev/accuracy/mean?'
   )
 
 

