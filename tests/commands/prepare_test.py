@@ -138,7 +138,7 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
   vectors |= {'P Q': vectors['a b'], 'R S': vectors['c d']}
 
   class Run:
-    step = 7
+    step, sentence = 7, 'means of all tokens'
 
     def encode(self, texts, languages, layer):
       assert layer == 2 and len(languages) == len(texts)

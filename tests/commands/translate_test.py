@@ -152,5 +152,7 @@ def test_the_task_through_the_command(copying_run, corpus, capsys, monkeypatch):
     )
     == 0
   )
-  assert 'translation: bleu' in ' '.join(capsys.readouterr().out.split())
+  assert 'translation: BLEU (0 to 100' in ' '.join(
+    capsys.readouterr().out.split()
+  )
   assert list(copying_run.glob('eval/translation/*/20.json'))

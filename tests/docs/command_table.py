@@ -121,7 +121,7 @@ SMALLER = {
     '--grid SEED=0,1': f'--grid SEED=0,1 {world.TUNING}',
     '--suite=xtreme': '--suite=xtreme --suite_tasks=tatoeba',
   },
-  'docs/recipes.md': {'--gin.TRAIN_STEPS=20000': '--gin.TRAIN_STEPS=2'},
+  'docs/recipes.md': {'--gin.TRAIN_STEPS=1800': world.MONO},
   'docs/analysis.md': {
     '--max_words=8000': '--max_words=8000 --min_count=1',
     'encoder.2500.en-fr': 'encoder.2.en-fr',

@@ -7,7 +7,7 @@ _PROGRAM = """
 import sys, threading, time
 from xlflax import cli
 from xlflax.foundation import leaving
-def run(name, arguments):
+def run(name, arguments, level):
   thread = threading.Thread(target=time.sleep, args=(60,), daemon=False)
   thread.start()
   assert leaving.is_command()

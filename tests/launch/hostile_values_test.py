@@ -166,7 +166,12 @@ def test_control_characters_are_refused_in_every_field(kind):
   for field in dataclasses.fields(kind):
     name = field.name
     if re.search(r'\b(int|float|bool)\b', str(field.type)) or name in (
-      *('kind', 'process_per', 'patches'),  # choices, files that are read
+      *(
+        'kind',
+        'process_per',
+        'restart_by',
+        'patches',
+      ),  # choices, files that are read
       'program' if kind is local.LocalJob else '',  # is not rendered
     ):
       continue

@@ -57,7 +57,7 @@ def test_other_places_are_refused(name):
 def test_missing_package(monkeypatch):
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
   with pytest.raises(
-    errors.RunDirectoryError, match=r'Expected: gcsfs.*xlflax\[buckets\]'
+    errors.RunDirectoryError, match=r'Expected: gcsfs.*\[buckets\]'
   ):
     paths.of('gs://bucket/run')
 

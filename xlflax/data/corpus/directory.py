@@ -294,14 +294,14 @@ def _numbered(
   path: pathlib.Path, span: corpus_lines.Span | None
 ) -> Iterator[tuple[int, bytes]]:
   if span is None:
-    return corpus_lines.read_lines(path)
+    return corpus_lines.read_text(path)
   return corpus_lines.read_span(path, span)
 
 
 @functools.cache
 def _count(path: pathlib.Path, fingerprint: corpus_files.Fingerprint) -> int:
   del fingerprint  # A changed file is another key.
-  return sum(1 for _, line in corpus_lines.read_lines(path) if line)
+  return sum(1 for _, line in corpus_lines.read_text(path) if line)
 
 
 def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
@@ -370,7 +370,7 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
 
 
 def _check_has_text(text_file: TextFile) -> None:
-  lines = corpus_lines.read_lines(text_file.path)
+  lines = corpus_lines.read_text(text_file.path)
   if not any(line for _, line in lines):
     name = (
       'Language' if len(text_file.languages) == 1 else 'Pair'

@@ -34,7 +34,9 @@ class Span(NamedTuple):
 
 
 @contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
+def _open(
+  path: pathlib.Path, *, of_records: bool = False
+) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
     stream: Any = file
@@ -44,7 +46,7 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
       stream = stack.enter_context(
         records.buffered(records.Stream(_zstd_frames(file)))
       )
-    if forms.is_records(path):
+    if of_records and forms.is_records(path):
       text = records.Stream(records.lines(stream, path))
       stream = stack.enter_context(records.buffered(text))
     yield stream
@@ -67,8 +69,13 @@ def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
     raise EOFError('the last frame does not end')
 
 
+def read_text(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+  """As `read_lines`, of a file of a corpus, which may hold records."""
+  return read_lines(path, of_records=True)
+
+
 def read_lines(
-  path: pathlib.Path, *, strip: bytes | None = None
+  path: pathlib.Path, *, strip: bytes | None = None, of_records: bool = False
 ) -> Iterator[tuple[int, bytes]]:
   """Yields (line number from 1, line without surrounding white space).
 
@@ -78,12 +85,14 @@ def read_lines(
   Args:
     path: of the file.
     strip: the characters taken off both ends; None: ASCII white space.
+    of_records: whether records become the lines that they stand for.
 
   Raises:
     CorpusError: the file cannot be opened, or its compression is damaged.
   """
   number = 0
-  with _told(path, lambda: number + 1), _open(path) as stream:
+  opened = _open(path, of_records=of_records)
+  with _told(path, lambda: number + 1), opened as stream:
     for number, line in enumerate(_raw_lines(stream, path), start=1):
       if number == 1:
         line = line.removeprefix(_BOM)

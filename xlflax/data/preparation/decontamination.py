@@ -149,7 +149,7 @@ def _hash(word: str) -> int:
 
 def _texts(name: str) -> Iterator[str]:
   path = _local(name)
-  for number, line in corpus_lines.read_lines(path):
+  for number, line in corpus_lines.read_text(path):
     if line:
       yield from corpus_lines.decode(line, path, number).split('\t')
 

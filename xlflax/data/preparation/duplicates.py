@@ -258,7 +258,7 @@ def _texts(file: TextFile) -> Iterator[str]:
   """The lines with text; pairs with a tab between."""
   what = f'duplicates, {file.path.name}'
   with progress.Progress(what, unit='lines') as report:
-    for number, line in corpus_lines.read_lines(file.path):
+    for number, line in corpus_lines.read_text(file.path):
       if line:
         report(1)
         yield corpus_lines.decode(line, file.path, number)

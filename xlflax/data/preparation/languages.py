@@ -111,7 +111,7 @@ def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
   """The lines with text, and their numbers."""
   what = f'languages, {file.path.name}'
   with progress.Progress(what, unit='lines') as report:
-    for number, line in corpus_lines.read_lines(file.path):
+    for number, line in corpus_lines.read_text(file.path):
       if line:
         report(1)
         yield number, line

@@ -150,7 +150,7 @@ def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
   full = number = length = 0
   left = file.path.stat().st_size
   packed = corpus_files.is_sequential(file.path)
-  for number, line in corpus_lines.read_lines(file.path):
+  for number, line in corpus_lines.read_text(file.path):
     if file.kind is Kind.MONOLINGUAL:
       run.append((corpus_lines.decode(line, file.path, number),))
     else:

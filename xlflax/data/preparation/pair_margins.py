@@ -73,7 +73,7 @@ def _margins(
   """The margin of each pair of a file, float64 [pairs]."""
   pairs = (
     corpus_lines.columns(line, file.path, number)
-    for number, line in corpus_lines.read_lines(file.path)
+    for number, line in corpus_lines.read_text(file.path)
     if line
   )
   found = [np.zeros(0)]

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -339,16 +338,6 @@ def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:
     else dataclasses.replace(one, adjusted_p=next(adjusted))
     for one in found
   ]
-
-
-def to_json(
-  summaries: Sequence[Summary], comparisons: Sequence[Comparison]
-) -> dict[str, Any]:
-  """As plain JSON values."""
-  return {
-    'models': [dataclasses.asdict(one) for one in summaries],
-    'comparisons': [dataclasses.asdict(one) for one in comparisons],
-  }
 
 
 def _summarize_task(table, task: str, source: str, of: int) -> TaskSummary:

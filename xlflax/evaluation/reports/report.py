@@ -1,5 +1,6 @@
 """Writes a report: JSON, CSV, Markdown, a page and pictures."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -74,7 +75,9 @@ def write(
   grids = text.tables(summaries, compared, details, tables)
   notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
   explanation = _explanation(source, compared, samples, details)
-  record = leaderboard.to_json(summaries, compared) | {
+  record = {
+    'models': [dataclasses.asdict(one) for one in summaries],
+    'comparisons': [dataclasses.asdict(one) for one in compared],
     'title': title,
     'source_language': source,
     'baseline': baseline,

@@ -333,17 +333,13 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   run_directory.write_model(
     directory, model_of(checked.config), vocabulary=checked.vocabulary
   )
-  style = checked.description.architecture.head_style(
-    checked.config, checked.description.options
-  )
-  task = checked.description.task
+  described = checked.description
+  task, options = described.task, described.options
+  style = described.architecture.head_style(checked.config, options)
   saved_objectives.write(
     directory,
     labelled_heads.objectives(
-      task,
-      checked.description.options,
-      params.get('heads', {}).get(task.value, {}),
-      style,
+      task, options, params.get('heads', {}).get(task.value, {}), style
     ),
   )
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
@@ -355,10 +351,8 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       'format': _FORMAT,
       'task': task.value,
       'head': style,
-      'config': checked.description.options,
-      'base_model': checked.hub['repository']
-      if checked.hub
-      else checked.folder.name,
+      'config': options,
+      'base_model': (checked.hub or {}).get('repository', checked.folder.name),
       'hub': checked.hub,
       'card': card_metadata.read(checked.folder),
       generation.KEY: _generation(checked.folder),
