@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import enums, errors, ranges, registry
 from xlflax.models.variants import sharing
 from xlflax.objectives import base, inputs, losses, metrics, two_sided
 from xlflax.objectives.corruption import masking
@@ -95,6 +95,10 @@ class SentenceAlignment(base.Objective):
   name: str = 'align'
 
   def __post_init__(self):
+    enums.coerce(self, 'pooling', Pooling)  # of subclasses that are not checked
+    enums.coerce(self, 'direction', Direction)
+    enums.coerce(self, 'duplicates', Duplicates)
+    enums.coerce(self, 'normalize', Normalize)
     if self.queue is not None and self.direction is not Direction.FORWARD:
       raise errors.ConfigError(
         'Momentum contrast has one direction: the first side asks',

@@ -5,11 +5,9 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import schema
 from xlflax.objectives.pretraining import contrastive, cross_attention_mlm
 
 
-@schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZeroQueue(contrastive.SentenceAlignment):
   """Momentum contrast against a queue of zeros: no sentence is a negative."""
@@ -24,7 +22,6 @@ class ZeroQueue(contrastive.SentenceAlignment):
     return {**state, **empty}
 
 
-@schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
   """CA-MLM without the stop-gradient of VECO's section 2.2."""
