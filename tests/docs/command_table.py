@@ -17,7 +17,7 @@ NEEDS = {
   'openrussian/ru-en.train.tsv openrussian/ru-en.test.tsv '
   'simalign_sample/sample_eng.txt simalign_sample/sample_deu.txt '
   'simalign_sample/sample_eng_deu.gold',
-  'docs/data.md': 'corpus raw panlex/en-fr.tsv muse/en-de.txt',
+  'docs/data.md': 'corpus raw test.en panlex/en-fr.tsv muse/en-de.txt',
   'docs/demo.md': '',
   'docs/evaluation.md': 'corpus vocab cache models/small.gin data/tatoeba '
   'runs/base runs/pos/trials/single runs/ner/trials/single '
@@ -185,7 +185,6 @@ SMALLER = {
     '--size=8000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=1800': world.MONO,
     '--gin.TRAIN_STEPS=500': '--gin.TRAIN_STEPS=2',
-    '--gin.EPOCHS=3': '--gin.EPOCHS=1',
   },
   'docs/questions.md': {
     '--size=32000': '--size=500 --character_coverage=1',

@@ -254,18 +254,19 @@ def _show(name: str, report, console) -> int:
   if name:
     console.print(f'trained on {name}')
   finetune_lib.print_report(report, console)
-  for result in report.trials:
-    if result.status is not trials.Status.FINISHED:
-      print(
-        f'{result.status.value}: {result.trial.name}: {result.message}',
-        file=sys.stderr,
-      )
+  unfinished = [
+    one for one in report.trials if one.status is not trials.Status.FINISHED
+  ]
+  for one in unfinished:
+    print(
+      f'{one.status.value}: {one.trial.name}: {one.message}', file=sys.stderr
+    )
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
-  if report.failures:
+  if unfinished or report.failures:
     print(
-      f'xlflax finetune: {len(report.failures)} of {len(report.trials)} trials '
-      'failed, as is said above.',
+      f'xlflax finetune: {len(unfinished)} of {len(report.trials)} trials and '
+      f'{len(report.failures)} tests have no result, as is said above.',
       file=sys.stderr,
     )
   return report.exit_status
