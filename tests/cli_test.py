@@ -276,3 +276,25 @@ def test_an_event_loop_without_a_descriptor_is_no_second_message():
     check=True,
   )
   assert (done.stdout, done.stderr) == ('told\n', '')
+
+
+def test_a_signal_in_a_finaliser_is_no_second_message():
+  code = """
+    import os, signal, weakref
+    from xlflax import cli
+    from xlflax.foundation import stopping
+    cli.begin_process()
+    class Thing:
+      pass
+    thing = Thing()
+    held = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    del thing
+    print(stopping.asked() == signal.SIGTERM)
+  """
+  done = subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(code)],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert (done.stdout, done.stderr) == ('True\n', '')

@@ -71,9 +71,14 @@ def begin_process() -> None:
 
 
 def _tell_unraisable(unraisable) -> None:
-  """Leaves out event loops that had no descriptor: the command says so."""
+  """Leaves out what the command tells itself.
+
+  A signal that came in a finaliser is remembered, and an event loop that had no
+  descriptor is another error's trace.
+  """
   owner = getattr(unraisable.object, '__qualname__', '')
-  if owner != 'BaseEventLoop.__del__':
+  told = isinstance(unraisable.exc_value, stopping.Stopped)
+  if not told and owner != 'BaseEventLoop.__del__':
     sys.__unraisablehook__(unraisable)
 
 
