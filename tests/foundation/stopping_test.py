@@ -80,17 +80,21 @@ def test_after_the_end_the_status_is_kept():
 
 def test_nothing_makes_another_status_while_the_process_is_torn_down():
   """Foreign code's own end comes after Python has let go of its handlers."""
-  process = _start("""
+  code = """
     import ctypes
     libc = ctypes.CDLL(None)
     libc['__cxa_atexit'](libc['raise'], signal.SIGTERM, None)
     stopping.begin_command()
-    print('ready', flush=True)
     print('a result')
     stopping.end_command(0)
-  """)
-  out, _ = process.communicate(timeout=60)
-  assert (process.returncode, out) == (0, 'a result\n')
+  """
+  done = subprocess.run(
+    [sys.executable, '-c', _BEGIN + textwrap.dedent(code)],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  assert (done.returncode, done.stdout) == (0, 'a result\n')
 
 
 def test_a_hangup_that_is_ignored_stays_ignored():
