@@ -50,9 +50,8 @@ def lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
       file:record.
   """
   form = forms.of(path)
-  kept = _Kept(form, path)
   for number, record in _READERS[forms.suffix(path)](stream, path):
-    if kept(number, record):
+    if _is_kept(record, form, path, number):
       text = _text(record, form, path, number)
       if text:
         yield text.encode()
@@ -100,27 +99,22 @@ def find(record: Record, name: str) -> Any:
   return find(inner, rest) if dot and isinstance(inner, Mapping) else None
 
 
-class _Kept:
-  """Says which records are read, by `Form.at_least` and `Form.equal`."""
-
-  def __init__(self, form: Form, path: pathlib.Path):
-    self._form, self._path = form, path
-
-  def __call__(self, number: int, record: Record) -> bool:
-    for name, least in self._form.at_least.items():
-      value = find(record, name)
-      if not isinstance(value, int | float):
-        raise errors.CorpusError(
-          f'A record has no number in the column {name}',
-          got=repr(value)[:60],
-          expected=f'a number, since {forms.FILE} asks for {least} or more',
-          where=f'{self._path}:{number}',
-        )
-      if not value >= least:
-        return False
-    return all(
-      find(record, name) == value for name, value in self._form.equal.items()
-    )
+def _is_kept(
+  record: Record, form: Form, path: pathlib.Path, number: int
+) -> bool:
+  """Whether a record is read, by `Form.at_least` and `Form.equal`."""
+  for name, least in form.at_least.items():
+    value = find(record, name)
+    if not isinstance(value, int | float):
+      raise errors.CorpusError(
+        f'A record has no number in the column {name}',
+        got=repr(value)[:60],
+        expected=f'a number, since {forms.FILE} asks for {least} or more',
+        where=f'{path}:{number}',
+      )
+    if not value >= least:
+      return False
+  return all(find(record, name) == value for name, value in form.equal.items())
 
 
 def _jsonl(stream: BinaryIO, path: pathlib.Path):
