@@ -9,7 +9,14 @@ from collections.abc import Sequence
 import xlflax
 from xlflax.commands.flags import parsing
 from xlflax.configuration import bindings
-from xlflax.foundation import errors, leaving, outputs, stopping, suggestions
+from xlflax.foundation import (
+  allocator,
+  errors,
+  leaving,
+  outputs,
+  stopping,
+  suggestions,
+)
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
@@ -61,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def begin_process() -> None:
   """Says that this process is here for one command, and nothing after it."""
+  allocator.keep_memory()
   outputs.open_closed()
   leaving.begin_command()
   stopping.begin_command()

@@ -15,7 +15,9 @@ def test_what_was_asked_for_is_there():
 
 
 def test_no_package_is_a_mistake(monkeypatch):
-  monkeypatch.setattr(platforms.importlib.util, 'find_spec', lambda name: None)
+  monkeypatch.setattr(
+    platforms.accelerator_packages, 'installed', lambda kind: []
+  )
   with pytest.raises(
     errors.ConfigError, match='There is no GPU here'
   ) as caught:
@@ -25,7 +27,9 @@ def test_no_package_is_a_mistake(monkeypatch):
 
 
 def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
-  monkeypatch.setattr(platforms.importlib.util, 'find_spec', lambda name: name)
+  monkeypatch.setattr(
+    platforms.accelerator_packages, 'installed', lambda kind: [kind]
+  )
   with pytest.raises(
     errors.ConfigError, match='There is no TPU here'
   ) as caught:

@@ -5,12 +5,11 @@ nobody reads. A job that asks for GPUs or TPUs fails instead.
 """
 
 import enum
-import importlib.util
 import os
 
 import jax
 
-from xlflax.foundation import errors
+from xlflax.foundation import accelerator_packages, errors
 from xlflax.training.devices import gpu_runtime
 
 
@@ -22,13 +21,6 @@ class Platform(enum.Enum):
   TPU = 'tpu'
 
 
-# Packages of which one lets JAX use the devices.
-_PACKAGES = {
-  Platform.GPU: ('jax_cuda12_plugin', 'jax_cuda13_plugin', 'jax_rocm7_plugin'),
-  Platform.TPU: ('libtpu',),
-}
-
-
 def choose(platform: Platform | None) -> None:
   """Keeps JAX from looking for accelerators where the CPU is asked for.
 
@@ -37,13 +29,8 @@ def choose(platform: Platform | None) -> None:
   """
   if platform is Platform.CPU:
     jax.config.update('jax_platforms', 'cpu')
-  elif _installed(Platform.GPU):
+  elif accelerator_packages.installed('gpu'):
     gpu_runtime.set_defaults(os.environ)
-
-
-def _installed(platform: Platform) -> list[str]:
-  packages = _PACKAGES.get(platform, ())
-  return [name for name in packages if importlib.util.find_spec(name)]
 
 
 def check(platform: Platform | None, *, found: str | None = None) -> None:
@@ -62,7 +49,8 @@ def check(platform: Platform | None, *, found: str | None = None) -> None:
   found = _found() if found is None else found
   if found == platform.value:
     return
-  if platform in _PACKAGES and not _installed(platform):
+  lacks = not accelerator_packages.installed(platform.value)
+  if platform is not Platform.CPU and lacks:
     fix, status = (
       f'install xlflax with the extra {platform.value!r}',
       errors.ExitStatus.MISTAKE,
