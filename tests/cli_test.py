@@ -278,6 +278,31 @@ def test_an_event_loop_without_a_descriptor_is_no_second_message():
   assert (done.stdout, done.stderr) == ('told\n', '')
 
 
+def test_a_signal_after_the_end_is_too_late():
+  """It comes when the status is there, and nobody knows of it yet."""
+  code = """
+    import os, signal, sys
+    from xlflax import cli
+    from xlflax.foundation import stopping
+    plain = stopping.end_command
+    def end(status):
+      stopping.end_command = plain
+      os.kill(os.getpid(), signal.SIGTERM)
+      plain(status)
+    stopping.end_command = end
+    cli._run = lambda name, arguments, level: 3
+    sys.argv = ['xlflax', 'train']
+    sys.exit(cli.main())
+  """
+  done = subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(code)],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (done.returncode, done.stderr) == (3, '')
+
+
 def test_a_signal_in_a_finaliser_is_no_second_message():
   code = """
     import os, signal, weakref

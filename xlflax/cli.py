@@ -86,11 +86,16 @@ def _process(arguments: list[str]) -> int:
   """`main` in a process of its own."""
   name = next((one for one in arguments if one != '--quiet'), '')
   outputs.drop_unread(stdout=name not in _PRINTING)
+  status = None
   try:
-    return main(arguments)
+    status = main(arguments)
+    stopping.end_command(status)
+    return status
   except SystemExit as end:  # --help
     return end.code if isinstance(end.code, int) else 0
   except KeyboardInterrupt as error:
+    if status is not None:
+      return status
     print(f'xlflax: {stopping.describe(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
 

@@ -105,8 +105,8 @@ def begin_command() -> None:
 def end_command(status: int) -> None:
   """Says how the command ends; a signal then ends the process like that.
 
-  What is left, such as waiting for the other processes of a job, must not
-  make another status of it.
+  What is left must not make another status of it. While other processes of a
+  job need this one (`leaving.part_by`), a signal changes nothing.
   """
   _state.status = status
 
@@ -124,10 +124,17 @@ def _end_process() -> None:
     os._exit(_state.status)
 
 
+def _has_ended() -> bool:
+  """Whether the command has; ends the process if nothing awaits it."""
+  if _state.status is not None and not leaving.is_awaited():
+    os._exit(_state.status)
+  return _state.status is not None
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
   del frame
-  if _state.status is not None:
-    os._exit(_state.status)
+  if _has_ended():
+    return
   if _state.raised.is_set() and number != signal.SIGINT:
     return  # it is on its way out
   _state.raised.set()
@@ -171,8 +178,8 @@ def _end_later(number: int) -> None:
   """Ends the process if its main thread does not."""
   if number not in SIGNALS or signal.getsignal(number) is not _raise:
     return
-  if _state.status is not None:
-    os._exit(_state.status)
+  if _has_ended():
+    return
   if not _state.raised.wait(_GRACE):
     with contextlib.suppress(Exception):
       sys.stderr.write(_END_LINE.format(signal.Signals(number).name))
