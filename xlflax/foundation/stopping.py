@@ -19,6 +19,7 @@ from xlflax.foundation import errors, leaving
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _GRACE = 10.0  # seconds until a main thread that does not hear is ended
+_AGAIN = 0.1  # seconds until a signal is raised again
 _END_LINE = 'xlflax: {}: the process did not come to its end by itself.\n'
 
 
@@ -140,6 +141,15 @@ def _raise(number: int, frame: FrameType | None) -> None:
   _state.raised.set()
   _state.asked = number
   raise Stopped(number)
+
+
+def raise_again(error: Stopped) -> None:
+  """Has a signal reach the main thread that came where Python drops errors."""
+  _state.raised.clear()
+  to = threading.main_thread().ident, error.number
+  timer = threading.Timer(_AGAIN, signal.pthread_kill, to)
+  timer.daemon = True
+  timer.start()
 
 
 def describe(error: KeyboardInterrupt) -> str:
