@@ -130,7 +130,9 @@ sys.exit(cli.main())
 """
 
 
-@pytest.mark.parametrize('way', ['library first', 'thread', 'SIGTERM', 'SIGINT'])
+@pytest.mark.parametrize(
+  'way', ['library first', 'thread', 'SIGTERM', 'SIGINT']
+)
 def test_no_process_leaves_before_the_others(way):
   """The first has the store; without it JAX aborts the second."""
   port = conftest.free_port()
