@@ -252,11 +252,29 @@ def test_a_process_of_a_command_collects_garbage_less_often():
   assert int(done.stdout) > 10 * 700
 
 
+def _in_a_command(code: str) -> subprocess.CompletedProcess:
+  """What a process of a command says whose work is `code`."""
+  lines = [
+    'import sys, types',
+    'from xlflax import cli',
+    'def run(args):',
+    textwrap.indent(textwrap.dedent(code), '  '),
+    'sys.modules["xlflax.commands.doctor"] = types.SimpleNamespace(',
+    '  HELP="", EXAMPLES="", add_arguments=lambda parser: None, run=run)',
+    'sys.argv = ["xlflax", "doctor"]',
+    'sys.exit(cli.main())',
+  ]
+  return subprocess.run(
+    [sys.executable, '-c', '\n'.join(lines)],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
 def test_an_event_loop_without_a_descriptor_is_no_second_message():
-  code = """
+  done = _in_a_command("""
     import asyncio, resource
-    from xlflax import cli
-    cli.begin_process()
     resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
     held = []
     try:
@@ -268,33 +286,45 @@ def test_an_event_loop_without_a_descriptor_is_no_second_message():
       asyncio.new_event_loop()
     except OSError:
       print('told')
+  """)
+  assert (done.stdout, done.stderr) == ('told\n', '')
+
+
+def test_a_signal_after_the_end_is_too_late():
+  """It comes when the status is there, and nobody knows of it yet."""
+  code = """
+    import os, signal, sys
+    from xlflax import cli
+    from xlflax.foundation import stopping
+    plain = stopping.end_command
+    def end(status):
+      stopping.end_command = plain
+      os.kill(os.getpid(), signal.SIGTERM)
+      plain(status)
+    stopping.end_command = end
+    cli._run = lambda name, arguments, level: 3
+    sys.argv = ['xlflax', 'train']
+    sys.exit(cli.main())
   """
   done = subprocess.run(
     [sys.executable, '-c', textwrap.dedent(code)],
     capture_output=True,
     text=True,
-    check=True,
+    check=False,
   )
-  assert (done.stdout, done.stderr) == ('told\n', '')
+  assert (done.returncode, done.stderr) == (3, '')
 
 
-def test_a_signal_in_a_finaliser_is_no_second_message():
-  code = """
-    import os, signal, weakref
-    from xlflax import cli
-    from xlflax.foundation import stopping
-    cli.begin_process()
+def test_a_signal_in_a_finaliser_is_told_once_and_followed():
+  done = _in_a_command("""
+    import os, signal, time, weakref
     class Thing:
       pass
     thing = Thing()
     held = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGTERM))
     del thing
-    print(stopping.asked() == signal.SIGTERM)
-  """
-  done = subprocess.run(
-    [sys.executable, '-c', textwrap.dedent(code)],
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert (done.stdout, done.stderr) == ('True\n', '')
+    time.sleep(30)
+    print('lost')
+  """)
+  assert (done.returncode, done.stdout) == (130, '')
+  assert done.stderr == 'xlflax doctor: stopped by SIGTERM.\n'

@@ -72,33 +72,25 @@ def begin_process() -> None:
   outputs.open_closed()
   leaving.begin_command()
   stopping.begin_command()
-  sys.unraisablehook = _tell_unraisable
   # Imports and traces make millions of objects that stay: by Python's own
   # threshold a tenth of a command's start is spent looking through them.
   gc.set_threshold(20_000, 10, 20)
-
-
-def _tell_unraisable(unraisable) -> None:
-  """Leaves out what the command tells itself.
-
-  A signal that came in a finaliser is remembered, and an event loop that had no
-  descriptor is another error's trace.
-  """
-  owner = getattr(unraisable.object, '__qualname__', '')
-  told = isinstance(unraisable.exc_value, stopping.Stopped)
-  if not told and owner != 'BaseEventLoop.__del__':
-    sys.__unraisablehook__(unraisable)
 
 
 def _process(arguments: list[str]) -> int:
   """`main` in a process of its own."""
   name = next((one for one in arguments if one != '--quiet'), '')
   outputs.drop_unread(stdout=name not in _PRINTING)
+  status = None
   try:
-    return main(arguments)
+    status = main(arguments)
+    stopping.end_command(status)
+    return status
   except SystemExit as end:  # --help
     return end.code if isinstance(end.code, int) else 0
   except KeyboardInterrupt as error:
+    if status is not None:
+      return status
     print(f'xlflax: {stopping.describe(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
 

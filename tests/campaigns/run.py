@@ -77,7 +77,9 @@ def main(arguments=None) -> int:
 
 def _stop(space, directory, args, found: dict[str, counts_lib.Counts]) -> None:
   """Signals, full disks and few descriptors."""
-  found['signals in phases of training'] = stops.training(space, directory)
+  found['signals in phases of training'] = stops.training(
+    space, directory, seed=args.seed
+  )
   found['signals to all commands'] = stops.commands(
     space, directory, signals=args.signals, seed=args.seed
   )

@@ -40,22 +40,25 @@ _OK = {0, int(errors.ExitStatus.INTERRUPTED), int(_STOPPED)}
 
 
 def training(
-  space: end_to_end.Workspace, directory: pathlib.Path
+  space: end_to_end.Workspace, directory: pathlib.Path, *, seed: int = 0
 ) -> counts_lib.Counts:
   """Every signal in every phase on one process, one of them on two.
+
+  Of two processes the other one is late at its end.
 
   Args:
     space: text, vocabulary and cache.
     directory: to work in.
+    seed: which signal two processes get in which phase; four are all.
   """
   phases = _Phases(space, directory)
   try:
     for phase, name in itertools.product(signalled_worker.PHASES, _SIGNALS):
       phases.case([f'{name}:{phase}'])
     for i, phase in enumerate(signalled_worker.PHASES):
-      when = f'{_SIGNALS[i % len(_SIGNALS)]}:{phase}'
-      phases.case([when, 'none'])
-      phases.case(['none', when])
+      when = f'{_SIGNALS[(i + seed) % len(_SIGNALS)]}:{phase}'
+      phases.case([when, 'LATE:leave'])
+      phases.case(['LATE:leave', when])
     return phases.found
   finally:
     phases.close()
@@ -96,8 +99,9 @@ class _Phases:
 
   def _problem(self, run, whens, statuses) -> str:
     """What is wrong after a signal; '' for nothing."""
-    ends = [when.endswith(':end') for when in whens]
-    wanted = 0 if any(ends) else int(_STOPPED)
+    signals = [when for when in whens if not when.startswith('LATE')]
+    late = signals[0].endswith(signalled_worker.TOO_LATE)
+    wanted = 0 if late else int(_STOPPED)
     said = self._said()
     if any(status != wanted for status in statuses):
       return said

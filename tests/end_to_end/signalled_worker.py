@@ -1,15 +1,18 @@
 """`xlflax ...` that a signal reaches: `signalled_worker.py WHEN ARGUMENTS`.
 
 WHEN is NAME:PHASE, such as SIGTERM:save: the process sends itself the signal
-at the beginning of the phase, once; 'none' sends none.
+at the beginning of the phase, once; 'none' sends none. LATE:PHASE is late.
 """
 
 import os
 import signal
 import sys
+import time
 from typing import Any
 
-PHASES = ('start', 'restore', 'compile', 'first_step', 'save', 'end')
+PHASES = ('start', 'restore', 'compile', 'first_step', 'save', 'end', 'leave')
+TOO_LATE = ('end', 'leave')  # for a checkpoint before the last one
+_LATE = 2.0  # seconds
 
 
 def install(when: str) -> None:
@@ -19,12 +22,15 @@ def install(when: str) -> None:
   name, _, phase = when.partition(':')
   owner, method = _places()[phase]
   plain = getattr(owner, method)
-  number, left = signal.Signals[name], [None]
+  left = [None]
 
   def called(*args: Any, **named: Any) -> Any:
     if left:
       left.pop()
-      os.kill(os.getpid(), number)
+      if name == 'LATE':
+        time.sleep(_LATE)
+      else:
+        os.kill(os.getpid(), signal.Signals[name])
     return plain(*args, **named)
 
   setattr(owner, method, called)
@@ -32,6 +38,7 @@ def install(when: str) -> None:
 
 def _places() -> dict[str, tuple[Any, str]]:
   """Phase -> what is called at its beginning."""
+  from xlflax.foundation import leaving
   from xlflax.training import (
     compiling_ahead,
     metric_accumulator,
@@ -47,6 +54,7 @@ def _places() -> dict[str, tuple[Any, str]]:
     'first_step': (metric_accumulator.MetricAccumulator, 'add'),
     'save': (checkpoints.Checkpoints, 'save'),
     'end': (reporting.Reporter, 'result'),
+    'leave': (leaving, 'end_command'),
   }
 
 

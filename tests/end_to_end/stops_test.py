@@ -61,18 +61,24 @@ def whole(workspace, tmp_path_factory):
   return losses(run)
 
 
-_ENDS = dict.fromkeys(signalled_worker.PHASES, _STOPPED) | {'end': 0}
+_ENDS = {
+  phase: 0 if phase in signalled_worker.TOO_LATE else _STOPPED
+  for phase in signalled_worker.PHASES
+}
 
 
 @pytest.mark.parametrize('phase', signalled_worker.PHASES)
 @pytest.mark.parametrize('processes', [1, 2])
 def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
-  """Of a run that goes on from step 4; started again, it ends as if never."""
+  """Of a run that goes on from step 4; started again, it ends as if never.
+
+  The process that gets no signal is late at its end.
+  """
   run = tmp_path / 'run'
-  others = ['none'] * (processes - 1)
+  others = ['LATE:leave'] * (processes - 1)
   statuses, output = _run(workspace, run, ['none', *others], '--stop_at_step=4')
   assert statuses == [0] * processes, output
-  statuses, output = _run(workspace, run, [*others, f'SIGTERM:{phase}'])
+  statuses, output = _run(workspace, run, [f'SIGTERM:{phase}', *others])
   assert statuses == [_ENDS[phase]] * processes, output
   assert 'Traceback' not in output
   last = saved_checkpoints.finished_steps(run)[-1]

@@ -6,7 +6,7 @@ import sys
 import traceback
 import types
 
-from xlflax.foundation import screen
+from xlflax.foundation import screen, stopping
 
 
 class _Handler(logging.Handler):
@@ -75,6 +75,15 @@ def _excepthook(kind, error, trace) -> None:
 
 
 def _unraisablehook(told: 'sys.UnraisableHookArgs') -> None:
-  """As Python's, but for `_is_given_up`."""
-  if not _is_given_up(told.exc_type, told.exc_traceback):
+  """As Python's, but for what is told elsewhere, or followed.
+
+  That is `_is_given_up`; an event loop that had no descriptor, whose opening
+  was an error; and a signal that came in a finaliser, which comes again.
+  """
+  if isinstance(told.exc_value, stopping.Stopped):
+    stopping.raise_again(told.exc_value)
+    return
+  owner = getattr(told.object, '__qualname__', '')
+  given_up = _is_given_up(told.exc_type, told.exc_traceback)
+  if not given_up and owner != 'BaseEventLoop.__del__':
     sys.__unraisablehook__(told)

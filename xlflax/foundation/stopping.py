@@ -19,6 +19,7 @@ from xlflax.foundation import errors, leaving
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _GRACE = 10.0  # seconds until a main thread that does not hear is ended
+_AGAIN = 0.1  # seconds until a signal is raised again
 _END_LINE = 'xlflax: {}: the process did not come to its end by itself.\n'
 
 
@@ -105,8 +106,8 @@ def begin_command() -> None:
 def end_command(status: int) -> None:
   """Says how the command ends; a signal then ends the process like that.
 
-  What is left, such as waiting for the other processes of a job, must not
-  make another status of it.
+  What is left must not make another status of it. While other processes of a
+  job need this one (`leaving.part_by`), a signal changes nothing.
   """
   _state.status = status
 
@@ -124,15 +125,31 @@ def _end_process() -> None:
     os._exit(_state.status)
 
 
+def _has_ended() -> bool:
+  """Whether the command has; ends the process if nothing awaits it."""
+  if _state.status is not None and not leaving.is_awaited():
+    os._exit(_state.status)
+  return _state.status is not None
+
+
 def _raise(number: int, frame: FrameType | None) -> None:
   del frame
-  if _state.status is not None:
-    os._exit(_state.status)
+  if _has_ended():
+    return
   if _state.raised.is_set() and number != signal.SIGINT:
     return  # it is on its way out
   _state.raised.set()
   _state.asked = number
   raise Stopped(number)
+
+
+def raise_again(error: Stopped) -> None:
+  """Has a signal reach the main thread that came where Python drops errors."""
+  _state.raised.clear()
+  to = threading.main_thread().ident, error.number
+  timer = threading.Timer(_AGAIN, signal.pthread_kill, to)
+  timer.daemon = True
+  timer.start()
 
 
 def describe(error: KeyboardInterrupt) -> str:
@@ -171,8 +188,8 @@ def _end_later(number: int) -> None:
   """Ends the process if its main thread does not."""
   if number not in SIGNALS or signal.getsignal(number) is not _raise:
     return
-  if _state.status is not None:
-    os._exit(_state.status)
+  if _has_ended():
+    return
   if not _state.raised.wait(_GRACE):
     with contextlib.suppress(Exception):
       sys.stderr.write(_END_LINE.format(signal.Signals(number).name))

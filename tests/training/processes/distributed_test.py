@@ -1,7 +1,11 @@
 """Joining a job: what a single process needs to say, and what it may not."""
 
+import subprocess
+import sys
+
 import pytest
 
+from tests.end_to_end import conftest
 from xlflax.foundation import errors
 from xlflax.training.processes import distributed
 
@@ -91,3 +95,56 @@ def test_failure_in_a_job_is_shown_and_told_to_the_others(
   assert shown in capsys.readouterr().err
   assert len(heard) == 1 and heard[0].endswith(told)
   assert bool(looked) == ('closed by peer' in str(error))
+
+
+_PROCESS = """
+import os, signal, sys, threading, time
+number, port, way = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+if way == 'library first':
+  import jax
+from xlflax import cli
+from xlflax.foundation import leaving
+def run(name, arguments, level):
+  from xlflax.training.processes import distributed
+  import jax
+  jax.config.update('jax_platforms', 'cpu')
+  distributed.initialize(
+    coordinator=f'127.0.0.1:{port}', num_processes=2, process_id=number
+  )
+  if number:
+    time.sleep(3)
+  elif way == 'thread':
+    thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+    thread.start()
+    leaving.leave_to_itself(thread)
+  elif way.startswith('SIG'):
+    for delay in (1, 2):
+      threading.Timer(
+        delay, os.kill, (os.getpid(), signal.Signals[way])
+      ).start()
+  print('done')
+  return 75
+cli._run = run
+sys.argv = ['xlflax', 'train']
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize(
+  'way', ['library first', 'thread', 'SIGTERM', 'SIGINT']
+)
+def test_no_process_leaves_before_the_others(way):
+  """The first has the store; without it JAX aborts the second."""
+  port = conftest.free_port()
+  processes = [
+    subprocess.Popen(
+      [sys.executable, '-c', _PROCESS, str(number), str(port), way],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for number in range(2)
+  ]
+  outputs = [process.communicate(timeout=100)[0] for process in processes]
+  assert [one.returncode for one in processes] == [75, 75], outputs
+  assert all(text.splitlines()[-1] == 'done' for text in outputs), outputs

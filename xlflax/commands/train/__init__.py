@@ -80,12 +80,12 @@ def _run(args: argparse.Namespace) -> int:
   machine = _machine(args)
   each = phases.configure(args)
   _use(args, machine)
-  joining.join(args, *(phase.configuration for phase in each))
   from xlflax.training.processes import distributed
 
   with distributed.leaving_together(
     'train', stopped_status=args.stopped_status
   ):
+    joining.join(args, *(phase.configuration for phase in each))
     trainers = [_trainer(one.args, one.configuration) for one in each]
     if args.dry_run:
       return _plan(args, each, trainers, machine)

@@ -1,6 +1,5 @@
 """Joining the processes of a job, and leaving it together."""
 
-import atexit
 import contextlib
 import faulthandler
 import importlib.metadata
@@ -14,7 +13,7 @@ from typing import NoReturn
 
 import jax
 
-from xlflax.foundation import errors, stopping
+from xlflax.foundation import errors, leaving, stopping
 from xlflax.training.processes import cluster as cluster_lib
 from xlflax.training.processes import (
   failure_detection,
@@ -24,6 +23,7 @@ from xlflax.training.processes import (
 )
 
 _TOLD = 6.0  # seconds to look why a process is gone
+_FOR_EVER = 10**9  # milliseconds; who fails or freezes ends the others sooner
 _detector: failure_detection.FailureDetector | None = None
 _heartbeats: heartbeats.Heartbeats | None = None
 
@@ -78,10 +78,23 @@ def initialize(
   _heartbeats = heartbeats.Heartbeats(
     job.process_id, _detector.client, heartbeat_seconds, _end_without
   )
-  # Before JAX leaves: what came last runs first.
-  atexit.register(_detector.stop)
-  atexit.register(_heartbeats.stop)
+  leaving.part_by(_part)
   _introduce(job)
+
+
+def _part() -> None:
+  """Waits until all processes have come to their end, and leaves the job.
+
+  JAX aborts a process that loses process 0's store, whatever it is at.
+  """
+  assert _detector and _heartbeats
+  _heartbeats.doing = lambda: 'waiting for the others to end'
+  with contextlib.suppress(Exception):  # one of them is gone
+    _detector.client.wait_at_barrier('xlflax/end', _FOR_EVER)
+  _heartbeats.stop()
+  _detector.stop()
+  with contextlib.suppress(Exception):
+    jax.distributed.shutdown()
 
 
 def _statement(
