@@ -11,7 +11,8 @@ Needs the extras `plan-gpu` and `plan-tpu`. Each case is `xlflax train
 a run that was stopped goes on. --check fails where a step does not compile,
 takes more memory than is recorded or than a device has, has an MFU bound of
 less than 98 % of what is recorded, all-reduces more than 100 MB at once, or
-has a product in a loop of partial sums; it says what is not recorded. --page
+has a product in a loop of partial sums, or where kernels were not counted by
+their instructions; it says what is not recorded. --page
 writes the table between a page's markers; --recorded takes it from the file.
 """
 
@@ -24,6 +25,7 @@ import sys
 from typing import Any
 
 from benchmarks import pretraining, scaling
+from xlflax.planning.targets import instructions
 from xlflax.training.devices import machines
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
@@ -31,6 +33,7 @@ GIB = 2**30
 # Of the recorded values: what may be lost before a check fails.
 LOST_MFU = 0.02
 MORE_MEMORY = 0.02
+_BLIND = instructions.BLIND
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,6 +299,7 @@ def main() -> int:
     made = plan(args.work, case, kind)
     results[key] = figures(made)
     wrong = faults(results[key], recorded.get(key, {}), kind)
+    wrong += [w for w in made.get('warnings', ()) if w.startswith(_BLIND)]
     failed += bool(wrong)
     notes = '; '.join(wrong if key in recorded else [*wrong, 'not recorded'])
     print(key, results[key] or made['error'], notes, flush=True)
