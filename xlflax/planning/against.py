@@ -3,6 +3,7 @@
 import collections
 import gzip
 import json
+import logging
 import pathlib
 import tempfile
 import time
@@ -28,6 +29,10 @@ from xlflax.training import benchmark
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import accelerators, machines
 
+UNREADABLE = (
+  'let this user read performance counters '
+  '(NVreg_RestrictProfilingToAdminUsers=0), or profile as root'
+)
 # Rows of the table.
 _SHOWN = 20
 
@@ -72,19 +77,9 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
       'The profile holds no kernel',
       got=f'{steps} steps on {machine}',
       where='xlflax benchmark --against_plan',
-      fix='let this user read performance counters '
-      '(NVreg_RestrictProfilingToAdminUsers=0), or profile as root',
+      fix=UNREADABLE,
     )
-  planned = execution.Execution(
-    hlo.parse(made.text),
-    kernels.compiled(
-      machine.platform,
-      pallas.flops_of(made.jaxpr),
-      instructions.cycles_of(machine, made.jaxpr),
-    ),
-    collectives.Place(machine.count, machine.per_node),
-    machine.accelerator,
-  ).run()
+  planned = planned_run(machine, made)
   found = {name: seconds / steps for name, seconds in profile.items()}
   assert machine.accelerator is not None
   return {
@@ -95,6 +90,21 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     'measured_seconds': sum(found.values()),
     'kernels': rows(planned, found, machine.accelerator),
   }
+
+
+def planned_run(
+  machine: machines.Machine, made: compilers.Compiled
+) -> execution.Run:
+  """Returns what a device does in a compiled step, by the plan."""
+  counted = instructions.cycles_of(machine, made.jaxpr)
+  for warning in instructions.blindness(made.jaxpr, counted):
+    logging.warning(warning)
+  return execution.Execution(
+    hlo.parse(made.text),
+    kernels.compiled(machine.platform, pallas.flops_of(made.jaxpr), counted),
+    collectives.Place(machine.count, machine.per_node),
+    machine.accelerator,
+  ).run()
 
 
 def machine_here(devices: list[Any]) -> machines.Machine:

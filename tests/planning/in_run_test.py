@@ -1,0 +1,138 @@
+"""Some steps of a run beside their plan, with devices that are not there."""
+
+import logging
+import threading
+import types
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.training import tiny
+from xlflax.planning import against, in_run
+from xlflax.planning.programs import collectives, execution, kernels
+from xlflax.training.devices import accelerators, gpu_state, machines
+
+_H200 = accelerators.named('gpu', 'H200')
+_FINE = {
+  'step': 0.050,
+  'planned': 0.048,
+  'loading': 0.0,
+  'planned/attention': 0.020,
+  'measured/attention': 0.021,
+  'planned/MLP': 0.028,
+  'measured/MLP': 0.029,
+}
+
+
+def _run():
+  run = execution.Run()
+  product = kernels.Kernel(
+    'dot.1', kernels.Kind.PRODUCT, 'jit(s)/jvp(M)/layers/mlp/wi/d', 989e9, 0
+  )
+  run.kernels.update({product: 10})
+  gather = collectives.Collective('all-gather', 8, 1, 'f32', (9,), 450e6)
+  run.exchanged.update({gather: 5})
+  run.busy = 0.01
+  return run
+
+
+def test_figures_are_of_one_step_by_parts_of_the_model():
+  profile = {'dot.1': 0.02, 'all-gather-start.3': 0.005, 'memset': 0.001}
+  found = in_run.figures(_run(), profile, _H200)
+  assert found['planned'] == pytest.approx(0.002)
+  assert found['planned/MLP'] == pytest.approx(0.002)
+  assert found['measured/MLP'] == pytest.approx(0.004)
+  assert found['planned/communication'] > 0
+  assert found['measured/communication'] == pytest.approx(0.001)
+  assert found['measured/not planned'] == pytest.approx(0.0002)
+
+
+def test_a_step_as_planned_needs_no_reason():
+  assert in_run.sentence(_FINE) == (
+    'A step takes 50.0 ms, 1.04 times its plan (48.0 ms).'
+  )
+
+
+@pytest.mark.parametrize(
+  'more, reason',
+  [
+    ({'loading': 0.025, 'step': 0.075}, 'waiting for batches 25.0 ms'),
+    (
+      {'measured/communication': 0.03, 'step': 0.08, 'planned': 0.05},
+      'communication 30.0 ms',
+    ),
+    ({'step': 0.09}, 'between kernels 40.0 ms'),
+    (
+      {'measured/attention': 0.06, 'step': 0.089},
+      'kernels of attention 40.0 ms, kernels of MLP 1.0 ms',
+    ),
+    (
+      {'measured/attention': 0.04, 'measured/MLP': 0.056, 'step': 0.096}
+      | {'clock': 0.5},
+      'low clocks 48.0 ms',
+    ),
+  ],
+)
+def test_a_slow_step_is_explained(more, reason):
+  said = in_run.sentence(_FINE | more)
+  assert f'most of what it takes longer: {reason}' in said
+
+
+def _compared(monkeypatch, events, steps=7):
+  """What a run of a jitted function on an invented H200 is told."""
+  monkeypatch.setattr(in_run, 'AFTER', 1)
+  monkeypatch.setattr(in_run, 'PROFILED', 2)
+  monkeypatch.setattr(against, 'read_traces', lambda folder: [])
+  monkeypatch.setattr(against, 'seconds_of', lambda _: events)
+  monkeypatch.setattr(against, 'planned_run', lambda machine, made: _run())
+  monkeypatch.setattr(
+    in_run.compilers, 'compile_step', lambda machine, step, *arguments: step
+  )
+  state = gpu_state.State(0, 1980, 1980, True, 0)
+  monkeypatch.setattr(gpu_state, 'read', lambda: [state])
+  calls = []
+  monkeypatch.setattr(jax.profiler, 'start_trace', lambda f: calls.append('on'))
+  monkeypatch.setattr(jax.profiler, 'stop_trace', lambda: calls.append('off'))
+  settings = types.SimpleNamespace(partitioner=tiny.one_device())
+  comparison = in_run.Comparison(
+    settings,
+    machines.parse('gpu:H200:1'),
+    lambda step: (step % 2, 'step', ()),
+    lambda: 0.0,
+  )
+  for step in range(20, 20 + steps):
+    comparison.before(step)
+    comparison.after(step + 1, jnp.ones(1))
+  for thread in threading.enumerate():
+    if thread.name == 'against plan':
+      thread.join()
+  comparison.close()
+  return calls, comparison
+
+
+def test_steps_are_profiled_once_and_told_once(monkeypatch, caplog):
+  caplog.set_level(logging.INFO)
+  calls, comparison = _compared(monkeypatch, {'dot.1': 0.02})
+  assert calls == ['on', 'off']
+  found = comparison.take()
+  assert found['clock'] == 1.0 and found['step'] > 0
+  # Two kinds of steps, one of each.
+  assert found['planned/MLP'] == pytest.approx(2 * 0.01 / 2)
+  assert comparison.take() == {}
+  assert 'times its plan' in caplog.text
+
+
+def test_a_run_goes_on_without_a_profile(monkeypatch, caplog):
+  calls, comparison = _compared(monkeypatch, {})
+  assert calls == ['on', 'off'] and comparison.take() == {}
+  assert 'NVreg_RestrictProfilingToAdminUsers' in caplog.text
+
+
+def test_a_stop_ends_the_profile(monkeypatch):
+  calls, _ = _compared(monkeypatch, {}, steps=2)
+  assert calls == ['on', 'off']
+
+
+def test_there_is_none_on_a_cpu():
+  assert in_run.of_run(types.SimpleNamespace()) is None

@@ -1,0 +1,214 @@
+"""The first steps of a run on accelerators, beside the plan of their program.
+
+A device that is slower than its data sheet, a link, a kernel or an input that
+holds up a run shows in its first minutes: after a hundred steps a few are
+profiled, and what they take is told beside the plan, by parts of the model.
+"""
+
+import collections
+import logging
+import pathlib
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from xlflax.foundation import errors, leaving
+from xlflax.planning import against
+from xlflax.planning.programs import execution
+from xlflax.planning.targets import compilers
+from xlflax.training import protocols
+from xlflax.training import settings as settings_lib
+from xlflax.training.devices import accelerators, gpu_state, machines
+
+AFTER, PROFILED = 100, 5  # steps
+SLOW = 1.3  # times the plan: then it is said why
+COMMUNICATION = 'communication'
+_EXCHANGES = re.compile(
+  r'all-|reduce-scatter|collective-|ragged|nccl|send|recv', re.I
+)
+
+
+def of_run(settings: settings_lib.Settings) -> protocols.Compares | None:
+  """Returns what a run is compared by; None where there is no plan of it."""
+  here = jax.devices()
+  if here[0].platform == 'cpu' or not accelerators.of_kind(here[0].device_kind):
+    return None
+  machine = against.machine_here(here)
+  return lambda program, loaded: Comparison(settings, machine, program, loaded)
+
+
+class Comparison:
+  """Profiles some steps, and compares them in a thread of its own.
+
+  Args:
+    settings: of the run.
+    machine: its devices.
+    program: step -> (its kind, the jitted step, abstract arguments).
+    loaded: seconds that this process has waited for batches.
+  """
+
+  def __init__(
+    self,
+    settings: settings_lib.Settings,
+    machine: machines.Machine,
+    program: Callable[[int], tuple[Any, Any, tuple[Any, ...]]],
+    loaded: Callable[[], float],
+  ):
+    self._settings, self._machine = settings, machine
+    self._program, self._loaded = program, loaded
+    self._first: int | None = None
+    self._folder: tempfile.TemporaryDirectory[str] | None = None
+    self._found: dict[str, float] = {}
+
+  def before(self, step: int) -> None:
+    """Begins the profile where `step` steps are done, the right number."""
+    self._first = step + AFTER if self._first is None else self._first
+    if step != self._first:
+      return
+    folder = tempfile.TemporaryDirectory(prefix='xlflax-profile-')
+    try:
+      jax.profiler.start_trace(folder.name)
+    except RuntimeError as error:  # the user's own profile runs
+      logging.info('No comparison with the plan: %s', error)
+      return
+    self._folder = folder
+    self._begun = time.perf_counter(), self._loaded()
+
+  def after(self, step: int, output: Any) -> None:
+    """Ends the profile after its last step, and has it compared."""
+    if self._folder is None or step != self._first + PROFILED:
+      return
+    jax.block_until_ready(output)
+    seconds, loading = (
+      (end - begin) / PROFILED
+      for begin, end in zip(
+        self._begun, (time.perf_counter(), self._loaded()), strict=True
+      )
+    )
+    folder, self._folder = self._folder, None
+    jax.profiler.stop_trace()
+    programs = [self._program(i) for i in range(step - PROFILED, step)]
+
+    def compare():
+      try:
+        with folder, self._settings.partitioner.scope():
+          profile = against.seconds_of(
+            against.read_traces(pathlib.Path(folder.name))
+          )
+          self._found = self._compared(programs, profile, seconds, loading)
+      except Exception as error:  # of whatever kind: the run goes on
+        logging.warning('The run is not compared with its plan: %r', error)
+
+    thread = threading.Thread(target=compare, name='against plan', daemon=True)
+    leaving.leave_to_itself(thread)
+    thread.start()
+
+  def take(self) -> dict[str, float]:
+    """Returns what was found since the last call."""
+    found, self._found = self._found, {}
+    return found
+
+  def close(self) -> None:
+    """Ends a profile that a stop cut."""
+    if self._folder is not None:
+      jax.profiler.stop_trace()
+      self._folder.cleanup()
+      self._folder = None
+
+  def _compared(self, programs, profile, seconds, loading) -> dict[str, float]:
+    if not profile:
+      raise errors.TrainingError(
+        'The profile holds no kernel',
+        got=f'{PROFILED} steps on {self._machine}',
+        where='the comparison with the plan',
+        fix=against.UNREADABLE,
+      )
+    each = collections.Counter(kind for kind, *_ in programs)
+    planned = execution.Run()
+    for kind, step, arguments in {p[0]: p for p in programs}.values():
+      made = compilers.compile_step(self._machine, step, *arguments)
+      planned.add(against.planned_run(self._machine, made), each[kind])
+    assert self._machine.accelerator is not None
+    found = figures(planned, profile, self._machine.accelerator)
+    found |= {'step': seconds, 'loading': loading}
+    if clocks := [s.clock / s.most for s in gpu_state.read() if s.most]:
+      found['clock'] = min(clocks)
+    logging.info('%s', sentence(found))
+    return found
+
+
+def figures(
+  planned: execution.Run,
+  profile: Mapping[str, float],
+  accelerator: accelerators.Accelerator,
+) -> dict[str, float]:
+  """Returns seconds of a step: 'planned', 'planned/PART', 'measured/PART'.
+
+  Parts are those of the model, and `COMMUNICATION`, of which the plan hides
+  some beside computation.
+
+  Args:
+    planned: of all profiled steps.
+    profile: instruction -> seconds, likewise.
+    accelerator: of the plan's rates.
+  """
+  found: dict[str, float] = collections.defaultdict(float)
+  part_of = {k.name: k.part for k in planned.kernels}
+  for kernel, n in planned.kernels.items():
+    found[f'planned/{kernel.part}'] += n * kernel.seconds(accelerator)
+  for exchange, n in planned.exchanged.items():
+    found[f'planned/{COMMUNICATION}'] += n * exchange.seconds(accelerator)
+  for name, seconds in profile.items():
+    other = COMMUNICATION if _EXCHANGES.search(name) else 'not planned'
+    found[f'measured/{part_of.get(name, other)}'] += seconds
+  found['planned'] = planned.seconds
+  return {name: value / PROFILED for name, value in found.items()}
+
+
+def causes(found: Mapping[str, float]) -> dict[str, float]:
+  """Returns what a step waits for or takes too long at -> seconds, most first.
+
+  Args:
+    found: of `figures`, with 'step' and 'loading', and 'clock' as a share of
+      the highest where it is known.
+  """
+  excess = {
+    name.partition('/')[2]: max(
+      0.0, seconds - found.get(name.replace('measured', 'planned'), 0.0)
+    )
+    for name, seconds in found.items()
+    if name.startswith('measured/')
+  }
+  busy = sum(s for n, s in found.items() if n.startswith('measured/'))
+  made = {
+    'waiting for batches': found['loading'],
+    COMMUNICATION: excess.pop(COMMUNICATION, 0.0),
+    'between kernels': max(0.0, found['step'] - busy - found['loading']),
+  }
+  slowed = sum(excess.values()) and busy * (1 - found.get('clock', 1.0))
+  made['low clocks'] = min(slowed, sum(excess.values()))
+  rest = 1 - made['low clocks'] / (sum(excess.values()) or 1)
+  made |= {f'kernels of {part}': s * rest for part, s in excess.items()}
+  return dict(sorted(made.items(), key=lambda item: -item[1]))
+
+
+def sentence(found: Mapping[str, float]) -> str:
+  """Says what a step takes beside its plan, and why it is slow if it is."""
+  times = found['step'] / found['planned']
+  said = (
+    f'A step takes {found["step"] * 1e3:.1f} ms, {times:.2f} times its plan '
+    f'({found["planned"] * 1e3:.1f} ms)'
+  )
+  if times > SLOW:
+    reasons = [
+      f'{name} {seconds * 1e3:.1f} ms'
+      for name, seconds in list(causes(found).items())[:3]
+      if seconds * 1e3 >= 0.1
+    ]
+    said += f'; most of what it takes longer: {", ".join(reasons)}'
+  return f'{said}.'
