@@ -29,10 +29,6 @@ from xlflax.training import benchmark
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import accelerators, machines
 
-UNREADABLE = (
-  'let this user read performance counters '
-  '(NVreg_RestrictProfilingToAdminUsers=0), or profile as root'
-)
 # Rows of the table.
 _SHOWN = 20
 
@@ -72,13 +68,7 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
           jax.block_until_ready((state, output))
           times.append(time.perf_counter() - start)
       profile = seconds_of(read_traces(pathlib.Path(folder)))
-  if not profile:
-    raise errors.TrainingError(
-      'The profile holds no kernel',
-      got=f'{steps} steps on {machine}',
-      where='xlflax benchmark --against_plan',
-      fix=UNREADABLE,
-    )
+  check_profile(profile, steps, machine)
   planned = planned_run(machine, made)
   found = {name: seconds / steps for name, seconds in profile.items()}
   assert machine.accelerator is not None
@@ -90,6 +80,20 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     'measured_seconds': sum(found.values()),
     'kernels': rows(planned, found, machine.accelerator),
   }
+
+
+def check_profile(
+  profile: Mapping[str, float], steps: int, machine: machines.Machine
+) -> None:
+  """Raises TrainingError where the profile of some steps holds no kernel."""
+  if not profile:
+    raise errors.TrainingError(
+      'The profile holds no kernel',
+      got=f'{steps} steps on {machine}',
+      where='the comparison with the plan',
+      fix='let this user read performance counters '
+      '(NVreg_RestrictProfilingToAdminUsers=0), or profile as root',
+    )
 
 
 def planned_run(

@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from xlflax.foundation import errors, leaving
+from xlflax.foundation import leaving
 from xlflax.planning import against
 from xlflax.planning.programs import execution
 from xlflax.planning.targets import compilers
@@ -84,23 +84,21 @@ class Comparison:
     if self._folder is None or step != self._first + PROFILED:
       return
     jax.block_until_ready(output)
-    seconds, loading = (
-      (end - begin) / PROFILED
-      for begin, end in zip(
-        self._begun, (time.perf_counter(), self._loaded()), strict=True
-      )
-    )
+    ended = time.perf_counter(), self._loaded()
     folder, self._folder = self._folder, None
     jax.profiler.stop_trace()
+    spent = [
+      (b - a) / PROFILED for a, b in zip(self._begun, ended, strict=True)
+    ]
     programs = [self._program(i) for i in range(step - PROFILED, step)]
 
     def compare():
       try:
         with folder, self._settings.partitioner.scope():
-          profile = against.seconds_of(
-            against.read_traces(pathlib.Path(folder.name))
-          )
-          self._found = self._compared(programs, profile, seconds, loading)
+          events = against.read_traces(pathlib.Path(folder.name))
+          found = self._compared(programs, against.seconds_of(events))
+        self._found = found | dict(zip(('step', 'loading'), spent, strict=True))
+        logging.info('%s', sentence(self._found))
       except Exception as error:  # of whatever kind: the run goes on
         logging.warning('The run is not compared with its plan: %r', error)
 
@@ -120,26 +118,17 @@ class Comparison:
       self._folder.cleanup()
       self._folder = None
 
-  def _compared(self, programs, profile, seconds, loading) -> dict[str, float]:
-    if not profile:
-      raise errors.TrainingError(
-        'The profile holds no kernel',
-        got=f'{PROFILED} steps on {self._machine}',
-        where='the comparison with the plan',
-        fix=against.UNREADABLE,
-      )
+  def _compared(self, programs, profile) -> dict[str, float]:
+    against.check_profile(profile, PROFILED, self._machine)
     each = collections.Counter(kind for kind, *_ in programs)
     planned = execution.Run()
     for kind, step, arguments in {p[0]: p for p in programs}.values():
       made = compilers.compile_step(self._machine, step, *arguments)
       planned.add(against.planned_run(self._machine, made), each[kind])
-    assert self._machine.accelerator is not None
-    found = figures(planned, profile, self._machine.accelerator)
-    found |= {'step': seconds, 'loading': loading}
-    if clocks := [s.clock / s.most for s in gpu_state.read() if s.most]:
-      found['clock'] = min(clocks)
-    logging.info('%s', sentence(found))
-    return found
+    clocks = gpu_state.clocks()
+    return figures(planned, profile, self._machine.accelerator) | (
+      {'clock': min(clocks)} if clocks else {}
+    )
 
 
 def figures(
@@ -177,23 +166,22 @@ def causes(found: Mapping[str, float]) -> dict[str, float]:
     found: of `figures`, with 'step' and 'loading', and 'clock' as a share of
       the highest where it is known.
   """
-  excess = {
-    name.partition('/')[2]: max(
-      0.0, seconds - found.get(name.replace('measured', 'planned'), 0.0)
-    )
-    for name, seconds in found.items()
-    if name.startswith('measured/')
-  }
-  busy = sum(s for n, s in found.items() if n.startswith('measured/'))
+  measured, excess = 0.0, {}
+  for name, seconds in found.items():
+    kind, _, part = name.partition('/')
+    if kind == 'measured':
+      measured += seconds
+      excess[part] = max(0.0, seconds - found.get(f'planned/{part}', 0.0))
   made = {
     'waiting for batches': found['loading'],
     COMMUNICATION: excess.pop(COMMUNICATION, 0.0),
-    'between kernels': max(0.0, found['step'] - busy - found['loading']),
+    'between kernels': max(0.0, found['step'] - measured - found['loading']),
   }
-  slowed = sum(excess.values()) and busy * (1 - found.get('clock', 1.0))
-  made['low clocks'] = min(slowed, sum(excess.values()))
-  rest = 1 - made['low clocks'] / (sum(excess.values()) or 1)
-  made |= {f'kernels of {part}': s * rest for part, s in excess.items()}
+  total = sum(excess.values())
+  slowed = min(total, measured * (1 - found.get('clock', 1.0)))
+  made['low clocks'] = slowed
+  for part, seconds in excess.items():
+    made[f'kernels of {part}'] = seconds * (1 - slowed / (total or 1))
   return dict(sorted(made.items(), key=lambda item: -item[1]))
 
 
@@ -205,10 +193,8 @@ def sentence(found: Mapping[str, float]) -> str:
     f'({found["planned"] * 1e3:.1f} ms)'
   )
   if times > SLOW:
-    reasons = [
-      f'{name} {seconds * 1e3:.1f} ms'
-      for name, seconds in list(causes(found).items())[:3]
-      if seconds * 1e3 >= 0.1
+    most = [
+      f'{n} {s * 1e3:.1f} ms' for n, s in causes(found).items() if s > 1e-4
     ]
-    said += f'; most of what it takes longer: {", ".join(reasons)}'
+    said += f'; most of what it takes longer: {", ".join(most[:3])}'
   return f'{said}.'

@@ -85,9 +85,7 @@ class Loop:
       memory=setup.settings.profile_memory,
     )
     if compares and distributed.is_lead():
-      self._comparison = compares(
-        self._program, lambda: self._times.all_loaded
-      )
+      self._comparison = compares(self._program, lambda: self._times.all_loaded)
 
   def run(self) -> dict[str, Any]:
     # Signals are heard from here until the last checkpoint is whole.

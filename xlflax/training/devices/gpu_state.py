@@ -2,69 +2,45 @@
 
 import shutil
 import subprocess
-from typing import NamedTuple
 
-_FIELDS = (
-  'index',
-  'clocks.sm',
-  'clocks.max.sm',
-  'ecc.mode.current',
-  'ecc.errors.uncorrected.volatile.total',
-)
 _SECONDS = 20
 
 
-class State(NamedTuple):
-  """A card.
+def clocks() -> list[float]:
+  """Returns the clock of each card, as a share of the highest it can have."""
+  rows = _read('clocks.sm', 'clocks.max.sm')
+  return [now / most for now, most in rows if most]
 
-  Attributes:
-    index: its number on this machine.
-    clock: of its multiprocessors, in MHz.
-    most: that it can have.
-    ecc: whether memory is checked.
-    errors: that could not be corrected, since the driver was loaded.
+
+def memory_errors() -> list[int]:
+  """Returns the errors of each card's memory that could not be corrected."""
+  return [int(n) for (n,) in _read('ecc.errors.uncorrected.volatile.total')]
+
+
+def _read(*fields: str) -> list[list[float]]:
+  """Returns numbers of each card; 0 for what it has not.
+
+  None where nvidia-smi does not tell them.
   """
-
-  index: int
-  clock: float
-  most: float
-  ecc: bool
-  errors: int
-
-  def problem(self) -> str:
-    """Says what is wrong with the card; '' if nothing is."""
-    if self.errors:
-      return f'GPU {self.index} has {self.errors} uncorrected memory errors'
-    return ''
-
-
-def read() -> list[State]:
-  """Returns the state of each card; none where nvidia-smi does not tell it."""
   program = shutil.which('nvidia-smi')
   if not program:
     return []
-  query = f'--query-gpu={",".join(_FIELDS)}'
+  query = f'--query-gpu={",".join(fields)}'
   try:
-    done = subprocess.run(
+    text = subprocess.run(
       [program, query, '--format=csv,noheader,nounits'],
       capture_output=True,
       text=True,
       timeout=_SECONDS,
       check=True,
-    )
+    ).stdout
   except (OSError, subprocess.SubprocessError):
     return []
   rows = [
-    [cell.strip() for cell in line.split(',')]
-    for line in done.stdout.splitlines()
+    [cell.strip() for cell in row.split(',')] for row in text.splitlines()
   ]
-  return [_of(row) for row in rows if len(row) == len(_FIELDS)]
-
-
-def _of(row: list[str]) -> State:
-  """Of a line of nvidia-smi, which writes '[N/A]' for what a card has not."""
-  index, clock, most, ecc, errors = row
-  numbers = (float(x) if x.isdigit() else 0.0 for x in (clock, most))
-  return State(
-    int(index), *numbers, ecc == 'Enabled', int(errors) if errors.isdigit() else 0
-  )
+  return [
+    [float(cell) if cell.isdigit() else 0.0 for cell in row]
+    for row in rows
+    if len(row) == len(fields)
+  ]
