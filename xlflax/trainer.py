@@ -39,9 +39,7 @@ class Trainer(settings_lib.Settings):
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
-    return session.run(
-      self, gin_config=text, compares=in_run.of_run(self)
-    )
+    return session.run(self, gin_config=text, compares=in_run.of_run(self))
 
   @calls.checked
   def plan(

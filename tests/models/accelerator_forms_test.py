@@ -10,7 +10,6 @@ import pytest
 from tests.models import random_parameters
 from tests.training import tiny
 from xlflax.models import layer_loop, layers, targets
-from xlflax.training.devices import flops
 
 
 def _run(model, params, batch):
@@ -80,26 +79,6 @@ def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
   along = (dy * unit).mean(-1, keepdims=True)
   want = (dy - dy.mean(-1, keepdims=True) - unit * along) / deviation
   np.testing.assert_allclose(got, want, atol=1e-5)
-
-
-def test_a_scan_on_a_tpu_does_not_keep_activations():
-  """A stack [layers, batch, length, width] less than a CPU's."""
-  model = tiny.make_model(activation='gelu', layer_loop='scan')
-  batch = tiny.make_batch()
-  params = random_parameters.of(model)
-  config = model.config
-  rows, length = batch['token_ids'].shape
-  stack = f'f32[{config.num_layers},{rows},{length},{config.mlp_dim}]'
-  count = {}
-  for platform in ('cpu', 'tpu'):
-    with targets.compiling_for(targets.Target(platform)):
-      traced = jax.make_jaxpr(lambda p: _run(model, p, batch))(params)
-    (scan, *_) = [
-      e for e in flops.equations(traced.jaxpr) if e.primitive.name == 'scan'
-    ]
-    kept = [v.aval.str_short(short_dtypes=True) for v in scan.outvars]
-    count[platform] = kept.count(stack)
-  assert count['tpu'] == count['cpu'] - 1
 
 
 @pytest.mark.parametrize(

@@ -101,12 +101,10 @@ def _compared(monkeypatch, events, steps=7):
     lambda: 0.0,
   )
   for step in range(20, 20 + steps):
-    comparison.before(step)
-    comparison.after(step + 1, jnp.ones(1))
+    comparison.at(step, jnp.ones(1))
   for thread in threading.enumerate():
     if thread.name == 'against plan':
       thread.join()
-  comparison.close()
   return calls, comparison
 
 
@@ -128,9 +126,17 @@ def test_a_run_goes_on_without_a_profile(monkeypatch, caplog):
   assert 'NVreg_RestrictProfilingToAdminUsers' in caplog.text
 
 
-def test_a_stop_ends_the_profile(monkeypatch):
-  calls, _ = _compared(monkeypatch, {}, steps=2)
-  assert calls == ['on', 'off']
+def test_the_users_own_profile_goes_before(monkeypatch):
+  calls, comparison = _compared(monkeypatch, {}, steps=1)
+  assert calls == []
+
+  def taken(folder):
+    raise RuntimeError('Only one profile may be run at a time.')
+
+  monkeypatch.setattr(jax.profiler, 'start_trace', taken)
+  for step in range(21, 25):
+    comparison.at(step, jnp.ones(1))
+  assert calls == [] and comparison.take() == {}
 
 
 def test_there_is_none_on_a_cpu():

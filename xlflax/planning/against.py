@@ -195,33 +195,22 @@ def rows(
     'name', 'module', 'phase', 'kind', 'count', 'planned' and 'measured'
     (seconds, 0 where it has none), those that take longest first.
   """
-  found = [
-    {
+  nothing = dict(module='', phase='', kind='not planned', count=0, planned=0.0)
+  found = {name: {'name': name, **nothing} for name in measured} | {
+    k.name: {
       'name': k.name,
       'module': k.module,
       'phase': k.phase,
       'kind': k.kind.value,
       'count': n,
       'planned': n * k.seconds(accelerator),
-      'measured': measured.get(k.name, 0.0),
     }
     for k, n in planned.kernels.items()
+  }
+  made = [
+    row | {'measured': measured.get(name, 0.0)} for name, row in found.items()
   ]
-  names = {row['name'] for row in found}
-  found += [
-    {
-      'name': name,
-      'module': '',
-      'phase': '',
-      'kind': 'not planned',
-      'count': 0,
-      'planned': 0.0,
-      'measured': seconds,
-    }
-    for name, seconds in measured.items()
-    if name not in names
-  ]
-  return sorted(found, key=lambda row: -max(row['measured'], row['planned']))
+  return sorted(made, key=lambda row: -max(row['measured'], row['planned']))
 
 
 def show(

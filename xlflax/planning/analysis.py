@@ -1,6 +1,5 @@
 """The plan for a described machine: each kind of step compiled and judged."""
 
-import collections
 import dataclasses
 import functools
 from typing import Any
@@ -9,7 +8,7 @@ import jax
 
 from xlflax.planning import advice, ideal, memory, roofline
 from xlflax.planning import steps as steps_lib
-from xlflax.planning.programs import collectives
+from xlflax.planning.programs import collectives, kernels
 from xlflax.planning.targets import attention
 from xlflax.training import setup as setup_lib
 from xlflax.training import state as state_lib
@@ -19,6 +18,7 @@ from xlflax.training.devices import machines
 _SCHEDULE = 256
 # Kernels that a plan names.
 _COSTLIEST = 12
+_NOTHING = dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0)
 
 
 def make(
@@ -149,9 +149,12 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
     'program_bytes': sum(k.bytes * n for k, n in run.kernels.items()),
     'memory': step.memory | {'total': step.peak},
     'compile_seconds': step.compile_seconds,
-    'kernels': _costliest(machine, run),
-    'parts': _parts(machine, run),
-    'modules': _modules(machine, run),
+    'kernels': _groups(machine, run, _kernel)[:_COSTLIEST],
+    'parts': _groups(machine, run, _part),
+    'modules': {
+      f'{row["module"]}, {row["phase"]}': row['seconds']
+      for row in _groups(machine, run, _module)
+    },
     'windowed_loops': len(run.windowed),
     'collectives': _kinds([(1.0, run)]),
     'largest_collectives': [
@@ -167,53 +170,28 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
   }
 
 
-def _costliest(machine, run) -> list[dict[str, Any]]:
-  """Returns the kernels that take longest in all."""
-  if machine.accelerator is None:
-    return []
-  rows = [
-    {
-      'name': k.name,
-      'kind': k.kind.value,
-      'module': k.module,
-      'phase': k.phase,
-      'count': n,
-      'flops': n * k.flops,
-      'bytes': n * k.bytes,
-      'seconds': n * k.seconds(machine.accelerator),
-    }
-    for k, n in run.kernels.items()
-  ]
-  return sorted(rows, key=lambda row: -row['seconds'])[:_COSTLIEST]
+def _kernel(k: kernels.Kernel) -> dict[str, Any]:
+  kind = k.kind.value
+  return {'name': k.name, 'kind': kind, 'module': k.module, 'phase': k.phase}
 
 
-def _parts(machine, run) -> list[dict[str, Any]]:
-  """Returns the model's parts in each phase, the costliest first.
+def _module(k: kernels.Kernel) -> dict[str, Any]:
+  return {'module': k.module, 'phase': k.phase}
 
-  Layers count together, whether a loop runs them or each has kernels.
-  """
-  if machine.accelerator is None:
-    return []
-  found: dict[tuple[str, str], dict[str, Any]] = {}
-  for k, n in run.kernels.items():
-    row = found.setdefault(
-      (k.part, k.phase),
-      {'part': k.part, 'phase': k.phase}
-      | dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0),
-    )
+
+def _part(k: kernels.Kernel) -> dict[str, Any]:
+  """Layers count together, whether a loop runs them or each has kernels."""
+  return {'part': k.part, 'phase': k.phase}
+
+
+def _groups(machine, run, described) -> list[dict[str, Any]]:
+  """Returns a row for kernels that are described alike, the costliest first."""
+  found: dict[tuple[Any, ...], dict[str, Any]] = {}
+  for k, n in run.kernels.items() if machine.accelerator else ():
+    names = described(k)
+    row = found.setdefault(tuple(names.values()), names | _NOTHING)
     row['count'] += n
     row['flops'] += n * k.flops
     row['bytes'] += n * k.bytes
     row['seconds'] += n * k.seconds(machine.accelerator)
   return sorted(found.values(), key=lambda row: -row['seconds'])
-
-
-def _modules(machine, run) -> dict[str, float]:
-  """Returns '<module>, <phase>' -> seconds, the costliest first."""
-  if machine.accelerator is None:
-    return {}
-  found: collections.Counter[str] = collections.Counter()
-  for k, n in run.kernels.items():
-    seconds = n * k.seconds(machine.accelerator)
-    found[f'{k.module}, {k.phase}'] += seconds  # type: ignore[assignment]
-  return dict(found.most_common())

@@ -65,24 +65,25 @@ class Comparison:
     self._folder: tempfile.TemporaryDirectory[str] | None = None
     self._found: dict[str, float] = {}
 
-  def before(self, step: int) -> None:
-    """Begins the profile where `step` steps are done, the right number."""
+  def at(self, step: int, output: Any) -> None:
+    """Begins and ends the profile where so many steps were begun."""
     self._first = step + AFTER if self._first is None else self._first
-    if step != self._first:
-      return
+    if step == self._first:
+      self._begin(output)
+    elif step == self._first + PROFILED and self._folder is not None:
+      self._end(step, output)
+
+  def _begin(self, output: Any) -> None:
+    jax.block_until_ready(output)
     folder = tempfile.TemporaryDirectory(prefix='xlflax-profile-')
     try:
       jax.profiler.start_trace(folder.name)
     except RuntimeError as error:  # the user's own profile runs
       logging.info('No comparison with the plan: %s', error)
       return
-    self._folder = folder
-    self._begun = time.perf_counter(), self._loaded()
+    self._folder, self._begun = folder, (time.perf_counter(), self._loaded())
 
-  def after(self, step: int, output: Any) -> None:
-    """Ends the profile after its last step, and has it compared."""
-    if self._folder is None or step != self._first + PROFILED:
-      return
+  def _end(self, step: int, output: Any) -> None:
     jax.block_until_ready(output)
     ended = time.perf_counter(), self._loaded()
     folder, self._folder = self._folder, None
@@ -110,13 +111,6 @@ class Comparison:
     """Returns what was found since the last call."""
     found, self._found = self._found, {}
     return found
-
-  def close(self) -> None:
-    """Ends a profile that a stop cut."""
-    if self._folder is not None:
-      jax.profiler.stop_trace()
-      self._folder.cleanup()
-      self._folder = None
 
   def _compared(self, programs, profile) -> dict[str, float]:
     against.check_profile(profile, PROFILED, self._machine)

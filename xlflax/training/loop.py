@@ -117,8 +117,6 @@ class Loop:
       stack.callback(self._checkpoints.close)
       stack.callback(self._reporter.close)
       stack.callback(self._profiler.close)
-      if self._comparison:
-        stack.callback(self._comparison.close)
       for feed in self._feeds.values():
         stack.callback(feed.close)
 
@@ -173,13 +171,11 @@ class Loop:
         self._interrupted = True
         break
       self._profiler.before(step)
-      if self._comparison:
-        self._comparison.before(step)
       state, output = self._one_step(state, step)
       step += 1
       self._profiler.after(step, output)
       if self._comparison:
-        self._comparison.after(step, output)
+        self._comparison.at(step, output)
       self._accumulator.add(output)
       self._in_flight.add(step, output.loss)
       self._spikes.add(step, self._settings.objectives.active(step - 1), output)

@@ -27,17 +27,11 @@ class Evaluation(Protocol):
 class Comparison(Protocol):
   """What some steps are compared with, such as `planning.in_run`."""
 
-  def before(self, step: int) -> None:
-    """Is told that `step` steps are done and the next begins."""
-
-  def after(self, step: int, output: Any) -> None:
+  def at(self, step: int, output: Any) -> None:
     """Is told that `step` steps were begun, and the last one's output."""
 
   def take(self) -> dict[str, float]:
     """Returns what was found since the last call, by name."""
-
-  def close(self) -> None:
-    """Ends what is not finished."""
 
 
 # (step -> its kind, jitted function and arguments; seconds waited for batches)
