@@ -61,7 +61,10 @@ DEVICES = (_ONE, _EIGHT, *_TPUS)
 _PAPERS = ('ecs/default', 'ppa/2m', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm')
 _STEPS = '--gin.TRAIN_STEPS=100000'
 _TABLE = {
-  'xlmr-base': (_ONE, _EIGHT, _MANY, *_TPUS, 'tpu:v5p:64'),
+  'xlmr-base': (
+    *(_ONE, 'gpu:B200:1', _EIGHT, _MANY),
+    *(*_TPUS, 'tpu:v7:8', 'tpu:v5p:64'),
+  ),
   'mt5-base': (_EIGHT, _MANY),
 }
 
@@ -221,6 +224,8 @@ def faults(found: dict, recorded: dict, devices: str) -> list[str]:
 def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
   """Returns Markdown: each case, with its figures before where there are.
 
+  A star marks figures of before kernels were counted by their instructions.
+
   Args:
     results: 'case@devices' -> figures; empty where it does not compile, None
       where it was not compiled.
@@ -233,8 +238,9 @@ def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
   ]
   for key, found in results.items():
     name, devices = key.split('@')
+    star = ' *' if found and 'compiler' not in found else ''
     lines.append(
-      f'| {name} | {devices} | {cells(found, ("waited",))} | '
+      f'| {name}{star} | {devices} | {cells(found, ("waited",))} | '
       f'{cells(before[key]) if key in before else "- | - | -"} |'
     )
   return '\n'.join(lines)
