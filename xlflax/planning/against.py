@@ -29,6 +29,7 @@ from xlflax.training import benchmark
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import accelerators, machines
 
+_NAMES = ('name', 'module', 'phase', 'kind')
 # Rows of the table.
 _SHOWN = 20
 
@@ -197,14 +198,8 @@ def rows(
   """
   nothing = dict(module='', phase='', kind='not planned', count=0, planned=0.0)
   found = {name: {'name': name, **nothing} for name in measured} | {
-    k.name: {
-      'name': k.name,
-      'module': k.module,
-      'phase': k.phase,
-      'kind': k.kind.value,
-      'count': n,
-      'planned': n * k.seconds(accelerator),
-    }
+    k.name: {name: getattr(k, name) for name in _NAMES}
+    | {'count': n, 'planned': n * k.seconds(accelerator)}
     for k, n in planned.kernels.items()
   }
   made = [

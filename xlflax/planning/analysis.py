@@ -8,7 +8,7 @@ import jax
 
 from xlflax.planning import advice, ideal, memory, roofline
 from xlflax.planning import steps as steps_lib
-from xlflax.planning.programs import collectives, kernels
+from xlflax.planning.programs import collectives
 from xlflax.planning.targets import attention
 from xlflax.training import setup as setup_lib
 from xlflax.training import state as state_lib
@@ -18,6 +18,7 @@ from xlflax.training.devices import machines
 _SCHEDULE = 256
 # Kernels that a plan names.
 _COSTLIEST = 12
+_NAMES = ('name', 'kind', 'module', 'phase')
 _NOTHING = dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0)
 
 
@@ -149,11 +150,11 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
     'program_bytes': sum(k.bytes * n for k, n in run.kernels.items()),
     'memory': step.memory | {'total': step.peak},
     'compile_seconds': step.compile_seconds,
-    'kernels': _groups(machine, run, _kernel)[:_COSTLIEST],
-    'parts': _groups(machine, run, _part),
+    'kernels': _groups(machine, run, *_NAMES)[:_COSTLIEST],
+    'parts': _groups(machine, run, 'part', 'phase'),
     'modules': {
       f'{row["module"]}, {row["phase"]}': row['seconds']
-      for row in _groups(machine, run, _module)
+      for row in _groups(machine, run, 'module', 'phase')
     },
     'windowed_loops': len(run.windowed),
     'collectives': _kinds([(1.0, run)]),
@@ -170,26 +171,15 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
   }
 
 
-def _kernel(k: kernels.Kernel) -> dict[str, Any]:
-  kind = k.kind.value
-  return {'name': k.name, 'kind': kind, 'module': k.module, 'phase': k.phase}
+def _groups(machine, run, *names: str) -> list[dict[str, Any]]:
+  """Returns a row for kernels that are alike in `names`, the costliest first.
 
-
-def _module(k: kernels.Kernel) -> dict[str, Any]:
-  return {'module': k.module, 'phase': k.phase}
-
-
-def _part(k: kernels.Kernel) -> dict[str, Any]:
-  """Layers count together, whether a loop runs them or each has kernels."""
-  return {'part': k.part, 'phase': k.phase}
-
-
-def _groups(machine, run, described) -> list[dict[str, Any]]:
-  """Returns a row for kernels that are described alike, the costliest first."""
+  Layers count together, whether a loop runs them or each has kernels.
+  """
   found: dict[tuple[Any, ...], dict[str, Any]] = {}
   for k, n in run.kernels.items() if machine.accelerator else ():
-    names = described(k)
-    row = found.setdefault(tuple(names.values()), names | _NOTHING)
+    alike = {name: getattr(k, name) for name in names}
+    row = found.setdefault(tuple(alike.values()), alike | _NOTHING)
     row['count'] += n
     row['flops'] += n * k.flops
     row['bytes'] += n * k.bytes

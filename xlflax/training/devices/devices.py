@@ -51,10 +51,8 @@ def link_rate(size: int = 2**28, repeats: int = 10) -> float:
     out_specs=spec,
     check_vma=False,
   )
-  array = jax.jit(
-    lambda: jnp.ones(size // 4 * mesh.size, jnp.float32),
-    out_shardings=jax.sharding.NamedSharding(mesh, spec),
-  )()
+  sharding = jax.sharding.NamedSharding(mesh, spec)
+  array = jnp.ones(size // 4 * mesh.size, jnp.float32, device=sharding)
   sent = 2 * (mesh.size - 1) / mesh.size * size
   return sent / _turn(summed, array, repeats)
 
