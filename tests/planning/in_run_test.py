@@ -1,5 +1,6 @@
 """Some steps of a run beside their plan, with devices that are not there."""
 
+import json
 import logging
 import threading
 import types
@@ -8,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.end_to_end.conftest import write_corpus
 from tests.training import tiny
+from xlflax import cli
 from xlflax.planning import against, in_run
 from xlflax.planning.programs import collectives, execution, kernels
 from xlflax.training.devices import accelerators, gpu_state, machines
@@ -18,6 +21,7 @@ _FINE = {
   'step': 0.050,
   'planned': 0.048,
   'loading': 0.0,
+  'clock': 1.0,
   'planned/attention': 0.020,
   'measured/attention': 0.021,
   'planned/MLP': 0.028,
@@ -141,3 +145,47 @@ def test_the_users_own_profile_goes_before(monkeypatch):
 
 def test_there_is_none_on_a_cpu():
   assert in_run.of_run(types.SimpleNamespace()) is None
+
+
+def test_a_run_tells_what_was_found(tmp_path, monkeypatch):
+  """The loop's own program and batches; only device, trace, plan are not."""
+  write_corpus(tmp_path / 'corpus')
+  corpus, vocabulary = (f'--corpus={tmp_path}/corpus', f'{tmp_path}/vocabulary')
+  cli.main(['vocab', corpus, f'--output={vocabulary}', '--size=110'])
+  monkeypatch.setattr(in_run, 'AFTER', 0)
+  monkeypatch.setattr(in_run, 'PROFILED', 1)
+  monkeypatch.setattr(against, 'read_traces', lambda folder: [])
+  monkeypatch.setattr(against, 'seconds_of', lambda _: {'dot.1': 0.02})
+  monkeypatch.setattr(
+    against, 'planned_run', lambda machine, made: _run() if made.text else None
+  )
+  machine = machines.parse('gpu:H200:1')
+  monkeypatch.setattr(
+    in_run,
+    'of_run',
+    lambda settings: (
+      lambda *given: in_run.Comparison(settings, machine, *given)
+    ),
+  )
+  taken = in_run.Comparison.take
+
+  def waits(self):
+    for thread in threading.enumerate():
+      if thread.name == 'against plan':
+        thread.join()
+    return taken(self)
+
+  monkeypatch.setattr(in_run.Comparison, 'take', waits)
+  status = cli.main(
+    [
+      *('train', '--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin'),
+      *(corpus, f'--vocabulary={vocabulary}', f'--model_dir={tmp_path}/run'),
+      *('--gin.TRAIN_STEPS=4', '--gin.BATCH_SIZE=8', '--gin.LENGTH=24'),
+      *('--gin.WARMUP_STEPS=1', '--gin.trainer.Trainer.log_every_steps=1'),
+    ]
+  )
+  assert status == 0
+  lines = (tmp_path / 'run/metrics.jsonl').read_text().splitlines()
+  (plan,) = [r['plan'] for r in map(json.loads, lines) if 'plan' in r]
+  assert plan['step'] > 0 and plan['measured/MLP'] == 0.02
+  assert plan['planned/MLP'] == pytest.approx(0.01)

@@ -70,8 +70,8 @@ class Comparison:
     self._first = step + AFTER if self._first is None else self._first
     if step == self._first:
       self._begin(output)
-    elif step == self._first + PROFILED and self._folder is not None:
-      self._end(step, output)
+    elif step == self._first + PROFILED and (folder := self._folder):
+      self._end(step, output, folder)
 
   def _begin(self, output: Any) -> None:
     jax.block_until_ready(output)
@@ -83,10 +83,10 @@ class Comparison:
       return
     self._folder, self._begun = folder, (time.perf_counter(), self._loaded())
 
-  def _end(self, step: int, output: Any) -> None:
+  def _end(self, step: int, output: Any, folder: Any) -> None:
     jax.block_until_ready(output)
     ended = time.perf_counter(), self._loaded()
-    folder, self._folder = self._folder, None
+    self._folder = None
     jax.profiler.stop_trace()
     spent = [
       (b - a) / PROFILED for a, b in zip(self._begun, ended, strict=True)
@@ -119,10 +119,10 @@ class Comparison:
     for kind, step, arguments in {p[0]: p for p in programs}.values():
       made = compilers.compile_step(self._machine, step, *arguments)
       planned.add(against.planned_run(self._machine, made), each[kind])
-    clocks = gpu_state.clocks()
-    return figures(planned, profile, self._machine.accelerator) | (
-      {'clock': min(clocks)} if clocks else {}
-    )
+    assert self._machine.accelerator is not None
+    return figures(planned, profile, self._machine.accelerator) | {
+      'clock': min(gpu_state.clocks(), default=1.0)
+    }
 
 
 def figures(
@@ -158,7 +158,7 @@ def causes(found: Mapping[str, float]) -> dict[str, float]:
 
   Args:
     found: of `figures`, with 'step' and 'loading', and 'clock' as a share of
-      the highest where it is known.
+      the highest, 1 where it is not known.
   """
   measured, excess = 0.0, {}
   for name, seconds in found.items():
@@ -172,7 +172,7 @@ def causes(found: Mapping[str, float]) -> dict[str, float]:
     'between kernels': max(0.0, found['step'] - measured - found['loading']),
   }
   total = sum(excess.values())
-  slowed = min(total, measured * (1 - found.get('clock', 1.0)))
+  slowed = min(total, measured * (1 - found['clock']))
   made['low clocks'] = slowed
   for part, seconds in excess.items():
     made[f'kernels of {part}'] = seconds * (1 - slowed / (total or 1))
