@@ -102,7 +102,8 @@ setuptools.setup(
     'web': _WEB,
     # Corpora in Parquet and Arrow files.
     'arrow': ['pyarrow>=15'],
-    'gpu': ['jax[cuda12]'],
+    # With nvdisasm, by which plans count the instructions of GPU kernels.
+    'gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'tpu': ['jax[tpu]'],
     # Compilers of devices that are not there, for plans.
     'plan-gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],

@@ -11,7 +11,8 @@ Needs the extras `plan-gpu` and `plan-tpu`. Each case is `xlflax train
 a run that was stopped goes on. --check fails where a step does not compile,
 takes more memory than is recorded or than a device has, has an MFU bound of
 less than 98 % of what is recorded, all-reduces more than 100 MB at once, or
-has a product in a loop of partial sums; it says what is not recorded. --page
+has a product in a loop of partial sums, or where kernels were not counted by
+their instructions; it says what is not recorded. --page
 writes the table between a page's markers; --recorded takes it from the file.
 """
 
@@ -24,6 +25,7 @@ import sys
 from typing import Any
 
 from benchmarks import pretraining, scaling
+from xlflax.planning.targets import instructions
 from xlflax.training.devices import machines
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
@@ -31,6 +33,7 @@ GIB = 2**30
 # Of the recorded values: what may be lost before a check fails.
 LOST_MFU = 0.02
 MORE_MEMORY = 0.02
+_BLIND = instructions.BLIND
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +61,10 @@ DEVICES = (_ONE, _EIGHT, *_TPUS)
 _PAPERS = ('ecs/default', 'ppa/2m', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm')
 _STEPS = '--gin.TRAIN_STEPS=100000'
 _TABLE = {
-  'xlmr-base': (_ONE, _EIGHT, _MANY, *_TPUS, 'tpu:v5p:64'),
+  'xlmr-base': (
+    *(_ONE, 'gpu:B200:1', _EIGHT, _MANY),
+    *(*_TPUS, 'tpu:v7:8', 'tpu:v5p:64'),
+  ),
   'mt5-base': (_EIGHT, _MANY),
 }
 
@@ -218,6 +224,8 @@ def faults(found: dict, recorded: dict, devices: str) -> list[str]:
 def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
   """Returns Markdown: each case, with its figures before where there are.
 
+  A star marks figures of before kernels were counted by their instructions.
+
   Args:
     results: 'case@devices' -> figures; empty where it does not compile, None
       where it was not compiled.
@@ -230,8 +238,9 @@ def table(results: dict[str, dict | None], before: dict[str, dict]) -> str:
   ]
   for key, found in results.items():
     name, devices = key.split('@')
+    star = ' *' if found and 'compiler' not in found else ''
     lines.append(
-      f'| {name} | {devices} | {cells(found, ("waited",))} | '
+      f'| {name}{star} | {devices} | {cells(found, ("waited",))} | '
       f'{cells(before[key]) if key in before else "- | - | -"} |'
     )
   return '\n'.join(lines)
@@ -296,6 +305,7 @@ def main() -> int:
     made = plan(args.work, case, kind)
     results[key] = figures(made)
     wrong = faults(results[key], recorded.get(key, {}), kind)
+    wrong += [w for w in made.get('warnings', ()) if w.startswith(_BLIND)]
     failed += bool(wrong)
     notes = '; '.join(wrong if key in recorded else [*wrong, 'not recorded'])
     print(key, results[key] or made['error'], notes, flush=True)

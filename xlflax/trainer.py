@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlflax.foundation import calls, ranges, registry
-from xlflax.planning import against
+from xlflax.planning import against, in_run
 from xlflax.planning import plan as plan_lib
 from xlflax.training import benchmark, session
 from xlflax.training import settings as settings_lib
@@ -39,7 +39,7 @@ class Trainer(settings_lib.Settings):
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
-    return session.run(self, gin_config=text)
+    return session.run(self, gin_config=text, compares=in_run.of_run(self))
 
   @calls.checked
   def plan(

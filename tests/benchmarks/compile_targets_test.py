@@ -51,12 +51,15 @@ def test_what_a_check_finds_wrong():
 
 
 def test_table():
+  old = {key: value for key, value in _GOOD.items() if key != 'compiler'}
   text = compile_targets.table(
-    {'base@gpu:H200:1': _GOOD, 'mt5@gpu:H200:8': {}, 'x@tpu:v5p:8': None},
+    {'base@gpu:H200:1': _GOOD, 'old@gpu:H200:1': old}
+    | {'mt5@gpu:H200:8': {}, 'x@tpu:v5p:8': None},
     {'base@gpu:H200:1': _GOOD | {'mfu': 0.1}},
   )
   assert text.splitlines()[2:] == [
     '| base | gpu:H200:1 | 98.3 | 24.9% | 33.5 | 3.1% | 98.3 | 10.0% | 33.5 |',
+    '| old * | gpu:H200:1 | 98.3 | 24.9% | 33.5 | 3.1% | - | - | - |',
     '| mt5 | gpu:H200:8 | does not compile | - | - | - | - | - | - |',
     '| x | tpu:v5p:8 | not compiled again | - | - | - | - | - | - |',
   ]

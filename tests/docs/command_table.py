@@ -78,7 +78,7 @@ NOT_RUN = {
   'xlflax benchmark --against_plan': 'needs a GPU; '
   'tests/planning/against_test.py has a profile',
   'xlflax doctor --devices': 'needs a GPU or a TPU; '
-  'tests/training/devices/first_contact_test.py has forms that lie',
+  'first_contact_test.py and rates_test.py have devices that lie',
   'xlflax train --trust_kernels': 'the flag has no effect on a CPU',
   'xlflax demo --model_dir=runs/half_hour': 'takes half an hour',
   'xlflax demo   ': 'takes minutes; the next line is the same on less text',

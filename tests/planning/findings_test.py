@@ -47,9 +47,9 @@ def test_whole_reductions():
   small = collectives.Collective('all-reduce', 8, 1, 'f32', (9,), 99e6)
   table = collectives.Collective('all-reduce', 8, 1, 'f32', (250, 7), 768e6)
   run.exchanged.update({small: 4, table: 2})
-  assert findings.whole_reduces(run) == {table: 2}
   said = _said(_NOTHING, run)
   assert said.startswith('2 x all-reduce of f32[250, 7], 732.4 MiB')
+  assert said.count('all-reduce of') == 1
 
 
 def test_loops_of_partial_sums_and_waiting():
@@ -105,39 +105,6 @@ ENTRY %m (p: bf16[25002,768]) -> bf16[25024,768] {
 """
   said = _said(text)
   assert 'bf16[25002, 768] is copied to be padded to [25024, 768]' in said
-
-
-_LOOP = """
-%body (s: (s32[], f32[64,1024,256], f32[64,1024,256])) -> (s32[], f32[64,1024,256], f32[64,1024,256]) {
-  %s = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%s), index=0
-  %x = f32[64,1024,256]{2,1,0} get-tuple-element(%s), index=1
-  %mask = f32[64,1024,256]{2,1,0} get-tuple-element(%s), index=2
-  %y = f32[64,1024,256]{2,1,0} add(%x, %mask)
-  ROOT %t = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) tuple(%i, %y, %mask)
-}
-
-%condition (c: (s32[], f32[64,1024,256], f32[64,1024,256])) -> pred[] {
-  %c = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) parameter(0)
-  ROOT %go = pred[] constant(false)
-}
-
-ENTRY %m (p: f32[64,1024,256]) -> f32[64,1024,256] {
-  %p = f32[64,1024,256]{2,1,0} parameter(0)
-  %zero = s32[] constant(0)
-  %made = f32[64,1024,256]{2,1,0} negate(%p)
-  %t.1 = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) tuple(%zero, %p, %made)
-  %w = (s32[], f32[64,1024,256]{2,1,0}, f32[64,1024,256]{2,1,0}) while(%t.1), condition=%condition, body=%body
-  ROOT %out = f32[64,1024,256]{2,1,0} get-tuple-element(%w), index=1
-}
-"""
-
-
-def test_what_a_loop_reads_again_in_each_round():
-  said = _said(_LOOP)
-  assert 'A loop reads the same f32[64, 1024, 256], 64.0 MiB' in said
-  weights = _LOOP.replace('tuple(%zero, %p, %made)', 'tuple(%zero, %made, %p)')
-  assert 'A loop reads' not in _said(weights)
 
 
 def test_what_unrolled_layers_read_again():

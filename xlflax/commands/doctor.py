@@ -12,14 +12,15 @@ HELP = (
   'Says of anything that xlflax wrote (a run, token cache, vocabulary, prepared '
   'corpus, grid, suite, evaluation, report, analysis, exported model, compiled '
   'programs) whether it is whole, what is missing or damaged, and what to do. '
-  'Without --repair nothing is changed. With --devices: compares and times the '
-  'forms of attention on this GPU or TPU.'
+  'Without --repair nothing is changed. With --devices: rates of products, '
+  'memory and links beside the data sheet, and which form of attention is '
+  'correct and fastest on this GPU or TPU.'
 )
 EXAMPLES = """
   xlflax doctor runs/mlm
   xlflax doctor cache vocabulary ~/.cache/xlflax/compilation --json
 
-  # which attention is correct and fastest on this device
+  # how fast this device is, and which attention is correct and fastest
   xlflax doctor --devices
 
   # makes again what can be made again, and says what cannot
@@ -44,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   what.add_argument(
     '--devices',
     action='store_true',
-    help='compare and time the forms of attention on the default device, at '
-    "XLM-R base's shapes; the record beside the compilation cache is used by "
-    'later runs of the same shapes',
+    help='measure the devices, and compare and time the forms of attention on '
+    "the default one, at XLM-R base's shapes; the record beside the "
+    'compilation cache is used by later runs of the same shapes',
   )
   compilation.add_flag(parser)
   parser.add_argument(

@@ -79,7 +79,7 @@ class Products(enum.StrEnum):
 class LayerLoop(enum.StrEnum):
   """How a program goes over stacked layers."""
 
-  AUTO = 'auto'  # unrolled on GPUs, scanned elsewhere
+  AUTO = 'auto'  # unrolled on GPUs and TPUs, scanned elsewhere
   SCAN = 'scan'  # one copy of the layer: compiles fast
   UNROLL = 'unroll'  # a copy a layer: nothing is moved in and out of stacks
 

@@ -44,11 +44,11 @@ def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 def distinct(arrays):
   """Returns arrays that XLA does not recognise as the given ones.
 
-  On GPUs, where layers are unrolled, XLA would merge what the backward pass
-  computes again from them with the forward pass, and keep it. A scan's body
-  needs no barrier, and on a CPU it would keep the second computation from
+  On GPUs and TPUs, where layers are unrolled, XLA would merge what the backward
+  pass computes again from them with the forward pass, and keep it. A scan's
+  body needs no barrier, and on a CPU it would keep the second computation from
   fusing with its neighbours.
   """
-  if targets.current().platform != 'gpu':
+  if targets.current().platform == 'cpu':
     return arrays
   return jax.lax.optimization_barrier(arrays)

@@ -3,6 +3,7 @@
 import collections
 import gzip
 import json
+import logging
 import pathlib
 import tempfile
 import time
@@ -28,6 +29,7 @@ from xlflax.training import benchmark
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import accelerators, machines
 
+_NAMES = ('name', 'module', 'phase', 'kind')
 # Rows of the table.
 _SHOWN = 20
 
@@ -67,24 +69,8 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
           jax.block_until_ready((state, output))
           times.append(time.perf_counter() - start)
       profile = seconds_of(read_traces(pathlib.Path(folder)))
-  if not profile:
-    raise errors.TrainingError(
-      'The profile holds no kernel',
-      got=f'{steps} steps on {machine}',
-      where='xlflax benchmark --against_plan',
-      fix='let this user read performance counters '
-      '(NVreg_RestrictProfilingToAdminUsers=0), or profile as root',
-    )
-  planned = execution.Execution(
-    hlo.parse(made.text),
-    kernels.compiled(
-      machine.platform,
-      pallas.flops_of(made.jaxpr),
-      instructions.cycles_of(machine, made.jaxpr),
-    ),
-    collectives.Place(machine.count, machine.per_node),
-    machine.accelerator,
-  ).run()
+  check_profile(profile, steps, machine)
+  planned = planned_run(machine, made)
   found = {name: seconds / steps for name, seconds in profile.items()}
   assert machine.accelerator is not None
   return {
@@ -95,6 +81,35 @@ def compare(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     'measured_seconds': sum(found.values()),
     'kernels': rows(planned, found, machine.accelerator),
   }
+
+
+def check_profile(
+  profile: Mapping[str, float], steps: int, machine: machines.Machine
+) -> None:
+  """Raises TrainingError where the profile of some steps holds no kernel."""
+  if not profile:
+    raise errors.TrainingError(
+      'The profile holds no kernel',
+      got=f'{steps} steps on {machine}',
+      where='the comparison with the plan',
+      fix='let this user read performance counters '
+      '(NVreg_RestrictProfilingToAdminUsers=0), or profile as root',
+    )
+
+
+def planned_run(
+  machine: machines.Machine, made: compilers.Compiled
+) -> execution.Run:
+  """Returns what a device does in a compiled step, by the plan."""
+  counted = instructions.cycles_of(machine, made.jaxpr)
+  for warning in instructions.blindness(made.jaxpr, counted):
+    logging.warning(warning)
+  return execution.Execution(
+    hlo.parse(made.text),
+    kernels.compiled(machine.platform, pallas.flops_of(made.jaxpr), counted),
+    collectives.Place(machine.count, machine.per_node),
+    machine.accelerator,
+  ).run()
 
 
 def machine_here(devices: list[Any]) -> machines.Machine:
@@ -181,33 +196,16 @@ def rows(
     'name', 'module', 'phase', 'kind', 'count', 'planned' and 'measured'
     (seconds, 0 where it has none), those that take longest first.
   """
-  found = [
-    {
-      'name': k.name,
-      'module': k.module,
-      'phase': k.phase,
-      'kind': k.kind.value,
-      'count': n,
-      'planned': n * k.seconds(accelerator),
-      'measured': measured.get(k.name, 0.0),
-    }
+  nothing = dict(module='', phase='', kind='not planned', count=0, planned=0.0)
+  found = {name: {'name': name, **nothing} for name in measured} | {
+    k.name: {name: getattr(k, name) for name in _NAMES}
+    | {'count': n, 'planned': n * k.seconds(accelerator)}
     for k, n in planned.kernels.items()
+  }
+  made = [
+    row | {'measured': measured.get(name, 0.0)} for name, row in found.items()
   ]
-  names = {row['name'] for row in found}
-  found += [
-    {
-      'name': name,
-      'module': '',
-      'phase': '',
-      'kind': 'not planned',
-      'count': 0,
-      'planned': 0.0,
-      'measured': seconds,
-    }
-    for name, seconds in measured.items()
-    if name not in names
-  ]
-  return sorted(found, key=lambda row: -max(row['measured'], row['planned']))
+  return sorted(made, key=lambda row: -max(row['measured'], row['planned']))
 
 
 def show(

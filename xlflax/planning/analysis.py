@@ -1,6 +1,5 @@
 """The plan for a described machine: each kind of step compiled and judged."""
 
-import collections
 import dataclasses
 import functools
 from typing import Any
@@ -19,6 +18,8 @@ from xlflax.training.devices import machines
 _SCHEDULE = 256
 # Kernels that a plan names.
 _COSTLIEST = 12
+_NAMES = ('name', 'kind', 'module', 'phase')
+_NOTHING = dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0)
 
 
 def make(
@@ -149,9 +150,12 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
     'program_bytes': sum(k.bytes * n for k, n in run.kernels.items()),
     'memory': step.memory | {'total': step.peak},
     'compile_seconds': step.compile_seconds,
-    'kernels': _costliest(machine, run),
-    'parts': _parts(machine, run),
-    'modules': _modules(machine, run),
+    'kernels': _groups(machine, run, *_NAMES)[:_COSTLIEST],
+    'parts': _groups(machine, run, 'part', 'phase'),
+    'modules': {
+      f'{row["module"]}, {row["phase"]}': row['seconds']
+      for row in _groups(machine, run, 'module', 'phase')
+    },
     'windowed_loops': len(run.windowed),
     'collectives': _kinds([(1.0, run)]),
     'largest_collectives': [
@@ -167,53 +171,17 @@ def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
   }
 
 
-def _costliest(machine, run) -> list[dict[str, Any]]:
-  """Returns the kernels that take longest in all."""
-  if machine.accelerator is None:
-    return []
-  rows = [
-    {
-      'name': k.name,
-      'kind': k.kind.value,
-      'module': k.module,
-      'phase': k.phase,
-      'count': n,
-      'flops': n * k.flops,
-      'bytes': n * k.bytes,
-      'seconds': n * k.seconds(machine.accelerator),
-    }
-    for k, n in run.kernels.items()
-  ]
-  return sorted(rows, key=lambda row: -row['seconds'])[:_COSTLIEST]
-
-
-def _parts(machine, run) -> list[dict[str, Any]]:
-  """Returns the model's parts in each phase, the costliest first.
+def _groups(machine, run, *names: str) -> list[dict[str, Any]]:
+  """Returns a row for kernels that are alike in `names`, the costliest first.
 
   Layers count together, whether a loop runs them or each has kernels.
   """
-  if machine.accelerator is None:
-    return []
-  found: dict[tuple[str, str], dict[str, Any]] = {}
-  for k, n in run.kernels.items():
-    row = found.setdefault(
-      (k.part, k.phase),
-      {'part': k.part, 'phase': k.phase}
-      | dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0),
-    )
+  found: dict[tuple[Any, ...], dict[str, Any]] = {}
+  for k, n in run.kernels.items() if machine.accelerator else ():
+    alike = {name: getattr(k, name) for name in names}
+    row = found.setdefault(tuple(alike.values()), alike | _NOTHING)
     row['count'] += n
     row['flops'] += n * k.flops
     row['bytes'] += n * k.bytes
     row['seconds'] += n * k.seconds(machine.accelerator)
   return sorted(found.values(), key=lambda row: -row['seconds'])
-
-
-def _modules(machine, run) -> dict[str, float]:
-  """Returns '<module>, <phase>' -> seconds, the costliest first."""
-  if machine.accelerator is None:
-    return {}
-  found: collections.Counter[str] = collections.Counter()
-  for k, n in run.kernels.items():
-    seconds = n * k.seconds(machine.accelerator)
-    found[f'{k.module}, {k.phase}'] += seconds  # type: ignore[assignment]
-  return dict(found.most_common())

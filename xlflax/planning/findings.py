@@ -40,7 +40,6 @@ def of_program(
   yield from _whole_reduces(run)
   yield from _windowed(run)
   yield from _scores(module, attention.lengths(settings))
-  yield from _invariants(module)
   yield from _read_by_layers(module, _layers(settings.model.config))
   if settings.model.config.dtype == 'bfloat16':
     rows = max(stream.batch_size for stream in settings.streams)
@@ -51,17 +50,12 @@ def of_program(
   yield from _exposed(run)
 
 
-def whole_reduces(run: execution.Run) -> dict[collectives.Collective, int]:
-  """Returns the all-reduces over WHOLE_REDUCE bytes, and how often."""
-  return {
-    c: n
-    for c, n in run.exchanged.items()
-    if c.kind == collectives.ALL_REDUCE and c.bytes > WHOLE_REDUCE
-  }
-
-
 def _whole_reduces(run) -> Iterator[str]:
-  for collective, times in whole_reduces(run).items():
+  for collective, times in run.exchanged.items():
+    if collective.kind != collectives.ALL_REDUCE or (
+      collective.bytes <= WHOLE_REDUCE
+    ):
+      continue
     yield (
       f'{times} x all-reduce of {collective.dtype}{list(collective.shape)}, '
       f'{_mib(collective.bytes)}: every device gets all of an array of which '
@@ -116,31 +110,6 @@ def _scores(module, lengths) -> Iterator[str]:
     )
 
 
-def _invariants(module) -> Iterator[str]:
-  """Arrays that each round of a loop reads in full again."""
-  found: dict[str, float] = {}
-  for computation in module.computations.values():
-    for loop in computation.instructions.values():
-      if loop.opcode == 'while':
-        (body,) = module.called(loop, 'body')
-        for value in _unchanged(body):
-          size = max(
-            (
-              _whole_read(module, body, value, u)
-              for u in body.users[value.name]
-            ),
-            default=0.0,
-          )
-          if size > _NOTED and not _is_parameter(computation, loop, value):
-            array = value.arrays[0]
-            found[f'{array.dtype}{list(array.shape)}'] = size
-  for text, size in sorted(found.items(), key=lambda item: -item[1])[:_MANY]:
-    yield (
-      f'A loop reads the same {text}, {_mib(size)}, in each round: a mask or '
-      'a constant that was moved out of it.'
-    )
-
-
 def _layers(config) -> int:
   return getattr(config, 'num_layers', 0) or config.num_encoder_layers
 
@@ -171,39 +140,6 @@ def _readers(module, computation, value) -> int:
     and traffic.operand(module, computation, user, value) >= value.bytes
     for user in computation.users[value.name]
   )
-
-
-def _unchanged(body: hlo.Computation) -> Iterator[hlo.Instruction]:
-  """Elements of a loop's state that its body passes on as they are."""
-  if body.root.opcode != 'tuple':
-    return
-  for index, name in enumerate(body.root.operands):
-    value = body.instructions[name]
-    if value.opcode == 'get-tuple-element' and value.index == index:
-      if body.instructions[value.operands[0]].opcode == 'parameter':
-        yield value
-
-
-def _whole_read(module, body, value, user) -> float:
-  if user.opcode == 'bitcast':
-    return max(
-      (_whole_read(module, body, user, u) for u in body.users[user.name]),
-      default=0.0,
-    )
-  if user.opcode in traffic.FREE:
-    return 0.0
-  size = traffic.operand(module, body, user, value)
-  return size if size >= value.bytes else 0.0
-
-
-def _is_parameter(computation, loop, value) -> bool:
-  state = computation.instructions[loop.operands[0]]
-  if state.opcode != 'tuple':
-    return False
-  first = hlo.through(
-    computation, state.operands[value.index], ('bitcast', 'copy')
-  )
-  return first.opcode == 'parameter'
 
 
 def _wide(module, tokens: set[int]) -> Iterator[str]:

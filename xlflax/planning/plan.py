@@ -184,7 +184,7 @@ def _time(setup: setup_lib.Setup) -> dict[str, Any]:
 
 def _time_measured(flops: float) -> dict[str, Any]:
   return {
-    'seconds_per_step': flops / devices.measured_flops(),
+    'seconds_per_step': flops / devices.product_rate(),
     'seconds_per_step_basis': 'the rate of a matrix product on this '
     'machine, just measured',
   }

@@ -67,10 +67,9 @@ def compiled(
     )
     flops = setup.flops(active)
   module = hlo.parse(made.text)
+  counted = instructions.cycles_of(machine, made.jaxpr)
   reader = kernels.compiled(
-    machine.platform,
-    pallas.flops_of(made.jaxpr),
-    instructions.cycles_of(machine, made.jaxpr),
+    machine.platform, pallas.flops_of(made.jaxpr), counted
   )
   run = _execution(module, reader, machine).run()
   return Step(
@@ -86,7 +85,10 @@ def compiled(
     peak=made.memory.peak,
     flops=flops,
     tokens=_tokens(batches),
-    warnings=tuple(findings.of_program(module, run, setup, machine)),
+    warnings=(
+      *instructions.blindness(made.jaxpr, counted),
+      *findings.of_program(module, run, setup, machine),
+    ),
     compile_seconds=made.seconds,
   )
 

@@ -1,5 +1,6 @@
 """What training knows of the rooms above it."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from xlflax.training import state as state_lib
@@ -21,3 +22,17 @@ class Evaluation(Protocol):
     Returns:
       'task/metric' -> number.
     """
+
+
+class Comparison(Protocol):
+  """What some steps are compared with, such as `planning.in_run`."""
+
+  def at(self, step: int, output: Any) -> None:
+    """Is told that `step` steps were begun, and the last one's output."""
+
+  def take(self) -> dict[str, float]:
+    """Returns what was found since the last call, by name."""
+
+
+# (step -> its kind, jitted function and arguments; seconds waited for batches)
+Compares = Callable[[Callable[[int], Any], Callable[[], float]], Comparison]

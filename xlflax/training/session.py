@@ -11,6 +11,7 @@ from xlflax.foundation import errors
 from xlflax.storage import bucket_checks, paths
 from xlflax.storage import lease as lease_lib
 from xlflax.training import loop as loop_lib
+from xlflax.training import protocols
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoint_items as items_lib
@@ -25,7 +26,12 @@ from xlflax.training.initialization import init_from as initialization
 from xlflax.training.processes import distributed
 
 
-def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
+def run(
+  settings: settings_lib.Settings,
+  *,
+  gin_config: str,
+  compares: protocols.Compares | None = None,
+) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
   vocabulary = _vocabulary(settings)
   bucket_checks.check_usable(paths.of(settings.model_dir))
@@ -40,7 +46,7 @@ def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
       if distributed.is_lead():
         _claim_directory(setup, vocabulary, gin_config)
         inputs.record(setup.model_dir, described, loaders)
-      return loop_lib.Loop(setup, loaders, described, lease).run()
+      return loop_lib.Loop(setup, loaders, described, lease, compares).run()
   finally:
     for loader in loaders.values():
       loader.close()

@@ -91,12 +91,21 @@ def test_a_kernel_alone_has_its_arguments():
   assert [v.shape for v in jax.eval_shape(run, *shapes)] == [(64, 32)]
 
 
-def test_without_the_tools_products_and_bytes_count(monkeypatch, caplog):
-  monkeypatch.setattr(instructions, 'tool', lambda name: None)
-  assert instructions.cycles_of(_H200, jax.make_jaxpr(jnp.sin)(1.0).jaxpr) == {}
-  assert not caplog.records
-  assert instructions.cycles_of(_H200, _jaxpr()) == {}
-  assert 'pip install nvidia-cuda-nvdisasm' in caplog.text
+def test_a_plan_without_the_tools_says_so(monkeypatch):
+  """Products and bytes count then."""
+  monkeypatch.setattr(
+    instructions, 'tool', lambda name: name if name == 'ptxas' else None
+  )
+  plain = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
+  for jaxpr in (plain, _jaxpr()):
+    assert instructions.cycles_of(_H200, jaxpr) == {}
+  assert not instructions.blindness(plain, {})
+  assert not instructions.blindness(_jaxpr(), {_TYPES: 1.0})
+  (said,) = instructions.blindness(_jaxpr(), {})
+  assert said.startswith(instructions.BLIND)
+  assert 'nvdisasm not found (pip install nvidia-cuda-nvdisasm)' in said
+  monkeypatch.setattr(instructions, 'tool', str)
+  assert 'shows none' in instructions.blindness(_jaxpr(), {})[0]
 
 
 def test_rounds_of_warps_over_multiprocessors(monkeypatch):

@@ -1,6 +1,7 @@
 """The first contact with a device, for the commands that make it."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from xlflax.foundation import errors
@@ -14,7 +15,10 @@ def of_run(settings: Any) -> None:
   from xlflax.training.devices import first_contact
 
   config = settings.model.config
-  if jax.default_backend() == 'cpu' or not hasattr(config, 'attention_backend'):
+  if jax.default_backend() == 'cpu':
+    return
+  _measure(lambda line: logging.info('This device: %s.', line))
+  if not hasattr(config, 'attention_backend'):
     return
   stream = max(settings.streams, key=lambda stream: stream.length)
   rows = stream.batch_size // settings.partitioner.mesh.size
@@ -32,8 +36,18 @@ def of_run(settings: Any) -> None:
   )
 
 
+def _measure(report: Callable[[str], None]) -> None:
+  """Rates of the devices beside those of their data sheets."""
+  import jax
+
+  from xlflax.training.devices import accelerators, rates
+
+  kind = jax.devices()[0].device_kind
+  rates.meet(accelerators.of_kind(kind), report=report)
+
+
 def show() -> int:
-  """Prints what each form does at XLM-R base's shapes; 2 if one is wrong."""
+  """Prints the devices' rates, and what each form does at XLM-R base's shapes; 2 if one is wrong."""
   import jax
 
   from xlflax.models import targets
@@ -49,6 +63,7 @@ def show() -> int:
       where='--devices',
       fix='run it where the device is',
     )
+  _measure(print)
   case = attention.Case(
     'bfloat16', 64, 512, True, 0.1, target.capability, platform=target.platform
   )

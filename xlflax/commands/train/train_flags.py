@@ -75,8 +75,9 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--trust_kernels',
     action='store_true',
-    help='do not compare and time the forms of attention on a kind of GPU or '
-    'TPU that was not met before (see `xlflax doctor --devices`)',
+    help='do not measure GPUs, TPUs and the links between them, nor compare '
+    'the forms of attention on a kind that was not met before (see `xlflax '
+    'doctor --devices`)',
   )
   _add_profile(parser)
   parser.add_argument(

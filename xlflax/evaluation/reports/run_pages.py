@@ -86,7 +86,8 @@ class RunRecord:
     settings: 'path.to.field' -> value of what makes the run what it is.
     losses: step -> loss, the weighted sum of all objectives'.
     by_objective: objective -> step -> its own loss.
-    speed: of the last report: 'tokens_per_second', 'run_seconds', ...
+    speed: of the last report: 'tokens_per_second', 'run_seconds', ...; seconds
+      of a step beside its plan: 'plan/measured/MLP', 'plan/planned/MLP', ...
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
   """
@@ -143,6 +144,7 @@ def _metrics(
   losses: dict[int, float] = {}
   by_objective: dict[str, dict[int, float]] = {}
   speed: dict[str, float] = {}
+  planned: dict[str, float] = {}
   try:
     lines = metrics_file.read_own(directory).splitlines()
   except errors.RunDirectoryError as error:
@@ -159,9 +161,11 @@ def _metrics(
         of = by_objective.setdefault(objective, {}) if slash else losses
         of[step] = float(loss)
       speed = {**(record.get('speed') or speed)}
+      planned |= record.get('plan') or {}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
-  return losses, by_objective, speed
+  planned = {f'plan/{name}': seconds for name, seconds in planned.items()}
+  return losses, by_objective, speed | planned
 
 
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
@@ -199,6 +203,7 @@ def side_by_side(
     )
   tables = [
     _overview(runs),
+    _beside_plans(runs),
     *(_scores(group, runs) for group in groups),
     _differences(runs),
   ]
@@ -228,6 +233,19 @@ def _overview(runs: Sequence[RunRecord]) -> text.Table:
 
   head = ['run', 'steps', 'loss', 'tokens/s', 'hours']
   return text.Table('Training', head, map(row, runs))
+
+
+def _beside_plans(runs: Sequence[RunRecord]) -> text.Table:
+  """What the parts of a step take and should take, of runs on accelerators."""
+  rows = []
+  for run in runs:
+    parts = [n[14:] for n in run.speed if n.startswith('plan/measured/')]
+    names = [(part, f'measured/{part}', f'planned/{part}') for part in parts]
+    for part, *both in [('all', 'step', 'planned'), *names] if parts else ():
+      seconds = (run.speed.get(f'plan/{name}', 0.0) for name in both)
+      rows.append([run.name, part, *(f'{s * 1e3:.2f}' for s in seconds)])
+  head = ['run', 'part of a step', 'measured, ms', 'planned, ms']
+  return text.Table('A step beside its plan', head, rows)
 
 
 def _scores(group: results.Group, runs: Sequence[RunRecord]) -> text.Table:

@@ -15,7 +15,7 @@ from xlflax.planning.programs import hlo, products, traffic
 from xlflax.training.devices import accelerators
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
   """What a kernel mostly does."""
 
   PRODUCT = 'product'

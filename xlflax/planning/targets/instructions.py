@@ -9,7 +9,6 @@ schedulers have warps all the time.
 
 import collections
 import importlib.util
-import logging
 import math
 import pathlib
 import re
@@ -35,10 +34,8 @@ _SMALLEST_LOOP = 16  # instructions; shorter ones wait
 _LABEL = re.compile(r'^(\.L_x_\d+):')
 _CODE = re.compile(r'\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\S+\s+)?([A-Z]\w*)(.*?);')
 _ENTRY = re.compile(r'\.entry (\w+)\(.*?\.reqntid (\d+)', re.S)
-_MISSING = (
-  'Pallas kernels count by products and bytes, not by instructions: ptxas or '
-  'nvdisasm is missing (pip install nvidia-cuda-nvdisasm).'
-)
+# How the warning of a plan begins whose bound is too good.
+BLIND = 'Pallas kernels count by products and bytes, not by instructions'
 
 
 def tool(name: str) -> str | None:
@@ -65,7 +62,6 @@ def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
   if not calls or not (machine.accelerator and machine.accelerator.chip):
     return {}
   if not (tool('ptxas') and tool('nvdisasm')):
-    logging.warning(_MISSING)
     return {}
   chip = machine.accelerator.chip
   found = {}
@@ -76,6 +72,24 @@ def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
     counts = pipes(text, turns(equation))
     found[types] = rounds * cycles(counts, chip.lanes)
   return found
+
+
+def blindness(jaxpr: Any, counted: kernels.ByResults) -> tuple[str, ...]:
+  """Returns a warning if a step has Pallas kernels that were not counted.
+
+  Args:
+    jaxpr: the traced step.
+    counted: of `cycles_of`.
+  """
+  if counted or not any(True for _ in pallas.equations(jaxpr)):
+    return ()
+  absent = [name for name in ('ptxas', 'nvdisasm') if not tool(name)]
+  why = (
+    f'{" and ".join(absent)} not found (pip install nvidia-cuda-nvdisasm)'
+    if absent
+    else 'the compiler shows none of them'
+  )
+  return (f'{BLIND}: {why}. The bound is too good.',)
 
 
 def turns(equation: Any) -> float:

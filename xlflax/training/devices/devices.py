@@ -1,9 +1,10 @@
-"""Rates of this machine's devices, for MFU."""
+"""Rates of this machine's devices."""
 
 import time
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xlflax.training.devices import accelerators
 
@@ -14,15 +15,57 @@ def peak_flops(device: jax.Device) -> float | None:
   return known.flops if known else None
 
 
-def measured_flops(size: int = 1024, repeats: int = 3) -> float:
-  """FLOP/s of a float32 matrix product here: the yardstick on a CPU."""
-  matrix = jnp.ones((size, size), jnp.float32)
-  product = jax.jit(lambda a: a @ a)
-  product(matrix).block_until_ready()
+def product_rate(
+  size: int = 1024, dtype: str = 'float32', repeats: int = 3
+) -> float:
+  """FLOP/s of matrix products on a device here; by default, of a CPU."""
+  keys = jax.random.split(jax.random.key(0))
+  left, right = (
+    jax.random.normal(key, (size, size), dtype) / size**0.5 for key in keys
+  )
+  seconds = _turn(lambda x: x @ right, left, repeats)
+  return 2 * size**3 / seconds
+
+
+def memory_rate(size: int = 2**30, repeats: int = 10) -> float:
+  """Bytes/s that a device here reads and writes, by an array of `size`."""
+  array = jnp.zeros(size // 4, jnp.float32)
+  return 2 * array.nbytes / _turn(lambda x: x + 1, array, repeats)
+
+
+def link_rate(size: int = 2**28, repeats: int = 10) -> float:
+  """Bytes/s that each device sends to others while all sum their arrays.
+
+  All processes of a job call it together.
+
+  Args:
+    size: bytes of a device's array.
+    repeats: sums, of which the mean counts.
+  """
+  mesh = jax.sharding.Mesh(np.array(jax.devices()), ('all',))
+  spec = jax.sharding.PartitionSpec('all')
+  summed = jax.shard_map(
+    lambda x: jax.lax.psum(x, 'all') / mesh.size,
+    mesh=mesh,
+    in_specs=spec,
+    out_specs=spec,
+    check_vma=False,
+  )
+  sharding = jax.sharding.NamedSharding(mesh, spec)
+  array = jnp.ones(size // 4 * mesh.size, jnp.float32, device=sharding)
+  sent = 2 * (mesh.size - 1) / mesh.size * size
+  return sent / _turn(summed, array, repeats)
+
+
+def _turn(function, array: jax.Array, repeats: int) -> float:
+  """Seconds of a call in a loop on the device, `array` to its like."""
+  loop = jax.jit(
+    lambda x: jax.lax.fori_loop(0, repeats, lambda _, y: function(y), x)
+  )
+  loop(array).block_until_ready()
   start = time.perf_counter()
-  for _ in range(repeats):
-    product(matrix).block_until_ready()
-  return 2 * size**3 * repeats / (time.perf_counter() - start)
+  loop(array).block_until_ready()
+  return (time.perf_counter() - start) / repeats
 
 
 def memory_in_use_peak(device: jax.Device) -> int | None:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import pathlib
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -165,28 +164,24 @@ def _read(path: pathlib.Path | None) -> dict[str, Any]:
 
 def _tried(form, right, given, deadline: float) -> Found:
   """What comes of a form within the deadline."""
-  found: list[Found] = []
 
-  def run():
-    try:
-      problem, times = _difference(right, form(*given)), []
-      for _ in range(_CALLS):
-        start = time.perf_counter()
-        jax.block_until_ready(form(*given))
-        times.append(time.perf_counter() - start)
-      found.append({'problem': problem, 'seconds': statistics.median(times)})
-    except Exception as error:  # of whatever kind: it is left out, and named
-      said = str(error).partition('\n')[0][:200] or repr(error)
-      memory = 'out of memory: ' if 'RESOURCE_EXHAUSTED' in said else ''
-      found.append({'problem': memory + said, 'seconds': 0.0})
+  def run() -> Found:
+    problem, times = _difference(right, form(*given)), []
+    for _ in range(_CALLS):
+      start = time.perf_counter()
+      jax.block_until_ready(form(*given))
+      times.append(time.perf_counter() - start)
+    return {'problem': problem, 'seconds': statistics.median(times)}
 
-  thread = threading.Thread(target=run, name='first contact', daemon=True)
-  thread.start()
-  thread.join(deadline)
-  if found:
-    return found[0]
-  leaving.leave_to_itself(thread)
-  return {'problem': f'hangs: nothing in {deadline:g} s', 'seconds': 0.0}
+  try:
+    for found in leaving.in_time(run, deadline):
+      return found
+    problem = f'hangs: nothing in {deadline:g} s'
+  except Exception as error:  # of whatever kind: it is left out, and named
+    said = str(error).partition('\n')[0][:200] or repr(error)
+    memory = 'out of memory: ' if 'RESOURCE_EXHAUSTED' in said else ''
+    problem = memory + said
+  return {'problem': problem, 'seconds': 0.0}
 
 
 def _difference(right, made) -> str:
