@@ -74,6 +74,8 @@ class Architecture:
     aliases: other name -> name of an option of config.json.
     positions_after_padding: whether positions are counted from the row after
       the padding's id, so that they depend on the vocabulary.
+    linear_head: whether a model without the head's transform becomes one
+      whose transform changes nothing (`linear_head`).
     config_class: of the model's configuration.
     read: from options to the arguments of `config_class`.
     write: from a configuration to (options, what they cannot express).
@@ -100,6 +102,7 @@ class Architecture:
   )
   aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
   positions_after_padding: bool = False
+  linear_head: bool = False
   config_class: type = model_config.EncoderConfig
   read: Callable[[config_options.Options, Task], dict[str, Any]]
   write: Callable[[Any], tuple[dict[str, Any], list[str]]]
@@ -147,6 +150,7 @@ _MODULES = {
   'm2m_100': 'm2m_100',
   'modernbert': 'modernbert',
   'eurobert': 'eurobert',
+  'esm': 'esm',
 }
 MODEL_TYPES = tuple(_MODULES)
 

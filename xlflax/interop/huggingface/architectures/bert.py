@@ -106,8 +106,16 @@ def write_options(
   *,
   norm_position: str,
   embedding_norm: bool,
+  **wanted: Any,
 ) -> tuple[dict[str, Any], list[str]]:
-  """The inverse, and what such a configuration cannot express."""
+  """The inverse, and what such a configuration cannot express.
+
+  Args:
+    config: the configuration.
+    norm_position: that the architecture has.
+    embedding_norm: the same.
+    **wanted: other fields that are not as in BERT -> their values.
+  """
   options = {
     name: getattr(config, field) for name, (field, _) in _FIELDS.items()
   }
@@ -118,16 +126,16 @@ def write_options(
   }
   problems = unlike(
     config,
-    position_embedding='learned',
     padding_states='keep',
     norm_position=norm_position,
     embedding_norm=embedding_norm,
     use_language_embeddings=False,
     scale_embeddings=False,
+    **{'position_embedding': 'learned'} | wanted,
   )
   if config.mlm_head == 'tied':
     problems.append("mlm_head is 'tied'")
-  if not config.type_vocab_size:
+  if not config.type_vocab_size and 'type_vocab_size' not in wanted:
     problems.append('type_vocab_size is 0')
   return options, problems
 

@@ -126,6 +126,7 @@ def _architecture(
     output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
     buffers=bert.BUFFERS,
     positions_after_padding=True,
+    linear_head=norms is not bert.POST_NORMS,
     read=read,
     write=write,
   )
