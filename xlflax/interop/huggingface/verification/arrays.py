@@ -67,13 +67,10 @@ class Weights:
     (_, value), *_ = tensor_files.read([tensor])
     return np.asarray(value, np.float32)
 
-  def linear(self, x: Array, name: str, rows: Array | None = None) -> Array:
-    """x [..., inputs] @ weight [outputs, inputs].T + bias, if it has one.
-
-    With `rows`, only these outputs.
-    """
-    y = x @ self(f'{name}.weight', rows).T
-    return y + self(f'{name}.bias', rows) if f'{name}.bias' in self else y
+  def linear(self, x: Array, name: str) -> Array:
+    """x [..., inputs] @ weight [outputs, inputs].T + bias, if it has one."""
+    y = x @ self(f'{name}.weight').T
+    return y + self(f'{name}.bias') if f'{name}.bias' in self else y
 
   def norm(self, x: Array, name: str, epsilon: float) -> Array:
     """Layer norm over the last axis, with a bias if there is one."""

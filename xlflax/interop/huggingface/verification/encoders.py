@@ -201,10 +201,9 @@ def logits(
     epsilon = _option(options, 'layer_norm_eps', usual=1e-12)
     x = weights.norm(x, names['head_norm'], epsilon)
   tied = _option(options, 'tie_word_embeddings', usual=True)
-  if not tied:
-    return weights.linear(x, names['output'], kept)
-  table = weights(f'{names["word"]}.weight', kept)
-  return x @ table.T + weights(names['bias'], kept)
+  table = names['word' if tied else 'output']
+  bias = f'{table}.bias' if f'{table}.bias' in weights else names['bias']
+  return x @ weights(f'{table}.weight', kept).T + weights(bias, kept)
 
 
 def _modern(weights, options, ids, mask) -> list[Array]:
