@@ -19,7 +19,7 @@ from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
-from xlflax.interop.huggingface.verification import verify
+from xlflax.interop.huggingface.verification import run_text, verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -107,7 +107,8 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
 def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
   """Compares what was written with the run; notes what was not compared."""
   run = checked.run
-  notes = verify.check_tokenizer(run.vocabulary, folder)
+  texts, notes = run_text.sample(run.directory)
+  notes += verify.check_tokenizer(run.vocabulary, folder, texts=texts)
   read = _reader(checked)
   names = [n for n in read.shapes if n.startswith(('model/', 'heads/'))]
   return notes + verify.check_states(

@@ -62,9 +62,17 @@ _TOLERANCE = 2e-3  # of float32 sums in another order, beside the largest value
 
 
 def check_tokenizer(
-  vocabulary: vocabulary_lib.Vocabulary, folder: pathlib.Path
+  vocabulary: vocabulary_lib.Vocabulary,
+  folder: pathlib.Path,
+  *,
+  texts: Iterable[str] = (),
 ) -> list[str]:
   """Refuses a tokenizer.json that gives other ids than the vocabulary.
+
+  Args:
+    vocabulary: the run's.
+    folder: with tokenizer.json.
+    texts: to compare besides `TEXTS` and pieces of the vocabulary.
 
   Returns:
     What was not compared, and why, a line each.
@@ -82,7 +90,7 @@ def check_tokenizer(
   own = [
     vocabulary.decode(spread[i : i + 16]) for i in range(0, len(spread), 16)
   ]
-  for text in (*TEXTS, *own):
+  for text in (*TEXTS, *own, *texts):
     if _MARK not in text:
       wanted = vocabulary.encode(text)
       found = made.encode(text, add_special_tokens=False).ids
