@@ -35,7 +35,11 @@ def test_models_of_other_outputs_are_refused(monkeypatch, end):
   'options',
   [
     {'type_vocab_size': 2},
-    {'norm_position': 'pre', 'mlm_head': 'tied', 'position_embedding': 'rotary'},
+    {
+      'norm_position': 'pre',
+      'mlm_head': 'tied',
+      'position_embedding': 'rotary',
+    },
   ],
 )
 def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):

@@ -247,9 +247,7 @@ def architecture(
       continue
     told: list[list[str]] = []
     first = _first_row(config, found, pad_id)
-    for one in widened(
-      config, first=first, by_linear_head=found.linear_head
-    ):
+    for one in widened(config, first=first, by_linear_head=found.linear_head):
       _, problems = found.write(one)
       if found.positions_after_padding and one.position_offset != first:
         problems.append(

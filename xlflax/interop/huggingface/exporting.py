@@ -17,10 +17,7 @@ from xlflax.interop.huggingface import export_choices as choices
 from xlflax.interop.huggingface import generation as generation_lib
 from xlflax.interop.huggingface import importing, labelled_heads
 from xlflax.interop.huggingface import plan as plan_lib
-from xlflax.interop.huggingface.architectures import (
-  config_options,
-  linear_head,
-)
+from xlflax.interop.huggingface.architectures import config_options, linear_head
 from xlflax.interop.huggingface.architectures import rules as rules_lib
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,

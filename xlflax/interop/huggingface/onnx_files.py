@@ -55,10 +55,7 @@ def write(folder: pathlib.Path) -> None:
   kind = getattr(library, options['architectures'][0])
   model = kind.from_pretrained(folder).eval()
   tokens = library.AutoTokenizer.from_pretrained(folder)(
-    list(verify.TEXTS[:4]),
-    padding=True,
-    truncation=True,
-    return_tensors='pt',
+    list(verify.TEXTS[:4]), padding=True, truncation=True, return_tensors='pt'
   )
   inputs = {key: tokens[key] for key in _INPUTS if key in tokens}
   _export(torch, model, inputs, folder / FILE)

@@ -69,7 +69,9 @@ def test_there_and_back(tmp_path, kind, options):
   with torch.no_grad():
     theirs = reference.run(model)
   if kind == 'EsmForMaskedLM':
-    found = run.model.apply({'params': params['model']}, states, method='logits')
+    found = run.model.apply(
+      {'params': params['model']}, states, method='logits'
+    )
   elif kind == 'EsmModel':
     found = states
   else:

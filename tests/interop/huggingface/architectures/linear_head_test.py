@@ -51,7 +51,9 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
   )
   mask = tokens['attention_mask'].numpy()
   ids = tokens['input_ids'].numpy()
-  states = model.apply({'params': params}, ids, segment_ids=mask, method='encode')
+  states = model.apply(
+    {'params': params}, ids, segment_ids=mask, method='encode'
+  )
   logits = model.apply({'params': params}, states, method='logits')
   mask = mask > 0
   found = theirs.hidden_states[-1].numpy()
@@ -68,7 +70,9 @@ def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
   run = run_lib.open_run(tmp_path / 'ours')
   assert run.model.config.mlm_head == model.config.mlm_head
   assert 'lm_head.dense.weight' in checked.plan.skipped
-  before, after = map(params_lib.names, (params, run.restore_params(0)['model']))
+  before, after = map(
+    params_lib.names, (params, run.restore_params(0)['model'])
+  )
   assert before.keys() == after.keys()
   jax.tree.map(np.testing.assert_array_equal, before, after)
 

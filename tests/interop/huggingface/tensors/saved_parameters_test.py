@@ -43,6 +43,7 @@ def _saved(directory, in_pieces, ema=()):
 @pytest.mark.parametrize('in_pieces', [False, True])
 def test_whole_and_rows(tmp_path, monkeypatch, in_pieces):
   monkeypatch.setattr(checkpoint_items, '_CHUNK', 80)
+  monkeypatch.setattr(saved_parameters, '_PIECE', 80)
   read = _saved(tmp_path, in_pieces)
   read.verify()
   if in_pieces:
@@ -55,7 +56,9 @@ def test_whole_and_rows(tmp_path, monkeypatch, in_pieces):
 
 
 def test_the_running_average_is_read(tmp_path):
-  ema = {'model': {'table': jnp.asarray(_TABLE * 2), 'one': {'bias': jnp.ones(3)}}}
+  ema = {
+    'model': {'table': jnp.asarray(_TABLE * 2), 'one': {'bias': jnp.ones(3)}}
+  }
   read = _saved(tmp_path, False, ema)
   np.testing.assert_array_equal(read('model/table'), _TABLE * 2)
   rows = np.array([1])

@@ -5,17 +5,17 @@ Its own checkpoints scale embeddings by the share of masked tokens
 (`token_dropout`), which nothing here does; those are refused.
 """
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
-from xlflax.interop.huggingface.architectures import bert, config_options
-from xlflax.interop.huggingface.architectures.architectures import (
-  Architecture,
-  Task,
-  classifier,
-  pooler,
+from xlflax.interop.huggingface.architectures import (
+  bert,
+  config_options,
+  roberta,
 )
+from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.architectures.rules import norm
 from xlflax.models import config as model_config
 
@@ -49,8 +49,8 @@ def _write(config: model_config.EncoderConfig):
     embedding_norm=config.embedding_norm,
     position_embedding='rotary',
     type_vocab_size=0,
+    activation='gelu',
   )
-  problems += bert.unlike(config, activation='gelu')
   if config.head_activation not in (None, 'gelu'):
     problems.append(f'head_activation is {config.head_activation!r}')
   for name in ('hidden_act', 'type_vocab_size'):
@@ -65,35 +65,21 @@ def _write(config: model_config.EncoderConfig):
 
 
 ARCHITECTURES = {
-  'esm': Architecture(
-    model_type='esm',
-    prefix='esm.',
-    classes={
-      Task.STATES: 'EsmModel',
-      Task.MASKED_LM: 'EsmForMaskedLM',
-      Task.SEQUENCE_CLASSIFICATION: 'EsmForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: 'EsmForTokenClassification',
-    },
-    body=(
-      bert.TABLES[0],
-      *bert.LAYERS,
-      *norm('embeddings.layer_norm', 'model/embeddings/norm'),
-      *norm(f'{_LAYER}.attention.LayerNorm', 'model/layers/attention_norm'),
-      *norm(f'{_LAYER}.LayerNorm', 'model/layers/mlp_norm'),
-      *norm('encoder.emb_layer_norm_after', 'model/final_norm'),
+  'esm': dataclasses.replace(
+    roberta.architecture(
+      'esm',
+      'Esm',
+      norms=(
+        *norm('embeddings.layer_norm', 'model/embeddings/norm'),
+        *norm(f'{_LAYER}.attention.LayerNorm', 'model/layers/attention_norm'),
+        *norm(f'{_LAYER}.LayerNorm', 'model/layers/mlp_norm'),
+        *norm('encoder.emb_layer_norm_after', 'model/final_norm'),
+      ),
+      read=_read,
+      write=_write,
+      prefix='esm.',
+      questions=False,
     ),
-    head=bert.token_head('lm_head', 'layer_norm', 'lm_head.bias'),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION,
-        dense='classifier.dense',
-        output='classifier.out_proj',
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-    },
-    optional=(pooler('esm.pooler.dense'),),
     output=('lm_head.decoder.weight', None),
     buffers=(
       *bert.BUFFERS,
@@ -107,8 +93,6 @@ ARCHITECTURES = {
       ),
       f'{_CONTACTS}.bias': lambda config: np.zeros(1, np.float32),
     },
-    linear_head=True,
-    read=_read,
-    write=_write,
+    positions_after_padding=False,
   )
 }

@@ -12,6 +12,8 @@ from xlflax.training import finite_values
 from xlflax.training import params as params_lib
 from xlflax.training.checkpointing import saved_checkpoints
 
+_PIECE = 1 << 26  # bytes of an array that are read at once
+
 
 class Reader:
   """Reads parameters by name; running averages, if the run keeps them.
@@ -83,8 +85,10 @@ def _read(stored: Any, rows: np.ndarray | None) -> np.ndarray:
   piece = (stored.chunk_layout.read_chunk.shape or (0,))[0]
   if not 0 < piece < length:
     return np.asarray(stored.read().result(), np.float32)
+  row = stored.dtype.numpy_dtype.itemsize * stored[0].size
+  piece *= max(1, _PIECE // (piece * row))  # chunks can be of few rows
   values = np.empty(stored.shape, np.float32)
   for start in range(0, length, piece):
-    part = stored[start : start + piece]
-    values[start : start + piece] = part.read().result()
+    part = slice(start, min(start + piece, length))
+    values[part] = stored[part].read().result()
   return values
