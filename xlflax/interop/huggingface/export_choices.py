@@ -129,12 +129,12 @@ def widened(
       nothing.
   """
   tied = model_config.MlmHead.TIED
-  if by_linear_head and config.mlm_head is tied:
-    config = dataclasses.replace(
-      config,
-      mlm_head=model_config.MlmHead.TRANSFORM,
-      **{'head_activation': 'gelu'},
-    )
+  if by_linear_head and isinstance(config, model_config.EncoderConfig):
+    transform, act = model_config.MlmHead.TRANSFORM, 'gelu'
+    if config.mlm_head is tied:
+      config = dataclasses.replace(
+        config, mlm_head=transform, head_activation=act
+      )
   found: list[Config] = [config]
   if (
     isinstance(config, model_config.EncoderConfig)

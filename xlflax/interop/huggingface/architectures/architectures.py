@@ -208,7 +208,9 @@ def classifiers(
   }
   if not questions:
     del names[Task.QUESTION_ANSWERING]
-  found = {t: linear(there, f'heads/{t}/output') for t, there in names.items()}
+  found: dict[Task, tuple[Rule, ...]] = {
+    t: linear(there, f'heads/{t}/output') for t, there in names.items()
+  }
   if dense:
     first = Task.SEQUENCE_CLASSIFICATION
     found[first] = linear(dense, f'heads/{first}/dense') + found[first]
