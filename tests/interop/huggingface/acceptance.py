@@ -3,14 +3,16 @@
   python -m tests.interop.huggingface.acceptance [name ...]
 
 Each is made by transformers with random weights, imported (which compares it
-with the numpy forward, where there is one), and exported. `ids`: texts of
-`verify.TEXTS` that xlflax, the folder and the folder that comes back read
-alike. `logits`: the largest difference from transformers. `back`: whether the
+with the numpy forward, where there is one), and exported. Its tokenizer has a
+token for each of some characters. `ids`: hard texts that xlflax, the folder
+and the folder that comes back read alike. `logits`: the largest difference from transformers. `back`: whether the
 tensors are the same, bit by bit.
 """
 
+import collections
 import contextlib
 import io
+import json
 import pathlib
 import sys
 import tempfile
@@ -18,16 +20,17 @@ import tempfile
 import jax
 import numpy as np
 import safetensors.numpy
+import tokenizers
 import torch
 
 from tests.interop.huggingface import encoder_decoder_models as seq2seq
+from tests.interop.huggingface import hard_texts
 from tests.interop.huggingface import reference_models as reference
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.interop.huggingface.tokenizers import frames
 from xlflax.interop.huggingface.verification import encoder_decoders as numpy_2
 from xlflax.interop.huggingface.verification import encoders as numpy_1
-from xlflax.interop.huggingface.verification import verify
 from xlflax.training.checkpointing import run as run_lib
 
 _NUMPY = {*numpy_1.NAMES, numpy_1.MODERN, *numpy_2.BARTS, *numpy_2.T5S}
@@ -38,6 +41,7 @@ def row(name: str, folder: pathlib.Path) -> str:
   of_pairs = name in seq2seq.MODELS
   model = (seq2seq if of_pairs else reference).make(name)
   reference.save(model, folder / 'hf')
+  _write_characters(folder / 'hf/tokenizer.json')
   kind = model.config.model_type
   title = f'| {type(model).__name__} ({name}) | '
   languages = (
@@ -52,7 +56,7 @@ def row(name: str, folder: pathlib.Path) -> str:
   return title + ' | '.join(
     [
       'yes' if kind in _NUMPY else 'no',
-      f'{_alike(run, folder)} of {len(verify.TEXTS)}',
+      f'{_alike(run, folder)} of {len(hard_texts.TEXTS)}',
       f'{_apart(model, run, of_pairs):.0e}',
       'the same' if _same(folder) else 'OTHERS',
       '',
@@ -60,16 +64,39 @@ def row(name: str, folder: pathlib.Path) -> str:
   )
 
 
+def _write_characters(path: pathlib.Path) -> None:
+  """Tokens of characters in place of those that no text has."""
+  known = json.loads(path.read_text())['model']['vocab']
+  common = collections.Counter(''.join(hard_texts.TEXTS).lower()).most_common()
+  common = [character for character, _ in common]
+  pieces = {
+    common.pop(0) if piece.startswith('##') else piece: index
+    for piece, index in known.items()
+  }
+  made = tokenizers.Tokenizer(
+    tokenizers.models.WordPiece(pieces, unk_token='[UNK]')
+  )
+  made.normalizer = tokenizers.normalizers.Sequence(
+    [tokenizers.normalizers.NFKC(), tokenizers.normalizers.Lowercase()]
+  )
+  made.pre_tokenizer = tokenizers.pre_tokenizers.Split(
+    tokenizers.Regex(r'[\s\S]'), 'isolated'
+  )
+  made.save(str(path))
+
+
 def _alike(run, folder: pathlib.Path) -> int:
   """Texts that all three read alike."""
   theirs = [frames.opened(folder / place) for place in ('hf', 'back')]
+  for one in theirs:
+    one.encode_special_tokens = True
   return sum(
     all(
       one.encode(text, add_special_tokens=False).ids
       == list(run.vocabulary.encode(text))
       for one in theirs
     )
-    for text in verify.TEXTS
+    for text in hard_texts.TEXTS
   )
 
 

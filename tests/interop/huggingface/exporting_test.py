@@ -46,7 +46,7 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
   """A function that writes a run of a model with some options."""
 
   def make(made=None, *, change=lambda params: params, **options):
-    made = made or encoder.Encoder(config.EncoderConfig(**_SIZES, **options))
+    made = made or encoder.Encoder(config.EncoderConfig(**_SIZES | options))
     model = made.clone(
       config=config.with_vocabulary(made.config, vocabulary.spec)
     )

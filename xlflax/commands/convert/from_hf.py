@@ -7,7 +7,7 @@ from xlflax.foundation import numeric_flags, ranges
 HELP = (
   'Makes a model directory from a local Hugging Face or '
   'Sentence-Transformers folder: BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R XL, '
-  'XLM, ModernBERT, EuroBERT, T5, mT5, umT5, mBART, M2M-100 or NLLB-200, with '
+  'XLM, ModernBERT, EuroBERT, ESM, T5, mT5, umT5, mBART, M2M-100 or NLLB-200, with '
   'tokenizer and heads.'
 )
 

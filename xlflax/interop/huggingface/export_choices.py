@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.foundation import errors
-from xlflax.interop.huggingface.architectures import architectures
+from xlflax.interop.huggingface.architectures import architectures, linear_head
 from xlflax.interop.huggingface.architectures.architectures import (
   UNREAD_BIAS,
   Architecture,
@@ -51,6 +51,7 @@ class Choice:
     task: what its head does.
     shapes: the parameters that go along, with the zeros of `widened`.
     left_out: parameter that does not -> why.
+    linear_head: whether its head's transform is one that changes nothing.
   """
 
   config: Config
@@ -58,6 +59,7 @@ class Choice:
   task: Task
   shapes: Shapes
   left_out: dict[str, str]
+  linear_head: bool = False
 
 
 def choose(
@@ -95,6 +97,7 @@ def choose(
   config, plug_in = plug_out(config, names)
   left_out |= dict.fromkeys(plug_in, "VECO's plug-in module: plugged out")
   origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
+  tied = config.mlm_head is model_config.MlmHead.TIED
   found, config = architecture(config, model_type, origins, pad_id=pad_id)
   chosen = choose_task(
     config, found, wanted=task, origin=origin.get('task'), names=names
@@ -105,10 +108,15 @@ def choose(
   left_out |= dict.fromkeys(heads, 'a head that only training uses')
   kept = {n: tuple(s) for n, s in shapes.items() if n not in left_out}
   kept |= _widened_shapes(config, kept)
-  return Choice(config, found, chosen, kept, left_out)
+  linear = tied and config.mlm_head is model_config.MlmHead.TRANSFORM
+  if linear:
+    kept |= linear_head.shapes(config.hidden_dim)
+  return Choice(config, found, chosen, kept, left_out, linear)
 
 
-def widened(config: Config, *, first: int) -> list[Config]:
+def widened(
+  config: Config, *, first: int, by_linear_head: bool = False
+) -> list[Config]:
   """The configuration, and others of the same function.
 
   A model without token types is one whose only type adds nothing; positions
@@ -117,7 +125,16 @@ def widened(config: Config, *, first: int) -> list[Config]:
   Args:
     config: of the model.
     first: row in which an architecture's positions begin.
+    by_linear_head: whether the architecture's head can be one that changes
+      nothing.
   """
+  tied = model_config.MlmHead.TIED
+  if by_linear_head and isinstance(config, model_config.EncoderConfig):
+    transform, act = model_config.MlmHead.TRANSFORM, 'gelu'
+    if config.mlm_head is tied:
+      config = dataclasses.replace(
+        config, mlm_head=transform, head_activation=act
+      )
   found: list[Config] = [config]
   if (
     isinstance(config, model_config.EncoderConfig)
@@ -230,7 +247,7 @@ def architecture(
       continue
     told: list[list[str]] = []
     first = _first_row(config, found, pad_id)
-    for one in widened(config, first=first):
+    for one in widened(config, first=first, by_linear_head=found.linear_head):
       _, problems = found.write(one)
       if found.positions_after_padding and one.position_offset != first:
         problems.append(

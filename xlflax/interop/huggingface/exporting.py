@@ -17,7 +17,7 @@ from xlflax.interop.huggingface import export_choices as choices
 from xlflax.interop.huggingface import generation as generation_lib
 from xlflax.interop.huggingface import importing, labelled_heads
 from xlflax.interop.huggingface import plan as plan_lib
-from xlflax.interop.huggingface.architectures import config_options
+from xlflax.interop.huggingface.architectures import config_options, linear_head
 from xlflax.interop.huggingface.architectures import rules as rules_lib
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
@@ -178,6 +178,8 @@ def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:
   """config.json."""
   architecture, config = chosen.architecture, chosen.config
   options, _ = architecture.write(config)
+  if chosen.linear_head:
+    options |= {linear_head.OPTION: True}
   if record.get('config', {}).get('model_type') == architecture.model_type:
     options = _changed(record, architecture, options, config)
   return _complete(

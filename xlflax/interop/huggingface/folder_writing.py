@@ -12,13 +12,14 @@ from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
 from xlflax.interop.huggingface import generation, model_files, sentence_modules
+from xlflax.interop.huggingface.architectures import linear_head
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.architectures.rules import Assignment
 from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
-from xlflax.interop.huggingface.verification import verify
+from xlflax.interop.huggingface.verification import run_text, verify
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -106,13 +107,13 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
 def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
   """Compares what was written with the run; notes what was not compared."""
   run = checked.run
-  verify.check_tokenizer(run.vocabulary, folder)
+  texts, notes = run_text.sample(run.directory)
+  notes += verify.check_tokenizer(run.vocabulary, folder, texts=texts)
   read = _reader(checked)
   names = [n for n in read.shapes if n.startswith(('model/', 'heads/'))]
-  if verify.check_states(folder, run, read, names, dtype=checked.dtype):
-    return []
-  kind = checked.architecture.model_type
-  return [f'the states were not compared: {kind} is not computed in numpy']
+  return notes + verify.check_states(
+    folder, run, read, names, dtype=checked.dtype
+  )
 
 
 def _sentence_heads(checked: Export) -> dict[str, Any]:
@@ -263,6 +264,9 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
     value = np.zeros((0, *checked.shapes[parameter][1:]), np.float32)
     if parameter in read.shapes:
       value = read(parameter)
+    elif parameter in linear_head.NAMES:
+      epsilon = checked.run.model.config.layer_norm_epsilon
+      value = linear_head.parameter(parameter, read, epsilon)
     value = _widened(value, checked.shapes[parameter])
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]

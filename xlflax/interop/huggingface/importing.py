@@ -1,8 +1,8 @@
 """From a Hugging Face folder to a model directory."""
 
-import contextlib
 import dataclasses
 import enum
+import logging
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,14 +29,10 @@ from xlflax.interop.huggingface.architectures.architectures import (
   model_of,
 )
 from xlflax.interop.huggingface.cards import card_metadata
-from xlflax.interop.huggingface.tensors import (
-  saved_parameters,
-  tensor_files,
-  weights,
-)
+from xlflax.interop.huggingface.tensors import tensor_files, weights
 from xlflax.interop.huggingface.tokenizers import languages as languages_lib
 from xlflax.interop.huggingface.tokenizers import tokenizers
-from xlflax.interop.huggingface.verification import verify
+from xlflax.interop.huggingface.verification import imported
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.storage import bucket_checks, digests, manifests, paths
@@ -46,7 +42,6 @@ from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoints,
   run_directory,
-  saved_checkpoints,
   saved_objectives,
 )
 from xlflax.training.checkpointing import run as run_lib
@@ -54,6 +49,7 @@ from xlflax.training.devices import partitioning
 
 RECORD = run_directory.ORIGIN
 _FORMAT = 1
+_LOG = logging.getLogger(__name__)
 
 
 class UnusedRows(enum.StrEnum):
@@ -302,25 +298,20 @@ def convert(checked: Import, model_dir: calls.Path) -> pathlib.Path:
         checked.sentence[1],
       )
     _write(checked, params, made)
-    _verify(checked, made)
+    _note(made, imported.compare(checked, made))
     text = gin_file.of_model(checked.config, str(model_dir))
     manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
   return model_dir
 
 
-def _verify(checked: Import, made: pathlib.Path) -> None:
-  """Compares the folder, computed in numpy, with the model that was made."""
-  run = run_lib.open_run(made)
-  if checked.own_tokenizer:
-    verify.check_tokenizer(run.vocabulary, checked.folder)
-  read = saved_parameters.Reader(saved_checkpoints.path_of(made, 0))
-  described = checked.description
-  usual, _ = described.architecture.write(described.config)
-  given = {k: v for k, v in described.options.items() if v is not None}
-  with contextlib.suppress(LookupError):  # names of older files
-    verify.check_states(
-      checked.folder, run, read, read.shapes, options=usual | given
-    )
+def _note(made: pathlib.Path, not_compared: list[str]) -> None:
+  """Writes down, and says, what of a model nothing vouches for."""
+  record = run_directory.read_part(made, RECORD)
+  run_directory.write_part(
+    made, RECORD, record | {'not_compared': not_compared}
+  )
+  for note in not_compared:
+    _LOG.warning('%s', note)
 
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:

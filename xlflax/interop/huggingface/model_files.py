@@ -12,6 +12,7 @@ from xlflax.foundation import errors
 from xlflax.interop.huggingface.architectures import (
   architectures,
   config_options,
+  linear_head,
 )
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
@@ -140,6 +141,10 @@ def _examined(
   read.has_bias = not tensors or 'final_logits_bias' in tensors
   task = _task(architecture, options, read)
   fields = architecture.read(read, task or Task.STATES)
+  if architecture.linear_head and read.get(linear_head.OPTION, False):
+    fields['head_activation'] = None
+    if fields['mlm_head'] == 'transform':
+      fields['mlm_head'] = 'tied'
   labels = _num_labels(options)
   if task is Task.QUESTION_ANSWERING and labels != 2:
     read.problems.append(f'{labels} labels for question answering, not 2')

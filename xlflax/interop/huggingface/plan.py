@@ -9,6 +9,7 @@ import numpy as np
 from flax import linen as nn
 
 from xlflax.foundation import errors
+from xlflax.interop.huggingface.architectures import linear_head
 from xlflax.interop.huggingface.architectures import rules as rules_lib
 from xlflax.interop.huggingface.architectures.architectures import (
   UNREAD_BIAS,
@@ -186,6 +187,8 @@ def make(
     for name in tensors
     if any(re.search(p, name) for p in architecture.buffers)
   }
+  head = linear_head.tensors(architecture, config)
+  skipped |= dict.fromkeys(head & tensors.keys(), 'changes nothing')
   present = _canonical(
     {n: t for n, t in tensors.items() if n not in skipped}, architecture
   )

@@ -46,3 +46,23 @@ def test_a_card_without_results(run_of):
   text = model_card.of_export(exporting.check(directory), name='mine')
   card = huggingface_hub.ModelCard(text)
   assert card.data.eval_results is None and 'model-index' not in text
+
+
+def test_the_corpus_is_attributed(run_of, tmp_path):
+  directory, *_ = run_of()
+  corpus = tmp_path / 'corpus'
+  corpus.mkdir()
+  fields = {
+    'corpus': str(corpus),
+    'optimizer': {'class': 'adamw', 'fields': {}},
+    'objectives': {'fields': {'entries': []}},
+    'streams': [],
+    'total_steps': 1,
+    'seed': 0,
+  }
+  run_directory.write_part(directory, run_directory.TRAINER, {'fields': fields})
+  checked = exporting.check(directory)
+  assert 'training text' not in model_card.of_export(checked, name='mine')
+  (corpus / 'NOTICE').write_text('Text by A and B, CC BY 4.0.\n')
+  card = model_card.of_export(checked, name='mine')
+  assert '## The training text\n\nText by A and B, CC BY 4.0.\n' in card

@@ -42,6 +42,11 @@ def _check(folder, state):
     assert found[name].shape == want.shape
     np.testing.assert_array_equal(values[name].astype(np.float32), want)
   assert values['brain'].dtype.itemsize == 2
+  for name, rows in (('table', [[6, 0], [6, 3]]), ('brain', [1]), ('ids', [])):
+    rows = np.array(rows, int)
+    got = tensor_files.read_rows(found[name], rows)
+    np.testing.assert_array_equal(got, values[name][rows])
+    assert got.dtype == values[name].dtype
 
 
 @pytest.mark.parametrize('zipped', [True, False])

@@ -43,6 +43,12 @@ LABELLED = (
   Task.TOKEN_CLASSIFICATION,
   Task.QUESTION_ANSWERING,
 )
+_CLASSES = {
+  Task.MASKED_LM: 'MaskedLM',
+  Task.SEQUENCE_CLASSIFICATION: 'SequenceClassification',
+  Task.TOKEN_CLASSIFICATION: 'TokenClassification',
+  Task.QUESTION_ANSWERING: 'QuestionAnswering',
+}
 UNREAD_BIAS = 'heads/unread/masked_lm_bias'
 
 
@@ -74,6 +80,8 @@ class Architecture:
     aliases: other name -> name of an option of config.json.
     positions_after_padding: whether positions are counted from the row after
       the padding's id, so that they depend on the vocabulary.
+    linear_head: whether a model without the head's transform becomes one
+      whose transform changes nothing (`linear_head`).
     config_class: of the model's configuration.
     read: from options to the arguments of `config_class`.
     write: from a configuration to (options, what they cannot express).
@@ -100,6 +108,7 @@ class Architecture:
   )
   aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
   positions_after_padding: bool = False
+  linear_head: bool = False
   config_class: type = model_config.EncoderConfig
   read: Callable[[config_options.Options, Task], dict[str, Any]]
   write: Callable[[Any], tuple[dict[str, Any], list[str]]]
@@ -147,6 +156,7 @@ _MODULES = {
   'm2m_100': 'm2m_100',
   'modernbert': 'modernbert',
   'eurobert': 'eurobert',
+  'esm': 'esm',
 }
 MODEL_TYPES = tuple(_MODULES)
 
@@ -179,9 +189,29 @@ def pooler(tensor: str) -> tuple[Rule, ...]:
   return linear(tensor, 'heads/pooler/dense')
 
 
-def classifier(
-  task: Task, *, output: str, dense: str | None = None
-) -> tuple[Rule, ...]:
-  """Rules of a task's head."""
-  inner = linear(dense, f'heads/{task.value}/dense') if dense else ()
-  return (*inner, *linear(output, f'heads/{task.value}/output'))
+def classes(name: str, *, questions: bool = True) -> dict[Task, str]:
+  """The class of each task that an encoder's name begins."""
+  found = {task: f'{name}For{end}' for task, end in _CLASSES.items()}
+  if not questions:
+    del found[Task.QUESTION_ANSWERING]
+  return {Task.STATES: f'{name}Model'} | found
+
+
+def classifiers(
+  *, dense: str | None = None, output: str = 'classifier', questions=True
+) -> dict[Task, tuple[Rule, ...]]:
+  """Rules of the labelled tasks' heads: `dense` and `output` of sequences'."""
+  names = {
+    Task.SEQUENCE_CLASSIFICATION: output,
+    Task.TOKEN_CLASSIFICATION: 'classifier',
+    Task.QUESTION_ANSWERING: 'qa_outputs',
+  }
+  if not questions:
+    del names[Task.QUESTION_ANSWERING]
+  found: dict[Task, tuple[Rule, ...]] = {
+    t: linear(there, f'heads/{t}/output') for t, there in names.items()
+  }
+  if dense:
+    first = Task.SEQUENCE_CLASSIFICATION
+    found[first] = linear(dense, f'heads/{first}/dense') + found[first]
+  return found

@@ -7,7 +7,8 @@ from xlflax.interop.huggingface.architectures import config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifier,
+  classes,
+  classifiers,
   pooler,
 )
 from xlflax.interop.huggingface.architectures.rules import (
@@ -83,10 +84,7 @@ def read_options(
 ) -> dict[str, Any]:
   """`EncoderConfig`'s arguments that BERT and RoBERTa read alike."""
   defaults = defaults or {}
-  fields = {
-    field: options.get(name, defaults.get(name, default))
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS, defaults)
   fields['activation'] = options.choose(
     'hidden_act', 'gelu', activations.from_huggingface()
   )
@@ -106,11 +104,17 @@ def write_options(
   *,
   norm_position: str,
   embedding_norm: bool,
+  **wanted: Any,
 ) -> tuple[dict[str, Any], list[str]]:
-  """The inverse, and what such a configuration cannot express."""
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  """The inverse, and what such a configuration cannot express.
+
+  Args:
+    config: the configuration.
+    norm_position: that the architecture has.
+    embedding_norm: the same.
+    **wanted: other fields that are not as in BERT -> their values.
+  """
+  options = config_options.of_fields(config, _FIELDS)
   options |= {
     'hidden_act': activations.to_huggingface(config.activation),
     'max_position_embeddings': config.max_length + config.position_offset,
@@ -118,16 +122,13 @@ def write_options(
   }
   problems = unlike(
     config,
-    position_embedding='learned',
-    padding_states='keep',
     norm_position=norm_position,
     embedding_norm=embedding_norm,
-    use_language_embeddings=False,
-    scale_embeddings=False,
+    **{'position_embedding': 'learned'} | wanted,
   )
   if config.mlm_head == 'tied':
     problems.append("mlm_head is 'tied'")
-  if not config.type_vocab_size:
+  if not config.type_vocab_size and 'type_vocab_size' not in wanted:
     problems.append('type_vocab_size is 0')
   return options, problems
 
@@ -135,6 +136,9 @@ def write_options(
 # What BERT's layers are, and those of all that are like it.
 _PLAIN = dict(
   norm='layer',
+  padding_states='keep',
+  use_language_embeddings=False,
+  scale_embeddings=False,
   first_norm=True,
   gated_mlp=False,
   attention_bias=True,
@@ -183,9 +187,8 @@ def _read(options, task):
 
 def _write(config):
   options, problems = write_options(
-    config, norm_position='post', embedding_norm=True
+    config, norm_position='post', embedding_norm=True, position_offset=0
   )
-  problems += unlike(config, position_offset=0)
   if config.head_activation not in (None, config.activation):
     problems.append(f'head_activation is {config.head_activation!r}')
   return options, problems
@@ -195,34 +198,17 @@ ARCHITECTURES = {
   'bert': Architecture(
     model_type='bert',
     prefix='bert.',
-    classes={
-      Task.STATES: 'BertModel',
-      Task.MASKED_LM: 'BertForMaskedLM',
-      Task.PRETRAINING: 'BertForPreTraining',
-      Task.SEQUENCE_CLASSIFICATION: 'BertForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: 'BertForTokenClassification',
-      Task.QUESTION_ANSWERING: 'BertForQuestionAnswering',
-    },
+    classes=classes('Bert') | {Task.PRETRAINING: 'BertForPreTraining'},
     body=(*TABLES, *LAYERS, *POST_NORMS),
     head=token_head(
       'cls.predictions.transform', 'LayerNorm', 'cls.predictions.bias'
     ),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION,
-        dense='bert.pooler.dense',
-        output='classifier',
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-      Task.QUESTION_ANSWERING: classifier(
-        Task.QUESTION_ANSWERING, output='qa_outputs'
-      ),
+    heads=classifiers(dense='bert.pooler.dense')
+    | {
       Task.PRETRAINING: (
         *pooler('bert.pooler.dense'),
         *linear('cls.seq_relationship', 'heads/next_sentence/output'),
-      ),
+      )
     },
     optional=(
       pooler('bert.pooler.dense'),

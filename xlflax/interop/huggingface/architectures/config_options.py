@@ -82,6 +82,20 @@ class Options:
       return default
     return value
 
+  def fields(
+    self,
+    table: Mapping[str, tuple[str, Any]],
+    defaults: Mapping[str, Any] | None = None,
+  ) -> dict[str, Any]:
+    """Field -> value, of a table of option -> (field, default).
+
+    `defaults` has others, by option.
+    """
+    return {
+      field: self.get(name, (defaults or {}).get(name, default))
+      for name, (field, default) in table.items()
+    }
+
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
     """What one of some values stands for."""
     value = self.get(name, default)
@@ -130,3 +144,8 @@ def read(config: Mapping[str, Any], aliases: Mapping[str, str]) -> Options:
     if name not in values or name in config:
       values[name] = config.get(name, value)
   return Options(values)
+
+
+def of_fields(config, table: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+  """Option -> value, the inverse of `Options.fields`."""
+  return {name: getattr(config, field) for name, (field, _) in table.items()}

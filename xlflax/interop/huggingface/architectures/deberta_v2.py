@@ -6,7 +6,8 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifier,
+  classes,
+  classifiers,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
@@ -45,10 +46,7 @@ _REQUIRED: dict[str, Any] = {
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
-  fields = {
-    field: options.get(name, default)
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS)
   _check(options, fields)
   longest = options.get('max_relative_positions', -1)
   predicts = task.predicts_tokens
@@ -101,9 +99,7 @@ def _head_sizes(fields: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _write(config: model_config.EncoderConfig):
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   options |= _REQUIRED | {
     'hidden_act': activations.to_huggingface(config.activation),
     'max_relative_positions': config.relative_max_distance,
@@ -116,12 +112,9 @@ def _write(config: model_config.EncoderConfig):
     config,
     position_embedding='disentangled',
     position_offset=0,
-    padding_states='keep',
     norm_position='post',
     embedding_norm=True,
     type_vocab_size=0,
-    use_language_embeddings=False,
-    scale_embeddings=False,
   )
   if config.head_activation not in (None, config.activation):
     problems.append(f'head_activation is {config.head_activation!r}')
@@ -134,20 +127,10 @@ ARCHITECTURES = {
   'deberta-v2': Architecture(
     model_type='deberta-v2',
     prefix='deberta.',
-    classes={
-      Task.STATES: 'DebertaV2Model',
-      Task.MASKED_LM: 'DebertaV2ForMaskedLM',
-      Task.SEQUENCE_CLASSIFICATION: 'DebertaV2ForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: 'DebertaV2ForTokenClassification',
-      Task.QUESTION_ANSWERING: 'DebertaV2ForQuestionAnswering',
-    },
+    classes=classes('DebertaV2'),
     body=(
-      Rule(
-        'embeddings.word_embeddings.weight',
-        'model/embeddings/token',
-        Transform.ROWS,
-      ),
-      *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
+      bert.TABLES[0],
+      *bert.POST_NORMS,
       Rule('encoder.rel_embeddings.weight', 'model/relative/table'),
       *norm('encoder.LayerNorm', 'model/relative/norm'),
       *linear(f'{_ATTENTION}.self.query_proj', 'model/layers/attention/query'),
@@ -158,25 +141,13 @@ ARCHITECTURES = {
         'model/layers/attention/output',
         Transform.LINEAR_FROM_TWO,
       ),
-      *norm(f'{_ATTENTION}.output.LayerNorm', 'model/layers/attention_norm'),
       *linear(f'{_LAYER}.intermediate.dense', 'model/layers/mlp/wi'),
       *linear(f'{_LAYER}.output.dense', 'model/layers/mlp/wo'),
-      *norm(f'{_LAYER}.output.LayerNorm', 'model/layers/mlp_norm'),
     ),
     head=bert.token_head(
       'cls.predictions.transform', 'LayerNorm', 'cls.predictions.bias'
     ),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION, dense='pooler.dense', output='classifier'
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-      Task.QUESTION_ANSWERING: classifier(
-        Task.QUESTION_ANSWERING, output='qa_outputs'
-      ),
-    },
+    heads=classifiers(dense='pooler.dense'),
     head_style=lambda config, options: {
       'activation': activations.from_huggingface()[
         options.get('pooler_hidden_act', 'gelu')

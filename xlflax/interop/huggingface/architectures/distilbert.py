@@ -6,7 +6,8 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifier,
+  classes,
+  classifiers,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
@@ -35,10 +36,7 @@ _FIELDS: dict[str, tuple[str, Any]] = {
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
-  fields = {
-    field: options.get(name, default)
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS)
   fields['activation'] = options.choose(
     'activation', 'gelu', activations.from_huggingface()
   )
@@ -56,9 +54,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
 
 def _write(config: model_config.EncoderConfig):
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   options |= {
     'activation': activations.to_huggingface(config.activation),
     'tie_word_embeddings': config.output_embeddings == 'tied',
@@ -67,12 +63,9 @@ def _write(config: model_config.EncoderConfig):
     config,
     position_embedding='learned',
     position_offset=0,
-    padding_states='keep',
     norm_position='post',
     embedding_norm=True,
     type_vocab_size=0,
-    use_language_embeddings=False,
-    scale_embeddings=False,
     layer_norm_epsilon=_EPSILON,
   )
   if config.head_activation not in (None, config.activation):
@@ -86,22 +79,9 @@ ARCHITECTURES = {
   'distilbert': Architecture(
     model_type='distilbert',
     prefix='distilbert.',
-    classes={
-      Task.STATES: 'DistilBertModel',
-      Task.MASKED_LM: 'DistilBertForMaskedLM',
-      Task.SEQUENCE_CLASSIFICATION: 'DistilBertForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: 'DistilBertForTokenClassification',
-      Task.QUESTION_ANSWERING: 'DistilBertForQuestionAnswering',
-    },
+    classes=classes('DistilBert'),
     body=(
-      Rule(
-        'embeddings.word_embeddings.weight',
-        'model/embeddings/token',
-        Transform.ROWS,
-      ),
-      Rule(
-        'embeddings.position_embeddings.weight', 'model/embeddings/position'
-      ),
+      *bert.TABLES[:2],
       *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
       *linear(f'{_LAYER}.attention.q_lin', 'model/layers/attention/query'),
       *linear(f'{_LAYER}.attention.k_lin', 'model/layers/attention/key'),
@@ -121,19 +101,7 @@ ARCHITECTURES = {
       *norm('vocab_layer_norm', 'model/head_norm'),
       Rule('vocab_projector.bias', 'model/output_bias', Transform.ROWS),
     ),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION,
-        dense='pre_classifier',
-        output='classifier',
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-      Task.QUESTION_ANSWERING: classifier(
-        Task.QUESTION_ANSWERING, output='qa_outputs'
-      ),
-    },
+    heads=classifiers(dense='pre_classifier'),
     head_style=lambda config, options: {'activation': 'relu'},
     output=('vocab_projector.weight', 'vocab_projector.bias'),
     buffers=bert.BUFFERS,

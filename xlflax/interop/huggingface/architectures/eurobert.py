@@ -6,7 +6,8 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifier,
+  classes,
+  classifiers,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
@@ -37,10 +38,7 @@ _FIELDS: dict[str, tuple[str, Any]] = {
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
-  fields = {
-    field: options.get(name, default)
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS)
   heads = fields['num_heads']
   groups = options.get('num_key_value_heads', heads)
   width = options.get('head_dim', fields['hidden_dim'] // heads)
@@ -77,9 +75,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
 
 def _write(config: model_config.EncoderConfig):
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   options |= {
     'num_key_value_heads': config.num_kv_heads or config.num_heads,
     'head_dim': config.dim_per_head,
@@ -106,9 +102,6 @@ def _write(config: model_config.EncoderConfig):
     first_norm=True,
     gated_mlp=True,
     type_vocab_size=0,
-    use_language_embeddings=False,
-    scale_embeddings=False,
-    padding_states='keep',
     local_window=None,
     output_bias=config.mlp_bias,
   )
@@ -147,26 +140,14 @@ ARCHITECTURES = {
   'eurobert': Architecture(
     model_type='eurobert',
     prefix='model.',
-    classes={
-      Task.STATES: 'EuroBertModel',
-      Task.MASKED_LM: 'EuroBertForMaskedLM',
-      Task.SEQUENCE_CLASSIFICATION: 'EuroBertForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: 'EuroBertForTokenClassification',
-    },
+    classes=classes('EuroBert', questions=False),
     body=(
       Rule('embed_tokens.weight', 'model/embeddings/token', Transform.ROWS),
       *_layer(),
       Rule('norm.weight', 'model/final_norm/scale'),
     ),
     head=(Rule('lm_head.bias', 'model/output_bias', Transform.ROWS),),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION, dense='dense', output='classifier'
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-    },
+    heads=classifiers(dense='dense', questions=False),
     head_style=lambda config, options: {
       'activation': 'gelu',
       'pooling': {'bos': 'first'}.get(

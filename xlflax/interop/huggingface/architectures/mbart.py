@@ -58,10 +58,7 @@ def read_options(
   """
   del task
   defaults = defaults or {}
-  fields = {
-    field: options.get(name, defaults.get(name, default))
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS, defaults)
   for name, field in (('attention_heads', 'num_heads'), ('ffn_dim', 'mlp_dim')):
     size = options.get(f'decoder_{name}', fields[field])
     if size != fields[field]:
@@ -102,9 +99,7 @@ def write_options(
     config: the configuration.
     **fixed: fields that must have these values, where they are not mBART's.
   """
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   options |= {
     'activation_function': activations.to_huggingface(config.activation),
     'decoder_attention_heads': config.num_heads,

@@ -10,6 +10,7 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
+  classes,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
@@ -46,10 +47,7 @@ _FIELDS: dict[str, tuple[str, Any]] = {
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
-  fields = {
-    field: options.get(name, default)
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS)
   for name, field in (
     ('hidden_activation', 'activation'),
     ('classifier_activation', 'head_activation'),
@@ -129,9 +127,7 @@ def _read_layers(options, count: int) -> dict[str, Any]:
 
 
 def _write(config: model_config.EncoderConfig):
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   window = config.local_window
   local_theta = config.local_rotary_theta or config.rotary_theta
   every = config.global_every if window is not None else 1
@@ -168,9 +164,6 @@ def _write(config: model_config.EncoderConfig):
     embedding_norm=True,
     gated_mlp=True,
     type_vocab_size=0,
-    use_language_embeddings=False,
-    scale_embeddings=False,
-    padding_states='keep',
   )
   if config.norm == 'rms':
     problems.append("norm is 'rms'")
@@ -208,13 +201,7 @@ ARCHITECTURES = {
   'modernbert': Architecture(
     model_type='modernbert',
     prefix='model.',
-    classes={
-      Task.STATES: 'ModernBertModel',
-      Task.MASKED_LM: 'ModernBertForMaskedLM',
-      Task.SEQUENCE_CLASSIFICATION: 'ModernBertForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: 'ModernBertForTokenClassification',
-      Task.QUESTION_ANSWERING: 'ModernBertForQuestionAnswering',
-    },
+    classes=classes('ModernBert'),
     body=(
       Rule(
         'embeddings.tok_embeddings.weight',

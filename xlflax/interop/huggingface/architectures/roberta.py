@@ -10,7 +10,8 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifier,
+  classes,
+  classifiers,
   pooler,
 )
 from xlflax.interop.huggingface.architectures.rules import norm
@@ -94,58 +95,53 @@ def _write_xl(config):
   return _write(config, norm_position='pre', embedding_norm=False)
 
 
-def _architecture(
-  model_type: str, name: str, *, norms, read, write, prefix='roberta.'
+def architecture(
+  model_type: str,
+  name: str,
+  *,
+  norms,
+  read,
+  write,
+  prefix='roberta.',
+  questions=True,
 ) -> Architecture:
+  """Of RoBERTa's names, with the rules of its norms."""
   return Architecture(
     model_type=model_type,
     prefix=prefix,
-    classes={
-      Task.STATES: f'{name}Model',
-      Task.MASKED_LM: f'{name}ForMaskedLM',
-      Task.SEQUENCE_CLASSIFICATION: f'{name}ForSequenceClassification',
-      Task.TOKEN_CLASSIFICATION: f'{name}ForTokenClassification',
-      Task.QUESTION_ANSWERING: f'{name}ForQuestionAnswering',
-    },
+    classes=classes(name, questions=questions),
     body=(*bert.TABLES, *bert.LAYERS, *norms),
     head=bert.token_head('lm_head', 'layer_norm', 'lm_head.bias'),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION,
-        dense='classifier.dense',
-        output='classifier.out_proj',
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-      Task.QUESTION_ANSWERING: classifier(
-        Task.QUESTION_ANSWERING, output='qa_outputs'
-      ),
-    },
+    heads=classifiers(
+      dense='classifier.dense',
+      output='classifier.out_proj',
+      questions=questions,
+    ),
     optional=(pooler(f'{prefix}pooler.dense'),),
     output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
     buffers=bert.BUFFERS,
     positions_after_padding=True,
+    linear_head=norms is not bert.POST_NORMS,
     read=read,
     write=write,
   )
 
 
 ARCHITECTURES = {
-  'roberta': _architecture(
+  'roberta': architecture(
     'roberta', 'Roberta', norms=bert.POST_NORMS, read=_read, write=_write
   ),
-  'xlm-roberta': _architecture(
+  'xlm-roberta': architecture(
     'xlm-roberta', 'XLMRoberta', norms=bert.POST_NORMS, read=_read, write=_write
   ),
-  'xlm-roberta-xl': _architecture(
+  'xlm-roberta-xl': architecture(
     'xlm-roberta-xl',
     'XLMRobertaXL',
     norms=_PRE_NORMS,
     read=_read_xl,
     write=_write_xl,
   ),
-  'roberta-prelayernorm': _architecture(
+  'roberta-prelayernorm': architecture(
     'roberta-prelayernorm',
     'RobertaPreLayerNorm',
     norms=_PRE_LAYER_NORMS,

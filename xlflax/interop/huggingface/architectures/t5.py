@@ -53,10 +53,7 @@ def _feed_forwards() -> dict[str, str]:
 
 def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   defaults = {} if model_type == 't5' else _MULTILINGUAL
-  fields = {
-    field: options.get(name, defaults.get(name, default))
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS, defaults)
   fields['num_decoder_layers'] = options.get(
     'num_decoder_layers', fields['num_encoder_layers']
   )
@@ -92,9 +89,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
 
 
 def _write(config: config_lib.EncoderDecoderConfig, model_type: str):
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   gated = 'gated-' if config.gated_mlp else ''
   name = activations.to_huggingface(config.activation)
   if config.activation == 'gelu_tanh':

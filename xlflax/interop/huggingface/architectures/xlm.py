@@ -9,7 +9,7 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifier,
+  classifiers,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
@@ -53,10 +53,7 @@ _HARMLESS = (
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
-  fields = {
-    field: options.get(name, default)
-    for name, (field, default) in _FIELDS.items()
-  }
+  fields = options.fields(_FIELDS)
   options.require('causal', False)
   options.require('asm', False)
   options.require('is_encoder', True)
@@ -93,9 +90,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
 
 def _write(config: model_config.EncoderConfig):
-  options = {
-    name: getattr(config, field) for name, (field, _) in _FIELDS.items()
-  }
+  options = config_options.of_fields(config, _FIELDS)
   options |= {
     'gelu_activation': config.activation == 'gelu',
     'sinusoidal_embeddings': config.position_embedding == 'sinusoidal',
@@ -105,6 +100,7 @@ def _write(config: model_config.EncoderConfig):
   }
   problems = bert.unlike(
     config,
+    free=('use_language_embeddings',),
     padding_states='zero',
     norm_position='post',
     embedding_norm=True,
@@ -161,17 +157,7 @@ ARCHITECTURES = {
       *norm('layer_norm2.{layer}', 'model/layers/mlp_norm'),
     ),
     head=(Rule('pred_layer.proj.bias', 'model/output_bias', Transform.ROWS),),
-    heads={
-      Task.SEQUENCE_CLASSIFICATION: classifier(
-        Task.SEQUENCE_CLASSIFICATION, output='sequence_summary.summary'
-      ),
-      Task.TOKEN_CLASSIFICATION: classifier(
-        Task.TOKEN_CLASSIFICATION, output='classifier'
-      ),
-      Task.QUESTION_ANSWERING: classifier(
-        Task.QUESTION_ANSWERING, output='qa_outputs'
-      ),
-    },
+    heads=classifiers(output='sequence_summary.summary'),
     output=('pred_layer.proj.weight', 'pred_layer.proj.bias'),
     buffers=(r'(^|\.)position_ids$',),
     constants={_POSITIONS: _positions},

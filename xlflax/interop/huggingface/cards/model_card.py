@@ -55,6 +55,7 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
       f'by xlflax {importlib.metadata.version("xlflax")}.',
       '',
       *_training(settings, origin),
+      *_notice(settings.get('corpus')),
       *_left_out(checked.left_out),
     ]
   )
@@ -133,6 +134,15 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
       f'{fields.get("alpha", "-")} |'
     )
   return [*lines, '']
+
+
+def _notice(corpus: str | None) -> list[str]:
+  """Whose text it was, as the corpus says beside its files."""
+  path = pathlib.Path(corpus or '', 'NOTICE')
+  if corpus is None or not path.is_file():
+    return []
+  text = path.read_text(encoding='utf-8', errors='replace')
+  return ['## The training text', '', text.strip(), '']
 
 
 def _left_out(left_out: Mapping[str, str]) -> list[str]:

@@ -5,10 +5,14 @@ from typing import Any
 
 import jax
 import numpy as np
+import tensorstore
 
+from xlflax.storage import paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
 from xlflax.training.checkpointing import saved_checkpoints
+
+_PIECE = 1 << 26  # bytes of an array that are read at once
 
 
 class Reader:
@@ -28,21 +32,63 @@ class Reader:
 
   def verify(self) -> None:
     """Raises CheckpointError if the files have changed."""
-    item = 'train' if self._averaged else 'params'
-    saved_checkpoints.verify(self._checkpoint, item)
+    saved_checkpoints.verify(self._checkpoint, self._item)
 
-  def __call__(self, parameter: str) -> np.ndarray:
-    """The values; raises CheckpointError if one is not finite."""
-    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    shape = self.shapes[parameter]
-    leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
+  def __call__(
+    self, parameter: str, rows: np.ndarray | None = None
+  ) -> np.ndarray:
+    """The values, or some rows; CheckpointError if one is not finite."""
     name = f'ema/{parameter}' if self._averaged else parameter
-    found: Any = saved_checkpoints.read_part(
-      self._checkpoint,
-      'train' if self._averaged else 'params',
-      params_lib.nest({name: leaf}),
-    )
-    (value,) = jax.tree.leaves(found)
-    values = np.asarray(value)
+    if paths.is_bucket(self._checkpoint):
+      values = self._restored(name, self.shapes[parameter])
+      values = values if rows is None else values[rows]
+    else:
+      values = _read(self._stored(name), rows)
     finite_values.check(parameter, values, where=self._checkpoint)
     return values
+
+  @property
+  def _item(self) -> str:
+    return 'train' if self._averaged else 'params'
+
+  def _stored(self, name: str) -> Any:
+    """The array as it lies on disk, where parts of it can be read."""
+    base = paths.absolute(self._checkpoint / self._item).as_uri()
+    return tensorstore.open(
+      {
+        'driver': 'zarr',
+        'kvstore': {
+          'driver': 'ocdbt',
+          'base': f'{base}/',
+          'path': name.replace('/', '.') + '/',
+        },
+      },
+      read=True,
+      open=True,
+    ).result()
+
+  def _restored(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
+    found: Any = saved_checkpoints.read_part(
+      self._checkpoint, self._item, params_lib.nest({name: leaf})
+    )
+    (value,) = jax.tree.leaves(found)
+    return np.asarray(value)
+
+
+def _read(stored: Any, rows: np.ndarray | None) -> np.ndarray:
+  """An array, or rows of it, float32; a piece of the file at a time."""
+  if rows is not None:
+    return np.asarray(stored[rows].read().result(), np.float32)
+  length = stored.shape[0] if stored.shape else 0
+  piece = (stored.chunk_layout.read_chunk.shape or (0,))[0]
+  if not 0 < piece < length:
+    return np.asarray(stored.read().result(), np.float32)
+  row = stored.dtype.numpy_dtype.itemsize * stored[0].size
+  piece *= max(1, _PIECE // (piece * row))  # chunks can be of few rows
+  values = np.empty(stored.shape, np.float32)
+  for start in range(0, length, piece):
+    part = slice(start, min(start + piece, length))
+    values[part] = stored[part].read().result()
+  return values

@@ -156,6 +156,27 @@ def read(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, np.ndarray]]:
     del get
 
 
+def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
+  """Some rows of a tensor; of a safetensors file no others are read.
+
+  Args:
+    tensor: of two axes, or one.
+    rows: their indices, of any shape.
+
+  Returns:
+    [*rows.shape, *tensor.shape[1:]].
+
+  Raises:
+    CheckpointError: the file is damaged, or a value is not finite.
+  """
+  try:
+    values = _open(tensor.file)[1](tensor.name, rows)
+  except (OSError, ValueError, LookupError) as error:
+    raise _damaged(tensor.file, error) from error
+  finite_values.check(tensor.name, values, where=tensor.file)
+  return values
+
+
 def _list(file: pathlib.Path) -> dict[str, Tensor]:
   shapes, _ = _open(file)
   return {name: Tensor(file, name, shape) for name, shape in shapes.items()}
@@ -163,17 +184,21 @@ def _list(file: pathlib.Path) -> dict[str, Tensor]:
 
 def _open(
   file: pathlib.Path,
-) -> tuple[dict[str, tuple[int, ...]], Callable[[str], np.ndarray]]:
-  """(the shapes in a file, a function that reads a tensor)."""
+) -> tuple[dict[str, tuple[int, ...]], Callable[..., np.ndarray]]:
+  """(the shapes in a file, what reads a tensor, or rows of one)."""
   try:
     if not file.is_file():
       raise FileNotFoundError('there is no such file')
     if file.suffix == '.safetensors':
       return _open_safetensors(file)
     torch_file = torch_files.TorchFile(file)
+
+    def get(name: str, rows=...) -> np.ndarray:
+      return torch_file.get(name)[rows]
+
     return {
       name: stored.shape for name, stored in torch_file.tensors.items()
-    }, torch_file.get
+    }, get
   except Exception as error:  # Both libraries raise many kinds.
     raise _damaged(file, error) from error
 
@@ -193,15 +218,28 @@ def _open_safetensors(file: pathlib.Path):
     length = int.from_bytes(stream.read(8), 'little')
     header = json.loads(stream.read(length))
 
-  def get(name: str) -> np.ndarray:
+  def get(name: str, rows: np.ndarray | None = None) -> np.ndarray:
     entry = header[name]
-    dtype = np.dtype(_DTYPES[entry['dtype']])
-    start, stop = entry['data_offsets']
-    return np.fromfile(
-      file, dtype, (stop - start) // dtype.itemsize, offset=8 + length + start
-    ).reshape(entry['shape'])
+    dtype, shape = np.dtype(_DTYPES[entry['dtype']]), tuple(entry['shape'])
+    start = 8 + length + entry['data_offsets'][0]
+    if rows is not None:
+      return _read_rows(file, start, shape, dtype, rows)
+    count = math.prod(shape)
+    return np.fromfile(file, dtype, count, offset=start).reshape(shape)
 
   return shapes, get
+
+
+def _read_rows(file, start: int, shape, dtype, rows: np.ndarray):
+  """Rows of the array [*shape] that begins at a byte of a file."""
+  found = np.empty((rows.size, *shape[1:]), dtype)
+  size = found.nbytes // max(rows.size, 1)
+  with file.open('rb') as stream:
+    for i, row in enumerate(rows.ravel()):
+      stream.seek(start + int(row) * size)
+      values = np.fromfile(stream, dtype, size // dtype.itemsize)
+      found[i] = values.reshape(shape[1:])
+  return found.reshape(*rows.shape, *shape[1:])
 
 
 def _damaged(file: pathlib.Path, error: Exception) -> errors.CheckpointError:

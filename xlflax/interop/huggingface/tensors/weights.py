@@ -8,6 +8,7 @@ import numpy as np
 
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import plan as plan_lib
+from xlflax.interop.huggingface.architectures.rules import Transform
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training import params as params_lib
 
@@ -30,10 +31,15 @@ def parameters(plan: plan_lib.Plan) -> dict[str, Callable[[], np.ndarray]]:
     of_one.setdefault(tensor, []).append(assignment)
 
   def read(name: str) -> np.ndarray:
-    values = _new(plan, name)
-    for tensor, value in tensor_files.read(parts.get(name, {})):
+    of_one = parts.get(name, {})
+    whole = len(of_one) == 1 and _is_whole(plan, *of_one.items())
+    values = None if whole else _new(plan, name)
+    for tensor, value in tensor_files.read(of_one):
+      if values is None:
+        return value.astype(np.float32, copy=False)
       for assignment in parts[name][tensor]:
         assignment.read(value, values)
+    assert values is not None
     return values
 
   names = [*parts, *plan.unread]
@@ -58,6 +64,20 @@ def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
       name: place(name, read()) if place else read()
       for name, read in parameters(plan).items()
     }
+  )
+
+
+def _is_whole(
+  plan: plan_lib.Plan, part: tuple[tensor_files.Tensor, list[Any]]
+) -> bool:
+  """Whether a parameter is a tensor as it is, which needs no copy."""
+  tensor, (assignment, *others) = part
+  return (
+    not others
+    and assignment.layer is None
+    and assignment.part[1] == 1
+    and assignment.transform in (Transform.COPY, Transform.ROWS)
+    and tensor.shape == plan.shapes[assignment.parameter]
   )
 
 

@@ -5,7 +5,6 @@ code; nothing here knows how an export came about.
 """
 
 import math
-import pathlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -22,7 +21,7 @@ def _tanh_gelu(x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-  return x * (1 + _erf(x / math.sqrt(2))) / 2
+  return x * (1 + _erf(x / math.sqrt(2)).astype(x.dtype)) / 2
 
 
 def _silu(x: Array) -> Array:
@@ -43,20 +42,29 @@ ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
 
 
 class Weights:
-  """A folder's tensors by the names of the model with a head or without."""
+  """A folder's tensors by the names of the model with a head or without.
 
-  def __init__(self, folder: pathlib.Path):
-    self._tensors = tensor_files.find(folder)
+  None is kept: each is read where it is used.
+  """
+
+  def __init__(self, tensors: Mapping[str, tensor_files.Tensor]):
+    self._tensors = tensors
     ends = sorted(self._tensors, key=len)
     self._by_end = {name.partition('.')[2]: name for name in ends}
 
   def __contains__(self, name: str) -> bool:
     return name in self._tensors or name in self._by_end
 
-  def __call__(self, name: str) -> Array:
-    """The tensor's values, float32; a prefix such as 'bert.' may be absent."""
+  def __call__(self, name: str, rows: Array | None = None) -> Array:
+    """The tensor's values, or rows of it, float32.
+
+    A prefix such as 'bert.' may be absent.
+    """
     found = name if name in self._tensors else self._by_end[name]
-    (_, value), *_ = tensor_files.read([self._tensors[found]])
+    tensor = self._tensors[found]
+    if rows is not None:
+      return np.asarray(tensor_files.read_rows(tensor, rows), np.float32)
+    (_, value), *_ = tensor_files.read([tensor])
     return np.asarray(value, np.float32)
 
   def linear(self, x: Array, name: str) -> Array:

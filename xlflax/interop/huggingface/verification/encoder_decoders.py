@@ -23,6 +23,7 @@ def logits(
   ids: Array,
   mask: Array,
   target: Array,
+  kept: Array,
 ) -> tuple[list[Array], Array]:
   """(states after each of the encoder's layers, the decoder's logits).
 
@@ -32,19 +33,20 @@ def logits(
     ids: the source's tokens [B, T].
     mask: [B, T], nonzero at text.
     target: what the decoder reads [B, S], all of it text.
+    kept: tokens [K] whose logits are wanted, [B, S, K].
   """
   side = _bart_side if options['model_type'] in BARTS else _t5_side
   states = side(weights, options, 'encoder', ids, mask)
   last = side(weights, options, 'decoder', target, mask, states[-1])[-1]
-  table = weights('shared.weight')
   if options['model_type'] in BARTS:
-    y = last @ table.T
+    y = last @ weights('shared.weight', kept).T
     bias = 'final_logits_bias'
-    return states, y + weights(bias) if bias in weights else y
+    return states, y + weights(bias)[:, kept] if bias in weights else y
   if _t5_scaled(options):
     last = last * options['d_model'] ** -0.5
   own = 'lm_head.weight' in weights
-  return states, last @ (weights('lm_head.weight') if own else table).T
+  table = weights('lm_head.weight' if own else 'shared.weight', kept)
+  return states, last @ table.T
 
 
 def _bart_side(
@@ -58,7 +60,7 @@ def _bart_side(
   def norm(x, name):
     return weights.norm(x, name, 1e-5)
 
-  x = weights('shared.weight')[ids]
+  x = weights('shared.weight', ids)
   if options.get('scale_embedding'):
     x = x * math.sqrt(options['d_model'])
   if options['model_type'] == 'm2m_100':
@@ -114,7 +116,7 @@ def _t5_side(
   def norm(x, name):
     return weights.rms_norm(x, name, epsilon)
 
-  x = weights('shared.weight')[ids]
+  x = weights('shared.weight', ids)
   found = [x]
   size = ids.shape[1]
   own = np.tri(size, dtype=bool) if decoder else mask[:, None, None, :] > 0

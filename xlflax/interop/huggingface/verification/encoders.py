@@ -58,6 +58,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     'norm2': f'{_IN}LayerNorm',
     'final': 'encoder.LayerNorm',
   },
+  'esm': _ROBERTA
+  | {
+    'position': '',
+    'norm': 'embeddings.layer_norm',
+    'norm1': f'{_IN}attention.LayerNorm',
+    'norm2': f'{_IN}LayerNorm',
+    'final': 'encoder.emb_layer_norm_after',
+  },
   'distilbert': {
     'word': 'embeddings.word_embeddings',
     'position': 'embeddings.position_embeddings',
@@ -121,8 +129,13 @@ def states(
   ]
   heads = _option(options, 'num_attention_heads', 'n_heads')
   keep = mask[..., None] if 'language' in names else 1  # XLM clears padding
+  turn = (
+    (lambda x: x)
+    if names['position']
+    else functools.partial(_turned, theta=options['rope_theta'])
+  )
   x = _embedded(weights, names, options, ids, sides) * keep
-  if names['norm']:
+  if names['norm'] and options.get('emb_layer_norm_before', True):
     x = weights.norm(x, names['norm'], epsilon) * keep
   found = [x]
   for i in range(_option(options, 'num_hidden_layers', 'n_layers')):
@@ -130,7 +143,7 @@ def states(
     pre = 'final' in names
     y = weights.norm(x, at['norm1'], epsilon) if pre else x
     q, k, v = (weights.linear(y, at[key]) for key in 'qkv')
-    y = attention(q, k, v, heads, mask[:, None, None, :] > 0)
+    y = attention(q, k, v, heads, mask[:, None, None, :] > 0, turn=turn)
     x = x + weights.linear(y, at['o'])
     x = x if pre else weights.norm(x, at['norm1'], epsilon)
     y = weights.norm(x, at['norm2'], epsilon) if pre else x
@@ -144,12 +157,14 @@ def states(
 
 
 def _embedded(weights, names, options, ids, sides) -> Array:
+  if not names['position']:
+    return weights(f'{names["word"]}.weight', ids)
   positions = np.arange(ids.shape[1])[None]
   if 'after_padding' in names:
     padding = options['pad_token_id']
     real = ids != padding
     positions = np.cumsum(real, axis=1) * real + padding
-  x = weights(f'{names["word"]}.weight')[ids]
+  x = weights(f'{names["word"]}.weight', ids)
   x = x + weights(f'{names["position"]}.weight')[positions]
   if 'type' in names:
     types = weights(f'{names["type"]}.weight')
@@ -160,11 +175,21 @@ def _embedded(weights, names, options, ids, sides) -> Array:
 
 
 def logits(
-  weights: Weights, options: Mapping[str, Any], x: Array
+  weights: Weights, options: Mapping[str, Any], x: Array, kept: Array
 ) -> Array | None:
-  """The masked LM's logits of the last states; None without such a head."""
+  """The masked LM's logits of the last states; None without such a head.
+
+  Args:
+    weights: of the folder.
+    options: config.json.
+    x: the last states [B, T, H].
+    kept: tokens [K] whose logits are wanted.
+
+  Returns:
+    [B, T, K].
+  """
   if options['model_type'] == MODERN:
-    return _modern_logits(weights, options, x)
+    return _modern_logits(weights, options, x, kept)
   names = NAMES[options['model_type']]
   if names['bias'] not in weights:
     return None
@@ -176,16 +201,16 @@ def logits(
     epsilon = _option(options, 'layer_norm_eps', usual=1e-12)
     x = weights.norm(x, names['head_norm'], epsilon)
   tied = _option(options, 'tie_word_embeddings', usual=True)
-  if not tied:
-    return weights.linear(x, names['output'])
-  return x @ weights(f'{names["word"]}.weight').T + weights(names['bias'])
+  table = names['word' if tied else 'output']
+  bias = f'{table}.bias' if f'{table}.bias' in weights else names['bias']
+  return x @ weights(f'{table}.weight', kept).T + weights(bias, kept)
 
 
 def _modern(weights, options, ids, mask) -> list[Array]:
   """Warner et al., 2024."""
   epsilon = options.get('norm_eps', 1e-5)
   act = ACTIVATIONS[options.get('hidden_activation', 'gelu')]
-  x = weights('embeddings.tok_embeddings.weight')[ids]
+  x = weights('embeddings.tok_embeddings.weight', ids)
   x = weights.norm(x, 'embeddings.norm', epsilon)
   found = [x]
   place = np.arange(ids.shape[1])
@@ -237,10 +262,11 @@ def _turned(x: Array, theta: float) -> Array:
   angles = np.arange(x.shape[2])[:, None] * rates
   cos, sin = np.cos(angles), np.sin(angles)
   a, b = x[..., :half], x[..., half:]
-  return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+  y = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+  return y.astype(x.dtype)
 
 
-def _modern_logits(weights, options, x) -> Array | None:
+def _modern_logits(weights, options, x, kept) -> Array | None:
   if 'head.dense.weight' not in weights or 'classifier.weight' in weights:
     return None
   act = ACTIVATIONS[options.get('classifier_activation', 'gelu')]
@@ -248,5 +274,6 @@ def _modern_logits(weights, options, x) -> Array | None:
   x = weights.norm(x, 'head.norm', options.get('norm_eps', 1e-5))
   tied = options.get('tie_word_embeddings', True)
   table = 'embeddings.tok_embeddings' if tied else 'decoder'
-  y = x @ weights(f'{table}.weight').T
-  return y + weights('decoder.bias') if 'decoder.bias' in weights else y
+  y = x @ weights(f'{table}.weight', kept).T
+  bias = 'decoder.bias'
+  return y + weights(bias, kept) if bias in weights else y

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import model_files
+from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
 from xlflax.interop.huggingface.tokenizers import frames
 from xlflax.interop.huggingface.verification import (
   encoder_decoders,
@@ -52,6 +53,8 @@ TEXTS = (
 _TABLE = re.compile(
   r'model/((en|de)coder/)?(embeddings/token|output|output_bias)$'
 )
+_TOKEN_HEADS = ('ForMaskedLM', 'ForPreTraining')
+_LOGITS = 'the logits'
 _MARK = '▁'  # SentencePiece's own, which tokenizers take for a space
 _SAMPLE = 512  # entries of the vocabulary whose text is read, too
 _LENGTHS = (12, 5, 8)  # of the rows that are computed
@@ -59,16 +62,27 @@ _TOLERANCE = 2e-3  # of float32 sums in another order, beside the largest value
 
 
 def check_tokenizer(
-  vocabulary: vocabulary_lib.Vocabulary, folder: pathlib.Path
-) -> None:
+  vocabulary: vocabulary_lib.Vocabulary,
+  folder: pathlib.Path,
+  *,
+  texts: Iterable[str] = (),
+) -> list[str]:
   """Refuses a tokenizer.json that gives other ids than the vocabulary.
+
+  Args:
+    vocabulary: the run's.
+    folder: with tokenizer.json.
+    texts: to compare besides `TEXTS` and pieces of the vocabulary.
+
+  Returns:
+    What was not compared, and why, a line each.
 
   Raises:
     VocabularyError: the first text that differs, with both rows of ids.
   """
   made = frames.opened(folder)
   if made is None:
-    return
+    return [f'the ids were not compared: the folder has no {frames.FILE}']
   made.encode_special_tokens = True
   spec = vocabulary.spec
   ordinary = [i for i in range(spec.size) if i not in set(spec.special_ids)]
@@ -76,7 +90,7 @@ def check_tokenizer(
   own = [
     vocabulary.decode(spread[i : i + 16]) for i in range(0, len(spread), 16)
   ]
-  for text in (*TEXTS, *own):
+  for text in (*TEXTS, *own, *texts):
     if _MARK not in text:
       wanted = vocabulary.encode(text)
       found = made.encode(text, add_special_tokens=False).ids
@@ -90,6 +104,7 @@ def check_tokenizer(
   name = name.get('content') if isinstance(name, Mapping) else name
   if name is not None:
     _compare_ids(name, [made.token_to_id(name)], [spec.pad_id], folder)
+  return []
 
 
 def check_pairs(
@@ -130,26 +145,29 @@ def _compare_ids(text, found, wanted, folder: pathlib.Path) -> None:
 def check_states(
   folder: pathlib.Path,
   run: run_lib.SavedRun,
-  params: Callable[[str], np.ndarray],
+  read: saved_parameters.Reader,
   names: Iterable[str],
   *,
   dtype: Any = np.float32,
   options: Mapping[str, Any] | None = None,
-) -> bool:
+  tensors: Mapping[str, tensor_files.Tensor] | None = None,
+) -> list[str]:
   """Refuses a folder that computes something else than the run's model.
 
-  Of the tables of the vocabulary only the rows are kept that are compared.
+  Of the tables of the vocabulary only the rows are read that are compared; of
+  the folder's other tensors, one at a time.
 
   Args:
     folder: with config.json and weights.
     run: an encoder's or an encoder-decoder's.
-    params: reads a parameter by its name.
+    read: reads its parameters.
     names: of the parameters: the model's, and heads'.
     dtype: of the folder's tensors, to which the parameters are rounded.
     options: config.json with all that it leaves out; None reads it.
+    tensors: of the folder, by the names of today's files; None finds them.
 
   Returns:
-    Whether the architecture is among those that are computed here.
+    What was not compared, and why, a line each.
 
   Raises:
     CheckpointError: the first layer that differs, the text and its ids.
@@ -158,23 +176,33 @@ def check_states(
   kind = options['model_type']
   seq2seq = kind in (*encoder_decoders.BARTS, *encoder_decoders.T5S)
   if not seq2seq and kind not in (*encoders.NAMES, encoders.MODERN):
-    return False
+    return [f'the states were not compared: {kind} is not computed in numpy']
   separator = frames.separator_of(run.directory) or Separator.XLMR
   texts, batch = rows(run.vocabulary, run.model.config.max_length, separator)
   kept = _rows_kept(run.vocabulary.spec, batch[batch_lib.TOKEN_IDS])
 
-  def rounded(name: str) -> np.ndarray:
-    value = params(name)
-    value = value[kept] if _TABLE.match(name) else value
-    return value.astype(dtype, copy=False).astype(np.float32, copy=False)
+  def rounded(name: str) -> jax.Array:
+    value = read(name, kept if _TABLE.match(name) else None)
+    value = value.astype(dtype, copy=False)
+    return jnp.asarray(value.astype(np.float32, copy=False))
 
-  tree = params_lib.nest({name: rounded(name) for name in names})
-  wanted = _wanted(run, options, seq2seq, tree, batch, kept)
-  found = _found(Weights(folder), options, seq2seq, batch, kept)
+  wanted = _wanted(
+    run, options, seq2seq, {n: rounded(n) for n in names}, batch, kept
+  )
+  weights = Weights(tensors or tensor_files.find(folder))
+  try:
+    found = _found(weights, options, seq2seq, batch, kept)
+  except LookupError as error:  # of a form of files that is not known
+    return [f'the states were not compared: there is no tensor {error}']
   for name, value in found.items():
     if name in wanted:
       _compare(name, value, wanted[name], texts, batch, folder)
-  return True
+  tokens = (options.get('architectures') or [''])[0].endswith(_TOKEN_HEADS)
+  return [
+    f'{name} were not compared: the head is not computed in numpy'
+    for name in wanted.keys() - found.keys()
+    if tokens or name != _LOGITS
+  ]
 
 
 def _rows_kept(spec, ids: np.ndarray) -> np.ndarray:
@@ -202,8 +230,9 @@ def rows(
   return [*texts, ' | '.join(texts[-2:])], rows_lib.stack(made, fields)
 
 
-def _wanted(run, options, seq2seq, tree, batch, kept):
+def _wanted(run, options, seq2seq, params, batch, kept):
   """The model's states and logits, by what they are."""
+  tree = params_lib.nest(params)
   config = dataclasses.replace(
     run.model.config,
     vocab_size=len(kept),
@@ -256,13 +285,13 @@ def _found(weights, options, seq2seq, batch, kept) -> dict[str, np.ndarray]:
   logits: np.ndarray | None
   if seq2seq:
     every, logits = encoder_decoders.logits(
-      weights, options, ids, mask, ids[:, :4]
+      weights, options, ids, mask, ids[:, :4], kept
     )
   else:
     every = encoders.states(weights, options, ids, mask, sides)
-    logits = encoders.logits(weights, options, every[-1])
+    logits = encoders.logits(weights, options, every[-1], kept)
     labels = heads.logits(weights, options, every[-1], mask)
-  return _named(every, None if logits is None else logits[..., kept], labels)
+  return _named(every, logits, labels)
 
 
 def _named(
@@ -270,7 +299,7 @@ def _named(
 ) -> dict[str, np.ndarray]:
   names = ['the embeddings', *(f'layer {i + 1}' for i in range(len(every) - 1))]
   found = dict(zip(names, every, strict=True))
-  for name, value in (('the logits', logits), ("the labels' logits", labels)):
+  for name, value in ((_LOGITS, logits), ("the labels' logits", labels)):
     if value is not None:
       found[name] = np.asarray(value)
   return found

@@ -1,0 +1,104 @@
+"""ESM's models are read as transformers computes them, and written again."""
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+
+from tests.interop.huggingface import reference_models as reference
+from xlflax.foundation import errors
+from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.models.heads import heads as heads_lib
+from xlflax.training.checkpointing import run as run_lib
+from xlflax.training.checkpointing import run_directory
+
+_SIZES = reference.BERT_SIZES | dict(
+  num_attention_heads=3,
+  num_hidden_layers=2,
+  max_position_embeddings=16,
+  position_embedding_type='rotary',
+  rope_theta=100.0,
+  layer_norm_eps=1e-5,
+  pad_token_id=1,
+  num_labels=3,
+)
+
+
+def _made(kind, folder, **options):
+  """A model with every weight random, in a folder."""
+  model = getattr(transformers, kind)(
+    transformers.EsmConfig(**_SIZES | options)
+  ).eval()
+  generator = torch.Generator().manual_seed(0)
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      noise = torch.randn(parameter.shape, generator=generator) * 0.2
+      scale = 'norm' in name.lower() and name.endswith('weight')
+      parameter.copy_(noise + 1 if scale else noise)
+  reference.save(model, folder)
+  return model
+
+
+@pytest.mark.parametrize(
+  ('kind', 'options'),
+  [
+    ('EsmForMaskedLM', {'emb_layer_norm_before': True}),
+    ('EsmForMaskedLM', {'tie_word_embeddings': False}),
+    ('EsmForSequenceClassification', {}),
+    ('EsmForTokenClassification', {}),
+    ('EsmModel', {}),
+  ],
+)
+def test_there_and_back(tmp_path, kind, options):
+  model = _made(kind, tmp_path / 'hf', **options)
+  importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
+  run = run_lib.open_run(tmp_path / 'ours')
+  record = run_directory.read_part(run.directory, importing.RECORD)
+  assert record['not_compared'] == []
+  params = run.restore_params(0)
+  ids, _ = reference.inputs(model)
+  seen = reference.PADDING > 0
+  states = jax.jit(run.model.apply, static_argnames='method')(
+    {'params': params['model']},
+    ids,
+    segment_ids=reference.PADDING,
+    method='encode',
+  )
+  with torch.no_grad():
+    theirs = reference.run(model)
+  if kind == 'EsmForMaskedLM':
+    found = run.model.apply(
+      {'params': params['model']}, states, method='logits'
+    )
+  elif kind == 'EsmModel':
+    found = states
+  else:
+    (head,) = (h for n, h in params['heads'].items() if n != 'pooler')
+    of_row = kind == 'EsmForSequenceClassification'
+    read = heads_lib.sequence_logits if of_row else heads_lib.token_logits
+    found = read(head, states)
+  wanted = theirs[0].numpy()
+  if wanted.ndim == 3:
+    found, wanted = found[seen], wanted[seen]
+  np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5)
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  first, second = (
+    {  # transformers writes ESM's norms by names of older files
+      name.replace('.gamma', '.weight').replace('.beta', '.bias'): value
+      for name, value in safetensors.numpy.load_file(
+        tmp_path / place / 'model.safetensors'
+      ).items()
+    }
+    for place in ('hf', 'back')
+  )
+  assert second.keys() == {n for n in first if 'inv_freq' not in n}
+  for name in second.keys() - {n for n in first if 'contact_head' in n}:
+    np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_models_of_proteins_are_refused(tmp_path):
+  _made('EsmForMaskedLM', tmp_path, token_dropout=True, mask_token_id=4)
+  with pytest.raises(errors.ConfigError, match='token_dropout is True'):
+    importing.check(tmp_path)

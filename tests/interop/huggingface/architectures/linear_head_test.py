@@ -1,0 +1,103 @@
+"""Models without a head's transform become folders whose head has one."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.interop.huggingface.exporting_test import run_of
+from xlflax.configuration import config as gin_config
+from xlflax.foundation import errors
+from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.training import params as params_lib
+from xlflax.training.checkpointing import run as run_lib
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+_PLAIN = dict(norm_position='pre', mlm_head='tied')
+_SMALL = _PLAIN | dict(position_embedding='rotary')  # as recipes/small.gin
+
+
+def _theirs(auto, folder, texts):
+  """(tokens, what a model of transformers makes of them)."""
+  tokens = transformers.AutoTokenizer.from_pretrained(folder)(
+    texts, padding=True, truncation=True, return_tensors='pt'
+  )
+  model = auto.from_pretrained(folder).eval()
+  with torch.no_grad():
+    return tokens, model(**tokens, output_hidden_states=True)
+
+
+@pytest.mark.parametrize(
+  ('options', 'model_type'),
+  [
+    (_SMALL, 'esm'),
+    (_SMALL | {'embedding_norm': False, 'rotary_theta': 100.0}, 'esm'),
+    (_PLAIN | {'layer_norm_epsilon': 1e-12}, 'roberta-prelayernorm'),
+  ],
+)
+def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
+  directory, model, params = run_of(**options)
+  folder = tmp_path / 'out'
+  assert folder_writing.convert(exporting.check(directory), folder) == []
+  written = json.loads((folder / 'config.json').read_text())
+  assert written['model_type'] == model_type and written['linear_head']
+  tokens, theirs = _theirs(
+    transformers.AutoModelForMaskedLM, folder, ['the dog sleeps', 'die Katze']
+  )
+  mask = tokens['attention_mask'].numpy()
+  ids = tokens['input_ids'].numpy()
+  states = model.apply(
+    {'params': params}, ids, segment_ids=mask, method='encode'
+  )
+  logits = model.apply({'params': params}, states, method='logits')
+  mask = mask > 0
+  found = theirs.hidden_states[-1].numpy()
+  np.testing.assert_allclose(found[mask], states[mask], atol=2e-5)
+  found = theirs.logits.numpy()
+  np.testing.assert_allclose(found[mask], logits[mask], rtol=2e-5, atol=2e-4)
+
+
+def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
+  directory, model, params = run_of(**_SMALL)
+  folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  checked = importing.check(tmp_path / 'out')
+  importing.convert(checked, tmp_path / 'ours')
+  run = run_lib.open_run(tmp_path / 'ours')
+  assert run.model.config.mlm_head == model.config.mlm_head
+  assert 'lm_head.dense.weight' in checked.plan.skipped
+  before, after = map(
+    params_lib.names, (params, run.restore_params(0)['model'])
+  )
+  assert before.keys() == after.keys()
+  jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
+def test_float16_cannot_hold_it(run_of, tmp_path):
+  directory, *_ = run_of(**_SMALL)
+  checked = exporting.check(directory, dtype='float16')
+  with pytest.raises(errors.CheckpointError, match='not finite'):
+    folder_writing.convert(checked, tmp_path / 'out')
+  checked = exporting.check(directory, dtype='bfloat16')
+  assert folder_writing.convert(checked, tmp_path / 'out') == []
+
+
+def test_states_alone_are_exported_without_a_head(run_of, tmp_path):
+  directory, model, params = run_of(**_SMALL)
+  checked = exporting.check(directory, pooling='mean_all')
+  folder_writing.convert(checked, tmp_path / 'out')
+  tokens, theirs = _theirs(transformers.AutoModel, tmp_path / 'out', ['die'])
+  states = model.apply(
+    {'params': params}, tokens['input_ids'].numpy(), method='encode'
+  )
+  found = theirs.last_hidden_state.numpy()
+  np.testing.assert_allclose(found, states, atol=2e-5)
+
+
+def test_the_small_recipe_can_be_exported():
+  model = gin_config.load(['recipes/small.gin'], partial=True).macro('MODEL')
+  assert exporting.expressed_as(model.config, pad_id=0) == 'esm'

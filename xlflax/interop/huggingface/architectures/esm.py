@@ -1,0 +1,98 @@
+"""ESM with rotary positions (Lin et al., 2023): norms before plain blocks.
+
+Made for proteins, it is what models of text such as `recipes/small.gin` fit.
+Its own checkpoints scale embeddings by the share of masked tokens
+(`token_dropout`), which nothing here does; those are refused.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from xlflax.interop.huggingface.architectures import (
+  bert,
+  config_options,
+  roberta,
+)
+from xlflax.interop.huggingface.architectures.architectures import Task
+from xlflax.interop.huggingface.architectures.rules import norm
+from xlflax.models import config as model_config
+
+_LAYER = 'encoder.layer.{layer}'
+_CONTACTS = 'contact_head.regression'  # of proteins; no other head reads it
+
+
+def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
+  options.require('position_embedding_type', 'rotary')
+  options.require('token_dropout', False, None)
+  options.require('hidden_act', 'gelu')
+  options.require('is_folding_model', False, None)
+  for name in ('esmfold_config', 'vocab_list'):
+    options.require(name, None)
+  fields = bert.read_options(
+    options, task, defaults={'max_position_embeddings': 1026}
+  )
+  return fields | {
+    'type_vocab_size': 0,
+    'norm_position': 'pre',
+    'embedding_norm': options.get('emb_layer_norm_before', False),
+    'position_embedding': 'rotary',
+    'rotary_theta': options.get('rope_theta', 10000.0),
+  }
+
+
+def _write(config: model_config.EncoderConfig):
+  options, problems = bert.write_options(
+    config,
+    norm_position='pre',
+    embedding_norm=config.embedding_norm,
+    position_embedding='rotary',
+    type_vocab_size=0,
+    activation='gelu',
+  )
+  if config.head_activation not in (None, 'gelu'):
+    problems.append(f'head_activation is {config.head_activation!r}')
+  for name in ('hidden_act', 'type_vocab_size'):
+    del options[name]
+  return options | {
+    'max_position_embeddings': config.max_length,
+    'position_embedding_type': 'rotary',
+    'rope_theta': config.rotary_theta,
+    'emb_layer_norm_before': config.embedding_norm,
+    'token_dropout': False,
+  }, problems
+
+
+ARCHITECTURES = {
+  'esm': dataclasses.replace(
+    roberta.architecture(
+      'esm',
+      'Esm',
+      norms=(
+        *norm('embeddings.layer_norm', 'model/embeddings/norm'),
+        *norm(f'{_LAYER}.attention.LayerNorm', 'model/layers/attention_norm'),
+        *norm(f'{_LAYER}.LayerNorm', 'model/layers/mlp_norm'),
+        *norm('encoder.emb_layer_norm_after', 'model/final_norm'),
+      ),
+      read=_read,
+      write=_write,
+      prefix='esm.',
+      questions=False,
+    ),
+    output=('lm_head.decoder.weight', None),
+    buffers=(
+      *bert.BUFFERS,
+      r'inv_freq$',
+      r'embeddings\.position_embeddings\.weight$',
+      _CONTACTS,
+    ),
+    constants={
+      f'{_CONTACTS}.weight': lambda config: np.zeros(
+        (1, config.num_layers * config.num_heads), np.float32
+      ),
+      f'{_CONTACTS}.bias': lambda config: np.zeros(1, np.float32),
+    },
+    positions_after_padding=False,
+  )
+}
