@@ -89,9 +89,7 @@ class ExtractiveQA(head_task.HeadTask):
   ) -> None:
     """Adds a part's predictions and scores to the result."""
     answers = self._answers(subject, objective, examples)
-    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, answers
-    )
+    labelled, answers = self.add_scores(part, examples, answers, result, notes)
     problems = self._problems(part, examples)
     if problems:
       result.tables.setdefault('problems', []).extend(problems)
@@ -99,19 +97,9 @@ class ExtractiveQA(head_task.HeadTask):
         f'{part}: {len(problems)} problems of single questions; '
         'see the table `problems`'
       )
-    labelled, answers = head_task.labelled(examples, answers, part, notes)
-    if not labelled:
-      return
-    scores = self._scores(labelled, answers)
-    result.metrics.update(
-      {
-        f'f1/{part}': scores.f1.value,
-        f'exact_match/{part}': scores.exact_match.value,
-      }
-    )
     none = np.array([example.is_unanswerable for example in labelled])
     if none.any() and not none.all():
-      by_question = scores.f1.rows[:, 0]
+      by_question = self._scores(labelled, answers).f1.rows[:, 0]
       result.metrics[f'has_answer_f1/{part}'] = float(by_question[~none].mean())
       result.metrics[f'no_answer_f1/{part}'] = float(by_question[none].mean())
 
