@@ -32,14 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   group.add_argument(
     '--suite',
     metavar='NAME',
-    help='xtreme, synthetic, or a gin file that configures suite.Suite',
+    help='xtreme, xtreme_r, glue, synthetic, or a gin file that configures '
+    'suite.Suite',
   )
   group.add_argument(
     '--recipe',
     metavar='NAME',
     help='whose settings of fine-tuning and vectors: xtreme (its published '
-    'scripts, for xtreme and xtreme_r), a gin file that sets '
-    'SuiteTask.recipe, or ours (default)',
+    'scripts, for xtreme and xtreme_r), glue (run_glue.py), a gin file that '
+    'sets SuiteTask.recipe, or ours (default)',
   )
   group.add_argument(
     '--data', metavar='DIR', help="the data of the suite's tasks"
