@@ -2,8 +2,8 @@
 
 import pytest
 
-from xlflax.data.labelled.sources import glue
 from xlflax.foundation import errors
+from xlflax.tasks import glue
 
 _MNLI = 'index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse sentence1 sentence2 label1'
 _FILES = {  # task: split, columns of two lines, what is read
