@@ -70,7 +70,7 @@ def test_hours():
   found = [_one('a', 36e3), _one('b', 0.0, unknown='b: no file')]
   forecast.show(found, rate, rich.console.Console(file=text, width=100))
   printed = text.getvalue()
-  assert '2.06' in printed and 'Not known: b: no file' in printed
+  assert '2.056' in printed and 'Not known: b: no file' in printed
 
 
 @pytest.fixture

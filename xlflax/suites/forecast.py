@@ -66,14 +66,14 @@ def show(found: Sequence[reckoning.Reckoned], rate: Rate, console: Any) -> None:
   """Prints what each task will cost, the sum, and how it was reckoned."""
   kind = 'processor' if jax.devices()[0].platform == 'cpu' else 'device'
   table = rich.table.Table(title='What is to be done', title_justify='left')
-  for name in ('task', 'trials', 'steps each', 'test texts', f'{kind} hours'):
+  for name in ('task', 'trials', 'steps', 'texts', f'{kind} hours'):
     table.add_column(name, justify='left' if name == 'task' else 'right')
   for one in found:
     numbers = (f'{x:,}' for x in (one.trials, one.steps, one.texts))
-    cost = 'not known' if one.unknown else f'{rate.hours(one):.2f}'
+    cost = 'not known' if one.unknown else f'{rate.hours(one):.3f}'
     table.add_row(f'{one.model} {one.task}', *numbers, cost)
   total = sum(map(rate.hours, found))
-  table.add_row('all', '', '', '', f'{total:.2f}', style='bold')
+  table.add_row('all', '', '', '', f'{total:.3f}', style='bold')
   console_tables.show(table, console)
   console.print(
     f'Reckoned from {rate.basis} ({rate.flops:.3g} FLOP/s), and the FLOPs of '

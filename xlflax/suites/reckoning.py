@@ -134,7 +134,7 @@ def _finetuned(runner, task, model, one: Reckoned, is_first: bool) -> Reckoned:
   setup = setup_lib.Setup(made[0].trainer)
   steps, per_step = setup.settings.steps, plan.flops_per_step(setup)
   a_text = per_step / 3 / setup.settings.streams[0].batch_size
-  evaluation = setup.settings.evaluation
+  evaluation: Any = setup.settings.evaluation
   dev = sum(map(_count, evaluation.tasks)) if evaluation else 0
   rounds = math.ceil(steps / evaluation.every_steps) if evaluation else 0
   a_trial = is_first * (steps * per_step + rounds * dev * a_text)

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.configuration import config
@@ -183,7 +184,7 @@ class SuiteRunner:
     self, task: suite_lib.SuiteTask, model: Model
   ) -> config.Configuration:
     """A task's gin file for a model; MODEL_DIR is still to be given."""
-    macros = {'DATA': self.data}
+    macros: dict[str, Any] = {'DATA': self.data}
     bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:
       macros |= {'INIT_FROM': model.model_dir, 'INIT_STEP': model.step}

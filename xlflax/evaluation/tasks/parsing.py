@@ -92,8 +92,10 @@ class Parsing(head_task.HeadTask):
     if gold:
       for name, step in (('right_branching', -1), ('left_branching', 1)):
         chains = [_chain(one, step=step) for one in gold]
-        found = metrics_lib.evaluate(gold, chains, punctuation=self.punctuation)
-        result.metrics[f'{name}/{part}'] = found.uas.value
+        scores = metrics_lib.evaluate(
+          gold, chains, punctuation=self.punctuation
+        )
+        result.metrics[f'{name}/{part}'] = scores.uas.value
 
   def example_statistics(self, gold, predictions):
     found = metrics_lib.evaluate(
