@@ -92,12 +92,7 @@ def evaluate_suite(
     )
     missing = runner.missing(models, report)
     if missing:
-      _LOG.info(
-        'The share is done. %d tasks of other shares are missing, such as '
-        '%s %s: who finishes last writes the report.',
-        len(missing),
-        *missing[0],
-      )
+      _LOG.info('The report waits for %s of other shares.', missing)
     else:
       records.note(report, runner.output)
       writing.write(report, runner.output, baseline=baseline)

@@ -130,7 +130,7 @@ class SuiteRunner:
       return []
     found = {(one.model, one.task) for one in report.results}
     tasks = self.suite.chosen(self.names)
-    wanted = [(model.name, task.name) for model in models for task in tasks]
+    wanted = ((model.name, task.name) for model in models for task in tasks)
     return [one for one in wanted if one not in found]
 
   def run(self, model: Model) -> list[suite_results.TaskResult]:

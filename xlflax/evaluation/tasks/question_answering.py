@@ -6,7 +6,6 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import question_rows
-from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import answer_spans, base, row_predictions
 from xlflax.evaluation.metrics import questions as metrics_lib
 from xlflax.evaluation.metrics.declaration import F1, Metric
@@ -17,7 +16,7 @@ from xlflax.objectives.finetuning import question_answering
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractiveQA(head_task.HeadTask):
+class ExtractiveQA(head_task.HeadOnTexts):
   """How well questions are answered by spans of a text.
 
   Metrics, for each part of the source (a language, or `context-question` where
@@ -35,13 +34,10 @@ class ExtractiveQA(head_task.HeadTask):
       an answer, or 'mlqa' with its normalisation for each language.
     null_threshold: how much the score of no answer must be above that of the
       best span for the answer to be none; None: always a span.
-    length: tokens a row, at most; None: as many as the model reads.
     doc_stride: tokens from one window of a context to the next.
     max_question_length: tokens of a question.
     n_best: answers compared over the windows of a context.
     max_answer_length: tokens of an answer, at most.
-    separator: special tokens between question and context; as in fine-tuning.
-    positions: whether the context's positions run on; as in fine-tuning.
   """
 
   METRICS = (
@@ -62,13 +58,10 @@ class ExtractiveQA(head_task.HeadTask):
   null_threshold: ranges.Real | None = None
   n_best: ranges.Count = 20
   max_answer_length: ranges.Count = 30
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
 
   def __post_init__(self):
+    super().__post_init__()
     enums.coerce(self, 'rules', metrics_lib.Rules)
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
     _ = self._rows  # its settings are checked where it is made
 
   @property
