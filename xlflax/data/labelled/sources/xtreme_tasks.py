@@ -30,6 +30,7 @@ class XtremeTask:
 
   Attributes:
     name: XTREME's, also of the folder.
+    group: of tasks, in XTREME's table of results.
     languages: those that are tested.
     metric: what XTREME reports; for questions the mean of F1 and exact match.
     files: split to paths in the folder, `{0}` the language; several that
@@ -42,6 +43,7 @@ class XtremeTask:
   """
 
   name: str
+  group: str
   languages: tuple[str, ...]
   metric: str
   files: Mapping[str, tuple[str, ...]]
@@ -84,6 +86,7 @@ TASKS: Mapping[str, XtremeTask] = {
   for task in (
     XtremeTask(
       name='xnli',
+      group='classification',
       metric='accuracy',
       languages=tuple('ar bg de el en es fr hi ru sw th tr ur vi zh'.split()),
       files=_of_three('xnli'),
@@ -93,6 +96,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='pawsx',
+      group='classification',
       metric='accuracy',
       languages=tuple('de en es fr ja ko zh'.split()),
       files=_of_three('pawsx'),
@@ -102,6 +106,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='udpos',
+      group='structured prediction',
       metric='f1',
       languages=tuple(_TAGGED_LANGUAGES),
       files=_of_three('udpos'),
@@ -110,6 +115,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='panx',
+      group='structured prediction',
       metric='f1',
       languages=tuple(
         sorted((*_TAGGED_LANGUAGES, *'bn jv ka ml ms my sw'.split()))
@@ -120,6 +126,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='xquad',
+      group='question answering',
       metric='f1 and exact match',
       languages=tuple('ar de el en es hi ru th tr vi zh'.split()),
       files=_SQUAD | {TEST: ('xquad/xquad.{0}.json',)},
@@ -128,6 +135,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='mlqa',
+      group='question answering',
       metric='f1 and exact match',
       languages=tuple('ar de en es hi vi zh'.split()),
       files=_SQUAD
@@ -137,6 +145,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='tydiqa',
+      group='question answering',
       metric='f1 and exact match',
       languages=tuple('ar bn en fi id ko ru sw te'.split()),
       files={
@@ -147,6 +156,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='bucc2018',
+      group='retrieval',
       metric='f1',
       languages=('de', 'fr', 'ru', 'zh'),
       files={
@@ -160,6 +170,7 @@ TASKS: Mapping[str, XtremeTask] = {
     ),
     XtremeTask(
       name='tatoeba',
+      group='retrieval',
       metric='accuracy',
       languages=tuple(
         sorted(
@@ -182,6 +193,7 @@ _ADDED = {
 }
 _XCOPA = XtremeTask(
   name='xcopa',
+  group='classification',
   metric='accuracy',
   languages=tuple('et ht id it qu sw ta th tr vi zh'.split()),
   files={
