@@ -60,6 +60,7 @@ _EXAMPLES = {  # what a file of the family's default format holds
   'multiple_choice': _CHOICES,
   'parsing': _TREE,
   'question_answering': _SQUAD,
+  'regression': 'lo\tva\t2.5\nva\tlo\t0\n',
   'search': 'lo va\tva\nva\tlo\n',
   'tagging': _TREE,
 }

@@ -220,6 +220,6 @@ def test_rankings_are_better_than_chance(
     query: [(name, 0.0) for name in draw.sample(names, len(names))]
     for query in held.queries
   }
-  chance = embeddings.score_run(run, held.relevance)[metric]
+  chance = embeddings.score_run(run, held.relevance)[metric].value
   found = _ours(extended_suite)['tasks'][task]['scores'][f'{metric}/mean']
   assert found['mean'] > 2 * chance

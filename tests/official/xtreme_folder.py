@@ -43,10 +43,11 @@ class Folder:
   def write(self) -> None:
     for task in xtreme.TASKS.values():
       write = {
-        'classification': self._classes,
-        'structured prediction': self._tags,
-        'question answering': self._questions,
-      }.get(task.group, self._pairs)
+        'tsv': self._classes,
+        'conll': self._tags,
+        'conll_iob2': self._tags,
+        'squad': self._questions,
+      }.get(task.format, self._pairs)
       for split, size in SIZES.items():
         for part in task.parts(split):
           language = part.removesuffix('-en')

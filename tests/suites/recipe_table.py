@@ -15,6 +15,7 @@ from xlflax.foundation import errors
 from xlflax.suites import suite as suite_lib
 
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'suite_recipes.md'
+_RECIPES = {'xtreme': ('xtreme', 'xtreme_r'), 'glue': ('glue',)}
 _HEADER = """# Recipes of suites
 
 `xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of its publishers' scripts, so that a number can stand beside a published one.
@@ -28,10 +29,10 @@ result and part of the settings that the result is found by; results of two reci
 def page() -> str:
   """The page, from the gin files."""
   parts = [_HEADER]
-  for recipe, suites in {'xtreme': ('xtreme', 'xtreme_r')}.items():
+  for recipe, suites in _RECIPES.items():
     found = [build(name, recipe) for name in suites]
     tasks = {task.name: task for one in found for task in one.tasks}
-    parts.append(f'\n## {recipe}\n\nFor the suites {" and ".join(suites)}.\n')
+    parts.append(f'\n## {recipe}\n\nFor {" and ".join(suites)}.\n')
     parts.append(
       '\n| task | setting | the recipe | ours | where it is published |'
       '\n| --- | --- | --- | --- | --- |\n'
@@ -42,7 +43,8 @@ def page() -> str:
       for name, task in tasks.items()
       for one in task.departures
     ]
-    parts.append(''.join(['\nNot as the recipe says:\n\n', *departures]))
+    if departures:
+      parts += ['\nNot as the recipe says:\n\n', *departures]
   return ''.join(parts)
 
 
@@ -96,12 +98,7 @@ def _rows(tasks, suites) -> Iterator[list[str]]:
       yield [task.name, f'`{name}`', *both, source]
     if plain[task.name].select != task.select:
       both = [str(task.select), str(plain[task.name].select)]
-      yield [
-        task.name,
-        '`select`',
-        *both,
-        'scripts/train_qa.sh: --save_steps -1',
-      ]
+      yield [task.name, '`select`', *both, 'the last step is taken']
 
 
 def _text(found: Any) -> str:

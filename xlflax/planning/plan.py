@@ -166,10 +166,7 @@ def _memory(setup: setup_lib.Setup) -> dict[str, int]:
 
 def _time(setup: setup_lib.Setup) -> dict[str, Any]:
   """Returns the FLOPs of a step, and an estimate of its time."""
-  objectives = setup.settings.objectives
-  kinds = [objectives.active(step) for step in range(256)]
-  each = {kind: setup.flops(kind) for kind in set(kinds)}
-  flops = float(np.mean([each[kind] for kind in kinds]))
+  flops = flops_per_step(setup)
   peak = devices.peak_flops(jax.devices()[0])
   count = setup.settings.partitioner.mesh.size
   if not peak:
@@ -180,6 +177,14 @@ def _time(setup: setup_lib.Setup) -> dict[str, Any]:
     'seconds_per_step_basis': f'{ASSUMED_UTILISATION:.0%} of the peak of '
     f'{count} devices',
   }
+
+
+def flops_per_step(setup: setup_lib.Setup) -> float:
+  """Returns the model FLOPs of a step, the mean over kinds of steps."""
+  objectives = setup.settings.objectives
+  kinds = [objectives.active(step) for step in range(256)]
+  each = {kind: setup.flops(kind) for kind in set(kinds)}
+  return float(np.mean([each[kind] for kind in kinds]))
 
 
 def _time_measured(flops: float) -> dict[str, Any]:

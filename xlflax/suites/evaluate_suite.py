@@ -1,16 +1,19 @@
 """`evaluate_suite`: a suite of tasks on one pretrained model, or several."""
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xlflax.evaluation import watching
 from xlflax.foundation import calls, errors, ranges
 from xlflax.storage import bucket_checks, paths
-from xlflax.suites import records, writing
+from xlflax.suites import reckoning, records, writing
 from xlflax.suites import results as suite_results
 from xlflax.suites import runner as suite_runner
 from xlflax.suites import suite as suite_lib
 from xlflax.training.checkpointing import run as run_lib
+
+_LOG = logging.getLogger(__name__)
 
 
 @calls.checked
@@ -29,6 +32,7 @@ def evaluate_suite(
   search_paths: Sequence[str] = (),
   batch_size: ranges.Count = 64,
   baseline: str | None = None,
+  only: Collection[reckoning.Work] | None = None,
 ) -> suite_results.SuiteReport:
   """Fine-tunes what needs it, evaluates all languages, writes reports.
 
@@ -51,21 +55,24 @@ def evaluate_suite(
     batch_size: sentences a batch of evaluations.
     baseline: the checkpoint that the others are compared with, such as
       'mlm@1000'; None: the first.
+    only: (checkpoint, task) that this call does, such as ('mlm@1000',
+      'xnli'), the share of one of several machines (`reckoning.share`). The
+      reports are written by the call that finds all results there. None: all.
 
   Raises:
     XlflaxError: the suite or a model directory is wrong.
   """
   suite.chosen(names)
-  folder = paths.of(output)
-  bucket_checks.check_usable(folder)
+  bucket_checks.check_usable(paths.of(output))
   runner = suite_runner.SuiteRunner(
     suite=suite,
-    output=folder,
+    output=paths.of(output),
     data=os.fspath(data),
     names=None if names is None else tuple(names),
     bindings=tuple(bindings),
     search_paths=tuple(search_paths),
     batch_size=batch_size,
+    only=only,
   )
   found: list[suite_results.TaskResult] = []
 
@@ -78,20 +85,22 @@ def evaluate_suite(
     report = suite_results.SuiteReport(
       suite=suite.name,
       source_language=suite.source_language,
-      results=records.merged(found, suite=suite, output=folder, tests=tests_of),
+      results=records.merged(
+        found, suite=suite, output=runner.output, tests=tests_of
+      ),
       tasks=tuple(task.name for task in suite.tasks),
     )
-    writing.write(report, runner.output, baseline=baseline)
+    missing = runner.missing(models, report)
+    if missing:
+      _LOG.info('The report waits for %s of other shares.', missing)
+    else:
+      records.note(report, runner.output)
+      writing.write(report, runner.output, baseline=baseline)
     return report
 
   if watch:
     return _watch(model_dirs, evaluate, poll_seconds, timeout_seconds)
-  models = [
-    model
-    for step in (steps if steps else (None,))
-    for model in suite_runner.models(model_dirs, step)
-  ]
-  return evaluate(models)
+  return evaluate(suite_runner.models_at(model_dirs, steps))
 
 
 def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):

@@ -19,8 +19,20 @@ FOLDER = 'results'
 Tests = Callable[[suite_lib.SuiteTask, str, int], Sequence[base.EvalTask]]
 
 
-def write(result: suite_results.TaskResult, output: pathlib.Path) -> None:
-  """Writes `OUTPUT/results/<label>@<step>/<task>.json`."""
+def write(
+  result: suite_results.TaskResult,
+  output: pathlib.Path,
+  *,
+  is_shared: bool = False,
+) -> None:
+  """Writes `OUTPUT/results/<label>@<step>/<task>.json`.
+
+  Args:
+    result: of the task.
+    output: of the suite.
+    is_shared: whether other machines write to the folder as well, so that the
+      manifest must wait for the last one's report.
+  """
   record = {
     'task': result.task,
     'family': result.family,
@@ -37,8 +49,21 @@ def write(result: suite_results.TaskResult, output: pathlib.Path) -> None:
     'failures': [dataclasses.asdict(one) for one in result.failures],
   }
   text = json.dumps(digests.with_own(record), indent=2, ensure_ascii=False)
-  name = f'{FOLDER}/{result.model}/{result.task}.json'
-  manifests.write(output, manifests.Kind.SUITE, {name: text + '\n'})
+  name = _name(result)
+  if is_shared:
+    paths.write_atomically(output / name, text + '\n')
+  else:
+    manifests.write(output, manifests.Kind.SUITE, {name: text + '\n'})
+
+
+def _name(result: suite_results.TaskResult) -> str:
+  return f'{FOLDER}/{result.model}/{result.task}.json'
+
+
+def note(report: suite_results.SuiteReport, output: pathlib.Path) -> None:
+  """Puts the records of all machines into the manifest of their folder."""
+  names = [_name(one) for one in report.results]
+  manifests.note(output, manifests.Kind.SUITE, names)
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:

@@ -3,7 +3,8 @@
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from xlflax import evaluate as evaluate_lib
 from xlflax.configuration import config
@@ -65,6 +66,21 @@ def models(model_dirs: Sequence[str], step: int | None = None) -> list[Model]:
   return found
 
 
+def models_at(
+  model_dirs: Sequence[str], steps: Sequence[int] | None
+) -> list[Model]:
+  """The checkpoints of some steps of each run; None: the newest.
+
+  Raises:
+    RunDirectoryError, CheckpointError: see `models`.
+  """
+  return [
+    model
+    for step in (steps if steps else (None,))
+    for model in models(model_dirs, step)
+  ]
+
+
 def _labels(model_dirs: Sequence[str]) -> list[str]:
   """The last part of each path, or as many as tell them apart."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
@@ -94,6 +110,7 @@ class SuiteRunner:
     bindings: gin bindings for every task with fine-tuning, after its own.
     search_paths: folders to look gin files up in.
     batch_size: sentences a batch of evaluations.
+    only: (checkpoint, task) that this machine does; None: all.
   """
 
   suite: suite_lib.Suite
@@ -103,6 +120,18 @@ class SuiteRunner:
   bindings: tuple[str, ...] = ()
   search_paths: tuple[str, ...] = ()
   batch_size: ranges.Count = 64
+  only: Collection[tuple[str, str]] | None = None
+
+  def missing(
+    self, models: Sequence[Model], report: suite_results.SuiteReport
+  ) -> list[tuple[str, str]]:
+    """The (checkpoint, task) of other machines that a report lacks."""
+    if self.only is None:
+      return []
+    found = {(one.model, one.task) for one in report.results}
+    tasks = self.suite.chosen(self.names)
+    wanted = ((model.name, task.name) for model in models for task in tasks)
+    return [one for one in wanted if one not in found]
 
   def run(self, model: Model) -> list[suite_results.TaskResult]:
     """All tasks on one checkpoint; what fails is in the results."""
@@ -112,6 +141,8 @@ class SuiteRunner:
     found = []
     for task in self.suite.chosen(self.names):
       stopping.check()
+      if self.only is not None and (model.name, task.name) not in self.only:
+        continue
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
       meter = costs.Meter(model.model_dir, model.step)
       before = records.earlier_cost(task.name, model.name, self.output)
@@ -124,7 +155,7 @@ class SuiteRunner:
         notes=(*self.suite.recipe_notes(task), *result.notes),
         cost=spent if before is None else before + spent,
       )
-      records.write(result, self.output)
+      records.write(result, self.output, is_shared=self.only is not None)
       found.append(result)
       program_memory.make_room()
     return found
@@ -149,9 +180,11 @@ class SuiteRunner:
       failures=(*result.failures, *failures.collected()),
     )
 
-  def _configuration(self, task, model) -> config.Configuration:
+  def configuration(
+    self, task: suite_lib.SuiteTask, model: Model
+  ) -> config.Configuration:
     """A task's gin file for a model; MODEL_DIR is still to be given."""
-    macros = {'DATA': self.data}
+    macros: dict[str, Any] = {'DATA': self.data}
     bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:
       macros |= {'INIT_FROM': model.model_dir, 'INIT_STEP': model.step}
@@ -165,7 +198,7 @@ class SuiteRunner:
   ) -> list[base.EvalTask]:
     """The evaluation tasks that a task's gin file binds."""
     return list(
-      self._configuration(task, model).parameter(
+      self.configuration(task, model).parameter(
         'evaluate.evaluate.tasks', what='evaluation tasks'
       )
     )
@@ -188,7 +221,7 @@ class SuiteRunner:
     if trainer.name not in grids:
       grids[trainer.name] = finetune_lib.finetune(
         output=str(self.directory(model) / trainer.name),
-        configuration=self._configuration(trainer, model),
+        configuration=self.configuration(trainer, model),
         axes=tuple(map(grid_lib.parse_axis, trainer.grid)),
         select=trainer.select,
       )

@@ -28,6 +28,7 @@ def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     'seconds_per_step' (median, minimum, maximum), 'tokens_per_second',
     'mfu' (None where the device's peak is not known),
     'peak_memory_bytes' and 'compile_seconds', with the settings they hold for;
+    'cpu_seconds_per_step', the mean of this process;
     'replay' with the median seconds of a replayed step, where some are.
   """
   setup, active, state, batches = make_inputs(settings)
@@ -37,12 +38,13 @@ def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
     compile_seconds = time.perf_counter() - start
     state, output = step(state, batches)
     jax.block_until_ready(output)
-    times = []
+    times, cpu = [], time.process_time()
     for _ in range(steps):
       start = time.perf_counter()
       state, output = step(state, batches)
       jax.block_until_ready(output)
       times.append(time.perf_counter() - start)
+    cpu = time.process_time() - cpu
     replayed = _replayed(setup, step, active, state, batches, steps)
   tokens = sum(float(step_lib.count_tokens(b)) for b in batches.values())
   median = float(np.median(times))
@@ -63,6 +65,7 @@ def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
       'min': min(times),
       'max': max(times),
     },
+    'cpu_seconds_per_step': cpu / steps,
     'tokens_per_second': tokens / median,
     'model_flops_per_step': flops,
     'mfu': flops / median / (peak * count) if peak else None,

@@ -31,6 +31,24 @@ def test_equals_scikit_learn(seed):
   )
 
 
+@pytest.mark.filterwarnings('ignore::RuntimeWarning')
+@pytest.mark.parametrize('seed', range(20))
+def test_a_class_beside_scikit_learn(seed):
+  """GLUE's F1 and Matthews' correlation, of odd shares as well."""
+  random = np.random.default_rng(seed)
+  shares = random.choice([0.0, 0.05, 0.5, 1.0], 2)
+  gold, predicted = ((random.random(40) < p).astype(int) for p in shares)
+  found = classification.of_positive(
+    list(map(str, gold)), list(map(str, predicted)), '1'
+  )
+  assert found['f1'].value == pytest.approx(
+    sklearn_metrics.f1_score(gold, predicted, zero_division=0)
+  )
+  assert found['matthews'].value == pytest.approx(
+    sklearn_metrics.matthews_corrcoef(gold, predicted)
+  )
+
+
 def test_a_class_that_nobody_names_does_not_count():
   found = classification.evaluate(['a'], ['a'], labels=['a', 'b'])
   assert found.macro_f1 == 1

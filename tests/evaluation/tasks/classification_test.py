@@ -250,3 +250,17 @@ def test_settings_are_part_of_the_identity(sentences):
   settings = base.settings(task)
   assert settings['separator'] == 'bert'
   assert 'fingerprint' in settings['source']
+
+
+def test_a_positive_class(fixed, sentences):
+  """The metrics of GLUE, for whoever names a class."""
+  examples = make_examples(sentences, 'en', ['yes', 'no', 'yes', 'yes'])
+  found = classification.Classification(
+    source=Examples(parts={'en': examples}), positive='yes', length=32
+  ).evaluate(fixed)
+  said = [one == 'yes' for one in _expected(fixed, examples)]
+  right = said[0] + said[2] + said[3]
+  assert found.metrics['f1/en'] == pytest.approx(2 * right / (sum(said) + 3))
+  assert 'matthews/mean' in found.metrics
+  plain = classification.Classification(source=Examples(parts={'en': examples}))
+  assert 'f1/en' not in plain.evaluate(fixed).metrics

@@ -42,6 +42,12 @@ EXAMPLES = """
   xlflax evaluate --suite=xtreme --recipe=xtreme --data=xtreme/download \\
       --output=runs/xtreme_recipe --model_dir=runs/mlm
 
+  # what that will cost, by task; and the second of four machines' share of it
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
+      --model_dir=runs/mlm --dry_run
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
+      --model_dir=runs/mlm --shard=1/4
+
   # settings of a task: tokens pooled, the layer that is reported
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \\
       --gin.retrieval.Retrieval.pooling="'first'" \\

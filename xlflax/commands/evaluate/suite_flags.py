@@ -2,13 +2,16 @@
 
 import argparse
 import sys
+from typing import Any
 
-from xlflax.commands.flags import compilation, parsing
+from xlflax.commands.flags import compilation, parsing, shares
 from xlflax.configuration import config, early, shipped_configs
 from xlflax.foundation import errors, user_modules
+from xlflax.storage import paths
 
 RULES = (
-  parsing.Needs('data suite_tasks recipe', 'suite'),
+  parsing.Needs('data suite_tasks recipe dry_run shard', 'suite'),
+  parsing.Excludes('dry_run shard', 'watch', 'its checkpoints are not there'),
   parsing.Excludes(
     'tasks corpus mixture tatoeba split languages max_examples seed '
     'untrained best_metric',
@@ -29,14 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   group.add_argument(
     '--suite',
     metavar='NAME',
-    help='xtreme, synthetic, or a gin file that configures suite.Suite',
+    help='xtreme, xtreme_r, glue, synthetic, or a gin file that configures '
+    'suite.Suite',
   )
   group.add_argument(
     '--recipe',
     metavar='NAME',
     help='whose settings of fine-tuning and vectors: xtreme (its published '
-    'scripts, for xtreme and xtreme_r), a gin file that sets '
-    'SuiteTask.recipe, or ours (default)',
+    'scripts, for xtreme and xtreme_r), glue (run_glue.py), a gin file that '
+    'sets SuiteTask.recipe, or ours (default)',
   )
   group.add_argument(
     '--data', metavar='DIR', help="the data of the suite's tasks"
@@ -50,6 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='the checkpoint that the report compares the others with, such as '
     'mlm@1000 (default: the first)',
   )
+  group.add_argument(
+    '--shard',
+    type=shares.parse,
+    metavar='I/N',
+    help='do the I-th of N shares, from 0, that cost about the same; auto: '
+    'what the job says. N machines with one --output make one report',
+  )
+  group.add_argument(
+    '--dry_run',
+    action='store_true',
+    help='say what it will cost, by task, and end; every call says it first',
+  )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,10 +74,24 @@ def run(args: argparse.Namespace) -> int:
   compilation.use(args.compilation_cache)
   import rich.console
 
-  from xlflax.suites import writing
+  from xlflax.suites import evaluate_suite, writing
 
-  report = _evaluated(args)
-  writing.print_tables(report, rich.console.Console())
+  console = rich.console.Console()
+  given = _given(args)
+  only = None if args.watch else _reckoned(args, given, console)
+  if args.dry_run:
+    return 0
+  report = evaluate_suite.evaluate_suite(
+    **given,
+    model_dirs=args.model_dir,
+    steps=_steps(args),
+    watch=args.watch,
+    poll_seconds=args.poll,
+    timeout_seconds=args.timeout,
+    baseline=args.baseline,
+    only=only,
+  )
+  writing.print_tables(report, console)
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return errors.joint_status(one.status for one in report.failures)
@@ -98,8 +128,8 @@ def _recipe_files(args: argparse.Namespace) -> list[str]:
   return [f'suites/recipes/{args.recipe}.gin']
 
 
-def _evaluated(args: argparse.Namespace):
-  from xlflax.suites import evaluate_suite
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+  """What the flags say of a suite and of how it is run."""
   from xlflax.suites import suite as suite_lib
 
   user_modules.import_modules(args.task_module, where='--task_module')
@@ -108,18 +138,32 @@ def _evaluated(args: argparse.Namespace):
   configuration = config.load(
     [name, *_recipe_files(args), *args.gin_file], (), args.gin_search_paths
   )
-  return evaluate_suite.evaluate_suite(
-    suite=configuration.build(suite_lib.Suite),
-    model_dirs=args.model_dir,
-    data=args.data,
-    output=args.output,
-    watch=args.watch,
-    names=args.suite_tasks.split(',') if args.suite_tasks else None,
-    steps=None if args.steps == 'last' else args.steps,
-    poll_seconds=args.poll,
-    timeout_seconds=args.timeout,
-    bindings=args.gin_bindings,
-    search_paths=args.gin_search_paths,
-    batch_size=args.batch_size,
-    baseline=args.baseline,
+  return {
+    'suite': configuration.build(suite_lib.Suite),
+    'data': args.data,
+    'output': args.output,
+    'names': args.suite_tasks.split(',') if args.suite_tasks else None,
+    'bindings': tuple(args.gin_bindings),
+    'search_paths': tuple(args.gin_search_paths),
+    'batch_size': args.batch_size,
+  }
+
+
+def _steps(args: argparse.Namespace) -> list[int] | None:
+  return None if args.steps == 'last' else args.steps
+
+
+def _reckoned(args: argparse.Namespace, given: dict[str, Any], console):
+  """Says what the suite will cost; what of it is this machine's share."""
+  from xlflax.suites import forecast, reckoning
+  from xlflax.suites import runner as runner_lib
+
+  given['suite'].chosen(given['names'])
+  found = reckoning.reckon(
+    runner_lib.SuiteRunner(**given | {'output': paths.of(args.output)}),
+    runner_lib.models_at(args.model_dir, _steps(args)),
   )
+  only = reckoning.share(found, *args.shard) if args.shard else None
+  own = [one for one in found if only is None or one.work in only]
+  forecast.show(own, forecast.measure(own), console)
+  return only

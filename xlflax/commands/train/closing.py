@@ -7,6 +7,7 @@ from typing import Any
 # Objective -> its gin file in `evaluate/`, where the names differ.
 _FILES = {
   'sequence_classification': 'classification',
+  'sequence_regression': 'regression',
   'token_classification': 'tagging',
   'dependency_parsing': 'parsing',
 }

@@ -32,6 +32,7 @@ class Aggregate(enum.Enum):
   CHRF, CHRF_WORDS: (system, reference, matching) n-grams of 6 orders of
     characters, and with those of 2 orders of words; chrF and chrF++.
   SPEARMAN, PEARSON: (gold, found) numbers; their correlation.
+  MATTHEWS: the same of classes 1 and 0; 0 where one side has one class only.
   AVERAGE_PRECISION: (1 for a positive example or 0, its score).
   V_MEASURE: numbers of (class, cluster).
   """
@@ -46,6 +47,7 @@ class Aggregate(enum.Enum):
   CHRF_WORDS = 'chrf_words'
   SPEARMAN = 'spearman'
   PEARSON = 'pearson'
+  MATTHEWS = 'matthews'
   AVERAGE_PRECISION = 'average_precision'
   V_MEASURE = 'v_measure'
 
@@ -70,7 +72,8 @@ _COLUMNS = {
 }
 _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
   Aggregate.SPEARMAN: embeddings.spearman,
-  Aggregate.PEARSON: lambda gold, found: float(np.corrcoef(gold, found)[0, 1]),
+  Aggregate.PEARSON: embeddings.pearson,
+  Aggregate.MATTHEWS: lambda *sides: np.nan_to_num(embeddings.pearson(*sides)),
   Aggregate.AVERAGE_PRECISION: embeddings.average_precision,
   Aggregate.V_MEASURE: embeddings.v_measure,
 }

@@ -66,6 +66,25 @@ def evaluate(
   )
 
 
+def of_positive(
+  gold: Sequence[str], predicted: Sequence[str], positive: str
+) -> dict[str, aggregates.Statistics]:
+  """F1 of one class and Matthews' correlation (GLUE's MRPC, QQP and CoLA).
+
+  Args:
+    gold: N right labels.
+    predicted: N predicted ones.
+    positive: the class; all others are one.
+  """
+  sides = np.array([gold, predicted]) == positive  # [2, N]
+  counts = np.stack([sides.all(0), sides[1], sides[0]], 1)
+  kinds = aggregates.Aggregate
+  return {
+    'f1': aggregates.Statistics(counts, kinds.F1),
+    'matthews': aggregates.Statistics(sides.T, kinds.MATTHEWS),
+  }
+
+
 def confusion(
   gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
 ) -> np.ndarray:

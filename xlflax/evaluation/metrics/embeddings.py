@@ -21,10 +21,14 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
 
   checks.same_length(first, second, what='scores')
   checks.not_empty(first, what='scores')
-  ranks = [stats.rankdata(one) for one in (first, second)]
-  if any(np.ptp(one) == 0 for one in ranks):
+  return pearson(*(stats.rankdata(one) for one in (first, second)))
+
+
+def pearson(first: np.ndarray, second: np.ndarray) -> float:
+  """The correlation of numbers [N]; NaN where one side's are all the same."""
+  if np.ptp(first) == 0 or np.ptp(second) == 0:
     return float('nan')
-  return float(np.corrcoef(*ranks)[0, 1])
+  return float(np.corrcoef(first, second)[0, 1])
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from xlflax.evaluation.reports import (
   leaderboard,
   page,
   pictures,
+  published,
   score_table,
   text,
 )
@@ -73,6 +74,8 @@ def write(
     tables, compared, page=directory, source=source, samples=samples, seed=seed
   )
   grids = text.tables(summaries, compared, details, tables)
+  others = published.table(text.task_names(summaries))
+  grids += [others] * bool(others.rows)
   notes = [f'{one.model}: {note}' for one in tables for note in one.notes]
   explanation = _explanation(source, compared, samples, details)
   record = {

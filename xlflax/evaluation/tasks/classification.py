@@ -8,53 +8,61 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import classification_rows
-from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import base, row_predictions, unseen_labels
+from xlflax.evaluation import base, unseen_labels
 from xlflax.evaluation.metrics import classification as metrics_lib
-from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
+from xlflax.evaluation.metrics.declaration import ACCURACY, F1, Metric
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import enums, schema
 from xlflax.objectives.finetuning import sequence_classification
 
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Classification(head_task.HeadTask):
+class Classification(head_task.HeadOnTexts):
   """How many texts, or pairs of texts, get the right class.
 
   Metrics, for each part of the source: `accuracy/<part>`, `macro_f1/<part>`
   (mean over the classes that occur), and `majority/<part>`, the accuracy of
-  the part's most frequent class; `accuracy/mean` and `macro_f1/mean`. The
+  the part's most frequent class; `accuracy/mean` and `macro_f1/mean`. With
+  `positive` also `f1/<part>` of that class and `matthews/<part>`. The
   table `confusion` counts gold and predicted classes. The file `<part>.tsv`
   has the predicted class of each example, one a line, as XTREME's submissions.
   Examples without a label are not scored; a part without any label (a blind
   test set) gives nothing else.
 
   Attributes:
-    length: tokens a row, at most; None: as many as the model reads. Longer
-      pairs lose tokens of the longer text.
-    separator: special tokens between two texts; as in fine-tuning.
-    positions: whether positions of a second text run on; as in fine-tuning.
     unseen: what is done about gold classes that the head does not have; a
       part all of whose classes are unknown is an error in any case.
+    positive: the class that counts as found, for tasks of two (GLUE); None:
+      no class does.
   """
 
-  METRICS = (ACCURACY, Metric('macro_f1'), Metric('majority'))
+  METRICS = (
+    ACCURACY,
+    Metric('macro_f1'),
+    Metric('majority'),
+    F1,
+    Metric('matthews', title="Matthews' correlation"),
+  )
   EXAMPLE = examples_lib.ClassifiedText
   HEAD = sequence_classification.SequenceClassification
-  AVERAGED = ('accuracy', 'macro_f1')
+  AVERAGED = ('accuracy', 'macro_f1', 'f1', 'matthews')
   name: str = 'classification'
   objective: str = 'sequence_classification'
-  length: ranges.Count | None = 128
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
   unseen: Unseen = Unseen.WRONG
+  positive: str | None = None
 
   def __post_init__(self):
+    super().__post_init__()
     enums.coerce(self, 'unseen', Unseen)
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
+
+  def rows(self, objective):
+    return classification_rows.ClassificationRows(
+      labels=objective.labels,
+      separator=self.separator,
+      positions=self.positions,
+    )
 
   def score_part(
     self, subject, objective, part, examples, result, notes
@@ -63,11 +71,11 @@ class Classification(head_task.HeadTask):
     unseen_labels.check(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
-    found = self._predictions(subject, objective, examples)
-    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, found
-    )
-    labelled, found = head_task.labelled(examples, found, part, notes)
+    found = [
+      objective.labels[int(np.argmax(logits))]
+      for logits in self.outputs(subject, objective, examples)
+    ]
+    labelled, found = self.add_scores(part, examples, found, result, notes)
     if not labelled:
       return
     gold = [example.label for example in labelled]
@@ -80,22 +88,9 @@ class Classification(head_task.HeadTask):
 
   def example_statistics(self, gold, predictions):
     labels = [example.label for example in gold]
-    return {'accuracy': metrics_lib.evaluate(labels, predictions).correct}
-
-  def _predictions(self, subject, objective, examples) -> list[str]:
-    """The class of each example."""
-    maker = classification_rows.ClassificationRows(
-      labels=objective.labels,
-      separator=self.separator,
-      positions=self.positions,
-    )
-    length = row_predictions.length_of(subject, self.length)
-    rows = maker.texts(examples, subject.vocabulary, length=length)
-    found = [''] * len(rows)
-    for index, logits in self.predict(
-      subject, objective, examples, rows, maker, length
-    ):
-      found[index] = objective.labels[int(np.argmax(logits))]
+    found = {'accuracy': metrics_lib.evaluate(labels, predictions).correct}
+    if self.positive is not None:
+      found |= metrics_lib.of_positive(labels, predictions, self.positive)
     return found
 
 
@@ -104,7 +99,6 @@ def _metrics(
 ) -> dict[str, float]:
   most = collections.Counter(gold).most_common(1)[0][1]
   return {
-    f'accuracy/{part}': scores.accuracy,
     f'macro_f1/{part}': scores.macro_f1,
     f'majority/{part}': most / len(gold),
   }

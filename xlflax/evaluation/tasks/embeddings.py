@@ -70,10 +70,7 @@ class SemanticSimilarity(_LabelledVectors):
 
   def score(self, subject, examples, notes):
     gold = np.array([one.score for one in examples])
-    found = pair_cosines(self, subject, examples, notes)
-    rows = np.stack([gold, found], 1)
-    kinds = (Aggregate.SPEARMAN, Aggregate.PEARSON)
-    return {kind.value: Statistics(rows, kind) for kind in kinds}
+    return correlations(gold, pair_cosines(self, subject, examples, notes))
 
 
 @schema.checked
@@ -264,6 +261,13 @@ def score_run(run, relevance) -> dict[str, Statistics]:
     )
     for name, metric in kinds.items()
   }
+
+
+def correlations(gold: np.ndarray, found: np.ndarray) -> dict[str, Statistics]:
+  """Spearman's and Pearson's, of ratings [N] and numbers [N]."""
+  rows = np.stack([gold, found], 1)
+  kinds = (Aggregate.SPEARMAN, Aggregate.PEARSON)
+  return {kind.value: Statistics(rows, kind) for kind in kinds}
 
 
 def pair_cosines(task, subject, examples, notes) -> np.ndarray:

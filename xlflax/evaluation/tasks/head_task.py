@@ -11,10 +11,11 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import paired_rows
 from xlflax.data.labelled.rows import rows as rows_lib
 from xlflax.data.labelled.sources import source as source_lib
+from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import base, row_predictions
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.foundation import errors, schema
+from xlflax.foundation import enums, errors, ranges, schema
 from xlflax.objectives.finetuning import base as finetuning
 
 _Example = TypeVar('_Example', bound=examples_lib.Example)
@@ -114,6 +115,29 @@ class HeadTask(labelled_task.LabelledTask):
       subject, objective, rows, maker, max_length=length
     )
 
+  def add_scores(
+    self,
+    part: str,
+    examples: Sequence[Any],
+    found: Any,
+    result: base.EvalResult,
+    notes: list[str],
+  ) -> tuple[list[Any], Any]:
+    """Adds predictions, and the scores that `example_statistics` gives.
+
+    Returns:
+      The examples with gold labels, and their predictions.
+    """
+    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
+      examples, found
+    )
+    gold, found = labelled(examples, found, part, notes)
+    if gold:
+      statistics = self.example_statistics(gold, found)
+      for name, one in statistics.items():
+        result.metrics[f'{name}/{part}'] = one.value
+    return gold, found
+
   def facts(self) -> tuple[str, ...]:
     """Notes that hold for all parts."""
     return ()
@@ -177,6 +201,46 @@ class HeadTask(labelled_task.LabelledTask):
     return dataclasses.replace(
       result, notes=tuple(notes), failures=failures.collected()
     )
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadOnTexts(HeadTask):
+  """Base of tasks with a head that reads texts and pairs of texts.
+
+  Attributes:
+    length: tokens a row, at most; None: as many as the model reads. Longer
+      pairs lose tokens of the longer text.
+    separator: special tokens between two texts; as in fine-tuning.
+    positions: whether positions of a second text run on; as in fine-tuning.
+    ROWS: what makes rows of examples.
+  """
+
+  ROWS: ClassVar[type[rows_lib.RowMaker]]
+  length: ranges.Count | None = 128
+  separator: Separator = Separator.XLMR
+  positions: Positions = Positions.RUNNING
+
+  def __post_init__(self):
+    enums.coerce(self, 'separator', Separator)
+    enums.coerce(self, 'positions', Positions)
+
+  def rows(self, objective: Any) -> Any:
+    """What makes rows of examples for a head."""
+    del objective
+    return self.ROWS(separator=self.separator, positions=self.positions)
+
+  def outputs(self, subject, objective, examples) -> list[Any]:
+    """What the head says of each example."""
+    maker = self.rows(objective)
+    length = row_predictions.length_of(subject, self.length)
+    rows = maker.texts(examples, subject.vocabulary, length=length)
+    found: list[Any] = [None] * len(rows)
+    for index, output in self.predict(
+      subject, objective, examples, rows, maker, length
+    ):
+      found[index] = output
+    return found
 
 
 def in_clusters(

@@ -7,49 +7,37 @@ import numpy as np
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.examples import choices as choices_lib
 from xlflax.data.labelled.rows import choice_rows
-from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import row_predictions
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import ranges, schema
 from xlflax.objectives.finetuning import multiple_choice
 
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoice(head_task.HeadTask):
+class MultipleChoice(head_task.HeadOnTexts):
   """The share of questions whose right choice has the highest score.
 
   Metrics, for each part of the source: `accuracy/<part>`, and
   `chance/<part>`, the accuracy of guessing; means over parts. The file
   `<part>.jsonl` has the chosen number of each question, as XTREME-R's
   submissions of XCOPA; a part without labels gives nothing else.
-
-  Attributes:
-    length: tokens a row, at most; None: as many as the model reads.
-    separator: special tokens between text and choice; as in fine-tuning.
-    positions: whether the choice's positions run on; as in fine-tuning.
   """
 
   METRICS = (ACCURACY, Metric('chance'))
   EXAMPLE = examples_lib.Choice
   HEAD = multiple_choice.MultipleChoice
+  ROWS = choice_rows.ChoiceRows
   name: str = 'multiple_choice'
   objective: str = 'multiple_choice'
   length: ranges.Count | None = 256
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
-
-  def __post_init__(self):
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
 
   def score_part(
     self, subject, objective, part, examples, result, notes
   ) -> None:
     """Adds a part's predictions and scores to the result."""
-    scores = self._scores(subject, objective, examples)
+    scores = np.array(self.outputs(subject, objective, examples))
     questions = choices_lib.by_question(examples)
     chosen = [int(np.argmax(scores[places])) for places in questions.values()]
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
@@ -84,17 +72,3 @@ class MultipleChoice(head_task.HeadTask):
       for places, number in zip(questions.values(), predictions, strict=True)
     ]
     return {'accuracy': aggregates.Statistics(np.array(right, float))}
-
-  def _scores(self, subject, objective, examples) -> np.ndarray:
-    """The score of each choice, [N]."""
-    maker = choice_rows.ChoiceRows(
-      separator=self.separator, positions=self.positions
-    )
-    length = row_predictions.length_of(subject, self.length)
-    rows = maker.texts(examples, subject.vocabulary, length=length)
-    found = np.zeros(len(rows))
-    for index, score in self.predict(
-      subject, objective, examples, rows, maker, length
-    ):
-      found[index] = score
-    return found

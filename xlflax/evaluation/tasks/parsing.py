@@ -88,12 +88,14 @@ class Parsing(head_task.HeadTask):
       name=metrics_lib.universal,
     )
     found = self._predictions(subject, objective, examples, part, notes)
-    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, found
-    )
-    labelled, found = head_task.labelled(examples, found, part, notes)
-    if labelled:
-      result.metrics.update(self._scores(part, labelled, found))
+    gold, _ = self.add_scores(part, examples, found, result, notes)
+    if gold:
+      for name, step in (('right_branching', -1), ('left_branching', 1)):
+        chains = [_chain(one, step=step) for one in gold]
+        scores = metrics_lib.evaluate(
+          gold, chains, punctuation=self.punctuation
+        )
+        result.metrics[f'{name}/{part}'] = scores.uas.value
 
   def example_statistics(self, gold, predictions):
     found = metrics_lib.evaluate(
@@ -121,24 +123,6 @@ class Parsing(head_task.HeadTask):
       sentence, k, row = flat[index]
       found[sentence][k] = _decode(arcs, row, objective.relations)
     return [_join(parts) for parts in found]
-
-  def _scores(self, part, gold, found) -> dict[str, float]:
-    def score(trees):
-      return metrics_lib.evaluate(gold, trees, punctuation=self.punctuation)
-
-    scores = score(found)
-    content = _known(content_words.evaluate(gold, found))
-    return {
-      **{f'{name}/{part}': one.value for name, one in content.items()},
-      f'las/{part}': scores.las.value,
-      f'uas/{part}': scores.uas.value,
-      f'right_branching/{part}': score(
-        [_chain(e, step=-1) for e in gold]
-      ).uas.value,
-      f'left_branching/{part}': score(
-        [_chain(e, step=1) for e in gold]
-      ).uas.value,
-    }
 
 
 def _known(

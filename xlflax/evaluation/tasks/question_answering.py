@@ -6,7 +6,6 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import question_rows
-from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import answer_spans, base, row_predictions
 from xlflax.evaluation.metrics import questions as metrics_lib
 from xlflax.evaluation.metrics.declaration import F1, Metric
@@ -17,7 +16,7 @@ from xlflax.objectives.finetuning import question_answering
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractiveQA(head_task.HeadTask):
+class ExtractiveQA(head_task.HeadOnTexts):
   """How well questions are answered by spans of a text.
 
   Metrics, for each part of the source (a language, or `context-question` where
@@ -35,13 +34,10 @@ class ExtractiveQA(head_task.HeadTask):
       an answer, or 'mlqa' with its normalisation for each language.
     null_threshold: how much the score of no answer must be above that of the
       best span for the answer to be none; None: always a span.
-    length: tokens a row, at most; None: as many as the model reads.
     doc_stride: tokens from one window of a context to the next.
     max_question_length: tokens of a question.
     n_best: answers compared over the windows of a context.
     max_answer_length: tokens of an answer, at most.
-    separator: special tokens between question and context; as in fine-tuning.
-    positions: whether the context's positions run on; as in fine-tuning.
   """
 
   METRICS = (
@@ -62,13 +58,10 @@ class ExtractiveQA(head_task.HeadTask):
   null_threshold: ranges.Real | None = None
   n_best: ranges.Count = 20
   max_answer_length: ranges.Count = 30
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
 
   def __post_init__(self):
+    super().__post_init__()
     enums.coerce(self, 'rules', metrics_lib.Rules)
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
     _ = self._rows  # its settings are checked where it is made
 
   @property
@@ -89,9 +82,7 @@ class ExtractiveQA(head_task.HeadTask):
   ) -> None:
     """Adds a part's predictions and scores to the result."""
     answers = self._answers(subject, objective, examples)
-    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, answers
-    )
+    labelled, answers = self.add_scores(part, examples, answers, result, notes)
     problems = self._problems(part, examples)
     if problems:
       result.tables.setdefault('problems', []).extend(problems)
@@ -99,19 +90,9 @@ class ExtractiveQA(head_task.HeadTask):
         f'{part}: {len(problems)} problems of single questions; '
         'see the table `problems`'
       )
-    labelled, answers = head_task.labelled(examples, answers, part, notes)
-    if not labelled:
-      return
-    scores = self._scores(labelled, answers)
-    result.metrics.update(
-      {
-        f'f1/{part}': scores.f1.value,
-        f'exact_match/{part}': scores.exact_match.value,
-      }
-    )
     none = np.array([example.is_unanswerable for example in labelled])
     if none.any() and not none.all():
-      by_question = scores.f1.rows[:, 0]
+      by_question = self._scores(labelled, answers).f1.rows[:, 0]
       result.metrics[f'has_answer_f1/{part}'] = float(by_question[~none].mean())
       result.metrics[f'no_answer_f1/{part}'] = float(by_question[none].mean())
 

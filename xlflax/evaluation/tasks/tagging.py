@@ -95,10 +95,7 @@ class Tagging(head_task.HeadTask):
     repaired = self.predicted is Predicted.REPAIRED
     if repaired and self.scheme is Scheme.ENTITIES:
       found = [metrics_lib.repair(tags) for tags in found]
-    result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
-      examples, found
-    )
-    labelled, found = head_task.labelled(examples, found, part, notes)
+    labelled, found = self.add_scores(part, examples, found, result, notes)
     if labelled:
       metrics, rows = self._scores(part, [e.tags for e in labelled], found)
       result.metrics.update(metrics)
@@ -141,15 +138,11 @@ class Tagging(head_task.HeadTask):
   ) -> tuple[dict[str, float], list[base.Row]]:
     """Metrics of a part, and the rows of its table."""
     counts = collections.Counter(tag for tags in gold for tag in tags)
-    metrics = {
-      f'accuracy/{part}': metrics_lib.token_accuracy(gold, found).value,
-      f'majority/{part}': counts.most_common(1)[0][1] / counts.total(),
-    }
+    metrics = {f'majority/{part}': counts.most_common(1)[0][1] / counts.total()}
     if self.scheme is Scheme.TAGS:
-      runs = metrics_lib.run_scores(gold, found)
-      return metrics | {f'f1/{part}': runs.overall.f1}, []
+      return metrics, []
     spans = metrics_lib.entity_scores(gold, found)
-    for name in ('f1', 'precision', 'recall'):
+    for name in ('precision', 'recall'):
       metrics[f'{name}/{part}'] = getattr(spans.overall, name)
     return metrics, [
       {'part': part, 'type': kind, **dataclasses.asdict(scores)}

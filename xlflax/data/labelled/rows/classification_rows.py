@@ -111,6 +111,29 @@ class ClassificationRows(rows_lib.RowMaker):
     return rows
 
 
+@registry.register('regression_rows')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegressionRows(ClassificationRows):
+  """One row for each rated text or pair; without a rating there is none.
+
+  `labels` has the bits of the rating as float32, since batches are of int32.
+
+  Attributes:
+    labels: none.
+  """
+
+  labels: tuple[str, ...] = ()
+
+  def make(self, examples, vocabulary, *, length):
+    made = self.texts(examples, vocabulary, length=length)
+    return [
+      [row | {batch_lib.LABELS: int(np.float32(example.score).view(np.int32))}]
+      if example.score is not None
+      else []
+      for example, (row,) in zip(examples, made, strict=True)
+    ]
+
+
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:
   """How much is kept of two texts if tokens are cut off the longer one.
 

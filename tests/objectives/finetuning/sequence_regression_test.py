@@ -1,0 +1,42 @@
+"""The loss of regression: by hand, under jit, with open rows, its gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlflax.objectives.finetuning import sequence_regression
+
+_FOUND = jnp.array([1.0, 2.0, -3.0])
+_GOLD = jnp.array([4.0, jnp.nan, -2.0])
+_LANGUAGES = jnp.array([0, 0, 1])
+
+
+def _loss(found, gold=_GOLD):
+  out = sequence_regression.squared_error('r', found, gold, _LANGUAGES, 2)
+  return out.loss.total / out.loss.weight, out
+
+
+@pytest.mark.parametrize('run', [lambda f: f, jax.jit])
+def test_by_hand(run):
+  value = run(lambda found: _loss(found)[0])(_FOUND)
+  assert float(value) == pytest.approx((9 + 1) / 2)
+  told = _loss(_FOUND)[1].metrics['r/loss']
+  np.testing.assert_allclose(told.total, [9, 1])
+  np.testing.assert_allclose(told.weight, [1, 1])
+
+
+def test_the_gradient_is_finite_and_zero_without_a_number():
+  found = jax.grad(lambda x: _loss(x)[0])(_FOUND)
+  np.testing.assert_allclose(found, [-3, 0, -1])
+
+
+def test_the_bits_of_a_number_come_back():
+  numbers = np.array([3.2, -0.0, 5.0], np.float32)
+  back = jax.lax.bitcast_convert_type(
+    jnp.array(numbers.view(np.int32)), jnp.float32
+  )
+  np.testing.assert_array_equal(back, numbers)
+  # The fill of a row without one is no number.
+  fill = jax.lax.bitcast_convert_type(jnp.int32(-1), jnp.float32)
+  assert bool(jnp.isnan(fill))

@@ -1,0 +1,46 @@
+"""Numbers for texts and pairs of texts, by a fine-tuned head: correlations."""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.labelled.rows import classification_rows
+from xlflax.evaluation.metrics.declaration import Metric
+from xlflax.evaluation.tasks import embeddings, head_task
+from xlflax.foundation import schema
+from xlflax.objectives.finetuning import sequence_regression
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Regression(head_task.HeadOnTexts):
+  """How predicted numbers go with people's ratings (GLUE's STS-B).
+
+  Metrics: `spearman/<part>`, `pearson/<part>` and their means; a task's score
+  is the mean of both. The file `<part>.tsv` has a number a line.
+  """
+
+  METRICS = (Metric('spearman'), Metric('pearson'))
+  EXAMPLE = examples_lib.RatedPair
+  HEAD = sequence_regression.SequenceRegression
+  ROWS = classification_rows.RegressionRows
+  name: str = 'regression'
+  objective: str = 'sequence_regression'
+
+  @property
+  def score_metrics(self) -> tuple[str, ...]:
+    return 'pearson', 'spearman'
+
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    """Adds a part's predictions and scores to the result."""
+    outputs = self.outputs(subject, objective, examples)
+    found = [str(float(one[0])) for one in outputs]
+    self.add_scores(part, examples, found, result, notes)
+
+  def example_statistics(self, gold, predictions):
+    return embeddings.correlations(
+      np.array([one.score for one in gold]), np.array(predictions, float)
+    )
