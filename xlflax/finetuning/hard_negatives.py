@@ -117,7 +117,7 @@ def mine(
     )
     for where, name in zip(places, (search.QUERY, search.DOCUMENT), strict=True)
   ]
-  chosen = choose(*vectors, own, mining=mining)
+  chosen = choose(vectors[0], vectors[1], own, mining=mining)
   queries, documents = map(list, places)
   lines = [
     json.dumps(
