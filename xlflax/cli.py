@@ -31,6 +31,7 @@ COMMANDS = {
   'train': 'pretrain or fine-tune a model',
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
   'label': 'label the words of text by a fine-tuned run',
+  'mine': 'find hard negatives for search fine-tuning',
   'evaluate': 'measure checkpoints by evaluation tasks',
   'leaderboard': 'join the reports of suites and models on one page',
   'translate': 'translate files or standard input by beam search',

@@ -149,6 +149,19 @@ def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
   return total / jnp.maximum(jnp.sum(weights, axis=1), 1.0)[:, None]
 
 
+def sentence_vectors(
+  model, params, batch, *, context, rng: jax.Array, pooling: Pooling
+) -> jax.Array:
+  """Encodes rows and pools their states: float32 [B, H].
+
+  MEAN is over text, the other mean over all tokens; arguments of `encode` and
+  `pool`, `params` those of `bind`.
+  """
+  counted = masking.is_text if pooling is Pooling.MEAN else masking.is_present
+  states = encode(model, params, batch, context=context, rng=rng)
+  return pool(states, counted(batch, context.vocabulary), pooling)
+
+
 def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:
   """Returns the language of each row's first token of text, int [B]."""
   text = masking.is_text(batch, vocabulary)

@@ -1,11 +1,16 @@
-"""The loss of search against torch, and a run whose vectors are its own."""
+"""The loss of search against torch; parts and devices change nothing."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.objectives.finetuning import fixtures
+from xlflax.data.labelled import stream as stream_lib
+from xlflax.data.labelled.rows import classification_rows
+from xlflax.data.labelled.sources import source
 from xlflax.foundation import errors
 from xlflax.objectives.finetuning import search_contrast
 
@@ -66,6 +71,98 @@ def test_equal_documents_and_queries_are_no_negatives():
       [0, 0, 0, 0, 0, 1],
     ],
   )
+
+
+def test_cut_vectors_have_the_sum_of_their_losses():
+  objective = search_contrast.SearchContrast(group=3, dimensions=(2, 8))
+  found = sum(
+    objective.ranked(jnp.asarray(_VECTORS[..., :size])).loss.mean()
+    for size in objective.dimensions
+  )
+  expected = _torch_loss(_VECTORS[..., :2]) + _torch_loss(_VECTORS)
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def _run(objective, model, params, batch):
+  """Loss and gradient."""
+  return jax.jit(
+    jax.value_and_grad(
+      lambda p: objective(model, p, batch, fixtures.make_context()).loss.total
+    )
+  )(params)
+
+
+@pytest.fixture(scope='module')
+def whole(model):
+  """A batch of eight groups of two, its parameters, loss and gradient."""
+  ids = np.random.default_rng(3).integers(5, 23, (16, 6))
+  ids[:, 0], ids[::3, 4:] = 1, 0
+  present = (ids > 0).astype(np.int32)
+  batch = {
+    'token_ids': ids.astype(np.int32),
+    'segment_ids': present,
+    'positions': np.arange(6)[None] * present,
+    'language_ids': present * 0,
+    'labels': np.tile([0, 1], 8).astype(np.int32),
+  }
+  params = fixtures.make_params(model)
+  objective = search_contrast.SearchContrast(dimensions=(4, 8))
+  return batch, params, _run(objective, model, params, batch)
+
+
+def _same(found, expected):
+  assert np.linalg.norm(jax.tree.leaves(expected[1])[0]) > 1e-3
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+    found,
+    expected,
+  )
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, whole):
+  batch, params, expected = whole
+  objective = search_contrast.SearchContrast(dimensions=(4, 8), rows_at_once=4)
+  _same(_run(objective, model, params, batch), expected)
+
+
+@pytest.mark.parametrize('rows_at_once', [None, 8])
+def test_documents_of_all_devices_are_negatives(model, whole, rows_at_once):
+  batch, params, expected = whole
+  rows = NamedSharding(
+    Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
+  )
+  objective = search_contrast.SearchContrast(
+    dimensions=(4, 8), rows_at_once=rows_at_once
+  )
+  found = _run(objective, model, params, jax.device_put(batch, rows))
+  _same(found, expected)
+
+
+def test_parts_have_states_of_their_rows_only(model, whole):
+  batch, params, _ = whole
+
+  def largest(rows_at_once):
+    objective = search_contrast.SearchContrast(rows_at_once=rows_at_once)
+    traced = jax.make_jaxpr(
+      lambda p: objective(model, p, batch, fixtures.make_context()).loss.total
+    )(params)
+    return str(traced).count('[16,6,8]')
+
+  assert largest(None) and not largest(4)
+
+
+def test_parts_that_do_not_fill_the_batch():
+  stream = stream_lib.LabelledStream(
+    name='pairs',
+    source=source.FileExamples(format='search', files={'en': 'pairs.tsv'}),
+    rows=classification_rows.ClassificationRows(labels=('query', 'document')),
+    length=8,
+    batch_size=6,
+    group_size=2,
+  )
+  objective = search_contrast.SearchContrast(rows_at_once=4)
+  with pytest.raises(errors.ConfigError, match='a divisor of the batch'):
+    objective.check_stream(stream)
 
 
 def test_what_does_not_fit_is_refused():

@@ -11,7 +11,6 @@ from xlflax.data import batch as batch_lib
 from xlflax.foundation import errors, ranges, registry
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.objectives import base, inputs, losses, metrics
-from xlflax.objectives.corruption import masking
 from xlflax.objectives.inputs import Pooling
 from xlflax.objectives.row_hashes import same_rows
 
@@ -26,6 +25,11 @@ class SearchContrast(base.Objective):
   the global batch; a document that equals its own, and the document of an
   equal query, are no negatives. The loss is the mean over queries.
 
+  With `rows_at_once` the memory of the encoder is that of so many rows: each
+  part of the batch is encoded, its vectors are kept, and its states are
+  computed again when the gradient of the vectors is known. Loss and gradients
+  are those of the whole batch (GradCache; Gao et al. 2021, section 3).
+
   With `dimensions` it is the sum of the losses of vectors that are cut to
   each of these sizes (Matryoshka; Kusupati et al. 2022, equation 1).
 
@@ -39,6 +43,8 @@ class SearchContrast(base.Objective):
     dimensions: sizes of the vectors; (): the whole vector.
     prompts: what the stream puts before a `query` and a `document`; saved
       with the run.
+    rows_at_once: rows that are encoded together, all devices' together, a
+      divisor of the batch; None: all.
     name: the objective's name.
   """
 
@@ -50,10 +56,18 @@ class SearchContrast(base.Objective):
   pooling: Pooling = Pooling.MEAN_ALL
   dimensions: tuple[ranges.Width, ...] = ()
   prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  rows_at_once: ranges.Count | None = None
   name: str = 'search'
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
+    if stream.batch_size % (self.rows_at_once or 1):
+      raise errors.ConfigError(
+        'A batch has no whole number of parts',
+        got=f'rows_at_once={self.rows_at_once}, batch_size={stream.batch_size}',
+        expected='a divisor of the batch size',
+        where=f'objective {self.name!r}, stream {stream.name!r}',
+      )
     if stream.group_size != self.group:
       raise errors.ConfigError(
         'The texts of a query would not be in one batch',
@@ -81,7 +95,7 @@ class SearchContrast(base.Objective):
         'Micro-batches part the texts of a query',
         got=f'{context.micro_batches} micro-batches',
         expected='1',
-        fix='train without gradient accumulation',
+        fix='set ROWS_AT_ONCE in place of the accumulation',
       )
     vectors = self._vectors(model, params, batch, context)
     valid = jnp.min(self._grouped(batch[batch_lib.LABELS]), axis=1) >= 0
@@ -138,15 +152,25 @@ class SearchContrast(base.Objective):
   def _vectors(self, model, params, batch, context) -> jax.Array:
     """The pooled states, [N, group, H]."""
     params = inputs.bind(model, params, batch, context.vocabulary)
-    states = inputs.encode(
-      model, params, batch, context=context, rng=context.rng
-    )
-    counted = (
-      masking.is_text(batch, context.vocabulary)
-      if self.pooling is Pooling.MEAN
-      else masking.is_present(batch, context.vocabulary)
-    )
-    return self._grouped(inputs.pool(states, counted, self.pooling))
+
+    def encoded(part, rng):
+      return inputs.sentence_vectors(
+        model, params, part, context=context, rng=rng, pooling=self.pooling
+      )
+
+    size = len(batch[batch_lib.TOKEN_IDS])
+    count = size // (self.rows_at_once or size)
+    if count == 1:
+      return self._grouped(encoded(batch, context.rng))
+    parts = {  # part j has the rows j, j + count, …: some of each device
+      key: jnp.swapaxes(x.reshape(-1, count, *x.shape[1:]), 0, 1)
+      for key, x in batch.items()
+    }
+    vectors = jax.lax.map(
+      lambda one: jax.checkpoint(encoded)(*one),
+      (parts, jax.random.split(context.rng, count)),
+    )  # [count, N * group / count, H]
+    return self._grouped(jnp.swapaxes(vectors, 0, 1).reshape(size, -1))
 
   def _excluded(self, tokens: jax.Array, valid: jax.Array) -> jax.Array:
     """What no query sees, of groups [N, group, T]; see `ranked`."""

@@ -1,0 +1,67 @@
+"""Fine-tunes a folder by Sentence-Transformers' trainer, on the CPU.
+
+Called by `benchmarks.search_finetuning`.
+"""
+
+import json
+import sys
+
+import datasets
+import sentence_transformers
+import torch
+from sentence_transformers.sentence_transformer import losses
+from torch.utils import data
+
+from benchmarks import search_finetuning
+
+
+def train(setting: search_finetuning.Setting, seed: int) -> None:
+  """Trains on the pairs in their order, saves the model and its losses."""
+  torch.set_num_threads(1)
+  dropout = {
+    name: setting.dropout
+    for name in ('hidden_dropout_prob', 'attention_probs_dropout_prob')
+  }
+  model = sentence_transformers.SentenceTransformer(
+    setting.model, device='cpu', config_kwargs=dropout
+  )
+  model.max_seq_length = setting.length
+  lines = setting.pairs_file(seed).read_text(encoding='utf-8').splitlines()
+  columns = zip(*(line.split('\t') for line in lines), strict=True)
+  pairs = dict(zip(('anchor', 'positive'), map(list, columns), strict=True))
+  folder = setting.folder('sentence-transformers', seed)
+  trainer = sentence_transformers.SentenceTransformerTrainer(
+    model=model,
+    args=sentence_transformers.SentenceTransformerTrainingArguments(
+      output_dir=str(folder),
+      num_train_epochs=1,
+      per_device_train_batch_size=setting.pairs,
+      learning_rate=setting.rate,
+      warmup_steps=setting.warmup,
+      seed=seed,
+      batch_sampler=in_order,
+      logging_steps=1,
+      save_strategy='no',
+      report_to='none',
+      use_cpu=True,
+      disable_tqdm=True,
+    ),
+    train_dataset=datasets.Dataset.from_dict(pairs),
+    loss=losses.MultipleNegativesRankingLoss(model),
+  )
+  trainer.train()
+  model.save(str(folder))
+  found = [one['loss'] for one in trainer.state.log_history if 'loss' in one]
+  (folder / 'losses.json').write_text(json.dumps(found))
+
+
+def in_order(dataset, batch_size, drop_last, **others):
+  """The batches of the data in its order."""
+  del others
+  return data.BatchSampler(
+    data.SequentialSampler(dataset), batch_size, drop_last
+  )
+
+
+if __name__ == '__main__':
+  train(search_finetuning.Setting(**json.loads(sys.argv[1])), int(sys.argv[2]))

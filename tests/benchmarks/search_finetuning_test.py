@@ -1,0 +1,46 @@
+"""Fine-tuning for search beside the peer: the pairs and the table."""
+
+from benchmarks import search_finetuning
+
+
+def _setting(tmp_path, **fields):
+  return search_finetuning.Setting(
+    model='m', data=str(tmp_path), work=str(tmp_path), **fields
+  )
+
+
+def test_each_english_text_comes_once(tmp_path):
+  (tmp_path / 'bible').mkdir()
+  (tmp_path / 'ntrex').mkdir()
+  for code in ('en', 'fr', 'de'):
+    (tmp_path / 'bible' / f'{code}.tsv').write_text(f'A\t{code} a\nB\t{code}\n')
+  for code in ('fr', 'de'):
+    (tmp_path / 'ntrex' / f'en-{code}.tsv').write_text(f'news\tnews {code}\n')
+  setting = _setting(tmp_path, languages='fr,de', steps=1, pairs=3)
+  search_finetuning.write_pairs(setting, 0)
+  lines = setting.pairs_file(0).read_text().splitlines()
+  first, second = zip(*(line.split('\t') for line in lines), strict=True)
+  assert sorted(first) == ['en', 'en a', 'news']
+  assert all(text.split()[0] in ('fr', 'de', 'news') for text in second)
+
+
+def test_the_table_compares_the_sides_of_a_seed(tmp_path):
+  results = {
+    f'{side} 0': {
+      'seconds': seconds,
+      'losses': [2.0, loss],
+      'accuracy': {'fr': 0.5, 'de': score},
+    }
+    for side, seconds, loss, score in zip(
+      search_finetuning.SIDES, (10, 20), (1.0, 1.5), (0.5, 0.25), strict=True
+    )
+  }
+  setting = _setting(tmp_path, languages='fr,de')
+  found = search_finetuning.table(setting, results).splitlines()
+  assert (
+    found[2] == '| xlflax | 0 | 2.0000 | 1.5000 | 50.0 | 50.0 | 50.0 | 10 |'
+  )
+  assert found[-1] == (
+    'seed 0: losses of a step differ by 0.5000 at most, accuracy by +12.50 '
+    'points, processor seconds 0.50 to 1'
+  )

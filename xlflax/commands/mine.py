@@ -1,0 +1,74 @@
+"""`xlflax mine`: hard negatives for search."""
+
+import argparse
+
+from xlflax.commands.flags import compilation
+from xlflax.foundation import numeric_flags, ranges
+
+HELP = (
+  'Writes pairs of queries and documents with hard negatives: documents of '
+  'other pairs that a run finds near to the query, but not so near that they '
+  'may answer it.'
+)
+EXAMPLES = """
+  # one negative for each pair, then train on both
+  xlflax mine --model_dir=runs/search --pairs=pairs.tsv --language=en \\
+      --output=triples.jsonl
+  xlflax train --gin_file=finetune/search.gin --model_dir=runs/search2 \\
+      --gin.INIT_FROM="'runs/search'" --gin.GROUP=3 \\
+      --gin.TRAIN_FILES="{'en': 'triples.jsonl'}"
+
+  # four, below 90 % of the cosine of the query's own document
+  xlflax mine --model_dir=runs/search --pairs=pairs.tsv --language=en \\
+      --output=mined.jsonl --negatives=4 --share=0.9 --nearest=200
+"""
+_SIZES = {
+  'negatives': (ranges.Count, 1, 'N', 'of each query; pairs with fewer go'),
+  'share': (
+    ranges.PositiveShare,
+    0.95,
+    'S',
+    "of the cosine of a query and its document, a negative's is at most",
+  ),
+  'nearest': (ranges.Count, 100, 'N', 'documents that are looked at'),
+  'skip': (ranges.Natural, 0, 'N', 'of the nearest, which are no negatives'),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of mining."""
+  for name, metavar, text in (
+    ('model_dir', 'DIR', 'directory of the run whose vectors count'),
+    ('pairs', 'FILE', 'a query and its document a line: TSV or JSON lines'),
+    ('language', 'CODE', 'of the texts'),
+    ('output', 'FILE', 'JSON lines to write, as finetune/search.gin reads'),
+  ):
+    parser.add_argument(f'--{name}', metavar=metavar, required=True, help=text)
+  for name, (kind, default, metavar, text) in _SIZES.items():
+    parser.add_argument(
+      f'--{name}',
+      type=numeric_flags.of(kind),
+      default=default,
+      metavar=metavar,
+      help=f'{text} (default: %(default)s)',
+    )
+  compilation.add_flag(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Mines, and says how many lines were written."""
+  compilation.use(args.compilation_cache)
+  from xlflax.finetuning import hard_negatives
+  from xlflax.runs import run as run_lib
+
+  written, left = hard_negatives.mine(
+    run_lib.open_run(args.model_dir),
+    pairs=args.pairs,
+    output=args.output,
+    language=args.language,
+    mining=hard_negatives.Mining(
+      **{name: getattr(args, name) for name in _SIZES}
+    ),
+  )
+  print(f'{args.output}: {written} lines; {left} pairs with too few negatives')
+  return 0
