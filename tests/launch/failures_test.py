@@ -8,7 +8,7 @@ gives it, or None for a pod that had to go. A model of the Job and JobSet contro
 import pytest
 
 from tests.launch import controllers
-from xlflax.launch import agents, kubernetes, manifests, processes
+from xlflax.launch import agents, kubernetes, manifests, processes, starts
 
 _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
@@ -85,7 +85,7 @@ def _scripts(folder, attempts):
     statuses = attempts[len(lines)]
     (folder / 'attempts').write_text(lines + '.')
     return [
-      processes.Process(
+      starts.Process(
         arguments=['sh', '-c', _ending(status, 0.2 * i)],
         variables={},
         log=folder / f'{i}.log',
