@@ -184,7 +184,9 @@ def one_failure(job: Job, failure: str, after: float) -> dict[str, float]:
   known = sum('restart' in row for row in job.rows())
   step, struck = job.step(), time.time()
   job.strike(failure)
-  job.wait_past(step)
+  while failure in _OF_NODES and not job.keep_running():
+    time.sleep(0.1)
+  job.wait_past(max(step, job.step()))
   found = {'total': time.time() - struck}
   time.sleep(2)
   for row in [x['restart'] for x in job.rows() if 'restart' in x][known:]:
