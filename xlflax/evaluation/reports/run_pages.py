@@ -87,6 +87,7 @@ class RunRecord:
     losses: step -> loss, the weighted sum of all objectives'.
     by_objective: objective -> step -> its own loss.
     speed: of the last report: 'tokens_per_second', 'run_seconds', ...
+    restarts: what failed, and the seconds that it cost, by generation.
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
   """
@@ -96,6 +97,7 @@ class RunRecord:
   losses: Mapping[int, float]
   by_objective: Mapping[str, Mapping[int, float]]
   speed: Mapping[str, float]
+  restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
   results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
 
@@ -128,6 +130,9 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     losses=losses,
     by_objective=by_objective,
     speed=speed,
+    restarts=[
+      x['restart'] for x in metrics_file.records(run) if 'restart' in x
+    ],
     steps=steps,
     results=found,
   )
@@ -199,6 +204,7 @@ def side_by_side(
     )
   tables = [
     _overview(runs),
+    _restarts(runs),
     *(_scores(group, runs) for group in groups),
     _differences(runs),
   ]
@@ -228,6 +234,22 @@ def _overview(runs: Sequence[RunRecord]) -> text.Table:
 
   head = ['run', 'steps', 'loss', 'tokens/s', 'hours']
   return text.Table('Training', head, map(row, runs))
+
+
+def _restarts(runs: Sequence[RunRecord]) -> text.Table:
+  names = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
+  rows = [
+    [
+      run.name,
+      str(one['generation']),
+      one['failure'],
+      *(f'{one[name]:.1f}' for name in names),
+    ]
+    for run in runs
+    for one in run.restarts
+  ]
+  head = ['run', 'restart', 'failure', *names]
+  return text.Table('Restarts, and the seconds that they cost', head, rows)
 
 
 def _scores(group: results.Group, runs: Sequence[RunRecord]) -> text.Table:
