@@ -44,7 +44,8 @@ _GIVEN = {
   'kubernetes': ['--name=a', '--image=i'],
   'skypilot': ['--name=a'],
   'tpu': [
-    *('--name=a', '--zone=z', '--accelerator_type=t', '--runtime_version=v')
+    *('--name=a', '--zone=z', '--accelerator_type=t', '--runtime_version=v'),
+    '--source=s',
   ],
 }
 # What a shell can hand over: no zero bytes, and bytes that are no UTF-8 as

@@ -225,6 +225,7 @@ _SLICE = (
   '--zone=z',
   '--accelerator_type=t',
   '--runtime_version=v',
+  '--source=git+https://example.org/xlflax',
 )
 
 

@@ -41,13 +41,14 @@ def test_a_failure_ends_all_and_another_generation_begins(three):
   port = lead.begin()
   assert first.begin() == second.begin() == port
   assert lead.failed() is first.failed() is None
-  first.agree(137)
+  first.agree(137, 'Process 1 on n1')
   assert _heard(lead.failed) == 137
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
     agreed = pool.submit(lead.agree, 137)
     assert _heard(second.failed) == 137
     second.agree(137)
     assert agreed.result(10) == 137 and lead.is_whole
+  assert lead.failure == 'Process 1 on n1'
   assert lead.begin() == first.begin() == second.begin()
   assert first.failed() is None
 

@@ -8,7 +8,7 @@ gives it, or None for a pod that had to go. A model of the Job and JobSet contro
 import pytest
 
 from tests.launch import controllers
-from xlflax.launch import agents, kubernetes, manifests, processes
+from xlflax.launch import agents, kubernetes, manifests, processes, starts
 
 _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
@@ -85,7 +85,7 @@ def _scripts(folder, attempts):
     statuses = attempts[len(lines)]
     (folder / 'attempts').write_text(lines + '.')
     return [
-      processes.Process(
+      starts.Process(
         arguments=['sh', '-c', _ending(status, 0.2 * i)],
         variables={},
         log=folder / f'{i}.log',
@@ -125,3 +125,23 @@ def test_a_mistake_ends_a_local_job_at_once(tmp_path):
 
 def test_local_restarts_end(tmp_path):
   assert _run_locally(tmp_path, [(74, 74)] * 9, restarts=1) == (74, 2)
+
+
+def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
+  """Its peers would wait for it until their own limits."""
+  monkeypatch.setattr(processes, '_MOST_FROZEN', 5)
+
+  def make(port):
+    again = (tmp_path / '1.log').exists()
+    return [
+      starts.Process(
+        arguments=['sh', '-c', 'exit 0' if again else code],
+        variables={},
+        log=tmp_path / f'{i}.log',
+      )
+      for i, code in enumerate(('sleep 60', 'kill -STOP $$; sleep 60'))
+    ]
+
+  assert processes.run(make, agents.Lead(), grace_seconds=5, restarts=1) == 0
+  assert 'Process 1 is stopped by a signal' in caplog.text
+  assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text

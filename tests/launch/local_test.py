@@ -206,7 +206,8 @@ def test_processes_that_start_again_know_since_when(job, tmp_path):
   )
   before = time.time()
   assert made.start() == 0
-  told = json.loads((tmp_path / 'told_0').read_text())
+  [told] = json.loads((tmp_path / 'told_0').read_text())
+  assert told['failure'].startswith('Process 1 of 2 was killed by SIGKILL on ')
   assert before < told['noticed'] < told['started'] < time.time()
   assert told['started'] - told['noticed'] < 2  # the others are not waited for
 

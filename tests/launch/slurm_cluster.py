@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 
-from xlflax.launch import processes
+from xlflax.launch import starts
 
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
 UNFINISHED = ('PENDING', 'RUNNING', 'COMPLETING', 'CONFIGURING', 'REQUEUED')
@@ -229,7 +229,7 @@ class TinyCluster:
         stdout=log,
         stderr=log,
         stdin=subprocess.DEVNULL,
-        preexec_fn=processes.die_with_parent,
+        preexec_fn=starts.die_with_parent,
       )
     self._daemons.append(daemon)
     return daemon

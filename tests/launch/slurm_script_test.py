@@ -1,5 +1,6 @@
 """The batch script against an srun that takes notes, and the sbatch line."""
 
+import json
 import os
 import pathlib
 import signal
@@ -338,3 +339,34 @@ def test_submission(tmp_path):
     slurm.submit(job, environment)
   with pytest.raises(errors.ConfigError, match='There is no Slurm here'):
     slurm.submit(job, {'PATH': '/nowhere'})
+
+
+def test_an_agent_that_ends_is_started_anew_within_the_job(start, tmp_path):
+  """Three times within an hour; then the job is queued again."""
+  (tmp_path / 'bin/srun').write_text(
+    '#!/bin/bash\necho "x$XLFLAX_RESTART" | tr -d "\\n" >> "$FOLDER/steps"\n'
+    'echo >> "$FOLDER/steps"\nexit "$(head -n 1 "$FOLDER/ends"; '
+    'sed -i 1d "$FOLDER/ends")"\n'
+  )
+  more = {
+    'XLFLAX_AGENTS': '1',
+    'SLURM_JOB_NUM_NODES': '2',
+    'SLURM_JOB_NODELIST': 'n[1-2]',
+  }
+  (tmp_path / 'bin/scontrol').write_text(
+    '#!/bin/bash\n[ "$1" = show ] && echo n1 || echo "$@" >> "$FOLDER/scontrol"'
+  )
+  for ends, status, steps, queued in (
+    ('137 0', 0, 2, False),
+    ('137 2', 2, 2, False),
+    ('137 74 1 137 0', 0, 4, True),
+  ):
+    (tmp_path / 'ends').write_text(ends.replace(' ', '\n') + '\n')
+    (tmp_path / 'steps').unlink(missing_ok=True)
+    (tmp_path / 'scontrol').unlink(missing_ok=True)
+    assert _ended(start('train', **more))[0] == status
+    lines = (tmp_path / 'steps').read_text().splitlines()
+    assert len(lines) == steps and lines[0] == 'x'
+    [told] = json.loads(lines[1][1:])
+    assert told['failure'] == 'an agent ended' and told['noticed'] > 10**9
+    assert (tmp_path / 'scontrol').exists() is queued

@@ -1,6 +1,5 @@
 """The script for Cloud TPU, run against a gcloud that takes notes."""
 
-import pathlib
 import signal
 import stat
 import subprocess
@@ -11,7 +10,6 @@ import pytest
 from xlflax.foundation import errors
 from xlflax.launch import tpu
 
-_EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/tpu/train.sh'
 # Notes each call; a resource exists from create to delete. `states` has the
 # state for each `describe`, a line each; the last one stays, and ERROR is a lost
 # network. A worker's commands run here, in a home of its own; `connections` has
@@ -65,6 +63,7 @@ def _job(**more):
       'spot': True,
       'accelerator_type': 'v5litepod-16',
       'runtime_version': 'v2-alpha-tpuv5-lite',
+      'source': 'https://example.org/xlflax.whl',
     }
     | more
   )
@@ -111,12 +110,34 @@ def _test_job(**more):
   )
 
 
-def test_example(regenerate_goldens):
-  """It lies in launch/tpu, for people to read and run."""
-  text = _job().rendered()
-  if regenerate_goldens:
-    _EXAMPLE.write_text(text)
-  assert text == _EXAMPLE.read_text()
+_PIP = r"""#!/bin/bash
+echo "$0 $*" >> "$FOLDER/installed"
+[ "$2" = venv ] || exit 0
+mkdir -p venv/bin; rm -f venv/wanted; cp "$FOLDER/python3.11" venv/bin/pip
+cp "$FOLDER/xlflax" venv/bin/xlflax
+"""
+
+
+def test_the_source_is_installed_once(play):
+  """No index has xlflax."""
+  for name, code in (('python3.11', _PIP), ('sudo', '#!/bin/bash\n')):
+    (play.folder / name).write_text(code)
+    (play.folder / name).chmod(0o755)
+  job = _job(poll_seconds=0)
+  assert play(job, ['ACTIVE'], [1, 0]) == 0
+  [made, installed] = (play.folder / 'installed').read_text().splitlines()
+  assert made.endswith('-m venv --clear venv')
+  assert installed == (
+    'venv/bin/pip install -q xlflax[tpu,buckets] @ '
+    'https://example.org/xlflax.whl'
+  )
+  assert len(play.runs()) == 2
+
+
+def test_no_source():
+  with pytest.raises(errors.ConfigError, match='The workers have no xlflax'):
+    _job(source=None)
+  assert _job(source=None, image='image').rendered()
 
 
 def test_all_workers_run_the_command(play):
@@ -214,7 +235,11 @@ def test_ctrl_c_stops_the_run_and_gives_the_tpus_back(play):
 @pytest.mark.parametrize(
   'more, setup, program',
   [
-    ({}, "install -q 'xlflax[tpu,buckets]'", 'venv/bin/xlflax train'),
+    (
+      {},
+      "wanted='xlflax[tpu,buckets] @ https://example.org/xlflax.whl'",
+      'venv/bin/xlflax train',
+    ),
     ({'image': 'x:tpu'}, 'docker pull -q x:tpu', '--ipc=host x:tpu xlflax tr'),
     ({'setup': 'true', 'program': 'xl'}, 'true', 'xl train'),
   ],

@@ -72,10 +72,12 @@ class Lead:
   Attributes:
     is_whole: whether all agents are there, for another generation.
     status: of the job, once it has ended.
+    failure: what failed first in the last generation, and where.
   """
 
   is_whole = True
   status = 0
+  failure = ''
 
   def __init__(
     self,
@@ -87,6 +89,7 @@ class Lead:
     self._port = port
     self._others: list[_Line] = []
     self._ended: dict[int, int] = {}  # other -> status, of this generation
+    self._failures: list[str] = []  # of the others, in their order
     if nodes == 1:
       return
     with socket.create_server(('', listen), backlog=nodes) as listener:
@@ -104,7 +107,7 @@ class Lead:
 
   def begin(self) -> int | None:
     """The port of a new generation; None where the job has ended."""
-    self._ended = {}
+    self._ended, self._failures = {}, []
     port = self._port or free_port()
     self._tell(port=port)
     return port
@@ -114,8 +117,13 @@ class Lead:
     self._listen()
     return next(filter(is_failure, self._ended.values()), None)
 
-  def agree(self, status: int) -> int:
-    """The status of all nodes' processes, given that of this one's."""
+  def agree(self, status: int, failure: str = '') -> int:
+    """The status of all nodes' processes, given that of this one's.
+
+    Args:
+      status: of this node's processes.
+      failure: what failed here, if something did.
+    """
     end = math.inf  # those that train on are waited for
     while True:
       all_here = len(self._ended) == len(self._others)
@@ -128,6 +136,7 @@ class Lead:
       time.sleep(0.05)
       self._listen()
     self.is_whole &= all_here
+    self.failure = next(filter(None, [failure, *self._failures]), '')
     if _MISTAKE in bad or not self.is_whole:
       return _MISTAKE if _MISTAKE in bad else _LOST
     return bad[0] if bad else max(status, *self._ended.values(), 0)
@@ -152,6 +161,7 @@ class Lead:
         self.is_whole, message = False, {'ended': int(_LOST)}
       if message is not None:
         self._ended[i] = message['ended']
+        self._failures.append(message.get('failure', ''))
 
 
 class Follower:
@@ -164,6 +174,8 @@ class Follower:
   Attributes:
     status: of the job, once it has ended.
   """
+
+  failure = ''  # the one that leads tells it
 
   def __init__(self, address: str, timeout_seconds: float = 300.0):
     host, _, port = address.rpartition(':')
@@ -197,9 +209,9 @@ class Follower:
     """A status by which another node's processes failed, if they did."""
     return self._heard(0).get('stop')
 
-  def agree(self, status: int) -> int:
+  def agree(self, status: int, failure: str = '') -> int:
     """Tells how this node's processes ended."""
-    self._lead.say(ended=int(status))
+    self._lead.say(ended=int(status), failure=failure)
     return status
 
   def _heard(self, seconds: float) -> dict[str, Any]:

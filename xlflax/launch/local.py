@@ -11,10 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from xlflax.foundation import errors, numeric_flags, ranges
-from xlflax.launch import agents, processes, registry, values
+from xlflax.launch import agents, processes, registry, starts, values
 from xlflax.launch import job as job_lib
 from xlflax.storage import paths
 
+_PROGRAM = (sys.executable, '-m', 'xlflax.cli')
 _SHOWN_PORT = 12345  # where a free one would be chosen
 _EXAMPLE = """# four processes here, sharing the GPUs; with --cpu_devices=2 on the CPU
 xlflax launch local --num_processes=4 -- train --gin_file=... --model_dir=...
@@ -37,6 +38,8 @@ class LocalJob(job_lib.Job):
     grace_seconds: how long the others may take to end after a failure.
     restarts: how often within an hour the job is started again after a
       failure that is no user's mistake; it continues from its last checkpoint.
+    spares: whether the processes of the next start wait beside the running
+      ones, with all imported: they need memory, and no device.
     program: what runs the command.
   """
 
@@ -47,7 +50,8 @@ class LocalJob(job_lib.Job):
   port: ranges.Port | None = None
   grace_seconds: ranges.NonNegative = 10.0
   restarts: ranges.Natural = 0
-  program: tuple[str, ...] = (sys.executable, '-m', 'xlflax.cli')
+  spares: bool = True
+  program: tuple[str, ...] = _PROGRAM
 
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
@@ -117,11 +121,11 @@ class LocalJob(job_lib.Job):
       'JAX_NUM_CPU_DEVICES': str(self.cpu_devices or 1),
     }
 
-  def processes(self, port: int) -> list[processes.Process]:
+  def processes(self, port: int) -> list[starts.Process]:
     """Returns the processes, of which the first listens on `port`."""
     names = gpus(os.environ)
     return [
-      processes.Process(
+      starts.Process(
         arguments=[*self.program, *self.arguments(i, port)],
         variables=self.variables(i, names),
         log=self.log(i),
@@ -155,6 +159,7 @@ class LocalJob(job_lib.Job):
       grace_seconds=self.grace_seconds,
       restarts=self.restarts,
       model_dir=job_lib.model_dir(self.command),
+      spares=self.spares and self.program == _PROGRAM,
     )
 
 
@@ -196,6 +201,13 @@ def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
     metavar='N',
     help='after a failure start again, at most so often within an hour '
     '(default: %(default)s)',
+  )
+  parser.add_argument(
+    '--no_spares',
+    dest='spares',
+    action='store_false',
+    help='keep no processes waiting for the next start, which takes seconds '
+    'longer then, and less memory now',
   )
   parser.add_argument(
     '--grace',

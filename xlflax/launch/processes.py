@@ -1,52 +1,41 @@
 """Processes on this machine: started, watched and ended together."""
 
 import contextlib
-import ctypes
-import dataclasses
 import json
 import logging
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import IO
+from typing import IO, Any
 
 from xlflax.foundation import errors, stopping
 from xlflax.launch import agents as agents_lib
 from xlflax.launch import job as job_lib
+from xlflax.launch import starts
 
 _LOOK_EVERY = 0.1  # seconds
 _SHOWN_LINES = 60  # of the log of a process that failed
-_PR_SET_PDEATHSIG = 1
+_MOST_FROZEN = 50  # looks in a row at a process that a signal has stopped
 _BUDGET_SECONDS = 3600.0  # in which so many restarts are allowed
-RESTART = 'XLFLAX_RESTART'  # what is told to processes that are started again
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Process:
-  """One process.
-
-  Attributes:
-    arguments: the command line.
-    variables: what its environment has beyond the launcher's.
-    log: file of what it prints.
-  """
-
-  arguments: Sequence[str]
-  variables: dict[str, str]
-  log: pathlib.Path
+_MOST_TOLD = 20
+RESTART = (
+  'XLFLAX_RESTART'  # the failures before, for processes that start again
+)
 
 
 def run(
-  make_processes: Callable[[int], Sequence[Process]],
+  make_processes: Callable[[int], Sequence[starts.Process]],
   agents: agents_lib.Lead | agents_lib.Follower,
   *,
   grace_seconds: float,
   restarts: int = 0,
   model_dir: pathlib.Path | None = None,
+  spares: bool = False,
 ) -> int:
   """Runs processes to their end; after a failure all start again, if asked.
 
@@ -59,35 +48,48 @@ def run(
       is not a user's mistake.
     model_dir: the run's directory; its last checkpoint is named after a
       failure.
+    spares: whether processes of the next generation wait beside these.
 
   Returns:
     0 after success, 75 after an orderly stop; otherwise the status of the
     process that failed first, as a shell would give it.
   """
   restarted: list[float] = []
-  told: dict[str, str] = {}
-  while (port := agents.begin()) is not None:
-    specs = make_processes(port)
-    with _Running(specs, told, grace_seconds, model_dir) as running:
-      status = running.wait(agents.failed)
-    status = agents.agree(status)
-    now = time.monotonic()
-    restarted = [t for t in restarted if now - t < _BUDGET_SECONDS]
-    if isinstance(agents, agents_lib.Lead):
-      hopeless = status == errors.ExitStatus.MISTAKE or running.asked_to_stop
-      last = hopeless or len(restarted) >= restarts or not agents.is_whole
-      if last or not agents_lib.is_failure(status):
-        return agents.end(status)
-      logging.warning(
-        'Starting the job again (%d of %d within an hour), %.1f s after the '
-        'failure.',
-        len(restarted) + 1,
-        restarts,
-        time.time() - running.noticed,
+  told = {k: v for k, v in os.environ.items() if k == RESTART}
+  failures: list[dict[str, Any]] = json.loads(told.get(RESTART, '[]'))
+  waiting = starts.Spares(make_processes if spares and restarts else None)
+  with contextlib.closing(waiting):
+    while (port := agents.begin()) is not None:
+      running = _Running(
+        make_processes(port), told, grace_seconds, model_dir, waiting
       )
-    restarted.append(now)
-    times = {'noticed': running.noticed, 'started': time.time()}
-    told = {RESTART: json.dumps(times)}
+      with running:
+        running.kills_frozen = restarts > 0
+        status = running.wait(agents.failed)
+      status = agents.agree(status, running.failure)
+      now = time.monotonic()
+      restarted = [t for t in restarted if now - t < _BUDGET_SECONDS]
+      if isinstance(agents, agents_lib.Lead):
+        hopeless = status == errors.ExitStatus.MISTAKE or running.asked_to_stop
+        last = hopeless or len(restarted) >= restarts or not agents.is_whole
+        if last or not agents_lib.is_failure(status):
+          return agents.end(status)
+        logging.warning(
+          'Starting the job again (%d of %d within an hour), %.1f s after the '
+          'failure.',
+          len(restarted) + 1,
+          restarts,
+          time.time() - running.noticed,
+        )
+      restarted.append(now)
+      failures.append(
+        {
+          'failure': agents.failure,
+          'noticed': running.noticed,
+          'started': time.time(),
+        }
+      )
+      told = {RESTART: json.dumps(failures[-_MOST_TOLD:])}
   return agents.status
 
 
@@ -96,13 +98,15 @@ class _Running:
 
   def __init__(
     self,
-    specs: Sequence[Process],
+    specs: Sequence[starts.Process],
     variables: dict[str, str],
     grace_seconds: float,
     model_dir: pathlib.Path | None,
+    spares: starts.Spares,
   ):
     self._specs = specs
     self._variables = variables
+    self._spares = spares
     self._shown = 0  # bytes of the first log that are of other generations
     self.noticed = time.time()  # when something ended
     self._grace_seconds = grace_seconds
@@ -110,6 +114,9 @@ class _Running:
     self._processes: list[subprocess.Popen] = []
     self._previous: dict[int, object] = {}
     self.asked_to_stop = False
+    self.kills_frozen = False
+    self._frozen = [0] * len(specs)  # looks at which each was stopped
+    self.failure = ''  # what failed, and where
 
   def __enter__(self) -> '_Running':
     for number in filter(stopping.is_heard, stopping.SIGNALS):
@@ -127,22 +134,13 @@ class _Running:
       signal.signal(number, handler)  # type: ignore[arg-type]
 
   def _start(self) -> None:
-    environment = os.environ | {'PYTHONUNBUFFERED': '1'} | self._variables
-    for spec in self._specs:
-      spec.log.parent.mkdir(parents=True, exist_ok=True)
-      with spec.log.open('ab' if self._variables else 'wb') as log:
-        self._shown = self._shown if self._processes else log.tell()
-        self._processes.append(
-          subprocess.Popen(
-            spec.arguments,
-            env=environment | spec.variables,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-          )
-        )
+    first = self._specs[0].log
+    if self._variables and first.exists():
+      self._shown = first.stat().st_size
+    self._processes = self._spares.take(self._specs, self._variables)
+    mode = 'ab' if self._variables else 'wb'
+    for spec in self._specs[len(self._processes) :]:
+      self._processes.append(spec.start(self._variables, mode=mode))
     logging.info(
       'Started %d processes (%s), logs in %s; this is process 0:',
       len(self._specs),
@@ -184,7 +182,23 @@ class _Running:
             if errors.ExitStatus.STOPPED in statuses
             else 0
           )
+        self._spares.look()
+        self._kill_frozen()
         time.sleep(_LOOK_EVERY)
+
+  def _kill_frozen(self) -> None:
+    """Kills a process that SIGSTOP has stopped for seconds, and not all."""
+    if not self.kills_frozen or sys.platform != 'linux':
+      return
+    kind = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    for i, process in enumerate(self._processes):
+      stopped = process.returncode is None and os.waitid(
+        os.P_PID, process.pid, kind
+      )
+      self._frozen[i] = self._frozen[i] + 1 if stopped else 0
+      if self._frozen[i] > _MOST_FROZEN:
+        logging.error('Process %d is stopped by a signal; killing it.', i)
+        os.killpg(process.pid, signal.SIGKILL)
 
   def _first_failed(self) -> int | None:
     return next(
@@ -199,12 +213,9 @@ class _Running:
   def _end_after(self, failed: int, log: IO[bytes]) -> int:
     """Ends the others, reports the failure, and returns its status."""
     code = self._processes[failed].returncode
-    logging.error(
-      'Process %d of %d %s; ending the others.',
-      failed,
-      len(self._specs),
-      _how(code),
-    )
+    what = f'Process {failed} of {len(self._specs)} {_how(code)}'
+    self.failure = f'{what} on {socket.gethostname()}'
+    logging.error('%s; ending the others.', what)
     status = 128 - code if code < 0 else code
     self._wait_for_all(status)
     _show(log)
@@ -259,12 +270,6 @@ def _last_words(log: pathlib.Path) -> str:
   lines = log.read_text(errors='replace').splitlines()[-_SHOWN_LINES:]
   begins = [i for i, line in enumerate(lines) if line.startswith('xlflax')]
   return '\n'.join(lines[begins[-1] if begins else -1 :])
-
-
-def die_with_parent() -> None:
-  """Lets Linux send this process SIGTERM if its parent is killed."""
-  if sys.platform == 'linux':
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _how(code: int) -> str:

@@ -21,7 +21,7 @@ _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
 _EXAMPLE = r"""# a TPU slice of several workers, with new ones where it is taken away
 xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
     --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
-    -- train --gin_file=... --model_dir=gs://bucket/runs/mlm
+    --source=git+https://HOST/xlflax -- train --gin_file=... --model_dir=gs://bucket/runs/mlm
 """
 
 
@@ -41,7 +41,9 @@ class TpuJob(job_lib.Job):
     project: None takes gcloud's own.
     slices: how many of `accelerator_type`, joined over the network.
     spot: cheaper TPUs that may be taken away.
-    image: of a container that has xlflax; None installs it.
+    image: of a container that has xlflax; None installs `source`.
+    source: of xlflax, for pip on the workers: the URL of a wheel, an archive
+      or a repository ('git+https://...').
     setup: shell command run on each worker first; None installs Python 3.11
       and xlflax into `venv`, or fetches the image.
     program: what `xlflax` is on the workers; shell code, as `setup` is. None:
@@ -60,6 +62,7 @@ class TpuJob(job_lib.Job):
   slices: ranges.Processes = 1
   spot: bool = False
   image: str | None = None
+  source: str | None = None
   setup: str | None = values.lines(default=None)
   program: str | None = None
   restarts: ranges.Natural = 20
@@ -82,6 +85,13 @@ class TpuJob(job_lib.Job):
         expected='at most 58 lower-case letters, digits and hyphens, a letter '
         'first',
         where='--name',
+      )
+    if not (self.source or self.image or self.setup is not None):
+      raise errors.ConfigError(
+        'The workers have no xlflax',
+        expected='--source, --image or --setup',
+        fix='give the URL of a wheel, an archive or a repository, such as '
+        '--source=git+https://HOST/xlflax or --source=https://HOST/xlflax.whl',
       )
 
   @property
@@ -124,9 +134,10 @@ class TpuJob(job_lib.Job):
   def _setup(self) -> str:
     if self.setup is not None:
       return self.setup
-    return (
-      f'sudo docker pull -q {self.image}' if self.image else tpu_script.SETUP
-    )
+    if self.image:
+      return f'sudo docker pull -q {self.image}'
+    wanted = shlex.quote(f'xlflax[tpu,buckets] @ {self.source}')
+    return tpu_script.SETUP.format(wanted=wanted)
 
   def _run(self) -> str:
     """The command line of a worker."""
@@ -160,13 +171,19 @@ def _add_tpu_flags(parser: argparse.ArgumentParser) -> None:
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what runs on them."""
   parser.add_argument(
-    '--image', help='container that has xlflax (default: it is installed)'
+    '--image', help='container that has xlflax (default: --source is installed)'
+  )
+  parser.add_argument(
+    '--source',
+    metavar='URL',
+    help='of a wheel, archive or repository (git+https://...) of xlflax, which '
+    'the workers can read',
   )
   parser.add_argument(
     '--setup',
     metavar='COMMAND',
     help='run on each worker first (default: what installs Python 3.11 and '
-    'xlflax[tpu,buckets] into venv, or fetches --image)',
+    '--source into venv, or fetches --image)',
   )
   parser.add_argument(
     '--program',

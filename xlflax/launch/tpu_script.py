@@ -152,9 +152,11 @@ else
 fi"""
 STOP = """cd && cd .xlflax && kill -TERM -- "-$(cat pid)"
 tail -n 20 --pid="$(cat pid)" -f log"""
-# The images of TPU VMs have Python 3.10.
-SETUP = """[[ -x venv/bin/xlflax ]] || {
-  sudo apt-get update -qq && sudo apt-get install -qqy python3.11-venv &&
-  python3.11 -m venv venv && venv/bin/pip install -q 'xlflax[tpu,buckets]'
-}"""
+# The images of TPU VMs have Python 3.10. What is installed already stays.
+SETUP = """wanted={wanted}
+[[ $(cat venv/wanted 2> /dev/null) == "$wanted" ]] || {{
+  sudo apt-get update -qq && sudo apt-get install -qqy git python3.11-venv &&
+  python3.11 -m venv --clear venv && venv/bin/pip install -q "$wanted" &&
+  echo "$wanted" > venv/wanted
+}}"""
 CONTAINER = 'sudo docker run --rm --privileged --network=host --ipc=host'

@@ -131,14 +131,14 @@ class Loop:
 
   def _restore_or_start(self):
     restored = self._checkpoints.restore_last(self._setup.factory)
-    written, last = 0.0, 0
+    written, records = 0.0, []
     if distributed.is_lead():
-      last = metrics_file.last_step(self._setup.model_dir)
+      records = metrics_file.records(self._setup.model_dir)
       written = metrics_file.seconds_written(self._setup.model_dir)
     self._reporter.drop_after(restored)
     saved = restored.meta['seconds'] if restored else {}
     self._activities.go_on_from(saved, written)
-    self._restart = restarts.Restart(os.environ, self._activities, last)
+    self._restart = restarts.Restart(os.environ, self._activities, records)
     if restored is None:
       self._ahead.wait_lowered()
       return self._setup.initial_state(

@@ -16,7 +16,7 @@ from xlflax.training.checkpointing import metrics_file
 from xlflax.training.devices import devices
 from xlflax.training.metric_writers import run_metrics
 from xlflax.training.processes import activities as activities_lib
-from xlflax.training.processes import distributed, step_times
+from xlflax.training.processes import distributed, restarts, step_times
 
 
 class Reporter:
@@ -150,10 +150,9 @@ class Reporter:
       **{f'run_seconds/{name}': spent for name, spent in seconds.items()},
     }
 
-  def restarted(self, step: int, costs: dict[str, float]) -> None:
+  def restarted(self, step: int, costs: dict[str, float | str]) -> None:
     """Tells what a failure of earlier processes has cost, until a step."""
-    parts = ', '.join(f'{name} {spent:.1f} s' for name, spent in costs.items())
-    logging.info('Past what a failure lost, at step %d: %s.', step, parts)
+    logging.info('At step %d: %s.', step, restarts.summary(costs))
     if self._writer:
       self._writer.write(step, restart=costs)
 

@@ -1,9 +1,12 @@
 """The compilation cache: a damaged entry is compiled again, and only once."""
 
+import hashlib
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from jax._src import compilation_cache
+from jax._src import cache_key, compilation_cache
 from jax.experimental.compilation_cache import compilation_cache as public
 
 from xlflax.commands.flags import compilation
@@ -22,6 +25,9 @@ def folder(tmp_path, monkeypatch):
   before = {name: getattr(jax.config, name) for name in _SETTINGS}
   monkeypatch.setattr(
     compilation_cache, 'get_file_cache', compilation_cache.get_file_cache
+  )
+  monkeypatch.setattr(
+    cache_key, '_hash_accelerator_config', cache_key._hash_accelerator_config
   )
   public.reset_cache()
   compilation.use(str(tmp_path))
@@ -77,3 +83,23 @@ def test_a_jax_that_is_not_known(folder, monkeypatch, caplog):
   monkeypatch.delattr(compilation_cache, 'get_file_cache')
   compilation.use(str(folder))
   assert 'without digests' in caplog.text
+
+
+class _Device:
+  platform = 'cpu'
+
+  def __init__(self, process_index: int):
+    self.process_index = process_index
+
+
+def test_the_key_is_the_same_for_all_processes_of_a_job(folder):
+  """JAX's own fingerprint of CPUs differs from process to process."""
+  keys = []
+  for devices in ((0, 1), (0, 1), (0, 1, 2)):
+    found = hashlib.sha256()
+    cache_key._hash_accelerator_config(
+      found, np.array([_Device(i) for i in devices])
+    )
+    keys.append(found.digest())
+  assert keys[0] == keys[1] != keys[2]
+  assert compilation._processor().strip()

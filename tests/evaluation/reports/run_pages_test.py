@@ -22,13 +22,14 @@ _TEST = results.Group('retrieval', 'test', 'aaaa')
 _VALID = results.Group('retrieval', 'validation', 'aaaa')
 
 
-def _record(name, *, found=(), losses=None, **settings):
+def _record(name, *, found=(), losses=None, restarts=(), **settings):
   return run_pages.RunRecord(
     name=name,
     settings=settings,
     losses=losses or {},
     by_objective={},
     speed={'tokens_per_second': 1234.5, 'run_seconds': 1800.0},
+    restarts=restarts,
     steps=(100,),
     results=dict(found),
   )
@@ -62,6 +63,17 @@ def test_a_step_beside_its_plan(runs, tmp_path):
   assert cells == 'slow all 50.00 40.00 slow MLP 30.00 20.00'.split()
   alone = run_pages.side_by_side(tmp_path / 'none', runs).read_text()
   assert 'beside its plan' not in alone
+
+
+def test_restarts_have_their_failure_and_phases(tmp_path):
+  phases = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
+  told = dict(zip(phases, (21.5, 1, 2, 3, 4, 11.5), strict=True))
+  told |= {'step': 9, 'generation': 2, 'failure': 'Process 3 was killed'}
+  run = _record('mlm', restarts=[told])
+  text = run_pages.side_by_side(tmp_path, [run]).read_text()
+  table = text.split('Restarts, and the seconds')[1]
+  for cell in ('2', 'Process 3 was killed', '21.5', '4.0', '11.5'):
+    assert f'>{cell}</td>' in table, table[:800]
 
 
 def test_runs_side_by_side(runs, tmp_path):

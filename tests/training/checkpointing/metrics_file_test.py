@@ -46,6 +46,18 @@ def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
   assert 'is not as it was written (0 of' in caplog.text
 
 
+def test_what_restarts_cost_stays(tmp_path):
+  told = '{"step": 25, "restart": {"lost": 9.0}}\n'
+  path, first, second = (
+    tmp_path / metrics_file.METRICS,
+    *(f'{{"step": {s}}}\n' for s in (10, 30)),
+  )
+  for written in ('', digests.of_content(first)):
+    path.write_text(first + told + second)
+    metrics_file.truncate_metrics(tmp_path, 10, written=written)
+    assert path.read_text() == first + told
+
+
 def test_line_without_its_end_is_dropped(tmp_path):
   """Else the next line would be appended to it."""
   path = tmp_path / metrics_file.METRICS

@@ -88,6 +88,7 @@ class RunRecord:
     by_objective: objective -> step -> its own loss.
     speed: of the last report: 'tokens_per_second', 'run_seconds', ...; seconds
       of a step beside its plan: 'plan/measured/MLP', 'plan/planned/MLP', ...
+    restarts: what failed, and the seconds that it cost, by generation.
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
   """
@@ -97,6 +98,7 @@ class RunRecord:
   losses: Mapping[int, float]
   by_objective: Mapping[str, Mapping[int, float]]
   speed: Mapping[str, float]
+  restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
   results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
 
@@ -129,6 +131,9 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     losses=losses,
     by_objective=by_objective,
     speed=speed,
+    restarts=[
+      x['restart'] for x in metrics_file.records(run) if 'restart' in x
+    ],
     steps=steps,
     results=found,
   )
@@ -204,6 +209,7 @@ def side_by_side(
   tables = [
     _overview(runs),
     _beside_plans(runs),
+    _restarts(runs),
     *(_scores(group, runs) for group in groups),
     _differences(runs),
   ]
@@ -246,6 +252,22 @@ def _beside_plans(runs: Sequence[RunRecord]) -> text.Table:
       rows.append([run.name, part, *(f'{s * 1e3:.2f}' for s in seconds)])
   head = ['run', 'part of a step', 'measured, ms', 'planned, ms']
   return text.Table('A step beside its plan', head, rows)
+
+
+def _restarts(runs: Sequence[RunRecord]) -> text.Table:
+  names = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
+  rows = [
+    [
+      run.name,
+      str(one['generation']),
+      one['failure'],
+      *(f'{one[name]:.1f}' for name in names),
+    ]
+    for run in runs
+    for one in run.restarts
+  ]
+  head = ['run', 'restart', 'failure', *names]
+  return text.Table('Restarts, and the seconds that they cost', head, rows)
 
 
 def _scores(group: results.Group, runs: Sequence[RunRecord]) -> text.Table:

@@ -18,6 +18,8 @@ def truncate_metrics(
 ) -> None:
   """Drops lines past `step` from the metrics, as training goes on from it.
 
+  What restarts have cost stays.
+
   Args:
     model_dir: the run's directory.
     step: of the checkpoint, or -1.
@@ -27,7 +29,8 @@ def truncate_metrics(
   content = path.read_bytes() if path.exists() else b''
   size = int(written.partition('-')[0] or 0)
   if written and digests.of_content(content[:size]) == written:
-    paths.write_atomically(path, content[:size])
+    told = [x for x in content[size:].splitlines(True) if _is_kept(x, -1)]
+    paths.write_atomically(path, content[:size] + b''.join(told))
     return
   if written:
     logging.warning(
@@ -76,9 +79,11 @@ def _known_to(model_dir: pathlib.Path, step: int) -> str:
 
 
 def _is_kept(line: bytes, step: int) -> bool:
-  """Whether a line is whole, and of a step up to `step`."""
+  """Whether a line is whole, and of a step up to `step` or a restart."""
   try:
-    return line.endswith(b'\n') and json.loads(line)['step'] <= step
+    record = json.loads(line)
+    is_due = record['step'] <= step or 'restart' in record
+    return line.endswith(b'\n') and is_due
   except (ValueError, KeyError, TypeError, RecursionError):
     return False
 
@@ -89,11 +94,6 @@ def records(model_dir: pathlib.Path) -> list[dict[str, Any]]:
   content = path.read_bytes() if path.exists() else b''
   kept = [line for line in content.splitlines(True) if _is_kept(line, _ALL)]
   return [json.loads(line) for line in kept]
-
-
-def last_step(model_dir: pathlib.Path) -> int:
-  """The last step that a run has reported; 0 without any."""
-  return max((record['step'] for record in records(model_dir)), default=0)
 
 
 def seconds_written(model_dir: pathlib.Path) -> float:

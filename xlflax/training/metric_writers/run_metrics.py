@@ -5,7 +5,7 @@ import math
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.foundation import errors
@@ -74,17 +74,24 @@ class RunMetrics:
       if tracker is not None:
         self._others.append(background.Background(tracker, destination.value))
 
-  def write(self, step: int, **metrics: dict[str, float]) -> None:
-    """Writes scalars by kind ('train', 'eval', 'speed') at a step."""
-    line = {
-      kind: {k: json_number(v) for k, v in values.items()}
-      for kind, values in metrics.items()
-    }
+  def write(self, step: int, **metrics: Mapping[str, float | str]) -> None:
+    """Writes scalars by kind ('train', 'eval', 'speed') at a step.
+
+    Text ('restart' has some) is in the lines only.
+    """
+    line: dict[str, Any] = {}
+    numbers: dict[str, dict[str, float]] = {}
+    for kind, values in metrics.items():
+      numbers[kind] = {
+        k: v for k, v in values.items() if not isinstance(v, str)
+      }
+      found = {k: json_number(v) for k, v in numbers[kind].items()}
+      line[kind] = {**values, **found}
     with errors.naming(self._path):
       self._lines.write(json.dumps({'step': step} | line) + '\n')
       self._lines.flush()
     for other in self._others:
-      other.write(step, metrics)
+      other.write(step, numbers)
 
   def digest(self) -> str:
     """The digest of all lines so far."""

@@ -26,6 +26,7 @@ class Activities:
     at: the activity of now.
     detail: of which batch, step or checkpoint.
     since: clock when it began.
+    processor: seconds of this process's processors when it began.
 
   Args:
     clock: seconds, rising.
@@ -33,6 +34,8 @@ class Activities:
 
   def __init__(self, clock: Callable[[], float] = time.monotonic):
     self.clock = clock
+    self.processor = time.process_time()
+    self._processors = dict.fromkeys(Activity, 0.0)
     self.at, self.detail, self.since = Activity.START, '', clock()
     names = [a.name.lower() for a in Activity] + [_LOST]
     self._seconds = dict.fromkeys(names, 0.0)
@@ -53,13 +56,23 @@ class Activities:
     """Ends the activity of now, and begins another."""
     now = self.clock()
     self._seconds[self.at.name.lower()] += now - self.since
+    used = time.process_time()
+    self._processors[self.at] += used - self.processor
     self.at, self.detail, self.since = activity, detail, now
+    self.processor = used
 
   def seconds(self) -> dict[str, float]:
     """Seconds by the activities' names in lower case, and of 'lost' work."""
     now = self.at.name.lower()
     running = self._seconds[now] + self.clock() - self.since
     return self._seconds | {now: running}
+
+  def processors(self, activity: Activity) -> float:
+    """Seconds of this process's processors at an activity until now."""
+    used = self._processors[activity]
+    if activity is self.at:
+      used += time.process_time() - self.processor
+    return used
 
   def goodput(self) -> float:
     """Share of the time that went into training steps, 0 to 1."""
