@@ -339,7 +339,7 @@ def _list_kinds(folder: pathlib.Path, split: str) -> list[TextFile]:
     corpus_files.parse_name(path, kind, split)
     for kind in kinds
     if (folder / kind.value).is_dir()
-    for path in _entries(folder / kind.value)
+    for path in corpus_files.without_seconds(_entries(folder / kind.value))
   ]
 
 
