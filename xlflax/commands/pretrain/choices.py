@@ -143,6 +143,6 @@ def _tokens(corpus: Any) -> int:
 def _entries(tokens: int, platform: str) -> int:
   """Of a vocabulary for the text, in two digits."""
   most = 16_000 if platform == 'cpu' else 128_000
-  found = min(most, int(8 * math.sqrt(tokens)))
+  found = int(8 * math.sqrt(tokens))
   digits = 10 ** (len(str(found)) - 2)
-  return max(300, found // digits * digits)
+  return min(most, max(300, int(found // digits * digits)))

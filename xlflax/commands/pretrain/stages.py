@@ -135,4 +135,9 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
     for name, file in inner.items():
       kind = 'parallel' if '-' in name.partition('.')[0] else 'mono'
       found[f'{kind}/{name}'] = file
-  return {name: p for name, p in found.items() if p.suffix != '.toml'}
+  return {
+    name: path
+    for name, path in found.items()
+    if path.suffix != '.json'  # what `datasets` says of a folder
+    and not path.name.upper().startswith(directory.IGNORED)
+  }
