@@ -100,8 +100,8 @@ setuptools.setup(
     'beam': ['apache-beam>=2.77', 'sentencepiece<=0.2.1'],
     # Filters of web text, and near-duplicates.
     'web': _WEB,
-    # Corpora in Parquet and Arrow files.
-    'arrow': ['pyarrow>=15'],
+    # Corpora in Parquet, Arrow and ArrayRecord files, and names of datasets.
+    'sources': ['pyarrow>=15', 'array-record>=0.5', 'datasets>=3'],
     # With nvdisasm, by which plans count the instructions of GPU kernels.
     'gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'tpu': ['jax[tpu]'],

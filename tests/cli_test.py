@@ -66,7 +66,7 @@ def test_unknown_command(capsys):
   assert _run('trian') == 2
   captured = capsys.readouterr()
   assert captured.err.startswith(
-    "xlflax: there is no command 'trian'; did you mean train?"
+    "xlflax: there is no command 'trian'; did you mean train or pretrain?"
   )
   assert 'train' in captured.err and not captured.out
 

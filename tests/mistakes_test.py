@@ -20,7 +20,7 @@ _SYNTHETIC = 'synthetic --output=new'
 # Command line -> parts of the message.
 _MISTAKES: dict[str, tuple[str, ...]] = {
   # Names.
-  'trian': ('no command', 'did you mean train?'),
+  'trian': ('no command', 'did you mean train or pretrain?'),
   'eval --model_dir=run': ('no command', "'eval'"),
   'configs show models/smal.gin': ('Got: models/smal.gin', 'models/small.gin'),
   'configs list nothing/*': ('Got: nothing/*', 'pretrain/*'),

@@ -28,6 +28,7 @@ COMMANDS = {
   'prepare': 'process the text of a corpus: Moses, segmentation, switching',
   'tasks': 'list tasks, or show examples of one, step by step',
   'cache': "write a mixture's token cache",
+  'pretrain': 'a corpus in one command: vocabulary, cache, training',
   'train': 'pretrain or fine-tune a model',
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
   'label': 'label the words of text by a fine-tuned run',

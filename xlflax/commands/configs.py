@@ -4,7 +4,6 @@ import argparse
 import fnmatch
 import json
 
-from xlflax.commands.flags import parsing
 from xlflax.configuration import shipped_configs
 from xlflax.foundation import errors
 
@@ -21,7 +20,6 @@ EXAMPLES = """
   xlflax configs show pretrain/mlm_tlm.gin
   xlflax configs show models/small.gin --json
 """
-RULES: tuple[parsing.Rule, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,6 @@ import json
 import logging
 import pathlib
 
-from xlflax.commands.flags import parsing
 from xlflax.foundation import errors, numeric_flags, ranges
 
 HELP = (
@@ -30,7 +29,6 @@ EXAMPLES = """
   xlflax corpora catalogs --folder=de=locale/de --folder=ja=locale/ja \\
       --output=corpus
 """
-RULES: tuple[parsing.Rule, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,6 @@ import argparse
 import dataclasses
 import json
 
-from xlflax.commands.flags import parsing
-
 HELP = (
   'Reads all text of a corpus directory and says what is in it: sizes, lengths, '
   'repeated lines, languages by file, equal sides, ids and columns, broken '
@@ -20,7 +18,6 @@ EXAMPLES = """
 
   xlflax inspect corpus --json
 """
-RULES: tuple[parsing.Rule, ...] = ()
 _COLUMNS = (
   ('lines', 'lines'),
   ('documents', 'documents'),

@@ -3,7 +3,6 @@
 import argparse
 import pathlib
 
-from xlflax.commands.flags import parsing
 from xlflax.configuration import early
 from xlflax.foundation import errors
 from xlflax.storage import names, paths
@@ -19,7 +18,6 @@ EXAMPLES = """
   # names of your own
   xlflax report 'MLM=runs/mlm' 'MLM + TLM=runs/tlm' --output=out/report
 """
-RULES: tuple[parsing.Rule, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

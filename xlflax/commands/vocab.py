@@ -281,22 +281,14 @@ def _origin(args: argparse.Namespace, corpus: Corpus):
 
 
 def _settings(args: argparse.Namespace) -> dict:
-  languages = tuple(filter(None, args.languages.split(',')))
-  return dict(
-    size=args.size,
-    merges=args.merges,
-    anchors=Anchors(args.anchors),
-    sentinels=args.sentinels,
-    model_type=ModelType(args.model_type),
-    alpha=args.alpha,
-    byte_fallback=args.byte_fallback,
-    character_coverage=args.character_coverage,
-    normalization=args.normalization,
-    max_sentences=args.max_sentences,
-    languages=languages,
-    seed=args.seed,
-    num_threads=args.num_threads,
+  names = (
+    'size merges anchors sentinels model_type alpha byte_fallback '
+    'character_coverage normalization max_sentences seed num_threads'
   )
+  languages = tuple(filter(None, args.languages.split(',')))
+  return {name: getattr(args, name) for name in names.split()} | {
+    'languages': languages
+  }
 
 
 def _show_plan(corpus: Corpus, settings: Settings) -> None:

@@ -27,34 +27,19 @@ _MARGIN = 0.05  # by which swapped columns must be the better ones
 # First word of a letter's Unicode name -> the script; others are their own.
 _SCRIPTS = {'HIRAGANA': 'JAPANESE', 'KATAKANA': 'JAPANESE'}
 # Scripts of languages that are not written in Latin letters.
-_WRITTEN_IN: dict[str, tuple[str, ...]] = {
-  'ja': ('JAPANESE',),
-  'zh': ('CJK',),
-  'ko': ('HANGUL',),
-  'th': ('THAI',),
-  'el': ('GREEK',),
-  'he': ('HEBREW',),
-  'yi': ('HEBREW',),
-  'hy': ('ARMENIAN',),
-  'ka': ('GEORGIAN',),
-  'am': ('ETHIOPIC',),
-  'ti': ('ETHIOPIC',),
-  'km': ('KHMER',),
-  'lo': ('LAO',),
-  'my': ('MYANMAR',),
-  'bn': ('BENGALI',),
-  'as': ('BENGALI',),
-  'ta': ('TAMIL',),
-  'te': ('TELUGU',),
-  'kn': ('KANNADA',),
-  'ml': ('MALAYALAM',),
-  'gu': ('GUJARATI',),
-  'pa': ('GURMUKHI', 'ARABIC'),
-  'si': ('SINHALA',),
-} | {
-  **dict.fromkeys(('ar', 'fa', 'ur', 'ps', 'ug', 'sd'), ('ARABIC',)),
-  **dict.fromkeys(('ru', 'uk', 'be', 'bg', 'mk', 'mn'), ('CYRILLIC',)),
-  **dict.fromkeys(('hi', 'mr', 'ne'), ('DEVANAGARI',)),
+_WRITTEN_IN = {
+  code: tuple(scripts.split('/'))
+  for scripts, _, codes in (
+    line.strip().partition(' ')
+    for line in """
+    ARABIC ar fa ur ps ug sd, ARMENIAN hy, BENGALI bn as, CJK zh, CYRILLIC ru uk
+    be bg mk mn, DEVANAGARI hi mr ne, ETHIOPIC am ti, GEORGIAN ka, GREEK el,
+    GUJARATI gu, GURMUKHI/ARABIC pa, HANGUL ko, HEBREW he yi, JAPANESE ja,
+    KANNADA kn, KHMER km, LAO lo, MALAYALAM ml, MYANMAR my, SINHALA si, TAMIL ta,
+    TELUGU te, THAI th
+    """.split(',')
+  )
+  for code in codes.split()
 }
 _LATIN = frozenset(
   'af ca cs cy da de en eo es et eu fi fo fr fy ga gd gl ha hr hu id ig is it '

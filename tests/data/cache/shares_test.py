@@ -16,8 +16,11 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
   )
   cache_writer.write_share(plan, (2, 3))
-  with pytest.raises(errors.CacheError, match='no task of it is sealed'):
+  with pytest.raises(
+    errors.CacheError, match='no task of it is sealed'
+  ) as told:
     cache_reader.TokenCache(tmp_path)
+  assert 'which row comes first' in str(told.value)
   with pytest.raises(
     errors.CacheError,
     match='Shards of corpus.mono.* are missing or cut off. Got: .* whole, '

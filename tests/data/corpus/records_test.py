@@ -194,11 +194,11 @@ def test_damaged_files_are_named(tmp_path, ending):
 @pytest.mark.parametrize(
   'text, what',
   [
-    ('[[records]]\ncolum = "x"', 'unknown name'),
-    ('[[record]]\ntext = "x"', 'unknown name'),
-    ('[[records]]\nunit = "page"', 'another value of unit'),
-    ('[[records]]\nsides = ["en"]', 'another value of sides'),
-    ('[[records]]\nat_least = { score = "high" }', 'another value'),
+    ('[[records]]\ncolum = "x"', 'records.. has no such field'),
+    ('[[record]]\ntext = "x"', 'no ..records'),
+    ('[[records]]\nunit = "page"', 'unit has no such value'),
+    ('[[records]]\nsides = ["en"]', 'sides has a value of another'),
+    ('[[records]]\nat_least = { score = "high" }', 'at_least'),
     ('text = ', 'not TOML'),
   ],
 )

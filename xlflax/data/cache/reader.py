@@ -78,9 +78,11 @@ class TokenCache:
       raise errors.CacheError(
         'The token cache is incomplete',
         got='no task of it is sealed',
+        expected='all shards: which row comes first, and how often a language '
+        'is read, follows from the number of all examples',
         where=self.directory,
-        fix='Run the same command again, it goes on where it stopped; after '
-        'the last of several --shard=i/N, run `xlflax cache finish`',
+        fix='Wait while it is written, or write it again, which goes on where '
+        'it stopped; after the last --shard=i/N, run `xlflax cache finish`',
       )
     self._tasks = self._header.generations[self.generation - 1].tasks
     self._meta = functools.cache(self._read_meta)

@@ -31,7 +31,7 @@ TEST = 'test'
 SPLITS = (TRAIN, VALIDATION, TEST)
 FOLDERS = {TRAIN: '.', VALIDATION: 'valid', TEST: 'test'}
 _TOP = ('mono', 'parallel', 'dictionaries', 'valid', 'test')
-_IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
+IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
 
 
 class Line(NamedTuple):
@@ -308,7 +308,7 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
   for entry in _entries(directory):
     if entry.name in _TOP and entry.is_dir():
       continue
-    if entry.is_dir() or not entry.name.upper().startswith(_IGNORED):
+    if entry.is_dir() or not entry.name.upper().startswith(IGNORED):
       raise errors.CorpusError(
         'Unknown name in a corpus directory',
         got=entry.name,
@@ -339,7 +339,7 @@ def _list_kinds(folder: pathlib.Path, split: str) -> list[TextFile]:
     corpus_files.parse_name(path, kind, split)
     for kind in kinds
     if (folder / kind.value).is_dir()
-    for path in _entries(folder / kind.value)
+    for path in corpus_files.without_seconds(_entries(folder / kind.value))
   ]
 
 

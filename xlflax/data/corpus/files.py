@@ -5,6 +5,7 @@ import enum
 import os
 import pathlib
 import re
+from collections.abc import Iterator, Sequence
 
 from xlflax.data.corpus import forms
 from xlflax.foundation import errors
@@ -28,18 +29,21 @@ _NAMES = {
   Kind.MONOLINGUAL: (
     re.compile(
       rf'({LANGUAGE_PATTERN})(?:\..+)?'
-      r'\.(?:(?:txt|jsonl)(?:\.gz|\.zst)?|parquet|arrow|tar)'
+      r'\.(?:(?:txt|jsonl|tfrecord)(?:\.gz|\.zst)?|parquet|arrow|tar|mds|bin'
+      r'|array_record|dataset)'
     ),
-    '<language>[.anything].txt, .jsonl (each also .gz or .zst), .parquet, '
-    '.arrow or .tar',
+    '<language>[.anything].txt, .jsonl, .tfrecord (each also .gz or .zst), '
+    '.parquet, .arrow, .tar, .array_record, .mds, .bin or .dataset',
   ),
   Kind.PARALLEL: (
     re.compile(
       rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
-      r'\.(?:(?:tsv|jsonl)(?:\.gz|\.zst)?|parquet|arrow|tmx|zip)'
+      r'\.(?:(?:tsv|jsonl|tfrecord|\1)(?:\.gz|\.zst)?|parquet|arrow|tmx|zip'
+      r'|mds|array_record|dataset)'
     ),
-    '<l1>-<l2>[.anything].tsv, .jsonl (each also .gz or .zst), .parquet, '
-    '.arrow, .tmx or .zip',
+    '<l1>-<l2>[.anything].tsv, .jsonl, .tfrecord, .<l1> beside .<l2> (each '
+    'also .gz or .zst), .parquet, .arrow, .tmx, .zip, .array_record, .mds or '
+    '.dataset',
   ),
   Kind.DICTIONARY: (
     re.compile(rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})\.tsv'),
@@ -61,6 +65,8 @@ class TextFile:
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
   """What tells that a file changed: path, bytes, time of modification (ns).
+
+  Of a file that is several (`forms.parts`), the bytes of all and the last time.
 
   Of a file of records for which there is a `corpus.toml`, the third number
   changes with what that says on it, too.
@@ -98,14 +104,21 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   return TextFile(path, kind, split, languages)
 
 
+def without_seconds(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+  """Yields the paths that are not the second file of another (`forms.parts`)."""
+  seconds = {part for path in paths for part in forms.parts(path)[1:]}
+  return (path for path in paths if path not in seconds)
+
+
 def fingerprint(path, root=None) -> Fingerprint:
   """The fingerprint of a file, named relative to `root` (None: absolute)."""
-  status = os.stat(path)
+  found = [os.stat(part) for part in forms.parts(pathlib.Path(path))]
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
-  modified = status.st_mtime_ns
+  modified = max(status.st_mtime_ns for status in found)
   if form := forms.digest(pathlib.Path(path)):
     modified ^= int(form[-12:], 16)
-  return Fingerprint(name.replace(os.sep, '/'), status.st_size, modified)
+  size = sum(status.st_size for status in found)
+  return Fingerprint(name.replace(os.sep, '/'), size, modified)
 
 
 def is_sequential(path: pathlib.Path) -> bool:

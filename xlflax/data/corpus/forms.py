@@ -24,11 +24,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.foundation import errors, suggestions
+from xlflax.foundation import errors, ranges, schema
 from xlflax.storage import digests
 
 FILE = 'corpus.toml'
-RECORDS = ('.jsonl', '.parquet', '.arrow', '.tar', '.tmx', '.zip')
+_MOSES, _MDS, _MEGATRON = '.moses', '.mds', '.bin'
+RECORDS = frozenset(
+  '.jsonl .parquet .arrow .tar .tmx .zip .dataset .tfrecord .array_record '
+  f'{_MOSES} {_MDS} {_MEGATRON}'.split()
+)
 PACKED = ('.gz', '.zst')
 
 
@@ -43,6 +47,7 @@ class Unit(enum.Enum):
   LINE = 'line'
 
 
+@schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Form:
   """How text is read from the records of a file.
@@ -55,30 +60,51 @@ class Form:
     unit: what a record is.
     at_least: column -> number; records with less are left out.
     equal: column -> value; records with another are left out.
+    tokenizer: of Megatron's ids: a file tokenizer.json, as seen from the corpus
+      directory.
   """
 
   files: str = '*'
   text: str = 'text'
-  sides: Sequence[str] = ()
+  sides: tuple[str, str] | None = None
   unit: Unit = Unit.DOCUMENT
-  at_least: Mapping[str, float] = dataclasses.field(default_factory=dict)
+  at_least: Mapping[str, ranges.Real] = dataclasses.field(default_factory=dict)
   equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-_KINDS = {
-  'files': (str, 'a pattern of names, such as mono/en*'),
-  'text': (str, 'the name of a column'),
-  'sides': (list, 'the names of two columns'),
-  'unit': (str, ' or '.join(unit.value for unit in Unit)),
-  'at_least': (dict, '{ column = number }'),
-  'equal': (dict, '{ column = value }'),
-}
+  tokenizer: str = 'tokenizer.json'
 
 
 def suffix(path: pathlib.Path) -> str:
-  """The suffix that names the form: '.jsonl' of 'en.jsonl.zst'."""
+  """The suffix that names the form: '.jsonl' of 'en.jsonl.zst'.
+
+  It is '.moses' of 'en-fr.news.en', the first of two files that are aligned.
+  """
   name = path.with_suffix('') if path.suffix in PACKED else path
-  return name.suffix
+  first, *others = languages(path)
+  return _MOSES if others and name.suffix == f'.{first}' else name.suffix
+
+
+def parts(path: pathlib.Path) -> list[pathlib.Path]:
+  """The files that the text of a file follows from, itself first.
+
+  Most are one; two aligned files, a folder of shards, ids with their index and
+  tokenizer are several.
+  """
+  kind = suffix(path)
+  if kind == _MDS:
+    return sorted(path.glob('*'))
+  if kind == _MEGATRON:
+    tokenizer = _root(path)[0] / of(path).tokenizer
+    return [path, path.with_suffix('.idx'), tokenizer]
+  if kind != _MOSES:
+    return [path]
+  first, second = languages(path)
+  head, _, packed = path.name.rpartition(f'.{first}')
+  return [path, path.with_name(f'{head}.{second}{packed}')]
+
+
+def is_folder(path: pathlib.Path) -> bool:
+  """Whether what stands for a file is a folder of shards."""
+  return suffix(path) == _MDS
 
 
 def is_records(path: pathlib.Path) -> bool:
@@ -114,12 +140,10 @@ def of(path: pathlib.Path) -> Form:
     (form for form in _read(root) if fnmatch.fnmatch(name, form.files)), Form()
   )
   codes = languages(path)
-  if len(codes) == 1:
-    return dataclasses.replace(found, sides=())
-  if suffix(path) in ('.tmx', '.zip'):
-    return dataclasses.replace(found, sides=codes)
-  sides = found.sides or [f'translation.{code}' for code in codes]
-  return dataclasses.replace(found, sides=tuple(sides))
+  sides = found.sides or tuple(f'translation.{code}' for code in codes)
+  if suffix(path) in ('.tmx', '.zip', _MOSES):
+    sides = codes
+  return dataclasses.replace(found, sides=sides if len(codes) > 1 else None)
 
 
 def digest(path: pathlib.Path) -> str:
@@ -161,40 +185,22 @@ def _parse(path: pathlib.Path, modified: int, size: int) -> tuple[Form, ...]:
     raise _wrong(path, f'is not TOML ({error})') from error
   entries = found.pop('records', [])
   if found or not isinstance(entries, list):
-    raise _wrong(
-      path, 'has an unknown name', ', '.join(found) or None, '[[records]]'
-    )
-  return tuple(_form(entry, path) for entry in entries)
+    raise _wrong(path, f'has no [[records]], or more: {", ".join(found)}')
+  try:
+    return tuple(Form(**entry) for entry in entries)
+  except errors.ConfigError as error:
+    raise errors.CorpusError(
+      error.what.replace('Form', '[[records]]'),
+      got=error.got,
+      expected=error.expected,
+      where=str(path),
+      fix=error.fix,
+    ) from error
 
 
-def _form(entry: dict, path: pathlib.Path) -> Form:
-  for name, value in entry.items():
-    if name not in _KINDS:
-      raise _wrong(
-        path,
-        'has an unknown name',
-        name,
-        ', '.join(_KINDS),
-        suggestions.did_you_mean(name, _KINDS),
-      )
-    kind, expected = _KINDS[name]
-    if not isinstance(value, kind) or not _fits(name, value):
-      raise _wrong(path, f'has another value of {name}', repr(value), expected)
-  unit = Unit(entry.get('unit', Unit.DOCUMENT.value))
-  return Form(**{**entry, 'unit': unit})
-
-
-def _fits(name: str, value: Any) -> bool:
-  if name == 'unit':
-    return value in [unit.value for unit in Unit]
-  if name == 'sides':
-    return len(value) == 2 and all(isinstance(one, str) for one in value)
-  if name == 'at_least':
-    return all(isinstance(one, int | float) for one in value.values())
-  return True
-
-
-def _wrong(path, what: str, got=None, expected=None, fix=None):
+def _wrong(path: pathlib.Path, what: str) -> errors.CorpusError:
   return errors.CorpusError(
-    f'{FILE} {what}', got=got, expected=expected, where=str(path), fix=fix
+    f'{FILE} {what}',
+    expected='[[records]], and below it text = …, sides = …',
+    where=str(path),
   )

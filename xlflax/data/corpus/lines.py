@@ -38,6 +38,12 @@ def _open(
   path: pathlib.Path, *, of_records: bool = False
 ) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
+    if of_records and forms.is_records(path):
+      parts = [] if forms.is_folder(path) else forms.parts(path)
+      streams = [stack.enter_context(_open(part)) for part in parts]
+      text = records.Stream(records.lines(streams, path))
+      yield stack.enter_context(records.buffered(text))
+      return
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
     stream: Any = file
     if path.suffix == '.gz':
@@ -46,9 +52,6 @@ def _open(
       stream = stack.enter_context(
         records.buffered(records.Stream(_zstd_frames(file)))
       )
-    if of_records and forms.is_records(path):
-      text = records.Stream(records.lines(stream, path))
-      stream = stack.enter_context(records.buffered(text))
     yield stream
 
 
@@ -208,7 +211,7 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
 def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
   """What goes wrong when a file is read becomes a CorpusError."""
   try:
-    if path.exists() and not path.is_file():
+    if path.exists() and not (path.is_file() or forms.is_folder(path)):
       raise OSError(errno.EINVAL, 'it is no regular file')
     yield
   except _DAMAGED as error:
@@ -220,7 +223,7 @@ def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
   except OSError as error:
     raise errors.CorpusError(
       f'A text file cannot be read ({error.strerror or error})',
-      where=str(path),
+      where=str(error.filename or path),
       status=errors.of_os_error(error).status,
     ) from error
 

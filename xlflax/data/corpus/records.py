@@ -9,6 +9,11 @@ parallel text a pair. So every command reads the same text, whatever the form:
     .tar               WebDataset: members .txt, or .json with a record
     .tmx               pairs of a translation memory
     .zip               Moses pairs as OPUS has them: NAME.<l1> and NAME.<l2>
+    .<l1>[.gz|.zst]    beside .<l2>: two files that are aligned by line
+    .dataset           a name that `datasets.load_dataset` knows, and more
+    .tfrecord[.gz], .array_record   JSON or tf.train.Example
+    .mds               a folder of shards of MosaicML Streaming
+    .bin               beside .idx: Megatron's token ids
 
 Which columns hold text is said by `corpus.toml` in the directory, see `Form`.
 """
@@ -20,12 +25,13 @@ import itertools
 import json
 import pathlib
 import tarfile
+import tomllib
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from xlflax.data.corpus import forms
+from xlflax.data.corpus import forms, packed_records
 from xlflax.data.corpus.forms import Form
 from xlflax.foundation import errors
 
@@ -34,15 +40,16 @@ _ROWS = 1024  # of a table, converted at a time
 _LONGEST = 1 << 26  # bytes of a line; more is no text, or a bomb
 
 Record = Mapping[str, Any]
-# Gives (number from 1, record) of an opened file.
-Reader = Callable[[BinaryIO, pathlib.Path], Iterator[tuple[int, Record]]]
+# Gives (number from 1, record) of opened files and the path of the first.
+Reader = Callable[..., Iterator[tuple[int, Record]]]
 
 
-def lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
+def lines(streams: Sequence[BinaryIO], path: pathlib.Path) -> Iterator[bytes]:
   """The text of a file of records, in pieces of whole lines.
 
   Args:
-    stream: the file, without its compression.
+    streams: the file, and what belongs to it (`forms.parts`), without their
+      compression; none for a folder.
     path: of the file; its name says the form and the languages.
 
   Raises:
@@ -50,7 +57,7 @@ def lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
       file:record.
   """
   form = forms.of(path)
-  for number, record in _READERS[forms.suffix(path)](stream, path):
+  for number, record in _READERS[forms.suffix(path)](*streams, path):
     if _is_kept(record, form, path, number):
       text = _text(record, form, path, number)
       if text:
@@ -247,6 +254,10 @@ def _zip(stream: BinaryIO, path: pathlib.Path):
       yield from _zipped(sides, languages, path)
 
 
+def _moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
+  return _zipped([first, second], forms.languages(path), path)
+
+
 def _zipped(sides, languages, path: pathlib.Path):
   number = 0
   while any(found := [side.readline(_LONGEST) for side in sides]):
@@ -262,6 +273,56 @@ def _zipped(sides, languages, path: pathlib.Path):
     yield number, dict(zip(languages, texts, strict=True))
 
 
+def _dataset(stream: BinaryIO, path: pathlib.Path):
+  """Rows of what the file's TOML names, as `datasets.load_dataset` does."""
+  with _told(path):
+    import datasets  # noqa: PLC0415
+
+    named = {'split': 'train'} | tomllib.loads(stream.read().decode())
+    try:
+      rows = datasets.load_dataset(**named, streaming=True)
+      yield from enumerate(rows, start=1)
+    except Exception as error:
+      raise errors.CorpusError(
+        f'A dataset cannot be read ({error})',
+        got=str(named),
+        expected='path, and where needed name, data_files, split, revision',
+        where=str(path),
+        fix='without a network (or with HF_HUB_OFFLINE) only folders on this '
+        'machine can be read; else correct the file, or start again',
+        status=errors.ExitStatus.FAILURE,
+      ) from error
+
+
+def _mds(path: pathlib.Path):
+  with _told(path):
+    yield from enumerate(packed_records.mds(path), start=1)
+
+
+def _megatron(tokens, index, tokenizer, path: pathlib.Path):
+  with _told(path):
+    found = packed_records.megatron(tokens, index, tokenizer)
+    name = forms.of(path).text
+    yield from ((n, {name: text}) for n, text in enumerate(found, start=1))
+
+
+def _tf_records(stream: BinaryIO, path: pathlib.Path):
+  return _serialised(packed_records.tf_records(stream), path)
+
+
+def _array_records(stream: BinaryIO, path: pathlib.Path):
+  del stream  # Its library opens files by itself.
+  return _serialised(packed_records.array_records(path), path)
+
+
+def _serialised(found: Iterator[bytes], path: pathlib.Path):
+  with _told(path):
+    for number, record in enumerate(found, start=1):
+      is_json = record.startswith(b'{')
+      read = _object(record, path, number) if is_json else None
+      yield number, read or packed_records.example(record)
+
+
 @contextlib.contextmanager
 def _told(path: pathlib.Path) -> Iterator[None]:
   """What a library says of a damaged file becomes a CorpusError."""
@@ -271,7 +332,7 @@ def _told(path: pathlib.Path) -> Iterator[None]:
     raise errors.CorpusError(
       f'{path.suffix} files are read by {error.name}, which is not installed',
       where=str(path),
-      fix='pip install ".[arrow]" in a checkout of xlflax',
+      fix='pip install ".[sources]" in a checkout of xlflax',
     ) from error
   except (
     ValueError,  # pyarrow's errors are ValueErrors
@@ -293,6 +354,12 @@ _READERS: dict[str, Reader] = {
   '.tar': _tar,
   '.tmx': _tmx,
   '.zip': _zip,
+  '.moses': _moses,
+  '.dataset': _dataset,
+  '.tfrecord': _tf_records,
+  '.array_record': _array_records,
+  '.mds': _mds,
+  '.bin': _megatron,
 }
 
 

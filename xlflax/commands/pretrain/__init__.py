@@ -1,0 +1,130 @@
+"""`xlflax pretrain`: vocabulary, cache, training and evaluation of a corpus."""
+
+import argparse
+import json
+import logging
+import shlex
+import tempfile
+
+from xlflax import cli
+from xlflax.commands.flags import gin_flags
+from xlflax.commands.pretrain import choices, stages
+from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.storage import paths
+
+HELP = (
+  'Pretrains an encoder on a corpus in one command, for the simple case: '
+  'chooses vocabulary size, recipe and steps for the text and the devices that '
+  'are there, prints the commands that it stands for, and runs them: `xlflax '
+  'vocab`, `cache`, `train` and, where text is held out, `evaluate`. Run again '
+  'after an interruption, it goes on where it stopped.'
+)
+EXAMPLES = """
+  # two hours of training on this machine; all is in runs/first
+  xlflax pretrain corpus --languages=en,de --hours=2 --output=runs/first
+
+  # the commands only, to copy and change
+  xlflax pretrain corpus --hours=2 --output=runs/first --dry_run > first.sh
+
+  # files of records that lie in one folder: en.jsonl.zst, de.parquet and
+  # en-de.tmx, or folders en/ and de/ of such files
+  xlflax pretrain /data/news --steps=5000 --output=runs/news
+
+  # status 75 after a signal, for a scheduler that starts it again
+  xlflax pretrain corpus --hours=8 --output=runs/long --stopped_status=75
+"""
+_RECORD = 'pretrain.json'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds what to train on, for how long, and where it goes."""
+  parser.add_argument(
+    'corpus',
+    metavar='CORPUS',
+    help='corpus directory, or a folder of files that are named by language',
+  )
+  parser.add_argument(
+    '--output',
+    metavar='DIR',
+    required=True,
+    help='for vocabulary, cache and the run (DIR/model)',
+  )
+  parser.add_argument(
+    '--languages', metavar='CODES', help='comma-separated; all by default'
+  )
+  length = parser.add_mutually_exclusive_group(required=True)
+  length.add_argument(
+    '--hours',
+    type=numeric_flags.of(ranges.Positive),
+    help='of training, beside the time of vocabulary and cache; some steps are '
+    'timed first',
+  )
+  length.add_argument('--steps', type=numeric_flags.of(ranges.Count))
+  parser.add_argument(
+    '--vocabulary_size',
+    type=numeric_flags.of(ranges.Count),
+    help='entries (default: as suits the text)',
+  )
+  parser.add_argument(
+    '--stopped_status',
+    type=numeric_flags.of(ranges.Natural),
+    default=0,
+    help='exit status after a signal (default: as of the command it came to)',
+  )
+  parser.add_argument(
+    '--dry_run',
+    action='store_true',
+    help='print the commands, and run none (--hours still times steps)',
+  )
+  gin_flags.add_flags(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints the commands, and runs them in turn."""
+  source = stages.Source.of(args.corpus, args.languages, args.output)
+  path = paths.local(args.output, where='--output') / _RECORD
+  record = _record(args, source, path)
+  commands = stages.commands(args, source, choices.Choice(**record['choice']))
+  lines = [*source.shell(), *map(shlex.join, commands)]
+  print(record['choice']['told'], *lines, sep='\n', flush=True)
+  if args.dry_run:
+    return 0
+  source.link(source.directory)
+  quiet = ['--quiet'] if logging.getLogger().level > logging.INFO else []
+  for words in commands:
+    status = cli.main([*quiet, *words[1:]])
+    if status == errors.ExitStatus.INTERRUPTED:
+      return args.stopped_status or status
+    if status or not stages.is_done(words, args.output):
+      return status
+    paths.write_atomically(path, json.dumps(record, indent=2) + '\n')
+  return 0
+
+
+def _record(args: argparse.Namespace, source: stages.Source, path) -> dict:
+  """What the same command chose before, or what suits text and devices.
+
+  Raises:
+    RunDirectoryError: the output holds what another command has begun.
+  """
+  from xlflax.data.corpus import directory
+
+  names = ('languages', 'hours', 'steps', 'vocabulary_size')
+  asked = {name: getattr(args, name) for name in names} | {
+    'gin': [*args.gin_file, *args.gin_bindings]
+  }
+  if path.exists():
+    found = json.loads(path.read_text(encoding='utf-8'))
+    if found['asked'] != asked:
+      raise errors.RunDirectoryError(
+        'The output holds what another command has begun',
+        got=str(asked),
+        expected=str(found['asked']),
+        where=str(path),
+        fix='give another --output, or change what --dry_run prints',
+      )
+    return found
+  with tempfile.TemporaryDirectory() as links:
+    corpus = directory.Corpus(source.link(links))
+    choice = choices.choose(args, corpus)
+  return {'asked': asked, 'choice': choice._asdict()}

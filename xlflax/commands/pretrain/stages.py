@@ -1,0 +1,143 @@
+"""The commands that `xlflax pretrain` stands for, and the text they read."""
+
+import argparse
+import dataclasses
+import pathlib
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+
+from xlflax.commands.flags import apart
+from xlflax.commands.pretrain.choices import Choice
+from xlflax.foundation import errors, suggestions
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """The text of a pretraining.
+
+  Attributes:
+    directory: the corpus directory, as commands name it.
+    links: names in it -> files; none where it is the user's own.
+  """
+
+  directory: str
+  links: Mapping[str, pathlib.Path]
+
+  @classmethod
+  def of(cls, given: str, languages: str | None, output: str) -> 'Source':
+    """All of a corpus directory, or links to what is asked for.
+
+    Raises:
+      CorpusError: there is no such folder, file or language.
+    """
+    from xlflax.data.corpus import forms
+
+    root = pathlib.Path(given)
+    apart.check(given, output, what='run', flag='output')
+    if languages is None and any(
+      (root / name).is_dir() for name in ('mono', 'parallel')
+    ):
+      return cls(given, {})
+    files = _files(root)
+    codes = {name: forms.languages(pathlib.Path(name)) for name in files}
+    known = sorted({code for each in codes.values() for code in each})
+    asked = languages.split(',') if languages else known
+    if missing := [code for code in asked if code not in known]:
+      raise errors.CorpusError(
+        'The corpus has no text of a language',
+        got=', '.join(missing),
+        expected=', '.join(known),
+        where=given,
+        fix=suggestions.languages(missing, known),
+      )
+    links = {
+      name: path.resolve()
+      for name, path in sorted(files.items())
+      if set(codes[name]) <= set(asked)
+    }
+    description = root / forms.FILE
+    if description.exists():
+      links[forms.FILE] = description.resolve()
+    return cls(f'{output}/corpus', links)
+
+  def link(self, directory: str) -> str:
+    """Makes the links, if there are any, in a directory; names the corpus."""
+    root = pathlib.Path(directory)
+    if not self.links:
+      return self.directory
+    shutil.rmtree(root, ignore_errors=True)
+    for name, path in self.links.items():
+      (root / name).parent.mkdir(parents=True, exist_ok=True)
+      (root / name).symlink_to(path)
+    return directory
+
+  def shell(self) -> Iterator[str]:
+    """Yields commands that make the links."""
+    root = pathlib.PurePath(self.directory)
+    folders = sorted({str((root / name).parent) for name in self.links})
+    if folders:
+      yield shlex.join(['mkdir', '-p', *folders])
+    for name, path in self.links.items():
+      yield shlex.join(['ln', '-sf', str(path), str(root / name)])
+
+
+def commands(
+  args: argparse.Namespace, source: Source, choice: Choice
+) -> list[list[str]]:
+  """Vocabulary, cache, training and, where text is held out, evaluation."""
+  at, corpus = args.output, f'--corpus={source.directory}'
+  vocabulary, model = f'{at}/vocabulary', f'--model_dir={at}/model'
+  train = [
+    *(f'--gin_file={file}' for file in [*choice.gin_files, *args.gin_file]),
+    *(f'--gin_search_paths={one}' for one in args.gin_search_paths),
+    *(corpus, f'--vocabulary={vocabulary}', f'--cache={at}/cache', model),
+    f'--gin.TRAIN_STEPS={choice.steps}',
+    *(f'--gin.{one}' for one in args.gin_bindings),
+  ]
+  if args.stopped_status:
+    train.append(f'--stopped_status={args.stopped_status}')
+  made = [
+    ['vocab', corpus, f'--output={vocabulary}', f'--size={choice.entries}'],
+    ['cache', corpus, f'--vocabulary={vocabulary}', f'--output={at}/cache'],
+    ['train', *train],
+  ]
+  if choice.tasks:
+    tasks = [f'--tasks={choice.tasks}', f'--split={choice.split}']
+    made.append(['evaluate', model, corpus, *tasks, '--untrained'])
+  return [['xlflax', *words] for words in made]
+
+
+def is_done(command: list[str], output: str) -> bool:
+  """Whether a command without an error did all: a signal stops training."""
+  from xlflax.training.checkpointing import run
+
+  model = pathlib.Path(output) / 'model'
+  return command[1] != 'train' or run.last_step_of_finished(model) is not None
+
+
+def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Name in a corpus directory -> file, of such a directory or a folder.
+
+  In a folder, en.jsonl and en-de.tmx are mono/en.jsonl and parallel/en-de.tmx,
+  and de/1.parquet is mono/de.1.parquet.
+  """
+  from xlflax.data.corpus import directory
+
+  if any((root / name).is_dir() for name in ('mono', 'parallel')):
+    files = directory.Corpus(root).files
+    return {str(one.path.relative_to(root)): one.path for one in files}
+  found = {}
+  for path in sorted(root.glob('[!.]*')):
+    inner = {path.name: path}
+    if path.is_dir() and not path.suffix:
+      inner = {f'{path.name}.{p.name}': p for p in path.glob('[!.]*.*')}
+    for name, file in inner.items():
+      kind = 'parallel' if '-' in name.partition('.')[0] else 'mono'
+      found[f'{kind}/{name}'] = file
+  return {
+    name: path
+    for name, path in found.items()
+    if path.suffix != '.json'  # what `datasets` says of a folder
+    and not path.name.upper().startswith(directory.IGNORED)
+  }
