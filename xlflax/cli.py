@@ -166,6 +166,12 @@ def _run(name: str, arguments: list[str], level: int) -> int:
     told = errors.of_os_error(error)
     print(f'xlflax {name}: {told}', file=sys.stderr)
     return told.status
+  except RuntimeError as error:
+    full = errors.of_full_device(error)
+    if full is None:
+      raise
+    print(f'xlflax {name}: {full}', file=sys.stderr)
+    return full.status
   except KeyboardInterrupt as error:
     print(f'xlflax {name}: {stopping.describe(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED

@@ -44,6 +44,7 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 # What does not answer now may answer later; EIO can be a lasting damage.
 _AWAY = _PASSING - _FULL - {errno.EIO}
+_DEVICE_FULL = 'RESOURCE_EXHAUSTED'  # what XLA's message begins with
 _AWAY_TEXT = re.compile(
   '|'.join(
     [
@@ -205,6 +206,25 @@ def of_os_error(
     if lasting
     else 'mend the disk, free space, or wait, and start again',
     status=ExitStatus.MISTAKE if lasting else ExitStatus.FAILURE,
+  )
+
+
+def of_full_device(error: BaseException) -> XlflaxError | None:
+  """What an accelerator says that has no memory left; None for other errors.
+
+  Args:
+    error: such as JAX's.
+  """
+  text = str(error)
+  if not isinstance(error, RuntimeError) or _DEVICE_FULL not in text:
+    return None
+  return XlflaxError(
+    'A device is out of memory',
+    got=' '.join(text.partition(_DEVICE_FULL)[2].split())[:300].strip(': '),
+    fix='look at the plan of `xlflax train --dry_run`; raise '
+    'Trainer.accumulation, recompute layers by EncoderConfig.remat, take a '
+    'smaller batch or more devices (docs/trouble.md#out-of-memory)',
+    status=ExitStatus.FAILURE,
   )
 
 
