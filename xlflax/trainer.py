@@ -10,6 +10,7 @@ from xlflax.planning import plan as plan_lib
 from xlflax.training import benchmark, session
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import machines
+from xlflax.training.metric_writers import base as writers
 
 
 @registry.register('trainer')
@@ -23,13 +24,19 @@ class Trainer(settings_lib.Settings):
 
   @calls.checked
   def train(
-    self, *, gin_config: str | Callable[[], str] = ''
+    self,
+    *,
+    gin_config: str | Callable[[], str] = '',
+    report: writers.Report | None = None,
   ) -> dict[str, Any]:
     """Trains, or continues the run where its last checkpoint left it.
 
     Args:
       gin_config: the text of a gin file that builds this trainer, for the
         run's directory; '' where none does.
+      report: is called after each report with the step and the metrics that
+        `metrics.jsonl` gets, such as {'train': {'mlm/loss/en': 2.0}}; in the
+        process that writes them.
 
     Returns:
       {'step', 'loss', 'model_dir', 'finished', 'interrupted'} (by a signal).
@@ -39,7 +46,7 @@ class Trainer(settings_lib.Settings):
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
-    return session.run(self, gin_config=text)
+    return session.run(self, gin_config=text, report=report)
 
   @calls.checked
   def plan(

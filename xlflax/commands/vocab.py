@@ -4,7 +4,7 @@ import argparse
 import pathlib
 from typing import Annotated
 
-from xlflax.commands.flags import apart, parsing, shares
+from xlflax.commands.flags import apart, json_lines, parsing, shares
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.settings import (
   DEFAULT_ALPHA,
@@ -204,6 +204,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--overwrite', action='store_true', help='replace another vocabulary'
   )
+  json_lines.add(parser)
   parser.add_argument(
     '--dry_run',
     action='store_true',
@@ -240,6 +241,10 @@ def run(args: argparse.Namespace) -> int:
     made = training.train_vocabulary(
       corpus, args.output, overwrite=args.overwrite, drawn=drawn, **settings
     )
+  if args.json:
+    found = made.description['statistics']
+    json_lines.show([{'directory': args.output, 'statistics': found}])
+    return 0
   print(vocabulary_statistics.format_table(made.description['statistics']))
   spec = made.spec
   print(

@@ -125,6 +125,15 @@ class XlflaxError(Exception):
       return ExitStatus.FAILURE
     return self._status
 
+  @property
+  def parts(self) -> dict[str, str | int]:
+    """The parts that the message has, by their names, and the status."""
+    named = ('what', 'got', 'expected', 'where', 'fix')
+    found = {name: getattr(self, name) for name in named}
+    return {k: str(v) for k, v in found.items() if v is not None} | {
+      'status': int(self.status)
+    }
+
   def __reduce__(self):
     # Keyword arguments don't pass between processes by themselves.
     return _rebuild, (type(self), (*self.args[:-1], self.status))

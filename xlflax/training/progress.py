@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from xlflax.foundation import screen
+from xlflax.foundation import logs, screen
 
 # XLA prints its banner "Very slow compile?" after two minutes.
 _LONG_COMPILATION = 110.0
@@ -139,7 +139,10 @@ class Progress:
     if 'mfu' in speed:
       parts.append(f'MFU {100 * speed["mfu"]:.1f} %')
     parts += self._left(step)
-    logging.info(' | '.join(parts))
+    logging.info(
+      ' | '.join(parts),
+      extra=logs.fields(step=step, total_steps=self._total, loss=loss, **speed),
+    )
 
   def close(self) -> None:
     """Takes the live line off the screen."""

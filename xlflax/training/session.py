@@ -22,10 +22,16 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.initialization import init_from as initialization
+from xlflax.training.metric_writers import base as writers
 from xlflax.training.processes import distributed
 
 
-def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
+def run(
+  settings: settings_lib.Settings,
+  *,
+  gin_config: str,
+  report: writers.Report | None = None,
+) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
   vocabulary = _vocabulary(settings)
   bucket_checks.check_usable(paths.of(settings.model_dir))
@@ -40,7 +46,7 @@ def run(settings: settings_lib.Settings, *, gin_config: str) -> dict[str, Any]:
       if distributed.is_lead():
         _claim_directory(setup, vocabulary, gin_config)
         inputs.record(setup.model_dir, described, loaders)
-      return loop_lib.Loop(setup, loaders, described, lease).run()
+      return loop_lib.Loop(setup, loaders, described, lease, report).run()
   finally:
     for loader in loaders.values():
       loader.close()

@@ -3,7 +3,7 @@
 import argparse
 from typing import Annotated
 
-from xlflax.commands.flags import shares
+from xlflax.commands.flags import json_lines, shares
 from xlflax.data.corpus import likeness
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.foundation import numeric_flags, ranges
@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='replace an output of other settings',
   )
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
-  )
+  json_lines.add(parser)
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:

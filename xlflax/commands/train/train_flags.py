@@ -3,16 +3,24 @@
 import argparse
 from typing import Annotated, Any
 
-from xlflax.commands.flags import compilation, gin_flags, joining, parsing
+from xlflax.commands.flags import (
+  compilation,
+  gin_flags,
+  joining,
+  json_lines,
+  parsing,
+)
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import numeric_flags, ranges
 from xlflax.training.devices import machines
+from xlflax.training.metric_writers import base as metric_writers
 
 RULES = (
   parsing.Needs('devices num_devices output vocabulary_size', 'dry_run'),
   parsing.Needs('plan_by', 'devices'),
   parsing.Needs('num_languages', 'vocabulary_size'),
   parsing.Excludes('num_devices', 'devices'),
+  parsing.Excludes('json', 'dry_run'),
   parsing.Excludes('vocabulary corpus cache', 'vocabulary_size'),
   parsing.Needs('profile_memory', 'profile_steps'),
 )
@@ -82,10 +90,12 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--log_to',
     action='append',
-    choices=['jsonl', 'tensorboard', 'wandb', 'mlflow'],
+    choices=[place.value for place in metric_writers.Destination],
     help='where metrics go beside metrics.jsonl; may be repeated; jsonl alone '
-    'means nowhere else (default: tensorboard)',
+    'means nowhere else; terminal has the losses by objective and language '
+    'in the log (default: tensorboard)',
   )
+  json_lines.add(parser)
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,8 @@ PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
 _MANY = 60  # settings that differ, at most
+# Name of a line -> step -> value.
+Panel = Mapping[str, Mapping[int, float]]
 
 
 def of_rich(table: rich.table.Table) -> text.Table:
@@ -84,8 +86,8 @@ class RunRecord:
   Attributes:
     name: for people.
     settings: 'path.to.field' -> value of what makes the run what it is.
-    losses: step -> loss, the weighted sum of all objectives'.
-    by_objective: objective -> step -> its own loss.
+    losses: name -> step -> loss: 'loss', the weighted sum of all objectives',
+      'mlm/loss' and 'mlm/loss/en'.
     speed: of the last report: 'tokens_per_second', 'run_seconds', ...
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
@@ -93,8 +95,7 @@ class RunRecord:
 
   name: str
   settings: Mapping[str, Any]
-  losses: Mapping[int, float]
-  by_objective: Mapping[str, Mapping[int, float]]
+  losses: Mapping[str, Mapping[int, float]]
   speed: Mapping[str, float]
   steps: tuple[int, ...]
   results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
@@ -113,7 +114,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   """
   run = outputs.run_of(directory)
   steps = tuple(saved_checkpoints.finished_steps(run))
-  losses, by_objective, speed = _metrics(run)
+  losses, speed = _metrics(run)
   found = results.find(directory)
   if not (steps or losses or (found and run != directory)):
     raise errors.RunDirectoryError(
@@ -126,7 +127,6 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     name=name,
     settings=_settings(run),
     losses=losses,
-    by_objective=by_objective,
     speed=speed,
     steps=steps,
     results=found,
@@ -135,13 +135,12 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
 
 def _metrics(
   directory: pathlib.Path,
-) -> tuple[dict[int, float], dict[str, dict[int, float]], dict[str, float]]:
-  """Losses by step, those of each objective, and the last record of speed.
+) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
+  """Losses by name and step, and the last record of speed.
 
   A cut last line is left.
   """
-  losses: dict[int, float] = {}
-  by_objective: dict[str, dict[int, float]] = {}
+  losses: dict[str, dict[int, float]] = {}
   speed: dict[str, float] = {}
   try:
     lines = metrics_file.read_own(directory).splitlines()
@@ -153,15 +152,12 @@ def _metrics(
       record = json.loads(line)
       step = int(record['step'])
       for name, loss in record.get('train', {}).items():
-        objective, slash, kind = name.partition('/')
-        if loss is None or (kind if slash else name) != 'loss':
-          continue
-        of = by_objective.setdefault(objective, {}) if slash else losses
-        of[step] = float(loss)
+        if loss is not None and 'loss' in name.split('/')[:2]:
+          losses.setdefault(name, {})[step] = float(loss)
       speed = {**(record.get('speed') or speed)}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
-  return losses, by_objective, speed
+  return losses, speed
 
 
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
@@ -197,6 +193,10 @@ def side_by_side(
     drawn['Training loss'] = pictures.save(
       _losses(runs), directory / 'losses.png', dpi=_DPI
     )
+  if panels := _language_losses(runs):
+    drawn['Training loss by language'] = pictures.save(
+      _drawn(panels), directory / 'losses_by_language.png', dpi=_DPI
+    )
   tables = [
     _overview(runs),
     *(_scores(group, runs) for group in groups),
@@ -216,17 +216,18 @@ def side_by_side(
 
 def _overview(runs: Sequence[RunRecord]) -> text.Table:
   def row(run: RunRecord) -> list[str]:
-    last = max(run.losses, default=None)
+    losses = run.losses.get('loss', {})
+    last = max(losses, default=None)
     seconds = run.speed.get('run_seconds')
     return [
       run.name,
-      f'{max([*run.steps, *run.losses], default=0):,}',
-      '-' if last is None else f'{run.losses[last]:.4f}',
+      f'{max([*run.steps, *losses], default=0):,}',
+      '-' if last is None else f'{losses[last]:.4f}',
       _number(run.speed.get('tokens_per_second')),
       '-' if seconds is None else f'{seconds / 3600:.2f}',
     ]
 
-  head = ['run', 'steps', 'loss', 'tokens/s', 'hours']
+  head = ['run', 'steps', 'loss (lower is better)', 'tokens/s', 'hours']
   return text.Table('Training', head, map(row, runs))
 
 
@@ -301,42 +302,71 @@ def _csv(runs: Sequence[RunRecord]) -> str:
 
 def _losses(runs: Sequence[RunRecord]) -> figure.Figure:
   """A panel of the whole loss, and one of each objective's of several."""
-  panels = {'loss (lower is better)': [run.losses for run in runs]}
-  names = dict.fromkeys(name for run in runs for name in run.by_objective)
-  if len(names) > 1:
-    panels |= {
-      f'loss of {name}': [run.by_objective.get(name, {}) for run in runs]
-      for name in names
+  objectives = list(dict.fromkeys(x for run in runs for x in _objectives(run)))
+  wanted = {'loss': 'loss, all objectives (lower is better)'} | {
+    f'{name}/loss': f'loss of {name} (lower is better)'
+    for name in objectives
+    if len(objectives) > 1
+  }
+  return _drawn(
+    {
+      label: {run.name: run.losses.get(name, {}) for run in runs}
+      for name, label in wanted.items()
     }
+  )
+
+
+def _language_losses(runs: Sequence[RunRecord]) -> dict[str, Panel]:
+  """A panel of each run's objective that has several languages."""
+  panels = {}
+  for run in runs:
+    for name in _objectives(run):
+      start = f'{name}/loss/'
+      found = {
+        one.removeprefix(start): losses
+        for one, losses in run.losses.items()
+        if one.startswith(start)
+      }
+      if len(found) > 1:
+        of = f', {run.name}' if len(runs) > 1 else ''
+        panels[f'loss of {name}{of} (lower is better)'] = found
+  return panels
+
+
+def _objectives(run: RunRecord) -> list[str]:
+  names = (name.split('/') for name in run.losses)
+  return [first for first, *rest in names if rest == ['loss']]
+
+
+def _drawn(panels: Mapping[str, Panel]) -> figure.Figure:
+  """Curves over training steps, a panel for each label."""
   columns = min(2, len(panels))
   rows = math.ceil(len(panels) / columns)
   canvas = figure.Figure(
     figsize=(7 if columns == 1 else 10, 1 + 3 * rows), layout='constrained'
   )
   grid = canvas.subplots(rows, columns, squeeze=False).flatten()
-  for axes, (label, losses) in zip(grid, panels.items(), strict=False):
-    _curves(axes, runs, losses)
+  names = list(dict.fromkeys(x for lines in panels.values() for x in lines))
+  for axes, (label, lines) in zip(grid, panels.items(), strict=False):
+    for name, found in lines.items():
+      if found:
+        index = names.index(name)
+        axes.plot(
+          list(found),
+          list(found.values()),
+          label=name,
+          linewidth=1.5,
+          color=styles.COLORS[index % len(styles.COLORS)],
+          linestyle=styles.LINES[index // len(styles.COLORS) % 4],
+        )
+    axes.grid(alpha=0.3)
+    styles.tidy(axes)
     axes.set(xlabel='training step', ylabel=label)
   for axes in grid[len(panels) :]:
     axes.set_axis_off()
-  styles.legend(canvas, grid, [run.name for run in runs if run.losses])
+  drawn = [x for x in names if any(lines.get(x) for lines in panels.values())]
+  styles.legend(canvas, grid, drawn)
   return canvas
-
-
-def _curves(axes, runs, losses: Sequence[Mapping[int, float]]) -> None:
-  """A line for each run that has the loss."""
-  for index, (run, found) in enumerate(zip(runs, losses, strict=True)):
-    if found:
-      axes.plot(
-        list(found),
-        list(found.values()),
-        label=run.name,
-        linewidth=1.5,
-        color=styles.COLORS[index % len(styles.COLORS)],
-        linestyle=styles.LINES[index // len(styles.COLORS) % 4],
-      )
-  axes.grid(alpha=0.3)
-  styles.tidy(axes)
 
 
 def _score(result: base.EvalResult, name: str) -> str:
