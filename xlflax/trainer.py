@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from xlflax.configuration import config
 from xlflax.foundation import calls, ranges, registry
 from xlflax.planning import against
 from xlflax.planning import plan as plan_lib
@@ -21,6 +22,26 @@ class Trainer(settings_lib.Settings):
   `Settings` documents the fields. Two trainers of one description are one run
   (`training.description.identity`).
   """
+
+  @classmethod
+  @calls.checked
+  def from_recipe(
+    cls, name: str, *, pretraining: str = 'mlm', **macros: Any
+  ) -> 'Trainer':
+    """Builds the run of a recipe, as `xlflax train --gin_file` does.
+
+    Args:
+      name: of a file of `gin_configs/recipes/`, such as 'small'.
+      pretraining: of a file of `gin_configs/pretrain/`: what is learned.
+      **macros: values of what the two files name in capitals, such as
+        `model_dir`, `corpus`, `vocabulary`, `cache_dir`, `train_steps`.
+
+    Raises:
+      ConfigError: there is no such recipe or macro, or a value is missing.
+    """
+    values = {name.upper(): value for name, value in macros.items()}
+    files = [f'pretrain/{pretraining}.gin', f'recipes/{name}.gin']
+    return config.load(files, macros=values).build(cls)
 
   @calls.checked
   def train(

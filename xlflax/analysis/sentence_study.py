@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
+from xlflax.analysis import report, study
 from xlflax.analysis.dictionaries import Mapping
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.metrics import retrieval
+from xlflax.evaluation.reports import drawing
 from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import procrustes
 
@@ -224,7 +225,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     )
   if panels:
     pictures['layers'] = report.Picture(
-      title, figures.curves(title, 'accuracy@1 (%)', panels, whole=100), last
+      title, drawing.curves(title, 'accuracy@1 (%)', panels, whole=100), last
     )
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
@@ -233,8 +234,8 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
       title = f'Sentence retrieval along training, {_NAMES[mapping]}'
       pictures[f'steps.{mapping}'] = report.Picture(
         title,
-        figures.curves(
-          title, 'accuracy@1 (%)', lines, xlabel=figures.STEP, whole=100
+        drawing.curves(
+          title, 'accuracy@1 (%)', lines, xlabel=drawing.STEP, whole=100
         ),
         chosen,
       )

@@ -7,10 +7,10 @@ import pathlib
 import tempfile
 
 from xlflax.commands import report
-from xlflax.commands.flags import parsing
+from xlflax.commands.flags import language_files, parsing
 from xlflax.configuration import early
 from xlflax.foundation import errors, numeric_flags, ranges
-from xlflax.storage import names, paths
+from xlflax.storage import paths
 
 HELP = (
   'Shows the page of runs while they train, or a form to try an encoder, to '
@@ -26,9 +26,8 @@ EXAMPLES = """
   # the same for a program
   curl 'http://127.0.0.1:8000/api/masked?text=A+<mask>+sleeps.&language=en'
 """
-RULES: tuple[parsing.Rule, ...] = (
-  parsing.Needs('texts max_texts step', 'encoder'),
-)
+_MOST = 1000
+RULES: tuple[parsing.Rule, ...] = (parsing.Needs('texts', 'encoder'),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,17 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar='LANGUAGE=FILE',
     action='append',
     default=[],
-    help='lines among which neighbours are sought; may be repeated',
-  )
-  parser.add_argument(
-    '--max_texts',
-    type=numeric_flags.of(ranges.Count),
-    default=1000,
-    metavar='N',
-    help='lines of each file, at most (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--step', default='last', help='checkpoint: a number, last or best'
+    help=f'lines among which neighbours are sought, the first {_MOST:,} of a '
+    'file; may be repeated',
   )
   parser.add_argument(
     '--host',
@@ -100,30 +90,16 @@ def _runs(args: argparse.Namespace, folder: str):
 
 def _encoder(args: argparse.Namespace):
   early.check_run('encoder', args.encoder)
-  texts = {}
-  for given in args.texts:
-    language, file = names.split(given)
-    if not language:
-      raise errors.ConfigError(
-        'A file has no language',
-        got=given,
-        expected='LANGUAGE=FILE',
-        where='--texts',
-      )
-    texts[language] = _lines(file, args.max_texts)
+  named = language_files.parse(args.texts, where='--texts')
+  from xlflax.data.labelled.readers import files
   from xlflax.runs import run as run_lib
   from xlflax.runs import service, trial
 
-  step = int(args.step) if args.step.isdigit() else args.step
-  opened = run_lib.open_run(args.encoder, step=step)
+  texts = {}
+  for language, file in named.items():
+    numbered = files.read_lines(paths.local(file, where='--texts'))
+    lines = (line.strip() for _, line in numbered)
+    texts[language] = tuple(itertools.islice(filter(None, lines), _MOST))
+  opened = run_lib.open_run(args.encoder)
   asked = trial.Trial(run=opened, texts=texts)
   return service.EncoderPage(asked, f'{args.encoder}, step {opened.step}')
-
-
-def _lines(file: str, most: int) -> tuple[str, ...]:
-  """The first lines of a file that have text."""
-  from xlflax.data.labelled.readers import files
-
-  numbered = files.read_lines(paths.local(file, where='--texts'))
-  lines = (line.strip() for _, line in numbered)
-  return tuple(itertools.islice(filter(None, lines), most))

@@ -80,13 +80,10 @@ def tell(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:
 def _is_news(record: logging.LogRecord) -> bool:
   """Whether a line says what nothing else says.
 
-  Gin logs each folder that it looks a file up in, as an error too. Orbax logs
-  the traceback of each array and thread that a full disk stops, and asyncio
-  those that were not the first: what they raise reaches the one who waits for
-  the checkpoint, and is told once.
+  Orbax logs the traceback of each array and thread that a full disk stops, and
+  asyncio those that were not the first: what they raise reaches the one who
+  waits for the checkpoint, and is told once.
   """
-  if record.module == 'resource_reader':
-    return False
   _, _, trace = record.exc_info or (None, None, None)
   if trace is None:
     return True

@@ -18,10 +18,12 @@ _LONGEST = 8_000  # characters of a request's path, with its query
 _PATIENCE = 30  # seconds that a client may be silent
 _LOOPBACK = frozenset({'localhost', '127.0.0.1', '::1'})
 # No other host is asked for anything; the pages hold all that they need.
-_POLICY = (
-  "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-  "script-src 'unsafe-inline'; form-action 'self'"
-)
+_HEADERS = {
+  'Content-Security-Policy': "default-src 'none'; img-src data:; style-src "
+  "'unsafe-inline'; script-src 'unsafe-inline'; form-action 'self'",
+  'X-Content-Type-Options': 'nosniff',
+  'Cache-Control': 'no-store',
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +54,13 @@ def open_server(
   """
   lock = threading.Lock()
 
+  def one_at_a_time(path: str, query: Mapping[str, str]) -> Reply:
+    with lock:
+      return answer(path, query)
+
   class Handler(_Handler):
     own_hosts = _LOOPBACK | {host}
-
-    def reply(self, path: str, query: Mapping[str, str]) -> Reply:
-      with lock:
-        return answer(path, query)
+    reply = staticmethod(one_at_a_time)
 
   try:
     return http.server.ThreadingHTTPServer((host, port), Handler)
@@ -75,20 +78,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   timeout = _PATIENCE
   own_hosts: frozenset[str]
-
-  def reply(self, path: str, query: Mapping[str, str]) -> Reply:
-    raise NotImplementedError
+  reply: Answer
 
   def do_GET(self) -> None:  # noqa: N802
     """Answers."""
     reply = self._checked() or self._answered()
     body = reply.body.encode()
     self.send_response(reply.status)
-    self.send_header('Content-Type', f'{reply.kind}; charset=utf-8')
-    self.send_header('Content-Length', str(len(body)))
-    self.send_header('Content-Security-Policy', _POLICY)
-    self.send_header('X-Content-Type-Options', 'nosniff')
-    self.send_header('Cache-Control', 'no-store')
+    headers = {'Content-Type': f'{reply.kind}; charset=utf-8', **_HEADERS}
+    for name, value in headers.items():
+      self.send_header(name, value)
     self.end_headers()
     self.wfile.write(body)
 

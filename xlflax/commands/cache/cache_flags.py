@@ -73,7 +73,6 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     '--num_processes',
     type=numeric_flags.of(ranges.Processes),
     default=1,
-    metavar='N',
     help='processes that tokenise (default: %(default)s)',
   )
   parser.add_argument(

@@ -135,7 +135,6 @@ def _add_examples(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_examples',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='read the first N lines '
     'of a language, or pairs of two; all by default',
   )
@@ -154,7 +153,6 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     '--batch_size',
     type=numeric_flags.of(ranges.Count),
     default=64,
-    metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
 

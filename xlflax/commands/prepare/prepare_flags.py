@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--num_processes',
     type=numeric_flags.of(ranges.Processes),
     default=1,
-    metavar='N',
     help='default: %(default)s',
   )
   parser.add_argument(
@@ -128,10 +127,7 @@ def _add_duplicates(parser: argparse.ArgumentParser) -> None:
     ('characters', 'of the n-grams that lines are compared by'),
   ):
     parser.add_argument(
-      f'--near_{name}',
-      type=numeric_flags.of(ranges.Count),
-      metavar='N',
-      help=text,
+      f'--near_{name}', type=numeric_flags.of(ranges.Count), help=text
     )
 
 
@@ -152,7 +148,6 @@ def _add_margins(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--min_margin',
     type=numeric_flags.of(ranges.Positive),
-    metavar='N',
     help='drop training pairs whose margin is lower: the cosine of the two '
     'sides beside that of their nearest neighbours (Artetxe and Schwenk 2019; '
     '1.06, say)',
@@ -163,7 +158,6 @@ def _add_margins(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--margin_layer',
     type=numeric_flags.of(ranges.Layers),
-    metavar='N',
     help='of the encoder, 0 for the embeddings (default: the last)',
   )
 
@@ -198,7 +192,6 @@ def _add_switching_limits(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--code_switch_group_lines',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help=f'lines that the share is of (default: {CodeSwitching.group_lines})',
   )
 
@@ -214,13 +207,11 @@ def _add_copies(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--copies',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='differently switched copies of the text '
     f'(default: {CodeSwitching.copies})',
   )
   parser.add_argument(
     '--seed',
     type=numeric_flags.of(ranges.Seed),
-    metavar='N',
     help=f'of the switching (default: {CodeSwitching.seed})',
   )

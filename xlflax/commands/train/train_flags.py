@@ -51,7 +51,6 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--num_devices',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='with --dry_run: the same as --devices=cpu:N',
   )
   parser.add_argument(
@@ -66,7 +65,6 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--stop_at_step',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='save and stop at this step, before the last one',
   )
   parser.add_argument(
@@ -140,7 +138,6 @@ def _add_invented_vocabulary(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--vocabulary_size',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='use an invented vocabulary of this size instead of --vocabulary '
     '(plans and benchmarks)',
   )
@@ -148,7 +145,6 @@ def _add_invented_vocabulary(parser: argparse.ArgumentParser) -> None:
     '--num_languages',
     type=numeric_flags.of(ranges.Count),
     default=1,
-    metavar='N',
     help='languages of the invented vocabulary (default: %(default)s)',
   )
 

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.table
-from matplotlib import figure
 
 from xlflax.evaluation import base, families, outputs, results
-from xlflax.evaluation.reports import page, pictures, styles, text
+from xlflax.evaluation.reports import drawing, page, pictures, text
 from xlflax.foundation import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import (
@@ -29,8 +28,7 @@ PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
 _MANY = 60  # settings that differ, at most
-# Name of a line -> step -> value.
-Panel = Mapping[str, Mapping[int, float]]
+_LOSS = 'loss, lower is better'
 
 
 def of_rich(table: rich.table.Table) -> text.Table:
@@ -189,14 +187,16 @@ def side_by_side(
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))
   drawn = {}
-  if any(run.losses for run in runs):
-    drawn['Training loss'] = pictures.save(
-      _losses(runs), directory / 'losses.png', dpi=_DPI
-    )
-  if panels := _language_losses(runs):
-    drawn['Training loss by language'] = pictures.save(
-      _drawn(panels), directory / 'losses_by_language.png', dpi=_DPI
-    )
+  for title, found in {
+    'Training loss': _losses(runs),
+    'Training loss by language': _language_losses(runs),
+  }.items():
+    if any(found.values()):
+      canvas = drawing.curves(
+        title, _LOSS, found, xlabel=drawing.STEP, one_scale=False
+      )
+      file = f'{title.lower().replace(" ", "_")}.png'
+      drawn[title] = pictures.save(canvas, directory / file, dpi=_DPI)
   tables = [
     _overview(runs),
     *(_scores(group, runs) for group in groups),
@@ -227,7 +227,7 @@ def _overview(runs: Sequence[RunRecord]) -> text.Table:
       '-' if seconds is None else f'{seconds / 3600:.2f}',
     ]
 
-  head = ['run', 'steps', 'loss (lower is better)', 'tokens/s', 'hours']
+  head = ['run', 'steps', _LOSS, 'tokens/s', 'hours']
   return text.Table('Training', head, map(row, runs))
 
 
@@ -300,73 +300,39 @@ def _csv(runs: Sequence[RunRecord]) -> str:
   return out.getvalue()
 
 
-def _losses(runs: Sequence[RunRecord]) -> figure.Figure:
+def _losses(runs: Sequence[RunRecord]) -> drawing.Panels:
   """A panel of the whole loss, and one of each objective's of several."""
   objectives = list(dict.fromkeys(x for run in runs for x in _objectives(run)))
-  wanted = {'loss': 'loss, all objectives (lower is better)'} | {
-    f'{name}/loss': f'loss of {name} (lower is better)'
-    for name in objectives
-    if len(objectives) > 1
-  }
-  return _drawn(
-    {
-      label: {run.name: run.losses.get(name, {}) for run in runs}
-      for name, label in wanted.items()
+  names = ['loss', *(f'{x}/loss' for x in objectives if len(objectives) > 1)]
+  return {
+    'all objectives' if name == 'loss' else name.removesuffix('/loss'): {
+      run.name: list(run.losses[name].items())
+      for run in runs
+      if name in run.losses
     }
-  )
+    for name in names
+  }
 
 
-def _language_losses(runs: Sequence[RunRecord]) -> dict[str, Panel]:
+def _language_losses(runs: Sequence[RunRecord]) -> drawing.Panels:
   """A panel of each run's objective that has several languages."""
-  panels = {}
+  found = {}
   for run in runs:
     for name in _objectives(run):
       start = f'{name}/loss/'
-      found = {
-        one.removeprefix(start): losses
+      lines = {
+        one.removeprefix(start): list(losses.items())
         for one, losses in run.losses.items()
         if one.startswith(start)
       }
-      if len(found) > 1:
-        of = f', {run.name}' if len(runs) > 1 else ''
-        panels[f'loss of {name}{of} (lower is better)'] = found
-  return panels
+      if len(lines) > 1:
+        found[f'{name}, {run.name}' if len(runs) > 1 else name] = lines
+  return found
 
 
 def _objectives(run: RunRecord) -> list[str]:
   names = (name.split('/') for name in run.losses)
   return [first for first, *rest in names if rest == ['loss']]
-
-
-def _drawn(panels: Mapping[str, Panel]) -> figure.Figure:
-  """Curves over training steps, a panel for each label."""
-  columns = min(2, len(panels))
-  rows = math.ceil(len(panels) / columns)
-  canvas = figure.Figure(
-    figsize=(7 if columns == 1 else 10, 1 + 3 * rows), layout='constrained'
-  )
-  grid = canvas.subplots(rows, columns, squeeze=False).flatten()
-  names = list(dict.fromkeys(x for lines in panels.values() for x in lines))
-  for axes, (label, lines) in zip(grid, panels.items(), strict=False):
-    for name, found in lines.items():
-      if found:
-        index = names.index(name)
-        axes.plot(
-          list(found),
-          list(found.values()),
-          label=name,
-          linewidth=1.5,
-          color=styles.COLORS[index % len(styles.COLORS)],
-          linestyle=styles.LINES[index // len(styles.COLORS) % 4],
-        )
-    axes.grid(alpha=0.3)
-    styles.tidy(axes)
-    axes.set(xlabel='training step', ylabel=label)
-  for axes in grid[len(panels) :]:
-    axes.set_axis_off()
-  drawn = [x for x in names if any(lines.get(x) for lines in panels.values())]
-  styles.legend(canvas, grid, drawn)
-  return canvas
 
 
 def _score(result: base.EvalResult, name: str) -> str:
