@@ -26,7 +26,7 @@ def _lines(capsys) -> list[dict]:
 
 
 def test_a_record_is_an_object_with_its_fields(as_json, capsys):
-  logging.warning('Two\nlines "here"', extra=logs.fields(step=3, loss=1.5))
+  logging.warning('Two\nlines "here"', extra={'fields': dict(step=3, loss=1.5)})
   (line,) = _lines(capsys)
   assert line.pop('time').endswith('+00:00')
   assert line == {

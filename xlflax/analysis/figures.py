@@ -47,7 +47,7 @@ def layer_columns(
     layout='constrained',
   )
   axes = canvas.subplots()
-  _draw_heat(canvas, axes, values, label)
+  canvas.colorbar(drawing.heat(axes, values), ax=axes, label=label)
   axes.set_xticks(
     range(len(names)), names, rotation=35, ha='right', rotation_mode='anchor'
   )
@@ -109,10 +109,6 @@ def matrices(
   canvas.colorbar(image, ax=grid[: len(panels)].tolist(), label=label)
   canvas.suptitle(title, fontsize='large')
   return canvas
-
-
-def _draw_heat(canvas, axes, values: np.ndarray, label: str) -> None:
-  canvas.colorbar(drawing.heat(axes, values), ax=axes, label=label)
 
 
 def _group_columns(axes, groups: Sequence[str]) -> None:

@@ -147,18 +147,9 @@ class ProcrustesStudy(study.Study):
       min(models.num_layers(ref) for ref in (case.first, case.second)),
     )
     if self.level is Level.SENTENCES:
-      sides = [
-        np.concatenate(
-          [
-            block[layers]
-            for block in self.reader.blocks(models, ref, side, language)
-          ],
-          axis=1,
-        )
-        for ref, side, language in zip(
-          (case.first, case.second), text, case.pair, strict=True
-        )
-      ]
+      sides = self.reader.sides(
+        models, (case.first, case.second), text, case.pair, layers
+      )
     else:
       sides = self._words(case, text, layers, models)
     for place, layer in enumerate(layers):

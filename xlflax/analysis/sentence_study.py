@@ -145,17 +145,8 @@ class SentenceStudy(study.Study):
     models: models_lib.Models,
   ) -> Sides:
     """States [chosen layers, N, H] of both sides."""
-    first, second = (
-      np.concatenate(
-        [
-          block[layers]
-          for block in self.reader.blocks(models, ref, side, language)
-        ],
-        axis=1,
-      )
-      for ref, side, language in zip(
-        (case.first, case.second), text, case.pair, strict=True
-      )
+    first, second = self.reader.sides(
+      models, (case.first, case.second), text, case.pair, layers
     )
     for side, name in ((first, case.pair[0]), (second, case.pair[1])):
       _check_finite(side, f'language {name}, {case.series}')

@@ -85,7 +85,7 @@ def _runs(args: argparse.Namespace, folder: str):
     early.check_run('run', directory)
   from xlflax.runs import service
 
-  return service.RunsPage(named, pathlib.Path(folder), args.command_line)
+  return service.runs_page(named, pathlib.Path(folder), args.command_line)
 
 
 def _encoder(args: argparse.Namespace):

@@ -7,7 +7,6 @@ import os
 import sys
 import traceback
 import types
-from typing import Any
 
 from xlflax.foundation import errors, screen
 
@@ -62,11 +61,6 @@ def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
     logging.getLogger(name).setLevel(logging.WARNING)
   sys.excepthook, sys.unraisablehook = _excepthook, _unraisablehook
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-
-
-def fields(**values: Any) -> dict[str, dict[str, Any]]:
-  """What JSON lines say beside a message: `logging.info(text, extra=...)`."""
-  return {'fields': values}
 
 
 def tell(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:

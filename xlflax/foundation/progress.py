@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterator
 
-from xlflax.foundation import logs, screen
+from xlflax.foundation import screen
 
 _LOG = logging.getLogger(__name__)
 _SECONDS = 30.0
@@ -94,9 +94,11 @@ class Progress:
       _LOG.info(
         '%s',
         self._text(now),
-        extra=logs.fields(
-          what=self.what, unit=self._unit, done=self._done, total=self._total
-        ),
+        extra={
+          'fields': dict(
+            what=self.what, unit=self._unit, done=self._done, total=self._total
+          )
+        },
       )
 
   def _text(self, now: float) -> str:

@@ -4,13 +4,13 @@ It answers GET requests alone, and only those that name it as the browser of
 this machine would: a page elsewhere cannot read it by a name of its own.
 """
 
-import dataclasses
 import http
 import http.server
 import logging
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from xlflax.foundation import errors
 
@@ -26,8 +26,7 @@ _HEADERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
   """What a browser or program gets."""
 
   body: str

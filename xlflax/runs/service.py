@@ -1,5 +1,7 @@
 """Pages of `xlflax serve`: runs as they train, and an encoder to try."""
 
+import dataclasses
+import functools
 import html
 import http
 import inspect
@@ -19,7 +21,9 @@ _REFRESH = f'<meta http-equiv="refresh" content="{_SECONDS}">'
 _NOT_FOUND = http.HTTPStatus.NOT_FOUND
 
 
-class RunsPage:
+def runs_page(
+  named: Mapping[str, str], folder: pathlib.Path, command: Sequence[str] = ()
+) -> server.Answer:
   """One page of several runs, made anew when one of them has written.
 
   Args:
@@ -27,65 +31,55 @@ class RunsPage:
     folder: for the page and its pictures.
     command: the words of the command.
   """
+  directories = {name: paths.of(path) for name, path in named.items()}
 
-  def __init__(
-    self,
-    named: Mapping[str, str],
-    folder: pathlib.Path,
-    command: Sequence[str] = (),
-  ):
-    self._named = {name: paths.of(path) for name, path in named.items()}
-    self._folder, self._command = folder, command
-    self._seen: object = None
-    self._page = ''
-
-  def __call__(self, path: str, query: Mapping[str, str]) -> server.Reply:
-    """The page, which a browser loads again by itself."""
-    if path != '/':
-      return server.Reply('Not found.\n', 'text/plain', _NOT_FOUND)
-    seen = [_state(directory) for directory in self._named.values()]
-    if seen != self._seen:
-      self._page, self._seen = self._made(), seen
-    return server.Reply(self._page)
-
-  def _made(self) -> str:
+  @functools.lru_cache(maxsize=1)
+  def made(state: object) -> str:
+    del state  # the page is of this state
     try:
       records = [
-        run_pages.read(directory, name=name)
-        for name, directory in self._named.items()
+        run_pages.read(d, name=name) for name, d in directories.items()
       ]
-      made = run_pages.side_by_side(
-        self._folder, records, command=self._command
-      ).read_text(encoding='utf-8')
+      file = run_pages.side_by_side(folder, records, command=command)
     except errors.RunDirectoryError as error:  # it may have just begun
-      made = page.wrap('Nothing to show yet', str(error), '')
-    return made.replace('<head>', f'<head>\n{_REFRESH}', 1)
+      return page.wrap('Nothing to show yet', str(error), '')
+    return file.read_text(encoding='utf-8')
+
+  def answer(path: str, query: Mapping[str, str]) -> server.Reply:
+    del query
+    if path != '/':
+      return server.Reply('Not found.\n', 'text/plain', _NOT_FOUND)
+    shown = made(tuple(_state(one) for one in directories.values()))
+    return server.Reply(shown.replace('<head>', f'<head>\n{_REFRESH}', 1))
+
+  return answer
 
 
-def _state(directory: pathlib.Path) -> list[tuple[str, int]]:
+def _state(directory: pathlib.Path) -> tuple[tuple[str, int], ...]:
   """What tells whether a run has written something."""
   found = [directory / run_directory.METRICS]
   found += directory.glob(f'{run_directory.EVALUATION}/**/*.json')
-  return [(str(one), one.stat().st_mtime_ns) for one in found if one.exists()]
+  return tuple((str(x), x.stat().st_mtime_ns) for x in found if x.exists())
 
 
+@dataclasses.dataclass(frozen=True)
 class EncoderPage:
   """Forms for the questions of a trial, and `/api/<question>` for programs.
 
-  Args:
+  Attributes:
     asked: the run and its texts.
     title: of the page.
   """
 
-  def __init__(self, asked: trial.Trial, title: str):
-    self._asked, self._title = asked, title
+  asked: trial.Trial
+  title: str
 
   def __call__(self, path: str, query: Mapping[str, str]) -> server.Reply:
     """A page, or JSON: `{"rows": [...]}` or `{"error": {...}}`."""
     as_json = path.startswith('/api/')
     question = path.removeprefix('/api').strip('/')
-    if question and question not in self._asked.questions:
-      known = ', '.join(self._asked.questions)
+    if question and question not in self.asked.questions:
+      known = ', '.join(self.asked.questions)
       return server.Reply(f'One of: {known}.\n', 'text/plain', _NOT_FOUND)
     status, found = http.HTTPStatus.OK, {}
     try:
@@ -93,42 +87,39 @@ class EncoderPage:
     except errors.XlflaxError as error:
       status, found = http.HTTPStatus.BAD_REQUEST, {'error': error.parts}
     if as_json:
-      body = json.dumps(found, ensure_ascii=False)
-      return server.Reply(body, 'application/json', status)
+      return server.Reply(json.dumps(found), 'application/json', status)
     return server.Reply(self._page(question, query, found), status=status)
 
   def _rows(self, question: str, query: Mapping[str, str]) -> trial.Rows:
-    fields = _fields(self._asked, question)
-    strange = sorted(set(query) - set(fields))
-    empty = [
-      x for x in fields if 'language' not in x and not query.get(x, '').strip()
-    ]
-    longest = max(map(len, query.values()), default=0)
-    if strange or empty or longest > _LONGEST:
+    fields = _fields(self.asked, question)
+    given = {name: query.get(name, '').strip() for name in fields}
+    texts = [text for name, text in given.items() if 'language' not in name]
+    lengths = {name: len(text) for name, text in query.items()}
+    longest = max(lengths.values(), default=0)
+    if not (set(query) <= set(fields) and all(texts) and longest <= _LONGEST):
       raise errors.ConfigError(
         'The question cannot be answered',
-        got=', '.join(strange) or f'{longest:,} characters in a field',
+        got=f'characters of each: {lengths}',
         expected=f'{", ".join(fields)}; at most {_LONGEST:,} characters each',
         where=question,
       )
-    given = {name: query.get(name, '').strip() for name in fields}
-    return getattr(self._asked, question)(**given)
+    return getattr(self.asked, question)(**given)
 
   def _page(self, question, query, found) -> str:
     parts = []
-    for name in self._asked.questions:
-      explained = inspect.getdoc(getattr(self._asked, name)) or ''
+    for name in self.asked.questions:
+      explained = inspect.getdoc(getattr(self.asked, name)) or ''
       parts.append(f'<h2>{name}</h2><p>{html.escape(explained)}</p>')
       values = query if name == question else {}
-      parts.append(_form(name, _fields(self._asked, name), values))
+      parts.append(_form(name, _fields(self.asked, name), values))
       if name == question and found.get('rows'):
         parts.append(_table(found['rows']))
       elif name == question:
         message = found.get('error', {}).get('what', 'Nothing was found')
         more = found.get('error', {}).get('expected', '')
         parts.append(f'<p role="alert">{html.escape(f"{message}. {more}")}</p>')
-    known = ', '.join(self._asked.run.vocabulary.spec.languages) or 'any'
-    return page.wrap(self._title, f'Languages: {known}.', '\n'.join(parts))
+    known = ', '.join(self.asked.run.vocabulary.spec.languages) or 'any'
+    return page.wrap(self.title, f'Languages: {known}.', '\n'.join(parts))
 
 
 def _fields(asked: trial.Trial, question: str) -> list[str]:

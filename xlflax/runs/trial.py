@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, word_states
 from xlflax.evaluation.tasks import tagging
 from xlflax.foundation import errors
 from xlflax.objectives.finetuning import token_classification
+from xlflax.runs import inputs
 from xlflax.runs import run as run_lib
 from xlflax.similarity import cosine as cosine_lib
 from xlflax.similarity import neighbours as neighbours_lib
@@ -54,10 +54,9 @@ class Trial:
     """Words that are each other's most similar in the last layer."""
     sides = (source.split(), target.split())
     codes = (source_language, target_language)
+    ids = inputs.language_ids(self.run.subject(), (source, target), codes)
     first, second = word_states.word_states(
-      self.run.subject(),
-      sides,
-      [(code, self._language_id(code)) for code in codes],
+      self.run.subject(), sides, list(zip(codes, ids, strict=True))
     )
     similar = word_alignment.cosine(first.states[-1], second.states[-1])
     links = word_alignment.link_matrix(similar, word_alignment.Method.ARGMAX)
@@ -101,9 +100,8 @@ class Trial:
   @property
   def questions(self) -> tuple[str, ...]:
     """The methods that this run and these texts answer."""
-    found = ['masked', 'alignment']
-    found += ['neighbours'] if self.texts else []
-    return tuple(found + (['tags'] if self._tagger else []))
+    more = {'neighbours': self.texts, 'tags': self._tagger}
+    return 'masked', 'alignment', *(name for name, x in more.items() if x)
 
   @functools.cached_property
   def _tagger(self) -> str:
@@ -122,12 +120,6 @@ class Trial:
       [one for _, one in texts], languages=codes if known else None
     )
     return texts, cosine_lib.unit_rows(vectors)
-
-  def _language_id(self, code: str) -> int:
-    subject = self.run.subject()
-    return language_codes.language_id(
-      subject.vocabulary, code, [], required=subject.needs_languages
-    )
 
 
 @dataclasses.dataclass(frozen=True)

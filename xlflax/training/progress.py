@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from xlflax.foundation import logs, screen
+from xlflax.foundation import screen
 
 # XLA prints its banner "Very slow compile?" after two minutes.
 _LONG_COMPILATION = 110.0
@@ -141,7 +141,9 @@ class Progress:
     parts += self._left(step)
     logging.info(
       ' | '.join(parts),
-      extra=logs.fields(step=step, total_steps=self._total, loss=loss, **speed),
+      extra={
+        'fields': dict(step=step, total_steps=self._total, loss=loss, **speed)
+      },
     )
 
   def close(self) -> None:

@@ -92,17 +92,14 @@ def test_a_run_as_training_leaves_it(tmp_path):
   assert found.losses['loss'] == {10: 5.0}
   assert found.losses['mlm/loss/de'] == {10: 4.0}
   assert 'mlm/accuracy/en' not in found.losses
-  axes = run_pages._losses([found]).axes
-  assert [one.get_ylabel() for one in axes if one.lines] == [
-    'loss, all objectives (lower is better)',
-    'loss of mlm (lower is better)',
-    'loss of tlm (lower is better)',
-  ]
-  (panel,) = run_pages._language_losses([found]).items()
-  assert panel == (
-    'loss of mlm (lower is better)',
-    {'en': {10: 1.0}, 'de': {10: 4.0}},
-  )
+  assert run_pages._losses([found]) == {
+    'all objectives': {'a': [(10, 5.0)]},
+    'mlm': {'a': [(10, 3.0)]},
+    'tlm': {'a': [(10, 2.0)]},
+  }
+  assert run_pages._language_losses([found]) == {
+    'mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
+  }
   page = run_pages.side_by_side(tmp_path / 'out', [found])
   assert 'Training loss by language' in page.read_text()
   assert found.speed == {'tokens_per_second': 7.0}

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from xlflax.foundation import logs
 from xlflax.training.metric_writers import base
 
 
@@ -22,7 +21,7 @@ class Terminal:
         'step %s | %s',
         f'{step:,}',
         ' | '.join(shown),
-        extra=logs.fields(step=step, **found),
+        extra={'fields': dict(step=step, **found)},
       )
 
   def close(self) -> None:
