@@ -36,7 +36,8 @@ NEEDS = {
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
-  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm test.en',
+  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm test.en '
+  'en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
   'docs/synthetic.md': '',
@@ -106,6 +107,8 @@ NOT_RUN = {
   'xlflax evaluate --model_dir=runs/translation': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax tasks fetch sib200': 'needs the network; tests/tasks fetches',
+  'xlflax serve': 'goes on until Ctrl-C; tests/runs/service_test.py asks it',
+  'curl ': 'asks what is served before it',
 }  # fmt: skip
 # Listings that are not run: what they contain -> why.
 NOT_RUN_PYTHON = {
@@ -191,6 +194,8 @@ SMALLER = {
   'docs/questions.md': {
     '--size=32000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=20000': world.MONO,
+    '--select tagging/accuracy/en': (
+      f'--select tagging/accuracy/en {world.TUNING}'),
     'accumulation=4': 'accumulation=1',  # 8 rows for the 8 devices of tests
     '--gin.TRAIN_STEPS=40000': world.MONO.replace('STEPS=2', 'STEPS=4'),
   },
