@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import json
 import logging
 import os
 import signal
@@ -119,6 +120,26 @@ def test_mistake_is_one_message_without_traceback(capsys, failing):
     'some.\n'
   )
   assert not captured.out
+
+
+def test_a_full_device_is_one_message(capsys, failing):
+  failing(RuntimeError('RESOURCE_EXHAUSTED: Out of memory while trying 9 GiB'))
+  assert _run('train') == 74
+  captured = capsys.readouterr()
+  assert captured.err.startswith(
+    'xlflax train: A device is out of memory. Got: Out of memory while trying '
+    '9 GiB. What to do: '
+  )
+  assert 'docs/trouble.md#out-of-memory' in captured.err
+
+
+def test_a_mistake_as_json(capsys, failing, monkeypatch):
+  logger = logging.getLogger()
+  monkeypatch.setattr(logger, 'handlers', logger.handlers[:])
+  failing(errors.CorpusError('No text', where='a.txt:3'))
+  assert cli.main(['train', '--json']) == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert json.loads(line)['where'] == 'a.txt:3'
 
 
 def test_bug_keeps_its_traceback(failing):

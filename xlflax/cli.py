@@ -37,6 +37,7 @@ COMMANDS = {
   'leaderboard': 'join the reports of suites and models on one page',
   'translate': 'translate files or standard input by beam search',
   'report': 'put runs side by side on one page',
+  'serve': 'show runs live in a browser, or try an encoder',
   'analyze': 'how similar languages are inside of models, with pictures',
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'launch': 'start a job of several processes, here or on a cluster',
@@ -139,7 +140,8 @@ def parser_of(name: str) -> parsing.Parser:
 def _run(name: str, arguments: list[str], level: int) -> int:
   from xlflax.foundation import logs, screen
 
-  logs.set_up(level)
+  as_json = '--json' in arguments
+  logs.set_up(level, as_json=as_json)
   parser = parser_of(name)
   command = importlib.import_module(f'xlflax.commands.{name}')
   try:
@@ -160,14 +162,20 @@ def _run(name: str, arguments: list[str], level: int) -> int:
     sys.stdout.flush()
     return status
   except errors.XlflaxError as error:
-    print(f'xlflax {name}: {error}', file=sys.stderr)
+    logs.tell(name, error, as_json=as_json)
     return error.status
   except OSError as error:  # a full disk, permissions: no bug of xlflax
     if isinstance(error, BrokenPipeError) and outputs.is_unread():
       return errors.ExitStatus.INTERRUPTED
     told = errors.of_os_error(error)
-    print(f'xlflax {name}: {told}', file=sys.stderr)
+    logs.tell(name, told, as_json=as_json)
     return told.status
+  except RuntimeError as error:
+    full = errors.of_full_device(error)
+    if full is None:
+      raise
+    logs.tell(name, full, as_json=as_json)
+    return full.status
   except KeyboardInterrupt as error:
     print(f'xlflax {name}: {stopping.describe(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED

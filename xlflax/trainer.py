@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from xlflax.configuration import config
 from xlflax.foundation import calls, ranges, registry
 from xlflax.planning import against, in_run
 from xlflax.planning import plan as plan_lib
 from xlflax.training import benchmark, session
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import machines
+from xlflax.training.metric_writers import base as writers
 
 
 @registry.register('trainer')
@@ -21,15 +23,41 @@ class Trainer(settings_lib.Settings):
   (`training.description.identity`).
   """
 
+  @classmethod
+  @calls.checked
+  def from_recipe(
+    cls, name: str, *, pretraining: str = 'mlm', **macros: Any
+  ) -> 'Trainer':
+    """Builds the run of a recipe, as `xlflax train --gin_file` does.
+
+    Args:
+      name: of a file of `gin_configs/recipes/`, such as 'small'.
+      pretraining: of a file of `gin_configs/pretrain/`: what is learned.
+      **macros: values of what the two files name in capitals, such as
+        `model_dir`, `corpus`, `vocabulary`, `cache_dir`, `train_steps`.
+
+    Raises:
+      ConfigError: there is no such recipe or macro, or a value is missing.
+    """
+    values = {name.upper(): value for name, value in macros.items()}
+    files = [f'pretrain/{pretraining}.gin', f'recipes/{name}.gin']
+    return config.load(files, macros=values).build(cls)
+
   @calls.checked
   def train(
-    self, *, gin_config: str | Callable[[], str] = ''
+    self,
+    *,
+    gin_config: str | Callable[[], str] = '',
+    report: writers.Report | None = None,
   ) -> dict[str, Any]:
     """Trains, or continues the run where its last checkpoint left it.
 
     Args:
       gin_config: the text of a gin file that builds this trainer, for the
         run's directory; '' where none does.
+      report: is called after each report with the step and the metrics that
+        `metrics.jsonl` gets, such as {'train': {'mlm/loss/en': 2.0}}; in the
+        process that writes them.
 
     Returns:
       {'step', 'loss', 'model_dir', 'finished', 'interrupted'} (by a signal).
@@ -39,7 +67,9 @@ class Trainer(settings_lib.Settings):
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
-    return session.run(self, gin_config=text, compares=in_run.of_run(self))
+    return session.run(
+      self, gin_config=text, compares=in_run.of_run(self), report=report
+    )
 
   @calls.checked
   def plan(

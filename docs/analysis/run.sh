@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes everything of "The papers' observations" in docs/analysis.md:
+# Makes everything of "The papers' observations" in docs/measured/analysis.md:
 #   docs/analysis/run.sh DATA WORK [PART...]
 # DATA: folder of the data sets that build_corpus.py names, and of ntrex, pawsx,
 # word_alignment, bilingual_dictionaries. WORK: for models and results. What is

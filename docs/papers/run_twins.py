@@ -6,7 +6,7 @@
 DATA holds the data sets that `docs/real_text/build_corpus.py` names. In WORK it
 makes corpora, vocabularies, token caches and runs by `xlflax` commands, each
 once: what is finished is not made again. The commands are in WORK/commands.txt,
-the table of docs/papers.md is printed and written to WORK/twins.md.
+the table of docs/measured/papers.md is printed and written to WORK/twins.md.
 """
 
 import argparse

@@ -9,6 +9,7 @@ import ast
 import pathlib
 import posixpath
 import re
+import subprocess
 from collections.abc import Iterable
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -30,6 +31,25 @@ _LINK = re.compile(r'(\]\()([^)\s#]+)((?:#[^)\s]*)?\))')
 _NOT_API = ('commands', 'demo', 'replication')
 
 _LINK = re.compile(r'\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)')
+
+
+def on_config(config):
+  """Has each page say which version and commit it describes."""
+  version = re.search(
+    r"__version__ = '(.+)'", (ROOT / 'xlflax/__init__.py').read_text('utf-8')
+  )
+  assert version
+  commit = subprocess.run(
+    ['git', 'rev-parse', '--short', 'HEAD'],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=False,
+  ).stdout.strip()
+  config['copyright'] = f'xlflax {version[1]}' + (
+    f', commit {commit}' if commit else ''
+  )
+  return config
 
 
 def on_files(files, config):

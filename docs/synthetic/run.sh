@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes everything in docs/synthetic.md's results:  docs/synthetic/run.sh WORK
+# Makes everything in docs/measured/synthetic.md's results:  docs/synthetic/run.sh WORK
 # The same command goes on where it was stopped.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

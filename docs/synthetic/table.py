@@ -1,4 +1,4 @@
-"""Prints the table of docs/synthetic.md.
+"""Prints the table of docs/measured/synthetic.md.
 
 python docs/synthetic/table.py WORK
 """

@@ -17,7 +17,7 @@ from xlflax.analysis import (
   word_report,
 )
 from xlflax.evaluation import base, results
-from xlflax.evaluation.reports import styles
+from xlflax.evaluation.reports import drawing, styles
 from xlflax.foundation import errors
 from xlflax.similarity import maps
 
@@ -39,7 +39,7 @@ def _rows(value=0.25):
 
 def _analysis(**settings):
   rows = _rows()
-  canvas = figures.curves('t', 'y', {'p': {'a': [(0, math.nan), (1, 2.0)]}})
+  canvas = drawing.curves('t', 'y', {'p': {'a': [(0, math.nan), (1, 2.0)]}})
   return report.Analysis(
     **{
       'name': 'sentences',
@@ -141,7 +141,7 @@ def test_no_numbers_is_an_error(tmp_path):
       first='en',
       second='fr',
     ),
-    lambda: figures.curves(
+    lambda: drawing.curves(
       't',
       'v',
       {
@@ -150,7 +150,7 @@ def test_no_numbers_is_an_error(tmp_path):
       },
       whole=100,
     ),
-    lambda: figures.curves(
+    lambda: drawing.curves(
       't',
       'v',
       {
@@ -209,7 +209,7 @@ def test_lines_can_be_told_apart():
 def test_axes_end_above_the_highest_value():
   lines = {'p': {'a': [(0, 28.0), (1, math.nan)]}}
   for whole, top in ((100, 30), (None, None)):
-    axes = figures.curves('t', 'v', lines, whole=whole).axes[0]
+    axes = drawing.curves('t', 'v', lines, whole=whole).axes[0]
     assert axes.get_xlabel() == 'layer (0: embeddings)'
     if top:
       assert axes.get_ylim()[1] == pytest.approx(1.02 * top)

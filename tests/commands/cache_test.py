@@ -65,14 +65,18 @@ def test_writes_the_corpus_and_prints_statistics(folders, tmp_path, capsys):
   assert set(cache.mixtures) == {'corpus.mono', 'corpus.parallel'}
 
 
+def _records(out: str) -> list[dict]:
+  """What --json printed, one object a line."""
+  return [json.loads(line) for line in out.splitlines() if line[:1] == '{']
+
+
 def test_mixtures_and_splits_are_added(folders, tmp_path, capsys):
   for flags in (
     ['--mixture=corpus.mono.en'],
     ['--mixture=corpus.mono', '--split=validation', '--json'],
   ):
     assert _run(folders, tmp_path / 'cache', *flags) == 0
-  out = capsys.readouterr().out
-  metas = json.loads(out[out.index('[\n') :])
+  metas = _records(capsys.readouterr().out)
   assert [(m['task'], m['split'], m['examples']) for m in metas] == [
     ('corpus.mono.de', 'validation', 9),
     ('corpus.mono.en', 'validation', 9),
@@ -98,8 +102,7 @@ def test_shares_and_finish(folders, tmp_path, capsys, monkeypatch):
   monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '3')
   assert _run(folders, cache, '--shard=auto', '--shard_size=1000') == 0
   assert _run(folders, cache, 'finish', '--shard_size=1000', '--json') == 0
-  out = capsys.readouterr().out
-  assert len(json.loads(out[out.index('[\n') :])) == 3
+  assert len(_records(capsys.readouterr().out)) == 3
   assert _run(folders, tmp_path / 'one', '--shard_size=1000') == 0
   one, three = map(cache_reader.TokenCache, (tmp_path / 'one', cache))
   for mixture in ('corpus.mono', 'corpus.parallel'):

@@ -135,6 +135,31 @@ def test_the_gin_file_for_training_makes_an_evaluation():
   assert evaluation.tasks[0].source.split == 'validation'
 
 
+def _check_json(run, corpus, capsys):
+  """--json prints an object for each number of what is on disk."""
+  command = ['evaluate', f'--model_dir={run}', '--tasks=retrieval', '--json']
+  assert cli.main([*command, f'--corpus={corpus}', '--languages=de,en']) == 0
+  records = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
+  (mean,) = (
+    one
+    for one in records
+    if (one['metric'], one['part']) == ('accuracy', 'mean')
+  )
+  value = mean.pop('value')
+  assert 0 <= value <= 1
+  assert mean == {
+    'task': 'retrieval',
+    'split': 'test',
+    'step': 10,
+    'metric': 'accuracy',
+    'part': 'mean',
+    'unit': 'fraction',
+    'better': 'higher',
+    'n': None,
+  }
+  assert any(one['n'] for one in records)
+
+
 def test_the_command_writes_results_and_prints_tables(
   make_run, corpus, tmp_path, capsys, one_device
 ):
@@ -154,6 +179,7 @@ def test_the_command_writes_results_and_prints_tables(
   printed = capsys.readouterr().out
   assert status == 0
   assert 'retrieval: accuracy' in printed
+  _check_json(run, corpus, capsys)
   assert 'untrained' in printed
   for task in ('retrieval', 'perplexity'):
     for step in ('untrained', 10):

@@ -43,7 +43,7 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
   assert text.count('The Katze , again .\n') == 12
   assert (tmp_path / 'out/mono/zh.txt').read_text() == '我 来到 北京\n'
   assert _run(corpus, tmp_path, *flags, '--json') == 0
-  files = json.loads(capsys.readouterr().out)
+  files = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
   assert files[0] == {
     'path': 'mono/en.txt',
     'lines': 20,
@@ -100,7 +100,7 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
     )
     == 0
   )
-  files = json.loads(capsys.readouterr().out)
+  files = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
   assert [f['path'] for f in files] == ['mono/en.copy1.txt', 'mono/en.txt']
   record = json.loads((tmp_path / 'out/.prepared.json').read_text())
   assert record['settings']['code_switching'] == {

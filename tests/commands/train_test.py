@@ -22,7 +22,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
-  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_: None)
+  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
   monkeypatch.setattr(program, 'stand_in', lambda machine: None)
   monkeypatch.setattr(closing, 'tell_next', lambda trainer, result: None)
 

@@ -1,5 +1,7 @@
 """`xlflax vocab`."""
 
+import json
+
 import pytest
 
 from xlflax import cli
@@ -28,6 +30,14 @@ def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
   out = capsys.readouterr().out
   assert 'tokens/word' in out
   assert '32 entries, 3 languages' in out
+
+
+def test_json(corpus, tmp_path, capsys):
+  assert _run(corpus, tmp_path / 'v', '--json') == 0
+  (line,) = capsys.readouterr().out.splitlines()
+  found = json.loads(line)
+  assert found['directory'] == str(tmp_path / 'v')
+  assert {'en', 'fi'} <= {one['language'] for one in found['statistics']}
 
 
 def test_all_settings_are_recorded(corpus, tmp_path):

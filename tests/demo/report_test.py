@@ -164,7 +164,7 @@ def test_read_losses(tmp_path):
     {'step': 100, 'train': {'mlm/loss': 6.5, 'align/loss': 2.0}},
   ]
   path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
-  assert report.read_losses(path) == {
+  assert report.read_losses(tmp_path) == {
     'mlm': [(50, 7.1), (100, 6.5)],
     'align': [(100, 2.0)],
   }

@@ -10,9 +10,10 @@ from tests.docs import small_world as world
 NEEDS = {
   'README.md': 'models/small.gin corpus en-train.conllu en-dev.conllu '
   'fr-test.conllu download',
-  'docs/analysis.md': 'runs/encoder runs/pos runs/en-fr bible.en-fr.tsv '
+  'docs/analysis.md': 'corpus runs/mlm runs/en-fr en-fr.tsv',
+  'docs/measured/analysis.md': 'runs/encoder runs/pos bible.en-fr.tsv '
   'bible.en-de.tsv bible.en-ru.tsv bible.en-zh.tsv paws.en-en.tsv verses.en '
-  'verses.fr verses.ru verses.tsv en-fr.tsv fr_gsd-ud-test.conllu '
+  'verses.fr verses.ru verses.tsv fr_gsd-ud-test.conllu '
   'freedict/en-fr.train.tsv freedict/en-fr.test.tsv tatoeba '
   'openrussian/ru-en.train.tsv openrussian/ru-en.test.tsv '
   'simalign_sample/sample_eng.txt simalign_sample/sample_deu.txt '
@@ -31,10 +32,12 @@ NEEDS = {
   'docs/first_run.md': 'corpus en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/large_corpora.md': 'corpus vocab raw',
   'docs/launch.md': '',
+  'docs/measured/synthetic.md': '',
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
-  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm test.en',
+  'docs/questions.md': 'docs corpus vocab models/small.gin runs/mlm test.en '
+  'en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
   'docs/synthetic.md': '',
@@ -104,6 +107,8 @@ NOT_RUN = {
   'xlflax evaluate --model_dir=runs/translation': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax tasks fetch sib200': 'needs the network; tests/tasks fetches',
+  'xlflax serve': 'goes on until Ctrl-C; tests/runs/service_test.py asks it',
+  'curl ': 'asks what is served before it',
 }  # fmt: skip
 # Listings that are not run: what they contain -> why.
 NOT_RUN_PYTHON = {
@@ -122,7 +127,7 @@ SMALLER = {
     '--suite=xtreme': '--suite=xtreme --suite_tasks=tatoeba',
   },
   'docs/recipes.md': {'--gin.TRAIN_STEPS=1800': world.MONO},
-  'docs/analysis.md': {
+  'docs/measured/analysis.md': {
     '--max_words=8000': '--max_words=8000 --min_count=1',
     'encoder.2500.en-fr': 'encoder.2.en-fr',
     'fr-en.2500.layer4': 'fr-en.2.layer2',
@@ -189,14 +194,16 @@ SMALLER = {
   'docs/questions.md': {
     '--size=32000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=20000': world.MONO,
+    '--select tagging/accuracy/en': (
+      f'--select tagging/accuracy/en {world.TUNING}'),
     'accumulation=4': 'accumulation=1',  # 8 rows for the 8 devices of tests
     '--gin.TRAIN_STEPS=40000': world.MONO.replace('STEPS=2', 'STEPS=4'),
   },
   'docs/synthetic.md': {
     '--sentences=2000': '--sentences=100 --examples=24 --held_out=16',
     '--size=600': '--size=400',
-    'synthetic --output=toy --languages=en,aa,bb --change': (
-      'synthetic --output=other --languages=en,aa,bb --change'),
+  },
+  'docs/measured/synthetic.md': {
     '--size nli/train=60000 …': '--sentences=100 --examples=24 --held_out=16',
   },
   'docs/t5x.md': {

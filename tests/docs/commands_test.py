@@ -26,8 +26,8 @@ _PAGES = ['README.md'] + sorted(
 )
 # What a line of a block of commands begins with.
 _COMMAND = re.compile(
-  r'(xlflax [a-z]|make |pip |python |git |hf |docker |docs/|echo |export |for '
-  r'|  python|done$|[A-Z_]+=\S+ python)'
+  r'(xlflax [a-z]|make |pip |python |git |hf |docker |docs/|echo |export |curl '
+  r'|for |  python|done$|[A-Z_]+=\S+ python)'
 )
 
 

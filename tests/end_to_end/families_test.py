@@ -2,7 +2,7 @@
 
 Trees by content words, multiple choice, questions without an answer, frozen
 vectors; SIB-200 and MASSIVE from files of their published form. As in
-synthetic_test, by the commands and gin files of docs/synthetic.md, with a
+synthetic_test, by the commands and gin files of docs/measured/synthetic.md, with a
 smaller encoder of two languages.
 """
 

@@ -1,7 +1,7 @@
 """Synthetic languages, from text to scores: what a right pipeline must reach.
 
 Everything runs as a user runs it, by the commands and gin files of
-docs/synthetic.md, with fewer steps and the tasks that need the fewest.
+docs/measured/synthetic.md, with fewer steps and the tasks that need the fewest.
 """
 
 import json

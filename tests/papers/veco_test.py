@@ -158,9 +158,9 @@ def test_where_decoders_begin(row, fresh):
 
 
 def _departures() -> list[tuple[str, str, str, str]]:
-  """(Setting, direction, the paper's, the script's) of docs/papers.md."""
+  """(Setting, direction, the paper's, the script's) of docs/measured/papers.md."""
   rows_of = re.compile(r'\| `(\S+)` \| (en-\w\w) \| (\S+)[^|]* \| (\S+) \|')
-  text = pathlib.Path('docs/papers.md').read_text()
+  text = pathlib.Path('docs/measured/papers.md').read_text()
   return [
     found.groups() for found in map(rows_of.match, text.splitlines()) if found
   ]

@@ -8,11 +8,12 @@ import math
 import re
 from typing import Annotated, Any
 
-from xlflax.analysis import figures, report, study, two_model_alignment
 from xlflax.analysis import models as models_lib
+from xlflax.analysis import report, study, two_model_alignment
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, sources
+from xlflax.evaluation.reports import drawing
 from xlflax.foundation import enums, errors, ranges, schema
 from xlflax.similarity.word_alignment import Mass, Method
 
@@ -263,7 +264,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   if panels:
     title = 'Word alignment by layer'
     pictures['layers'] = report.Picture(
-      title, figures.curves(title, 'AER (%), lower is better', panels), last
+      title, drawing.curves(title, 'AER (%), lower is better', panels), last
     )
   first = scored[0]['method'] if scored else None
   chosen = [row for row in scored if row['method'] == first]
@@ -272,8 +273,8 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     title = f'Word alignment along training ({_method(chosen[0])})'
     pictures['steps'] = report.Picture(
       title,
-      figures.curves(
-        title, 'AER (%), lower is better', lines, xlabel=figures.STEP
+      drawing.curves(
+        title, 'AER (%), lower is better', lines, xlabel=drawing.STEP
       ),
       chosen,
     )

@@ -13,6 +13,7 @@ from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
+from xlflax.evaluation.reports import drawing
 from xlflax.foundation import enums, ranges, schema
 from xlflax.similarity import cka
 
@@ -201,7 +202,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     title = 'CKA along training'
     pictures['steps'] = report.Picture(
       title,
-      figures.curves(title, 'CKA (%)', panels, xlabel=figures.STEP, whole=100),
+      drawing.curves(title, 'CKA (%)', panels, xlabel=drawing.STEP, whole=100),
       _diagonal(rows),
     )
   return pictures

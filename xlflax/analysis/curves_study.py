@@ -10,12 +10,12 @@ import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
+from xlflax.analysis import report, study
 from xlflax.evaluation import base, results
 from xlflax.evaluation.metrics import averages
+from xlflax.evaluation.reports import drawing, score_table, text
 from xlflax.evaluation.reports import pictures as score_pictures
-from xlflax.evaluation.reports import score_table, text
 from xlflax.foundation import errors, ranges, schema
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
@@ -220,7 +220,7 @@ class CurvesStudy(study.Study):
         continue
       pictures[name] = report.Picture(
         title,
-        figures.curves(title, label, panels, xlabel=figures.STEP),
+        drawing.curves(title, label, panels, xlabel=drawing.STEP),
         of_task,
       )
       gaps = self._gaps(of_task)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib import figure
 
-_DARK = 0.55  # of cividis: below, writing is white
+from xlflax.evaluation.reports import drawing
+
 _ACROSS = 3  # panels in a row
 
 
@@ -59,24 +60,13 @@ def draw(
         for train in trained
       ]
     )
-    image = axes.imshow(
+    image = drawing.heat(
+      axes,
       table,
-      cmap='PuOr' if around_zero else 'cividis',
-      vmin=low,
-      vmax=high,
-      aspect='auto',
+      shown=('{:+.1f}' if around_zero else '{:.1f}').format,
+      low=low,
+      high=high,
     )
-    for (y, x), value in np.ndenumerate(table):
-      if np.isfinite(value):
-        axes.text(
-          x,
-          y,
-          f'{value:+.1f}' if around_zero else f'{value:.1f}',
-          ha='center',
-          va='center',
-          fontsize=8,
-          color=_writing((value - low) / max(high - low, 1e-9), around_zero),
-        )
     axes.set_title(name, fontsize='medium')
     axes.set_yticks(range(len(trained)), trained)
     axes.set_xticks(range(len(tested)), tested)
@@ -84,10 +74,3 @@ def draw(
   canvas.colorbar(image, ax=grid[: len(panels)].tolist(), label=label)
   canvas.suptitle(title, fontsize='large')
   return canvas
-
-
-def _writing(share: float, around_zero: bool) -> str:
-  """The colour of writing on a colour between the least and the greatest."""
-  if around_zero:  # dark at both ends
-    return 'black' if abs(share - 0.5) < 0.35 else 'white'
-  return 'black' if share > _DARK else 'white'

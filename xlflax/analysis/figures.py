@@ -5,22 +5,14 @@ their codes: the fonts of matplotlib lack many scripts.
 """
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib import figure
 
-from xlflax.evaluation.reports import styles
+from xlflax.evaluation.reports import drawing
 
-LAYER = 'layer (0: embeddings)'
-STEP = 'training step'
-_DARK = 0.55  # of cividis: below, writing is white
 _ACROSS = 3  # panels in a row
-_TICKS = 6  # of an axis of layers or steps
-
-Points = Sequence[tuple[float, float]]
-Panels = Mapping[str, Mapping[str, Points]]
 
 
 def layer_columns(
@@ -55,7 +47,7 @@ def layer_columns(
     layout='constrained',
   )
   axes = canvas.subplots()
-  _draw_heat(canvas, axes, values, label)
+  canvas.colorbar(drawing.heat(axes, values), ax=axes, label=label)
   axes.set_xticks(
     range(len(names)), names, rotation=35, ha='right', rotation_mode='anchor'
   )
@@ -64,7 +56,7 @@ def layer_columns(
   )
   axes.axhline(depth - 0.5, color='white', linewidth=3)
   _group_columns(axes, [group for group, _ in columns])
-  axes.set_ylabel(LAYER)
+  axes.set_ylabel(drawing.LAYER)
   canvas.suptitle(title, fontsize='large')
   return canvas
 
@@ -105,8 +97,8 @@ def matrices(
   for axes in grid[len(panels) :]:
     axes.set_visible(False)
   for axes, (name, values) in zip(grid, panels.items(), strict=False):
-    image = _heat(axes, values)
-    axes.set_title(_wrapped(name, width), fontsize='medium')
+    image = drawing.heat(axes, values)
+    axes.set_title(drawing.wrapped(name, width), fontsize='medium')
     for ticks, size, layers in (
       (axes.set_yticks, len(values), first_layers),
       (axes.set_xticks, values.shape[1], second_layers),
@@ -117,103 +109,6 @@ def matrices(
   canvas.colorbar(image, ax=grid[: len(panels)].tolist(), label=label)
   canvas.suptitle(title, fontsize='large')
   return canvas
-
-
-def curves(
-  title: str,
-  label: str,
-  panels: Panels,
-  *,
-  xlabel: str = LAYER,
-  whole: float | None = None,
-) -> figure.Figure:
-  """Lines over layers or steps, one panel each (ECS 4-6, MetaXLM 3-5).
-
-  Args:
-    title: above the picture.
-    label: of the vertical axes, with its unit.
-    panels: name of a panel -> name of a line -> points (x, y); y may be NaN.
-    xlabel: LAYER or STEP.
-    whole: what all of something is, such as 100: the vertical axes begin at
-      0 and end there, or earlier if no value is near; None: as values are.
-  """
-  names = list(dict.fromkeys(n for lines in panels.values() for n in lines))
-  across = min(_ACROSS, len(panels))
-  down = math.ceil(len(panels) / across)
-  top = _top(panels, whole) if whole is not None else 0.0
-  canvas = figure.Figure(
-    figsize=(1.0 + 3.1 * max(across, 1.6), 1.1 + 2.5 * down),
-    layout='constrained',
-  )
-  grid = canvas.subplots(down, across, squeeze=False, sharey=True)
-  for axes in grid.ravel()[len(panels) :]:
-    axes.set_visible(False)
-  for axes, (panel, lines) in zip(grid.ravel(), panels.items(), strict=False):
-    for name, points in lines.items():
-      axes.plot(
-        *zip(*points, strict=True),
-        linewidth=1.6,
-        markersize=4,
-        label=name,
-        **styles.line(names.index(name)),
-      )
-    axes.set_title(_wrapped(panel, 3.1), fontsize='medium')
-    axes.set_xlabel(xlabel)
-    places = sorted({x for points in lines.values() for x, _ in points})
-    if len(places) <= _TICKS:
-      axes.set_xticks(places)
-    else:
-      axes.locator_params(axis='x', integer=True, nbins=_TICKS)
-    axes.grid(alpha=0.3)
-    styles.tidy(axes)
-    if whole is not None:
-      axes.set_ylim(-0.02 * top, 1.02 * top)
-  for axes in grid[:, 0]:
-    axes.set_ylabel(label)
-  styles.legend(canvas, grid.ravel()[: len(panels)], names)
-  canvas.suptitle(title, fontsize='large')
-  return canvas
-
-
-def _wrapped(name: str, inches: float) -> str:
-  """A name in lines that are no wider than its panel."""
-  return textwrap.fill(name, max(8, int(inches / styles.LETTER)))
-
-
-def _top(panels: Panels, whole: float) -> float:
-  """The next tenth of the whole above all values."""
-  highest = max(
-    (
-      y
-      for lines in panels.values()
-      for points in lines.values()
-      for _, y in points
-      if math.isfinite(y)
-    ),
-    default=whole,
-  )
-  return whole * min(10, math.floor(10 * highest / whole) + 1) / 10
-
-
-def _draw_heat(canvas, axes, values: np.ndarray, label: str) -> None:
-  canvas.colorbar(_heat(axes, values), ax=axes, label=label)
-
-
-def _heat(axes, values: np.ndarray):
-  """Draws [rows, columns] of 0..1 with the numbers in percent."""
-  image = axes.imshow(values, cmap='cividis', vmin=0, vmax=1, aspect='auto')
-  for (y, x), value in np.ndenumerate(values):
-    if np.isfinite(value):
-      axes.text(
-        x,
-        y,
-        f'{100 * value:.0f}',
-        ha='center',
-        va='center',
-        fontsize=8,
-        color='black' if value > _DARK else 'white',
-      )
-  return image
 
 
 def _group_columns(axes, groups: Sequence[str]) -> None:

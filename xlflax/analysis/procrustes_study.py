@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
+from xlflax.analysis import report, study
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.data import language_codes
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics
+from xlflax.evaluation.reports import drawing
 from xlflax.foundation import enums, errors, ranges, schema
 from xlflax.similarity import checks, maps, procrustes
 from xlflax.similarity import cosine as similarity
@@ -146,18 +147,9 @@ class ProcrustesStudy(study.Study):
       min(models.num_layers(ref) for ref in (case.first, case.second)),
     )
     if self.level is Level.SENTENCES:
-      sides = [
-        np.concatenate(
-          [
-            block[layers]
-            for block in self.reader.blocks(models, ref, side, language)
-          ],
-          axis=1,
-        )
-        for ref, side, language in zip(
-          (case.first, case.second), text, case.pair, strict=True
-        )
-      ]
+      sides = self.reader.sides(
+        models, (case.first, case.second), text, case.pair, layers
+      )
     else:
       sides = self._words(case, text, layers, models)
     for place, layer in enumerate(layers):
@@ -320,6 +312,6 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
   title = f'Held-out {last[0]["level"]}, before and after the map'
   return {
     'layers': report.Picture(
-      title, figures.curves(title, 'accuracy@1, cosine (%)', panels), last
+      title, drawing.curves(title, 'accuracy@1, cosine (%)', panels), last
     )
   }

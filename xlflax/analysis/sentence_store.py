@@ -41,6 +41,23 @@ class SentenceReader:
   max_length: ranges.Count | None = None
   block: ranges.Count = 2048
 
+  def sides(
+    self,
+    opened: models.Models,
+    refs: Sequence[models.ModelRef],
+    texts: Sequence[Sequence[str]],
+    languages: Sequence[str],
+    layers: Sequence[int],
+  ) -> list[np.ndarray]:
+    """Chosen layers [layers, N, H] of each side; arguments as of `blocks`."""
+    return [
+      np.concatenate(
+        [block[layers] for block in self.blocks(opened, ref, side, language)],
+        axis=1,
+      )
+      for ref, side, language in zip(refs, texts, languages, strict=True)
+    ]
+
   def blocks(
     self,
     opened: models.Models,

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
+from xlflax.analysis import report, study
 from xlflax.analysis.dictionaries import Mapping
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.metrics import retrieval
+from xlflax.evaluation.reports import drawing
 from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import procrustes
 
@@ -144,17 +145,8 @@ class SentenceStudy(study.Study):
     models: models_lib.Models,
   ) -> Sides:
     """States [chosen layers, N, H] of both sides."""
-    first, second = (
-      np.concatenate(
-        [
-          block[layers]
-          for block in self.reader.blocks(models, ref, side, language)
-        ],
-        axis=1,
-      )
-      for ref, side, language in zip(
-        (case.first, case.second), text, case.pair, strict=True
-      )
+    first, second = self.reader.sides(
+      models, (case.first, case.second), text, case.pair, layers
     )
     for side, name in ((first, case.pair[0]), (second, case.pair[1])):
       _check_finite(side, f'language {name}, {case.series}')
@@ -224,7 +216,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     )
   if panels:
     pictures['layers'] = report.Picture(
-      title, figures.curves(title, 'accuracy@1 (%)', panels, whole=100), last
+      title, drawing.curves(title, 'accuracy@1 (%)', panels, whole=100), last
     )
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
@@ -233,8 +225,8 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
       title = f'Sentence retrieval along training, {_NAMES[mapping]}'
       pictures[f'steps.{mapping}'] = report.Picture(
         title,
-        figures.curves(
-          title, 'accuracy@1 (%)', lines, xlabel=figures.STEP, whole=100
+        drawing.curves(
+          title, 'accuracy@1 (%)', lines, xlabel=drawing.STEP, whole=100
         ),
         chosen,
       )

@@ -6,16 +6,10 @@ Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from xlflax.analysis import (
-  figures,
-  mapped_heads,
-  report,
-  study,
-  transfer_checks,
-)
+from xlflax.analysis import mapped_heads, report, study, transfer_checks
 from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base
-from xlflax.evaluation.reports import score_table, text
+from xlflax.evaluation.reports import drawing, score_table, text
 from xlflax.evaluation.tasks import head_task
 from xlflax.foundation import errors, schema
 from xlflax.similarity import maps
@@ -181,6 +175,6 @@ def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
   label = f'{text.metric_name(rows[0]["metric"])} (%)'
   return {
     'layers': report.Picture(
-      title, figures.curves(title, label, panels, whole=100), rows
+      title, drawing.curves(title, label, panels, whole=100), rows
     )
   }

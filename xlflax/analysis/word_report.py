@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from xlflax.analysis import figures, report, study
+from xlflax.analysis import report, study
+from xlflax.evaluation.reports import drawing, text
 from xlflax.evaluation.reports import pictures as bar_pictures
-from xlflax.evaluation.reports import text
 
 TOP = (1, 5, 10)
 VECTORS = 'vectors'  # the series of `.vec` files
@@ -96,7 +96,7 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     title = 'Word translation by layer'
     found['layers'] = report.Picture(
       title,
-      figures.curves(title, 'precision@1 (%)', panels, whole=100),
+      drawing.curves(title, 'precision@1 (%)', panels, whole=100),
       contextual,
     )
   chosen = [
@@ -111,8 +111,8 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     title = 'Word translation along training (CSLS, Procrustes)'
     found['steps'] = report.Picture(
       title,
-      figures.curves(
-        title, 'precision@1 (%)', lines, xlabel=figures.STEP, whole=100
+      drawing.curves(
+        title, 'precision@1 (%)', lines, xlabel=drawing.STEP, whole=100
       ),
       chosen,
     )

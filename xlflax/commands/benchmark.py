@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--steps',
     type=numeric_flags.of(ranges.Count),
     default=10,
-    metavar='N',
     help='timed steps (default: %(default)s)',
   )
   parser.add_argument(

@@ -42,13 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--steps',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='training steps (default: as demo/demo.gin says)',
   )
   parser.add_argument(
     '--minutes',
-    type=numeric_flags.of(ranges.Positive),
     metavar='N',
+    type=numeric_flags.of(ranges.Positive),
     help='choose the size of the model and its steps so that all takes about '
     'N minutes here, and add zero-shot tagging of made-up languages and the '
     'similarity of layers across languages (CKA)',

@@ -152,7 +152,6 @@ def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
     '--batch_size',
     type=numeric_flags.of(ranges.Count),
     default=64,
-    metavar='N',
     help='sentences a batch in tests (default: %(default)s)',
   )
 

@@ -2,9 +2,8 @@
 
 import argparse
 
-from xlflax.commands.flags import compilation
-from xlflax.foundation import errors, numeric_flags, ranges
-from xlflax.storage import names
+from xlflax.commands.flags import compilation, language_files
+from xlflax.foundation import numeric_flags, ranges
 
 HELP = (
   'Writes the labels that a run fine-tuned for parts of speech or '
@@ -29,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--step',
     type=numeric_flags.of(ranges.Natural),
-    metavar='N',
     help='of the checkpoint (default: the newest)',
   )
   parser.add_argument(
@@ -72,21 +70,19 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
     '--length',
     type=numeric_flags.of(ranges.Count),
     default=128,
-    metavar='N',
     help='tokens a row (default: %(default)s)',
   )
   parser.add_argument(
     '--batch_size',
     type=numeric_flags.of(ranges.Count),
     default=64,
-    metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
 
 
 def run(args: argparse.Namespace) -> int:
   """Labels and lists the files."""
-  files = _files(args.input)
+  files = language_files.parse(args.input, where='--input')
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import self_labelling
 
@@ -102,19 +98,3 @@ def run(args: argparse.Namespace) -> int:
   for path in written.values():
     print(path)
   return 0
-
-
-def _files(items: list[str]) -> dict[str, str]:
-  """The files by language."""
-  files = {}
-  for item in items:
-    language, path = names.split(item)
-    if not (language and path):
-      raise errors.ConfigError(
-        'An input is named wrongly',
-        got=item,
-        expected='LANGUAGE=FILE',
-        where='--input',
-      )
-    files[language] = path
-  return files

@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--samples',
     type=numeric_flags.of(ranges.Count),
     default=1000,
-    metavar='N',
     help='of the bootstrap (default: %(default)s)',
   )
 

@@ -54,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--seeds',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='of every condition (default: as many as on the published page, four '
     'or more)',
   )

@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Writes the page and prints where it is."""
-  named = _named(args.runs)
-  for directory in named.values():
+  runs = named(args.runs)
+  for directory in runs.values():
     early.check_run('run', directory)
   from xlflax.evaluation.reports import run_pages
 
   records = [
     run_pages.read(paths.of(directory), name=name)
-    for name, directory in named.items()
+    for name, directory in runs.items()
   ]
   page = run_pages.side_by_side(
     paths.of(args.output), records, command=args.command_line
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _named(runs: list[str]) -> dict[str, str]:
+def named(runs: list[str]) -> dict[str, str]:
   """Name -> directory; directories of one name are called by their paths.
 
   Raises:
@@ -59,15 +59,15 @@ def _named(runs: list[str]) -> dict[str, str]:
   """
   pairs = [names.split(text) for text in runs]
   short = [pathlib.PurePath(directory).name for _, directory in pairs]
-  named = [
+  found = [
     (name or (last if short.count(last) == 1 else directory), directory)
     for (name, directory), last in zip(pairs, short, strict=True)
   ]
-  if len(dict(named)) < len(named):
+  if len(dict(found)) < len(found):
     raise errors.ConfigError(
       'Two runs have the same name',
-      got=', '.join(name for name, _ in named),
+      got=', '.join(name for name, _ in found),
       where='xlflax report',
       fix='name them by NAME=DIR',
     )
-  return dict(named)
+  return dict(found)

@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--seed',
     type=numeric_flags.of(ranges.Seed),
     default=0,
-    metavar='N',
     help='default: %(default)s',
   )
   parser.add_argument(
@@ -96,13 +95,11 @@ def _add_text_sizes(parser: argparse.ArgumentParser) -> None:
     '--sentences',
     type=numeric_flags.of(ranges.Count),
     default=2000,
-    metavar='N',
     help='monolingual training lines of each language (default: %(default)s)',
   )
   parser.add_argument(
     '--pairs',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='training pairs of each language with the first '
     '(default: as --sentences)',
   )
@@ -114,14 +111,12 @@ def _add_example_sizes(parser: argparse.ArgumentParser) -> None:
     '--examples',
     type=numeric_flags.of(ranges.Count),
     default=2000,
-    metavar='N',
     help='training examples of each labelled family (default: %(default)s)',
   )
   parser.add_argument(
     '--held_out',
     type=numeric_flags.of(ranges.Count),
     default=200,
-    metavar='N',
     help='examples of dev and of test, of everything (default: %(default)s)',
   )
 

@@ -97,7 +97,6 @@ def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
     '--num_examples',
     type=numeric_flags.of(ranges.Count),
     default=3,
-    metavar='N',
     help='examples after each step (default: %(default)s)',
   )
   _add_common(parser)

@@ -80,14 +80,12 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     '--step',
     type=numeric_flags.of(ranges.Natural | Literal['last']),
     default='last',
-    metavar='N',
     help='of the checkpoint (default: %(default)s)',
   )
   parser.add_argument(
     '--batch_size',
     type=numeric_flags.of(ranges.Count),
     default=64,
-    metavar='N',
     help='lines at a time (default: %(default)s)',
   )
 
@@ -99,7 +97,6 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
   group.add_argument(
     '--max_length',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='tokens read of a line, and written for it, at most '
     '(default: what the model has positions for)',
   )
@@ -137,7 +134,6 @@ def _add_hypotheses(group: argparse._ArgumentGroup) -> None:
     '--n_best',
     type=numeric_flags.of(ranges.Count),
     default=1,
-    metavar='N',
     help='hypotheses written; '
     'above 1 as lines of number, score and text (default: %(default)s)',
   )

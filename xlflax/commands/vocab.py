@@ -4,7 +4,7 @@ import argparse
 import pathlib
 from typing import Annotated
 
-from xlflax.commands.flags import apart, parsing, shares
+from xlflax.commands.flags import apart, json_lines, parsing, shares
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.settings import (
   DEFAULT_ALPHA,
@@ -90,14 +90,12 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--size',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='entries, special symbols included; of the model of each language, '
     'unless --anchors=joint',
   )
   parser.add_argument(
     '--merges',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='instead of --size, with --model_type=bpe: pieces made by merging, '
     'of each model; there are as many entries more as the text has '
     'characters, and the special symbols (and 256 with --byte_fallback)',
@@ -119,7 +117,6 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
     '--sentinels',
     type=numeric_flags.of(ranges.Natural),
     default=Settings.sentinels,
-    metavar='N',
     help='symbols <extra_id_0> ... that stand for dropped spans (default: '
     '%(default)s)',
   )
@@ -173,7 +170,6 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     '--max_sentences',
     type=numeric_flags.of(ranges.Count),
     default=Settings.max_sentences,
-    metavar='N',
     help='sentences read for a model (default: %(default)s)',
   )
   parser.add_argument(
@@ -197,13 +193,13 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     '--num_threads',
     type=numeric_flags.of(ranges.Threads),
     default=Settings.num_threads,
-    metavar='N',
     help='default: %(default)s, whatever the machine, as the result may '
     'depend on it',
   )
   parser.add_argument(
     '--overwrite', action='store_true', help='replace another vocabulary'
   )
+  json_lines.add(parser)
   parser.add_argument(
     '--dry_run',
     action='store_true',
@@ -240,6 +236,10 @@ def run(args: argparse.Namespace) -> int:
     made = training.train_vocabulary(
       corpus, args.output, overwrite=args.overwrite, drawn=drawn, **settings
     )
+  if args.json:
+    found = made.description['statistics']
+    json_lines.show([{'directory': args.output, 'statistics': found}])
+    return 0
   print(vocabulary_statistics.format_table(made.description['statistics']))
   spec = made.spec
   print(

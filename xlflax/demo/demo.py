@@ -106,9 +106,7 @@ def run(
     page = report.write_report(
       pathlib.Path(settings.model_dir) / run_directory.REPORT,
       made,
-      report.read_losses(
-        pathlib.Path(settings.model_dir) / run_directory.METRICS
-      ),
+      report.read_losses(pathlib.Path(settings.model_dir)),
     )
   phases.end(made, page)
   return made

@@ -6,13 +6,11 @@ Languages are named by code: the fonts of matplotlib lack many scripts.
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from matplotlib import figure, ticker
+import numpy as np
+from matplotlib import figure
 
-from xlflax.evaluation.reports import pictures
+from xlflax.evaluation.reports import drawing, pictures
 
-# Okabe and Ito (2008), "Color universal design".
-_BLUE, _VERMILION, _GREEN, _GREY = '#0072B2', '#D55E00', '#009E73', '#999999'
-_LINES = ((_BLUE, '-'), (_VERMILION, '--'), (_GREEN, '-.'), (_GREY, ':'))
 _DPI = 130
 
 
@@ -28,29 +26,13 @@ def plot_losses(
     losses: objective -> (step, loss) in order of steps.
     labels: objective -> its name in the legend; others appear as they are.
   """
-  canvas = figure.Figure(figsize=(7, 4), layout='constrained')
-  axes = canvas.subplots()
-  for index, (name, points) in enumerate(losses.items()):
-    color, style = _LINES[index % len(_LINES)]
-    steps, values = zip(*points, strict=True)
-    axes.plot(
-      steps,
-      values,
-      color=color,
-      linestyle=style,
-      linewidth=2,
-      label=labels.get(name, name),
-    )
-  axes.set(
-    xlabel='training step',
-    ylabel='loss (nats)',
-    title='Training loss of each objective',
-    ylim=(0, None),
+  lines = {labels.get(name, name): points for name, points in losses.items()}
+  canvas = drawing.curves(
+    'Training loss of each objective',
+    'loss (nats), lower is better',
+    {'': lines},
+    xlabel=drawing.STEP,
   )
-  axes.grid(alpha=0.3)
-  _hide_frame(axes)
-  if losses:
-    axes.legend(frameon=False)
   pictures.save(canvas, path, dpi=_DPI)
 
 
@@ -59,42 +41,17 @@ def plot_retrieval(
   untrained: Mapping[str, float],
   trained: Mapping[str, float],
 ) -> None:
-  """Retrieval accuracy of each language as a pair of bars, and both means."""
+  """Retrieval accuracy of each language as a pair of bars, and the means."""
   languages = sorted(trained, key=lambda language: -trained[language])
-  canvas = figure.Figure(
-    figsize=(max(5, 1.5 + 0.55 * len(languages)), 4), layout='constrained'
+  models = {
+    name: {code: 100 * value for code, value in scores.items()}
+    | {'mean': 100 * sum(scores.values()) / len(scores)}
+    for name, scores in (('untrained', untrained), ('trained', trained))
+  }
+  title = 'Finding the translation among the held-out messages'
+  canvas = pictures.bars(
+    title, 'accuracy@1 (%)', models, groups=[*languages, 'mean']
   )
-  axes = canvas.subplots()
-  places = range(len(languages))
-  series = (
-    ('untrained', untrained, _GREY, -0.2, ':'),
-    ('trained', trained, _BLUE, 0.2, '--'),
-  )
-  for name, scores, color, shift, style in series:
-    axes.bar(
-      [place + shift for place in places],
-      [100 * scores[language] for language in languages],
-      width=0.4,
-      color=color,
-      label=name,
-    )
-    mean = 100 * sum(scores.values()) / len(scores)
-    axes.axhline(
-      mean,
-      color=color,
-      linestyle=style,
-      linewidth=1.5,
-      label=f'mean, {name}: {mean:.0f} %',
-    )
-  axes.set_xticks(list(places), languages)
-  axes.set(
-    xlabel='language',
-    ylabel='accuracy@1 (%)',
-    ylim=(0, 100),
-    title='Finding the translation among the held-out messages',
-  )
-  _hide_frame(axes)
-  axes.legend(frameon=False, ncols=2, loc='upper right')
   pictures.save(canvas, path, dpi=_DPI)
 
 
@@ -119,19 +76,14 @@ def plot_layers(
   )
   grid = canvas.subplots(len(layers), squeeze=False)
   for axes, (name, scores) in zip(grid[:, 0], layers.items(), strict=True):
-    values = [
-      [100 * scores[language][layer] for language in languages]
-      for layer in range(depth)
-    ]
-    image = axes.imshow(
-      values, cmap='cividis', vmin=0, vmax=100, aspect='auto', origin='lower'
-    )
-    _write_numbers(axes, values)
+    values = [scores[language] for language in languages]
+    image = drawing.heat(axes, np.array(values).T)
+    axes.invert_yaxis()
     axes.set_xticks(range(len(languages)), languages)
     axes.set_yticks(range(depth), ['embeddings', *range(1, depth)])
     axes.set(ylabel='layer', title=f'{name} model')
   grid[-1, 0].set_xlabel('language')
-  canvas.colorbar(image, ax=grid[:, 0], label='accuracy@1 (%)', pad=0.01)
+  canvas.colorbar(image, ax=grid[:, 0], label='accuracy@1 (0 to 1)', pad=0.01)
   pictures.save(canvas, path, dpi=_DPI)
 
 
@@ -144,45 +96,12 @@ def plot_cka(
     path: the PNG to write.
     similarity: model -> language -> CKA of each layer, embeddings first.
   """
-  canvas = figure.Figure(figsize=(7, 4), layout='constrained')
-  axes = canvas.subplots()
-  for (model, by_language), style in zip(
-    similarity.items(), ('-', '--'), strict=False
-  ):
-    for index, (language, values) in enumerate(by_language.items()):
-      axes.plot(
-        range(len(values)),
-        [100 * value for value in values],
-        color=_LINES[index % len(_LINES)][0],
-        linestyle=style,
-        linewidth=2,
-        label=f'en-{language}, {model}',
-      )
-  axes.set(
-    xlabel='layer (0: embeddings)',
-    ylabel='CKA (%)',
-    title='Similarity of translations at each layer',
+  lines = {
+    f'en-{language}, {model}': [(x, 100 * y) for x, y in enumerate(values)]
+    for model, by_language in similarity.items()
+    for language, values in by_language.items()
+  }
+  canvas = drawing.curves(
+    'Similarity of translations at each layer', 'CKA (%)', {'': lines}
   )
-  axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-  axes.grid(alpha=0.3)
-  _hide_frame(axes)
-  axes.legend(frameon=False, fontsize=8)
   pictures.save(canvas, path, dpi=_DPI)
-
-
-def _write_numbers(axes, values: list[list[float]]) -> None:
-  for row, numbers in enumerate(values):
-    for column, number in enumerate(numbers):
-      axes.text(
-        column,
-        row,
-        f'{number:.0f}',
-        ha='center',
-        va='center',
-        fontsize=8,
-        color='black' if number > 50 else 'white',
-      )
-
-
-def _hide_frame(axes) -> None:
-  axes.spines[['top', 'right']].set_visible(False)

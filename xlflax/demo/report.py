@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xlflax.demo import plots
+from xlflax.evaluation.reports import run_pages
 from xlflax.storage import paths
 
 SUMMARY = 'summary.json'
@@ -61,24 +62,17 @@ def write_report(
   return directory / PAGE
 
 
-def read_losses(metrics: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
-  """The training losses by objective of a run's `metrics.jsonl`.
+def read_losses(model_dir: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
+  """The training losses of a run by objective: `{'mlm': [(50, 7.1)]}`.
 
-  Before: the line `{"step": 50, "train": {"mlm/loss": 7.1, "mlm/loss/de":
-  6.9}}`; after: `{'mlm': [(50, 7.1)]}`. Losses that were not finite are left
-  out.
+  Losses that were not finite are left out.
   """
-  losses: dict[str, list[tuple[int, float]]] = {}
-  for line in metrics.read_text(encoding='utf-8').splitlines():
-    try:
-      record = json.loads(line)
-    except (ValueError, RecursionError):
-      continue  # cut off, or damaged
-    for name, value in record.get('train', {}).items():
-      objective, _, metric = name.partition('/')
-      if metric == 'loss' and value is not None:
-        losses.setdefault(objective, []).append((record['step'], value))
-  return losses
+  found = run_pages.read(model_dir, name=model_dir.name).losses
+  return {
+    name.removesuffix('/loss'): list(losses.items())
+    for name, losses in found.items()
+    if name.count('/') == 1
+  }
 
 
 def _page(summary: Mapping[str, Any]) -> str:

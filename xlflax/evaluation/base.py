@@ -23,7 +23,7 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
-from xlflax.foundation import errors, progress, ranges, schema
+from xlflax.foundation import errors, notebooks, progress, ranges, schema
 from xlflax.models.variants import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
 from xlflax.training.devices import partitioning
@@ -45,13 +45,11 @@ class Subject:
     model: the Linen encoder.
     params: `{'model': ..., 'heads': ...}`, unboxed; may be sharded over mesh.
     vocabulary: the run's vocabulary.
-    partitioner: splits batches over its mesh and resolves logical axes; None:
-      one device.
+    partitioner: splits batches over its mesh; None: one device.
     seed: of every random choice of a task, such as which tokens it masks.
     batch_size: sentences a batch where results do not depend on it; rows
       longer than 128 tokens come in proportionally smaller batches.
-    objectives: what the run trained, by name: the labels of a head and the
-      settings of what it reads are theirs.
+    objectives: what the run trained, by name; a head's labels are theirs.
     sentence: what its sentence vectors are.
   """
 
@@ -108,9 +106,8 @@ class EvalResult:
     tables: name -> rows, each a flat dict, for what is too much for metrics.
     notes: facts a reader must know, such as how many sentences were cut.
     failures: parts that are missing from the metrics, and why.
-    files: name -> text of files that belong to the result, such as
-      predictions; written beside its JSON file, to `<step>/<name>`, and not
-      read back.
+    files: name -> text of files such as predictions; written beside the JSON
+      file, to `<step>/<name>`, and not read back.
     score_metrics: the metrics whose mean is the task's score.
   """
 
@@ -120,6 +117,10 @@ class EvalResult:
   failures: tuple[Failure, ...] = ()
   files: dict[str, str] = dataclasses.field(default_factory=dict)
   score_metrics: tuple[str, ...] = ()
+
+  def _repr_html_(self) -> str:
+    rows = {**self.metrics, 'failures': self.failures or 'none'}
+    return notebooks.table('Metrics', rows)
 
   def to_json(self) -> dict[str, Any]:
     """As plain JSON values without `files`; NaN and infinity become null."""

@@ -4,11 +4,12 @@ import math
 import pathlib
 from collections.abc import Mapping
 
+import numpy as np
 from matplotlib import figure
 
 from xlflax.evaluation import base, families, results, summary
 from xlflax.evaluation.metrics.declaration import Better, Unit
-from xlflax.evaluation.reports import pictures
+from xlflax.evaluation.reports import drawing, pictures
 
 _DPI = 130
 _MANY = 12  # parts, beyond which the legend has two columns
@@ -137,20 +138,8 @@ def _layers(
     layout='constrained',
   )
   axes = canvas.subplots()
-  image = axes.imshow(
-    values, cmap='cividis', vmin=0, vmax=1, aspect='auto', origin='lower'
-  )
-  for y, line in enumerate(values):
-    for x, value in enumerate(line):
-      axes.text(
-        x,
-        y,
-        f'{value:.2f}',
-        ha='center',
-        va='center',
-        fontsize=8,
-        color='black' if value > 0.5 else 'white',
-      )
+  image = drawing.heat(axes, np.array(values), shown='{:.2f}'.format)
+  axes.invert_yaxis()
   axes.set_xticks(range(len(pairs)), pairs)
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(

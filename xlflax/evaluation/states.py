@@ -297,13 +297,12 @@ def language_batches(
       yield group[indices], rows, length
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def pooled_states(model, partitioner, params, batch) -> jax.Array:
-  """Weighted sums of the states of each row: [L + 1, rows, H] float32."""
+def layer_states(model, params, batch) -> jax.Array:
+  """States of a batch's tokens at every layer: [L + 1, rows, T, H]."""
   params = sharing.select(
     sharing.plan_of(model), params, inputs.language_of(batch)
   )
-  states = model.apply(
+  return model.apply(
     {'params': params},
     batch[batch_lib.TOKEN_IDS],
     segment_ids=batch[batch_lib.SEGMENT_IDS],
@@ -311,6 +310,12 @@ def pooled_states(model, partitioner, params, batch) -> jax.Array:
     language_ids=batch[batch_lib.LANGUAGE_IDS],
     method='encode_layers',
   )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def pooled_states(model, partitioner, params, batch) -> jax.Array:
+  """Weighted sums of the states of each row: [L + 1, rows, H] float32."""
+  states = layer_states(model, params, batch)
   pooled = jnp.einsum(  # [L + 1, rows, T, H], [rows, T] -> [L + 1, rows, H]
     'lbth,bt->lbh',
     states.astype(jnp.float32),

@@ -5,8 +5,8 @@ import io
 import math
 import pathlib
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import rich.console
 import rich.table
@@ -83,6 +83,33 @@ def print_tables(
   for task in tasks:
     if found.get(task.name):
       console_tables.show(table(task, found[task.name]), console)
+
+
+def records(
+  tasks: Sequence[base.EvalTask], found: Results
+) -> Iterator[dict[str, Any]]:
+  """Yields a flat record of each number, for programs.
+
+  'unit' is 'fraction', 'points' and so on, 'better' is 'higher' or 'lower',
+  'n' is how many examples a part was scored on, where that is recorded.
+  """
+  for task in tasks:
+    for step, result in found.get(task.name, {}).items():
+      _, counts = _counts(result)
+      for name, value in result.metrics.items():
+        metric, _, part = name.partition('/')
+        known, is_count = families.metric(metric), metric in _COUNTS
+        yield {
+          'task': task.name,
+          'split': task.split,
+          'step': step,
+          'metric': metric,
+          'part': part,
+          'value': value if math.isfinite(value) else None,
+          'unit': 'count' if is_count else known.unit.value,
+          'better': 'neither' if is_count else known.better.value,
+          'n': counts.get(part),
+        }
 
 
 def table(

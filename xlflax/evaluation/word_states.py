@@ -12,11 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import batch as batch_lib
 from xlflax.data.labelled.rows import words as words_lib
 from xlflax.evaluation import base, placement, states
-from xlflax.models.variants import sharing
-from xlflax.objectives import inputs
 
 _WORDS = 'words'
 
@@ -157,17 +154,7 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
   `batch['words']` [rows, T] numbers the words from 0, and is T where a token
   belongs to none.
   """
-  params = sharing.select(
-    sharing.plan_of(model), params, inputs.language_of(batch)
-  )
-  found = model.apply(
-    {'params': params},
-    batch[batch_lib.TOKEN_IDS],
-    segment_ids=batch[batch_lib.SEGMENT_IDS],
-    positions=batch[batch_lib.POSITIONS],
-    language_ids=batch[batch_lib.LANGUAGE_IDS],
-    method='encode_layers',
-  )
+  found = states.layer_states(model, params, batch)
   words = jax.nn.one_hot(batch[_WORDS], batch[_WORDS].shape[1])  # [rows, T, W]
   share = words / jnp.maximum(jnp.sum(words, 1, keepdims=True), 1)
   means = jnp.einsum(

@@ -44,6 +44,7 @@ _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 # What does not answer now may answer later; EIO can be a lasting damage.
 _AWAY = _PASSING - _FULL - {errno.EIO}
+_DEVICE_FULL = 'RESOURCE_EXHAUSTED'  # what XLA's message begins with
 _AWAY_TEXT = re.compile(
   '|'.join(
     [
@@ -123,6 +124,15 @@ class XlflaxError(Exception):
     if self._status is ExitStatus.MISTAKE and passing:
       return ExitStatus.FAILURE
     return self._status
+
+  @property
+  def parts(self) -> dict[str, str | int]:
+    """The parts that the message has, by their names, and the status."""
+    named = ('what', 'got', 'expected', 'where', 'fix')
+    found = {name: getattr(self, name) for name in named}
+    return {k: str(v) for k, v in found.items() if v is not None} | {
+      'status': int(self.status)
+    }
 
   def __reduce__(self):
     # Keyword arguments don't pass between processes by themselves.
@@ -205,6 +215,25 @@ def of_os_error(
     if lasting
     else 'mend the disk, free space, or wait, and start again',
     status=ExitStatus.MISTAKE if lasting else ExitStatus.FAILURE,
+  )
+
+
+def of_full_device(error: BaseException) -> XlflaxError | None:
+  """What an accelerator says that has no memory left; None for other errors.
+
+  Args:
+    error: such as JAX's.
+  """
+  text = str(error)
+  if not isinstance(error, RuntimeError) or _DEVICE_FULL not in text:
+    return None
+  return XlflaxError(
+    'A device is out of memory',
+    got=' '.join(text.partition(_DEVICE_FULL)[2].split())[:300].strip(': '),
+    fix='look at the plan of `xlflax train --dry_run`; raise '
+    'Trainer.accumulation, recompute layers by EncoderConfig.remat, take a '
+    'smaller batch or more devices (docs/trouble.md#out-of-memory)',
+    status=ExitStatus.FAILURE,
   )
 
 

@@ -1,12 +1,14 @@
-"""Logging of the command line: lines on standard error."""
+"""Logging of the command line: lines on standard error, for people or as JSON."""
 
+import datetime
+import json
 import logging
 import os
 import sys
 import traceback
 import types
 
-from xlflax.foundation import screen, stopping
+from xlflax.foundation import errors, screen, stopping
 
 
 class _Handler(logging.Handler):
@@ -19,16 +21,35 @@ class _Handler(logging.Handler):
       self.handleError(record)
 
 
-def set_up(level: int = logging.INFO) -> None:
+class _JsonLines(logging.Formatter):
+  """A record as one line of JSON, with the fields that it was given."""
+
+  def format(self, record: logging.LogRecord) -> str:
+    time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+    line = {
+      'time': time.isoformat(timespec='milliseconds'),
+      'level': record.levelname.lower(),
+      'message': record.getMessage(),
+      **getattr(record, 'fields', {}),
+    }
+    if record.exc_info:
+      line['trace'] = self.formatException(record.exc_info)
+    return json.dumps(line, default=str)
+
+
+def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
   """Lines with time and level; other libraries only from warnings on.
 
   Args:
     level: the least that is shown; above INFO there is no live line either.
+    as_json: whether a line is a JSON object, for programs; no live line then.
   """
-  screen.allow(level <= logging.INFO)
+  screen.allow(level <= logging.INFO and not as_json)
   handler = _Handler()
   handler.setFormatter(
-    logging.Formatter(
+    _JsonLines()
+    if as_json
+    else logging.Formatter(
       '%(asctime)s %(levelname).1s %(message)s', datefmt='%H:%M:%S'
     )
   )
@@ -42,16 +63,21 @@ def set_up(level: int = logging.INFO) -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 
+def tell(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:
+  """Says what ends a command, as a line of text or of JSON."""
+  if as_json:
+    logging.error('%s', error, extra={'fields': error.parts})
+  else:
+    print(f'xlflax {command}: {error}', file=sys.stderr)
+
+
 def _is_news(record: logging.LogRecord) -> bool:
   """Whether a line says what nothing else says.
 
-  Gin logs each folder that it looks a file up in, as an error too. Orbax logs
-  the traceback of each array and thread that a full disk stops, and asyncio
-  those that were not the first: what they raise reaches the one who waits for
-  the checkpoint, and is told once.
+  Orbax logs the traceback of each array and thread that a full disk stops, and
+  asyncio those that were not the first: what they raise reaches the one who
+  waits for the checkpoint, and is told once.
   """
-  if record.module == 'resource_reader':
-    return False
   _, _, trace = record.exc_info or (None, None, None)
   if trace is None:
     return True

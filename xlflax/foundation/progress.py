@@ -91,7 +91,15 @@ class Progress:
       self._line.show(self._text(now), self._done, self._total)
     elif now - self._last >= _SECONDS and not self._line:
       self._last = now
-      _LOG.info('%s', self._text(now))
+      _LOG.info(
+        '%s',
+        self._text(now),
+        extra={
+          'fields': dict(
+            what=self.what, unit=self._unit, done=self._done, total=self._total
+          )
+        },
+      )
 
   def _text(self, now: float) -> str:
     speed = (self._done - self._first) / max(now - self._start, 1e-9)

@@ -26,14 +26,12 @@ def _add_job_flags(parser: argparse.ArgumentParser) -> None:
     '--nodes',
     type=numeric_flags.of(ranges.Count),
     default=1,
-    metavar='N',
     help='pods, with one process each; of each slice',
   )
   parser.add_argument(
     '--slices',
     type=numeric_flags.of(ranges.Processes),
     default=1,
-    metavar='N',
     help='slices of TPUs, joined over the network (default: %(default)s)',
   )
   parser.add_argument(
@@ -52,7 +50,6 @@ def _add_resource_flags(parser: argparse.ArgumentParser) -> None:
     '--accelerators',
     type=numeric_flags.of(ranges.Natural),
     default=8,
-    metavar='N',
     help='of each pod (default: %(default)s)',
   )
   parser.add_argument(
@@ -162,7 +159,6 @@ def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
     '--restarts',
     type=numeric_flags.of(ranges.Natural),
     default=20,
-    metavar='N',
     help='how often the job starts again (default: %(default)s)',
   )
   parser.add_argument(

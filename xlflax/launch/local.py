@@ -166,15 +166,11 @@ class LocalJob(job_lib.Job):
 def _add_process_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what is started."""
   parser.add_argument(
-    '--num_processes',
-    type=numeric_flags.of(ranges.Processes),
-    required=True,
-    metavar='N',
+    '--num_processes', type=numeric_flags.of(ranges.Processes), required=True
   )
   parser.add_argument(
     '--cpu_devices',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='N CPU devices for each '
     'process (default: the GPUs, shared equally; without any, 1)',
   )
@@ -198,7 +194,6 @@ def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
     '--restarts',
     type=numeric_flags.of(ranges.Natural),
     default=0,
-    metavar='N',
     help='after a failure start again, at most so often within an hour '
     '(default: %(default)s)',
   )

@@ -133,7 +133,6 @@ def _add_machine_flags(parser: argparse.ArgumentParser) -> None:
     '--nodes',
     type=numeric_flags.of(ranges.Count),
     default=1,
-    metavar='N',
     help='with one process each',
   )
   parser.add_argument(

@@ -228,10 +228,7 @@ def _add_size_flags(parser: argparse.ArgumentParser) -> None:
     '--nodes', type=numeric_flags.of(ranges.Count), default=1, metavar='N'
   )
   parser.add_argument(
-    '--gpus_per_node',
-    type=numeric_flags.of(ranges.Natural),
-    default=0,
-    metavar='N',
+    '--gpus_per_node', type=numeric_flags.of(ranges.Natural), default=0
   )
   parser.add_argument(
     '--process_per',
@@ -265,7 +262,6 @@ def _add_restarts(parser: argparse.ArgumentParser) -> None:
     '--restarts',
     type=numeric_flags.of(ranges.Natural),
     default=20,
-    metavar='N',
     help='queue a failed job again until it has started so often again; a '
     'mistake (status 2) ends it at once (default: %(default)s)',
   )

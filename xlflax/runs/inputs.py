@@ -12,7 +12,7 @@ from xlflax.evaluation import (
   states,
 )
 from xlflax.evaluation.sentence_encoding import SentenceEncoding
-from xlflax.foundation import errors, suggestions
+from xlflax.foundation import errors, notebooks, suggestions
 from xlflax.training.checkpointing import run as run_lib
 
 _LOG = logging.getLogger(__name__)
@@ -112,3 +112,16 @@ def prompt_of(encoding: SentenceEncoding, name: str | None) -> str:
 def warn_of_cut(cut: int, texts: Sequence[str]) -> None:
   if cut:
     _LOG.warning('%d of %d texts were cut: too long.', cut, len(texts))
+
+
+def as_html(run: run_lib.SavedRun, step: results.Step) -> str:
+  """What a run is, for notebooks."""
+  spec = run.vocabulary.spec
+  rows = {
+    'checkpoint': step,
+    'checkpoints': ', '.join(map(str, run.steps)),
+    'model': f'{type(run.model).__name__}, {run.model.config}',
+    'vocabulary': f'{spec.size:,} entries; {", ".join(spec.languages)}',
+    'objectives': ', '.join(run.objectives),
+  }
+  return notebooks.table(f'Run {run.directory}', rows)

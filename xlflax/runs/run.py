@@ -46,6 +46,9 @@ class Run(run_lib.SavedRun):
   partitioner: partitioning.Partitioner | None = None
   seed: int = 0
 
+  def _repr_html_(self) -> str:
+    return inputs.as_html(self, self.step)
+
   @calls.checked
   def at(self, step: int | str, *, best_metric: str | None = None) -> 'Run':
     """The same run at another checkpoint; arguments as in `open_run`."""

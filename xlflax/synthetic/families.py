@@ -13,7 +13,7 @@ Files = Iterator[tuple[str, str]]
 
 
 def files(kind: str, options: SyntheticOptions, renderer: Renderer) -> Files:
-  """Yields (path, content) of a family; see docs/synthetic.md for paths."""
+  """Yields (path, content) of a family; see docs/synthetic/files.md for paths."""
   for split, items in examples.draw(options, renderer, kind).items():
     yield from _KINDS[kind](split, items, options.codes, renderer)
 

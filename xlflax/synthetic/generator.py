@@ -26,7 +26,7 @@ def write(directory: calls.Path, options: SyntheticOptions) -> list[str]:
   """Writes a folder; the same bytes for the same options on any machine.
 
   Written again with the same options, the files are replaced by the same.
-  docs/synthetic.md lists them.
+  docs/synthetic/files.md lists them.
 
   Args:
     directory: is made; if it is there, it holds nothing, or data of the same

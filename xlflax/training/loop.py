@@ -29,6 +29,7 @@ from xlflax.training.checkpointing import (
   saved_checkpoints,
 )
 from xlflax.training.checkpointing import run as run_lib
+from xlflax.training.metric_writers import base as writers
 from xlflax.training.optimization import soundness, spikes
 from xlflax.training.processes import (
   activities,
@@ -52,6 +53,7 @@ class Loop:
     inputs: dict[str, Any],
     lease: lease_lib.Lease | None,
     compares: protocols.Compares | None = None,
+    report: writers.Report | None = None,
   ):
     self._setup = setup
     self._lease = lease
@@ -73,7 +75,9 @@ class Loop:
     self._interrupted = False
     self._activities = activities.Activities()
     self._times = step_times.StepTimes()
-    self._reporter = reporting.Reporter(setup, self._activities, self._times)
+    self._reporter = reporting.Reporter(
+      setup, self._activities, self._times, report
+    )
     self._watchdog = watchdog.Watchdog(
       self._activities, setup.settings.hang_timeout
     )

@@ -139,7 +139,12 @@ class Progress:
     if 'mfu' in speed:
       parts.append(f'MFU {100 * speed["mfu"]:.1f} %')
     parts += self._left(step)
-    logging.info(' | '.join(parts))
+    logging.info(
+      ' | '.join(parts),
+      extra={
+        'fields': dict(step=step, total_steps=self._total, loss=loss, **speed)
+      },
+    )
 
   def close(self) -> None:
     """Takes the live line off the screen."""

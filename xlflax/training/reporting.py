@@ -14,6 +14,7 @@ from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import metrics_file
 from xlflax.training.devices import devices
+from xlflax.training.metric_writers import base as writers
 from xlflax.training.metric_writers import run_metrics
 from xlflax.training.processes import activities as activities_lib
 from xlflax.training.processes import distributed, restarts, step_times
@@ -26,6 +27,7 @@ class Reporter:
     setup: of the run.
     activities: what the run has been at.
     times: how long its steps take.
+    report: is called with the step and the metrics of each report.
   """
 
   def __init__(
@@ -33,7 +35,9 @@ class Reporter:
     setup: setup_lib.Setup,
     activities: activities_lib.Activities,
     times: step_times.StepTimes,
+    report: writers.Report | None = None,
   ):
+    self._report = report
     self._setup = setup
     self._settings = setup.settings
     self._activities = activities
@@ -59,6 +63,7 @@ class Reporter:
         self._settings.log_to,
         description=self._setup.description,
         first_time=first_time,
+        report=self._report,
       )
 
   def go_back(self, restored: checkpoints_lib.Restored | None) -> None:

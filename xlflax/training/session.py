@@ -23,6 +23,7 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.initialization import init_from as initialization
+from xlflax.training.metric_writers import base as writers
 from xlflax.training.processes import distributed
 
 
@@ -31,6 +32,7 @@ def run(
   *,
   gin_config: str,
   compares: protocols.Compares | None = None,
+  report: writers.Report | None = None,
 ) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
   vocabulary = _vocabulary(settings)
@@ -46,7 +48,8 @@ def run(
       if distributed.is_lead():
         _claim_directory(setup, vocabulary, gin_config)
         inputs.record(setup.model_dir, described, loaders)
-      return loop_lib.Loop(setup, loaders, described, lease, compares).run()
+      loop = loop_lib.Loop(setup, loaders, described, lease, compares, report)
+      return loop.run()
   finally:
     for loader in loaders.values():
       loader.close()

@@ -26,8 +26,7 @@ def _record(name, *, found=(), losses=None, restarts=(), **settings):
   return run_pages.RunRecord(
     name=name,
     settings=settings,
-    losses=losses or {},
-    by_objective={},
+    losses={'loss': losses} if losses else {},
     speed={'tokens_per_second': 1234.5, 'run_seconds': 1800.0},
     restarts=restarts,
     steps=(100,),
@@ -109,6 +108,9 @@ def test_a_run_as_training_leaves_it(tmp_path):
         'mlm/loss': 3.0,
         'tlm/loss': 2.0,
         'mlm/loss/en': 1,
+        'mlm/loss/de': 4.0,
+        'mlm/accuracy/en': 0.5,
+        'tlm/loss/en': 2.0,
       },
       'speed': {'tokens_per_second': 7.0},
     },
@@ -118,14 +120,19 @@ def test_a_run_as_training_leaves_it(tmp_path):
   text = '\n'.join(map(json.dumps, lines)) + '\n{"step": 3'
   (tmp_path / 'metrics.jsonl').write_text(text)
   found = run_pages.read(tmp_path, name='a')
-  assert found.losses == {10: 5.0}
-  assert found.by_objective == {'mlm': {10: 3.0}, 'tlm': {10: 2.0}}
-  axes = run_pages._losses([found]).axes
-  assert [one.get_ylabel() for one in axes if one.lines] == [
-    'loss (lower is better)',
-    'loss of mlm',
-    'loss of tlm',
-  ]
+  assert found.losses['loss'] == {10: 5.0}
+  assert found.losses['mlm/loss/de'] == {10: 4.0}
+  assert 'mlm/accuracy/en' not in found.losses
+  assert run_pages._losses([found]) == {
+    'all objectives': {'a': [(10, 5.0)]},
+    'mlm': {'a': [(10, 3.0)]},
+    'tlm': {'a': [(10, 2.0)]},
+  }
+  assert run_pages._language_losses([found]) == {
+    'mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
+  }
+  page = run_pages.side_by_side(tmp_path / 'out', [found])
+  assert 'Training loss by language' in page.read_text()
   assert found.speed == {'tokens_per_second': 7.0}
 
 

@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_sentences',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='the first N of a pair; all by default',
   )
 
@@ -79,7 +78,6 @@ def _add_methods(parser: argparse.ArgumentParser) -> None:
     '--layer',
     type=numeric_flags.of(ranges.Layer),
     default=-1,
-    metavar='N',
     help='whose links are written (default: %(default)s)',
   )
 

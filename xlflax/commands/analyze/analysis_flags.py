@@ -35,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--batch_size',
     type=numeric_flags.of(ranges.Count),
     default=64,
-    metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
   parser.add_argument(
@@ -105,7 +104,6 @@ def add_states(parser: argparse.ArgumentParser) -> None:
   group.add_argument(
     '--max_length',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help="tokens a sentence, at most (default: as many as the model's sentence "
     'vectors read)',
   )

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_pairs',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='the first N sentences of a pair; all by default',
   )
   _add_comparison(parser)

@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--max_pairs',
     type=numeric_flags.of(ranges.Count),
     default=10_000,
-    metavar='N',
     help='sentences of a pair (default: %(default)s)',
   )
 

@@ -35,14 +35,12 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_pairs',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='of the test text; all by default',
   )
   parser.add_argument(
     '--train_pairs',
     type=numeric_flags.of(ranges.Count),
     default=10_000,
-    metavar='N',
     help='of the training text (default: %(default)s)',
   )
 

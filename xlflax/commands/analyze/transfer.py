@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_examples',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='of a file; all by default',
   )
 

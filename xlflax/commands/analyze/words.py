@@ -60,20 +60,17 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_lines',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help="of a language's text; all by default",
   )
   parser.add_argument(
     '--max_words',
     type=numeric_flags.of(ranges.Count),
     default=200_000,
-    metavar='N',
     help='of a language (default: %(default)s)',
   )
   parser.add_argument(
     '--min_count',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='words that the text has less often are left out (default: 1)',
   )
 

@@ -2,12 +2,11 @@
 
 import argparse
 import functools
-import json
 import os
 import shlex
 
 from xlflax.commands.cache import cache_flags, cache_report
-from xlflax.commands.flags import apart, parsing
+from xlflax.commands.flags import apart, json_lines, parsing
 from xlflax.foundation import errors, progress
 
 HELP = (
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
   cache_report.warn_of_unknown(metas)
   if args.json:
-    print(json.dumps([meta.to_json() for meta in metas], indent=2))
+    json_lines.show(meta.to_json() for meta in metas)
   else:
     cache_report.show(metas)
   return 0

@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.commands.flags import shares
+from xlflax.commands.flags import json_lines, shares
 from xlflax.foundation import numeric_flags, ranges
 
 
@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_engine(parser)
   _add_changed(parser)
   _add_task_sources(parser)
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
-  )
+  json_lines.add(parser)
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +73,6 @@ def _add_writing(parser: argparse.ArgumentParser) -> None:
     '--num_processes',
     type=numeric_flags.of(ranges.Processes),
     default=1,
-    metavar='N',
     help='processes that tokenise (default: %(default)s)',
   )
   parser.add_argument(

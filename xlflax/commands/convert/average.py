@@ -26,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   which.add_argument(
     '--last',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='average the newest N checkpoints of each run',
   )
   which.add_argument(

@@ -58,7 +58,6 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     '--vocab_multiple',
     type=numeric_flags.of(ranges.Count),
     default=1,
-    metavar='N',
     help="round the embeddings' rows up to a multiple of this (default: "
     '%(default)s)',
   )

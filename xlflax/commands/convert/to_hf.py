@@ -73,7 +73,6 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--step',
     type=numeric_flags.of(ranges.Natural),
-    metavar='N',
     help='checkpoint (default: the newest)',
   )
 

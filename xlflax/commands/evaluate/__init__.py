@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from xlflax.commands.evaluate import suite_flags
-from xlflax.commands.flags import compilation, gin_flags, parsing
+from xlflax.commands.flags import compilation, gin_flags, json_lines, parsing
 from xlflax.configuration import config, early
 from xlflax.foundation import errors, numeric_flags, ranges, user_modules
 from xlflax.storage import paths
@@ -64,6 +64,7 @@ RULES = (
   parsing.Needs('mixture split languages max_examples', 'tasks', _OWN),
   parsing.Needs('poll timeout', 'watch'),
   parsing.Needs('best_metric', 'steps=best'),
+  parsing.Excludes('json', 'suite'),
 )
 
 
@@ -140,14 +141,14 @@ def _add_examples(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--max_examples',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='read the first N lines '
     'of a language, or pairs of two; all by default',
   )
 
 
 def _add_running(parser: argparse.ArgumentParser) -> None:
-  """Adds the seed and the size of batches."""
+  """Adds the seed, the size of batches, and how results are printed."""
+  json_lines.add(parser)
   parser.add_argument(
     '--seed',
     type=numeric_flags.of(ranges.Seed),
@@ -158,7 +159,6 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     '--batch_size',
     type=numeric_flags.of(ranges.Count),
     default=64,
-    metavar='N',
     help='sentences a batch (default: %(default)s)',
   )
 
@@ -237,7 +237,10 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.evaluation import summary
 
   report = _evaluated(args, configuration)
-  summary.print_tables(report.tasks, report.results, rich.console.Console())
+  if args.json:
+    json_lines.show(summary.records(report.tasks, report.results))
+  else:
+    summary.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   page = paths.of(args.output or args.model_dir[0]) / 'eval' / 'report.html'

@@ -2,9 +2,9 @@
 
 import argparse
 import dataclasses
-import json
 from collections.abc import Sequence
 
+from xlflax.commands.flags import json_lines
 from xlflax.commands.prepare import prepare_flags
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.foundation import errors
@@ -71,9 +71,7 @@ def run(args: argparse.Namespace) -> int:
   switching = _switching(args)
   _check(args)
   done = _prepare(args, switching)
-  if args.json:
-    print(json.dumps([dataclasses.asdict(p) for p in done], indent=2))
-  elif args.shard:
+  if args.shard and not args.json:
     index, count = args.shard
     print(f'Share {index}/{count}: {len(done)} files are done.')
   return 0
@@ -152,10 +150,16 @@ def _prepare(args: argparse.Namespace, switching: CodeSwitching | None) -> list:
     num_processes=args.num_processes,
     share=args.shard,
     overwrite=args.overwrite,
-    report=lambda prepared: (
-      None if args.json else print(_line(prepared), flush=True)
-    ),
+    report=lambda prepared: _show(args, prepared),
   )
+
+
+def _show(args: argparse.Namespace, prepared) -> None:
+  """Prints what became of a file."""
+  if args.json:
+    json_lines.show([dataclasses.asdict(prepared)])
+  else:
+    print(_line(prepared), flush=True)
 
 
 def _margins(args: argparse.Namespace) -> tuple | None:

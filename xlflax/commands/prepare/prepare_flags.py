@@ -3,7 +3,7 @@
 import argparse
 from typing import Annotated
 
-from xlflax.commands.flags import shares
+from xlflax.commands.flags import json_lines, shares
 from xlflax.data.corpus import likeness
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.foundation import numeric_flags, ranges
@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--num_processes',
     type=numeric_flags.of(ranges.Processes),
     default=1,
-    metavar='N',
     help='default: %(default)s',
   )
   parser.add_argument(
@@ -39,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='store_true',
     help='replace an output of other settings',
   )
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
-  )
+  json_lines.add(parser)
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:
@@ -130,10 +127,7 @@ def _add_duplicates(parser: argparse.ArgumentParser) -> None:
     ('characters', 'of the n-grams that lines are compared by'),
   ):
     parser.add_argument(
-      f'--near_{name}',
-      type=numeric_flags.of(ranges.Count),
-      metavar='N',
-      help=text,
+      f'--near_{name}', type=numeric_flags.of(ranges.Count), help=text
     )
 
 
@@ -154,7 +148,6 @@ def _add_margins(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--min_margin',
     type=numeric_flags.of(ranges.Positive),
-    metavar='N',
     help='drop training pairs whose margin is lower: the cosine of the two '
     'sides beside that of their nearest neighbours (Artetxe and Schwenk 2019; '
     '1.06, say)',
@@ -165,7 +158,6 @@ def _add_margins(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--margin_layer',
     type=numeric_flags.of(ranges.Layers),
-    metavar='N',
     help='of the encoder, 0 for the embeddings (default: the last)',
   )
 
@@ -200,7 +192,6 @@ def _add_switching_limits(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--code_switch_group_lines',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help=f'lines that the share is of (default: {CodeSwitching.group_lines})',
   )
 
@@ -216,13 +207,11 @@ def _add_copies(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--copies',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='differently switched copies of the text '
     f'(default: {CodeSwitching.copies})',
   )
   parser.add_argument(
     '--seed',
     type=numeric_flags.of(ranges.Seed),
-    metavar='N',
     help=f'of the switching (default: {CodeSwitching.seed})',
   )

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import pathlib
 import sys
@@ -166,9 +167,13 @@ def _trainer(args: argparse.Namespace, configuration: config.Configuration):
   given = {name: value for name, value in values.items() if value is not None}
   if args.profile_memory:
     given['profile_memory'] = True
-  return configuration.build(
+  built = configuration.build(
     trainer.Trainer,
     other_config=run_directory.OtherConfig(args.other_config),
     **given,
     **train_flags.invented_vocabulary(args),
   )
+  if not args.json:
+    return built
+  # Programs get the losses of each objective and language, too.
+  return dataclasses.replace(built, log_to=(*built.log_to, 'terminal'))

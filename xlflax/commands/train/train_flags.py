@@ -3,16 +3,24 @@
 import argparse
 from typing import Annotated, Any
 
-from xlflax.commands.flags import compilation, gin_flags, joining, parsing
+from xlflax.commands.flags import (
+  compilation,
+  gin_flags,
+  joining,
+  json_lines,
+  parsing,
+)
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import numeric_flags, ranges
 from xlflax.training.devices import machines
+from xlflax.training.metric_writers import base as metric_writers
 
 RULES = (
   parsing.Needs('devices num_devices output vocabulary_size', 'dry_run'),
   parsing.Needs('plan_by', 'devices'),
   parsing.Needs('num_languages', 'vocabulary_size'),
   parsing.Excludes('num_devices', 'devices'),
+  parsing.Excludes('json', 'dry_run'),
   parsing.Excludes('vocabulary corpus cache', 'vocabulary_size'),
   parsing.Needs('profile_memory', 'profile_steps'),
 )
@@ -43,7 +51,6 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--num_devices',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='with --dry_run: the same as --devices=cpu:N',
   )
   parser.add_argument(
@@ -58,7 +65,6 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--stop_at_step',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='save and stop at this step, before the last one',
   )
   parser.add_argument(
@@ -83,10 +89,12 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--log_to',
     action='append',
-    choices=['jsonl', 'tensorboard', 'wandb', 'mlflow'],
+    choices=[place.value for place in metric_writers.Destination],
     help='where metrics go beside metrics.jsonl; may be repeated; jsonl alone '
-    'means nowhere else (default: tensorboard)',
+    'means nowhere else; terminal has the losses by objective and language '
+    'in the log (default: tensorboard)',
   )
+  json_lines.add(parser)
 
 
 def _add_profile(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +139,6 @@ def _add_invented_vocabulary(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     '--vocabulary_size',
     type=numeric_flags.of(ranges.Count),
-    metavar='N',
     help='use an invented vocabulary of this size instead of --vocabulary '
     '(plans and benchmarks)',
   )
@@ -139,7 +146,6 @@ def _add_invented_vocabulary(parser: argparse.ArgumentParser) -> None:
     '--num_languages',
     type=numeric_flags.of(ranges.Count),
     default=1,
-    metavar='N',
     help='languages of the invented vocabulary (default: %(default)s)',
   )
 

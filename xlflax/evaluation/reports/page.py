@@ -49,11 +49,14 @@ def render(
     f'<h2>Notes</h2><ul>{items}</ul>' if notes else '',
     f'<h2>Command</h2><pre>{line}</pre>' if command else '',
   ]
+  body = '\n'.join(sum(parts[::-1] if pictures_first else parts, []))
+  return wrap(title, explanation, body + ''.join(last))
+
+
+def wrap(title: str, explanation: str, body: str) -> str:
+  """A page around a body of HTML; title and explanation are text."""
   return _template().substitute(
-    title=html.escape(title),
-    explanation=html.escape(explanation),
-    body='\n'.join(sum(parts[::-1] if pictures_first else parts, [])),
-    notes=''.join(last),
+    title=html.escape(title), explanation=html.escape(explanation), body=body
   )
 
 

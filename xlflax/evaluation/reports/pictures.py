@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib import figure
 
-from xlflax.evaluation.reports import styles
+from xlflax.evaluation.reports import drawing, styles
 from xlflax.storage import paths
 
 _WIDEST = 14  # groups of bars in one row
@@ -86,33 +86,21 @@ def curves(
     models: name -> 'transfer' (mean of the other languages), 'source' and
       'gap' -> (step, points) in order of steps.
   """
-  panels = (
-    ('transfer', '(a) mean of the other languages', label),
-    ('source', f'(b) {source}', label),
-    ('gap', '(c) transfer gap', f'{source} − others (points)'),
+  headings = {
+    'transfer': '(a) mean of the other languages',
+    'source': f'(b) {source}',
+    'gap': f'(c) transfer gap: {source} − others',
+  }
+  return drawing.curves(
+    title,
+    label,
+    {
+      heading: {name: lines[key] for name, lines in models.items()}
+      for key, heading in headings.items()
+    },
+    xlabel=drawing.STEP,
+    one_scale=False,
   )
-  canvas = figure.Figure(figsize=(9, 3.1), layout='constrained')
-  for axes, (key, heading, unit) in zip(
-    canvas.subplots(1, 3), panels, strict=True
-  ):
-    for index, (name, lines) in enumerate(models.items()):
-      points = list(lines[key])
-      axes.plot(
-        [step for step, _ in points],
-        [value for _, value in points],
-        linewidth=2,
-        markersize=4,
-        label=name,
-        **styles.line(index),
-      )
-    axes.set_title(heading, fontsize='medium')
-    axes.set(xlabel='training step', ylabel=unit)
-    axes.locator_params(axis='x', integer=True, nbins=5)
-    axes.grid(alpha=0.3)
-    styles.tidy(axes)
-  canvas.suptitle(title, fontsize='large')
-  styles.legend(canvas, canvas.axes, list(models))
-  return canvas
 
 
 def _draw_bars(

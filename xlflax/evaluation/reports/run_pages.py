@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.table
-from matplotlib import figure
 
 from xlflax.evaluation import base, families, outputs, results
-from xlflax.evaluation.reports import page, pictures, styles, text
+from xlflax.evaluation.reports import drawing, page, pictures, text
 from xlflax.foundation import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import (
@@ -29,6 +28,7 @@ PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
 _MANY = 60  # settings that differ, at most
+_LOSS = 'loss, lower is better'
 
 
 def of_rich(table: rich.table.Table) -> text.Table:
@@ -84,8 +84,8 @@ class RunRecord:
   Attributes:
     name: for people.
     settings: 'path.to.field' -> value of what makes the run what it is.
-    losses: step -> loss, the weighted sum of all objectives'.
-    by_objective: objective -> step -> its own loss.
+    losses: name -> step -> loss: 'loss', the weighted sum of all objectives',
+      'mlm/loss' and 'mlm/loss/en'.
     speed: of the last report: 'tokens_per_second', 'run_seconds', ...; seconds
       of a step beside its plan: 'plan/measured/MLP', 'plan/planned/MLP', ...
     restarts: what failed, and the seconds that it cost, by generation.
@@ -95,8 +95,7 @@ class RunRecord:
 
   name: str
   settings: Mapping[str, Any]
-  losses: Mapping[int, float]
-  by_objective: Mapping[str, Mapping[int, float]]
+  losses: Mapping[str, Mapping[int, float]]
   speed: Mapping[str, float]
   restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
@@ -116,7 +115,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   """
   run = outputs.run_of(directory)
   steps = tuple(saved_checkpoints.finished_steps(run))
-  losses, by_objective, speed = _metrics(run)
+  losses, speed = _metrics(run)
   found = results.find(directory)
   if not (steps or losses or (found and run != directory)):
     raise errors.RunDirectoryError(
@@ -129,7 +128,6 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     name=name,
     settings=_settings(run),
     losses=losses,
-    by_objective=by_objective,
     speed=speed,
     restarts=[
       x['restart'] for x in metrics_file.records(run) if 'restart' in x
@@ -141,13 +139,12 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
 
 def _metrics(
   directory: pathlib.Path,
-) -> tuple[dict[int, float], dict[str, dict[int, float]], dict[str, float]]:
-  """Losses by step, those of each objective, and the last record of speed.
+) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
+  """Losses by name and step, and the last record of speed.
 
   A cut last line is left.
   """
-  losses: dict[int, float] = {}
-  by_objective: dict[str, dict[int, float]] = {}
+  losses: dict[str, dict[int, float]] = {}
   speed: dict[str, float] = {}
   planned: dict[str, float] = {}
   try:
@@ -160,17 +157,14 @@ def _metrics(
       record = json.loads(line)
       step = int(record['step'])
       for name, loss in record.get('train', {}).items():
-        objective, slash, kind = name.partition('/')
-        if loss is None or (kind if slash else name) != 'loss':
-          continue
-        of = by_objective.setdefault(objective, {}) if slash else losses
-        of[step] = float(loss)
+        if loss is not None and 'loss' in name.split('/')[:2]:
+          losses.setdefault(name, {})[step] = float(loss)
       speed = {**(record.get('speed') or speed)}
       planned |= record.get('plan') or {}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
   planned = {f'plan/{name}': seconds for name, seconds in planned.items()}
-  return losses, by_objective, speed | planned
+  return losses, speed | planned
 
 
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
@@ -202,10 +196,16 @@ def side_by_side(
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))
   drawn = {}
-  if any(run.losses for run in runs):
-    drawn['Training loss'] = pictures.save(
-      _losses(runs), directory / 'losses.png', dpi=_DPI
-    )
+  for title, found in {
+    'Training loss': _losses(runs),
+    'Training loss by language': _language_losses(runs),
+  }.items():
+    if any(found.values()):
+      canvas = drawing.curves(
+        title, _LOSS, found, xlabel=drawing.STEP, one_scale=False
+      )
+      file = f'{title.lower().replace(" ", "_")}.png'
+      drawn[title] = pictures.save(canvas, directory / file, dpi=_DPI)
   tables = [
     _overview(runs),
     _beside_plans(runs),
@@ -227,17 +227,18 @@ def side_by_side(
 
 def _overview(runs: Sequence[RunRecord]) -> text.Table:
   def row(run: RunRecord) -> list[str]:
-    last = max(run.losses, default=None)
+    losses = run.losses.get('loss', {})
+    last = max(losses, default=None)
     seconds = run.speed.get('run_seconds')
     return [
       run.name,
-      f'{max([*run.steps, *run.losses], default=0):,}',
-      '-' if last is None else f'{run.losses[last]:.4f}',
+      f'{max([*run.steps, *losses], default=0):,}',
+      '-' if last is None else f'{losses[last]:.4f}',
       _number(run.speed.get('tokens_per_second')),
       '-' if seconds is None else f'{seconds / 3600:.2f}',
     ]
 
-  head = ['run', 'steps', 'loss', 'tokens/s', 'hours']
+  head = ['run', 'steps', _LOSS, 'tokens/s', 'hours']
   return text.Table('Training', head, map(row, runs))
 
 
@@ -339,44 +340,39 @@ def _csv(runs: Sequence[RunRecord]) -> str:
   return out.getvalue()
 
 
-def _losses(runs: Sequence[RunRecord]) -> figure.Figure:
+def _losses(runs: Sequence[RunRecord]) -> drawing.Panels:
   """A panel of the whole loss, and one of each objective's of several."""
-  panels = {'loss (lower is better)': [run.losses for run in runs]}
-  names = dict.fromkeys(name for run in runs for name in run.by_objective)
-  if len(names) > 1:
-    panels |= {
-      f'loss of {name}': [run.by_objective.get(name, {}) for run in runs]
-      for name in names
+  objectives = list(dict.fromkeys(x for run in runs for x in _objectives(run)))
+  names = ['loss', *(f'{x}/loss' for x in objectives if len(objectives) > 1)]
+  return {
+    'all objectives' if name == 'loss' else name.removesuffix('/loss'): {
+      run.name: list(run.losses[name].items())
+      for run in runs
+      if name in run.losses
     }
-  columns = min(2, len(panels))
-  rows = math.ceil(len(panels) / columns)
-  canvas = figure.Figure(
-    figsize=(7 if columns == 1 else 10, 1 + 3 * rows), layout='constrained'
-  )
-  grid = canvas.subplots(rows, columns, squeeze=False).flatten()
-  for axes, (label, losses) in zip(grid, panels.items(), strict=False):
-    _curves(axes, runs, losses)
-    axes.set(xlabel='training step', ylabel=label)
-  for axes in grid[len(panels) :]:
-    axes.set_axis_off()
-  styles.legend(canvas, grid, [run.name for run in runs if run.losses])
-  return canvas
+    for name in names
+  }
 
 
-def _curves(axes, runs, losses: Sequence[Mapping[int, float]]) -> None:
-  """A line for each run that has the loss."""
-  for index, (run, found) in enumerate(zip(runs, losses, strict=True)):
-    if found:
-      axes.plot(
-        list(found),
-        list(found.values()),
-        label=run.name,
-        linewidth=1.5,
-        color=styles.COLORS[index % len(styles.COLORS)],
-        linestyle=styles.LINES[index // len(styles.COLORS) % 4],
-      )
-  axes.grid(alpha=0.3)
-  styles.tidy(axes)
+def _language_losses(runs: Sequence[RunRecord]) -> drawing.Panels:
+  """A panel of each run's objective that has several languages."""
+  found = {}
+  for run in runs:
+    for name in _objectives(run):
+      start = f'{name}/loss/'
+      lines = {
+        one.removeprefix(start): list(losses.items())
+        for one, losses in run.losses.items()
+        if one.startswith(start)
+      }
+      if len(lines) > 1:
+        found[f'{name}, {run.name}' if len(runs) > 1 else name] = lines
+  return found
+
+
+def _objectives(run: RunRecord) -> list[str]:
+  names = (name.split('/') for name in run.losses)
+  return [first for first, *rest in names if rest == ['loss']]
 
 
 def _score(result: base.EvalResult, name: str) -> str:

@@ -62,7 +62,8 @@ def check(
       where=str(where),
       fix='give the text or cache and the vocabulary that the run was started '
       'with, or go on with the new ones by --other_config=accept; the state of a '
-      'cache before text was added is Trainer.cache_generation',
+      'cache before text was added is Trainer.cache_generation '
+      '(docs/trouble.md#refused)',
     )
 
 

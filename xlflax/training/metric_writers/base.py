@@ -1,11 +1,13 @@
 """What a writer of metrics is, and which there are."""
 
 import enum
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 # 'train', 'eval' or 'speed' -> name -> number.
 Metrics = Mapping[str, Mapping[str, float]]
+# What is called with a step and its metrics.
+Report = Callable[[int, Mapping[str, Mapping[str, float]]], Any]
 
 
 class Destination(enum.Enum):
@@ -15,6 +17,7 @@ class Destination(enum.Enum):
   TENSORBOARD = 'tensorboard'
   WANDB = 'wandb'  # Weights & Biases
   MLFLOW = 'mlflow'
+  TERMINAL = 'terminal'  # losses by objective and language, in the log
 
 
 class MetricWriter(Protocol):

@@ -16,6 +16,7 @@ from xlflax.training.metric_writers import (
   base,
   event_files,
   mirror,
+  terminal,
   trackers,
 )
 
@@ -32,6 +33,7 @@ class RunMetrics:
     destinations: where metrics go beside the lines.
     description: of the run, for trackers.
     first_time: whether the run starts, and is not continued.
+    report: is called with the step and the metrics of each report, too.
   """
 
   def __init__(
@@ -41,7 +43,9 @@ class RunMetrics:
     *,
     description: dict[str, Any] | None = None,
     first_time: bool = True,
+    report: base.Report | None = None,
   ):
+    self._report = report
     self._mirror = None
     folder = model_dir
     if paths.is_bucket(model_dir):
@@ -56,6 +60,8 @@ class RunMetrics:
       self._others.append(
         event_files.EventFile(folder / run_directory.TENSORBOARD)
       )
+    if base.Destination.TERMINAL in destinations:
+      self._others.append(terminal.Terminal())
     subject = trackers.Subject(
       run_id=run_directory.run_id(model_dir),
       name=model_dir.name,
@@ -92,6 +98,8 @@ class RunMetrics:
       self._lines.flush()
     for other in self._others:
       other.write(step, numbers)
+    if self._report:
+      self._report(step, numbers)
 
   def digest(self) -> str:
     """The digest of all lines so far."""

@@ -35,7 +35,8 @@ def check(
       got=got,
       where=f'up to step {step}',
       fix=f'{fix}; the last good checkpoint is '
-      f'{"none" if last is None else f"step {last}"}',
+      f'{"none" if last is None else f"step {last}"} '
+      '(docs/trouble.md#loss-that-is-not-finite)',
     )
   if sums.skipped or sums.spikes:
     logging.warning(

@@ -213,7 +213,7 @@ def _end_without(lost: list[int], what: str) -> NoReturn:
     expected='one within --heartbeat_timeout',
     fix='the process is frozen, or its machine or network is gone; the stacks '
     'above say where this one waits. Started again, the run continues from its '
-    'last checkpoint',
+    'last checkpoint (docs/trouble.md#it-hangs)',
     status=errors.ExitStatus.FAILURE,
   )
   end_job(error, lost)
@@ -251,6 +251,7 @@ def leaving_together(command: str, *, stopped_status: int = 0):
 def _described(error: BaseException, command: str) -> tuple[str, int]:
   """What to print, and the exit status."""
   who = f'process {jax.process_index()} of {jax.process_count()}'
+  error = errors.of_full_device(error) or error
   if isinstance(error, errors.XlflaxError):
     return f'xlflax {command}: {who}: {error}', error.status
   if isinstance(error, KeyboardInterrupt):
@@ -270,6 +271,6 @@ def _lost(error: BaseException) -> errors.TrainingError:
     got=f'{type(error).__name__}: {str(error).splitlines()[0]}',
     expected='all processes until the end',
     fix='its log, or its machine, may say why; started again, the run '
-    'continues from its last checkpoint',
+    'continues from its last checkpoint (docs/trouble.md#killed-or-stopped)',
     status=errors.ExitStatus.FAILURE,
   )

@@ -1,0 +1,87 @@
+"""Guides are short, questions are one click away, messages are the code's."""
+
+import ast
+import pathlib
+import re
+
+import yaml
+
+from tests import docs_site_test
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_MOST_WORDS = 35_000
+_NO_GUIDES = ('Measurements and claims', 'Reference', 'Development')
+_SOURCES = {page: path for path, page in docs_site_test.hooks.OUTSIDE.items()}
+
+
+def _guides() -> dict[str, str]:
+  """Page -> text, of all but measurements, reference and development."""
+  nav = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text('utf-8'))['nav']
+  parts = [part for part in nav if not set(part) & set(_NO_GUIDES)]
+  assert len(parts) == len(nav) - len(_NO_GUIDES)
+  pages = docs_site_test._pages(parts)
+  return {page: _text(_SOURCES.get(page, f'docs/{page}')) for page in pages}
+
+
+def _text(path: str) -> str:
+  return (_ROOT / path).read_text('utf-8')
+
+
+def _anchors(path: str) -> set[str]:
+  """What links to a page may have after the #."""
+  headings = re.findall(r'^#+ (.+)$', _text(path), re.M)
+  kept = (re.sub(r'[^\w\s-]', '', one.lower()).strip() for one in headings)
+  return {re.sub(r'[\s-]+', '-', one) for one in kept}
+
+
+def test_the_guides_have_few_words():
+  counts = {page: len(text.split()) for page, text in _guides().items()}
+  assert len(counts) > 20
+  assert sum(counts.values()) <= _MOST_WORDS, counts
+
+
+def test_questions_are_one_click_from_the_front_page():
+  links = set(re.findall(r'docs/questions\.md#([\w-]+)', _text('README.md')))
+  headings = _anchors('docs/questions.md') - {'questions'}
+  assert len(headings) >= 15
+  assert links == headings
+
+
+def _source() -> str:
+  """All strings of the package, neighbours joined; values in them are …."""
+  found = []
+  for path in (_ROOT / 'xlflax').rglob('*.py'):
+    for node in ast.walk(ast.parse(path.read_text('utf-8'))):
+      if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        found.append(node.value)
+      elif isinstance(node, ast.JoinedStr):
+        found.append(
+          ''.join(
+            part.value if isinstance(part, ast.Constant) else '…'
+            for part in node.values
+          )
+        )
+  return re.sub(r'%[.\d]*[sdf]', '…', '\n'.join(found))
+
+
+def test_the_messages_of_the_page_are_those_of_the_code():
+  text = _text('docs/trouble.md')
+  tables = re.findall(r'\| message \|.*?\n\n', text, re.S)
+  rows = [line for table in tables for line in table.splitlines()[2:] if line]
+  messages = [row.split('|')[1].strip() for row in rows]
+  assert len(messages) >= 25
+  source = _source()
+  missing = [
+    message
+    for message in messages
+    if not message.startswith('no message')
+    and message.replace('GPU', '…').replace('120', '…') not in source
+  ]
+  assert not missing
+
+
+def test_messages_point_to_paragraphs_that_are_there():
+  links = re.findall(r'(docs/\w+\.md)#([\w-]+)', _source())
+  assert len(links) >= 8
+  for page, anchor in links:
+    assert anchor in _anchors(page), (page, anchor)

@@ -1,0 +1,112 @@
+"""A trainer made from a recipe, and what a user's type checker says."""
+
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import xlflax
+from xlflax.foundation import errors
+
+_GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}
+# What people write, with the types that they count on.
+_SCRIPT = """
+import pathlib
+
+import numpy as np
+
+import xlflax
+from xlflax import data, evaluation, models, objectives, training
+
+
+def told(step: int, metrics: object) -> None:
+  print(step, metrics)
+
+
+def train(corpus: pathlib.Path) -> str:
+  trainer = xlflax.Trainer.from_recipe('small', model_dir='runs/a', corpus='c')
+  other = xlflax.Trainer(
+    model_dir='runs/b',
+    corpus=str(corpus),
+    vocabulary='vocab',
+    streams=(data.Stream(name='text', mixture='corpus.mono', length=64),),
+    objectives=objectives.ObjectiveMixture(
+      entries=(
+        objectives.Entry(stream='text', objective=objectives.MaskedLM()),
+      )
+    ),
+    model=models.Encoder(models.EncoderConfig(num_layers=2)),
+    optimizer=training.AdamW(learning_rate=1e-4),
+    total_steps=10,
+  )
+  other.train()
+  result: dict[str, object] = trainer.train(report=told)
+  return str(result['loss'])
+
+
+run: xlflax.Run = xlflax.open_run('runs/a', step='last')
+vectors: np.ndarray = run.encode(['Ein Hund.'], languages='de')
+states: list[np.ndarray] = run.states(['Ein Hund.'], languages='de')
+token: str = run.fill_mask(['Ein <mask>.'], languages='de')[0][0].token
+ids: list[int] = list(run.tokenizer.encode('Ein Hund.'))
+task = evaluation.Retrieval(source=evaluation.CorpusPairs(directory='corpus'))
+score: float = run.evaluate([task])['retrieval'].metrics['accuracy/mean']
+"""
+
+
+def test_a_recipe_by_name():
+  made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
+  assert (made.total_steps, made.corpus) == (10, 'corpus')
+  assert made.model.config.hidden_dim == 128
+  (stream,) = made.streams
+  assert stream.length == 64
+  both = xlflax.Trainer.from_recipe(
+    'small', pretraining='mlm_tlm', **_GIVEN, train_steps=10
+  )
+  assert len(both.objectives.objectives) == 2
+
+
+@pytest.mark.parametrize(
+  ('name', 'more', 'told'),
+  [
+    ('smal', {}, 'recipes/small.gin'),
+    ('small', {'train_step': 3}, 'TRAIN_STEPS'),
+    ('small', {}, 'none for TRAIN_STEPS'),
+    ('small', {'train_steps': 3, 'pretraining': 'mml'}, 'pretrain/mlm.gin'),
+  ],
+)
+def test_recipes_that_are_not_there(name, more, told, caplog):
+  with pytest.raises(errors.ConfigError, match=told):
+    xlflax.Trainer.from_recipe(name, **_GIVEN, **more)
+  assert not caplog.records  # Gin's own search is nobody's news
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_script_passes_a_strict_type_checker(tmp_path):
+  """With wrong types it does not: the package's annotations are read."""
+  right, wrong = tmp_path / 'right.py', tmp_path / 'wrong.py'
+  right.write_text(_SCRIPT)
+  wrong.write_text(
+    textwrap.dedent("""
+    import xlflax
+
+    vectors: str = xlflax.open_run('a').encode(['Ein Hund.'])
+    xlflax.Trainer.from_recipe(3)
+    """)
+  )
+  checked = subprocess.run(
+    [sys.executable, '-m', 'mypy', '--strict', '--no-error-summary']
+    + [f'--cache-dir={tmp_path / "cache"}', str(right), str(wrong)],
+    cwd=tmp_path,
+    env={'MYPYPATH': str(pathlib.Path(xlflax.__file__).parents[1])},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  said = [x for x in checked.stdout.splitlines() if x.startswith(str(tmp_path))]
+  said = said or checked.stdout.splitlines()
+  assert not [line for line in said if 'right.py' in line], checked.stdout
+  assert sum('wrong.py' in line for line in said) == 2, checked.stdout
