@@ -51,7 +51,7 @@ def measure(found: Sequence[reckoning.Reckoned]) -> Rate:
     return Rate(flops=flops, held=count, basis=f'{share:.0%} of the peak')
   if trainer is None:
     basis = 'a matrix product on this machine, just timed'
-    return Rate(flops=devices.measured_flops(), held=count, basis=basis)
+    return Rate(flops=devices.product_rate(), held=count, basis=basis)
   made = trainer.benchmark(steps=3)
   seconds = made['seconds_per_step']['median']
   return Rate(
