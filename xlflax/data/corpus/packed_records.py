@@ -128,8 +128,8 @@ def _sample(data: memoryview, shard: dict[str, Any]) -> dict[str, Any]:
     if kind in _MDS_TYPES:
       found[name] = _MDS_TYPES[kind](bytes(data[at : at + size]))
     elif kind in ('int', 'int64', 'int32', 'float32', 'float64'):
-      kind = 'int64' if kind == 'int' else kind
-      found[name] = np.frombuffer(data, kind, 1, offset=at)[0].item()
+      read = np.frombuffer(data, kind if kind != 'int' else 'i8', 1, offset=at)
+      found[name] = read[0].item()
     at += size
   return found
 
