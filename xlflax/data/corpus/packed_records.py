@@ -20,8 +20,8 @@ _AT_ONCE = 1024  # records read together
 _LONGEST = 1 << 28  # bytes of a record
 _MEGATRON = b'MMIDIDX\x00\x00' + struct.pack('<Q', 1)
 _TOKENS = {1: 'u1', 3: '<i2', 4: '<i4', 5: '<i8', 8: '<u2'}
-_MDS_TYPES = {'str': bytes.decode, 'json': json.loads}
-_UNPACK = {'gz': gzip.decompress, 'zstd': zstandard.decompress}
+_MDS_TYPES: Any = {'str': bytes.decode, 'json': json.loads}
+_UNPACK: Any = {'gz': gzip.decompress, 'zstd': zstandard.decompress}
 
 
 def tf_records(stream: BinaryIO) -> Iterator[bytes]:
