@@ -282,13 +282,12 @@ def _origin(args: argparse.Namespace, corpus: Corpus):
 
 def _settings(args: argparse.Namespace) -> dict:
   names = (
-    'size merges anchors sentinels model_type alpha byte_fallback '
-    'character_coverage normalization max_sentences seed num_threads'
-  )
-  languages = tuple(filter(None, args.languages.split(',')))
-  return {name: getattr(args, name) for name in names.split()} | {
-    'languages': languages
-  }
+    'size', 'merges', 'anchors', 'sentinels', 'model_type', 'alpha',
+    'byte_fallback', 'character_coverage', 'normalization', 'max_sentences',
+    'seed', 'num_threads',
+  )  # fmt: skip
+  values = {name: getattr(args, name) for name in names}
+  return values | {'languages': tuple(filter(None, args.languages.split(',')))}
 
 
 def _show_plan(corpus: Corpus, settings: Settings) -> None:

@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
   path = paths.local(args.output, where='--output') / _RECORD
   record = _record(args, source, path)
   commands = stages.commands(args, source, choices.Choice(**record['choice']))
-  lines = [*source.shell(), *map(shlex.join, commands)]
-  print(record['choice']['told'], *lines, sep='\n', flush=True)
+  print(record['choice']['told'], *source.shell(), sep='\n')
+  print(*map(shlex.join, commands), sep='\n', flush=True)
   if args.dry_run:
     return 0
   source.link(source.directory)

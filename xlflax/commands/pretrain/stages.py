@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 
 from xlflax.commands.flags import apart
-from xlflax.commands.pretrain.choices import Choice
+from xlflax.commands.pretrain import choices
 from xlflax.foundation import errors, suggestions
 
 
@@ -83,7 +83,7 @@ class Source:
 
 
 def commands(
-  args: argparse.Namespace, source: Source, choice: Choice
+  args: argparse.Namespace, source: Source, choice: choices.Choice
 ) -> list[list[str]]:
   """Vocabulary, cache, training and, where text is held out, evaluation."""
   at, corpus = args.output, f'--corpus={source.directory}'

@@ -140,7 +140,7 @@ def of(path: pathlib.Path) -> Form:
     (form for form in _read(root) if fnmatch.fnmatch(name, form.files)), Form()
   )
   codes = languages(path)
-  sides = found.sides or tuple(f'translation.{code}' for code in codes)
+  sides: Any = found.sides or tuple(f'translation.{code}' for code in codes)
   if suffix(path) in ('.tmx', '.zip', _MOSES):
     sides = codes
   return dataclasses.replace(found, sides=sides if len(codes) > 1 else None)

@@ -20,8 +20,8 @@ _AT_ONCE = 1024  # records read together
 _LONGEST = 1 << 28  # bytes of a record
 _MEGATRON = b'MMIDIDX\x00\x00' + struct.pack('<Q', 1)
 _TOKENS = {1: 'u1', 3: '<i2', 4: '<i4', 5: '<i8', 8: '<u2'}
-_MDS_TYPES = {'str': bytes.decode, 'json': json.loads}
-_UNPACK = {'gz': gzip.decompress, 'zstd': zstandard.decompress}
+_MDS_TYPES: Any = {'str': bytes.decode, 'json': json.loads}
+_UNPACK: Any = {'gz': gzip.decompress, 'zstd': zstandard.decompress}
 
 
 def tf_records(stream: BinaryIO) -> Iterator[bytes]:
@@ -128,8 +128,8 @@ def _sample(data: memoryview, shard: dict[str, Any]) -> dict[str, Any]:
     if kind in _MDS_TYPES:
       found[name] = _MDS_TYPES[kind](bytes(data[at : at + size]))
     elif kind in ('int', 'int64', 'int32', 'float32', 'float64'):
-      kind = 'int64' if kind == 'int' else kind
-      found[name] = np.frombuffer(data, kind, 1, offset=at)[0].item()
+      read = np.frombuffer(data, kind if kind != 'int' else 'i8', 1, offset=at)
+      found[name] = read[0].item()
     at += size
   return found
 

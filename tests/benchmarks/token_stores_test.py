@@ -1,0 +1,49 @@
+"""The stores of the benchmark hold the same tokens."""
+
+import pytest
+
+from benchmarks import token_stores
+
+
+def test_stores_hold_the_same_tokens(tmp_path):
+  token_stores.prepare(tmp_path, 1500)
+  found = {}
+  for store in token_stores.STORES:
+    if store in ('mds', 'datasets'):  # not installed for tests
+      continue
+    written = token_stores.measured(tmp_path, store, 'write')['tokens']
+    read = written
+    if store != 'bare':
+      read = token_stores.measured(tmp_path, store, 'read')['tokens']
+    found[store] = written, read
+  assert len(set(found.values())) == 1, found
+  assert found['bare'][0] > 10_000
+
+
+def test_every_line_is_read_once():
+  batches = list(token_stores.batches_of(600))
+  assert sorted(i for batch in batches for i in batch.tolist()) == [*range(600)]
+  assert [batch.size for batch in batches] == [256, 256, 88]
+
+
+def test_a_store_without_its_library_is_left_out(monkeypatch):
+  def run_module(module, *arguments, cores):
+    if 'mds' in arguments:
+      raise RuntimeError("ModuleNotFoundError: No module named 'streaming'")
+    return {'tokens': 6, 'seconds': 2}
+
+  monkeypatch.setattr(token_stores.measure, 'run_module', run_module)
+  args = token_stores.argparse.Namespace(
+    stores='bare,memmap,mds', rounds=2, work=token_stores.pathlib.Path('w')
+  )
+  assert token_stores._rates(args, 'read') == {'memmap': 3.0}
+  assert token_stores._rates(args, 'write') == {'bare': 3.0, 'memmap': 3.0}
+  monkeypatch.setattr(
+    token_stores.measure, 'run_module', lambda *_, **__: _raise()
+  )
+  with pytest.raises(RuntimeError, match='another'):
+    token_stores._rates(args, 'read')
+
+
+def _raise():
+  raise RuntimeError('another error')
