@@ -105,3 +105,11 @@ def test_every_setting_counts():
 def test_batch_size_must_be_positive():
   with pytest.raises(errors.ConfigError, match='Got: 0'):
     base.Subject(model=None, params=None, vocabulary=None, batch_size=0)
+
+
+def test_a_result_in_a_notebook():
+  failure = base.Failure(task='t', part='<de>', message='no text')
+  result = base.EvalResult(metrics={'accuracy/en': 0.5}, failures=(failure,))
+  text = result._repr_html_()
+  assert '<th>accuracy/en</th><td>0.5</td>' in text
+  assert '&lt;de&gt;' in text and '<de>' not in text

@@ -43,6 +43,12 @@ def run(directory):
   return _open(directory)
 
 
+def test_a_run_in_a_notebook(run):
+  text = run._repr_html_()
+  assert '<th>checkpoints</th><td>10, 20</td>' in text
+  assert 'Encoder' in text and 'num_layers' in text
+
+
 def test_a_run_opens_at_a_checkpoint(directory, run, subject):
   assert run.steps == [10, 20]
   assert run.step == 20

@@ -82,6 +82,19 @@ def test_a_report(opened, tmp_path):
   assert evaluation == {'step': 5, 'eval': {'f1': 0.25}}
 
 
+def test_a_callback_gets_what_the_file_gets(opened, tmp_path):
+  told = []
+  opened.close()
+  opened._report = lambda step, metrics: told.append((step, metrics))
+  opened.open_metrics(first_time=False)
+  metrics = {'mlm/loss': (np.array(6.0), np.array(4.0))}
+  opened.report(5, _sums(metrics=metrics))
+  opened.report_evaluation(5, {'f1': 0.25})
+  (first, second) = told
+  assert first[0] == 5 and first[1]['train'] == _lines(tmp_path)[0]['train']
+  assert second == (5, {'eval': {'f1': 0.25}})
+
+
 def test_flops_are_the_mean_over_the_kinds_of_steps(opened, tmp_path):
   """Of four steps three take 40 and one takes 80; five take a second here."""
   opened.report(5, _sums())
