@@ -8,6 +8,7 @@ import inspect
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xlflax.evaluation.reports import page, run_pages, text
 from xlflax.foundation import errors
@@ -79,9 +80,10 @@ class EncoderPage:
     as_json = path.startswith('/api/')
     question = path.removeprefix('/api').strip('/')
     if question and question not in self.asked.questions:
-      known = ', '.join(self.asked.questions)
-      return server.Reply(f'One of: {known}.\n', 'text/plain', _NOT_FOUND)
-    status, found = http.HTTPStatus.OK, {}
+      known = f'One of: {", ".join(self.asked.questions)}.\n'
+      return server.Reply(known, 'text/plain', _NOT_FOUND)
+    found: dict[str, Any] = {}
+    status = http.HTTPStatus.OK
     try:
       found = {'rows': self._rows(question, query)} if question else {}
     except errors.XlflaxError as error:
@@ -138,8 +140,9 @@ def _form(name: str, fields: Sequence[str], values: Mapping[str, str]) -> str:
 
 
 def _table(rows: trial.Rows) -> str:
-  shown = [
-    [f'{x:.4f}' if isinstance(x, float) else str(x) for x in row.values()]
-    for row in rows
-  ]
+  shown = [[_text(x) for x in row.values()] for row in rows]
   return text.Table('Answer', list(rows[0]), shown).html()
+
+
+def _text(value: object) -> str:
+  return f'{value:.4f}' if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
 """Losses by objective and language as lines of the log."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xlflax.training.metric_writers import base
@@ -28,7 +28,7 @@ class Terminal:
     """Nothing is left to write."""
 
 
-def losses(train: dict[str, float]) -> Iterator[dict[str, Any]]:
+def losses(train: Mapping[str, float]) -> Iterator[dict[str, Any]]:
   """Yields {'objective', 'loss', 'by_language'} for each objective.
 
   Args:
