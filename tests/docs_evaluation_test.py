@@ -1,4 +1,4 @@
-"""The baselines and splits of docs/evaluation.md on hand-made cases."""
+"""The baselines and splits of docs/measured/evaluation.md on hand-made cases."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""Trivial baselines of docs/evaluation.md: what needs no model.
+"""Trivial baselines of docs/measured/evaluation.md: what needs no model.
 
   python docs/evaluation/baselines.py --data DATA --files FILES \\
       --output baselines.json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes everything in docs/evaluation.md:
+# Makes everything in docs/measured/evaluation.md:
 #   docs/evaluation/run.sh DATA WORK [FAMILY...]
 # DATA: folder of the data sets that splits.py and build_corpus.py name.
 # WORK: for results. What is finished there is not run again.

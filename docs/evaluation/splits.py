@@ -1,4 +1,4 @@
-"""Prepares the files of docs/evaluation.md from public small data sets.
+"""Prepares the files of docs/measured/evaluation.md from public small data sets.
 
   python docs/evaluation/splits.py --data DATA --output FILES
 

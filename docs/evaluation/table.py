@@ -1,4 +1,4 @@
-"""Prints the tables of docs/evaluation.md from what run.sh made in WORK.
+"""Prints the tables of docs/measured/evaluation.md from what run.sh made in WORK.
 
 python docs/evaluation/table.py WORK
 """

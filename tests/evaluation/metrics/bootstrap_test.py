@@ -119,7 +119,7 @@ def test_examples_count_where_seeds_agree():
 def test_equal_models_differ_in_one_case_of_twenty(
   runs, spread, examples, together, languages
 ):
-  """The same as docs/evaluation.md reports of more trials."""
+  """The same as docs/measured/evaluation.md reports of more trials."""
   program = runpy.run_path('docs/evaluation/false_positives.py')
   found = program['rates'](
     program['Setting'](runs, spread, examples, together, languages),
