@@ -41,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'all tokens (mean_all) or the first state (first) as vectors',
   )
   parser.add_argument(
+    '--onnx',
+    action='store_true',
+    help='write an encoder as onnx/model.onnx, too, compared in onnxruntime '
+    '(pip install xlflax[onnx])',
+  )
+  parser.add_argument(
     '--direction',
     nargs=2,
     metavar=('SOURCE', 'TARGET'),
@@ -131,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
     args.output,
     max_shard_bytes=int(args.max_shard_size * 1e9),
     license=args.license,
+    onnx=args.onnx,
   )
   _report(checked, notes)
   print(

@@ -11,7 +11,12 @@ import numpy as np
 from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.foundation import calls, errors, ranges
-from xlflax.interop.huggingface import generation, model_files, sentence_modules
+from xlflax.interop.huggingface import (
+  generation,
+  model_files,
+  onnx_files,
+  sentence_modules,
+)
 from xlflax.interop.huggingface.architectures import linear_head
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.interop.huggingface.architectures.rules import Assignment
@@ -36,6 +41,7 @@ def convert(
   *,
   max_shard_bytes: ranges.Bytes = MAX_SHARD_BYTES,
   license: str | None = None,
+  onnx: bool = False,
 ) -> list[str]:
   """Writes config.json, safetensors, the tokenizer's files and a README.md.
 
@@ -47,6 +53,7 @@ def convert(
     folder: where to.
     max_shard_bytes: tensors beyond this begin another file.
     license: of the model; None takes that of the model it started from.
+    onnx: write the model as ONNX, too (`onnx_files`).
 
   Returns:
     What the reader should know: files that could not be written.
@@ -60,6 +67,8 @@ def convert(
   """
   folder = paths.local(folder, where='--output')
   card_metadata.check_license(license)
+  if onnx:
+    onnx_files.check(checked.options)
   with paths.new_directory(folder, where='--output') as made:
     _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
@@ -72,6 +81,8 @@ def convert(
     notes += _write_frames(checked, made)
     _limit_tokenizer(made, checked)
     notes += _verify(checked, made)
+    if onnx:
+      onnx_files.write(made)
     manifests.note(made, manifests.Kind.EXPORT)
     return notes
 

@@ -1,0 +1,79 @@
+"""Encoders become ONNX files that compute what the folder does."""
+
+import numpy as np
+import pytest
+
+from tests.interop.huggingface.exporting_test import run_of
+from xlflax.foundation import errors
+from xlflax.interop.huggingface import exporting, folder_writing, onnx_files
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+
+def test_missing_packages_are_named_before_anything_is_written(
+  run_of, tmp_path, monkeypatch
+):
+  directory, *_ = run_of()
+  monkeypatch.setattr(onnx_files, '_NEEDED', ('numpy', 'no_such_package'))
+  with pytest.raises(errors.ConfigError, match='no_such_package') as caught:
+    folder_writing.convert(
+      exporting.check(directory), tmp_path / 'out', onnx=True
+    )
+  assert 'xlflax[onnx]' in str(caught.value)
+
+
+@pytest.mark.parametrize('end', ['ConditionalGeneration', 'QuestionAnswering'])
+def test_models_of_other_outputs_are_refused(monkeypatch, end):
+  monkeypatch.setattr(onnx_files, '_NEEDED', ())
+  with pytest.raises(errors.ConfigError, match='no single graph'):
+    onnx_files.check({'architectures': [f'BartFor{end}']})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'type_vocab_size': 2},
+    {
+      'norm_position': 'pre',
+      'mlm_head': 'tied',
+      'position_embedding': 'rotary',
+    },
+  ],
+)
+def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):
+  runtime = pytest.importorskip('onnxruntime')
+  pytest.importorskip('onnxscript')
+  directory, model, params = run_of(**options)
+  folder = tmp_path / 'out'
+  folder_writing.convert(exporting.check(directory), folder, onnx=True)
+  session = runtime.InferenceSession(folder / onnx_files.FILE)
+  ids = np.array([[1, 9, 8, 7, 2], [1, 9, 2, 0, 0], [1, 2, 0, 0, 0]])
+  given = {'input_ids': ids, 'attention_mask': (ids > 0).astype(np.int64)}
+  if 'type_vocab_size' in options:
+    given['token_type_ids'] = np.zeros_like(ids)
+  (found,) = session.run(['logits'], given)
+  wanted = model.apply({'params': params}, ids, segment_ids=ids > 0)
+  np.testing.assert_allclose(found[ids > 0], wanted[ids > 0], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_wrong_graph_is_not_published(run_of, tmp_path, monkeypatch):
+  pytest.importorskip('onnxruntime')
+  torch = pytest.importorskip('torch')
+  directory, *_ = run_of()
+  export = onnx_files._export
+
+  def wrong(torch, model, inputs, path):
+    with torch.no_grad():
+      export(torch, model, inputs, path)
+      model.bert.embeddings.LayerNorm.weight.mul_(2)
+
+  del torch
+  monkeypatch.setattr(onnx_files, '_export', wrong)
+  with pytest.raises(errors.CheckpointError, match='onnxruntime computes'):
+    folder_writing.convert(
+      exporting.check(directory), tmp_path / 'out', onnx=True
+    )
+  assert not (tmp_path / 'out').exists()
