@@ -107,7 +107,7 @@ def test_mistakes(arguments, more, message, capsys):
     ),
     (
       ['--suite=nothing', '--data=d', '--output=o'],
-      'There is no such suite. Got: nothing. Expected: one of synthetic',
+      'There is no such suite. Got: nothing. Expected: one of glue',
     ),
     (
       ['--suite=synthetic', '--data=d', '--output=o', '--suite_tasks=x'],

@@ -21,7 +21,7 @@ def corpus(tmp_path):
 @pytest.fixture
 def call(monkeypatch, corpus, tmp_path):
   """Runs the command; the others are noted, and end as they are told to."""
-  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_: None)
+  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
   own = cli.main
   out = tmp_path / 'out'
 

@@ -36,7 +36,7 @@ class ToyJob(job.Job):
 def toy(tmp_path, monkeypatch):
   """A module `toy_launcher` in the working directory."""
   monkeypatch.setattr(registry, '_launchers', registry.load())
-  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_: None)
+  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
   monkeypatch.delitem(__import__('sys').modules, 'toy_launcher', raising=False)
   (tmp_path / 'toy_launcher.py').write_text(_TOY)
   monkeypatch.chdir(tmp_path)

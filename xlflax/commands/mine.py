@@ -67,7 +67,10 @@ def run(args: argparse.Namespace) -> int:
     output=args.output,
     language=args.language,
     mining=hard_negatives.Mining(
-      **{name: getattr(args, name) for name in _SIZES}
+      negatives=args.negatives,
+      share=args.share,
+      nearest=args.nearest,
+      skip=args.skip,
     ),
   )
   print(f'{args.output}: {written} lines; {left} pairs with too few negatives')

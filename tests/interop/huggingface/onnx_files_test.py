@@ -20,7 +20,7 @@ def test_missing_packages_are_named_before_anything_is_written(
     folder_writing.convert(
       exporting.check(directory), tmp_path / 'out', onnx=True
     )
-  assert 'xlflax[onnx]' in str(caught.value)
+  assert "the extra 'onnx'" in str(caught.value)
 
 
 @pytest.mark.parametrize('end', ['ConditionalGeneration', 'QuestionAnswering'])

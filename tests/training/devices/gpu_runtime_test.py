@@ -53,7 +53,9 @@ def test_jax_reads_the_variable(monkeypatch):
 def test_every_run_on_gpus_sets_it(monkeypatch, platform, package, is_set):
   monkeypatch.setattr(os, 'environ', {})
   monkeypatch.setattr(
-    platforms.importlib.util, 'find_spec', lambda name: name == package or None
+    platforms.accelerator_packages.importlib.util,
+    'find_spec',
+    lambda name: name == package or None,
   )
   platforms.choose(platform)
   assert (gpu_runtime.MEMORY in os.environ) == is_set

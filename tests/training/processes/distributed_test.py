@@ -51,7 +51,7 @@ def test_process_by_itself_raises_as_ever():
       74,
       'process 0 of 1: Another process of the job is gone. Got: RuntimeError: '
       'Gloo all-reduce failed: Connection closed by peer. Expected',
-      'continues from its last checkpoint.',
+      'continues from its last checkpoint (docs/trouble.md#killed-or-stopped).',
     ),
     (
       ZeroDivisionError('Connection closed by peer'),

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--onnx',
     action='store_true',
     help='write an encoder as onnx/model.onnx, too, compared in onnxruntime '
-    '(pip install xlflax[onnx])',
+    '(the extra `onnx`)',
   )
   parser.add_argument(
     '--direction',

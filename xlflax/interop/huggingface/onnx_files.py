@@ -25,7 +25,7 @@ def check(options: Mapping[str, Any]) -> None:
       'Packages that write and run ONNX are missing',
       got=', '.join(missing),
       where='--onnx',
-      fix="pip install 'xlflax[onnx]'",
+      fix="install xlflax with the extra 'onnx'",
     )
   name = options['architectures'][0]
   if name.endswith(('ForConditionalGeneration', 'ForQuestionAnswering')):
