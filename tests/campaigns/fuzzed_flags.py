@@ -35,14 +35,12 @@ _LAUNCHERS = {
     *('name', 'image', 'nodes', 'accelerators', 'env', 'label', 'resource'),
     *('toleration', 'volume', 'patch', 'restarts', 'grace', 'manifest'),
   ),
-  'skypilot': ('name', 'nodes', 'accelerators', 'env', 'mount', 'infra'),
   'tpu': ('name', 'zone', 'slices', 'restarts', 'runtime_version', 'image'),
 }
 _GIVEN = {
   'local': ['--num_processes=2'],
   'slurm': [],
   'kubernetes': ['--name=a', '--image=i'],
-  'skypilot': ['--name=a'],
   'tpu': [
     *('--name=a', '--zone=z', '--accelerator_type=t', '--runtime_version=v'),
     '--source=s',

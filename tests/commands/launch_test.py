@@ -253,10 +253,7 @@ def test_tpu(monkeypatch):
       ('local', '--num_processes=0', *_TRAIN),
       '--num_processes is out of range',
     ),
-    (
-      ('cloud', *_TRAIN),
-      'one of agent, kubernetes, local, skypilot, slurm, tpu',
-    ),
+    (('cloud', *_TRAIN), 'one of agent, kubernetes, local, slurm, tpu'),
     (('kubernetes', *_POD, '--node_selector=a', *_TRAIN), 'has no value'),
   ],
 )

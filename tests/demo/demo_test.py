@@ -3,7 +3,7 @@ import json
 import pytest
 
 from xlflax import cli
-from xlflax.demo import demo, pipeline, summary
+from xlflax.demo import demo, pipeline
 from xlflax.foundation import errors
 
 pytest.importorskip('seqio')
@@ -82,27 +82,6 @@ def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir):
   after = json.loads(path.read_text('utf-8'))
   for key in ('retrieval', 'perplexity', 'layers', 'examples'):
     assert after[key] == before[key]
-
-
-def test_minutes_choose_the_size_and_add_what_takes_longer(tmp_path, capsys):
-  flags = [f'--model_dir={tmp_path}/run', '--minutes=1', *_FLAGS[1:5]]
-  assert cli.main(['demo', *flags]) == 0
-  shown = capsys.readouterr()
-  for command in summary.OWN_TEXT:
-    assert command in shown.out
-  report = tmp_path / 'run/report'
-  made = json.loads((report / 'summary.json').read_text('utf-8'))
-  chosen = json.loads((tmp_path / 'run_data/scale.json').read_text('utf-8'))
-  assert made['settings']['steps'] == chosen['steps'] >= 10
-  assert made['settings']['layers'] == chosen['num_layers']
-  assert list(made['tagging']) == ['en', 'aa', 'bb', 'cc', 'dd']
-  assert made['tagging']['en'] > max(0.2, made['tagging']['dd'])
-  for model in ('trained', 'untrained'):
-    assert set(made['cka'][model]) == _OTHERS
-    assert len(made['cka'][model]['de']) == chosen['num_layers'] + 1
-  page = (report / 'index.html').read_text('utf-8')
-  assert 'cka.png' in page and 'Zero-shot' in page
-  assert (report / 'cka.png').is_file()
 
 
 def test_another_configuration_is_refused(model_dir, capsys):

@@ -15,7 +15,6 @@ from xlflax.launch import (
   kubernetes,
   kubernetes_settings,
   local,
-  skypilot,
   slurm,
   tpu,
   values,
@@ -122,7 +121,6 @@ _REQUIRED = {
   slurm.SlurmJob: {},
   local.LocalJob: {'num_processes': 1},
   kubernetes.KubernetesJob: {'name': 'a', 'image': 'b'},
-  skypilot.SkyPilotJob: {'name': 'a'},
   tpu.TpuJob: {
     'name': 'a',
     'zone': 'z',
@@ -301,9 +299,7 @@ def test_tpu_script(tmp_path_factory, value):
   ]
 
 
-@pytest.mark.parametrize(
-  'kind', [tpu.TpuJob, kubernetes.KubernetesJob, skypilot.SkyPilotJob]
-)
+@pytest.mark.parametrize('kind', [tpu.TpuJob, kubernetes.KubernetesJob])
 def test_images(kind):
   attacks = set(_ATTACKS) - {'1e3', 'y'}
   for image in [*attacks, 'a b', '--volume=/:/host', '']:
@@ -372,41 +368,17 @@ def test_kubernetes_manifest(value):
 @pytest.mark.parametrize('value', ['1e3', 'y', 'N', '0o17', '1_0', '12e03'])
 def test_yaml_of_other_readers(value):
   """Readers of YAML 1.2 and of Go take these for numbers and booleans."""
-  job = skypilot.SkyPilotJob(command=('train',), name='a', env={'A': value})
+  job = kubernetes.KubernetesJob(
+    command=('train',), env={'A': value}, **_REQUIRED[kubernetes.KubernetesJob]
+  )
   assert f": '{value}'\n" in job.rendered()
-
-
-@_SETTINGS
-@hypothesis.given(value=_TEXT)
-def test_skypilot(tmp_path_factory, value):
-  folder = tmp_path_factory.mktemp('sky')
-  shell = _Shell(folder, 'xlflax')
-  job = skypilot.SkyPilotJob(
-    command=_command(value),
-    name=value,
-    infra=value,
-    accelerators=f'H{value}',
-    env={'A': value},
-    mounts={value: value},
-  )
-  task = yaml.safe_load(job.rendered())
-  assert (task['name'], task['envs']['A']) == (value, value)
-  assert task['file_mounts'] == {value: value}
-  assert task['resources']['infra'] == value
-  noted = shell(
-    task['run'],
-    SKYPILOT_NODE_IPS='10.0.0.1',
-    SKYPILOT_NUM_NODES='1',
-    SKYPILOT_NODE_RANK='0',
-  )
-  assert noted[: len(job.command) + 1] == ['xlflax', *job.command]
 
 
 @pytest.mark.parametrize('name', ['A;touch HIT', 'A B', '1A', '$(x)'])
 def test_names_of_variables(name):
-  for kind in (kubernetes.KubernetesJob, skypilot.SkyPilotJob):
-    with pytest.raises(errors.ConfigError, match='no name of a variable'):
-      kind(**{'command': ('train',)} | _REQUIRED[kind] | {'env': {name: '1'}})
+  required = _REQUIRED[kubernetes.KubernetesJob]
+  with pytest.raises(errors.ConfigError, match='no name of a variable'):
+    kubernetes.KubernetesJob(command=('train',), env={name: '1'}, **required)
 
 
 def test_names_of_slurm():

@@ -66,7 +66,6 @@ def test_launchers_of_the_package_are_found():
     'agent',
     'kubernetes',
     'local',
-    'skypilot',
     'slurm',
     'tpu',
   ]

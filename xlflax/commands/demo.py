@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.commands.flags import gin_flags, parsing
+from xlflax.commands.flags import gin_flags
 from xlflax.demo import catalogs
 from xlflax.foundation import numeric_flags, ranges
 
@@ -22,12 +22,7 @@ EXAMPLES = """
 
   # other settings of the training
   xlflax demo --model_dir=runs/cold --gin.TEMPERATURE=0.05
-
-  # as large a model as half an hour allows, and more to look at
-  xlflax demo --model_dir=runs/half_hour --minutes=30
 """
-
-RULES = (parsing.Excludes('steps', 'minutes', 'give one of them'),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--steps',
     type=numeric_flags.of(ranges.Count),
     help='training steps (default: as demo/demo.gin says)',
-  )
-  parser.add_argument(
-    '--minutes',
-    metavar='N',
-    type=numeric_flags.of(ranges.Positive),
-    help='choose the size of the model and its steps so that all takes about '
-    'N minutes here, and add zero-shot tagging of made-up languages and the '
-    'similarity of layers across languages (CKA)',
   )
   parser.add_argument(
     '--languages',
@@ -78,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
       gin_files=(pipeline.GIN_FILE, *args.gin_file),
       gin_bindings=(*steps, *args.gin_bindings),
       gin_search_paths=tuple(args.gin_search_paths),
-    ),
-    minutes=args.minutes,
+    )
   )
   return 0

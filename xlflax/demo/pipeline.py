@@ -52,9 +52,7 @@ class Settings:
     return str(self.data_dir / name)
 
 
-def configured(
-  settings: Settings, bindings: Sequence[str] = ()
-) -> config.Configuration:
+def configured(settings: Settings) -> config.Configuration:
   """The training's configuration; the settings' bindings override others."""
   macros = {
     'MODEL_DIR': settings.model_dir,
@@ -64,7 +62,7 @@ def configured(
   }
   return config.load(
     settings.gin_files,
-    (*bindings, *settings.gin_bindings),
+    settings.gin_bindings,
     settings.gin_search_paths,
     macros=macros,
   )

@@ -85,23 +85,3 @@ def plot_layers(
   grid[-1, 0].set_xlabel('language')
   canvas.colorbar(image, ax=grid[:, 0], label='accuracy@1 (0 to 1)', pad=0.01)
   pictures.save(canvas, path, dpi=_DPI)
-
-
-def plot_cka(
-  path: pathlib.Path, similarity: Mapping[str, Mapping[str, Sequence[float]]]
-) -> None:
-  """CKA by layer, a line for each language, and dashed the random encoder's.
-
-  Args:
-    path: the PNG to write.
-    similarity: model -> language -> CKA of each layer, embeddings first.
-  """
-  lines = {
-    f'en-{language}, {model}': [(x, 100 * y) for x, y in enumerate(values)]
-    for model, by_language in similarity.items()
-    for language, values in by_language.items()
-  }
-  canvas = drawing.curves(
-    'Similarity of translations at each layer', 'CKA (%)', {'': lines}
-  )
-  pictures.save(canvas, path, dpi=_DPI)

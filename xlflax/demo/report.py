@@ -21,13 +21,6 @@ OBJECTIVES = {
   'words': 'alignment of the embeddings',
 }
 
-_SIMILARITY = (
-  '<h2>How similar the languages are inside</h2>\n'
-  '<img src="cka.png" alt="Line chart: CKA of English and other languages by '
-  'layer, trained and random encoder">\n'
-  '<p>Debiased linear CKA between the states of translations; 100 is the '
-  'same up to rotation and scale.</p>'
-)
 Losses = Mapping[str, Sequence[tuple[int, float]]]
 
 
@@ -51,8 +44,6 @@ def write_report(
     directory / 'retrieval.png', retrieval['untrained'], retrieval['trained']
   )
   plots.plot_layers(directory / 'layers.png', summary['layers'])
-  if 'cka' in summary:
-    plots.plot_cka(directory / 'cka.png', summary['cka'])
   paths.write_atomically(directory / PAGE, _page(summary))
   # The summary last: where it is, the report is whole.
   paths.write_atomically(
@@ -99,8 +90,6 @@ def _page(summary: Mapping[str, Any]) -> str:
     num_test=corpus['test_messages'],
     layer=summary['layer'],
     examples=_examples(summary.get('examples', ())),
-    similarity=_SIMILARITY if 'cka' in summary else '',
-    tagging=_tagging(summary.get('tagging', {})),
     setting_rows='\n'.join(_setting_rows(summary)),
     commands=html.escape('\n'.join(summary['commands'])),
   )
@@ -146,29 +135,6 @@ def _examples(examples: Sequence[Mapping[str, str]]) -> str:
     for example in examples
   ]
   return '\n'.join([head, *rows, '</tbody></table>'])
-
-
-def _tagging(accuracy: Mapping[str, float]) -> str:
-  """A table of the zero-shot tagging, '' without it."""
-  if not accuracy:
-    return ''
-  first = next(iter(accuracy))
-  rows = [
-    _row([code, _percent(value), 'trained on' if code == first else 'never'])
-    for code, value in accuracy.items()
-  ]
-  return '\n'.join(
-    [
-      '<h2>Zero-shot tagging of made-up languages</h2>',
-      '<p>A second small encoder read five made-up languages that differ in '
-      f'words, script and word order, and learnt parts of speech from {first} '
-      'alone.</p>',
-      '<table><thead><tr><th>language</th><th>accuracy</th>'
-      '<th>labels seen</th></tr></thead><tbody>',
-      *rows,
-      '</tbody></table>',
-    ]
-  )
 
 
 def _row(cells: Iterable[Any]) -> str:

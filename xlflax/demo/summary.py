@@ -19,14 +19,8 @@ from xlflax.similarity import cosine as similarity
 from xlflax.training.checkpointing import run as run_lib
 
 MODELS = ('untrained', 'trained')
-# The commands to go on with one's own text.
-OWN_TEXT = (
-  'xlflax vocab --corpus=corpus --output=vocab --size=16000',
-  'xlflax cache --corpus=corpus --vocabulary=vocab --output=cache',
-  'xlflax train --gin_file=pretrain/mlm.gin --gin_file=models/small.gin '
-  '--corpus=corpus --vocabulary=vocab --cache=cache --model_dir=runs/own '
-  '--gin.TRAIN_STEPS=10000',
-)
+# The command to go on with one's own text.
+OWN_TEXT = 'xlflax pretrain corpus --output=runs/own --hours=1'
 _PACKAGES = (
   'xlflax',
   'jax',
@@ -256,7 +250,7 @@ def _commands(settings) -> list[str]:
     '# curves',
     f'tensorboard --logdir={model_dir}',
     '# your own text: corpus/mono/<language>.txt, a sentence a line',
-    *OWN_TEXT,
+    OWN_TEXT,
   ]
 
 
