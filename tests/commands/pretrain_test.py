@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from xlflax import cli
+from xlflax import cli, examination
 from xlflax.commands import pretrain
 from xlflax.commands.pretrain import stages
 
@@ -114,3 +114,28 @@ def test_mistakes(call, capsys, corpus, words, part):
   arguments = words or ('--dry_run',)
   assert call(*arguments)[0] == 2
   assert part in capsys.readouterr().err
+
+
+def _cut(out):
+  file = out / 'pretrain.json'
+  file.write_bytes(file.read_bytes()[:20])
+
+
+def _flip(out):
+  file = out / 'pretrain.json'
+  text = file.read_text('utf-8')
+  assert '"steps": 4' in text
+  file.write_text(text.replace('"steps": 4', '"steps": 5'), 'utf-8')
+
+
+@pytest.mark.parametrize(
+  'damage', [_cut, _flip, lambda out: (out / 'pretrain.json').unlink()]
+)
+def test_a_damaged_choice_is_refused(call, capsys, damage):
+  assert call()[0] == 0
+  damage(call.out)
+  assert call() == (2, [])
+  said = capsys.readouterr().err
+  assert 'What was chosen is damaged' in said
+  assert said.count('\n') == 1
+  assert examination.examine(call.out).is_whole is False

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import pathlib
 import types
 
@@ -323,6 +324,16 @@ def _row_folder(directory: pathlib.Path, number: int) -> None:
 
 
 Kind = manifests.Kind
+
+
+def pretraining(directory: pathlib.Path, number: int) -> None:
+  vocabulary(directory / 'vocabulary', number)
+  cache(directory / 'cache', number)
+  run(directory / 'model', number)
+  record = json.dumps({'asked': {'steps': 5 + number}, 'choice': {}})
+  manifests.write(directory, Kind.PRETRAINING, {'pretrain.json': record})
+
+
 MAKERS: types.MappingProxyType = types.MappingProxyType(
   {
     Kind.RUN: run,
@@ -338,5 +349,6 @@ MAKERS: types.MappingProxyType = types.MappingProxyType(
     Kind.STATES: states,
     Kind.EXPORT: export,
     Kind.PROGRAMS: programs,
+    Kind.PRETRAINING: pretraining,
   }
 )

@@ -19,7 +19,12 @@ from xlflax.storage import manifests
 
 # Of the files of an artefact within another one, each so many-th.
 _EACH = collections.defaultdict(
-  lambda: 1, {manifests.Kind.GRID: 11, manifests.Kind.SUITE: 17}
+  lambda: 1,
+  {
+    manifests.Kind.GRID: 11,
+    manifests.Kind.SUITE: 17,
+    manifests.Kind.PRETRAINING: 19,
+  },
 )
 _CHANGES = ('delete', 'empty', 'cut', 'flip', 'unseal', 'swap')
 _ROOT = pathlib.Path(__file__).parents[2]

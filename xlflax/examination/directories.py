@@ -13,6 +13,7 @@ from xlflax.examination import (
   corpora,
   evaluations,
   folders,
+  pretraining,
   programs,
   runs,
 )
@@ -23,6 +24,7 @@ from xlflax.storage import lease, manifests, paths
 
 # In the order in which their marks are looked for.
 ARTEFACTS = (
+  pretraining.ARTEFACT,
   caches.ARTEFACT,
   runs.ARTEFACT,
   corpora.VOCABULARY,

@@ -38,6 +38,7 @@ class Kind(enum.StrEnum):
   STATES = 'sentence states'
   EXPORT = 'exported model'
   PROGRAMS = 'compiled programs'
+  PRETRAINING = 'pretraining'
 
 
 class Manifest(NamedTuple):

@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import pathlib
 import shlex
 import tempfile
 
@@ -10,7 +11,7 @@ from xlflax import cli
 from xlflax.commands.flags import gin_flags
 from xlflax.commands.pretrain import choices, stages
 from xlflax.foundation import errors, numeric_flags, ranges
-from xlflax.storage import paths
+from xlflax.storage import manifests, paths
 
 HELP = (
   'Pretrains an encoder on a corpus in one command, for the simple case: '
@@ -33,7 +34,6 @@ EXAMPLES = """
   # status 75 after a signal, for a scheduler that starts it again
   xlflax pretrain corpus --hours=8 --output=runs/long --stopped_status=75
 """
-_RECORD = 'pretrain.json'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
   """Prints the commands, and runs them in turn."""
   source = stages.Source.of(args.corpus, args.languages, args.output)
-  path = paths.local(args.output, where='--output') / _RECORD
-  record = _record(args, source, path)
+  from xlflax.examination import pretraining
+
+  output = paths.local(args.output, where='--output')
+  record = _record(args, source, output)
   commands = stages.commands(args, source, choices.Choice(**record['choice']))
   print(record['choice']['told'], *source.shell(), sep='\n')
   print(*map(shlex.join, commands), sep='\n', flush=True)
@@ -97,23 +99,36 @@ def run(args: argparse.Namespace) -> int:
       return args.stopped_status or status
     if status or not stages.is_done(words, args.output):
       return status
-    paths.write_atomically(path, json.dumps(record, indent=2) + '\n')
+    content = {pretraining.RECORD: json.dumps(record, indent=2) + '\n'}
+    manifests.write(output, manifests.Kind.PRETRAINING, content)
   return 0
 
 
-def _record(args: argparse.Namespace, source: stages.Source, path) -> dict:
+def _record(
+  args: argparse.Namespace, source: stages.Source, output: pathlib.Path
+) -> dict:
   """What the same command chose before, or what suits text and devices.
 
   Raises:
-    RunDirectoryError: the output holds what another command has begun.
+    RunDirectoryError: the output holds what another command has begun, or its
+      choice is damaged.
   """
   from xlflax.data.corpus import directory
+  from xlflax.examination import pretraining
 
   names = ('languages', 'hours', 'steps', 'vocabulary_size')
   asked = {name: getattr(args, name) for name in names} | {
     'gin': [*args.gin_file, *args.gin_bindings]
   }
-  if path.exists():
+  path = output / pretraining.RECORD
+  if path.exists() or (output / manifests.FILE).exists():
+    if problems := manifests.problems(output):
+      raise errors.RunDirectoryError(
+        'What was chosen is damaged',
+        got='; '.join(problems.values()),
+        where=str(output),
+        fix=f'xlflax doctor {output} says what can be done',
+      )
     found = json.loads(path.read_text(encoding='utf-8'))
     if found['asked'] != asked:
       raise errors.RunDirectoryError(

@@ -1,0 +1,52 @@
+"""What `xlflax pretrain` writes: a choice, and what its commands make."""
+
+import pathlib
+from collections.abc import Iterator
+
+from xlflax.examination import caches, corpora, runs
+from xlflax.examination.findings import Finding, of_manifest, within
+from xlflax.examination.kinds import Artefact, Files, Need
+from xlflax.storage import manifests
+
+RECORD = 'pretrain.json'
+_PARTS = {
+  'vocabulary': corpora.VOCABULARY,
+  'cache': caches.ARTEFACT,
+  'model': runs.ARTEFACT,
+}
+_AGAIN = (
+  f'go on by the commands that it printed, or delete {RECORD} and '
+  f'{manifests.FILE}: `xlflax pretrain` then chooses again'
+)
+
+
+def _look(directory: pathlib.Path) -> Iterator[Finding]:
+  yield from of_manifest(directory, fix=lambda name: _AGAIN)
+  for name, part in _PARTS.items():
+    if (directory / name).is_dir():
+      yield from within(name, part.look(directory / name))
+
+
+ARTEFACT = Artefact(
+  manifests.Kind.PRETRAINING,
+  (RECORD,),
+  (
+    Files(
+      (RECORD, manifests.FILE),
+      Need.REQUIRED,
+      '`xlflax pretrain` refuses to go on',
+      'digest in the manifest; digest of its own',
+      'a new choice, once both are deleted',
+    ),
+    Files(
+      tuple(f'{name}/*' for name in _PARTS),
+      Need.REQUIRED,
+      'as of a vocabulary, a cache and a run',
+      'as of these',
+      'as of these',
+    ),
+    Files(('*',), Need.UNREAD, 'nothing', '-', '`xlflax pretrain`'),
+  ),
+  _look,
+  tuple((f'{name}/', part) for name, part in _PARTS.items()),
+)
