@@ -83,7 +83,6 @@ NOT_RUN = {
   'xlflax doctor --devices': 'needs a GPU or a TPU; '
   'first_contact_test.py and rates_test.py have devices that lie',
   'xlflax train --trust_kernels': 'the flag has no effect on a CPU',
-  'xlflax demo --model_dir=runs/half_hour': 'takes half an hour',
   'xlflax demo   ': 'takes minutes; the next line is the same on less text',
   'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',
   'xlflax cache --runner=beam': 'needs Apache Beam; '
@@ -189,6 +188,7 @@ SMALLER = {
   'docs/first_run.md': {
     '--size=8000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=1800': world.MONO,
+    '--gin.TRAIN_STEPS=1500': world.MONO,
     '--gin.TRAIN_STEPS=500': '--gin.TRAIN_STEPS=2',
   },
   'docs/questions.md': {
