@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -91,8 +92,9 @@ def _pid_of(process_id: int, run: pathlib.Path) -> int:
     except OSError:
       continue  # it has just ended
     if wanted <= set(words):
-      found.append(int(path.parent.name))
-  return min(found)  # spares came later
+      since = int((path.parent / 'stat').read_text().split(')')[1].split()[19])
+      found.append((since, int(path.parent.name)))
+  return min(found)[1]  # spares came later
 
 
 def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
@@ -203,10 +205,14 @@ def test_kills_in_a_row(workspace, tmp_path, kills):
   launcher = _launch(
     workspace, run, processes=2, steps=30 * kills, launcher=('--restarts=99',)
   )
+  # The launcher would wait for whoever reads what it says.
+  reader = threading.Thread(target=launcher.communicate)
+  reader.start()
   for i in range(kills):
     wait_for_step(launcher, run, 9 + 20 * i)
     os.kill(_pid_of(i % 2, run), signal.SIGKILL)
-  _ended(launcher)
+  reader.join()
+  assert launcher.returncode == 0
   rows = map(json.loads, (run / 'metrics.jsonl').open())
   told = [row['restart'] for row in rows if 'restart' in row]
   assert [one['generation'] for one in told] == list(range(1, kills + 1))

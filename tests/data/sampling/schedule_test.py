@@ -1,4 +1,6 @@
+import concurrent.futures
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -206,3 +208,28 @@ def test_alpha_may_be_scheduled():
     for first in (0, 8, 16, 24)
   ]
   np.testing.assert_array_equal(counts, [[36, 4], [36, 4], [20, 20], [20, 20]])
+
+
+def test_threads_at_different_steps_get_what_one_gets():
+  """Such as a prefetcher, and who counts the tokens of the first batches."""
+
+  def rates(step):
+    time.sleep(1e-3)  # another thread's turn
+    return np.array([0.5, 0.3, 0.2])
+
+  def make():
+    return schedule.TaskSchedule(
+      rates,
+      batch_size=4,
+      batching=stream_lib.LanguageBatching.MIXED,
+      key=7,
+      block_steps=4,
+    )
+
+  alone, shared = make(), make()
+  steps = [40, 0, 17, 3, 60, 9, 33, 21]
+  with concurrent.futures.ThreadPoolExecutor(len(steps)) as pool:
+    found = list(pool.map(shared.slots, steps))
+  for step, slots in zip(steps, found, strict=True):
+    for ours, theirs in zip(slots, alone.slots(step), strict=True):
+      np.testing.assert_array_equal(ours, theirs)

@@ -9,6 +9,7 @@ Everything is a function of the seed and the step: nothing is kept between
 runs. Reaching block b costs b small vector operations and no data.
 """
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -173,7 +174,10 @@ def expected_draws(
 
 
 class TaskSchedule:
-  """For each row of each step: its task, and the how-many-th use of it."""
+  """For each row of each step: its task, and the how-many-th use of it.
+
+  Several threads may ask: what was computed last is kept under a lock.
+  """
 
   def __init__(
     self,
@@ -205,6 +209,7 @@ class TaskSchedule:
     if most is not None and self._one_task:
       self._most = most // batch_size
     self._name = name
+    self._lock = threading.Lock()
     self._restart()
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +224,8 @@ class TaskSchedule:
         before this one, since step 0.
     """
     block, offset = divmod(step, self._block_steps)
-    tasks, uses = self._block(block)
+    with self._lock:
+      tasks, uses = self._block(block)
     self._check_left(step, offset, tasks.size)
     if not self._one_task:
       rows = slice(offset * self._batch_size, (offset + 1) * self._batch_size)
