@@ -21,6 +21,7 @@ NEEDS = {
   'docs/data.md': 'corpus raw test.en panlex/en-fr.tsv muse/en-de.txt',
   'docs/demo.md': '',
   'docs/evaluation.md': 'corpus vocab cache models/small.gin data/tatoeba '
+  'runs/mlm sts-train.tsv sts-test.tsv sts-test-de.tsv '
   'runs/base runs/pos/trials/single runs/ner/trials/single '
   'runs/nli/trials/single runs/parsing/trials/single runs/squad/trials/single runs/en_ja '
   'fr-test.conllu fr.iob2 xnli/test-fr.tsv xnli/test-ur.tsv xquad.es.json '
@@ -119,12 +120,14 @@ NOT_RUN_PYTHON = {
 # Page -> what is printed -> what is run.
 SMALLER = {
   'README.md': {
+    '--hours=2': '--steps=2',
     '--dry_run       # the plan; leave --dry_run out to train': '',
     '--size=32000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=20000': world.PAIRS,
     '--grid SEED=0,1': f'--grid SEED=0,1 {world.TUNING}',
     '--suite=xtreme': '--suite=xtreme --suite_tasks=tatoeba',
   },
+  'docs/reliability.md': {'--gin.TRAIN_STEPS=100000': world.MONO},
   'docs/recipes.md': {'--gin.TRAIN_STEPS=1800': world.MONO},
   'docs/measured/analysis.md': {
     '--max_words=8000': '--max_words=8000 --min_count=1',
@@ -132,6 +135,7 @@ SMALLER = {
     'fr-en.2500.layer4': 'fr-en.2.layer2',
   },
   'docs/data.md': {
+    '--hours=2': '--steps=2',
     '--size=32000': '--size=500 --character_coverage=1',
     '--merges=80000': '--merges=300 --character_coverage=1',
     '--merges=40000': '--merges=200 --character_coverage=1',
@@ -141,6 +145,7 @@ SMALLER = {
   },
   'docs/demo.md': {'--steps=20': '--steps=2 --gin.SIDE_BATCH_SIZE=8'},
   'docs/evaluation.md': {
+    'finetune/regression.gin': f'finetune/regression.gin {world.TUNING}',
     '--gin.EVAL_STEPS=5000 …': '--gin.EVAL_STEPS=2 --corpus=corpus '
     f'--vocabulary=vocab --model_dir=runs/evaluated {world.PAIRS}',
     '--gin_file=finetune/multiple_choice.gin': (

@@ -244,6 +244,18 @@ class World:
     rows = (self.toy / 'paraphrase/dev.en.tsv').read_text('utf-8').splitlines()
     _write(place, ''.join('\t'.join(r.split('\t')[:2]) + '\n' for r in rows))
 
+  def _make_sts_train(self, place: pathlib.Path) -> None:
+    """Pairs and how many words they share."""
+    rows = (self.toy / 'paraphrase/dev.en.tsv').read_text('utf-8').splitlines()
+    pairs = [row.split('\t')[:2] for row in rows]
+    shared = [len(set(a.split()) & set(b.split())) for a, b in pairs]
+    lines = [
+      f'{a}\t{b}\t{n}.0' for (a, b), n in zip(pairs, shared, strict=True)
+    ]
+    _write(place, '\n'.join(lines) + '\n')
+
+  _make_sts_test = _make_sts_test_de = _make_sts_train
+
   def _make_dictionary(self, place: pathlib.Path) -> None:
     """`freedict/en-fr.train.tsv`, and the like."""
     pair, part, _ = place.name.split('.')

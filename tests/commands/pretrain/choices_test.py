@@ -2,15 +2,17 @@
 
 import argparse
 import math
+import random
 
 import pytest
 
 from xlflax.commands.pretrain import choices
 from xlflax.data.corpus import directory
+from xlflax.data.vocabularies import training
 
 
 class _Corpus:
-  """Languages and splits; the text is as large as `_tokens` is told."""
+  """Languages and splits; the text is what `_text` is told."""
 
   def __init__(self, *, pairs=(), validation=False):
     self.languages = ('de', 'en')
@@ -97,13 +99,32 @@ def test_pairs_take_files_of_their_own(fitting):
 
 
 def test_entries_grow_with_the_root_of_the_text():
-  found = [choices._entries(t, 'gpu') for t in (1, 10**6, 3 * 10**6, 10**10)]
-  assert found == [300, 8000, 13_000, 128_000]
-  assert choices._entries(10**10, 'cpu') == 16_000
+  texts = [choices._Text(t, 90, 400_000) for t in (10**6, 3 * 10**6, 10**10)]
+  found = [choices._entries(text, 'gpu') for text in texts]
+  assert found == [8000, 13_000, 128_000]
+  assert choices._entries(texts[-1], 'cpu') == 16_000
+
+
+@pytest.mark.parametrize('letters', [26, 2000])
+def test_sentencepiece_takes_the_entries(tmp_path, letters):
+  """Of short text, uniform, or of more letters than the root of its length."""
+  draw = random.Random(0)
+  alphabet = [chr(0x4E00 + i) for i in range(letters)]
+  words = [''.join(draw.choices(alphabet, k=5)) for _ in range(400)]
+  text = [' '.join(draw.choices(words, k=8)) for _ in range(1500)]
+  (tmp_path / 'mono').mkdir()
+  (tmp_path / 'mono/zh.txt').write_text('\n'.join([*text, *alphabet]), 'utf-8')
+  corpus = directory.Corpus(tmp_path)
+  entries = choices._entries(choices._text(corpus), 'cpu')
+  made = training.train_vocabulary(
+    corpus, tmp_path / 'vocabulary', size=entries, num_threads=1
+  )
+  assert made.spec.size == entries
 
 
 def test_a_choice_says_what_it_is(monkeypatch):
-  monkeypatch.setattr(choices, '_tokens', lambda corpus: 10**6)
+  text = choices._Text(10**6, 90, 100_000)
+  monkeypatch.setattr(choices, '_text', lambda corpus: text)
   args = argparse.Namespace(
     steps=7, hours=None, vocabulary_size=None, gin_file=[],
     gin_bindings=[], gin_search_paths=[],
@@ -121,9 +142,9 @@ def test_tokens_of_a_corpus(tmp_path, monkeypatch):
   (tmp_path / 'mono/de.txt').write_text('x' * 60 + '\n\n' + 'y' * 20)
   (tmp_path / 'mono/en.jsonl').write_text('{"text": "%s"}' % ('z' * 40))
   corpus = directory.Corpus(tmp_path)
-  assert choices._tokens(corpus) == 30
+  assert choices._text(corpus) == (30, 3, 3)
   monkeypatch.setattr(choices, '_MOST_BYTES', 70)
-  assert choices._tokens(corpus) == 20
+  assert choices._text(corpus) == (20, 2, 2)
 
 
 def test_too_little_memory_ends_the_search():

@@ -2,7 +2,7 @@
 
 The vocabulary grows with the square root of the text, as the number of its
 words does (Heaps' law): 8,000 entries for a million tokens, as in
-docs/recipes.md. CPUs train `recipes/small.gin`. GPUs and TPUs train the largest
+docs/recipes.md; short or uniform text has fewer pieces. CPUs train `recipes/small.gin`. GPUs and TPUs train the largest
 recipe that sees 20 tokens for each parameter of its layers (Hoffmann et al.
 2022) in the time, from text that is read 40 times at most.
 """
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 _MOST_BYTES = 1 << 30  # of text that is looked at
 _BYTES = 4  # of text a token
+_MOST_WORDS = 400_000  # whose thirds are more than any vocabulary
 _EPOCHS = 40  # from which `train` warns
 _TOKENS_A_PARAMETER = 20
 _TIMED = 5  # steps
@@ -50,8 +51,9 @@ def choose(args: argparse.Namespace, corpus: Any) -> Choice:
   """
   import jax
 
-  tokens, device = _tokens(corpus), jax.devices()[0]
-  entries = args.vocabulary_size or _entries(tokens, device.platform)
+  text, device = _text(corpus), jax.devices()[0]
+  tokens = text.tokens
+  entries = args.vocabulary_size or _entries(text, device.platform)
   files, steps = _fitting(args, corpus, tokens, entries, device.platform)
   told = (
     f'# {", ".join(corpus.languages)}: about {tokens:,} tokens; '
@@ -123,8 +125,15 @@ def _seconds(made: Any, name: str, *, smallest: bool) -> float:
   return found
 
 
-def _tokens(corpus: Any) -> int:
-  """About how many tokens of monolingual text there are, up to a most."""
+class _Text(NamedTuple):
+  """About how much monolingual text there is, and of how many kinds."""
+
+  tokens: int
+  letters: int
+  words: int  # up to `_MOST_WORDS`
+
+
+def _text(corpus: Any) -> _Text:
   from xlflax.data.corpus import lines
 
   read = itertools.chain.from_iterable(
@@ -132,17 +141,24 @@ def _tokens(corpus: Any) -> int:
     for language in corpus.monolingual_languages()
     for path in corpus.text_files(language)
   )
-  size = 0
+  size, letters, words = 0, set[str](), set[bytes]()
   for _, line in read:
     size += len(line)
+    letters.update(line.decode('utf-8', 'replace'))
+    if len(words) < _MOST_WORDS:
+      words.update(line.split())
     if size >= _MOST_BYTES:
       break
-  return size // _BYTES
+  return _Text(size // _BYTES, len(letters), len(words))
 
 
-def _entries(tokens: int, platform: str) -> int:
-  """Of a vocabulary for the text, in two digits."""
+def _entries(text: _Text, platform: str) -> int:
+  """Of a vocabulary for the text, in two digits.
+
+  Each letter is one; a third of the words bounds how many pieces there can be.
+  """
   most = 16_000 if platform == 'cpu' else 128_000
-  found = int(8 * math.sqrt(tokens))
-  digits = 10 ** (len(str(found)) - 2)
-  return min(most, max(300, int(found // digits * digits)))
+  found = min(int(8 * math.sqrt(text.tokens)), text.letters + text.words // 3)
+  digits = 10 ** max(0, len(str(found)) - 2)
+  fewest = text.letters + text.letters // 10 + 50
+  return min(most, max(fewest, found // digits * digits))
