@@ -105,8 +105,9 @@ class Loop:
     state = self._restore_or_start()
     first = int(state.step)
     self._reporter.open_metrics(first_time=not first)
-    self._feeds = self._open_feeds(first)
+    # It reads the loaders, which are the feeds' own afterwards.
     self._reporter.open_progress(self._loaders, first)
+    self._feeds = self._open_feeds(first)
     try:
       state = self._steps_until(state, first)
       if int(state.step) != first:
