@@ -46,8 +46,6 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_TRAIN} --other_config=yes': ('Got: yes', 'accept, refuse'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
-  'demo --steps=3 --minutes=2': ('--steps', '--minutes', 'give one of them'),
-  'demo --minutes=0': ('Got: 0', '--minutes'),
   'doctor': ('none of DIR, --devices', 'give one of them'),
   'doctor --devices': ('a CPU', 'a GPU or a TPU'),
   'doctor --devices --repair': ('--repair has no effect with --devices',),

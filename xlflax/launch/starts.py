@@ -92,17 +92,17 @@ class Spares:
     taken, self._waiting = self._waiting, []
     self._due = time.monotonic() + self._after
     try:
+      if any(spare.poll() is not None for spare in taken):
+        raise ProcessLookupError
       for spare, spec in zip(taken, specs, strict=bool(taken)):
         assert spare.stdin is not None
         told = {'arguments': list(spec.arguments), 'variables': dict(variables)}
         spare.stdin.write(json.dumps(told).encode() + b'\n')
         spare.stdin.close()
-      if all(spare.poll() is None for spare in taken):
-        return taken
-    except OSError:
-      pass  # it has ended
-    _end(taken)
-    return []
+      return taken
+    except OSError:  # it has ended
+      _end(taken)
+      return []
 
   def close(self) -> None:
     """Ends those that nobody needs any more."""
