@@ -1,6 +1,7 @@
 """The file of metrics: what is kept when a run goes on."""
 
 import json
+import shutil
 
 import jax.numpy as jnp
 import pytest
@@ -8,7 +9,11 @@ import pytest
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.storage import digests
-from xlflax.training.checkpointing import checkpoints, metrics_file
+from xlflax.training.checkpointing import (
+  checkpoints,
+  metrics_file,
+  run_directory,
+)
 from xlflax.training.optimization import optimizers
 
 
@@ -92,3 +97,28 @@ def test_metrics_of_another_run_are_not_read(tmp_path):
     path.write_bytes(other)
     with pytest.raises(errors.RunDirectoryError, match='not the one that this'):
       metrics_file.read_own(tmp_path)
+
+
+def test_metrics_and_checkpoint_of_another_run_are_not_read(tmp_path):
+  """They know each other, but not this run's model.json."""
+  state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
+  ours, theirs = tmp_path / 'ours', tmp_path / 'theirs'
+  for step, run in enumerate((ours, theirs), start=1):
+    run_directory.write_json(run / run_directory.MODEL, {'run': run.name})
+    lines = b'{"step": %d}\n' % step
+    (run / metrics_file.METRICS).write_bytes(lines)
+    saved = checkpoints.Checkpoints(
+      run, checkpoints.CheckpointOptions(asynchronous=False)
+    )
+    saved.save(
+      state.replace(step=jnp.int32(1)),
+      {'metrics_file': digests.of_content(lines)},
+    )
+    saved.close()
+    assert metrics_file.read_own(run) == lines
+  for name in ('checkpoints/1', metrics_file.METRICS):
+    other = ours / name
+    shutil.rmtree(other) if other.is_dir() else other.unlink()
+    (theirs / name).rename(other)
+  with pytest.raises(errors.RunDirectoryError, match='is of another run'):
+    metrics_file.read_own(ours)

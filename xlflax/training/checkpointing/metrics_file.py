@@ -7,7 +7,11 @@ from typing import Any
 
 from xlflax.foundation import errors
 from xlflax.storage import digests, paths
-from xlflax.training.checkpointing import checkpoint_items, saved_checkpoints
+from xlflax.training.checkpointing import (
+  checkpoint_items,
+  run_directory,
+  saved_checkpoints,
+)
 from xlflax.training.checkpointing.run_directory import METRICS
 
 _ALL = 2**31  # after every step
@@ -49,8 +53,8 @@ def read_own(model_dir: pathlib.Path) -> bytes:
   """The lines that a run has written, up to now.
 
   Raises:
-    RunDirectoryError: they are not those that its newest checkpoint knows:
-      another run's, or changed.
+    RunDirectoryError: they are not those that its newest checkpoint knows, or
+      that is another run's.
   """
   path = model_dir / METRICS
   content = path.read_bytes() if path.exists() else b''
@@ -73,9 +77,20 @@ def _known_to(model_dir: pathlib.Path, step: int) -> str:
   """The digest that a checkpoint has of the metrics; '' for none."""
   checkpoint = saved_checkpoints.path_of(model_dir, step)
   try:
-    return checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
+    about = digests.read_seal(checkpoint / 'meta').about
+    written = checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
   except (OSError, ValueError):
     return ''  # what reads the checkpoint says so
+  ours, theirs = run_directory.run_id(model_dir), about.get('run', '')
+  if ours and theirs and ours != theirs:
+    raise errors.RunDirectoryError(
+      f'Checkpoint {step} is of another run, and so may be {METRICS}',
+      got=theirs,
+      expected=f'{ours}, as model.json has it',
+      where=str(checkpoint),
+      fix='restore both from a copy of this run',
+    )
+  return written
 
 
 def _is_kept(line: bytes, step: int) -> bool:
