@@ -110,13 +110,7 @@ setuptools.setup(
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
     # Encoders as ONNX files: `xlflax convert to-hf --onnx`.
-    'onnx': [
-      'torch',
-      'transformers>=5',
-      'onnx',
-      'onnxscript',
-      'onnxruntime',
-    ],
+    'onnx': ['torch', 'transformers>=5', 'onnx', 'onnxscript', 'onnxruntime'],
     'wandb': ['wandb>=0.19'],
     'mlflow': ['mlflow-skinny>=2.20'],
     't5x': ['t5x @ git+https://github.com/google-research/t5x'],
