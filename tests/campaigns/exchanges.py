@@ -9,10 +9,8 @@ mixture that nobody would know of.
 
 import itertools
 import logging
-import math
 import pathlib
 import shutil
-import time
 from collections.abc import Iterable, Iterator
 
 from tests.campaigns import counts as counts_lib
@@ -146,22 +144,19 @@ def pairs() -> Iterator[Case]:
 
 
 def campaign(
-  directory: pathlib.Path, cases: Iterable[Case], *, seconds: float = math.inf
+  directory: pathlib.Path, cases: Iterable[Case]
 ) -> tuple[counts_lib.Counts, dict[Case, str]]:
   """Tries cases; returns what became of them, in sum and one by one.
 
   Args:
     directory: to work in.
     cases: in order.
-    seconds: after which no further one is tried.
   """
   directory.mkdir(parents=True, exist_ok=True)
-  cases, stop = list(cases), time.monotonic() + seconds
+  cases = list(cases)
   spaces = Workspaces(directory, dict.fromkeys(reader for _, reader in cases))
   found, each = counts_lib.Counts(), dict[Case, str]()
   for kinds, reader in cases:
-    if time.monotonic() > stop:
-      break
     outcome, problem = spaces.outcome(kinds, reader)
     each[kinds, reader] = outcome
     bad = outcome in (SILENT, TRACEBACK)
