@@ -23,7 +23,7 @@ from xlflax.configuration import (
 )
 from xlflax.foundation import (
   errors,
-  numeric_flags,
+  flag_tables,
   ranges,
   registry,
   schema,
@@ -144,13 +144,13 @@ def test_every_flag_that_is_a_number_has_a_range():
     assert action.type not in (int, float), (parser.prog, action.dest)
     is_number = ranges.is_number(action.default)
     if is_number and not isinstance(action, argparse._StoreConstAction):
-      assert isinstance(action.type, numeric_flags.NumericFlag), action.dest
+      assert isinstance(action.type, flag_tables.NumericFlag), action.dest
 
 
 def test_nonsense_is_refused_as_flags():
   flags = cases = 0
   for parser, action in _flags():
-    if not isinstance(action.type, numeric_flags.NumericFlag):
+    if not isinstance(action.type, flag_tables.NumericFlag):
       continue
     flags += 1
     flag = (action.option_strings or [action.dest])[-1]

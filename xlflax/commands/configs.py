@@ -5,7 +5,7 @@ import fnmatch
 import json
 
 from xlflax.configuration import shipped_configs
-from xlflax.foundation import errors
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Lists the gin files that come with xlflax, or shows one: what it needs, '
@@ -22,24 +22,27 @@ EXAMPLES = """
 """
 
 
+_SHOWING = """
+name: such as pretrain/mlm.gin, or a path
+--gin_search_paths DIR (repeated): folder to look files up in (comma-separated
+  or repeated)
+"""
+
+
+_FLAGS = """
+pattern (optional, default *): such as 'papers/*'
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the two sub-commands and their flags."""
   commands = parser.add_subparsers(
     dest='action', required=True, metavar='list|show'
   )
   listing = commands.add_parser('list', help='the files by name')
-  listing.add_argument(
-    'pattern', nargs='?', default='*', help="such as 'papers/*' (default: all)"
-  )
+  flag_tables.add(listing, _FLAGS)
   showing = commands.add_parser('show', help='one file')
-  showing.add_argument('name', help='such as pretrain/mlm.gin, or a path')
-  showing.add_argument(
-    '--gin_search_paths',
-    action='append',
-    default=[],
-    metavar='DIR',
-    help='folder to look files up in (comma-separated or repeated)',
-  )
+  flag_tables.add(showing, _SHOWING)
   for one in (listing, showing):
     one.add_argument(
       '--json', action='store_true', help='print JSON instead of text'

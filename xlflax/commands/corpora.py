@@ -5,7 +5,7 @@ import json
 import logging
 import pathlib
 
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Makes a corpus directory of text that many languages share: the help pages '
@@ -31,25 +31,27 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+--languages CODES (required): such as en,ru,zh,pt_BR
+--packages DIR: where packages lie, or are downloaded to and unpacked (default:
+  OUTPUT.packages)
+"""
+
+
+_MORE_FLAGS = """
+--element ID: the element that holds the text
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds a parser for each kind of text."""
   kinds = parser.add_subparsers(
     dest='kind', required=True, metavar='libreoffice|pages|catalogs'
   )
   office = kinds.add_parser('libreoffice', help='help pages of LibreOffice')
-  office.add_argument(
-    '--languages', required=True, metavar='CODES', help='such as en,ru,zh,pt_BR'
-  )
-  office.add_argument(
-    '--packages',
-    metavar='DIR',
-    help='where packages lie, or are downloaded to and unpacked (default: '
-    'OUTPUT.packages)',
-  )
+  flag_tables.add(office, _FLAGS)
   own = kinds.add_parser('pages', help='folders of HTML pages')
-  own.add_argument(
-    '--element', metavar='ID', help='the element that holds the text'
-  )
+  flag_tables.add(own, _MORE_FLAGS)
   catalogs = kinds.add_parser('catalogs', help='folders of gettext catalogs')
   for one in (own, catalogs):
     one.add_argument(
@@ -63,29 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_common(one)
 
 
+_COMMON = """
+--output DIR (required): the corpus directory
+--mode (one of parallel disjoint, default parallel): disjoint: each page trains
+  one language only
+--pivot CODE (default en): the language that pages were written in
+--seed (Seed, default 0): which pages are held out, and whose a page is
+"""
+
+
 def _add_common(parser: argparse.ArgumentParser) -> None:
   """Adds where the corpus goes and what is in it."""
-  parser.add_argument(
-    '--output', required=True, metavar='DIR', help='the corpus directory'
-  )
-  parser.add_argument(
-    '--mode',
-    choices=('parallel', 'disjoint'),
-    default='parallel',
-    help='disjoint: each page trains one language only (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--pivot',
-    default='en',
-    metavar='CODE',
-    help='the language that pages were written in (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--seed',
-    type=numeric_flags.of(ranges.Seed),
-    default=0,
-    help='which pages are held out, and whose a page is (default: 0)',
-  )
+  flag_tables.add(parser, _COMMON)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 
 from xlflax.commands.flags import gin_flags
 from xlflax.demo import catalogs
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Trains and evaluates a small cross-lingual encoder on real messages '
@@ -25,27 +25,18 @@ EXAMPLES = """
 """
 
 
+_FLAGS = f"""
+--model_dir DIR (default runs/demo): directory of the run; text, vocabulary and
+  cache are in DIR_data
+--steps (Count): training steps (default: as demo/demo.gin says)
+--languages CODES (default {','.join(catalogs.LANGUAGES)}): comma-separated
+  languages of Django, en among them
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the demo."""
-  parser.add_argument(
-    '--model_dir',
-    metavar='DIR',
-    default='runs/demo',
-    help='directory of the run; text, vocabulary and cache are in DIR_data '
-    '(default: %(default)s)',
-  )
-  parser.add_argument(
-    '--steps',
-    type=numeric_flags.of(ranges.Count),
-    help='training steps (default: as demo/demo.gin says)',
-  )
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    default=','.join(catalogs.LANGUAGES),
-    help='comma-separated languages of Django, en among them '
-    '(default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAGS)
   gin_flags.add_flags(parser)
 
 

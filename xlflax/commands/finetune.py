@@ -6,7 +6,7 @@ from typing import Any
 
 from xlflax.commands.flags import compilation, gin_flags, parsing
 from xlflax.configuration import config, early
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import paths
 
 HELP = (
@@ -44,135 +44,57 @@ EXAMPLES = """
 RULES = (parsing.Needs('test_gin tested batch_size', 'test_gin_file'),)
 
 
+_FLAGS = """
+--output DIR (required): directory of the grid; continued if it is there
+--init_from DIR: model directory of the pretrained run (gin: INIT_FROM)
+--corpus DIR: corpus directory (gin: CORPUS)
+--cache DIR: where rows are kept between runs (gin: CACHE_DIR)
+--task_module MODULE (repeated): module that registers SeqIO tasks; may be
+  repeated
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of fine-tuning."""
-  parser.add_argument(
-    '--output',
-    metavar='DIR',
-    required=True,
-    help='directory of the grid; continued if it is there',
-  )
-  parser.add_argument(
-    '--init_from',
-    metavar='DIR',
-    help='model directory of the pretrained run (gin: INIT_FROM)',
-  )
-  _add_data(parser)
-  _add_grid_arguments(parser)
+  flag_tables.add(parser, _FLAGS)
+  group = parser.add_argument_group('grid')
+  flag_tables.add(group, _GRID_FLAGS)
   gin_flags.add_flags(parser)
   _add_test_arguments(parser)
   compilation.add_flag(parser)
 
 
-def _add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds where text and rows are."""
-  parser.add_argument(
-    '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
-  )
-  parser.add_argument(
-    '--cache',
-    metavar='DIR',
-    help='where rows are kept between runs (gin: CACHE_DIR)',
-  )
-  parser.add_argument(
-    '--task_module',
-    action='append',
-    default=[],
-    metavar='MODULE',
-    help='module that registers SeqIO tasks; may be repeated',
-  )
+_GRID_FLAGS = """
+--grid MACRO=VALUES (repeated): a gin macro and its values,
+  LEARNING_RATE=1e-5,2e-5; repeat for all combinations. Values of SEED are
+  repetitions of a setting
+--select METRIC: what selects checkpoint and setting: a metric of the evaluation
+  during training, on the dev set, such as classification/accuracy/en
+--directions CODES: comma-separated: a grid for each training language (gin:
+  TRAIN_LANGUAGE), and the matrix of training by test language
+--untrained (switch): also each trial from random parameters of the same model,
+  as a baseline beside it in every table
+--keep (one of best all, default best): checkpoints of a finished trial that
+  stay
+--other_config (one of refuse accept, default refuse): what to do where a
+  trial's folder holds another configuration
+--dry_run (switch): check and list the trials, run none
+"""
 
 
-def _add_grid_arguments(parser: argparse.ArgumentParser) -> None:
-  group = parser.add_argument_group('grid')
-  _add_settings(group)
-  group.add_argument(
-    '--directions',
-    metavar='CODES',
-    help='comma-separated: a grid for each '
-    'training language (gin: TRAIN_LANGUAGE), and the matrix of training by '
-    'test language',
-  )
-  _add_trials(group)
-
-
-def _add_settings(group: argparse._ArgumentGroup) -> None:
-  """Adds the settings, and what selects among them."""
-  group.add_argument(
-    '--grid',
-    action='append',
-    default=[],
-    metavar='MACRO=VALUES',
-    help='a gin macro and its values, LEARNING_RATE=1e-5,2e-5; repeat for '
-    'all combinations. Values of SEED are repetitions of a setting',
-  )
-  group.add_argument(
-    '--select',
-    metavar='METRIC',
-    help='what selects checkpoint and setting: a metric of the evaluation '
-    'during training, on the dev set, such as classification/accuracy/en',
-  )
-
-
-def _add_trials(group: argparse._ArgumentGroup) -> None:
-  """Adds how trials are run and kept."""
-  group.add_argument(
-    '--untrained',
-    action='store_true',
-    help='also each trial from random parameters of the same model, as a '
-    'baseline beside it in every table',
-  )
-  group.add_argument(
-    '--keep',
-    choices=['best', 'all'],
-    default='best',
-    help='checkpoints of a finished trial that stay (default: %(default)s)',
-  )
-  group.add_argument(
-    '--other_config',
-    choices=['refuse', 'accept'],
-    default='refuse',
-    help="what to do where a trial's folder holds another configuration",
-  )
-  group.add_argument(
-    '--dry_run', action='store_true', help='check and list the trials, run none'
-  )
+_TEST_FLAGS = """
+--test_gin_file FILE (repeated): gin file with evaluation tasks for the selected
+  setting, such as evaluate/tagging.gin; may be repeated
+--test_gin NAME=VALUE (repeated): a binding for those files; may be repeated
+--tested (one of selected best_two all, default selected): the settings that are
+  tested
+--batch_size (Count, default 64): sentences a batch in tests
+"""
 
 
 def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('test')
-  _add_test_files(group)
-  group.add_argument(
-    '--tested',
-    choices=['selected', 'best_two', 'all'],
-    default='selected',
-    help='the settings that are tested (default: %(default)s)',
-  )
-  group.add_argument(
-    '--batch_size',
-    type=numeric_flags.of(ranges.Count),
-    default=64,
-    help='sentences a batch in tests (default: %(default)s)',
-  )
-
-
-def _add_test_files(group: argparse._ArgumentGroup) -> None:
-  """Adds the gin files of the test."""
-  group.add_argument(
-    '--test_gin_file',
-    action='append',
-    default=[],
-    metavar='FILE',
-    help='gin file with evaluation tasks for the selected setting, such as '
-    'evaluate/tagging.gin; may be repeated',
-  )
-  group.add_argument(
-    '--test_gin',
-    action='append',
-    default=[],
-    metavar='NAME=VALUE',
-    help='a binding for those files; may be repeated',
-  )
+  flag_tables.add(group, _TEST_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,8 @@ import argparse
 import dataclasses
 import json
 
+from xlflax.foundation import flag_tables
+
 HELP = (
   'Reads all text of a corpus directory and says what is in it: sizes, lengths, '
   'repeated lines, languages by file, equal sides, ids and columns, broken '
@@ -30,19 +32,18 @@ _COLUMNS = (
 )
 
 
+_FLAGS = """
+corpus CORPUS: corpus directory
+--against FILES: comma-separated files of evaluation texts (.txt, .tsv with a
+  text in each column, .jsonl …) that training lines should not have 13 words in
+  a row in common with
+--json (switch): print JSON instead of a table
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds what to read."""
-  parser.add_argument('corpus', metavar='CORPUS', help='corpus directory')
-  parser.add_argument(
-    '--against',
-    metavar='FILES',
-    help='comma-separated files of evaluation texts (.txt, .tsv with a text in '
-    'each column, .jsonl …) that training lines should not have 13 words in a '
-    'row in common with',
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

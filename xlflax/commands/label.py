@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.flags import compilation, language_files
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Writes the labels that a run fine-tuned for parts of speech or '
@@ -22,62 +22,22 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+--model_dir DIR (required): directory of the fine-tuned run
+--input LANGUAGE=FILE (repeated, required): text, a sentence a line, words
+  separated by spaces; repeat for several languages
+--output DIR (required): where <language>.conll are written
+--step (Natural): of the checkpoint (default: the newest)
+--scheme (one of tags entities, default tags)
+--length (Count, default 128): tokens a row
+--batch_size (Count, default 64): sentences a batch
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of labelling."""
-  _add_files(parser)
-  parser.add_argument(
-    '--step',
-    type=numeric_flags.of(ranges.Natural),
-    help='of the checkpoint (default: the newest)',
-  )
-  parser.add_argument(
-    '--scheme',
-    choices=['tags', 'entities'],
-    default='tags',
-    help='(default: %(default)s)',
-  )
-  _add_rows(parser)
+  flag_tables.add(parser, _FLAGS)
   compilation.add_flag(parser)
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-  """Adds the run, the text and the output."""
-  parser.add_argument(
-    '--model_dir',
-    metavar='DIR',
-    required=True,
-    help='directory of the fine-tuned run',
-  )
-  parser.add_argument(
-    '--input',
-    metavar='LANGUAGE=FILE',
-    action='append',
-    required=True,
-    help='text, a sentence a line, words separated by spaces; repeat for '
-    'several languages',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='DIR',
-    required=True,
-    help='where <language>.conll are written',
-  )
-
-
-def _add_rows(parser: argparse.ArgumentParser) -> None:
-  """Adds the sizes of rows and batches."""
-  parser.add_argument(
-    '--length',
-    type=numeric_flags.of(ranges.Count),
-    default=128,
-    help='tokens a row (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--batch_size',
-    type=numeric_flags.of(ranges.Count),
-    default=64,
-    help='sentences a batch (default: %(default)s)',
-  )
 
 
 def run(args: argparse.Namespace) -> int:

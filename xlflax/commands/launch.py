@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xlflax.commands.flags import parsing
+from xlflax.foundation import flag_tables
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry
 
@@ -18,15 +19,15 @@ EXAMPLES = '\n\n'.join(
 )
 
 
+_FLAGS = """
+--launcher_module MODULE (repeated): importable module that registers a
+  launcher; may be repeated
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the name of the launcher; the launcher reads its own flags."""
-  parser.add_argument(
-    '--launcher_module',
-    metavar='MODULE',
-    action='append',
-    default=[],
-    help='importable module that registers a launcher; may be repeated',
-  )
+  flag_tables.add(parser, _FLAGS)
   parser.add_argument(
     'arguments',
     nargs=argparse.PARSER,
@@ -62,6 +63,11 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
   return words[:place], words[place + 1 :]
 
 
+_COMMON = """
+--dry_run (switch): print what would be started or submitted
+"""
+
+
 def _parser(launcher: registry.Launcher) -> parsing.Parser:
   parser = parsing.Parser(
     prog=f'xlflax launch {launcher.name}',
@@ -69,10 +75,6 @@ def _parser(launcher: registry.Launcher) -> parsing.Parser:
     description=launcher.help,
     epilog='example:\n' + launcher.example.strip(),
   )
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='print what would be started or submitted',
-  )
+  flag_tables.add(parser, _COMMON)
   launcher.job.add_arguments(parser)
   return parser

@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 from xlflax.storage import paths
 
 HELP = (
@@ -20,34 +20,19 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+folders DIR (one or more): outputs of `evaluate --suite`
+--output DIR (required): folder to be written
+--baseline MODEL: that the others are compared with (default: the first)
+--source LANGUAGE (default en): that models were fine-tuned in
+--title (default Leaderboard): of the page
+--samples (Count, default 1000): of the bootstrap
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the folders and the flags."""
-  parser.add_argument(
-    'folders', nargs='+', metavar='DIR', help='outputs of `evaluate --suite`'
-  )
-  parser.add_argument(
-    '--output', required=True, metavar='DIR', help='folder to be written'
-  )
-  parser.add_argument(
-    '--baseline',
-    metavar='MODEL',
-    help='that the others are compared with (default: the first)',
-  )
-  parser.add_argument(
-    '--source',
-    default='en',
-    metavar='LANGUAGE',
-    help='that models were fine-tuned in (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--title', default='Leaderboard', help='of the page (default: %(default)s)'
-  )
-  parser.add_argument(
-    '--samples',
-    type=numeric_flags.of(ranges.Count),
-    default=1000,
-    help='of the bootstrap (default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

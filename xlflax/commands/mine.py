@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables, ranges
 
 HELP = (
   'Writes pairs of queries and documents with hard negatives: documents of '
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   for name, (kind, default, metavar, text) in _SIZES.items():
     parser.add_argument(
       f'--{name}',
-      type=numeric_flags.of(kind),
+      type=flag_tables.of(kind),
       default=default,
       metavar=metavar,
       help=f'{text} (default: %(default)s)',

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Runs small controlled experiments for what the papers claim, several seeds '
@@ -25,44 +25,28 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+--claim NAME (repeated): a claim (paper.name) or a paper; may be repeated
+--all (switch): every claim
+--page_only (switch): run nothing: write the page from OUTPUT/results.json
+"""
+
+_MORE_FLAGS = """
+--work DIR (default runs/replication): languages, runs and results; what is
+  finished there is not run again
+--output DIR: folder of the page (default: WORK/page)
+--seeds (Count): of every condition (default: as many as on the published page,
+  four or more)
+--budget MINUTES (NonNegative): processor minutes after which no further run is
+  begun
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags."""
   chosen = parser.add_mutually_exclusive_group(required=True)
-  chosen.add_argument(
-    '--claim',
-    metavar='NAME',
-    action='append',
-    default=[],
-    help='a claim (paper.name) or a paper; may be repeated',
-  )
-  chosen.add_argument('--all', action='store_true', help='every claim')
-  chosen.add_argument(
-    '--page_only',
-    action='store_true',
-    help='run nothing: write the page from OUTPUT/results.json',
-  )
-  parser.add_argument(
-    '--work',
-    metavar='DIR',
-    default='runs/replication',
-    help='languages, runs and results; what is finished there is not run '
-    'again (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--output', metavar='DIR', help='folder of the page (default: WORK/page)'
-  )
-  parser.add_argument(
-    '--seeds',
-    type=numeric_flags.of(ranges.Count),
-    help='of every condition (default: as many as on the published page, four '
-    'or more)',
-  )
-  parser.add_argument(
-    '--budget',
-    type=numeric_flags.of(ranges.NonNegative),
-    metavar='MINUTES',
-    help='processor minutes after which no further run is begun',
-  )
+  flag_tables.add(chosen, _FLAGS)
+  flag_tables.add(parser, _MORE_FLAGS)
   compilation.add_flag(parser)
 
 

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.configuration import early
-from xlflax.foundation import errors
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import names, paths
 
 HELP = (
@@ -20,17 +20,15 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+runs RUN (one or more): model directory, or NAME=DIR
+--output DIR (required): folder for report.html, report.csv and pictures
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the runs and the folder."""
-  parser.add_argument(
-    'runs', nargs='+', metavar='RUN', help='model directory, or NAME=DIR'
-  )
-  parser.add_argument(
-    '--output',
-    metavar='DIR',
-    required=True,
-    help='folder for report.html, report.csv and pictures',
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

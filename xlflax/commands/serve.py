@@ -9,7 +9,7 @@ import tempfile
 from xlflax.commands import report
 from xlflax.commands.flags import language_files, parsing
 from xlflax.configuration import early
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import paths
 
 HELP = (
@@ -30,34 +30,20 @@ _MOST = 1000
 RULES: tuple[parsing.Rule, ...] = (parsing.Needs('texts', 'encoder'),)
 
 
+_FLAGS = f"""
+runs RUN (any number): model directory, or NAME=DIR
+--encoder RUN: try this run instead of showing runs
+--texts LANGUAGE=FILE (repeated): lines among which neighbours are sought, the
+  first {_MOST:,} of a file; may be repeated
+--host (default 127.0.0.1): address to listen at; there is no password: others
+  than this machine's let the network in
+--port (Natural, default 8000): 0 takes a free one
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds what is shown, and where."""
-  parser.add_argument(
-    'runs', nargs='*', metavar='RUN', help='model directory, or NAME=DIR'
-  )
-  parser.add_argument(
-    '--encoder', metavar='RUN', help='try this run instead of showing runs'
-  )
-  parser.add_argument(
-    '--texts',
-    metavar='LANGUAGE=FILE',
-    action='append',
-    default=[],
-    help=f'lines among which neighbours are sought, the first {_MOST:,} of a '
-    'file; may be repeated',
-  )
-  parser.add_argument(
-    '--host',
-    default='127.0.0.1',
-    help='address to listen at; there is no password: others than this '
-    "machine's let the network in (default: %(default)s)",
-  )
-  parser.add_argument(
-    '--port',
-    type=numeric_flags.of(ranges.Natural),
-    default=8000,
-    help='0 takes a free one (default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Writes invented parallel languages that differ in script, word '
@@ -30,116 +30,32 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+--output DIR (required): directory to write
+--languages CODES (default en,aa,bb): comma-separated, the pivot first; ready
+  made: en aa bb cc dd ee ff gg
+--change CODE.FACTOR=VALUE (repeated): script, word_order, adjective,
+  adposition, determiner or morphology of a language; may be repeated
+--sentences (Count, default 2000): monolingual training lines of each language
+--pairs (Count): training pairs of each language with the first (default: as
+  --sentences)
+--examples (Count, default 2000): training examples of each labelled family
+--held_out (Count, default 200): examples of dev and of test, of everything
+--size KIND/SPLIT=N (repeated): an exception; may be repeated
+--anchors S (Share, default 0.0): share of words that are the same in all
+  languages
+--domain_shift S (Share, default 0.0): 0: monolingual text is about the same
+  topics in all languages, 1: about others than in the first
+--hard_inference S (Share, default 0.25): share of NLI pairs that need reasoning
+  under negation
+--seed (Seed, default 0)
+--json (switch): print the paths as JSON
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the generator."""
-  _add_languages(parser)
-  _add_sizes(parser)
-  _add_differences(parser)
-  parser.add_argument(
-    '--hard_inference',
-    type=numeric_flags.of(ranges.Share),
-    default=0.25,
-    metavar='S',
-    help='share of NLI pairs that need '
-    'reasoning under negation (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--seed',
-    type=numeric_flags.of(ranges.Seed),
-    default=0,
-    help='default: %(default)s',
-  )
-  parser.add_argument(
-    '--json', action='store_true', help='print the paths as JSON'
-  )
-
-
-def _add_languages(parser: argparse.ArgumentParser) -> None:
-  """Adds the folder and the languages in it."""
-  parser.add_argument(
-    '--output', metavar='DIR', required=True, help='directory to write'
-  )
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    default='en,aa,bb',
-    help='comma-separated, the pivot first (default: %(default)s); ready '
-    'made: en aa bb cc dd ee ff gg',
-  )
-  parser.add_argument(
-    '--change',
-    metavar='CODE.FACTOR=VALUE',
-    action='append',
-    default=[],
-    help='script, word_order, adjective, adposition, determiner or '
-    'morphology of a language; may be repeated',
-  )
-
-
-def _add_sizes(parser: argparse.ArgumentParser) -> None:
-  """Adds the sizes of text and labelled data."""
-  _add_text_sizes(parser)
-  _add_example_sizes(parser)
-  parser.add_argument(
-    '--size',
-    metavar='KIND/SPLIT=N',
-    action='append',
-    default=[],
-    help='an exception; may be repeated',
-  )
-
-
-def _add_text_sizes(parser: argparse.ArgumentParser) -> None:
-  """Adds the sizes of the text."""
-  parser.add_argument(
-    '--sentences',
-    type=numeric_flags.of(ranges.Count),
-    default=2000,
-    help='monolingual training lines of each language (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--pairs',
-    type=numeric_flags.of(ranges.Count),
-    help='training pairs of each language with the first '
-    '(default: as --sentences)',
-  )
-
-
-def _add_example_sizes(parser: argparse.ArgumentParser) -> None:
-  """Adds the sizes of the labelled data."""
-  parser.add_argument(
-    '--examples',
-    type=numeric_flags.of(ranges.Count),
-    default=2000,
-    help='training examples of each labelled family (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--held_out',
-    type=numeric_flags.of(ranges.Count),
-    default=200,
-    help='examples of dev and of test, of everything (default: %(default)s)',
-  )
-
-
-def _add_differences(parser: argparse.ArgumentParser) -> None:
-  """Adds how far the languages are apart."""
-  parser.add_argument(
-    '--anchors',
-    type=numeric_flags.of(ranges.Share),
-    default=0.0,
-    metavar='S',
-    help='share of words that are the same in all '
-    'languages (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--domain_shift',
-    type=numeric_flags.of(ranges.Share),
-    default=0.0,
-    metavar='S',
-    help='0: monolingual text is about the same topics in '
-    'all languages, 1: about others than in the first '
-    '(default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

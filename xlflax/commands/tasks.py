@@ -5,7 +5,7 @@ import fnmatch
 import json
 
 from xlflax.commands.flags import parsing
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables, ranges
 
 HELP = (
   'Lists the registered tasks and mixtures, or shows examples of one '
@@ -36,18 +36,19 @@ EXAMPLES = """
 RULES = (parsing.Needs('output', 'downloaded'),)
 
 
+_FLAGS = """
+pattern (optional, default *): such as 'mc4.*'
+--json (switch): print JSON instead of a table
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the two sub-commands and their flags."""
   commands = parser.add_subparsers(
     dest='action', required=True, metavar='list|show|fetch'
   )
   listing = commands.add_parser('list', help='tasks and mixtures by name')
-  listing.add_argument(
-    'pattern', nargs='?', default='*', help="such as 'mc4.*' (default: all)"
-  )
-  listing.add_argument(
-    '--json', action='store_true', help='print JSON instead of a table'
-  )
+  flag_tables.add(listing, _FLAGS)
   _add_common(listing)
   _add_show_arguments(commands.add_parser('show', help='examples of one task'))
   _add_fetch_arguments(
@@ -57,63 +58,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
 
 
+_FETCH_FLAGS = """
+name (optional): of a data set (default: all)
+--downloaded DIR: folder of what was downloaded
+--output DIR: folder to be written
+"""
+
+
 def _add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the name of a data set, and what is converted into what."""
-  parser.add_argument('name', nargs='?', help='of a data set (default: all)')
-  parser.add_argument(
-    '--downloaded', metavar='DIR', help='folder of what was downloaded'
-  )
-  parser.add_argument('--output', metavar='DIR', help='folder to be written')
+  flag_tables.add(parser, _FETCH_FLAGS)
+
+
+_COMMON = """
+--corpus DIR: corpus directory; registers corpus.*
+--task_module MODULE (repeated): importable module that registers tasks; may be
+  repeated
+--xtreme DIR: folder that XTREME's download script leaves; registers xtreme.*
+--treebanks DIR: folder of Universal Dependencies; registers ud.*
+--tfds_data_dir DIR: prepared TensorFlow datasets
+"""
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-  parser.add_argument(
-    '--corpus', metavar='DIR', help='corpus directory; registers corpus.*'
-  )
-  parser.add_argument(
-    '--task_module',
-    metavar='MODULE',
-    action='append',
-    default=[],
-    help='importable module that registers tasks; may be repeated',
-  )
-  _add_labelled(parser)
-  parser.add_argument(
-    '--tfds_data_dir', metavar='DIR', help='prepared TensorFlow datasets'
-  )
+  flag_tables.add(parser, _COMMON)
+
+
+_SHOW_FLAGS = """
+name: of a task or mixture
+--vocabulary DIR: shows the tokenised examples too
+--split (default train): name of the split
+"""
 
 
 def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds what is shown of a task."""
-  parser.add_argument('name', help='of a task or mixture')
-  parser.add_argument(
-    '--vocabulary', metavar='DIR', help='shows the tokenised examples too'
-  )
-  parser.add_argument(
-    '--split', default='train', help='name of the split (default: %(default)s)'
-  )
+  flag_tables.add(parser, _SHOW_FLAGS)
   parser.add_argument(
     '-n',
     '--num_examples',
-    type=numeric_flags.of(ranges.Count),
+    type=flag_tables.of(ranges.Count),
     default=3,
     help='examples after each step (default: %(default)s)',
   )
   _add_common(parser)
-
-
-def _add_labelled(parser: argparse.ArgumentParser) -> None:
-  """Adds the folders of labelled data."""
-  parser.add_argument(
-    '--xtreme',
-    metavar='DIR',
-    help="folder that XTREME's download script leaves; registers xtreme.*",
-  )
-  parser.add_argument(
-    '--treebanks',
-    metavar='DIR',
-    help='folder of Universal Dependencies; registers ud.*',
-  )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Literal
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables, ranges
 from xlflax.storage import paths
 
 HELP = (
@@ -40,119 +40,51 @@ _SEARCH_OPTIONS = (
 )
 
 
+_FLAGS = """
+--model_dir DIR (required): directory of the run
+--source CODE (required): language of the text
+--target CODE (required): language to translate into
+--input FILE (default -): text, a sentence a line; - is standard input
+--output FILE (default -): what it becomes, a line for each line; - is standard
+  output
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of translation."""
-  parser.add_argument(
-    '--model_dir', metavar='DIR', required=True, help='directory of the run'
-  )
-  parser.add_argument(
-    '--source', metavar='CODE', required=True, help='language of the text'
-  )
-  parser.add_argument(
-    '--target', metavar='CODE', required=True, help='language to translate into'
-  )
-  _add_files(parser)
-  _add_running(parser)
-  _add_search_arguments(parser)
-  compilation.add_flag(parser)
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-  """Adds what is read and written."""
-  parser.add_argument(
-    '--input',
-    metavar='FILE',
-    default='-',
-    help='text, a sentence a line; - is standard input (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='FILE',
-    default='-',
-    help='what it becomes, a line for each line; - is '
-    'standard output (default: %(default)s)',
-  )
-
-
-def _add_running(parser: argparse.ArgumentParser) -> None:
-  """Adds the checkpoint and the size of batches."""
+  flag_tables.add(parser, _FLAGS)
   parser.add_argument(
     '--step',
-    type=numeric_flags.of(ranges.Natural | Literal['last']),
+    type=flag_tables.of(ranges.Natural | Literal['last']),
     default='last',
     help='of the checkpoint (default: %(default)s)',
   )
-  parser.add_argument(
-    '--batch_size',
-    type=numeric_flags.of(ranges.Count),
-    default=64,
-    help='lines at a time (default: %(default)s)',
-  )
-
-
-def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
+  flag_tables.add(parser, _RUNNING)
   group = parser.add_argument_group('search')
-  _add_beam(group)
-  _add_hypotheses(group)
-  group.add_argument(
-    '--max_length',
-    type=numeric_flags.of(ranges.Count),
-    help='tokens read of a line, and written for it, at most '
-    '(default: what the model has positions for)',
-  )
-  _add_symbols(group)
+  flag_tables.add(group, _SEARCH_FLAGS)
+  compilation.add_flag(parser)
 
 
-def _add_beam(group: argparse._ArgumentGroup) -> None:
-  """Adds the size of the beam and how it scores."""
-  group.add_argument(
-    '--beam_size',
-    type=numeric_flags.of(ranges.Count),
-    default=5,
-    metavar='K',
-    help='hypotheses kept; 1 is greedy (default: %(default)s)',
-  )
-  group.add_argument(
-    '--length_penalty',
-    type=numeric_flags.of(ranges.Real),
-    default=1.0,
-    metavar='A',
-    help='log probabilities are divided by length^A (default: %(default)s)',
-  )
+_RUNNING = """
+--batch_size (Count, default 64): lines at a time
+"""
 
 
-def _add_hypotheses(group: argparse._ArgumentGroup) -> None:
-  """Adds when the search ends, and what it keeps."""
-  group.add_argument(
-    '--early_stopping',
-    default='exact',
-    metavar='WHEN',
-    help='exact: when no unfinished hypothesis can beat the best; full: '
-    'with K finished ones, as in fairseq (default: %(default)s)',
-  )
-  group.add_argument(
-    '--n_best',
-    type=numeric_flags.of(ranges.Count),
-    default=1,
-    help='hypotheses written; '
-    'above 1 as lines of number, score and text (default: %(default)s)',
-  )
-
-
-def _add_symbols(group: argparse._ArgumentGroup) -> None:
-  """Adds the symbols that rows start or end with."""
-  group.add_argument(
-    '--decoder_start',
-    metavar='SYMBOL',
-    help="the decoder's first input: "
-    'language, bos, pad or eos (default: as the run was trained)',
-  )
-  group.add_argument(
-    '--source_symbols',
-    metavar='SYMBOLS',
-    help="of the encoder's rows: bos "
-    'or language_last (default: as the run was trained)',
-  )
+_SEARCH_FLAGS = """
+--beam_size K (Count, default 5): hypotheses kept; 1 is greedy
+--length_penalty A (Real, default 1.0): log probabilities are divided by
+  length^A
+--early_stopping WHEN (default exact): exact: when no unfinished hypothesis can
+  beat the best; full: with K finished ones, as in fairseq
+--n_best (Count, default 1): hypotheses written; above 1 as lines of number,
+  score and text
+--max_length (Count): tokens read of a line, and written for it, at most
+  (default: what the model has positions for)
+--decoder_start SYMBOL: the decoder's first input: language, bos, pad or eos
+  (default: as the run was trained)
+--source_symbols SYMBOLS: of the encoder's rows: bos or language_last (default:
+  as the run was trained)
+"""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from xlflax.data.vocabularies.settings import (
   ModelType,
   Settings,
 )
-from xlflax.foundation import errors, numeric_flags, progress, ranges
+from xlflax.foundation import errors, flag_tables, progress, ranges
 
 HELP = (
   'Trains a SentencePiece vocabulary over the languages of a corpus, '
@@ -53,125 +53,46 @@ RULES = (
 )
 
 
+_FLAGS = f"""
+--corpus DIR (required): corpus directory; its training text is read
+--output DIR: directory of the vocabulary
+--sample DIR: train on the sample of the text in this directory, which --shard
+  has written
+--shard I/N (Shard): write the I-th of N shares of the sample to --sample, I
+  from 0, and train nothing; "auto" asks the job
+--size (Count): entries, special symbols included; of the model of each
+  language, unless --anchors=joint
+--merges (Count): instead of --size, with --model_type=bpe: pieces made by
+  merging, of each model; there are as many entries more as the text has
+  characters, and the special symbols (and 256 with --byte_fallback)
+--anchors (one of {' '.join(kind.value for kind in Anchors)}, default
+  {Settings.anchors.value}): joint: one model over all languages; else one for
+  each language with training text. shared: identical strings are one entry;
+  none: each entry carries its language; separate: ids overlap, for models with
+  embeddings for each language
+--sentinels (Natural, default {Settings.sentinels}): symbols <extra_id_0> ...
+  that stand for dropped spans
+--model_type (one of {' '.join(kind.value for kind in ModelType)}, default
+  {Settings.model_type.value})
+--alpha A (Exponent): languages are sampled p ~ N^A: 1 as they are, 0 all alike;
+  with --anchors=joint only (default: {DEFAULT_ALPHA})
+--byte_fallback (switch): encode unknown characters as bytes
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of vocabulary training."""
-  parser.add_argument(
-    '--corpus',
-    metavar='DIR',
-    required=True,
-    help='corpus directory; its training text is read',
-  )
-  parser.add_argument(
-    '--output', metavar='DIR', help='directory of the vocabulary'
-  )
-  parser.add_argument(
-    '--sample',
-    metavar='DIR',
-    help='train on the sample of the text in this directory, which --shard '
-    'has written',
-  )
-  parser.add_argument(
-    '--shard',
-    metavar='I/N',
-    type=shares.parse,
-    help='write the I-th of N shares of the sample to --sample, I from 0, and '
-    'train nothing; "auto" asks the job',
-  )
-  _add_sizes(parser)
-  _add_layout(parser)
-  _add_model(parser)
-  _add_characters(parser)
-  _add_sampling(parser)
-  _add_running(parser)
-
-
-def _add_sizes(parser: argparse.ArgumentParser) -> None:
-  """Adds how many entries there are."""
-  parser.add_argument(
-    '--size',
-    type=numeric_flags.of(ranges.Count),
-    help='entries, special symbols included; of the model of each language, '
-    'unless --anchors=joint',
-  )
-  parser.add_argument(
-    '--merges',
-    type=numeric_flags.of(ranges.Count),
-    help='instead of --size, with --model_type=bpe: pieces made by merging, '
-    'of each model; there are as many entries more as the text has '
-    'characters, and the special symbols (and 256 with --byte_fallback)',
-  )
-
-
-def _add_layout(parser: argparse.ArgumentParser) -> None:
-  """Adds what languages share, and the symbols of spans."""
-  parser.add_argument(
-    '--anchors',
-    choices=[kind.value for kind in Anchors],
-    default=Settings.anchors.value,
-    help='joint: one model over all languages; else one for each language '
-    'with training text. shared: identical strings are one entry; none: '
-    'each entry carries its language; separate: ids overlap, for models '
-    'with embeddings for each language (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--sentinels',
-    type=numeric_flags.of(ranges.Natural),
-    default=Settings.sentinels,
-    help='symbols <extra_id_0> ... that stand for dropped spans (default: '
-    '%(default)s)',
-  )
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-  """Adds the kind of model and how languages are sampled."""
-  parser.add_argument(
-    '--model_type',
-    choices=[kind.value for kind in ModelType],
-    default=Settings.model_type.value,
-    help='default: %(default)s',
-  )
-  parser.add_argument(
-    '--alpha',
-    type=numeric_flags.of(ranges.Exponent),
-    metavar='A',
-    help='languages are sampled p ~ N^A: 1 as they are, 0 all alike; with '
-    f'--anchors=joint only (default: {DEFAULT_ALPHA})',
-  )
-
-
-def _add_characters(parser: argparse.ArgumentParser) -> None:
-  """Adds how characters are treated."""
-  parser.add_argument(
-    '--byte_fallback',
-    action='store_true',
-    help='encode unknown characters as bytes',
-  )
+  flag_tables.add(parser, _FLAGS, Shard=shares.parse)
   parser.add_argument(
     '--character_coverage',
-    type=numeric_flags.of(
+    type=flag_tables.of(
       Annotated[float, ranges.real(at_least=0.98, at_most=1)]
     ),
     metavar='C',
     default=Settings.character_coverage,
     help='share of characters that get a piece (default: %(default)s)',
   )
-  parser.add_argument(
-    '--normalization',
-    default=Settings.normalization,
-    metavar='RULE',
-    help='nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf (cf folds case) or identity '
-    '(default: %(default)s)',
-  )
-
-
-def _add_sampling(parser: argparse.ArgumentParser) -> None:
-  """Adds which sentences and languages are used."""
-  parser.add_argument(
-    '--max_sentences',
-    type=numeric_flags.of(ranges.Count),
-    default=Settings.max_sentences,
-    help='sentences read for a model (default: %(default)s)',
-  )
+  flag_tables.add(parser, _SAMPLING)
   parser.add_argument(
     '--languages',
     metavar='CODES',
@@ -179,32 +100,30 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     help='comma-separated; further languages to give a symbol; with '
     '--anchors=joint only',
   )
-  parser.add_argument(
-    '--seed',
-    type=numeric_flags.of(ranges.Seed),
-    default=Settings.seed,
-    help='of the choice of sentences (default: %(default)s)',
-  )
-
-
-def _add_running(parser: argparse.ArgumentParser) -> None:
-  """Adds how the command runs."""
-  parser.add_argument(
-    '--num_threads',
-    type=numeric_flags.of(ranges.Threads),
-    default=Settings.num_threads,
-    help='default: %(default)s, whatever the machine, as the result may '
-    'depend on it',
-  )
-  parser.add_argument(
-    '--overwrite', action='store_true', help='replace another vocabulary'
-  )
+  flag_tables.add(parser, _RUNNING)
   json_lines.add(parser)
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='check the corpus, show the plan, write nothing',
-  )
+  flag_tables.add(parser, _RUNNING_FLAGS)
+
+
+_SAMPLING = f"""
+--normalization RULE (default {Settings.normalization}): nmt_nfkc, nfkc,
+  nmt_nfkc_cf, nfkc_cf (cf folds case) or identity
+--max_sentences (Count, default {Settings.max_sentences}): sentences read for a
+  model
+"""
+
+
+_RUNNING = f"""
+--seed (Seed, default {Settings.seed}): of the choice of sentences
+--num_threads (Threads, default {Settings.num_threads}): whatever the machine,
+  as the result may depend on it
+--overwrite (switch): replace another vocabulary
+"""
+
+
+_RUNNING_FLAGS = """
+--dry_run (switch): check the corpus, show the plan, write nothing
+"""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import pathlib
 
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables, ranges
 from xlflax.launch import agents, local, registry
 
 _EXAMPLE = """# on each of two nodes of four GPUs, with --node=0 and --node=1
@@ -39,11 +39,11 @@ class AgentJob(local.LocalJob):
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the flags."""
     super().add_arguments(parser)
-    count = numeric_flags.of(ranges.Count)
+    count = flag_tables.of(ranges.Count)
     parser.add_argument('--nodes', type=count, default=1, metavar='N')
     parser.add_argument(
       '--node',
-      type=numeric_flags.of(ranges.Natural),
+      type=flag_tables.of(ranges.Natural),
       default=int(os.environ.get('SLURM_NODEID', 0)),
       metavar='I',
       help="this node's number (default: Slurm's, or 0)",

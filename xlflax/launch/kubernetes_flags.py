@@ -1,11 +1,16 @@
 """Flags of `xlflax launch kubernetes`; each sets the setting of its name."""
 
 import argparse
-import pathlib
 
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 from xlflax.launch import job as job_lib
 from xlflax.launch import kubernetes_settings as settings_lib
+
+_FLAGS = """
+--restarts (Natural, default 20): how often the job starts again
+--grace SECONDS (Natural, as grace_seconds, default 180): for the last
+  checkpoint of a pod that has to go
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,49 +20,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_pod_flags(parser)
   _add_placement_flags(parser)
   _add_cluster_flags(parser)
-  _add_failure_flags(parser)
+  flag_tables.add(parser, _FLAGS)
+
+
+_JOB_FLAGS = f"""
+--nodes (Count, default 1): pods, with one process each; of each slice
+--slices (Processes, default 1): slices of TPUs, joined over the network
+--manifest (one of {' '.join(k.value for k in settings_lib.Kind)}, as kind,
+  default jobset): a JobSet, which needs its controller, or a plain indexed Job
+"""
 
 
 def _add_job_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what the job is."""
   for name in ('name', 'image'):
     parser.add_argument(f'--{name}', required=True)
-  parser.add_argument(
-    '--nodes',
-    type=numeric_flags.of(ranges.Count),
-    default=1,
-    help='pods, with one process each; of each slice',
-  )
-  parser.add_argument(
-    '--slices',
-    type=numeric_flags.of(ranges.Processes),
-    default=1,
-    help='slices of TPUs, joined over the network (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--manifest',
-    dest='kind',
-    choices=[k.value for k in settings_lib.Kind],
-    default='jobset',
-    help='a JobSet, which needs its controller, or a plain '
-    'indexed Job (default: %(default)s)',
-  )
+  flag_tables.add(parser, _JOB_FLAGS)
+
+
+_RESOURCE_FLAGS = """
+--accelerators (Natural, default 8): of each pod
+--accelerator RESOURCE (default nvidia.com/gpu)
+"""
+
+_MORE_RESOURCE_FLAGS = """
+--shared_memory (default 16Gi): size of /dev/shm
+"""
 
 
 def _add_resource_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what each pod has."""
-  parser.add_argument(
-    '--accelerators',
-    type=numeric_flags.of(ranges.Natural),
-    default=8,
-    help='of each pod (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--accelerator',
-    default='nvidia.com/gpu',
-    metavar='RESOURCE',
-    help='default: %(default)s',
-  )
+  flag_tables.add(parser, _RESOURCE_FLAGS)
   for name, text in (('cpu', 'such as 32'), ('memory', 'such as 256Gi')):
     parser.add_argument(f'--{name}', help=f'of each pod, {text}')
   parser.add_argument(
@@ -69,11 +62,15 @@ def _add_resource_flags(parser: argparse.ArgumentParser) -> None:
     help='of each pod, such as vpc.amazonaws.com/efa=32; may be repeated. '
     'What a pod requests is its limit too',
   )
-  parser.add_argument(
-    '--shared_memory',
-    default='16Gi',
-    help='size of /dev/shm (default: %(default)s)',
-  )
+  flag_tables.add(parser, _MORE_RESOURCE_FLAGS)
+
+
+_POD_FLAGS = """
+--pull_secret NAME (repeated, as pull_secrets): by which the image is fetched;
+  may be repeated
+--patch FILE (path, repeated, as patches): YAML that is merged into the pods'
+  template (metadata, spec), for what has no flag; may be repeated
+"""
 
 
 def _add_pod_flags(parser: argparse.ArgumentParser) -> None:
@@ -101,24 +98,7 @@ def _add_pod_flags(parser: argparse.ArgumentParser) -> None:
     help='what is mounted at DIR: claim:runs:/shared, host:/data:/data:ro, '
     'secret:NAME:DIR or config:NAME:DIR; may be repeated',
   )
-  parser.add_argument(
-    '--pull_secret',
-    dest='pull_secrets',
-    action='append',
-    default=[],
-    metavar='NAME',
-    help='by which the image is fetched; may be repeated',
-  )
-  parser.add_argument(
-    '--patch',
-    dest='patches',
-    action='append',
-    type=pathlib.Path,
-    default=[],
-    metavar='FILE',
-    help="YAML that is merged into the pods' template (metadata, spec), for "
-    'what has no flag; may be repeated',
-  )
+  flag_tables.add(parser, _POD_FLAGS)
 
 
 def _add_placement_flags(parser: argparse.ArgumentParser) -> None:
@@ -151,22 +131,3 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
     ('priority_class', 'of the pods'),
   ):
     parser.add_argument(f'--{name}', help=text)
-
-
-def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of restarts."""
-  parser.add_argument(
-    '--restarts',
-    type=numeric_flags.of(ranges.Natural),
-    default=20,
-    help='how often the job starts again (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--grace',
-    dest='grace_seconds',
-    type=numeric_flags.of(ranges.Natural),
-    default=180,
-    metavar='SECONDS',
-    help='for the last '
-    'checkpoint of a pod that has to go (default: %(default)s)',
-  )

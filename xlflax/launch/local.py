@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables, ranges
 from xlflax.launch import agents, processes, registry, starts, values
 from xlflax.launch import job as job_lib
 from xlflax.storage import paths
@@ -163,56 +163,34 @@ class LocalJob(job_lib.Job):
     )
 
 
+_PROCESS_FLAGS = """
+--num_processes (Processes, required)
+--cpu_devices (Count): N CPU devices for each process (default: the GPUs, shared
+  equally; without any, 1)
+--logs DIR (path): folder of the processes' logs (default: MODEL_DIR.logs, or
+  logs)
+--port PORT (Port): of process 0 (default: a free one)
+"""
+
+
 def _add_process_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what is started."""
-  parser.add_argument(
-    '--num_processes', type=numeric_flags.of(ranges.Processes), required=True
-  )
-  parser.add_argument(
-    '--cpu_devices',
-    type=numeric_flags.of(ranges.Count),
-    help='N CPU devices for each '
-    'process (default: the GPUs, shared equally; without any, 1)',
-  )
-  parser.add_argument(
-    '--logs',
-    type=pathlib.Path,
-    metavar='DIR',
-    help="folder of the processes' logs (default: MODEL_DIR.logs, or logs)",
-  )
-  parser.add_argument(
-    '--port',
-    type=numeric_flags.of(ranges.Port),
-    metavar='PORT',
-    help='of process 0 (default: a free one)',
-  )
+  flag_tables.add(parser, _PROCESS_FLAGS)
+
+
+_FAILURE_FLAGS = """
+--restarts (Natural, default 0): after a failure start again, at most so often
+  within an hour
+--no_spares (switch off, as spares): keep no processes waiting for the next
+  start, which takes seconds longer then, and less memory now
+--grace SECONDS (NonNegative, as grace_seconds, default 10.0): how long the
+  others may take to end after a failure
+"""
 
 
 def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what follows a failure."""
-  parser.add_argument(
-    '--restarts',
-    type=numeric_flags.of(ranges.Natural),
-    default=0,
-    help='after a failure start again, at most so often within an hour '
-    '(default: %(default)s)',
-  )
-  parser.add_argument(
-    '--no_spares',
-    dest='spares',
-    action='store_false',
-    help='keep no processes waiting for the next start, which takes seconds '
-    'longer then, and less memory now',
-  )
-  parser.add_argument(
-    '--grace',
-    dest='grace_seconds',
-    type=numeric_flags.of(ranges.NonNegative),
-    default=10.0,
-    metavar='SECONDS',
-    help='how long '
-    'the others may take to end after a failure (default: %(default)s)',
-  )
+  flag_tables.add(parser, _FAILURE_FLAGS)
 
 
 def gpus(environment: Mapping[str, str]) -> list[str]:

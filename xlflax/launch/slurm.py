@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from typing import ClassVar
 
-from xlflax.foundation import enums, errors, numeric_flags, ranges
+from xlflax.foundation import enums, errors, flag_tables, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, values
 
@@ -222,14 +222,15 @@ def _literal(path: pathlib.Path) -> pathlib.Path:
   return pathlib.Path(str(path).replace('%', '%%'))
 
 
+_SIZE_FLAGS = """
+--nodes N (Count, default 1)
+--gpus_per_node (Natural, default 0)
+"""
+
+
 def _add_size_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of the size of the job."""
-  parser.add_argument(
-    '--nodes', type=numeric_flags.of(ranges.Count), default=1, metavar='N'
-  )
-  parser.add_argument(
-    '--gpus_per_node', type=numeric_flags.of(ranges.Natural), default=0
-  )
+  flag_tables.add(parser, _SIZE_FLAGS)
   parser.add_argument(
     '--process_per',
     choices=[p.value for p in Per],
@@ -240,31 +241,28 @@ def _add_size_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(f'--{name}', help='as of sbatch')
 
 
+_JOB_FLAGS = """
+--job_name NAME (default xlflax)
+--cpus_per_process N (Count)
+--signal_seconds SECONDS (Count, default 120): ask the run to stop so long
+  before its time limit
+"""
+
+
 def _add_job_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of the job in the queue."""
-  parser.add_argument('--job_name', default='xlflax', metavar='NAME')
-  parser.add_argument(
-    '--cpus_per_process', type=numeric_flags.of(ranges.Count), metavar='N'
-  )
-  parser.add_argument(
-    '--signal_seconds',
-    type=numeric_flags.of(ranges.Count),
-    default=120,
-    metavar='SECONDS',
-    help='ask the run to stop so long before its time limit (default: '
-    '%(default)s)',
-  )
+  flag_tables.add(parser, _JOB_FLAGS)
+
+
+_RESTARTS = """
+--restarts (Natural, default 20): queue a failed job again until it has started
+  so often again; a mistake (status 2) ends it at once
+"""
 
 
 def _add_restarts(parser: argparse.ArgumentParser) -> None:
   """Adds how often a failed job is queued again."""
-  parser.add_argument(
-    '--restarts',
-    type=numeric_flags.of(ranges.Natural),
-    default=20,
-    help='queue a failed job again until it has started so often again; a '
-    'mistake (status 2) ends it at once (default: %(default)s)',
-  )
+  flag_tables.add(parser, _RESTARTS)
   parser.add_argument(
     '--restart_by',
     choices=[r.value for r in RestartBy],
@@ -274,29 +272,20 @@ def _add_restarts(parser: argparse.ArgumentParser) -> None:
   )
 
 
+_SWEEP_FLAGS = """
+--sweep FILE (path): an array of jobs: each line has the flags that one of them
+  adds
+--array LINES: which lines of the sweep, such as 1-8%%2 (default: all); of
+  commands with --shard=auto the shares, such as 0-15
+--logs DIR (path)
+--sbatch ARGUMENT (repeated, as more): a further argument, such as
+  --sbatch=--exclusive; may be repeated
+"""
+
+
 def _add_sweep_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of an array of jobs, of logs and of `sbatch`."""
-  parser.add_argument(
-    '--sweep',
-    type=pathlib.Path,
-    metavar='FILE',
-    help='an array of jobs: each line has the flags that one of them adds',
-  )
-  parser.add_argument(
-    '--array',
-    metavar='LINES',
-    help='which lines of the sweep, such as 1-8%%2 (default: all); of '
-    'commands with --shard=auto the shares, such as 0-15',
-  )
-  parser.add_argument('--logs', type=pathlib.Path, metavar='DIR')
-  parser.add_argument(
-    '--sbatch',
-    dest='more',
-    action='append',
-    default=[],
-    metavar='ARGUMENT',
-    help='a further argument, such as --sbatch=--exclusive; may be repeated',
-  )
+  flag_tables.add(parser, _SWEEP_FLAGS)
 
 
 def submit(job: SlurmJob, environment: dict[str, str]) -> str:

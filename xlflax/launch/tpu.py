@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, tpu_script, values
 
@@ -155,48 +155,36 @@ class TpuJob(job_lib.Job):
     return run(self, dict(os.environ))
 
 
+_TPU_FLAGS = """
+--project: default: gcloud's own
+--slices N (Processes, default 1)
+--spot (switch): cheaper TPUs that may be taken away
+"""
+
+
 def _add_tpu_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of the TPUs."""
   for name in ('name', 'zone', 'accelerator_type', 'runtime_version'):
     parser.add_argument(f'--{name}', required=True, help='as of gcloud')
-  parser.add_argument('--project', help="default: gcloud's own")
-  parser.add_argument(
-    '--slices', type=numeric_flags.of(ranges.Processes), default=1, metavar='N'
-  )
-  parser.add_argument(
-    '--spot', action='store_true', help='cheaper TPUs that may be taken away'
-  )
+  flag_tables.add(parser, _TPU_FLAGS)
+
+
+_RUN_FLAGS = """
+--image: container that has xlflax (default: --source is installed)
+--source URL: of a wheel, archive or repository (git+https://...) of xlflax,
+  which the workers can read
+--setup COMMAND: run on each worker first (default: what installs Python 3.11
+  and --source into venv, or fetches --image)
+--program COMMAND: what xlflax is on the workers (default: venv/bin/xlflax, or
+  that of --image)
+--restarts N (Natural, default 20)
+--keep (switch): do not give the TPUs back at the end
+"""
 
 
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:
   """Flags of what runs on them."""
-  parser.add_argument(
-    '--image', help='container that has xlflax (default: --source is installed)'
-  )
-  parser.add_argument(
-    '--source',
-    metavar='URL',
-    help='of a wheel, archive or repository (git+https://...) of xlflax, which '
-    'the workers can read',
-  )
-  parser.add_argument(
-    '--setup',
-    metavar='COMMAND',
-    help='run on each worker first (default: what installs Python 3.11 and '
-    '--source into venv, or fetches --image)',
-  )
-  parser.add_argument(
-    '--program',
-    metavar='COMMAND',
-    help='what xlflax is on the workers (default: venv/bin/xlflax, or that of '
-    '--image)',
-  )
-  parser.add_argument(
-    '--restarts', type=numeric_flags.of(ranges.Natural), default=20, metavar='N'
-  )
-  parser.add_argument(
-    '--keep', action='store_true', help='do not give the TPUs back at the end'
-  )
+  flag_tables.add(parser, _RUN_FLAGS)
 
 
 def run(job: TpuJob, environment: dict[str, str]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import names, paths
 
 PAIRS = (
@@ -18,64 +18,49 @@ PAIRS = (
 )
 
 
+_OUTPUT = """
+--output DIR (required): folder for JSON, CSV, pictures and report.html
+"""
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
   """Adds where results go."""
-  parser.add_argument(
-    '--output',
-    metavar='DIR',
-    required=True,
-    help='folder for JSON, CSV, pictures and report.html',
-  )
+  flag_tables.add(parser, _OUTPUT)
+
+
+_FLAGS = """
+--batch_size (Count, default 64): sentences a batch
+--seed (Seed, default 0): of untrained models
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds where results go and how models run."""
   add_output(parser)
-  parser.add_argument(
-    '--batch_size',
-    type=numeric_flags.of(ranges.Count),
-    default=64,
-    help='sentences a batch (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--seed',
-    type=numeric_flags.of(ranges.Seed),
-    default=0,
-    help='of untrained models (default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAGS)
   compilation.add_flag(parser)
+
+
+_MODELS = """
+--model_dir DIR (repeated): run that reads both languages; DIR@STEP or
+  DIR@untrained for a checkpoint other than the last; may be repeated
+--series NAME=DIR[,DIR] (repeated): a named model, or one for each side of a
+  pair; {language} stands for the side's language, {pair} for such as en-fr; may
+  be repeated
+--steps (default last): of the runs' checkpoints: last, all, or numbers such as
+  1000,2000
+"""
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
   """Adds which checkpoints are analysed."""
   group = parser.add_argument_group('models')
-  group.add_argument(
-    '--model_dir',
-    metavar='DIR',
-    action='append',
-    default=[],
-    help='run that reads both languages; DIR@STEP or DIR@untrained for a '
-    'checkpoint other than the last; may be repeated',
-  )
-  group.add_argument(
-    '--series',
-    metavar='NAME=DIR[,DIR]',
-    action='append',
-    default=[],
-    help='a named model, or one for each side of a pair; {language} stands '
-    "for the side's language, {pair} for such as en-fr; may be repeated",
-  )
-  _add_steps(group)
+  flag_tables.add(group, _MODELS)
 
 
-def _add_steps(group: argparse._ArgumentGroup) -> None:
-  """Adds which checkpoints of the runs are read."""
-  group.add_argument(
-    '--steps',
-    default='last',
-    help="of the runs' checkpoints: last, all, or "
-    'numbers such as 1000,2000 (default: %(default)s)',
-  )
+_LANGUAGES = """
+--pivot CODE (default en): comes first in each pair
+"""
 
 
 def add_languages(parser: argparse.ArgumentParser, place: str) -> None:
@@ -85,34 +70,23 @@ def add_languages(parser: argparse.ArgumentParser, place: str) -> None:
     metavar='CODES',
     help=f'comma-separated, of {place}; all by default',
   )
-  parser.add_argument(
-    '--pivot',
-    default='en',
-    metavar='CODE',
-    help='comes first in each pair (default: %(default)s)',
-  )
+  flag_tables.add(parser, _LANGUAGES)
+
+
+_STATES = """
+--layers NUMBERS: comma-separated, 0 the embedding output, -1 the last; all by
+  default
+--max_length (Count): tokens a sentence, at most (default: as many as the
+  model's sentence vectors read)
+--states DIR: folder where states are kept: an interrupted call goes on, another
+  analysis uses them again
+"""
 
 
 def add_states(parser: argparse.ArgumentParser) -> None:
   """Adds which states are read, and where they are kept."""
   group = parser.add_argument_group('states')
-  group.add_argument(
-    '--layers',
-    metavar='NUMBERS',
-    help='comma-separated, 0 the embedding output, -1 the last; all by default',
-  )
-  group.add_argument(
-    '--max_length',
-    type=numeric_flags.of(ranges.Count),
-    help="tokens a sentence, at most (default: as many as the model's sentence "
-    'vectors read)',
-  )
-  group.add_argument(
-    '--states',
-    metavar='DIR',
-    help='folder where states are kept: an interrupted call '
-    'goes on, another analysis uses them again',
-  )
+  flag_tables.add(group, _STATES)
 
 
 def series(args: argparse.Namespace, *, random: bool = False) -> tuple:

@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Linear CKA between layers of models on parallel text (ECS section '
@@ -12,42 +12,28 @@ HELP = (
 )
 
 
+_MORE_FLAGS = """
+--max_pairs (Count): the first N sentences of a pair; all by default
+--compare (one of all diagonal, default all): every two layers, or layer i with
+  layer i
+--estimator (one of biased debiased, default biased)
+--no_random (switch): leave out the random encoder of --model_dir
+"""
+
+
+_FLAGS = f"""
+--text TEXT (repeated, required): {flags.PAIRS}
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of CKA."""
   flags.add_arguments(parser)
   flags.add_models(parser)
   flags.add_states(parser)
-  parser.add_argument(
-    '--text', metavar='TEXT', action='append', required=True, help=flags.PAIRS
-  )
+  flag_tables.add(parser, _FLAGS)
   flags.add_languages(parser, 'a directory')
-  parser.add_argument(
-    '--max_pairs',
-    type=numeric_flags.of(ranges.Count),
-    help='the first N sentences of a pair; all by default',
-  )
-  _add_comparison(parser)
-
-
-def _add_comparison(parser: argparse.ArgumentParser) -> None:
-  """Adds how layers are compared."""
-  parser.add_argument(
-    '--compare',
-    choices=['all', 'diagonal'],
-    default='all',
-    help='every two layers, or layer i with layer i (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--estimator',
-    choices=['biased', 'debiased'],
-    default='biased',
-    help='(default: %(default)s)',
-  )
-  parser.add_argument(
-    '--no_random',
-    action='store_true',
-    help='leave out the random encoder of --model_dir',
-  )
+  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

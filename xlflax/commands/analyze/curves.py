@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Draws what is on disk along training: the results of `xlflax '
@@ -12,48 +12,21 @@ HELP = (
 )
 
 
+_FLAGS = """
+--model_dir DIR (repeated): run with results of `xlflax evaluate`; may be
+  repeated
+--analysis DIR (repeated): folder of an analysis; may be repeated
+--tasks NAMES: comma-separated; all by default
+--metric NAME: of the tasks (default: each one's main metric)
+--layers NUMBERS (default -1): of analyses, comma-separated; -1 is the last
+--source_language CODE (default en): that runs were fine-tuned in
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of curves."""
   flags.add_output(parser)
-  parser.add_argument(
-    '--model_dir',
-    metavar='DIR',
-    action='append',
-    default=[],
-    help='run with results of `xlflax evaluate`; may be repeated',
-  )
-  parser.add_argument(
-    '--analysis',
-    metavar='DIR',
-    action='append',
-    default=[],
-    help='folder of an analysis; may be repeated',
-  )
-  _add_choices(parser)
-
-
-def _add_choices(parser: argparse.ArgumentParser) -> None:
-  """Adds what of the results is drawn."""
-  parser.add_argument(
-    '--tasks', metavar='NAMES', help='comma-separated; all by default'
-  )
-  parser.add_argument(
-    '--metric',
-    metavar='NAME',
-    help="of the tasks (default: each one's main metric)",
-  )
-  parser.add_argument(
-    '--layers',
-    metavar='NUMBERS',
-    default='-1',
-    help='of analyses, comma-separated (default: the last)',
-  )
-  parser.add_argument(
-    '--source_language',
-    metavar='CODE',
-    default='en',
-    help='that runs were fine-tuned in (default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

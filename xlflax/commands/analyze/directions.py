@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import names
 
 HELP = (
@@ -14,20 +14,17 @@ HELP = (
 )
 
 
+_FLAGS = """
+--result [NAME=]DIR (repeated, required): output folder of `xlflax finetune
+  --directions`; may be repeated, the first is what others are compared with
+--tasks NAMES: comma-separated; all by default
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of directions."""
   flags.add_output(parser)
-  parser.add_argument(
-    '--result',
-    metavar='[NAME=]DIR',
-    action='append',
-    required=True,
-    help='output folder of `xlflax finetune --directions`; may be repeated, '
-    'the first is what others are compared with',
-  )
-  parser.add_argument(
-    '--tasks', metavar='NAMES', help='comma-separated; all by default'
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Learns an orthogonal map of each layer from the model of the first '
@@ -13,35 +13,26 @@ HELP = (
 )
 
 
+_FLAGS = f"""
+--text TEXT (repeated, required): {flags.PAIRS}
+--alignments PAIR=FILE (repeated): links between words of --text (separated by
+  spaces) in Pharaoh's format, such as `xlflax analyze alignment` writes: pairs
+  of words are mapped; without it, sentences
+"""
+
+_MORE_FLAGS = """
+--max_pairs (Count, default 10000): sentences of a pair
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of maps."""
   flags.add_arguments(parser)
   flags.add_models(parser)
   flags.add_states(parser)
-  parser.add_argument(
-    '--text', metavar='TEXT', action='append', required=True, help=flags.PAIRS
-  )
-  _add_alignments(parser)
+  flag_tables.add(parser, _FLAGS)
   flags.add_languages(parser, 'a directory')
-  parser.add_argument(
-    '--max_pairs',
-    type=numeric_flags.of(ranges.Count),
-    default=10_000,
-    help='sentences of a pair (default: %(default)s)',
-  )
-
-
-def _add_alignments(parser: argparse.ArgumentParser) -> None:
-  """Adds the links between words."""
-  parser.add_argument(
-    '--alignments',
-    metavar='PAIR=FILE',
-    action='append',
-    default=[],
-    help="links between words of --text (separated by spaces) in Pharaoh's "
-    'format, such as `xlflax analyze alignment` writes: pairs of words are '
-    'mapped; without it, sentences',
-  )
+  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Sentence retrieval at every layer, as the states are and after an '
@@ -11,14 +11,23 @@ HELP = (
 )
 
 
+_MORE_FLAGS = """
+--max_pairs (Count): of the test text; all by default
+--train_pairs (Count, default 10000): of the training text
+"""
+
+
+_FLAGS = f"""
+--test TEXT (repeated, required): {flags.PAIRS}
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of sentence retrieval."""
   flags.add_arguments(parser)
   flags.add_models(parser)
   flags.add_states(parser)
-  parser.add_argument(
-    '--test', metavar='TEXT', action='append', required=True, help=flags.PAIRS
-  )
+  flag_tables.add(parser, _FLAGS)
   parser.add_argument(
     '--train',
     metavar='TEXT',
@@ -27,22 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'without it there is no map',
   )
   flags.add_languages(parser, 'directories')
-  _add_sizes(parser)
-
-
-def _add_sizes(parser: argparse.ArgumentParser) -> None:
-  """Adds how many sentences are used."""
-  parser.add_argument(
-    '--max_pairs',
-    type=numeric_flags.of(ranges.Count),
-    help='of the test text; all by default',
-  )
-  parser.add_argument(
-    '--train_pairs',
-    type=numeric_flags.of(ranges.Count),
-    default=10_000,
-    help='of the training text (default: %(default)s)',
-  )
+  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

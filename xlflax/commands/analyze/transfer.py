@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   "Runs a fine-tuned model's head on the states of another model, "
@@ -21,59 +21,31 @@ _FORMATS = {
 }
 
 
+_FLAGS = """
+--head DIR (repeated, required): run with the head, DIR or DIR@STEP; once for
+  each layer
+--map FILE (repeated, required): map from the target's layer to the source's; as
+  often as --head
+--target DIR (required): run whose states are mapped
+"""
+
+_MORE_FLAGS = """
+--objective NAME: the head's name (default: the task's usual one)
+--max_examples (Count): of a file; all by default
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of transfer."""
   flags.add_arguments(parser)
-  _add_models(parser)
+  flag_tables.add(parser, _FLAGS)
   parser.add_argument(
     '--task',
     choices=list(_FORMATS),
     default='tagging',
     help='(default: %(default)s)',
   )
-  _add_text(parser)
-  parser.add_argument(
-    '--objective',
-    metavar='NAME',
-    help="the head's name (default: the task's usual one)",
-  )
-  parser.add_argument(
-    '--max_examples',
-    type=numeric_flags.of(ranges.Count),
-    help='of a file; all by default',
-  )
-
-
-def _add_models(parser: argparse.ArgumentParser) -> None:
-  """Adds the heads, the maps and the run that is mapped."""
-  parser.add_argument(
-    '--head',
-    metavar='DIR',
-    action='append',
-    required=True,
-    help='run with the head, DIR or DIR@STEP; once for each layer',
-  )
-  parser.add_argument(
-    '--map',
-    metavar='FILE',
-    action='append',
-    required=True,
-    help="map from the target's layer to the source's; as often as --head",
-  )
-  parser.add_argument(
-    '--target', metavar='DIR', required=True, help='run whose states are mapped'
-  )
-
-
-def _add_text(parser: argparse.ArgumentParser) -> None:
-  """Adds the labelled text and its format."""
-  parser.add_argument(
-    '--test',
-    metavar='LANGUAGE=FILE',
-    action='append',
-    required=True,
-    help="labelled text of the target's language; may be repeated",
-  )
+  flag_tables.add(parser, _TEXT)
   parser.add_argument(
     '--format',
     metavar='NAME',
@@ -81,6 +53,13 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     + ', '.join(f'{task} {name}' for task, name in _FORMATS.items())
     + ')',
   )
+  flag_tables.add(parser, _MORE_FLAGS)
+
+
+_TEXT = """
+--test LANGUAGE=FILE (repeated, required): labelled text of the target's
+  language; may be repeated
+"""
 
 
 def run(args: argparse.Namespace) -> int:

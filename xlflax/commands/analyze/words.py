@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import names
 
 HELP = (
@@ -12,6 +12,19 @@ HELP = (
   'of contextual means at every layer, and of .vec files, with and '
   'without an orthogonal map (ECS section 5.1.1).'
 )
+
+
+_FLAGS = """
+--text TEXT (repeated): text whose words get contextual vectors: LANGUAGE=FILE,
+  or a corpus directory, DIR or DIR@SPLIT (default: train); without it only
+  embeddings are compared
+--vec LANGUAGE=FILE (repeated): word vectors in fastText's text format, the
+  baseline
+--max_lines (Count): of a language's text; all by default
+--max_words (Count, default 200000): of a language
+--min_count (Count): words that the text has less often are left out (default:
+  1)
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,48 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help=f'dictionary {text}: word and translation, separated by a tab or '
       'a space (MUSE), the first language asks; may be repeated',
     )
-  _add_vectors(parser)
-  _add_limits(parser)
-
-
-def _add_vectors(parser: argparse.ArgumentParser) -> None:
-  """Adds where vectors of words come from."""
-  parser.add_argument(
-    '--text',
-    metavar='TEXT',
-    action='append',
-    default=[],
-    help='text whose words get contextual vectors: LANGUAGE=FILE, or a '
-    'corpus directory, DIR or DIR@SPLIT (default: train); without it only '
-    'embeddings are compared',
-  )
-  parser.add_argument(
-    '--vec',
-    metavar='LANGUAGE=FILE',
-    action='append',
-    default=[],
-    help="word vectors in fastText's text format, the baseline",
-  )
-
-
-def _add_limits(parser: argparse.ArgumentParser) -> None:
-  """Adds how many lines and words are used."""
-  parser.add_argument(
-    '--max_lines',
-    type=numeric_flags.of(ranges.Count),
-    help="of a language's text; all by default",
-  )
-  parser.add_argument(
-    '--max_words',
-    type=numeric_flags.of(ranges.Count),
-    default=200_000,
-    help='of a language (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--min_count',
-    type=numeric_flags.of(ranges.Count),
-    help='words that the text has less often are left out (default: 1)',
-  )
+  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

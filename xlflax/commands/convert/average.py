@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Averages the parameters of checkpoints, of one run or of several, into a '
@@ -10,29 +10,23 @@ HELP = (
 )
 
 
+_FLAGS = """
+--model_dir DIR (repeated, required): the run; repeat for several, which began
+  from one model
+--output DIR (required): model directory to make
+"""
+
+_WHICH = """
+--last (Count): average the newest N checkpoints of each run
+--steps STEPS: comma-separated steps of checkpoints to average
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of averaging."""
-  parser.add_argument(
-    '--model_dir',
-    action='append',
-    metavar='DIR',
-    required=True,
-    help='the run; repeat for several, which began from one model',
-  )
-  parser.add_argument(
-    '--output', metavar='DIR', required=True, help='model directory to make'
-  )
+  flag_tables.add(parser, _FLAGS)
   which = parser.add_mutually_exclusive_group(required=True)
-  which.add_argument(
-    '--last',
-    type=numeric_flags.of(ranges.Count),
-    help='average the newest N checkpoints of each run',
-  )
-  which.add_argument(
-    '--steps',
-    metavar='STEPS',
-    help='comma-separated steps of checkpoints to average',
-  )
+  flag_tables.add(which, _WHICH)
 
 
 def run(args: argparse.Namespace) -> int:

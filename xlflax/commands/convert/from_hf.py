@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Makes a model directory from a local Hugging Face or '
@@ -12,59 +12,20 @@ HELP = (
 )
 
 
+_FLAGS = """
+path PATH: folder with config.json, weights and tokenizer
+--output MODEL_DIR (required): model directory to make
+--dry_run (switch): check, show what becomes what, write nothing
+--layers (one of scanned unrolled, default scanned): how the model holds its
+  layers
+--vocab_multiple (Count, default 1): round the embeddings' rows up to a multiple
+  of this
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
-  _add_folders(parser)
-  _add_model(parser)
-  _add_vocabulary(parser)
-  parser.add_argument(
-    '--drop',
-    metavar='PATTERN',
-    action='append',
-    default=[],
-    help='leave out tensors whose names match; may be repeated',
-  )
-
-
-def _add_folders(parser: argparse.ArgumentParser) -> None:
-  """Adds what is read, and what is written."""
-  parser.add_argument(
-    'path',
-    metavar='PATH',
-    help='folder with config.json, weights and tokenizer',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='MODEL_DIR',
-    required=True,
-    help='model directory to make',
-  )
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='check, show what becomes what, write nothing',
-  )
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-  """Adds the shape of the model."""
-  parser.add_argument(
-    '--layers',
-    choices=('scanned', 'unrolled'),
-    default='scanned',
-    help='how the model holds its layers (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--vocab_multiple',
-    type=numeric_flags.of(ranges.Count),
-    default=1,
-    help="round the embeddings' rows up to a multiple of this (default: "
-    '%(default)s)',
-  )
-
-
-def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
-  """Adds the vocabulary and its languages."""
+  flag_tables.add(parser, _FLAGS)
   parser.add_argument(
     '--languages',
     metavar='CODES',
@@ -72,17 +33,15 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     help='comma-separated: the languages that get an id, in order '
     "(default: config.json's, else those of multilingual models)",
   )
-  parser.add_argument(
-    '--vocabulary',
-    metavar='DIR',
-    help="a vocabulary to take instead of the folder's tokenizer",
-  )
-  parser.add_argument(
-    '--unused_rows',
-    choices=('refuse', 'keep'),
-    default='refuse',
-    help='what to do about embeddings without a token (default: %(default)s)',
-  )
+  flag_tables.add(parser, _VOCABULARY)
+
+
+_VOCABULARY = """
+--vocabulary DIR: a vocabulary to take instead of the folder's tokenizer
+--unused_rows (one of refuse keep, default refuse): what to do about embeddings
+  without a token
+--drop PATTERN (repeated): leave out tensors whose names match; may be repeated
+"""
 
 
 def run(args: argparse.Namespace) -> int:

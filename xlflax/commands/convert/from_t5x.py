@@ -5,7 +5,7 @@ import pathlib
 
 from xlflax.commands.flags import gin_flags
 from xlflax.configuration import config
-from xlflax.foundation import errors
+from xlflax.foundation import errors, flag_tables
 
 HELP = (
   'Makes a model directory from a checkpoint of T5X: of its T5 (T5 v1.1, '
@@ -13,41 +13,25 @@ HELP = (
 )
 
 
+_FLAGS = """
+checkpoint CHECKPOINT: folder such as MODEL_DIR/checkpoint_1000
+--output MODEL_DIR (required): model directory to make
+"""
+
+_MORE_FLAGS = """
+--dry_run (switch): check, show what becomes what, write nothing
+--layers (one of scanned unrolled, default scanned): how the model holds T5's
+  layers
+--activation (one of gelu_tanh gelu relu silu): of T5's feed-forward blocks
+  (default: gelu_tanh where they are gated, else relu)
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
-  parser.add_argument(
-    'checkpoint',
-    metavar='CHECKPOINT',
-    help='folder such as MODEL_DIR/checkpoint_1000',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='MODEL_DIR',
-    required=True,
-    help='model directory to make',
-  )
-  _add_vocabulary(parser)
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='check, show what becomes what, write nothing',
-  )
-  _add_model(parser)
-  gin_flags.add_flags(parser)
-
-
-def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
-  """Adds the vocabulary and its languages."""
+  flag_tables.add(parser, _FLAGS)
   words = parser.add_mutually_exclusive_group(required=True)
-  words.add_argument(
-    '--vocabulary', metavar='DIR', help='directory made by `xlflax vocab`'
-  )
-  words.add_argument(
-    '--tokenizer',
-    metavar='DIR',
-    help='folder with the SentencePiece model '
-    'of T5 or mT5 as spiece.model; 100 sentinels are added',
-  )
+  flag_tables.add(words, _VOCABULARY)
   parser.add_argument(
     '--languages',
     metavar='CODES',
@@ -55,22 +39,15 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     help='comma-separated, with '
     '--tokenizer: the languages that get an id, in order',
   )
+  flag_tables.add(parser, _MORE_FLAGS)
+  gin_flags.add_flags(parser)
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-  """Adds the options of the model that its tensors do not tell."""
-  parser.add_argument(
-    '--layers',
-    choices=('scanned', 'unrolled'),
-    default='scanned',
-    help="how the model holds T5's layers (default: %(default)s)",
-  )
-  parser.add_argument(
-    '--activation',
-    choices=('gelu_tanh', 'gelu', 'relu', 'silu'),
-    help="of T5's feed-forward blocks (default: gelu_tanh where they are "
-    'gated, else relu)',
-  )
+_VOCABULARY = """
+--vocabulary DIR: directory made by `xlflax vocab`
+--tokenizer DIR: folder with the SentencePiece model of T5 or mT5 as
+  spiece.model; 100 sentinels are added
+"""
 
 
 def run(args: argparse.Namespace) -> int:

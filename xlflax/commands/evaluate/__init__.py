@@ -9,7 +9,7 @@ from typing import Any
 from xlflax.commands.evaluate import suite_flags
 from xlflax.commands.flags import compilation, gin_flags, json_lines, parsing
 from xlflax.configuration import config, early
-from xlflax.foundation import errors, numeric_flags, ranges, user_modules
+from xlflax.foundation import errors, flag_tables, user_modules
 from xlflax.storage import paths
 
 HELP = (
@@ -68,114 +68,31 @@ RULES = (
 )
 
 
+_FLAGS = """
+--model_dir DIR (repeated, required): directory of the run; with --suite it may
+  be repeated
+--output DIR: folder for results, tables and predictions, so that the run is
+  only read; continued if there (default: MODEL_DIR). With --suite: folder for
+  fine-tuned runs and reports
+--tasks NAMES: comma-separated names of tasks: those above, read from --corpus,
+  --mixture or --tatoeba, or one that --task_module defines; without it, the
+  tasks of --gin_file, such as evaluate/tagging.gin over files
+--corpus DIR: corpus directory (gin: CORPUS)
+--mixture NAME: SeqIO mixture or task to read instead
+--task_module MODULE (repeated): module that defines evaluation tasks or
+  registers SeqIO tasks; may be repeated
+--split (default test): train, validation or test
+--tatoeba DIR: folder of files such as tatoeba.deu-eng.deu (gin: TATOEBA)
+--languages CODES: comma-separated; all by default
+--max_examples (Count): read the first N lines of a language, or pairs of two;
+  all by default
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of evaluation."""
-  _add_models_and_tasks(parser)
-  _add_sources(parser)
-  _add_examples(parser)
-  _add_checkpoint_arguments(parser)
-  suite_flags.add_arguments(parser)
-  _add_running(parser)
-  gin_flags.add_flags(parser)
-  compilation.add_flag(parser)
-
-
-def _add_models_and_tasks(parser: argparse.ArgumentParser) -> None:
-  """Adds what is evaluated, and by which tasks."""
-  parser.add_argument(
-    '--model_dir',
-    metavar='DIR',
-    required=True,
-    action='append',
-    help='directory of the run; with --suite it may be repeated',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='DIR',
-    help='folder for results, tables and predictions, so that the run is only '
-    'read; continued if there (default: MODEL_DIR). With --suite: folder for '
-    'fine-tuned runs and reports',
-  )
-  parser.add_argument(
-    '--tasks',
-    metavar='NAMES',
-    help='comma-separated names of tasks: those above, read from --corpus, '
-    '--mixture or --tatoeba, or one that --task_module defines; without it, '
-    'the tasks of --gin_file, such as evaluate/tagging.gin over files',
-  )
-
-
-def _add_sources(parser: argparse.ArgumentParser) -> None:
-  """Adds where tasks of text come from."""
-  parser.add_argument(
-    '--corpus', metavar='DIR', help='corpus directory (gin: CORPUS)'
-  )
-  parser.add_argument(
-    '--mixture', metavar='NAME', help='SeqIO mixture or task to read instead'
-  )
-  parser.add_argument(
-    '--task_module',
-    action='append',
-    default=[],
-    metavar='MODULE',
-    help='module that defines evaluation tasks or registers SeqIO tasks; may '
-    'be repeated',
-  )
-
-
-def _add_examples(parser: argparse.ArgumentParser) -> None:
-  """Adds which examples are used."""
-  parser.add_argument(
-    '--split',
-    default='test',
-    help='train, validation or test (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--tatoeba',
-    metavar='DIR',
-    help='folder of files such as tatoeba.deu-eng.deu (gin: TATOEBA)',
-  )
-  parser.add_argument(
-    '--languages', metavar='CODES', help='comma-separated; all by default'
-  )
-  parser.add_argument(
-    '--max_examples',
-    type=numeric_flags.of(ranges.Count),
-    help='read the first N lines '
-    'of a language, or pairs of two; all by default',
-  )
-
-
-def _add_running(parser: argparse.ArgumentParser) -> None:
-  """Adds the seed, the size of batches, and how results are printed."""
-  json_lines.add(parser)
-  parser.add_argument(
-    '--seed',
-    type=numeric_flags.of(ranges.Seed),
-    default=0,
-    help='of masks and the untrained model (default: 0)',
-  )
-  parser.add_argument(
-    '--batch_size',
-    type=numeric_flags.of(ranges.Count),
-    default=64,
-    help='sentences a batch (default: %(default)s)',
-  )
-
-
-def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:
+  flag_tables.add(parser, _FLAGS)
   group = parser.add_argument_group('checkpoints')
-  _add_steps(group)
-  group.add_argument(
-    '--untrained',
-    action='store_true',
-    help='also the freshly initialised model, as a baseline',
-  )
-  _add_watching(group)
-
-
-def _add_steps(group: argparse._ArgumentGroup) -> None:
-  """Adds which checkpoints of a run are evaluated."""
   group.add_argument(
     '--steps',
     type=parse_steps,
@@ -184,34 +101,28 @@ def _add_steps(group: argparse._ArgumentGroup) -> None:
     help='last, all, best, none, or steps such as 1000,2000 '
     '(default: %(default)s)',
   )
-  group.add_argument(
-    '--best_metric',
-    metavar='NAME',
-    help='what --steps=best goes by: a '
-    'metric recorded in training, such as retrieval/accuracy/mean',
-  )
+  flag_tables.add(group, _STEPS)
+  suite_flags.add_arguments(parser)
+  json_lines.add(parser)
+  flag_tables.add(parser, _RUNNING)
+  gin_flags.add_flags(parser)
+  compilation.add_flag(parser)
 
 
-def _add_watching(group: argparse._ArgumentGroup) -> None:
-  """Adds how new checkpoints are waited for."""
-  group.add_argument(
-    '--watch',
-    action='store_true',
-    help='go on with new checkpoints until training ends',
-  )
-  group.add_argument(
-    '--poll',
-    type=numeric_flags.of(ranges.NonNegative),
-    default=20.0,
-    metavar='SECONDS',
-    help='how often --watch looks (default: %(default)s)',
-  )
-  group.add_argument(
-    '--timeout',
-    type=numeric_flags.of(ranges.NonNegative),
-    metavar='SECONDS',
-    help='--watch ends after so long without a new one',
-  )
+_RUNNING = """
+--seed (Seed, default 0): of masks and the untrained model
+--batch_size (Count, default 64): sentences a batch
+"""
+
+
+_STEPS = """
+--best_metric NAME: what --steps=best goes by: a metric recorded in training,
+  such as retrieval/accuracy/mean
+--untrained (switch): also the freshly initialised model, as a baseline
+--watch (switch): go on with new checkpoints until training ends
+--poll SECONDS (NonNegative, default 20.0): how often --watch looks
+--timeout SECONDS (NonNegative): --watch ends after so long without a new one
+"""
 
 
 def parse_steps(text: str) -> str | list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from xlflax.commands.flags import compilation, parsing, shares
 from xlflax.configuration import config, early, shipped_configs
-from xlflax.foundation import errors, user_modules
+from xlflax.foundation import errors, flag_tables, user_modules
 from xlflax.storage import paths
 
 RULES = (
@@ -22,6 +22,23 @@ RULES = (
 )
 
 
+_FLAGS = """
+--suite NAME: xtreme, xtreme_r, glue, synthetic, or a gin file that configures
+  suite.Suite
+--recipe NAME: whose settings of fine-tuning and vectors: xtreme (its published
+  scripts, for xtreme and xtreme_r), glue (run_glue.py), a gin file that sets
+  SuiteTask.recipe, or ours (default)
+--data DIR: the data of the suite's tasks
+--suite_tasks NAMES: comma-separated; all by default
+--baseline MODEL: the checkpoint that the report compares the others with, such
+  as mlm@1000 (default: the first)
+--shard I/N (Shard): do the I-th of N shares, from 0, that cost about the same;
+  auto: what the job says. N machines with one --output make one report
+--dry_run (switch): say what it will cost, by task, and end; every call says it
+  first
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of suites."""
   group = parser.add_argument_group(
@@ -29,43 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'several tasks with their fine-tuning; --gin flags then are '
     'for every task that is fine-tuned',
   )
-  group.add_argument(
-    '--suite',
-    metavar='NAME',
-    help='xtreme, xtreme_r, glue, synthetic, or a gin file that configures '
-    'suite.Suite',
-  )
-  group.add_argument(
-    '--recipe',
-    metavar='NAME',
-    help='whose settings of fine-tuning and vectors: xtreme (its published '
-    'scripts, for xtreme and xtreme_r), glue (run_glue.py), a gin file that '
-    'sets SuiteTask.recipe, or ours (default)',
-  )
-  group.add_argument(
-    '--data', metavar='DIR', help="the data of the suite's tasks"
-  )
-  group.add_argument(
-    '--suite_tasks', metavar='NAMES', help='comma-separated; all by default'
-  )
-  group.add_argument(
-    '--baseline',
-    metavar='MODEL',
-    help='the checkpoint that the report compares the others with, such as '
-    'mlm@1000 (default: the first)',
-  )
-  group.add_argument(
-    '--shard',
-    type=shares.parse,
-    metavar='I/N',
-    help='do the I-th of N shares, from 0, that cost about the same; auto: '
-    'what the job says. N machines with one --output make one report',
-  )
-  group.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='say what it will cost, by task, and end; every call says it first',
-  )
+  flag_tables.add(group, _FLAGS, Shard=shares.parse)
 
 
 def run(args: argparse.Namespace) -> int:

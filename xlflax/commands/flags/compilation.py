@@ -7,20 +7,19 @@ import os
 import pathlib
 import platform
 
+from xlflax.foundation import flag_tables
 from xlflax.storage import paths, program_cache
+
+_FLAG = f"""
+--compilation_cache DIR (default
+  {os.environ.get('XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation')}):
+  folder of compiled programs, reused by later runs; "" for none
+"""
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
   """Adds `--compilation_cache`."""
-  parser.add_argument(
-    '--compilation_cache',
-    metavar='DIR',
-    default=os.environ.get(
-      'XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation'
-    ),
-    help='folder of compiled programs, reused by later runs; "" for none '
-    '(default: %(default)s)',
-  )
+  flag_tables.add(parser, _FLAG)
 
 
 def use(directory: str) -> None:

@@ -2,25 +2,21 @@
 
 import argparse
 
+from xlflax.foundation import flag_tables
+
+_FLAGS = """
+--gin_file FILE (repeated): gin file; repeat for several, later ones override
+  earlier ones
+--gin_search_paths DIR (repeated): folder to look gin files up in
+  (comma-separated or repeated)
+"""
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
   """Adds `--gin_file` and `--gin_search_paths` (see
   `xlflax.configuration.bindings`)."""
   group = parser.add_argument_group('configuration (Gin)')
-  group.add_argument(
-    '--gin_file',
-    action='append',
-    default=[],
-    metavar='FILE',
-    help='gin file; repeat for several, later ones override earlier ones',
-  )
-  group.add_argument(
-    '--gin_search_paths',
-    action='append',
-    default=[],
-    metavar='DIR',
-    help='folder to look gin files up in (comma-separated or repeated)',
-  )
+  flag_tables.add(group, _FLAGS)
   group.add_argument(
     '--gin.NAME=VALUE',
     dest='gin_binding_help',

@@ -4,11 +4,26 @@ import argparse
 from collections.abc import Sequence
 
 from xlflax.configuration import config
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables
 from xlflax.launch import job, starts
 from xlflax.training.processes import cluster
 
 _PLATFORMS = ('cpu', 'gpu', 'tpu')  # `processes.platforms.Platform`
+
+
+_FLAGS = f"""
+--coordinator HOST:PORT: address of process 0
+--num_processes N (Count)
+--process_id I (Natural)
+--cluster (one of {' '.join(c.value for c in cluster.Cluster)}, default auto):
+  who started the processes; "none" for one by itself
+--platform (one of {' '.join(_PLATFORMS)}): what to compute on; the job ends
+  where there is none (default: what JAX finds, and else the CPU)
+--join_timeout SECONDS (Count, default 300): how long to wait for the other
+  processes
+--heartbeat_timeout SECONDS (Count, default 100): after so long without a sign
+  of life a process counts as lost, and the job ends
+"""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -18,60 +33,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     'Detected under Slurm, Open MPI, Kubernetes and on '
     'TPU workers, or given here (`xlflax launch` does).',
   )
-  group.add_argument(
-    '--coordinator', metavar='HOST:PORT', help='address of process 0'
-  )
-  group.add_argument(
-    '--num_processes', type=numeric_flags.of(ranges.Count), metavar='N'
-  )
-  group.add_argument(
-    '--process_id', type=numeric_flags.of(ranges.Natural), metavar='I'
-  )
-  group.add_argument(
-    '--cluster',
-    default='auto',
-    choices=[c.value for c in cluster.Cluster],
-    help='who started the processes; "none" for one by itself (default: '
-    '%(default)s)',
-  )
-  group.add_argument(
-    '--platform',
-    choices=_PLATFORMS,
-    help='what to compute on; the job ends where there is none (default: what '
-    'JAX finds, and else the CPU)',
-  )
-  _add_timeouts(group)
+  flag_tables.add(group, _FLAGS)
 
 
-def _add_timeouts(group: argparse._ArgumentGroup) -> None:
-  """Adds how long the other processes may take."""
-  group.add_argument(
-    '--join_timeout',
-    type=numeric_flags.of(ranges.Count),
-    default=300,
-    metavar='SECONDS',
-    help='how long to wait for the other processes (default: %(default)s)',
-  )
-  group.add_argument(
-    '--heartbeat_timeout',
-    type=numeric_flags.of(ranges.Count),
-    default=100,
-    metavar='SECONDS',
-    help='after so long without a sign of life a process counts as lost, '
-    'and the job ends (default: %(default)s)',
-  )
+_HANG_TIMEOUT = """
+--hang_timeout SECONDS (NonNegative): without a step, batch or checkpoint for so
+  long, all processes write their stacks and the job ends with status 74, to be
+  started again; 0 waits for ever (default: 900, or ten steps)
+"""
 
 
 def add_hang_timeout(parser: argparse.ArgumentParser) -> None:
   """Adds after how long without progress a run ends."""
-  parser.add_argument(
-    '--hang_timeout',
-    type=numeric_flags.of(ranges.NonNegative),
-    metavar='SECONDS',
-    help='without a step, batch or checkpoint for so long, all processes write '
-    'their stacks and the job ends with status 74, to be started again; 0 '
-    'waits for ever (default: 900, or ten steps)',
-  )
+  flag_tables.add(parser, _HANG_TIMEOUT)
 
 
 def join(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from xlflax.foundation import errors, numeric_flags, suggestions
+from xlflax.foundation import errors, flag_tables, suggestions
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
   def _get_value(self, action, arg_string):
     """As argparse's; numbers are told by their flag and its range."""
     kind = action.type
-    if not isinstance(kind, numeric_flags.NumericFlag):
+    if not isinstance(kind, flag_tables.NumericFlag):
       return super()._get_value(action, arg_string)
     flag = action.option_strings[-1] if action.option_strings else action.dest
     return kind.read(arg_string, flag=flag, where=self.prog)
@@ -106,7 +106,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
   def _get_default_metavar_for_optional(self, action) -> str:
     kind = action.type
-    if isinstance(kind, numeric_flags.NumericFlag):
+    if isinstance(kind, flag_tables.NumericFlag):
       return kind.metavar
     return {int: 'N', float: 'X'}.get(kind, 'TEXT')
 

@@ -10,7 +10,7 @@ import tempfile
 from xlflax import cli
 from xlflax.commands.flags import gin_flags
 from xlflax.commands.pretrain import choices, stages
-from xlflax.foundation import errors, numeric_flags, ranges
+from xlflax.foundation import errors, flag_tables
 from xlflax.storage import manifests, paths
 
 HELP = (
@@ -36,46 +36,32 @@ EXAMPLES = """
 """
 
 
+_FLAGS = """
+corpus CORPUS: corpus directory, or a folder of files that are named by language
+--output DIR (required): for vocabulary, cache and the run (DIR/model)
+--languages CODES: comma-separated; all by default
+"""
+
+_LENGTH = """
+--hours (Positive): of training, beside the time of vocabulary and cache; some
+  steps are timed first
+--steps (Count)
+"""
+
+_MORE_FLAGS = """
+--vocabulary_size (Count): entries (default: as suits the text)
+--stopped_status (Natural, default 0): exit status after a signal; 0: as of the
+  command it came to
+--dry_run (switch): print the commands, and run none (--hours still times steps)
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds what to train on, for how long, and where it goes."""
-  parser.add_argument(
-    'corpus',
-    metavar='CORPUS',
-    help='corpus directory, or a folder of files that are named by language',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='DIR',
-    required=True,
-    help='for vocabulary, cache and the run (DIR/model)',
-  )
-  parser.add_argument(
-    '--languages', metavar='CODES', help='comma-separated; all by default'
-  )
+  flag_tables.add(parser, _FLAGS)
   length = parser.add_mutually_exclusive_group(required=True)
-  length.add_argument(
-    '--hours',
-    type=numeric_flags.of(ranges.Positive),
-    help='of training, beside the time of vocabulary and cache; some steps are '
-    'timed first',
-  )
-  length.add_argument('--steps', type=numeric_flags.of(ranges.Count))
-  parser.add_argument(
-    '--vocabulary_size',
-    type=numeric_flags.of(ranges.Count),
-    help='entries (default: as suits the text)',
-  )
-  parser.add_argument(
-    '--stopped_status',
-    type=numeric_flags.of(ranges.Natural),
-    default=0,
-    help='exit status after a signal (default: as of the command it came to)',
-  )
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='print the commands, and run none (--hours still times steps)',
-  )
+  flag_tables.add(length, _LENGTH)
+  flag_tables.add(parser, _MORE_FLAGS)
   gin_flags.add_flags(parser)
 
 

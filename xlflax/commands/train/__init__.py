@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xlflax.commands.flags import compilation, joining, meet_devices
 from xlflax.commands.train import closing, phases, train_flags
 from xlflax.configuration import config
-from xlflax.foundation import screen, stopping
+from xlflax.foundation import flag_tables, screen, stopping
 from xlflax.storage import paths
 from xlflax.training.devices import machines
 
@@ -45,23 +45,24 @@ EXAMPLES = """
 RULES = train_flags.RULES
 
 
+_FLAGS = """
+--phases FOLDER: train the phases of this folder, phase1.gin, phase2.gin …, one
+  after the other in MODEL_DIR/phase1 and so on; also gin files with commas
+  between (see docs/modern_encoders.md)
+"""
+
+_MORE_FLAGS = """
+--other_config (one of refuse accept, default refuse): what to do where
+  --model_dir holds another configuration's run
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of training."""
   train_flags.add_common_arguments(parser)
-  parser.add_argument(
-    '--phases',
-    metavar='FOLDER',
-    help='train the phases of this folder, phase1.gin, phase2.gin …, one '
-    'after the other in MODEL_DIR/phase1 and so on; also gin files with commas '
-    'between (see docs/modern_encoders.md)',
-  )
+  flag_tables.add(parser, _FLAGS)
   train_flags.add_plan(parser)
-  parser.add_argument(
-    '--other_config',
-    choices=['refuse', 'accept'],
-    default='refuse',
-    help="what to do where --model_dir holds another configuration's run",
-  )
+  flag_tables.add(parser, _MORE_FLAGS)
   train_flags.add_stopping(parser)
   joining.add_flags(parser)
 

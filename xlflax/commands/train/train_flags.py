@@ -11,7 +11,7 @@ from xlflax.commands.flags import (
   parsing,
 )
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import numeric_flags, ranges
+from xlflax.foundation import flag_tables, ranges
 from xlflax.training.devices import machines
 from xlflax.training.metric_writers import base as metric_writers
 
@@ -26,66 +26,51 @@ RULES = (
 )
 
 
+_PLAN = f"""
+--dry_run (switch): check everything and print the plan, no step
+--devices DEVICES: with --dry_run: plan for these devices, which need not be
+  here: {machines.FORM}; gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)
+--plan_by (one of auto compiler estimate, default auto): with --devices: compile
+  by the devices' own compiler (extras plan-gpu, plan-tpu), or estimate; auto
+  takes the compiler where it is installed
+--num_devices (Count): with --dry_run: the same as --devices=cpu:N
+--output FILE: with --dry_run: also write the plan as JSON
+"""
+
+
 def add_plan(parser: argparse.ArgumentParser) -> None:
   """Adds `--dry_run`, what it plans for, and where it writes."""
-  parser.add_argument(
-    '--dry_run',
-    action='store_true',
-    help='check everything and print the plan, no step',
-  )
-  parser.add_argument(
-    '--devices',
-    metavar='DEVICES',
-    help='with --dry_run: plan for these '
-    f'devices, which need not be here: {machines.FORM}; '
-    'gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)',
-  )
-  parser.add_argument(
-    '--plan_by',
-    choices=['auto', 'compiler', 'estimate'],
-    default='auto',
-    help="with --devices: compile by the devices' own compiler (extras "
-    'plan-gpu, plan-tpu), or estimate; auto takes the compiler where it is '
-    'installed (default: %(default)s)',
-  )
-  parser.add_argument(
-    '--num_devices',
-    type=numeric_flags.of(ranges.Count),
-    help='with --dry_run: the same as --devices=cpu:N',
-  )
-  parser.add_argument(
-    '--output',
-    metavar='FILE',
-    help='with --dry_run: also write the plan as JSON',
-  )
+  flag_tables.add(parser, _PLAN)
+
+
+_STOPPING = """
+--stop_at_step (Count): save and stop at this step, before the last one
+"""
+
+_MORE_STOPPING = """
+--trust_kernels (switch): do not measure GPUs, TPUs and the links between them,
+  nor compare the forms of attention on a kind that was not met before (see
+  `xlflax doctor --devices`)
+--profile_steps FIRST:LAST: trace the steps after FIRST up to LAST into
+  MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev
+--profile_memory (switch): with --profile_steps: write the devices' memory too,
+  for pprof
+"""
 
 
 def add_stopping(parser: argparse.ArgumentParser) -> None:
   """Adds where a run stops, and with which status."""
-  parser.add_argument(
-    '--stop_at_step',
-    type=numeric_flags.of(ranges.Count),
-    help='save and stop at this step, before the last one',
-  )
+  flag_tables.add(parser, _STOPPING)
   parser.add_argument(
     '--stopped_status',
-    type=numeric_flags.of(
-      Annotated[int, ranges.whole(at_least=0, at_most=255)]
-    ),
+    type=flag_tables.of(Annotated[int, ranges.whole(at_least=0, at_most=255)]),
     default=0,
     metavar='STATUS',
     help='exit status after a signal stopped the run before its end, for '
     'schedulers to start it again (default: %(default)s)',
   )
   joining.add_hang_timeout(parser)
-  parser.add_argument(
-    '--trust_kernels',
-    action='store_true',
-    help='do not measure GPUs, TPUs and the links between them, nor compare '
-    'the forms of attention on a kind that was not met before (see `xlflax '
-    'doctor --devices`)',
-  )
-  _add_profile(parser)
+  flag_tables.add(parser, _MORE_STOPPING)
   parser.add_argument(
     '--log_to',
     action='append',
@@ -97,19 +82,13 @@ def add_stopping(parser: argparse.ArgumentParser) -> None:
   json_lines.add(parser)
 
 
-def _add_profile(parser: argparse.ArgumentParser) -> None:
-  """Adds which steps are traced."""
-  parser.add_argument(
-    '--profile_steps',
-    metavar='FIRST:LAST',
-    help='trace the steps after FIRST up to LAST into MODEL_DIR/profile, for '
-    'TensorBoard and ui.perfetto.dev',
-  )
-  parser.add_argument(
-    '--profile_memory',
-    action='store_true',
-    help="with --profile_steps: write the devices' memory too, for pprof",
-  )
+_COMMON_FLAGS = """
+--task_module MODULE (repeated): module that registers SeqIO tasks, where they
+  are read live; may be repeated
+--vocabulary_size (Count): use an invented vocabulary of this size instead of
+  --vocabulary (plans and benchmarks)
+--num_languages (Count, default 1): languages of the invented vocabulary
+"""
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,32 +101,8 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     ('--cache', 'CACHE_DIR', 'token cache made by `xlflax cache`'),
   ):
     parser.add_argument(flag, metavar='DIR', help=f'{text} (gin: {macro})')
-  parser.add_argument(
-    '--task_module',
-    action='append',
-    default=[],
-    metavar='MODULE',
-    help='module that registers SeqIO tasks, where they are read live; may '
-    'be repeated',
-  )
-  _add_invented_vocabulary(parser)
+  flag_tables.add(parser, _COMMON_FLAGS)
   compilation.add_flag(parser)
-
-
-def _add_invented_vocabulary(parser: argparse.ArgumentParser) -> None:
-  """Adds the sizes of an invented vocabulary."""
-  parser.add_argument(
-    '--vocabulary_size',
-    type=numeric_flags.of(ranges.Count),
-    help='use an invented vocabulary of this size instead of --vocabulary '
-    '(plans and benchmarks)',
-  )
-  parser.add_argument(
-    '--num_languages',
-    type=numeric_flags.of(ranges.Count),
-    default=1,
-    help='languages of the invented vocabulary (default: %(default)s)',
-  )
 
 
 def invented_vocabulary(args: argparse.Namespace) -> dict:
