@@ -21,15 +21,19 @@ pytestmark = [
 
 
 def _with_words(*wanted: str) -> int:
-  """The process whose command line has these words."""
-  for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+  """The oldest process whose command line has these words: not its children."""
+  found = {}
+  for path in pathlib.Path('/proc').glob('[0-9]*'):
     try:
-      words = path.read_bytes().decode().split('\0')
+      words = (path / 'cmdline').read_bytes().decode().split('\0')
+      # What follows the name, which may have spaces: field 22 is the start.
+      begun = int((path / 'stat').read_text().rpartition(')')[2].split()[19])
     except OSError:
       continue  # it has just ended
     if set(wanted) <= set(words) and 'python' in words[0]:
-      return int(path.parent.name)
-  raise AssertionError(f'no process {wanted}')
+      found[begun] = int(path.name)
+  assert found, f'no process {wanted}'
+  return found[min(found)]
 
 
 def test_a_killed_task_starts_again_within_the_job(
