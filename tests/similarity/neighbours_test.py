@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from xlflax.foundation import errors
-from xlflax.similarity import neighbours, products
+from xlflax.similarity import neighbours
 
 _BLOCKS = [
   neighbours.Blocks(5, 7),
@@ -108,11 +108,3 @@ def test_bad_vectors():
     neighbours.nearest_both(good, bad, k=1)
   assert 'the keys is not finite' in str(caught.value)
   assert 'row 2' in str(caught.value)
-
-
-def test_large_products_are_xlas(sides, monkeypatch):
-  expected = neighbours.nearest(*sides, k=3, blocks=_BLOCKS[0])
-  monkeypatch.setattr(products, '_LARGE', 1)
-  found = neighbours.nearest(*sides, k=3, blocks=_BLOCKS[0])
-  np.testing.assert_array_equal(found.indices, expected.indices)
-  np.testing.assert_array_equal(found.scores, expected.scores)

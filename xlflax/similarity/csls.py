@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from xlflax.foundation import calls, enums, errors
-from xlflax.similarity import checks, neighbours
+from xlflax.similarity import checks, csls_pass, neighbours
 from xlflax.similarity import cosine as similarity
 from xlflax.similarity.products import BLOCKS, Blocks
 
@@ -57,11 +57,16 @@ def nearest(
   queries, keys = _unit(queries), _unit(keys)
   if score is Score.COSINE:
     return neighbours.nearest(queries, keys, k=top, blocks=blocks)
-  of_queries, of_keys = _means(queries, keys, all_queries, k, blocks)
-  # Halved scores have the same order, and need no copy of the vectors.
-  found = neighbours.nearest(
-    queries, keys, k=top, penalties=of_keys / 2, blocks=blocks
-  )
+  if all_queries is None and csls_pass.is_worth_it(len(queries), blocks):
+    found, of_queries = csls_pass.search(
+      queries, keys, top=top, k=k, blocks=blocks
+    )
+  else:
+    of_queries, of_keys = _means(queries, keys, all_queries, k, blocks)
+    # Halved scores have the same order, and need no copy of the vectors.
+    found = neighbours.nearest(
+      queries, keys, k=top, penalties=of_keys / 2, blocks=blocks
+    )
   return neighbours.Neighbours(
     2 * found.scores - of_queries[:, None], found.indices
   )
