@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from xlflax.data.corpus import files as corpus_files
 from xlflax.foundation import enums, errors
@@ -99,9 +100,17 @@ ee han svo before after before isolating
 ff devanagari sov before after before suffixing
 gg latin sov after after after isolating
 """
+
+
+def _ready_made(line: str) -> Language:
+  code, *values = line.split()
+  factors: dict[str, Any] = dict(zip(FACTORS, values, strict=True))
+  return Language(code=code, **factors)
+
+
 PRESETS = {
-  code: Language(code=code, **dict(zip(FACTORS, values, strict=True)))
-  for code, *values in map(str.split, _READY_MADE.strip().splitlines())
+  language.code: language
+  for language in map(_ready_made, _READY_MADE.strip().splitlines())
 }
 
 

@@ -11,6 +11,7 @@ the second that of T5 and mT5.
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -116,7 +117,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
   def of_files(cls, contents, layout, description):
     """See `ImportedVocabulary.of_files`."""
     try:
-      moved = {
+      moved: dict[str, Any] = {
         'id_layout': IdLayout(description['id_layout']),
         'extra_ids': int(description.get('extra_ids', 0)),
         'codes': tuple(description.get('codes', ())),

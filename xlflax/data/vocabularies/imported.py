@@ -240,12 +240,6 @@ class ImportedVocabulary(vocabulary.Vocabulary):
 
   def piece(self, index: int, *, language: str | None = None) -> str:
     """See `Vocabulary.piece`."""
-    if not 0 <= index < self.spec.size:
-      raise errors.VocabularyError(
-        'No such id in the vocabulary',
-        got=index,
-        expected=f'0..{self.spec.size - 1}',
-      )
     if index >= len(self._pieces):
       return unused_piece(int(index))
     return self._pieces[int(index)]
