@@ -71,7 +71,7 @@ def _read() -> dict[str, Any]:
   return tomllib.loads((file / 'xtreme.toml').read_text(encoding='utf-8'))
 
 
-def _task(name: str, fields: Mapping[str, Any], more: str = '') -> XtremeTask:
+def _task(name: str, fields: dict[str, Any], more: str = '') -> XtremeTask:
   """A task of the table, with `more` languages in order."""
   languages = fields['languages'].split()
   return XtremeTask(
