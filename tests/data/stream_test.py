@@ -58,10 +58,6 @@ def test_unknown_value_names_the_choices():
     ),
     ({'alpha': -0.5}, 'Stream.alpha is out of range'),
     (
-      {'layout': 'sentences', 'remainder': 'drop'},
-      'Stream.remainder has no meaning for Layout.SENTENCES',
-    ),
-    (
       {'packing': 'next_fit'},
       'Stream.packing has no meaning for Layout.BLOCKS. Where: stream .mono.',
     ),

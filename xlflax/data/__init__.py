@@ -26,7 +26,6 @@ if TYPE_CHECKING:
   from xlflax.data.stream import Packing as Packing
   from xlflax.data.stream import PairOptions as PairOptions
   from xlflax.data.stream import Positions as Positions
-  from xlflax.data.stream import Remainder as Remainder
   from xlflax.data.stream import Separator as Separator
   from xlflax.data.stream import SideOrder as SideOrder
   from xlflax.data.stream import Stream as Stream

@@ -53,13 +53,6 @@ class Sizes(enum.Enum):
   TOKENS = 'tokens'
 
 
-class Remainder(enum.Enum):
-  """What becomes of a task's last, partial block in an epoch of BLOCKS."""
-
-  PAD = 'pad'
-  DROP = 'drop'
-
-
 class Packing(enum.Enum):
   """Whether several examples share a row, told apart by segment ids.
 
@@ -189,7 +182,6 @@ class Stream:
     max_examples: only the first so many examples of each task that the
       filters keep are used, and N_i is at most that (one example a row only:
       SENTENCES, PAIRS, SIDES without packing; PPA's 250k, 600k and 2M pairs).
-    remainder: see `Remainder` (BLOCKS only).
     packing: see `Packing` (SENTENCES and PAIRS only).
     pairs: see `PairOptions` (layouts with two sides only).
     seed_offset: added to the run's seed, so that two streams of one mixture
@@ -212,7 +204,6 @@ class Stream:
   shuffle_window: ranges.Count = 4096
   locality: Locality | None = None
   max_examples: ranges.Count | None = None
-  remainder: Remainder = Remainder.PAD
   packing: Packing = Packing.NONE
   pairs: PairOptions = PairOptions()
   seed_offset: ranges.Natural = 0
@@ -222,7 +213,6 @@ class Stream:
       object.__setattr__(self, 'languages', tuple(self.languages))
     enums.coerce(self, 'layout', Layout)
     enums.coerce(self, 'batching', LanguageBatching)
-    enums.coerce(self, 'remainder', Remainder)
     enums.coerce(self, 'sizes', Sizes)
     enums.coerce(self, 'packing', Packing)
     _check_sizes(self)
@@ -291,9 +281,6 @@ def _check_options(stream: Stream) -> None:
   layout, pairs, default = stream.layout, stream.pairs, PairOptions()
   two_sided = stream.parallel or layout is Layout.ADJACENT
   ignored = {
-    'remainder': (
-      layout is not Layout.BLOCKS and stream.remainder is not Remainder.PAD
-    ),
     'max_examples': (
       stream.max_examples is not None
       and (

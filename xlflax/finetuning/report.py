@@ -1,8 +1,10 @@
 """What a grid found: grid.json, grid.csv, tables."""
 
+import collections
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -180,44 +182,28 @@ class GridReport:
 
   def _csv(self) -> str:
     """A line for each trial."""
-    macros = list(
-      dict.fromkeys(
-        macro for result in self.trials for macro in result.trial.values
-      )
-    )
-    dev = list(
-      dict.fromkeys(name for result in self.trials for name in result.metrics)
-    )
-    test = list(
-      dict.fromkeys(name for found in self.tests.values() for name in found)
-    )
+    trials = self.trials
+    groups: list[list[dict[str, Any]]] = [
+      [{'trial': one.trial.name, **one.trial.values} for one in trials],
+      [
+        {'status': one.status.value, 'step': one.step, 'seconds': one.seconds}
+        for one in trials
+      ],
+      [_named('dev', one.metrics) for one in trials],
+      [_named('test', self.tests.get(one.trial.name, {})) for one in trials],
+    ]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator='\n')
-    writer.writerow(
-      (
-        'trial',
-        *macros,
-        'status',
-        'step',
-        'seconds',
-        *(f'dev/{name}' for name in dev),
-        *(f'test/{name}' for name in test),
-      )
+    names = dict.fromkeys(itertools.chain(*itertools.chain(*groups)))
+    writer = csv.DictWriter(text, list(names), lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(
+      dict(collections.ChainMap(*parts)) for parts in zip(*groups, strict=True)
     )
-    for result in self.trials:
-      found = self.tests.get(result.trial.name, {})
-      writer.writerow(
-        (
-          result.trial.name,
-          *(result.trial.values.get(macro, '') for macro in macros),
-          result.status.value,
-          result.step,
-          result.seconds,
-          *(result.metrics.get(name) for name in dev),
-          *(found.get(name) for name in test),
-        )
-      )
     return text.getvalue()
+
+
+def _named(start: str, metrics: Mapping[str, float]) -> dict[str, Any]:
+  return {f'{start}/{name}': value for name, value in metrics.items()}
 
 
 def tables(report: GridReport) -> list[rich.table.Table]:

@@ -219,15 +219,8 @@ class EncoderDecoder(nn.Module):
   def logits(self, states: jax.Array) -> jax.Array:
     """float32 logits over the vocabulary: [..., H] -> [..., V]."""
     table, bias = self.output_table()
-    hidden = self.transform(states)
-    logits = jnp.einsum(
-      '...h,vh->...v',
-      hidden,
-      table.astype(hidden.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    logits = logits + jnp.expand_dims(bias, tuple(range(logits.ndim - 1)))
-    return logits[..., : self.config.vocab_size]
+    found = layers.logits(self.transform(states), table, bias)
+    return found[..., : self.config.vocab_size]
 
   def _has_own_output(self) -> bool:
     own = config_lib.OutputEmbeddings.OWN

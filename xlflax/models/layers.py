@@ -19,6 +19,7 @@ LayerNorm = norms.LayerNorm
 Linear = linear.Linear
 constrain = linear.constrain
 for_head = linear.for_head
+logits = linear.logits
 weights_init = linear.weights_init
 zeros_init = linear.zeros_init
 

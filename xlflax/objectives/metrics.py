@@ -9,13 +9,16 @@ The last part of a metric's name decides how it is reported:
 | any other | total / weight |
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.objectives.base import ObjectiveOutput, WeightedMean
+from xlflax.objectives.corruption import masking
 
 TOKENS = 'tokens'
 PERPLEXITY = 'perplexity'
@@ -60,7 +63,8 @@ def by_language(
   run, and no communication but one sum over a sharded batch.
 
   Args:
-    values: any shape; ignored (even NaN) where the weight is 0.
+    values: any shape; ignored (even NaN) where the weight is 0. No gradient
+      runs through them.
     weights: the same shape.
     language_ids: int, the same shape, in 0 .. num_languages - 1.
     num_languages: at least 1.
@@ -68,6 +72,7 @@ def by_language(
   Returns:
     `WeightedMean` of shape [num_languages].
   """
+  values = jax.lax.stop_gradient(values)
   values = jnp.where(weights > 0, values * weights, 0.0).reshape(1, -1)
   ids = jnp.asarray(language_ids).reshape(1, -1)
   mine = ids == jnp.arange(num_languages, dtype=ids.dtype)[:, None]
@@ -89,6 +94,36 @@ def count_by_language(
   return by_language(
     jnp.ones_like(weights), weights, language_ids, num_languages
   )
+
+
+def named(
+  name: str,
+  values: Mapping[str, jax.Array],
+  weights: jax.Array,
+  language_ids: jax.Array,
+  vocabulary: VocabularySpec,
+) -> dict[str, WeightedMean]:
+  """`<name>/<key>` -> `by_language`, for each key of `values`."""
+  count = len(vocabulary.languages)
+  return {
+    f'{name}/{key}': by_language(value, weights, language_ids, count)
+    for key, value in values.items()
+  }
+
+
+def tokens(
+  name: str, vocabulary: VocabularySpec, *batches: Mapping[str, jax.Array]
+) -> dict[str, WeightedMean]:
+  """`<name>/tokens`: those of all batches, padding left out."""
+  counts = [
+    count_by_language(
+      masking.is_present(batch, vocabulary),
+      batch[batch_lib.LANGUAGE_IDS],
+      len(vocabulary.languages),
+    )
+    for batch in batches
+  ]
+  return {f'{name}/{TOKENS}': jax.tree.map(lambda *one: sum(one), *counts)}
 
 
 def _finish(name: str, total: float, weight: float) -> float:

@@ -1,18 +1,34 @@
 """All claims and conditions, by paper."""
 
+import importlib.resources
+import tomllib
+
 from xlflax.foundation import errors
-from xlflax.replication.claims import Claim, conditions_of
+from xlflax.replication.claims import Claim, Order, conditions_of
 from xlflax.replication.conditions import Condition
 from xlflax.replication.papers import ecs, metaxlm, ppa, veco
 
 _PAPERS = {'ECS': ecs, 'MetaXLM': metaxlm, 'PPA': ppa, 'VECO': veco}
 PAPERS = tuple(_PAPERS)
-CLAIMS: tuple[Claim, ...] = tuple(
-  claim for paper in _PAPERS.values() for claim in paper.CLAIMS
-)
 CONDITIONS: tuple[Condition, ...] = tuple(
   one for module in _PAPERS.values() for one in module.CONDITIONS
 )
+
+
+def _read_claims() -> tuple[Claim, ...]:
+  """The claims of `papers/claims.toml`, in its order."""
+  file = importlib.resources.files('xlflax.replication.papers') / 'claims.toml'
+  tables = tomllib.loads(file.read_text(encoding='utf-8'))
+  return tuple(
+    Claim(
+      paper=paper, **fields | {'order': Order(fields.get('order', 'below'))}
+    )
+    for paper, rows in tables.items()
+    for fields in rows
+  )
+
+
+CLAIMS: tuple[Claim, ...] = _read_claims()
 
 
 def chosen(names: tuple[str, ...]) -> tuple[Claim, ...]:

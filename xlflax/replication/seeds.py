@@ -9,44 +9,19 @@ from xlflax.replication.conditions import Condition
 
 FEWEST = 5
 _OTHERS = {
-  4: (
-    'metaxlm/body',
-    'metaxlm/both',
-    'metaxlm/both_source',
-    'metaxlm/dict',
-    'metaxlm/emb',
-    'metaxlm/freezing',
-    'metaxlm/kd',
-    'metaxlm/meta',
-    'metaxlm/none',
-    'metaxlm/none_equal',
-    'metaxlm/shuffled_dict',
-  ),
-  8: ('veco/ca_mlm_tlm',),
-  10: (
-    'ecs/default',
-    'ecs/default_anchors',
-    'ecs/default_long',
-    'ecs/extra_anchors',
-    'ecs/monolingual',
-    'ecs/no_anchors',
-    'ecs/other_domain',
-    'ecs/sep_low',
-    'ecs/sep_top',
-    'ecs/unmasked',
-    'ppa/few_pairs',
-    'ppa/mlm',
-    'ppa/ppa',
-    'veco/ca_mlm',
-    'veco/mlm',
-    'veco/mlm_adjacent',
-    'veco/mlm_sides',
-    'veco/mlm_tlm',
-    'veco/mlm_tlm_short',
-  ),
-  16: ('veco/ca_mlm_tlm_short', 'veco/flowing'),
+  4: 'metaxlm/body metaxlm/both metaxlm/both_source metaxlm/dict metaxlm/emb '
+  'metaxlm/freezing metaxlm/kd metaxlm/meta metaxlm/none metaxlm/none_equal '
+  'metaxlm/shuffled_dict',
+  8: 'veco/ca_mlm_tlm',
+  10: 'ecs/default ecs/default_anchors ecs/default_long ecs/extra_anchors '
+  'ecs/monolingual ecs/no_anchors ecs/other_domain ecs/sep_low ecs/sep_top '
+  'ecs/unmasked ppa/few_pairs ppa/mlm ppa/ppa veco/ca_mlm veco/mlm '
+  'veco/mlm_adjacent veco/mlm_sides veco/mlm_tlm veco/mlm_tlm_short',
+  16: 'veco/ca_mlm_tlm_short veco/flowing',
 }
-_COUNTS = {name: count for count, names in _OTHERS.items() for name in names}
+_COUNTS = {
+  name: count for count, names in _OTHERS.items() for name in names.split()
+}
 
 
 def of(condition: Condition) -> range:

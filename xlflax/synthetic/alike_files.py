@@ -1,4 +1,4 @@
-"""The files of choices, topics, rated pairs, rankings, open questions."""
+"""The files of choices, rated pairs, rankings, open questions."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -26,19 +26,6 @@ def choices(split: str, items, codes, renderer: Renderer) -> Files:
       for number, item in enumerate(items)
     )
     yield f'choices/{split}.{code}.jsonl', _json_lines(rows)
-
-
-def topics(split: str, items, codes, renderer: Renderer) -> Files:
-  """A text of several sentences and its topic."""
-  for code in codes:
-    rows = (
-      (
-        renderer.join((renderer.text(s, code) for s in item.sentences), code),
-        item.topic,
-      )
-      for item in items
-    )
-    yield f'topics/{split}.{code}.tsv', formats.tsv(rows)
 
 
 def similarity(split: str, items, codes, renderer: Renderer) -> Files:

@@ -50,20 +50,13 @@ def lines(
 ) -> Iterator[tuple[str, list[Sentence]]]:
   """Yields split and monolingual sentences of a language, test first."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
-  seen: set[Hashable] = set()
-  for split in reversed(options.splits('mono')):
-    sampler = Sampler(
+  return _corpus(
+    options,
+    'mono',
+    lambda split: Sampler(
       Draws(options.seed, 'mono', code, split), topic_share=(1 + shift) / 2
-    )
-    yield (
-      split,
-      take(
-        sampler.sentence,
-        options.size('mono', split),
-        seen,
-        where=f'mono/{split}',
-      ),
-    )
+    ),
+  )
 
 
 def pairs(
@@ -73,19 +66,22 @@ def pairs(
 
   Test and dev are the same sentences for all languages.
   """
-  seen: set[Hashable] = set()
-  for split in reversed(options.splits('parallel')):
+
+  def sampler(split: str) -> Sampler:
     own = (code,) if split == 'train' else ()
-    sampler = Sampler(Draws(options.seed, 'parallel', split, *own))
-    yield (
-      split,
-      take(
-        sampler.sentence,
-        options.size('parallel', split),
-        seen,
-        where=f'parallel/{split}',
-      ),
-    )
+    return Sampler(Draws(options.seed, 'parallel', split, *own))
+
+  return _corpus(options, 'parallel', sampler)
+
+
+def _corpus(
+  options: SyntheticOptions, kind: str, sampler: Callable[[str], Sampler]
+) -> Iterator[tuple[str, list[Sentence]]]:
+  """Yields split and sentences; each comes once in all splits."""
+  seen: set[Hashable] = set()
+  for split in reversed(options.splits(kind)):
+    sentence, size = sampler(split).sentence, options.size(kind, split)
+    yield split, take(sentence, size, seen, where=f'{kind}/{split}')
 
 
 def take(

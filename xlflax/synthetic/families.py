@@ -18,67 +18,47 @@ def files(kind: str, options: SyntheticOptions, renderer: Renderer) -> Files:
     yield from _KINDS[kind](split, items, options.codes, renderer)
 
 
-def _nli(split: str, items: Sequence, codes, renderer: Renderer) -> Files:
-  for code in codes:
-    yield (
-      f'nli/{split}.{code}.tsv',
-      formats.tsv(
-        (
-          renderer.text(statement(item.premise), code),
-          renderer.text(statement(item.hypothesis), code),
-          item.label,
-        )
-        for item in items
-      ),
-    )
+# A row of an example, given a function that renders some sentences.
+_ROWS: dict[str, Callable[..., tuple[str, ...]]] = {
+  'nli': lambda item, text: (
+    text(statement(item.premise)),
+    text(statement(item.hypothesis)),
+    item.label,
+  ),
+  'paraphrase': lambda item, text: (
+    text(item.first),
+    text(item.second),
+    str(int(item.same)),
+  ),
+  'reviews': lambda item, text: (text(*item.sentences), item.label),
+  'topics': lambda item, text: (text(*item.sentences), item.topic),
+}
 
 
-def _paraphrase(split, items, codes, renderer) -> Files:
-  for code in codes:
-    yield (
-      f'paraphrase/{split}.{code}.tsv',
-      formats.tsv(
-        (
-          renderer.text(item.first, code),
-          renderer.text(item.second, code),
-          str(int(item.same)),
-        )
-        for item in items
-      ),
-    )
+def _tsv(kind: str) -> Callable[..., Files]:
+  """Writes the rows of `_ROWS`."""
 
-
-def _reviews(split, items, codes, renderer) -> Files:
-  for code in codes:
-    yield (
-      f'reviews/{split}.{code}.tsv',
-      formats.tsv(
-        (
-          renderer.join((renderer.text(s, code) for s in item.sentences), code),
-          item.label,
-        )
-        for item in items
-      ),
-    )
-
-
-def _conllu(kind: str) -> Callable[..., Files]:
   def write(split, items, codes, renderer):
     for code in codes:
-      yield (
-        f'{kind}/{split}.{code}.conllu',
-        formats.conllu((renderer(item, code) for item in items), split),
-      )
+
+      def text(*sentences, code=code):
+        return renderer.join((renderer.text(s, code) for s in sentences), code)
+
+      rows = (_ROWS[kind](item, text) for item in items)
+      yield f'{kind}/{split}.{code}.tsv', formats.tsv(rows)
 
   return write
 
 
-def _ner(split, items, codes, renderer) -> Files:
-  for code in codes:
-    yield (
-      f'ner/{split}.{code}.iob2',
-      formats.iob2((renderer(item, code) for item in items), split),
-    )
+def _words(kind: str, ending: str, form: Callable[..., str]):
+  """Writes rendered sentences in a form of words a line."""
+
+  def write(split, items, codes, renderer):
+    for code in codes:
+      rendered = (renderer(item, code) for item in items)
+      yield f'{kind}/{split}.{code}.{ending}', form(rendered, split)
+
+  return write
 
 
 def _qa(split, items, codes, renderer) -> Files:
@@ -171,19 +151,16 @@ def _tatoeba(split, items, codes, renderer) -> Files:
 
 
 _KINDS: dict[str, Callable[..., Files]] = {
-  'nli': _nli,
-  'paraphrase': _paraphrase,
-  'reviews': _reviews,
-  'pos': _conllu('pos'),
-  'trees': _conllu('trees'),
-  'ner': _ner,
+  **{kind: _tsv(kind) for kind in _ROWS},
+  'pos': _words('pos', 'conllu', formats.conllu),
+  'trees': _words('trees', 'conllu', formats.conllu),
+  'ner': _words('ner', 'iob2', formats.iob2),
   'qa': _qa,
   'alignment': _alignment,
   'bucc': _bucc,
   'tatoeba': _tatoeba,
   'choices': alike_files.choices,
   'unanswerable': alike_files.unanswerable,
-  'topics': alike_files.topics,
   'similarity': alike_files.similarity,
   'pairs': alike_files.pairs,
   'ranking': alike_files.ranking,

@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from xlflax.data.corpus import files as corpus_files
 from xlflax.foundation import enums, errors
@@ -88,34 +89,28 @@ FACTORS: dict[str, type[enum.Enum]] = {
 }
 
 
-def _preset(
-  code, script, word_order, adjective, adposition, determiner, morphology
-) -> Language:
-  return Language(
-    code=code,
-    script=script,
-    word_order=word_order,
-    adjective=adjective,
-    adposition=adposition,
-    determiner=determiner,
-    morphology=morphology,
-  )
+# A code and the values of `FACTORS`, in their order.
+_READY_MADE = """
+en latin svo before before before isolating
+aa latin svo after before before suffixing
+bb cyrillic sov before after before agreeing
+cc greek vso after before before prefixing
+dd arabic vso after before after agreeing
+ee han svo before after before isolating
+ff devanagari sov before after before suffixing
+gg latin sov after after after isolating
+"""
+
+
+def _ready_made(line: str) -> Language:
+  code, *values = line.split()
+  factors: dict[str, Any] = dict(zip(FACTORS, values, strict=True))
+  return Language(code=code, **factors)
 
 
 PRESETS = {
   language.code: language
-  for language in (
-    _preset('en', 'latin', 'svo', 'before', 'before', 'before', 'isolating'),
-    _preset('aa', 'latin', 'svo', 'after', 'before', 'before', 'suffixing'),
-    _preset('bb', 'cyrillic', 'sov', 'before', 'after', 'before', 'agreeing'),
-    _preset('cc', 'greek', 'vso', 'after', 'before', 'before', 'prefixing'),
-    _preset('dd', 'arabic', 'vso', 'after', 'before', 'after', 'agreeing'),
-    _preset('ee', 'han', 'svo', 'before', 'after', 'before', 'isolating'),
-    _preset(
-      'ff', 'devanagari', 'sov', 'before', 'after', 'before', 'suffixing'
-    ),
-    _preset('gg', 'latin', 'sov', 'after', 'after', 'after', 'isolating'),
-  )
+  for language in map(_ready_made, _READY_MADE.strip().splitlines())
 }
 
 

@@ -8,7 +8,7 @@ from tests.data.cache import loading
 _LAYOUTS = {
   'blocks': {},
   'blocks, one language': {'batching': 'one_language'},
-  'blocks, own rates': {'alpha': None, 'remainder': 'drop'},
+  'blocks, own rates': {'alpha': None},
   'sentences': {'layout': 'sentences'},
   'packed sentences': {
     'layout': 'sentences',

@@ -97,15 +97,10 @@ def test_blocks_join_lines_with_eos():
   lines = _examples([[10, 11], [12, 13, 14, 15], [16]])
   rows, _ = _both(lines, _stream('blocks', 6))
   assert rows == [[([10, 11, 2, 12],)], [([13, 14, 15, 2],)], [([16],)]]
-  rows, _ = _both(lines, _stream('blocks', 6, remainder='drop'))
-  assert rows == [[([10, 11, 2, 12],)], [([13, 14, 15, 2],)]]
 
 
-@pytest.mark.parametrize('remainder', ['pad', 'drop'])
-def test_a_task_shorter_than_a_block_has_one_row(remainder):
-  rows, _ = _both(
-    _examples([[10]]), _stream('blocks', 100, remainder=remainder)
-  )
+def test_a_task_shorter_than_a_block_has_one_row():
+  rows, _ = _both(_examples([[10]]), _stream('blocks', 100))
   assert rows == [[([10],)]]
 
 
@@ -162,7 +157,6 @@ def test_adjacent_segments_stay_in_their_document():
 
 _CASES = [
   ('blocks', {}),
-  ('blocks', {'remainder': 'drop'}),
   ('sentences', {}),
   ('sentences', {'packing': 'next_fit'}),
   ('adjacent', {}),

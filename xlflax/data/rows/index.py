@@ -100,9 +100,7 @@ class _Blocks(RowIndex):
     self._side = side
     self._width = stream.capacity
     self._end = side.num_tokens - 1  # without the last eos
-    whole, rest = divmod(self._end, self._width)
-    pad = stream.remainder is stream_lib.Remainder.PAD
-    self.num_rows = whole + 1 if rest and (pad or not whole) else whole
+    self.num_rows = -(-self._end // self._width)
 
   def units(self, index):
     starts = index * self._width

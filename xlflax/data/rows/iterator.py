@@ -58,7 +58,7 @@ def iterate(
 
 
 def _blocks(batches, stream, eos_id, counts):
-  width, emitted = stream.capacity, False
+  width = stream.capacity
   pending = np.zeros(0, np.int32)
   for batch in batches:
     counts.examples += len(batch)
@@ -68,11 +68,9 @@ def _blocks(batches, stream, eos_id, counts):
     # The last token is an eos that is left out if nothing follows.
     whole = (pending.size - 1) // width
     for start in range(0, whole * width, width):
-      emitted = True
       yield ((pending[start : start + width],),)
     pending = pending[whole * width :]
-  pad = stream.remainder is stream_lib.Remainder.PAD
-  if pending.size > 1 and (pad or not emitted):
+  if pending.size > 1:
     yield ((pending[:-1],),)
 
 

@@ -1,9 +1,8 @@
 """SeqIO's tasks as a token cache asks for them. Imports TensorFlow."""
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from xlflax.data import examples as examples_lib
 from xlflax.data.seqio_tasks import host_tensorflow
 
 host_tensorflow.load()
@@ -12,7 +11,6 @@ from xlflax.data.seqio_tasks import examples as task_examples  # noqa: E402
 from xlflax.data.seqio_tasks import reader as task_reader  # noqa: E402
 from xlflax.data.seqio_tasks import registration  # noqa: E402
 from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
-from xlflax.data.text_tasks import tasks as tasks_lib  # noqa: E402
 
 
 def open_tasks(
@@ -27,6 +25,10 @@ def open_tasks(
 
 class RegisteredTasks:
   """See `tasks.Tasks`: what SeqIO's registries hold."""
+
+  fingerprint = staticmethod(task_examples.fingerprint)
+  source_size = staticmethod(task_examples.source_size)
+  read = staticmethod(task_examples.read)
 
   def names(self, mixture: str, *, split: str) -> list[str]:
     """See `tasks.Tasks`."""
@@ -43,39 +45,9 @@ class RegisteredTasks:
     """See `tasks.Tasks`."""
     return task_registry.task_languages(task)
 
-  def fingerprint(self, task: str, split: str) -> dict:
-    """See `tasks.Tasks`."""
-    return task_examples.fingerprint(task, split)
-
   def files(self, task: str, split: str) -> Sequence[pathlib.Path] | None:
     """See `tasks.Tasks`."""
     source = task_reader.plain_source(task)
     if source is None or source.text.files is None:
       return None
     return source.text.files(split)
-
-  def source_size(self, task: str, split: str) -> int | None:
-    """See `tasks.Tasks`."""
-    return task_examples.source_size(task, split)
-
-  def read(
-    self,
-    task: str,
-    vocabulary,
-    *,
-    split: str,
-    start: int = 0,
-    size: int = 1024,
-    num_threads: int = 1,
-    piece: tasks_lib.FilePiece | None = None,
-  ) -> Iterator[examples_lib.Examples]:
-    """See `tasks.Tasks`."""
-    return task_examples.read(
-      task,
-      vocabulary,
-      split=split,
-      start=start,
-      size=size,
-      num_threads=num_threads,
-      piece=piece,
-    )

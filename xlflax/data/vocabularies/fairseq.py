@@ -10,13 +10,13 @@ the second that of T5 and mT5.
 """
 
 import enum
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
 
-from xlflax.data.vocabularies import imported
+from xlflax.data.vocabularies import imported, vocabulary
 from xlflax.data.vocabularies import spec as spec_lib
 from xlflax.foundation import errors
 
@@ -43,6 +43,8 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
   """
 
   kind = 'sentencepiece_moved'
+  FILES = (FILE,)
+  MADE_OF = ('model', 'layout', 'id_layout', 'extra_ids', 'codes')
   library = f'sentencepiece {sentencepiece.__version__}'
 
   def __init__(
@@ -112,40 +114,21 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     return ids, [*begin, *own[3:], *self.codes, '<mask>']
 
   @classmethod
-  def read(cls, directory, description):
-    """See `Vocabulary.read`."""
+  def of_files(cls, contents, layout, description):
+    """See `ImportedVocabulary.of_files`."""
     try:
-      model = (directory / FILE).read_bytes()
-      id_layout = IdLayout(description['id_layout'])
-      extra_ids = int(description.get('extra_ids', 0))
-      codes = tuple(description.get('codes', ()))
-    except (OSError, KeyError, ValueError, TypeError) as error:
-      errors.check_system(error, directory / FILE)
+      moved: dict[str, Any] = {
+        'id_layout': IdLayout(description['id_layout']),
+        'extra_ids': int(description.get('extra_ids', 0)),
+        'codes': tuple(description.get('codes', ())),
+      }
+    except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        f'The vocabulary lacks its {FILE}, or how ids follow from it',
+        f'The vocabulary lacks how ids follow from its {FILE}',
         got=f'{type(error).__name__}: {error}',
-        where=str(directory),
+        where=vocabulary.DESCRIPTION_FILE,
       ) from error
-    found = cls(
-      model,
-      imported.Layout.read(description, str(directory)),
-      id_layout=id_layout,
-      extra_ids=extra_ids,
-      codes=codes,
-      description=description,
-    )
-    found._check_hash(str(directory))
-    return found
-
-  def __reduce__(self):
-    return _rebuild, (
-      self.model,
-      self.layout,
-      self.id_layout,
-      self.extra_ids,
-      self.codes,
-      self.description,
-    )
+    return cls(contents[FILE], layout, description=description, **moved)
 
   def files(self):
     """See `Vocabulary.files`."""
@@ -171,10 +154,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     rows = self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
     )
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(
-      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
-    )
+    ids, lengths = vocabulary.ragged(rows)
     return self.model_ids[ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
@@ -202,14 +182,3 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     """See `Vocabulary.is_byte`."""
     self.piece(index)  # Raises.
     return index in self._own and self._processor.is_byte(self._own[index])
-
-
-def _rebuild(model, layout, id_layout, extra_ids, codes, description):
-  return MovedSentencePieceVocabulary(
-    model,
-    layout,
-    id_layout=id_layout,
-    extra_ids=extra_ids,
-    codes=codes,
-    description=description,
-  )

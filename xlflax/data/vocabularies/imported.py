@@ -7,8 +7,10 @@ the pieces, and the table of embeddings may have rows that no token uses.
 import dataclasses
 import hashlib
 import json
+import pathlib
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -186,11 +188,44 @@ class ImportedVocabulary(vocabulary.Vocabulary):
   """See `vocabulary.Vocabulary`.
 
   Attributes:
+    FILES: of the class; names of its files.
     layout: what the files do not tell.
   """
 
+  FILES: ClassVar[tuple[str, ...]]
   layout: Layout
   _pieces: list[str]
+
+  @classmethod
+  def read(cls, directory, description):
+    """See `Vocabulary.read`."""
+    where = str(directory)
+    contents = {name: _read(directory / name) for name in cls.FILES}
+    found = cls.of_files(contents, Layout.read(description, where), description)
+    expected = description.get('hash')
+    if found.hash != expected:
+      raise errors.VocabularyError(
+        "The vocabulary's files are not those that "
+        f'{vocabulary.DESCRIPTION_FILE} describes',
+        got=f'hash {found.hash[:12]}',
+        expected=f'hash {str(expected)[:12]}',
+        where=where,
+        fix='copy all files of one vocabulary, or import it again',
+      )
+    return found
+
+  @classmethod
+  def of_files(
+    cls, contents: Mapping[str, bytes], layout: Layout, description: Mapping
+  ) -> Self:
+    """The vocabulary of files.
+
+    Args:
+      contents: of each of `FILES`, by name.
+      layout: what they do not tell.
+      description: what `vocabulary.json` holds.
+    """
+    raise NotImplementedError
 
   def describe(self):
     """See `Vocabulary.describe`."""
@@ -205,25 +240,18 @@ class ImportedVocabulary(vocabulary.Vocabulary):
 
   def piece(self, index: int, *, language: str | None = None) -> str:
     """See `Vocabulary.piece`."""
-    if not 0 <= index < self.spec.size:
-      raise errors.VocabularyError(
-        'No such id in the vocabulary',
-        got=index,
-        expected=f'0..{self.spec.size - 1}',
-      )
     if index >= len(self._pieces):
       return unused_piece(int(index))
     return self._pieces[int(index)]
 
-  def _check_hash(self, where: str) -> None:
-    """Complains if the files are not those that `vocabulary.json` tells of."""
-    expected = self.description.get('hash')
-    if self.hash != expected:
-      raise errors.VocabularyError(
-        "The vocabulary's files are not those that "
-        f'{vocabulary.DESCRIPTION_FILE} describes',
-        got=f'hash {self.hash[:12]}',
-        expected=f'hash {str(expected)[:12]}',
-        where=where,
-        fix='copy all files of one vocabulary, or import it again',
-      )
+
+def _read(path: pathlib.Path) -> bytes:
+  try:
+    return path.read_bytes()
+  except OSError as error:
+    errors.check_system(error, path)
+    raise errors.VocabularyError(
+      f'The vocabulary lacks its {path.name}',
+      got=error.strerror,
+      where=str(path.parent),
+    ) from error

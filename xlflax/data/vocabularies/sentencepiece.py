@@ -26,6 +26,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
   """
 
   kind = 'sentencepiece'
+  MADE_OF = ('model',)
   library = f'sentencepiece {sentencepiece.__version__}'
 
   def __init__(self, model: bytes, *, description: Mapping | None = None):
@@ -54,9 +55,6 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
       directory, vocabulary.MODEL_FILE, description.get('sha256')
     )
     return cls(model, description=description)
-
-  def __reduce__(self):
-    return _rebuild, (self.model, self.description)
 
   def files(self):
     """See `Vocabulary.files`."""
@@ -89,12 +87,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `Vocabulary.encode_ragged`."""
-    rows = self.encode_batch(texts, num_threads=num_threads)
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(
-      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
-    )
-    return ids, lengths
+    return vocabulary.ragged(self.encode_batch(texts, num_threads=num_threads))
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
@@ -169,10 +162,6 @@ def _languages(pieces: Iterable[str]) -> Iterator[str]:
     if match is None:
       return
     yield match.group(1)
-
-
-def _rebuild(model: bytes, description: dict) -> SentencePieceVocabulary:
-  return SentencePieceVocabulary(model, description=description)
 
 
 def _load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -63,7 +63,7 @@ class Settings:
   anchors: Anchors = Anchors.JOINT
   sentinels: ranges.Natural = 0
   model_type: ModelType = ModelType.UNIGRAM
-  alpha: ranges.Exponent | None = None
+  alpha: ranges.Share | None = None
   byte_fallback: bool = False
   character_coverage: Annotated[
     float, ranges.real(at_least=0.98, at_most=1)

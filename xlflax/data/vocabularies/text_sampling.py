@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from xlflax.data.corpus.directory import TRAIN, Corpus
-from xlflax.foundation import errors
 
 MAX_BYTES = 4096
 
@@ -68,20 +67,7 @@ def quotas(
   """Sentences to draw: min(all there are, `max_sentences`) shared p ∝ N^α.
 
   A language may get more than it has: its sentences are then repeated.
-
-  Raises:
-    ConfigError: α is not between 0 and 1, or `max_sentences` below 1.
   """
-  if not 0 <= alpha <= 1:
-    raise errors.ConfigError(
-      'The sampling exponent alpha is out of range',
-      got=alpha,
-      expected='0 to 1',
-    )
-  if max_sentences < 1:
-    raise errors.ConfigError(
-      'max_sentences is too small', got=max_sentences, expected='1 or more'
-    )
   total = min(sum(sizes.values()), max_sentences)
   rates = exponential_rates(sizes, alpha)
   return {

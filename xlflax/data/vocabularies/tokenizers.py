@@ -5,7 +5,6 @@ file says. What it does to special tokens is turned off: they are never the
 encoding of text, and none is added.
 """
 
-import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tokenizers
 
-from xlflax.data.vocabularies import imported, regexes
-from xlflax.foundation import errors
+from xlflax.data.vocabularies import imported, regexes, vocabulary
 
 FILE = 'tokenizer.json'
 _HIDDEN = '\U000f0000special'  # begins with a private character
@@ -30,6 +28,8 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
   """
 
   kind = 'tokenizers'
+  FILES = (FILE,)
+  MADE_OF = ('content', 'layout')
   library = f'tokenizers {tokenizers.__version__}'
 
   def __init__(
@@ -63,27 +63,9 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     self._silent = imported.silent_ids(self.spec)
 
   @classmethod
-  def read(cls, directory, description):
-    """See `Vocabulary.read`."""
-    try:
-      content = (directory / FILE).read_bytes()
-    except OSError as error:
-      errors.check_system(error, directory / FILE)
-      raise errors.VocabularyError(
-        f'The vocabulary lacks its {FILE}',
-        got=error.strerror,
-        where=str(directory),
-      ) from error
-    found = cls(
-      content,
-      imported.Layout.read(description, str(directory)),
-      description=description,
-    )
-    found._check_hash(str(directory))
-    return found
-
-  def __reduce__(self):
-    return _rebuild, (self.content, self.layout, self.description)
+  def of_files(cls, contents, layout, description):
+    """See `ImportedVocabulary.of_files`."""
+    return cls(contents[FILE], layout, description=description)
 
   def files(self):
     """See `Vocabulary.files`."""
@@ -119,12 +101,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `Vocabulary.encode_ragged`."""
-    rows = self.encode_batch(texts)
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(
-      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
-    )
-    return ids, lengths
+    return vocabulary.ragged(self.encode_batch(texts))
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
@@ -141,10 +118,6 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
     """See `Vocabulary.is_byte`."""
     return bool(_BYTE.fullmatch(self.piece(index)))
-
-
-def _rebuild(content, layout, description) -> TokenizersVocabulary:
-  return TokenizersVocabulary(content, layout, description=description)
 
 
 def _parsed(content: bytes) -> dict:

@@ -105,7 +105,6 @@ def sentence_quotas(
 
   Raises:
     CorpusError: there is no training text.
-    ConfigError: the settings' alpha is out of range.
   """
   if drawn is None:
     sizes = text_sampling.count_sentences(corpus)

@@ -32,6 +32,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
   """
 
   kind = 'sentencepiece_union'
+  MADE_OF = ('models', 'anchors')
   library = single.SentencePieceVocabulary.library
   needs_language = True
 
@@ -113,9 +114,10 @@ class UnionVocabulary(vocabulary.Vocabulary):
       )
     return made
 
-  def __reduce__(self):
-    models = {code: member.model for code, member in self.members.items()}
-    return _rebuild, (models, self.anchors, self.description)
+  @property
+  def models(self) -> dict[str, bytes]:
+    """Language -> the model that it was built from."""
+    return {code: member.model for code, member in self.members.items()}
 
   def files(self):
     """See `Vocabulary.files`."""
@@ -304,7 +306,3 @@ def _common_symbols(
 
 def _file_name(code: str) -> str:
   return f'sentencepiece.{code}.model'
-
-
-def _rebuild(models, anchors, description) -> UnionVocabulary:
-  return UnionVocabulary(models, anchors=anchors, description=description)

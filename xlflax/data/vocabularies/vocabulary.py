@@ -19,11 +19,13 @@ Special symbols are never the encoding of text: `<mask>` typed in a sentence is
 encoded as the characters that it is made of.
 """
 
+import functools
 import importlib
 import itertools
 import json
 import pathlib
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,6 +47,15 @@ _KINDS = {
   'xlm_bpe': ('xlm', 'XLMVocabulary'),
   'tokenizers': ('tokenizers', 'TokenizersVocabulary'),
 }
+
+
+def ragged(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+  """Ids of each text as (int32 [total], lengths int32 [texts])."""
+  lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+  ids = np.fromiter(
+    itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
+  )
+  return ids, lengths
 
 
 def language_symbol(code: str) -> str:
@@ -72,8 +83,11 @@ class Vocabulary:
     needs_language: whether a text is encoded in the pieces of its language.
     library: name and version of the library that encodes, since versions
       break ties between encodings differently; '' where none is used.
+    MADE_OF: of the class; attributes that are arguments of its constructor,
+      by which, and `description`, it is pickled.
   """
 
+  MADE_OF: ClassVar[tuple[str, ...]]
   OPENED_BY = 'xlflax.data.Vocabulary.load({})'
 
   kind: str
@@ -119,6 +133,11 @@ class Vocabulary:
   def read(cls, directory: pathlib.Path, description: dict) -> 'Vocabulary':
     """Reads the files that a description of this kind names; see `load`."""
     raise NotImplementedError
+
+  def __reduce__(self):
+    made_of = {name: getattr(self, name) for name in self.MADE_OF}
+    made_of['description'] = self.description
+    return functools.partial(type(self), **made_of), ()
 
   def files(self) -> dict[str, bytes]:
     """The contents of its files but `vocabulary.json`, by name."""

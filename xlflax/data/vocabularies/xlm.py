@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from xlflax.data.corpus import segmentation
-from xlflax.data.vocabularies import imported
+from xlflax.data.vocabularies import imported, vocabulary
 from xlflax.foundation import errors
 
 VOCABULARY = 'vocab.json'
@@ -44,11 +44,14 @@ class XLMVocabulary(imported.ImportedVocabulary):
   """See `vocabulary.Vocabulary`.
 
   Attributes:
+    contents: name -> bytes of the two files.
     layout: what the files do not tell.
     lower: whether text is lowercased and loses its accents.
   """
 
   kind = 'xlm_bpe'
+  FILES = (VOCABULARY, MERGES)
+  MADE_OF = ('contents', 'layout', 'lower')
   needs_language = True
 
   def __init__(
@@ -67,7 +70,7 @@ class XLMVocabulary(imported.ImportedVocabulary):
       lower: whether text is lowercased and loses its accents.
       description: what to keep of `vocabulary.json`.
     """
-    self._contents = dict(contents)
+    self.contents = dict(contents)
     self.layout = layout
     self.lower = lower
     self.description = dict(description or {})
@@ -93,35 +96,14 @@ class XLMVocabulary(imported.ImportedVocabulary):
     self._word_ids = functools.lru_cache(_MAX_REMEMBERED)(self._encode_word)
 
   @classmethod
-  def read(cls, directory, description):
-    """See `Vocabulary.read`."""
-    try:
-      contents = {
-        name: (directory / name).read_bytes() for name in (VOCABULARY, MERGES)
-      }
-    except OSError as error:
-      errors.check_system(error, directory)
-      raise errors.VocabularyError(
-        'The vocabulary lacks a file',
-        got=error.strerror,
-        expected=f'{VOCABULARY} and {MERGES}',
-        where=str(directory),
-      ) from error
-    found = cls(
-      contents,
-      imported.Layout.read(description, str(directory)),
-      lower=bool(description.get('lower', True)),
-      description=description,
-    )
-    found._check_hash(str(directory))
-    return found
-
-  def __reduce__(self):
-    return _rebuild, (self._contents, self.layout, self.lower, self.description)
+  def of_files(cls, contents, layout, description):
+    """See `ImportedVocabulary.of_files`."""
+    lower = bool(description.get('lower', True))
+    return cls(contents, layout, lower=lower, description=description)
 
   def files(self):
     """See `Vocabulary.files`."""
-    return self._contents
+    return self.contents
 
   def describe(self):
     """See `Vocabulary.describe`."""
@@ -141,11 +123,7 @@ class XLMVocabulary(imported.ImportedVocabulary):
       self._encode(split, text.decode() if isinstance(text, bytes) else text)
       for text in texts
     ]
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    ids = np.fromiter(
-      itertools.chain.from_iterable(rows), np.int32, int(lengths.sum())
-    )
-    return ids, lengths
+    return vocabulary.ragged(rows)
 
   def _encode(self, split, text: str) -> list[int]:
     words = split(text)
@@ -177,10 +155,6 @@ class XLMVocabulary(imported.ImportedVocabulary):
     """See `Vocabulary.is_byte`."""
     self.piece(index)  # Raises.
     return False
-
-
-def _rebuild(contents, layout, lower, description) -> XLMVocabulary:
-  return XLMVocabulary(contents, layout, lower=lower, description=description)
 
 
 def _parse(contents: Mapping[str, bytes]):

@@ -211,3 +211,14 @@ class Linear(nn.Module):
     bias = self.param('bias', zeros_init(*axes), self.features, jnp.float32)
     rows = tuple(range(inputs.ndim - contracted))
     return outputs + jnp.expand_dims(bias.astype(dtype), rows)
+
+
+def logits(states: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:
+  """float32 logits [..., R] of states [..., H], a table [R, H] and bias [R]."""
+  found = jnp.einsum(
+    '...h,vh->...v',
+    states,
+    table.astype(states.dtype),
+    preferred_element_type=jnp.float32,
+  )
+  return found + jnp.expand_dims(bias, tuple(range(found.ndim - 1)))

@@ -18,6 +18,7 @@ head, have no gradient, but they decay unless they are frozen.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -212,6 +213,41 @@ class FineTuning(base.Objective):
       rngs=_rngs(layers_rng),
     )
     return found
+
+  def through_head(
+    self,
+    head: Callable[..., jax.Array],
+    model,
+    params,
+    batch,
+    vocabulary: VocabularySpec,
+    rng: jax.Array | None = None,
+    **settings: Any,
+  ) -> jax.Array:
+    """Computes what `head` makes of the states.
+
+    Args:
+      head: function of its parameters and states [B, T, W], such as
+        `heads.token_logits`; takes `activation`, `epsilon`, `drop`, and
+        `settings`.
+      model: this and what follows as of `states`.
+      params: `{'model': ..., 'heads': ...}`.
+      batch: the rows.
+      vocabulary: sizes and special ids.
+      rng: key of dropout; None for none.
+      **settings: further arguments of `head`.
+    """
+    states_rng, head_rng = (
+      (None, None) if rng is None else jax.random.split(rng)
+    )
+    return head(
+      self.head_of(params),
+      self.states(model, params, batch, vocabulary, states_rng),
+      activation=self.activation,
+      epsilon=body_config(model).layer_norm_epsilon,
+      drop=self.drop(head_rng),
+      **settings,
+    )
 
   def drop(self, rng: jax.Array | None):
     """Dropout of the head for `heads.token_logits`; None without a key.

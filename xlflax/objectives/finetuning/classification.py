@@ -1,6 +1,7 @@
 """The base of heads with named classes, and their loss."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -81,18 +82,8 @@ class Classification(finetuning.FineTuning):
     return self._logits(model, params, batch, vocabulary).astype(jnp.float32)
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
-    states_rng, head_rng = (
-      (None, None) if rng is None else jax.random.split(rng)
-    )
-    states = self.states(model, params, batch, vocabulary, states_rng)
-    return self.head_logits(
-      self.head_of(params),
-      states,
-      batch,
-      activation=self.activation,
-      epsilon=finetuning.body_config(model).layer_norm_epsilon,
-      drop=self.drop(head_rng),
-    )
+    head = functools.partial(self.head_logits, batch=batch)
+    return self.through_head(head, model, params, batch, vocabulary, rng)
 
 
 def check_labels(labels, where: str, field: str = 'labels') -> tuple[str, ...]:
@@ -137,19 +128,15 @@ def class_output(
   """
   weights = (labels >= 0).astype(jnp.float32)
   loss, correct = losses.cross_entropy(logits, jnp.maximum(labels, 0))
-  count = len(vocabulary.languages)
-
-  def by_language(values):
-    return metrics.by_language(
-      jax.lax.stop_gradient(values), weights, language_ids, count
-    )
-
   return base.ObjectiveOutput(
     base.WeightedMean(
       jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)
     ),
-    {
-      f'{name}/loss': by_language(loss),
-      f'{name}/accuracy': by_language(correct),
-    },
+    metrics.named(
+      name,
+      {'loss': loss, 'accuracy': correct},
+      weights,
+      language_ids,
+      vocabulary,
+    ),
   )

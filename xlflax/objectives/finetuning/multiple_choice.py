@@ -91,15 +91,14 @@ class MultipleChoice(finetuning.FineTuning):
     return values.reshape(-1, self.num_choices)
 
   def _scores(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
-    states_rng, head_rng = (
-      (None, None) if rng is None else jax.random.split(rng)
-    )
-    return heads.sequence_logits(
-      self.head_of(params),
-      self.states(model, params, batch, vocabulary, states_rng),
-      activation=self.activation,
-      epsilon=finetuning.body_config(model).layer_norm_epsilon,
+    scores = self.through_head(
+      heads.sequence_logits,
+      model,
+      params,
+      batch,
+      vocabulary,
+      rng,
       pooling=self.pooling,
       mask=batch.get(batch_lib.SEGMENT_IDS),
-      drop=self.drop(head_rng),
-    )[:, 0].astype(jnp.float32)
+    )
+    return scores[:, 0].astype(jnp.float32)

@@ -87,16 +87,8 @@ class QuestionAnswering(finetuning.FineTuning):
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> SpanLogits:
     """Returns the logits of all positions."""
-    states_rng, head_rng = (
-      (None, None) if rng is None else jax.random.split(rng)
-    )
-    states = self.states(model, params, batch, vocabulary, states_rng)
-    logits = heads.token_logits(
-      self.head_of(params),
-      states,
-      activation=self.activation,
-      epsilon=finetuning.body_config(model).layer_norm_epsilon,
-      drop=self.drop(head_rng),
+    logits = self.through_head(
+      heads.token_logits, model, params, batch, vocabulary, rng
     ).astype(jnp.float32)
     return SpanLogits(logits[:, :, 0], logits[:, :, 1])
 
@@ -107,19 +99,15 @@ class QuestionAnswering(finetuning.FineTuning):
     languages = masking.gather_rows(
       batch[batch_lib.LANGUAGE_IDS], first[:, None]
     )[:, 0]
-    count = len(context.vocabulary.languages)
-
-    def by_language(values):
-      return metrics.by_language(
-        jax.lax.stop_gradient(values), weights, languages, count
-      )
-
     return base.ObjectiveOutput(
       base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
-      {
-        f'{self.name}/loss': by_language(loss),
-        f'{self.name}/accuracy': by_language(correct),
-      },
+      metrics.named(
+        self.name,
+        {'loss': loss, 'accuracy': correct},
+        weights,
+        languages,
+        context.vocabulary,
+      ),
     )
 
 

@@ -107,20 +107,15 @@ class SearchContrast(base.Objective):
     loss = jnp.sum(jnp.stack([one.loss for one in found]), axis=0)
     weights = valid.astype(jnp.float32)
     languages = inputs.row_languages(batch, context.vocabulary)
-    arguments = (
-      weights,
-      languages[:: self.group],
-      len(context.vocabulary.languages),
-    )
     return base.ObjectiveOutput(
       base.WeightedMean(jnp.sum(loss * weights), jnp.sum(weights)),
-      {
-        f'{self.name}/{name}': metrics.by_language(values, *arguments)
-        for name, values in (
-          ('loss', jax.lax.stop_gradient(loss)),
-          ('accuracy', found[-1].correct),
-        )
-      },
+      metrics.named(
+        self.name,
+        {'loss': loss, 'accuracy': found[-1].correct},
+        weights,
+        languages[:: self.group],
+        context.vocabulary,
+      ),
     )
 
   def ranked(

@@ -270,21 +270,14 @@ class SentenceAlignment(base.Objective):
 
   def _metrics(self, rows, context, results, weights):
     vocabulary = context.vocabulary
-    count = len(vocabulary.languages)
     asking = inputs.row_languages(rows, vocabulary).reshape(-1, 2)
     asking = asking[:, : len(results)].T  # [directions, B]
     weights = jnp.broadcast_to(weights[None, :], asking.shape)
     loss, correct = (jnp.stack(values) for values in zip(*results, strict=True))
-    return {
-      f'{self.name}/loss': metrics.by_language(
-        jax.lax.stop_gradient(loss), weights, asking, count
-      ),
-      f'{self.name}/accuracy': metrics.by_language(
-        correct, weights, asking, count
-      ),
-      f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
-        masking.is_present(rows, vocabulary),
-        rows[batch_lib.LANGUAGE_IDS],
-        count,
-      ),
-    }
+    return metrics.named(
+      self.name,
+      {'loss': loss, 'accuracy': correct},
+      weights,
+      asking,
+      vocabulary,
+    ) | metrics.tokens(self.name, vocabulary, rows)

@@ -143,23 +143,12 @@ class CrossAttentionMLM(MaskedLM):
 
   def _terms(self, group, context, loss, correct, weights, languages):
     """Metrics; `loss` and `correct` are [N, 2, K], self and cross."""
-    vocabulary = context.vocabulary
-    count = len(vocabulary.languages)
     values = {'loss': jnp.sum(loss, axis=1)}
     for i, term in enumerate(('self', 'cross')):
       values |= {f'{term}_loss': loss[:, i], f'{term}_accuracy': correct[:, i]}
-    terms = {
-      f'{self.name}/{key}': metrics.by_language(
-        value, weights, languages, count
-      )
-      for key, value in values.items()
-    }
-    terms[f'{self.name}/{metrics.TOKENS}'] = metrics.count_by_language(
-      masking.is_present(group.batch, vocabulary),
-      group.batch[batch_lib.LANGUAGE_IDS],
-      count,
-    )
-    return terms
+    return metrics.named(
+      self.name, values, weights, languages, context.vocabulary
+    ) | metrics.tokens(self.name, context.vocabulary, group.batch)
 
 
 def _shown(group: _Rows) -> dict[str, jax.Array]:

@@ -216,24 +216,18 @@ class Distillation(base.Objective):
     return base.WeightedMean(total, jnp.sum(weights))
 
   def _metrics(self, batch, context, scored, weights, in_language, choice):
-    count = len(context.vocabulary.languages)
-    ids = batch[batch_lib.LANGUAGE_IDS]
-    languages = masking.gather_rows(ids, choice.positions)
-
-    def named(values, weights):
-      return metrics.by_language(
-        jax.lax.stop_gradient(values), weights, languages, count
+    vocabulary = context.vocabulary
+    languages = masking.gather_rows(
+      batch[batch_lib.LANGUAGE_IDS], choice.positions
+    )
+    values = {'loss': scored.loss, 'agreement': scored.correct}
+    return (
+      metrics.named(self.name, values, weights, languages, vocabulary)
+      | metrics.named(
+        self.name, {'coverage': weights}, in_language, languages, vocabulary
       )
-
-    present = masking.is_present(batch, context.vocabulary)
-    return {
-      f'{self.name}/loss': named(scored.loss, weights),
-      f'{self.name}/agreement': named(scored.correct, weights),
-      f'{self.name}/coverage': named(weights, in_language),
-      f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
-        present, ids, count
-      ),
-    }
+      | metrics.tokens(self.name, vocabulary, batch)
+    )
 
 
 def _add_means(

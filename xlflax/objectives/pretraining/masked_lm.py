@@ -175,23 +175,13 @@ class MaskedLM(base.Objective):
     )
 
   def _metrics(self, batch, context, loss, correct, weights, languages):
-    vocabulary = context.vocabulary
-    count = len(vocabulary.languages)
-    by_loss = metrics.by_language(
-      jax.lax.stop_gradient(loss), weights, languages, count
-    )
-    return {
-      f'{self.name}/loss': by_loss,
-      f'{self.name}/{metrics.PERPLEXITY}': by_loss,
-      f'{self.name}/accuracy': metrics.by_language(
-        correct, weights, languages, count
-      ),
-      f'{self.name}/{metrics.TOKENS}': metrics.count_by_language(
-        masking.is_present(batch, vocabulary),
-        batch[batch_lib.LANGUAGE_IDS],
-        count,
-      ),
-    }
+    return metrics.named(
+      self.name,
+      {'loss': loss, metrics.PERPLEXITY: loss, 'accuracy': correct},
+      weights,
+      languages,
+      context.vocabulary,
+    ) | metrics.tokens(self.name, context.vocabulary, batch)
 
 
 @registry.register('translation_lm')

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
@@ -279,27 +280,23 @@ class ReplacedTokenDetection(base.Objective):
     )
 
   def _metrics(self, batch, context, made, found, replaced, present):
-    count = len(context.vocabulary.languages)
+    vocabulary = context.vocabulary
     languages = batch[batch_lib.LANGUAGE_IDS]
-
-    def of_tokens(values, weights):
-      return metrics.by_language(
-        jax.lax.stop_gradient(values), weights, languages, count
-      )
-
-    def of_chosen(values):
-      return metrics.by_language(
-        jax.lax.stop_gradient(values), made.weights, made.languages, count
-      )
-
     replaced = replaced.astype(jnp.float32)
-    named = {
-      'generator_loss': of_chosen(made.loss),
-      'generator_accuracy': of_chosen(made.correct),
-      'discriminator_loss': of_tokens(found.loss, present),
-      'accuracy': of_tokens(found.correct, present),
-      'recall': of_tokens(found.correct, present * replaced),
-      'replaced': of_tokens(replaced, present),
-      metrics.TOKENS: metrics.count_by_language(present > 0, languages, count),
+    named = functools.partial(metrics.named, self.name, vocabulary=vocabulary)
+    of_chosen = {
+      'generator_loss': made.loss,
+      'generator_accuracy': made.correct,
     }
-    return {f'{self.name}/{name}': value for name, value in named.items()}
+    of_tokens = {
+      'discriminator_loss': found.loss,
+      'accuracy': found.correct,
+      'replaced': replaced,
+    }
+    recall = {'recall': found.correct}
+    return (
+      named(of_chosen, made.weights, made.languages)
+      | named(of_tokens, present, languages)
+      | named(recall, present * replaced, languages)
+      | metrics.tokens(self.name, vocabulary, batch)
+    )

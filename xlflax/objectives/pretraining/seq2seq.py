@@ -122,30 +122,14 @@ class SequenceToSequence(base.Objective):
     )
 
   def _metrics(self, context, source, target, score):
-    count = len(context.vocabulary.languages)
-    languages = target.rows[batch_lib.LANGUAGE_IDS]
-    loss, nll, correct = (
-      metrics.by_language(
-        jax.lax.stop_gradient(values), target.weights, languages, count
-      )
-      for values in score
-    )
-    read, written = (
-      metrics.count_by_language(
-        masking.is_present(rows, context.vocabulary),
-        rows[batch_lib.LANGUAGE_IDS],
-        count,
-      )
-      for rows in (source, target.rows)
-    )
-    return {
-      f'{self.name}/loss': loss,
-      f'{self.name}/{metrics.PERPLEXITY}': nll,
-      f'{self.name}/accuracy': correct,
-      f'{self.name}/{metrics.TOKENS}': base.WeightedMean(
-        read.total + written.total, read.weight + written.weight
-      ),
-    }
+    names = ('loss', metrics.PERPLEXITY, 'accuracy')
+    return metrics.named(
+      self.name,
+      dict(zip(names, score, strict=True)),
+      target.weights,
+      target.rows[batch_lib.LANGUAGE_IDS],
+      context.vocabulary,
+    ) | metrics.tokens(self.name, context.vocabulary, source, target.rows)
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):

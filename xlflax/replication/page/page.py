@@ -1,6 +1,8 @@
 """The page of claims: verdicts, figures, numbers and intervals, generated."""
 
+import importlib.resources
 import pathlib
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 
 from xlflax.evaluation.metrics import bootstrap
@@ -8,10 +10,12 @@ from xlflax.replication import budgets, catalogue, experiments
 from xlflax.replication import claims as claims_lib
 from xlflax.replication import results as results_lib
 from xlflax.replication.claims import Claim, Finding, Scores, Verdict
-from xlflax.replication.page import controls, figures, sensitivity, texts
+from xlflax.replication.page import controls, figures, sensitivity
 from xlflax.storage import paths
 
 RESULTS = 'results.json'
+_FILE = importlib.resources.files('xlflax.replication.page') / 'texts.toml'
+_TEXTS = tomllib.loads(_FILE.read_text(encoding='utf-8'))
 
 
 def write(
@@ -36,16 +40,16 @@ def write(
   findings = [claims_lib.find(claim, scores) for claim in claims]
   drawn = figures.write(folder, findings, found)
   parts = [
-    texts.INTRODUCTION,
+    _TEXTS['introduction'],
     _summary(findings),
     *_verdicts(findings, scores),
     '\n## Conditions\n',
     *(f'![{paper}: conditions]({name})\n' for paper, name in drawn.items()),
-    texts.NUMBERS.format(fewest=claims_lib.FEWEST_SEEDS),
+    _TEXTS['numbers'].format(fewest=claims_lib.FEWEST_SEEDS),
     *_numbers(findings, found, scores),
     '',
     controls.sentence(claims, scores),
-    texts.DROPPED,
+    _TEXTS['dropped'],
     _setting(found, scores),
   ]
   paths.write_atomically(folder / 'index.md', '\n'.join(parts))
@@ -201,7 +205,7 @@ def holm(findings: Sequence[Finding]) -> dict[str, float]:
 
 def _setting(found: Sequence[results_lib.Result], scores: Scores) -> str:
   size = experiments.Size()
-  return texts.SETTING.format(
+  return _TEXTS['setting'].format(
     layers=size.layers,
     hidden=size.hidden,
     length=size.length,
@@ -216,8 +220,8 @@ def _setting(found: Sequence[results_lib.Result], scores: Scores) -> str:
 
 def _probes(scores: Scores) -> Iterator[str]:
   """Means over seeds of what tells how a condition came to its scores."""
-  yield f'| condition | {" | ".join(texts.PROBES.values())} |'
-  yield '| --- ' * (1 + len(texts.PROBES)) + '|'
+  yield f'| condition | {" | ".join(_TEXTS["probes"].values())} |'
+  yield '| --- ' * (1 + len(_TEXTS['probes'])) + '|'
   for one in catalogue.CONDITIONS:
     if cells := _means_of(scores.get(one.name, {})):
       yield f'| {one.title} (`{one.name}`) | {" | ".join(cells)} |'
@@ -225,11 +229,11 @@ def _probes(scores: Scores) -> Iterator[str]:
 
 def _means_of(own: Mapping[int, Mapping[str, float]]) -> list[str]:
   """A cell for each probe; [] where no seed has the first."""
-  first = next(iter(texts.PROBES))
+  first = next(iter(_TEXTS['probes']))
   if not any(first in one for one in own.values()):
     return []
   cells = []
-  for name in texts.PROBES:
+  for name in _TEXTS['probes']:
     values = [one[name] for one in own.values() if name in one]
     cells.append(f'{sum(values) / len(values):.3f}' if values else '-')
   return cells

@@ -1,6 +1,5 @@
 """PPA (Pan et al. 2021): momentum contrast, TLM, and how many pairs."""
 
-from xlflax.replication.claims import Claim
 from xlflax.replication.conditions import AS_PPA, Condition, Loss
 from xlflax.replication.papers import ecs
 
@@ -34,89 +33,5 @@ CONDITIONS = (
     untrained=True,
     begins_from='ppa/ppa',
     entailment_steps=ENTAILMENT_STEPS,
-  ),
-)
-
-
-def _claim(name, says, published, first, second, measure, **fields) -> Claim:
-  return Claim(
-    name=f'ppa.{name}',
-    paper='PPA',
-    where=fields.pop('where', 'table 5'),
-    says=says,
-    published=published,
-    first=first if '/' in first else f'ppa/{first}',
-    second=f'ppa/{second}',
-    measure=measure,
-    **fields,
-  )
-
-
-CLAIMS = (
-  _claim(
-    'post_pretraining',
-    'Post-pretraining is above the model that it begins from',
-    '61.5; 63.0 (MLQA, 250k)',
-    ecs.BILINGUAL,
-    'ppa',
-    'transfer',
-    where='tables 2, 3',
-  ),
-  _claim(
-    'moco',
-    'Without MoCo it is worse',
-    '72.9; 74.3',
-    'no_moco',
-    'ppa',
-    'retrieval',
-  ),
-  *(
-    _claim(
-      f'zero_queue_{measure}',
-      f'a queue of zeros, as many tokens, by {measure}',
-      '-',
-      'zero_queue',
-      'ppa',
-      measure,
-      beside='ppa.moco',
-    )
-    for measure in ('retrieval', 'transfer')
-  ),
-  _claim(
-    'tlm', 'Without TLM it is worse', '73.3; 74.3', 'no_tlm', 'ppa', 'transfer'
-  ),
-  _claim(
-    'tlm_tokens',
-    'MLM in the place of TLM',
-    '-',
-    'mlm',
-    'ppa',
-    'transfer',
-    beside='ppa.tlm',
-  ),
-  _claim(
-    'tlm_not_mlm',
-    'MLM in place of TLM is worse',
-    '73.2; 74.3',
-    'mlm',
-    'ppa',
-    'transfer',
-  ),
-  _claim(
-    'more_pairs',
-    'More pairs help',
-    '73.1 (250k); 74.3 (2M)',
-    'few_pairs',
-    'ppa',
-    'retrieval',
-    where='table 2',
-  ),
-  _claim(
-    'code_switching',
-    'Code-switched pairs are above translations as they are',
-    '76.3; 77.4 (250k)',
-    'pairs_of_text',
-    'pairs_of_text',
-    'nli/translated|nli/switched',
   ),
 )

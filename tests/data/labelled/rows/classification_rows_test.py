@@ -121,17 +121,6 @@ def test_long_pairs_fill_the_row(toy_vocabulary, separator):
   assert kept[-1 - min(half, len(second)) : -1] == second[:half]
 
 
-def test_the_first_text_may_have_a_bound_of_its_own(toy_vocabulary):
-  (row,) = _maker(max_first_length=2).text_rows(
-    [_example('the cat sees')], toy_vocabulary, length=32
-  )
-  assert (
-    row['token_ids'][1:3].tolist()
-    == (toy_vocabulary.encode('the cat sees')[:2])
-  )
-  assert row['side_ids'].tolist().count(0) == 4
-
-
 def test_an_unknown_label_is_an_error(toy_vocabulary):
   with pytest.raises(
     errors.CorpusError,

@@ -35,14 +35,8 @@ def read(
     CorpusError: file:line of a line without a tab, an empty side, an id that
       is given twice, or a pair of ids that no sentence has; an empty file.
   """
-  sentences = [_sentences(path) for path in (first, second)]
-  _check_languages(languages, sentences, first)
-  return examples_lib.MinedSentences(
-    languages=(languages[0], languages[1]),
-    first=sentences[0],
-    second=sentences[1],
-    gold=None if gold is None else _gold(gold, *sentences),
-  )
+  sides = [_sentences(path) for path in (first, second)]
+  return _collections(languages, sides, first, gold, _gold)
 
 
 @formats.reader(
@@ -77,18 +71,21 @@ def read_lines(
   ]
   for path, side in zip((first, second), sides, strict=True):
     files.check_any(side, path)
-  _check_languages(languages, sides, first)
+  return _collections(languages, sides, first, gold, _gold_lines)
+
+
+def _collections(
+  languages: tuple[str, str], sides: list[dict[str, str]], path, gold, read_gold
+) -> examples_lib.MinedSentences:
+  """Both sides, and what `read_gold` finds in the file of gold pairs."""
+  texts = [list(side.values()) for side in sides]
+  column_checks.check_languages(languages, texts, path)
   return examples_lib.MinedSentences(
     languages=(languages[0], languages[1]),
     first=sides[0],
     second=sides[1],
-    gold=None if gold is None else _gold_lines(gold, *sides),
+    gold=None if gold is None else read_gold(gold, *sides),
   )
-
-
-def _check_languages(languages, sides: list[dict[str, str]], path) -> None:
-  texts = [list(side.values()) for side in sides]
-  column_checks.check_languages(languages, texts, path)
 
 
 def _sentences(path) -> dict[str, str]:

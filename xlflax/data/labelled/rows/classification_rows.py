@@ -9,7 +9,7 @@ from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled.rows import rows as rows_lib
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry
 
 UNKNOWN = -1
 
@@ -29,14 +29,11 @@ class ClassificationRows(rows_lib.RowMaker):
   Attributes:
     labels: names of the classes, in the order of their numbers; as the
       objective has them.
-    max_first_length: tokens of the first text, at most; None: no bound of its
-      own.
   """
 
   cuts = True
   reads_pairs = True
   labels: tuple[str, ...]
-  max_first_length: ranges.Count | None = None
 
   def __post_init__(self):
     super().__post_init__()
@@ -93,7 +90,6 @@ class ClassificationRows(rows_lib.RowMaker):
     for example, a, b, *languages in zip(
       examples, first, second, first_ids, second_ids, strict=True
     ):
-      a = a[: self.max_first_length]
       if example.paired_text is None:
         sides = [a[: length - one]]
       else:

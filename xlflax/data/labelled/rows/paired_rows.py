@@ -129,27 +129,25 @@ class Counterparts(source_lib.ExampleSource):
   """For each language the examples that its own are paired with.
 
   Attributes:
-    english: the originals, in part `english_part`.
+    english: the originals, in part 'en'.
     translations: the same examples in other languages.
-    english_part: which part of `english` has the originals.
     partner: whose translations the originals are paired with; None: they are
       paired with themselves.
   """
 
   english: source_lib.ExampleSource
   translations: source_lib.ExampleSource
-  english_part: str = 'en'
   partner: str | None = None
 
   def languages(self) -> tuple[str, ...]:
     others = tuple(
       part
       for part in self.translations.languages()
-      if part != self.english_part
+      if part != code_switched.ENGLISH
     )
-    return (self.english_part, *others)
+    return (code_switched.ENGLISH, *others)
 
   def load(self, part: str) -> list[examples_lib.Example]:
-    if part != self.english_part or self.partner is None:
-      return self.english.load(self.english_part)
+    if part != code_switched.ENGLISH or self.partner is None:
+      return self.english.load(code_switched.ENGLISH)
     return self.translations.load(self.partner)

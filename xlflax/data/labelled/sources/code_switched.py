@@ -13,6 +13,7 @@ from xlflax.data.labelled.sources import source as source_lib
 from xlflax.foundation import errors, registry
 
 ExampleSource = source_lib.ExampleSource
+ENGLISH = 'en'  # the part of the originals
 
 
 @registry.register('code_switched')
@@ -34,26 +35,20 @@ class CodeSwitched(ExampleSource):
   `il dort` with '7:1'.
 
   Attributes:
-    english: the examples with their originals' language as a part.
+    english: the examples, with their originals as part 'en'.
     translations: the same examples in other languages.
-    english_part: which part of `english` has the originals.
     include_english: whether the originals are a part, too.
   """
 
   english: ExampleSource
   translations: ExampleSource
-  english_part: str = 'en'
   include_english: bool = True
 
   def languages(self) -> tuple[str, ...]:
-    own = (self.english_part,) if self.include_english else ()
+    own = (ENGLISH,) if self.include_english else ()
     return (
       *own,
-      *(
-        part
-        for part in self.translations.languages()
-        if part != self.english_part
-      ),
+      *(part for part in self.translations.languages() if part != ENGLISH),
     )
 
   def load(self, part: str) -> list[examples_lib.Example]:
@@ -64,10 +59,10 @@ class CodeSwitched(ExampleSource):
         twice, or labels differ.
       ConfigError: the examples are no pairs of texts.
     """
-    originals = self.english.load(self.english_part)
-    if part == self.english_part:
+    originals = self.english.load(ENGLISH)
+    if part == ENGLISH:
       return list(originals)
-    known = by_id(originals, self.english_part)
+    known = by_id(originals, ENGLISH)
     found: list[examples_lib.Example] = []
     for translation in self.translations.load(part):
       original = counterpart(translation, known, part)

@@ -6,7 +6,6 @@ source and target, or the two collections that are mined.
 
 import dataclasses
 import hashlib
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -135,36 +134,14 @@ class MinedFiles(MinedSource):
     paths = _of_part(self.files, part)
     read = formats.find(self.format, formats.Takes.COLLECTIONS).read
     languages = formats.two_languages(part)
-    try:
-      inspect.signature(read).bind(*_several(paths), languages=languages)
-    except TypeError as error:
+    if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
         'The files of two collections are wrong',
         got=repr(paths),
         where=f'part {part}',
-        expected=' or '.join(_accepted(read)),
-      ) from error
+        expected='(first, second) or (first, second, gold)',
+      )
     return read(*paths, languages=languages)
-
-
-def _several(paths: Any) -> tuple[Any, ...]:
-  """Several paths; none for a single one, which no reader accepts."""
-  return () if isinstance(paths, str) else tuple(paths)
-
-
-def _accepted(read: Callable) -> list[str]:
-  """The files that a reader takes.
-
-  Before: `read(first, second, gold=None, *, languages)`; after: ['(first,
-  second)', '(first, second, gold)'].
-  """
-  parameters = inspect.signature(read).parameters.values()
-  files = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-  needed = sum(p.default is p.empty for p in files)
-  return [
-    f'({", ".join(p.name for p in files[:count])})'
-    for count in range(needed, len(files) + 1)
-  ]
 
 
 def _of_part(files_: Mapping[str, Any], part: str) -> Any:

@@ -5,6 +5,8 @@ github.com/google-research/xtreme.
 """
 
 import dataclasses
+import importlib.resources
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,15 +15,6 @@ from xlflax.data.labelled import formats
 
 TRAIN, VALIDATION, TEST = 'train', 'validation', 'test'
 ENGLISH = ('en',)
-_CSV: Mapping[str, Any] = {'quoting': 'csv'}
-_SQUAD = {
-  TRAIN: ('squad/train-v1.1.json',),
-  VALIDATION: ('squad/dev-v1.1.json',),
-}
-_TAGGED_LANGUAGES = (
-  'af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru '
-  'ta te th tl tr ur vi yo zh'
-).split()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,161 +66,41 @@ class XtremeTask:
     return self.languages
 
 
-def _of_three(folder: str) -> dict[str, tuple[str, ...]]:
-  return {
-    TRAIN: (f'{folder}/train-{{0}}.tsv',),
-    VALIDATION: (f'{folder}/dev-{{0}}.tsv',),
-    TEST: (f'{folder}/test-{{0}}.tsv',),
-  }
+def _read() -> dict[str, Any]:
+  file = importlib.resources.files('xlflax.data.labelled.sources')
+  return tomllib.loads((file / 'xtreme.toml').read_text(encoding='utf-8'))
 
 
-TASKS: Mapping[str, XtremeTask] = {
-  task.name: task
-  for task in (
-    XtremeTask(
-      name='xnli',
-      group='classification',
-      metric='accuracy',
-      languages=tuple('ar bg de el en es fr hi ru sw th tr ur vi zh'.split()),
-      files=_of_three('xnli'),
-      english=frozenset([TRAIN]),
-      format='tsv',
-      options=_CSV,
-    ),
-    XtremeTask(
-      name='pawsx',
-      group='classification',
-      metric='accuracy',
-      languages=tuple('de en es fr ja ko zh'.split()),
-      files=_of_three('pawsx'),
-      english=frozenset([TRAIN]),
-      format='tsv',
-      options=_CSV,
-    ),
-    XtremeTask(
-      name='udpos',
-      group='structured prediction',
-      metric='f1',
-      languages=tuple(_TAGGED_LANGUAGES),
-      files=_of_three('udpos'),
-      format='conll',
-      options={'separator': 'tab'},
-    ),
-    XtremeTask(
-      name='panx',
-      group='structured prediction',
-      metric='f1',
-      languages=tuple(
-        sorted((*_TAGGED_LANGUAGES, *'bn jv ka ml ms my sw'.split()))
-      ),
-      files=_of_three('panx'),
-      format='conll_iob2',
-      options={'separator': 'tab'},
-    ),
-    XtremeTask(
-      name='xquad',
-      group='question answering',
-      metric='f1 and exact match',
-      languages=tuple('ar de el en es hi ru th tr vi zh'.split()),
-      files=_SQUAD | {TEST: ('xquad/xquad.{0}.json',)},
-      english=frozenset(_SQUAD),
-      format='squad',
-    ),
-    XtremeTask(
-      name='mlqa',
-      group='question answering',
-      metric='f1 and exact match',
-      languages=tuple('ar de en es hi vi zh'.split()),
-      files=_SQUAD
-      | {TEST: ('mlqa/MLQA_V1/test/test-context-{0}-question-{0}.json',)},
-      english=frozenset(_SQUAD),
-      format='squad',
-    ),
-    XtremeTask(
-      name='tydiqa',
-      group='question answering',
-      metric='f1 and exact match',
-      languages=tuple('ar bn en fi id ko ru sw te'.split()),
-      files={
-        TRAIN: ('tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{0}.train.json',),
-        TEST: ('tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{0}.dev.json',),
+def _task(name: str, fields: dict[str, Any], more: str = '') -> XtremeTask:
+  """A task of the table, with `more` languages in order."""
+  languages = fields['languages'].split()
+  return XtremeTask(
+    name=name,
+    **fields
+    | {
+      'languages': tuple(sorted([*languages, *more.split()])),
+      'english': frozenset(fields.get('english', ())),
+      'files': {
+        split: tuple(paths) for split, paths in fields['files'].items()
       },
-      format='squad',
-    ),
-    XtremeTask(
-      name='bucc2018',
-      group='retrieval',
-      metric='f1',
-      languages=('de', 'fr', 'ru', 'zh'),
-      files={
-        VALIDATION: tuple(
-          f'bucc2018/{{0}}-en.dev.{end}' for end in ('{0}', 'en', 'gold')
-        ),
-        TEST: ('bucc2018/{0}-en.test.{0}', 'bucc2018/{0}-en.test.en'),
-      },
-      gold='bucc2018/{0}-en.test.gold',
-      format='bucc',
-    ),
-    XtremeTask(
-      name='tatoeba',
-      group='retrieval',
-      metric='accuracy',
-      languages=tuple(
-        sorted(
-          (set(_TAGGED_LANGUAGES) | set('bn jv ka ml sw'.split()))
-          - {'en', 'yo'}
-        )
-      ),
-      files={TEST: ('tatoeba/{0}-en.{0}', 'tatoeba/{0}-en.en')},
-      gold='tatoeba/{0}-en.gold',
-      format='lines',
-    ),
+    },
   )
+
+
+_TABLE = _read()
+TASKS: Mapping[str, XtremeTask] = {
+  name: _task(name, fields) for name, fields in _TABLE['tasks'].items()
 }
-# Languages that XTREME-R adds.
-_ADDED = {
-  'udpos': 'lt pl ro uk wo',
-  'panx': 'az gu lt pa pl qu ro uk',
-  'tatoeba': 'az lt pl ro uk',
-  'xquad': 'ro',
-}
-_XCOPA = XtremeTask(
-  name='xcopa',
-  group='classification',
-  metric='accuracy',
-  languages=tuple('et ht id it qu sw ta th tr vi zh'.split()),
-  files={
-    TRAIN: ('xcopa/train-{0}.jsonl',),
-    VALIDATION: ('xcopa/val-{0}.jsonl',),
-    TEST: ('xcopa/test-{0}.jsonl',),
-  },
-  english=frozenset([TRAIN, VALIDATION]),
-  format='xcopa',
-  options={'zeros': 'blind'},
-)
-
-
-def _with_added(task: XtremeTask) -> XtremeTask:
-  more = (*task.languages, *_ADDED.get(task.name, '').split())
-  return dataclasses.replace(task, languages=tuple(sorted(more)))
-
-
 # XTREME-R's, without the two whose texts are ranked (`RANKED`).
 R_TASKS: Mapping[str, XtremeTask] = {
-  task.name: task
-  for task in (
-    *(
-      _with_added(task)
-      for name, task in TASKS.items()
-      if name not in ('pawsx', 'bucc2018')
-    ),
-    _XCOPA,
-  )
+  name: _task(name, fields, _TABLE['added_languages'].get(name, ''))
+  for name, fields in (_TABLE['tasks'] | _TABLE['added_tasks']).items()
+  if name not in ('pawsx', 'bucc2018')
 }
 # Name -> group and languages of the questions.
 RANKED: Mapping[str, tuple[str, tuple[str, ...]]] = {
-  'mewslix': ('retrieval', tuple('ar de en es fa ja pl ro ta tr uk'.split())),
-  'lareqa': ('retrieval', tuple('ar de el en es hi ru th tr vi zh'.split())),
+  name: (fields['group'], tuple(fields['languages'].split()))
+  for name, fields in _TABLE['ranked'].items()
 }
 XTREME, XTREME_R = 'xtreme', 'xtreme-r'
 VERSIONS = {XTREME: TASKS, XTREME_R: R_TASKS}
