@@ -238,7 +238,9 @@ def run(args: argparse.Namespace) -> int:
 
   report = _evaluated(args, configuration)
   if args.json:
-    json_lines.show(summary.records(report.tasks, report.results))
+    json_lines.show(
+      summary.records(report.tasks, report.results, report.folders)
+    )
   else:
     summary.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
