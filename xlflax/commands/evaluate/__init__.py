@@ -267,7 +267,7 @@ def _check_early(args: argparse.Namespace) -> None:
   if isinstance(args.steps, str):
     early.check_value('steps', args.steps, ('last', 'all', 'best', 'none'))
   if not args.watch:
-    early.check_run('model_dir', args.model_dir[0])
+    early.check_run('--model_dir', args.model_dir[0])
   early.check_directory('corpus', args.corpus)
   early.check_directory('tatoeba', args.tatoeba)
 
