@@ -116,7 +116,7 @@ def intervals(
     known = [drawn[x] for x in names if x in drawn]
     if part == 'mean' and known and len(known) == len(names) - 1:
       mean = bootstrap.combined(known, [1 / len(known)] * len(known))
-      if _is_of(mean, result.metrics[name]):
+      if mean is not None and _is_of(mean, result.metrics[name]):
         drawn[name] = mean
   return {name: bootstrap.interval(one) for name, one in drawn.items()}
 
@@ -208,9 +208,10 @@ def table(
   shown.add_column('')
   for name in ([unit] if counts else []) + [header for *_, header in columns]:
     shown.add_column(name, justify='right')
-  ends = (steps[0], steps[-1]) if folder else ()
   bounds = {
-    step: intervals(task, by_step[step], folder / str(step)) for step in ends
+    step: intervals(task, by_step[step], folder / str(step))
+    for step in (steps[0], steps[-1])
+    if folder is not None
   }
   for part, label, values in _rows(task, by_step, columns, languages):
     own = label.partition(' (')[0]  # the vocabulary's mean has no interval
