@@ -12,7 +12,7 @@ import yaml
 from tests import browser, browser_session
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_WIDE_TABLES = """[...document.querySelectorAll('.md-typeset table')]
+_WIDE_TABLES = """[...document.querySelectorAll('.md-typeset__scrollwrap')]
   .filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => one.textContent.trim().slice(0, 60))"""
 

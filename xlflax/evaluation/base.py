@@ -286,7 +286,13 @@ class EvalTask:
     Raises:
       OSError: a file is missing.
     """
-    return read_statistics(part, folder)
+    file = folder / statistics_file(part)
+    if not file.exists():
+      return {}
+    return {
+      metric: aggregates.Statistics.from_json(value)
+      for metric, value in json.loads(file.read_text('utf-8')).items()
+    }
 
   def evaluate(self, subject: Subject) -> EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -296,19 +302,6 @@ class EvalTask:
 def statistics_file(part: str) -> str:
   """The name of the file with what a part's single examples contribute."""
   return f'{part}{STATISTICS}'
-
-
-def read_statistics(
-  part: str, folder: pathlib.Path
-) -> dict[str, aggregates.Statistics]:
-  """What `statistics_files` wrote; {} without the file."""
-  file = folder / statistics_file(part)
-  if not file.exists():
-    return {}
-  return {
-    metric: aggregates.Statistics.from_json(value)
-    for metric, value in json.loads(file.read_text('utf-8')).items()
-  }
 
 
 def statistics_files(

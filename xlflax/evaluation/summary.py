@@ -37,7 +37,8 @@ class Recorded(NamedTuple):
 
   def statistics(self, part: str, folder: pathlib.Path):
     """As `EvalTask.statistics`."""
-    return base.read_statistics(part, folder)
+    nobody: Any = self
+    return base.EvalTask.statistics(nobody, part, folder)
 
 
 def recorded(group: results.Group, by_step, *, is_one_of_many: bool):
