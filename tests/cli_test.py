@@ -55,7 +55,7 @@ def test_overview(capsys, flag):
   assert _run(flag) == 0
   out = capsys.readouterr().out
   for name, text in cli.COMMANDS.items():
-    assert f'{name:<10} {text}' in out
+    assert f'  {name} ' in out and f' {text}\n' in out
 
 
 def test_no_command_is_a_mistake(capsys):
@@ -349,3 +349,17 @@ def test_a_signal_in_a_finaliser_is_told_once_and_followed():
   """)
   assert (done.returncode, done.stdout) == (130, '')
   assert done.stderr == 'xlflax doctor: stopped by SIGTERM.\n'
+
+
+def test_help_fits_a_terminal(capsys, monkeypatch):
+  monkeypatch.setenv('COLUMNS', '80')
+  with pytest.raises(SystemExit):
+    cli.main(['pretrain', '--help'])
+  printed = capsys.readouterr().out.partition('positional')[0]
+  assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_commands_and_their_purposes_stand_in_columns():
+  lines = [line for line in cli._overview().splitlines() if line[:2] == '  ']
+  texts = {line.index(cli.COMMANDS[line.split()[0]]) for line in lines}
+  assert len(texts) == 1

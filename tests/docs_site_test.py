@@ -9,9 +9,12 @@ import sys
 import pytest
 import yaml
 
-from tests import browser
+from tests import browser, browser_session
 
 _ROOT = pathlib.Path(__file__).parents[1]
+_WIDE_TABLES = """[...document.querySelectorAll('.md-typeset__scrollwrap')]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.textContent.trim().slice(0, 60))"""
 
 
 def _load_hooks():
@@ -109,3 +112,18 @@ def test_the_site_builds_without_a_warning(tmp_path):
   if browser.is_there():
     found = browser.content(f'{home.as_uri()}?q=plateau')
     assert re.search(r'search-result__meta">\d+ matching documents<', found)
+    assert not _unseen(tmp_path / 'site')
+
+
+def _unseen(site: pathlib.Path) -> list[str]:
+  """Pages that are wider than a window, and columns outside of the text."""
+  found = []
+  with browser_session.opened() as tab:
+    for page in ('index', 'questions', 'first_run', 'tour', 'trouble'):
+      for width in (400, 800, 1200):
+        tab.show((site / f'{page}.html').as_uri(), width=width, dark=False)
+        if tab.outside() > 0:
+          found.append(f'{page} at {width}: {tab.outside()} pixels')
+      # At 1200, the last width; narrower windows scroll a table.
+      found += [f'{page}: {table}' for table in tab.run(_WIDE_TABLES)]
+  return found

@@ -1,5 +1,6 @@
 """What belongs to a release: version, citation, workflows, wheel and sdist."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -61,6 +62,36 @@ def test_the_workflows_run_lint_tests_docs_and_the_wheel():
     assert job['timeout-minutes'] <= 90
     for step in job['steps']:
       assert ('uses' in step) != ('run' in step)
+
+
+def test_a_button_and_a_token_publish_site_and_package(tmp_path):
+  text = _read('.github/workflows/publish.yml')
+  workflow = yaml.safe_load(text)
+  assert set(workflow[True]) == {'workflow_dispatch'}
+  secrets = re.findall(r'secrets\.(\w+)', text)
+  assert secrets == ['SITE_TOKEN', 'PYPI_TOKEN']
+  site, package = (workflow['jobs'][name] for name in ('site', 'package'))
+  assert 'twine upload dist/*' in _commands(package)
+  push = site['steps'][-1]
+  assert 'make docs' in _commands(site) and 'REMOTE' in push['env']
+  page = tmp_path / 'build/site/index.html'
+  page.parent.mkdir(parents=True)
+  page.write_text('here')
+  remote = tmp_path / 'remote'
+  subprocess.run(['git', 'init', '--quiet', '--bare', remote], check=True)
+  subprocess.run(
+    ['bash', '-e', '-c', push['run']],
+    cwd=tmp_path,
+    env=os.environ | {'REMOTE': str(remote)},
+    check=True,
+  )
+  shown = subprocess.run(
+    ['git', f'--git-dir={remote}', 'show', 'gh-pages:index.html'],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert shown.stdout == 'here'
 
 
 def test_targets_that_others_name_are_in_the_makefile():

@@ -184,7 +184,8 @@ def _run(name: str, arguments: list[str], level: int) -> int:
 
 
 def _overview() -> str:
-  lines = [f'  {name:<10} {text}' for name, text in COMMANDS.items()]
+  width = max(map(len, COMMANDS))
+  lines = [f'  {name:<{width}} {text}' for name, text in COMMANDS.items()]
   return (
     'usage: xlflax COMMAND [options]\n\n'
     'Cross-lingual language model pretraining in JAX and Flax.\n\n'

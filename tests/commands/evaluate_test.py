@@ -156,8 +156,15 @@ def _check_json(run, corpus, capsys):
     'unit': 'fraction',
     'better': 'higher',
     'n': None,
+    'low': mean['low'],
+    'high': mean['high'],
   }
   assert any(one['n'] for one in records)
+  accuracies = [one for one in records if one['metric'] == 'accuracy']
+  for one in accuracies:
+    one.setdefault('value', value)
+    assert one['low'] <= one['value'] <= one['high']
+  assert any(one['low'] is None for one in records)  # not of examples
 
 
 def test_the_command_writes_results_and_prints_tables(

@@ -45,6 +45,19 @@ def call(monkeypatch, corpus, tmp_path):
 _ALL = ['vocab', 'cache', 'train', 'evaluate']
 
 
+@pytest.mark.parametrize('there', [False, True])
+def test_a_folder_without_text_is_named_as_it_was_given(
+  tmp_path, capsys, there
+):
+  given = tmp_path / 'corpsu'
+  if there:
+    given.mkdir()
+  words = ['pretrain', str(given), '--steps=4', f'--output={tmp_path / "out"}']
+  assert cli.main(words) == 2
+  told = capsys.readouterr().err
+  assert f'Where: {given}' in told and str(tmp_path / 'out') not in told
+
+
 def test_all_commands_are_run(call, capsys):
   assert call() == (0, _ALL)
   lines = capsys.readouterr().out.splitlines()

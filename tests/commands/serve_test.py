@@ -14,7 +14,7 @@ from xlflax.runs import server
     ([], 'Either runs are shown, or one encoder is tried'),
     (['runs/a', '--encoder=runs/b'], 'Either runs are shown'),
     (['runs/a', '--texts=en=a.en'], '--encoder'),
-    (['no_such_run'], 'no_such_run'),
+    (['no_such_run'], 'Where: RUN.'),
     (['--encoder=no_such_run'], 'no_such_run'),
     (['runs/a', '--port=-1'], '--port is out of range'),
   ],

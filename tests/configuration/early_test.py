@@ -47,11 +47,11 @@ def test_directories(tmp_path):
   (tmp_path / 'corpus').mkdir()
   early.check_directory('corpus', str(tmp_path / 'corpus'))
   early.check_directory('corpus', None)
-  early.check_run('model_dir', 'gs://bucket/run')
+  early.check_run('--model_dir', 'gs://bucket/run')
   with pytest.raises(errors.CorpusError, match='did you mean .*/corpus'):
     early.check_directory('corpus', str(tmp_path / 'corpsu'))
   with pytest.raises(errors.RunDirectoryError, match='no such model directory'):
-    early.check_run('model_dir', str(tmp_path / 'run'))
+    early.check_run('--model_dir', str(tmp_path / 'run'))
 
 
 _PROGRAM = """

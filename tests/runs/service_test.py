@@ -176,7 +176,7 @@ def test_the_page_of_runs_grows(tmp_path):
   )
   first = page('/', {})
   assert 'Nothing to show yet' in first.body
-  assert 'http-equiv="refresh"' in first.body
+  assert 'setInterval' in first.body
   (run / 'metrics.jsonl').write_text(_report(1))
   second = page('/', {})
   assert '&lt;a&gt;' in second.body and '4.0000' in second.body

@@ -129,7 +129,7 @@ def _check_early(args: argparse.Namespace) -> None:
     early.check_configuration(test, partial=True)
   early.check_directory('corpus', args.corpus)
   if args.init_from is not None:
-    early.check_run('init_from', args.init_from)
+    early.check_run('--init_from', args.init_from)
 
 
 def _reports(args: argparse.Namespace, training, axes) -> dict:

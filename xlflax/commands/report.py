@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
   """Writes the page and prints where it is."""
   runs = named(args.runs)
   for directory in runs.values():
-    early.check_run('run', directory)
+    early.check_run('RUN', directory)
   from xlflax.evaluation.reports import run_pages
 
   records = [

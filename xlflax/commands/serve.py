@@ -68,14 +68,14 @@ def run(args: argparse.Namespace) -> int:
 def _runs(args: argparse.Namespace, folder: str):
   named = report.named(args.runs)
   for directory in named.values():
-    early.check_run('run', directory)
+    early.check_run('RUN', directory)
   from xlflax.runs import service
 
   return service.runs_page(named, pathlib.Path(folder), args.command_line)
 
 
 def _encoder(args: argparse.Namespace):
-  early.check_run('encoder', args.encoder)
+  early.check_run('--encoder', args.encoder)
   named = language_files.parse(args.texts, where='--texts')
   from xlflax.data.labelled.readers import files
   from xlflax.runs import run as run_lib

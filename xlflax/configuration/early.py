@@ -67,8 +67,13 @@ def check_directory(flag: str, directory: str | None) -> None:
     )
 
 
-def check_run(flag: str, directory: str) -> None:
-  """Raises RunDirectoryError if a run's directory is not there."""
+def check_run(where: str, directory: str) -> None:
+  """Raises RunDirectoryError if a run's directory is not there.
+
+  Args:
+    where: the flag, such as '--model_dir', or argument that has it.
+    directory: of the run.
+  """
   path = pathlib.Path(directory).expanduser()
   if '://' not in directory and not path.is_dir():
     raise errors.RunDirectoryError(
@@ -76,7 +81,7 @@ def check_run(flag: str, directory: str) -> None:
       got=directory,
       expected='the --model_dir of `xlflax train`, or one that `xlflax '
       'convert` made',
-      where=f'--{flag}',
+      where=where,
       fix=_beside(path),
     )
 

@@ -122,7 +122,12 @@ class Evaluator:
       drawn: dict[str, pathlib.Path] = {}
       languages = self._run.vocabulary.spec.languages
       for group, task in self._shown(groups, found).items():
-        shown = summary.table(task, found[group], languages=languages)
+        shown = summary.table(
+          task,
+          found[group],
+          languages=languages,
+          folder=evaluations / group.folder,
+        )
         tables.append(run_pages.of_rich(shown))
         files = plots.write(evaluations, task, found[group])
         drawn |= {file.stem: file for file in files}
@@ -166,7 +171,8 @@ class Evaluator:
       directory,
       f'Evaluation of {self._run.directory.name}',
       'Checkpoints across, languages or pairs down; the column untrained is '
-      'the model before its first step.',
+      'the model before its first step. ±: half of the 95 % interval of the '
+      'first and last column, where single examples are at hand.',
       tables,
       drawn,
       notes=[*notes, *(f'failed: {failure}' for failure in self._failures)],

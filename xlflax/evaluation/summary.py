@@ -13,13 +13,15 @@ import rich.table
 
 from xlflax.data import language_codes
 from xlflax.evaluation import base, families, results
-from xlflax.foundation import console_tables
+from xlflax.evaluation.metrics import bootstrap
+from xlflax.foundation import console_tables, errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 
 CSV = 'summary.csv'
 _WIDEST = 8  # steps a table shows: the first and the last ones
 
+Interval = tuple[float, float]
 Results = Mapping[str, Mapping[results.Step, base.EvalResult]]
 _COUNTS = ('examples', 'sentences', 'tokens')
 _COLUMNS = (*results.Group._fields, 'step', 'metric', 'value')
@@ -32,6 +34,11 @@ class Recorded(NamedTuple):
   split: str
   primary_metric: str
   further_metrics: tuple[str, ...] = ()
+
+  def statistics(self, part: str, folder: pathlib.Path):
+    """As `EvalTask.statistics`."""
+    nobody: Any = self
+    return base.EvalTask.statistics(nobody, part, folder)
 
 
 def recorded(group: results.Group, by_step, *, is_one_of_many: bool):
@@ -85,20 +92,68 @@ def print_tables(
       console_tables.show(table(task, found[task.name]), console)
 
 
+def intervals(
+  task: base.EvalTask | Recorded, result: base.EvalResult, folder: pathlib.Path
+) -> dict[str, Interval]:
+  """Metric -> 95 % interval of the test set, where examples are recorded.
+
+  A mean has one where all of its parts have.
+
+  Args:
+    task: whose result it is.
+    result: of one checkpoint.
+    folder: with that result's files.
+  """
+  parts = dict.fromkeys(name.partition('/')[2] for name in result.metrics)
+  drawn = {
+    f'{metric}/{part}': one
+    for part in parts
+    for metric, one in _drawn(task, part, folder).items()
+    if _is_of(one, result.metrics.get(f'{metric}/{part}'))
+  }
+  for name in result.metrics:
+    metric, _, part = name.partition('/')
+    names = [f'{metric}/{x}' for x in _parts(metric, {0: result})]
+    known = [drawn[x] for x in names if x in drawn]
+    if part == 'mean' and known and len(known) == len(names) - 1:
+      mean = bootstrap.combined(known, [1 / len(known)] * len(known))
+      if mean is not None and _is_of(mean, result.metrics[name]):
+        drawn[name] = mean
+  return {name: bootstrap.interval(one) for name, one in drawn.items()}
+
+
+def _drawn(task, part: str, folder: pathlib.Path) -> dict[str, bootstrap.Drawn]:
+  """Metric -> a part's scores on drawn test sets; {} if nothing tells."""
+  try:
+    found = task.statistics(part, folder) if part not in ('', 'mean') else {}
+    return {metric: bootstrap.draw(one) for metric, one in found.items()}
+  except (OSError, ValueError, LookupError, StopIteration, errors.XlflaxError):
+    return {}
+
+
+def _is_of(drawn: bootstrap.Drawn, value: float | None) -> bool:
+  return value is not None and math.isclose(drawn.scores.mean(), value)
+
+
 def records(
-  tasks: Sequence[base.EvalTask], found: Results
+  tasks: Sequence[base.EvalTask],
+  found: Results,
+  folders: Mapping[str, pathlib.Path],
 ) -> Iterator[dict[str, Any]]:
   """Yields a flat record of each number, for programs.
 
   'unit' is 'fraction', 'points' and so on, 'better' is 'higher' or 'lower',
-  'n' is how many examples a part was scored on, where that is recorded.
+  'n' is how many examples a part was scored on, where that is recorded, 'low'
+  and 'high' are the bounds of `intervals`.
   """
   for task in tasks:
     for step, result in found.get(task.name, {}).items():
       _, counts = _counts(result)
+      bounds = intervals(task, result, folders[task.name] / str(step))
       for name, value in result.metrics.items():
         metric, _, part = name.partition('/')
         known, is_count = families.metric(metric), metric in _COUNTS
+        low, high = bounds.get(name, (None, None))
         yield {
           'task': task.name,
           'split': task.split,
@@ -109,6 +164,8 @@ def records(
           'unit': 'count' if is_count else known.unit.value,
           'better': 'neither' if is_count else known.better.value,
           'n': counts.get(part),
+          'low': low,
+          'high': high,
         }
 
 
@@ -117,6 +174,7 @@ def table(
   by_step: Mapping[results.Step, base.EvalResult],
   *,
   languages: Sequence[str] = (),
+  folder: pathlib.Path | None = None,
 ) -> rich.table.Table:
   """The task's main metric for each part and checkpoint.
 
@@ -127,6 +185,8 @@ def table(
     by_step: the results.
     languages: of the vocabulary, where it names them: parts in other ones are
       marked, and a second mean leaves them out.
+    folder: of the results; the first and the last checkpoint's numbers have
+      half of their intervals beside them then.
   """
   steps = list(by_step)
   if len(steps) > _WIDEST:
@@ -149,12 +209,21 @@ def table(
   shown.add_column('')
   for name in ([unit] if counts else []) + [header for *_, header in columns]:
     shown.add_column(name, justify='right')
+  bounds = {
+    step: intervals(task, by_step[step], folder / str(step))
+    for step in (steps[0], steps[-1])
+    if folder is not None
+  }
   for part, label, values in _rows(task, by_step, columns, languages):
+    own = label.partition(' (')[0]  # the vocabulary's mean has no interval
     count = f'{counts[part]:,.0f}' if part in counts else ''
     shown.add_row(
       label,
       *([count] if counts else []),
-      *map(_format, values),
+      *(
+        _format(value) + _reach(bounds.get(step, {}).get(f'{metric}/{own}'))
+        for value, (metric, step, _) in zip(values, columns, strict=True)
+      ),
       style='bold' if part == 'mean' else None,
     )
   return shown
@@ -237,6 +306,10 @@ def _parts(metric: str, by_step) -> list[str]:
     if name.startswith(prefix)
   )
   return sorted(parts, key=lambda part: (part == 'mean', part))
+
+
+def _reach(interval: Interval | None) -> str:
+  return f' ± {(interval[1] - interval[0]) / 2:.3f}' if interval else ''
 
 
 def _format(value: float | None) -> str:

@@ -20,7 +20,7 @@ _LOOPBACK = frozenset({'localhost', '127.0.0.1', '::1'})
 # No other host is asked for anything; the pages hold all that they need.
 _HEADERS = {
   'Content-Security-Policy': "default-src 'none'; img-src data:; style-src "
-  "'unsafe-inline'; script-src 'unsafe-inline'; form-action 'self'",
+  "'unsafe-inline'; script-src 'unsafe-inline'; form-action 'self'; connect-src 'self'",
   'X-Content-Type-Options': 'nosniff',
   'Cache-Control': 'no-store',
 }

@@ -18,7 +18,18 @@ from xlflax.training.checkpointing import run_directory
 
 _SECONDS = 20  # between two looks of a browser
 _LONGEST = 1_000  # characters of a text
-_REFRESH = f'<meta http-equiv="refresh" content="{_SECONDS}">'
+# The page takes in what is new without losing focus, place or a sorting.
+_LIVE = """<script>
+  let shown = document.querySelector('main').innerHTML;
+  setInterval(async () => {
+    const text = await (await fetch('/')).text();
+    const found = new DOMParser().parseFromString(text, 'text/html');
+    const now = found.querySelector('main').innerHTML;
+    if (now === shown) return;
+    document.querySelector('main').innerHTML = shown = now;
+  }, SECONDS * 1000);
+</script>
+</body>"""
 _NOT_FOUND = http.HTTPStatus.NOT_FOUND
 
 
@@ -51,7 +62,8 @@ def runs_page(
     if path != '/':
       return server.Reply('Not found.\n', 'text/plain', _NOT_FOUND)
     shown = made(tuple(_state(one) for one in directories.values()))
-    return server.Reply(shown.replace('<head>', f'<head>\n{_REFRESH}', 1))
+    live = _LIVE.replace('SECONDS', str(_SECONDS))
+    return server.Reply(live.join(shown.rsplit('</body>', 1)))
 
   return answer
 

@@ -149,7 +149,9 @@ def run(args: argparse.Namespace) -> int:
 
   report = _evaluated(args, configuration)
   if args.json:
-    json_lines.show(summary.records(report.tasks, report.results))
+    json_lines.show(
+      summary.records(report.tasks, report.results, report.folders)
+    )
   else:
     summary.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
@@ -176,7 +178,7 @@ def _check_early(args: argparse.Namespace) -> None:
   if isinstance(args.steps, str):
     early.check_value('steps', args.steps, ('last', 'all', 'best', 'none'))
   if not args.watch:
-    early.check_run('model_dir', args.model_dir[0])
+    early.check_run('--model_dir', args.model_dir[0])
   early.check_directory('corpus', args.corpus)
   early.check_directory('tatoeba', args.tatoeba)
 

@@ -8,6 +8,7 @@ imported.
 import argparse
 import dataclasses
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -102,7 +103,15 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-  """Help in which each flag that takes a value says what kind of value."""
+  """Help that folds sentences and says what kind of value a flag takes."""
+
+  def _fill_text(self, text: str, width: int, indent: str) -> str:
+    lines = super()._fill_text(text, width, indent).split('\n')
+    is_example = [line.startswith(f'{indent} ') for line in lines]
+    return '\n'.join(
+      line if raw else textwrap.fill(line, width, subsequent_indent=indent)
+      for line, raw in zip(lines, is_example, strict=True)
+    )
 
   def _get_default_metavar_for_optional(self, action) -> str:
     kind = action.type

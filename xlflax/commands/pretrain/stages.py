@@ -42,6 +42,13 @@ class Source:
     files = _files(root)
     codes = {name: forms.languages(pathlib.Path(name)) for name in files}
     known = sorted({code for each in codes.values() for code in each})
+    if not known:
+      raise errors.CorpusError(
+        'There is no text to train on',
+        expected='a corpus directory, or files such as en.txt and de-en.tsv',
+        where=given,
+        fix='`xlflax corpora --help` makes one to try',
+      )
     asked = languages.split(',') if languages else known
     if missing := [code for code in asked if code not in known]:
       raise errors.CorpusError(
