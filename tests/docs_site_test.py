@@ -12,8 +12,9 @@ import yaml
 from tests import browser, browser_session
 
 _ROOT = pathlib.Path(__file__).parents[1]
-_WIDE_TABLES = """[...document.querySelectorAll('.md-typeset__scrollwrap')]
-  .filter((one) => one.scrollWidth > one.clientWidth + 1)
+_WIDE_TABLES = """[...document.querySelectorAll('.md-content table')]
+  .filter((one) => [one, one.parentElement.parentElement].some(
+    (frame) => frame.scrollWidth > frame.clientWidth + 1))
   .map((one) => one.textContent.trim().slice(0, 60))"""
 
 
@@ -122,6 +123,7 @@ def _unseen(site: pathlib.Path) -> list[str]:
     for page in ('index', 'questions', 'first_run', 'tour', 'trouble'):
       for width in (400, 800, 1200):
         tab.show((site / f'{page}.html').as_uri(), width=width, dark=False)
+        assert tab.run("!!document.querySelector('.md-content')")
         if tab.outside() > 0:
           found.append(f'{page} at {width}: {tab.outside()} pixels')
       # At 1200, the last width; narrower windows scroll a table.
