@@ -183,7 +183,10 @@ class TokenCache:
   def _files(self, mixture: str, split: str) -> Iterator[str]:
     """The files of a mixture's tasks, below the directory."""
     for task in self._complete_tasks(mixture, split):
-      meta, shards = self._meta_file(task, split), self._meta(task, split).shards
+      meta, shards = (
+        self._meta_file(task, split),
+        self._meta(task, split).shards,
+      )
       folder = meta.parent.relative_to(self.directory).as_posix()
       yield f'{folder}/{digests.FILE}'
       yield f'{folder}/{meta.name}'
