@@ -257,14 +257,12 @@ def _write_hole(
 
 
 def many(directory: pathlib.Path) -> dict:
-  """Opens a sparse cache and reads two batches, with 1,024 descriptors.
+  """Opens a sparse cache and reads two batches, in this process.
 
   Returns:
     Seconds of a stream's opening, with what the process had loaded before;
     seconds of the batches; files open at the end.
   """
-  _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-  resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
   start, begun = time.perf_counter(), time.process_time()
   loader = _open(directory, False, verified=None, mixture='all')
   opened, used = time.perf_counter() - start, time.process_time() - begun
@@ -353,6 +351,8 @@ def main(arguments: list[str] | None = None) -> None:
       if args.part == 'many':
         if new:
           write_sparse(work, args.languages, args.shards)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
         found = many(work)
       else:
         if new:
