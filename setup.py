@@ -109,6 +109,9 @@ setuptools.setup(
     'plan-gpu': ['jax[cuda12]', 'nvidia-cuda-nvdisasm'],
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
+    's3': ['s3fs>=2024.10'],
+    # The store that tests of `s3` talk to.
+    's3_test': ['s3fs>=2024.10', 'moto[server,s3]>=5'],
     # Encoders as ONNX files: `xlflax convert to-hf --onnx`.
     'onnx': ['torch', 'transformers>=5', 'onnx', 'onnxscript', 'onnxruntime'],
     'wandb': ['wandb>=0.19'],

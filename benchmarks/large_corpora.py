@@ -1,7 +1,9 @@
 """Token caches of large corpora: reading, and orders of rows.
 
 `read` opens a cache of synthetic ids and reads rows. `order` counts the bytes
-and places that an epoch reads of a task with both orders of rows.
+and places that an epoch reads of a task with both orders of rows. `many` opens
+a cache of many languages and shards, whose tokens are holes in files, in a
+process that may have 1,024 files open.
 """
 
 import argparse
@@ -68,14 +70,24 @@ def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
         sides=('targets',),
       )
     )
+  known = _seal(target, 't', entries)
+  _write_header(
+    directory,
+    {'t': {'train': {'t': 1.0}}},
+    {cache_format.task_key('t', 'train'): known},
+  )
+
+
+def _seal(target: pathlib.Path, task: str, entries: list) -> dict:
+  """Seals a task of these shards; returns what the header says of it."""
   meta = cache_format.TaskMeta(
-    task='t',
+    task=task,
     split='train',
     languages=('en',),
-    source_examples=texts * len(entries),
+    source_examples=sum(entry.examples for entry in entries),
     vocabulary=Ids.hash,
     fingerprint={},
-    shard_size=shard,
+    shard_size=1 << 20,
     shards=tuple(entries),
   )
   path = cache_format.generation_file(target, 1)
@@ -85,15 +97,13 @@ def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
     for entry in entries
   }
   digests.write_seal(target, files | {path.name: digests.of_file(path)})
-  known = {'generation': 1, 'digest': digests.of_file(path)}
+  return {'generation': 1, 'digest': digests.of_file(path)}
+
+
+def _write_header(directory: pathlib.Path, mixtures: dict, tasks: dict) -> None:
   cache_header.Header(
     {'hash': Ids.hash, 'size': _VOCABULARY, 'languages': ['en']},
-    [
-      cache_header.Generation(
-        {'t': {'train': {'t': 1.0}}},
-        {cache_format.task_key('t', 'train'): known},
-      )
-    ],
+    [cache_header.Generation(mixtures, tasks)],
   ).write(directory)
 
 
@@ -133,11 +143,13 @@ def read(directory: pathlib.Path, batches: int, locality: bool) -> dict:
   }
 
 
-def _open(directory, locality: bool, verified) -> cache_loader.CachedLoader:
+def _open(
+  directory, locality: bool, verified, mixture: str = 't'
+) -> cache_loader.CachedLoader:
   return cache_loader.CachedLoader(
     stream_lib.Stream(
       name='s',
-      mixture='t',
+      mixture=mixture,
       layout='blocks',
       length=512,
       batch_size=512,
@@ -178,6 +190,91 @@ def _memory() -> dict[str, int]:
     'resident_mb': round(total * 1024 / 1e6),
     'own_mb': round(own * 1024 / 1e6),
     'shards_mb': round(shards * 1024 / 1e6),
+  }
+
+
+def write_sparse(directory: pathlib.Path, languages: int, shards: int) -> None:
+  """Writes a sealed cache of many tasks, whose tokens take no room on disk.
+
+  Args:
+    directory: of the cache.
+    languages: one task each.
+    shards: of each task, of 1 MB.
+  """
+  size, known = (1 << 20) // 2, {}
+  for number in range(languages):
+    task = f't{number:05d}'
+    target = cache_format.task_directory(directory, task, 'train')
+    (target / cache_format.SHARDS).mkdir(parents=True)
+    entries = [
+      _write_hole(target, f'part-{shard:06d}', size) for shard in range(shards)
+    ]
+    known[cache_format.task_key(task, 'train')] = _seal(target, task, entries)
+  rates = {f't{number:05d}': 1.0 for number in range(languages)}
+  _write_header(directory, {'all': {'train': rates}}, known)
+
+
+def _write_hole(
+  target: pathlib.Path, name: str, size: int
+) -> cache_format.ShardEntry:
+  """A shard of one text, of `size` tokens with its end, all 0."""
+  width = 2
+  ends = 2 * 4
+  header = json.dumps(
+    {
+      'targets.offsets': {
+        'dtype': 'U32',
+        'shape': [2],
+        'data_offsets': [0, ends],
+      },
+      'targets': {
+        'dtype': 'U16',
+        'shape': [size],
+        'data_offsets': [ends, ends + size * width],
+      },
+      cache_shards.STARTS: {
+        'dtype': 'BOOL',
+        'shape': [1],
+        'data_offsets': [ends + size * width, ends + size * width + 1],
+      },
+    }
+  ).encode()
+  header += b' ' * (-len(header) % 8)
+  begin = 8 + len(header)
+  with cache_format.shard_file(target, name).open('wb') as file:
+    file.write(len(header).to_bytes(8, 'little') + header)
+    file.write(np.array([0, size], np.uint32).tobytes())
+    file.truncate(begin + ends + size * width + 1)
+  digest = f'{begin + ends + size * width + 1}-crc32c64:00000000'
+  return cache_format.ShardEntry(
+    name=name,
+    digest=digest,
+    examples=1,
+    empty=0,
+    tokens=(size - 1,),
+    unknown=(0,),
+  )
+
+
+def many(directory: pathlib.Path) -> dict:
+  """Opens a sparse cache and reads two batches, in this process.
+
+  Returns:
+    Seconds of a stream's opening, with what the process had loaded before;
+    seconds of the batches; files open at the end.
+  """
+  start, begun = time.perf_counter(), time.process_time()
+  loader = _open(directory, False, verified=None, mixture='all')
+  opened, used = time.perf_counter() - start, time.process_time() - begun
+  start = time.perf_counter()
+  tasks = {len(loader.rows(step, 0, 512)) for step in range(2)}
+  return {
+    'languages': len(loader.statistics()),
+    'open_seconds': round(opened, 3),
+    'open_processor_seconds': round(used, 3),
+    'batches': len(tasks),
+    'two_batches_seconds': round(time.perf_counter() - start, 3),
+    'open_files': len(list(pathlib.Path('/proc/self/fd').iterdir())),
   }
 
 
@@ -234,10 +331,12 @@ def _count_reads(starts: np.ndarray, length: int, page: int, kept: int) -> int:
 def main(arguments: list[str] | None = None) -> None:
   """Prints the figures of one part as JSON."""
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('part', choices=('read', 'order'))
+  parser.add_argument('part', choices=('read', 'order', 'many'))
   parser.add_argument('--tokens', type=int, default=2_000_000_000)
   parser.add_argument('--shard', type=int, default=16_000_000)
   parser.add_argument('--batches', type=int, default=400)
+  parser.add_argument('--languages', type=int, default=2000)
+  parser.add_argument('--shards', type=int, default=50)
   parser.add_argument('--rows', type=int, default=1_000_000)
   parser.add_argument('--page', type=int, default=1 << 17)
   parser.add_argument('--work', type=pathlib.Path)
@@ -248,9 +347,17 @@ def main(arguments: list[str] | None = None) -> None:
   else:
     with tempfile.TemporaryDirectory() as folder:
       work = args.work or pathlib.Path(folder)
-      if not (work / cache_format.CACHE_FILE).exists():
-        write_synthetic(work, args.tokens, args.shard)
-      found = read(work, args.batches, args.locality)
+      new = not (work / cache_format.CACHE_FILE).exists()
+      if args.part == 'many':
+        if new:
+          write_sparse(work, args.languages, args.shards)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+        found = many(work)
+      else:
+        if new:
+          write_synthetic(work, args.tokens, args.shard)
+        found = read(work, args.batches, args.locality)
   print(json.dumps(found, indent=2))
 
 

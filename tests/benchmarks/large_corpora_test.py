@@ -29,3 +29,9 @@ def test_reads_are_counted():
   assert count(np.array([0, 10, 5]), 5, 10, 10) == 2
   assert count(np.array([8]), 5, 10, 10) == 2
   assert count(np.array([0, 10, 0]), 5, 10, 1) == 3
+
+
+def test_many_sparse_shards_open(tmp_path):
+  large_corpora.write_sparse(tmp_path, 20, 3)
+  found = large_corpora.many(tmp_path)
+  assert found['languages'] == 20 and found['open_files'] < 1024

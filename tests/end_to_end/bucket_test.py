@@ -8,7 +8,7 @@ import tempfile
 import numpy as np
 import pytest
 
-from tests import fake_bucket
+from tests import fake_bucket, fake_s3
 from tests.end_to_end.conftest import TINY, free_port, losses
 from xlflax.training import params
 from xlflax.training.checkpointing import run
@@ -70,6 +70,33 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
   for name, value in expected.items():
     np.testing.assert_allclose(got[name], value, atol=1e-4, err_msg=name)
   assert losses(copy).keys() == losses(tmp_path / 'run').keys()
+
+
+@pytest.mark.slow
+def test_killed_in_s3_is_the_run_on_disk(workspace, tmp_path):
+  """Stopped at 5 and 7 of 8 steps, with faults: parameters bit for bit."""
+  with fake_s3.serve() as (faults, address):
+    variables = fake_s3.variables(address)
+    common = ('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs)
+    common = (*common, workspace.cache)
+    workspace.run(*common, f'--model_dir={tmp_path / "run"}')
+    faults.every = 11
+    for stop in ('--stop_at_step=5', '--stop_at_step=7', ''):
+      workspace.run(
+        *common,
+        '--model_dir=s3://bucket/run',
+        *filter(None, [stop]),
+        **variables,
+      )
+    assert faults.told
+    faults.every = 0
+    shared = fake_s3.download(address, 'run', tmp_path / 'copy')
+  expected, got = (
+    params.names(run.open_run(d).restore_params(8))
+    for d in (tmp_path / 'run', shared)
+  )
+  for name, value in expected.items():
+    np.testing.assert_array_equal(got[name], value, err_msg=name)
 
 
 def _treebank(path: pathlib.Path) -> str:

@@ -46,7 +46,9 @@ def test_names_of_buckets_keep_their_slashes(bucket):
   assert paths.is_bucket(path)
 
 
-@pytest.mark.parametrize('name', ['s3://bucket/run', 'gs://', 'http://a/b'])
+@pytest.mark.parametrize(
+  'name', ['az://bucket/run', 'gs://', 's3://', 'http://a/b']
+)
 def test_other_places_are_refused(name):
   with pytest.raises(errors.RunDirectoryError) as caught:
     paths.of(name)

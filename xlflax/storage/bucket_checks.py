@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlflax.foundation import errors
-from xlflax.storage import paths
+from xlflax.storage import kvstores, paths
 
 SECONDS = 60  # until a bucket that does not answer counts as unreachable
 _READABLE: set[str] = set()  # what has been listed
@@ -21,7 +21,7 @@ def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
   """Writes to a bucket and reads from it, as checkpoints will.
 
   Both ways are tried that a run takes there: TensorStore's, for parameters,
-  and gcsfs's. On disk a small file is written and removed again.
+  and fsspec's. On disk a small file is written and removed again.
 
   Args:
     path: the directory that is to be written.
@@ -89,8 +89,9 @@ def _wait_for(
       expected=expected,
       where=os.fspath(path),
       fix="check the bucket's name, this machine's credentials "
-      '(`gcloud auth application-default login`, or '
-      'GOOGLE_APPLICATION_CREDENTIALS) and its network',
+      '(gs: `gcloud auth application-default login`, or '
+      'GOOGLE_APPLICATION_CREDENTIALS; s3: `aws configure`, and '
+      "AWS_ENDPOINT_URL for a store that is not Amazon's) and its network",
       status=_status(error),
     ) from error
 
@@ -131,19 +132,13 @@ def _probe(path: pathlib.Path) -> None:
   import tensorstore
 
   name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
-  bucket, _, folder = (
-    os.fspath(path).removeprefix(f'{paths.SCHEME}://').partition('/')
-  )
+  spec = kvstores.spec(os.fspath(path) + '/')
   store = tensorstore.KvStore.open(
-    {
-      'driver': os.environ.get('TENSORSTORE_GCS_BACKEND', 'gcs'),
-      'bucket': bucket,
-      'path': f'{folder}/'.lstrip('/'),
-    },
+    spec,
     # By default it tries 32 times, for a quarter of an hour.
     context=tensorstore.Context(
       {
-        'gcs_request_retries': {
+        f'{spec["driver"].removesuffix("_grpc")}_request_retries': {
           'max_retries': 3,
           'initial_delay': '500ms',
           'max_delay': '2s',

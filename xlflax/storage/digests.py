@@ -290,19 +290,17 @@ def changes(
   """
   found: dict[str, str] = {}
   there: dict[str, str] = {}
+  in_bucket = paths.is_bucket(directory)
   for name, digest in files.items():
-    path = directory / name
     try:
-      if paths.is_bucket(directory) or f'-{_CRC32C}:' in digest:
-        there[name] = of_file(path, like=digest)
-      elif path.stat().st_size != size(digest):
-        found[name] = (
-          f'{name} has {path.stat().st_size} bytes, not {size(digest)}'
-        )
+      if in_bucket or f'-{_CRC32C}:' in digest:
+        there[name] = of_file(directory / name, like=digest)
+      elif (length := os.stat(f'{directory}/{name}').st_size) != size(digest):
+        found[name] = f'{name} has {length} bytes, not {size(digest)}'
       elif largest is None or size(digest) <= largest:
         there[name] = ''
     except OSError as error:
-      _check_passing(error, path)
+      _check_passing(error, directory / name)
       missing = isinstance(error, FileNotFoundError | NotADirectoryError)
       found[name] = f'{name} ' + ('is missing' if missing else _short(error))
   plain = [name for name, digest in there.items() if not digest]

@@ -105,16 +105,8 @@ class Lease:
 
   def _create(self) -> bool:
     """Whether there was no lease, and now is this one."""
-    if paths.is_bucket(self._path):
-      return False
     self._made = not self._path.parent.exists()
-    self._path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-      with self._path.open('x', encoding='utf-8') as file:
-        file.write(self._content())
-    except FileExistsError:
-      return False
-    return True
+    return paths.create(self._path, self._content())
 
   def _write(self) -> None:
     paths.write_atomically(self._path, self._content())

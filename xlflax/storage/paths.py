@@ -1,9 +1,10 @@
 """Run directories on disks and in buckets: one kind of path for both.
 
-A name without a scheme is a `pathlib.Path`. `gs://bucket/...` is an
-`etils.epath.Path`, which has the same methods; what differs in a bucket
-(appending, renaming, whole directories) is in the functions here. Orbax
-writes checkpoints to these two and to no other kind of place.
+A name without a scheme is a `pathlib.Path`. `gs://bucket/...` and
+`s3://bucket/...` are an `etils.epath.Path`, which has the same methods; what
+differs in a bucket (appending, renaming, whole directories) is in the
+functions here. Stores that speak S3 elsewhere (MinIO, R2, Ceph) are at the
+address in AWS_ENDPOINT_URL.
 """
 
 import contextlib
@@ -23,13 +24,15 @@ from typing import Any, BinaryIO, cast
 
 from xlflax.foundation import errors
 
-SCHEME = 'gs'
-PACKAGES = 'pip install ".[buckets]" in a checkout of xlflax'
+# Scheme -> package that reads and writes there, and the extra that brings it.
+_PACKAGES = {'gs': ('gcsfs', 'buckets'), 's3': ('s3fs', 's3')}
+_PREFIXES = tuple(f'{scheme}://' for scheme in _PACKAGES)
+_ATTEMPTS = 8  # of a request, with pauses that grow and differ by chance
 _TEMPORARY = re.compile(r'\..+\.([0-9a-f]{8})-(\d+)\.tmp', re.DOTALL)
 _looked_into: set[pathlib.Path] = set()
 _looking = threading.Lock()
 
-if importlib.util.find_spec('gcsfs'):
+if any(importlib.util.find_spec(name) for name, _ in _PACKAGES.values()):
   # Training imports no TensorFlow, which epath would use if it were installed.
   os.environ.setdefault('EPATH_USE_TF', 'false')
 
@@ -46,45 +49,73 @@ def of(name: str | os.PathLike) -> pathlib.Path:
   scheme, separator, rest = text.partition('://')
   if not separator:
     return pathlib.Path(text)
-  if scheme != SCHEME or not rest.strip('/'):
+  if scheme not in _PACKAGES or not rest.strip('/'):
     raise errors.RunDirectoryError(
       'Files cannot be there',
       got=text,
-      expected='a directory, or '
-      f'{SCHEME}://BUCKET/NAME (Orbax writes to no other kind of bucket)',
+      expected='a directory, gs://BUCKET/NAME or s3://BUCKET/NAME',
       fix='mount the bucket as a file system, or take another place',
     )
   return cast(pathlib.Path, _bucket_path(text))
 
 
 def _bucket_path(text: str):
-  _check_packages(text)
+  scheme = text.partition('://')[0]
+  package, extra = _PACKAGES[scheme]
+  if importlib.util.find_spec(package) is None:
+    raise errors.RunDirectoryError(
+      'The package that reads and writes buckets is missing',
+      got=text,
+      expected=package,
+      fix=f'pip install ".[{extra}]" in a checkout of xlflax',
+    )
   import fsspec.config
   from etils import epath
 
-  # Other processes write there too: listings must not be remembered.
-  fsspec.config.conf.setdefault('gcs', {}).setdefault(
-    'use_listings_cache', False
+  settings = fsspec.config.conf.setdefault(
+    'gcs' if scheme == 'gs' else 's3', {}
   )
+  # Other processes write there too: listings must not be remembered.
+  settings.setdefault('use_listings_cache', False)
+  if scheme == 's3':
+    retries = {'mode': 'standard', 'max_attempts': _ATTEMPTS}
+    settings.setdefault('config_kwargs', {'retries': retries})
   # They tell with every request what cannot be known, or is read ahead.
-  for library in ('gcsfs', 'fsspec'):
+  for library in (package, 'fsspec'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
   return epath.Path(text.rstrip('/'))
 
 
-def _check_packages(text: str) -> None:
-  if importlib.util.find_spec('gcsfs') is None:
-    raise errors.RunDirectoryError(
-      'The package that reads and writes buckets is missing',
-      got=text,
-      expected='gcsfs',
-      fix=PACKAGES,
-    )
-
-
 def is_bucket(path: os.PathLike) -> bool:
   """Whether a path is in a bucket rather than in a file system."""
-  return os.fspath(path).startswith(f'{SCHEME}://')
+  return os.fspath(path).startswith(_PREFIXES)
+
+
+def filesystem(path: str | os.PathLike) -> Any:
+  """The `fsspec` file system of a path in a bucket."""
+  import fsspec
+
+  return fsspec.filesystem(os.fspath(path).partition('://')[0])
+
+
+def create(path: pathlib.Path, content: str) -> bool:
+  """Writes a file unless it is there; returns whether it was not.
+
+  Of several that ask at once one is told True, in buckets too: they are asked
+  to write on the condition that there is no such object.
+  """
+  try:
+    if is_bucket(path):
+      filesystem(path).pipe_file(
+        os.fspath(path), content.encode('utf-8'), mode='create'
+      )
+    else:
+      path.parent.mkdir(parents=True, exist_ok=True)
+      with path.open('x', encoding='utf-8') as file:
+        file.write(content)
+  except FileExistsError:
+    return False
+  return True
 
 
 def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
@@ -133,9 +164,7 @@ def size(path: pathlib.Path) -> int:
 
 def kept_checksum(path: pathlib.Path) -> tuple[str, int]:
   """(CRC-32C in base 64, or '', bytes) that a bucket keeps of an object."""
-  import fsspec
-
-  info = fsspec.filesystem('gcs').info(os.fspath(path))
+  info = filesystem(path).info(os.fspath(path))
   return info.get('crc32c') or '', info['size']
 
 
@@ -258,11 +287,10 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
 def move(source: pathlib.Path, target: pathlib.Path) -> None:
   """Moves a directory; in a bucket its objects are copied there."""
   if is_bucket(source):
-    import fsspec
-
-    fsspec.filesystem('gcs').mv(
-      os.fspath(source), os.fspath(target), recursive=True
-    )
+    files, old = filesystem(source), os.fspath(source).partition('://')[2]
+    for name in files.find(os.fspath(source)):
+      files.cp_file(name, os.fspath(target) + name.removeprefix(old))
+    remove(source)
     return
   target.parent.mkdir(parents=True, exist_ok=True)
   shutil.move(source, target)

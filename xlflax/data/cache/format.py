@@ -99,8 +99,12 @@ class ShardEntry:
   def from_json(cls, data: dict) -> 'ShardEntry':
     """Returns the entry that `to_json` made; else raises CacheError."""
     structure.shard(data)
-    names = [field.name for field in dataclasses.fields(cls)]
-    values = {name: data[name] for name in names}
+    return cls._of(data)
+
+  @classmethod
+  def _of(cls, data: dict) -> 'ShardEntry':
+    """The same of data that `structure` has looked at."""
+    values = {name: data[name] for name in cls.__dataclass_fields__}
     sides = {name: tuple(data[name]) for name in ('tokens', 'unknown')}
     return cls(**values | sides)
 
@@ -178,7 +182,7 @@ class TaskMeta:
       **{k: v for k, v in data.items() if k in names}
       | {
         'languages': tuple(data['languages']),
-        'shards': tuple(map(ShardEntry.from_json, data['shards'])),
+        'shards': tuple(map(ShardEntry._of, data['shards'])),
       }
     )
 

@@ -6,6 +6,7 @@ incomplete, of another vocabulary, or of a corpus that has changed since.
 
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -86,6 +87,7 @@ class TokenCache:
       )
     self._tasks = self._header.generations[self.generation - 1].tasks
     self._meta = functools.cache(self._read_meta)
+    self._is_complete = functools.cache(self._has_task)
 
   @property
   def mixtures(self) -> dict[str, dict[str, dict[str, float]]]:
@@ -153,12 +155,10 @@ class TokenCache:
   def signature(self, mixture: str, split: str) -> str:
     """Changes when a file of the tasks is written; nothing is read for it."""
     stats = [
-      (path.relative_to(self.directory).as_posix(), _stamp(path))
-      for path in self._files(mixture, split)
+      [name, *_stamp(self.directory, name)]
+      for name in self._files(mixture, split)
     ]
-    return digests.of_json(
-      [self.digest(mixture, split), *([name, *stamp] for name, stamp in stats)]
-    )
+    return digests.of_json([self.digest(mixture, split), *stats])
 
   def verify(self, mixture: str, split: str) -> None:
     """Reads every file of a mixture's tasks and compares its digest.
@@ -180,14 +180,20 @@ class TokenCache:
         + rebuild_command(self.directory, mixture, split),
       )
 
-  def _files(self, mixture: str, split: str) -> Iterator[pathlib.Path]:
-    """The files of a mixture's tasks."""
+  def _files(self, mixture: str, split: str) -> Iterator[str]:
+    """The files of a mixture's tasks, below the directory."""
     for task in self._complete_tasks(mixture, split):
-      directory = cache_format.task_directory(self.directory, task, split)
-      yield directory / digests.FILE
-      yield self._meta_file(task, split)
-      for shard in self._meta(task, split).shards:
-        yield cache_format.shard_file(directory, shard.name)
+      meta, shards = (
+        self._meta_file(task, split),
+        self._meta(task, split).shards,
+      )
+      folder = meta.parent.relative_to(self.directory).as_posix()
+      yield f'{folder}/{digests.FILE}'
+      yield f'{folder}/{meta.name}'
+      for shard in shards:  # there may be very many
+        yield (
+          f'{folder}/{cache_format.SHARDS}/{shard.name}{cache_format.SUFFIX}'
+        )
 
   def _complete_tasks(self, mixture: str, split: str) -> dict[str, float]:
     """The rates of a mixture's tasks, which must all be complete."""
@@ -239,7 +245,7 @@ class TokenCache:
           + ' --overwrite, or --add for new files alone',
         )
 
-  def _is_complete(self, task, split):
+  def _has_task(self, task, split):
     key = cache_format.task_key(task, split)
     return key in self._tasks and self._meta_file(task, split).is_file()
 
@@ -291,11 +297,12 @@ class TokenCache:
       )
 
 
-def _stamp(path: pathlib.Path) -> tuple[int, int]:
+def _stamp(directory: pathlib.Path, name: str) -> tuple[int, int]:
   """Size and time of a file on disk or in a bucket."""
-  stat: Any = path.stat()
-  if paths.is_bucket(path):
-    return stat.length, int(stat.mtime)
+  if paths.is_bucket(directory):
+    found: Any = (directory / name).stat()
+    return found.length, int(found.mtime)
+  stat = os.stat(f'{directory}/{name}')
   return stat.st_size, stat.st_mtime_ns
 
 

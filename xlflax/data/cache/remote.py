@@ -51,7 +51,9 @@ class BlockCache:
         self._blocks.move_to_end(key)
         return self._blocks[key]
     start = number * self._block
-    content = _filesystem().cat_file(path, start=start, end=start + self._block)
+    content = _filesystem(path.partition('://')[0]).cat_file(
+      path, start=start, end=start + self._block
+    )
     with self._lock:
       self.requests += 1
       self._blocks[key] = content
@@ -67,10 +69,8 @@ def blocks() -> BlockCache:
 
 
 @functools.cache
-def _filesystem():
-  import fsspec
-
-  return fsspec.filesystem('gcs')
+def _filesystem(scheme: str):
+  return paths.filesystem(f'{scheme}://')
 
 
 class RemoteShard(cache_shards.Shard):

@@ -17,7 +17,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from xlflax.foundation import errors
-from xlflax.storage import digests, manifests, paths
+from xlflax.storage import digests, kvstores, manifests, paths
+
+kvstores.teach_orbax()
 
 PARAMS, TRAIN, META = NAMES = ('params', 'train', 'meta')
 _META_FILE = 'metadata'  # Orbax's name of the JSON

@@ -1,0 +1,122 @@
+"""A server on this machine that speaks S3: moto's, with faults on request."""
+
+import atexit
+import contextlib
+import functools
+import itertools
+import os
+import pathlib
+import threading
+
+import pytest
+
+
+class _Faults:
+  """Answers each n-th request with an error, as a store under load does.
+
+  Attributes:
+    every: 0 never does.
+    told: how many times it did.
+  """
+
+  def __init__(self, app):
+    self._app, self._numbers = app, itertools.count(1)
+    self.every = self.told = 0
+
+  def __call__(self, environ, start_response):
+    number = next(self._numbers)
+    if not self.every or number % self.every:
+      return self._app(environ, start_response)
+    self.told += 1
+    code = ('503 Slow Down', '500 Internal Error')[self.told % 2]
+    environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
+    name = code[4:].replace(' ', '')
+    body = f'<Error><Code>{name}</Code><Message>x</Message></Error>'.encode()
+    start_response(code, [('Content-Length', str(len(body)))])
+    return [body]
+
+
+def variables(address: str) -> dict[str, str]:
+  """The environment in which all clients talk to a server at an address."""
+  return {
+    'AWS_ENDPOINT_URL': address,
+    'AWS_ACCESS_KEY_ID': 'test',
+    'AWS_SECRET_ACCESS_KEY': 'test',
+    'AWS_REGION': 'us-east-1',
+    'AWS_DEFAULT_REGION': 'us-east-1',
+  }
+
+
+@contextlib.contextmanager
+def serve():
+  """Context with (the faults, the address); there is a bucket `bucket`."""
+  pytest.importorskip('s3fs')
+  pytest.importorskip('moto.server')
+  from moto.moto_server import werkzeug_app
+  from werkzeug import serving
+
+  faults = _Faults(
+    werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app)
+  )
+  server = serving.make_server(
+    '127.0.0.1', 0, faults, threaded=True, request_handler=_quiet()
+  )
+  thread = threading.Thread(target=server.serve_forever, daemon=True)
+  thread.start()
+  address = f'http://127.0.0.1:{server.server_port}'
+  try:
+    _client(address).create_bucket(Bucket='bucket')
+    yield faults, address
+  finally:
+    server.shutdown()
+    thread.join()
+
+
+def _client(address: str):
+  import boto3
+
+  return boto3.client(
+    's3',
+    endpoint_url=address,
+    aws_access_key_id='test',
+    aws_secret_access_key='test',
+    region_name='us-east-1',
+  )
+
+
+def download(address: str, name: str, folder: pathlib.Path) -> pathlib.Path:
+  """The objects below a name as files."""
+  client = _client(address)
+  pages = client.get_paginator('list_objects_v2')
+  for page in pages.paginate(Bucket='bucket', Prefix=f'{name}/'):
+    for found in page['Contents']:
+      path = folder / found['Key']
+      path.parent.mkdir(parents=True, exist_ok=True)
+      client.download_file('bucket', found['Key'], str(path))
+  return folder / name
+
+
+def _quiet():
+  from werkzeug import serving
+
+  class Handler(serving.WSGIRequestHandler):
+    """One connection, which is kept, and of which nothing is printed."""
+
+    protocol_version = 'HTTP/1.1'
+
+    def log(self, *arguments):
+      del arguments
+
+  return Handler
+
+
+_LASTING = contextlib.ExitStack()
+atexit.register(_LASTING.close)
+
+
+@functools.cache
+def shared() -> _Faults:
+  """One that this process's own clients see; it lasts as long as they."""
+  faults, address = _LASTING.enter_context(serve())
+  os.environ.update(variables(address))
+  return faults

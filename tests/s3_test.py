@@ -1,0 +1,74 @@
+"""Runs, caches and leases in a store that speaks S3."""
+
+import concurrent.futures
+
+import jax
+import numpy as np
+import pytest
+
+from tests import fake_s3
+from tests.finetuning import fakes
+from xlflax.storage import bucket_checks, digests, lease, paths
+from xlflax.training import params
+from xlflax.training.checkpointing import run as run_lib
+
+pytest_plugins = ['tests.finetuning.fixtures']
+
+
+@pytest.fixture
+def store():
+  found = fake_s3.shared()
+  found.every = 0
+  yield found
+  found.every = 0
+
+
+def test_files(store, tmp_path):
+  path = paths.of('s3://bucket/files/a.txt')
+  paths.write_atomically(path, 'ä')
+  assert path.read_text() == 'ä' and paths.size(path) == 2
+  paths.write_atomically(path.parent / 'b' / 'c.txt', 'c')
+  paths.move(path.parent, paths.of('s3://bucket/moved'))
+  assert not path.exists()
+  assert [p.name for p in paths.children(paths.of('s3://bucket/moved'))] == [
+    'a.txt',
+    'b',
+  ]
+  (tmp_path / 'a').write_text('ä')
+  assert digests.of_file(paths.of('s3://bucket/moved/a.txt')) == (
+    digests.of_content('ä'.encode())
+  )
+
+
+def test_one_of_many_creates(store):
+  path = paths.of('s3://bucket/created')
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    made = list(pool.map(lambda i: paths.create(path, str(i)), range(8)))
+  assert made.count(True) == 1
+  assert path.read_text() == str(made.index(True))
+
+
+def test_a_lease(store):
+  directory = paths.of('s3://bucket/leased')
+  with lease.Lease(directory):
+    assert (directory / lease.FILE).exists()
+  assert not (directory / lease.FILE).exists()
+
+
+def test_a_store_is_checked(store):
+  bucket_checks.check_usable(paths.of('s3://bucket/run'))
+  with pytest.raises(bucket_checks.errors.RunDirectoryError, match='bucket'):
+    bucket_checks.check_usable(paths.of('s3://another/run'))
+
+
+@pytest.mark.parametrize('every', (0, 7), ids=('well', 'with faults'))
+def test_checkpoints_are_read(store, pretrained, every):
+  name = f's3://bucket/run{every}'
+  fakes.copy_run(pretrained, paths.of(name))
+  store.every, before = every, store.told
+  got = run_lib.open_run(name).restore_params(20)
+  expected = run_lib.open_run(pretrained).restore_params(20)
+  for key, value in params.names(expected).items():
+    np.testing.assert_array_equal(params.names(got)[key], value, err_msg=key)
+  assert jax.tree.structure(got) == jax.tree.structure(expected)
+  assert (store.told > before) == bool(every)
