@@ -89,6 +89,7 @@ def _scripts(folder, attempts):
         arguments=['sh', '-c', _ending(status, 0.2 * i)],
         variables={},
         log=folder / f'{i}.log',
+        name=f'Process {i} of 2',
       )
       for i, status in enumerate(statuses)
     ]
@@ -138,10 +139,11 @@ def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
         arguments=['sh', '-c', 'exit 0' if again else code],
         variables={},
         log=tmp_path / f'{i}.log',
+        name=f'Process {i} of 2',
       )
       for i, code in enumerate(('sleep 60', 'kill -STOP $$; sleep 60'))
     ]
 
   assert processes.run(make, agents.Lead(), grace_seconds=5, restarts=1) == 0
-  assert 'Process 1 is stopped by a signal' in caplog.text
+  assert 'Process 1 of 2 is stopped by a signal' in caplog.text
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text

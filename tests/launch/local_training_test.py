@@ -192,7 +192,7 @@ def test_a_stopped_process_is_killed_and_the_job_starts_again(
   wait_for_step(launcher, run, 3)
   os.kill(_pid_of(1, run), signal.SIGSTOP)
   output = _ended(launcher)
-  assert 'Process 1 is stopped by a signal; killing it' in output
+  assert 'Process 1 of 2 is stopped by a signal; killing it' in output
   assert 'Starting the job again (1 of 1 within an hour)' in output
   _assert_close(losses(run), single, 1e-5)
 

@@ -64,6 +64,7 @@ def test_a_killed_task_starts_again_within_the_job(
     for row in map(json.loads, (run / 'metrics.jsonl').open())
     if 'restart' in row
   ]
+  assert costs['failure'].startswith('Process 1 of 2 was killed by SIGKILL')
   with capsys.disabled():
     print(f'\nseconds lost by a killed task under Slurm: {costs}')
   assert losses(run) == losses(tmp_path / 'whole')

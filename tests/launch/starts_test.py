@@ -24,6 +24,7 @@ def specs(tmp_path):
         arguments=[sys.executable, '-c', _WORKER, f'--coordinator={port}'],
         variables={},
         log=tmp_path / f'{i}.log',
+        name=f'Process {i} of 2',
       )
       for i in range(2)
     ]

@@ -6,7 +6,6 @@ Schedulers start one for each node; see `agents`.
 import argparse
 import dataclasses
 import os
-import pathlib
 
 from xlflax.foundation import flag_tables, ranges
 from xlflax.launch import agents, local, registry
@@ -55,17 +54,15 @@ class AgentJob(local.LocalJob):
       help='where the agent of node 0 listens (default: %(default)s)',
     )
 
-  def log(self, process_id: int) -> pathlib.Path:
-    """Returns the path of a process's log; of all nodes in one folder."""
-    return super().log(self.node * self.num_processes + process_id)
+  @property
+  def host(self) -> str:
+    """Where the job's first process is: on node 0."""
+    return self.lead.rpartition(':')[0]
 
-  def joining(self, process_id: int, port: int) -> list[str]:
-    """The flags by which the processes find each other."""
-    return [
-      f'--coordinator={self.lead.rpartition(":")[0]}:{port}',
-      f'--num_processes={self.nodes * self.num_processes}',
-      f'--process_id={self.node * self.num_processes + process_id}',
-    ]
+  def place(self, process_id: int) -> tuple[int, int]:
+    """A process's number among those of all nodes, and how many they are."""
+    first = self.node * self.num_processes
+    return first + process_id, self.nodes * self.num_processes
 
   def start(self) -> int:
     """Runs the processes to the end of the job, whose status it returns."""

@@ -62,9 +62,18 @@ class LocalJob(job_lib.Job):
   def __post_init__(self):
     values.check(self)
 
+  @property
+  def host(self) -> str:
+    """Where the job's first process is."""
+    return 'localhost'
+
+  def place(self, process_id: int) -> tuple[int, int]:
+    """A process's number among those of all nodes, and how many they are."""
+    return process_id, self.num_processes
+
   def log(self, process_id: int) -> pathlib.Path:
-    """Returns the path of a process's log."""
-    return self.log_directory / f'process_{process_id}.log'
+    """Returns the path of a process's log; of all nodes in one folder."""
+    return self.log_directory / f'process_{self.place(process_id)[0]}.log'
 
   @property
   def log_directory(self) -> pathlib.Path:
@@ -90,10 +99,11 @@ class LocalJob(job_lib.Job):
 
   def joining(self, process_id: int, port: int) -> list[str]:
     """The flags by which the processes find each other."""
+    number, count = self.place(process_id)
     return [
-      f'--coordinator=localhost:{port}',
-      f'--num_processes={self.num_processes}',
-      f'--process_id={process_id}',
+      f'--coordinator={self.host}:{port}',
+      f'--num_processes={count}',
+      f'--process_id={number}',
     ]
 
   def _platform(self) -> str:
@@ -129,6 +139,7 @@ class LocalJob(job_lib.Job):
         arguments=[*self.program, *self.arguments(i, port)],
         variables=self.variables(i, names),
         log=self.log(i),
+        name='Process {} of {}'.format(*self.place(i)),
       )
       for i in range(self.num_processes)
     ]

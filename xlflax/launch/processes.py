@@ -197,7 +197,9 @@ class _Running:
       )
       self._frozen[i] = self._frozen[i] + 1 if stopped else 0
       if self._frozen[i] > _MOST_FROZEN:
-        logging.error('Process %d is stopped by a signal; killing it.', i)
+        logging.error(
+          '%s is stopped by a signal; killing it.', self._specs[i].name
+        )
         os.killpg(process.pid, signal.SIGKILL)
 
   def _first_failed(self) -> int | None:
@@ -213,7 +215,7 @@ class _Running:
   def _end_after(self, failed: int, log: IO[bytes]) -> int:
     """Ends the others, reports the failure, and returns its status."""
     code = self._processes[failed].returncode
-    what = f'Process {failed} of {len(self._specs)} {_how(code)}'
+    what = f'{self._specs[failed].name} {_how(code)}'
     self.failure = f'{what} on {socket.gethostname()}'
     logging.error('%s; ending the others.', what)
     status = 128 - code if code < 0 else code

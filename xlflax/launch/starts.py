@@ -30,11 +30,13 @@ class Process:
     arguments: the command line.
     variables: what its environment has beyond the launcher's.
     log: file of what it prints.
+    name: of it among those of all nodes, such as 'Process 3 of 4'.
   """
 
   arguments: Sequence[str]
   variables: dict[str, str]
   log: pathlib.Path
+  name: str
 
   def start(
     self,
