@@ -113,7 +113,7 @@ def intervals(
   }
   for name in result.metrics:
     metric, _, part = name.partition('/')
-    names = [f'{metric}/{x}' for x in _parts(metric, {0: result})]
+    names = [f'{metric}/{x}' for x in parts_of(metric, {0: result})]
     known = [drawn[x] for x in names if x in drawn]
     if part == 'mean' and known and len(known) == len(names) - 1:
       mean = bootstrap.combined(known, [1 / len(known)] * len(known))
@@ -148,7 +148,7 @@ def records(
   """
   for task in tasks:
     for step, result in found.get(task.name, {}).items():
-      _, counts = _counts(result)
+      _, counts = counted(result)
       bounds = intervals(task, result, folders[task.name] / str(step))
       for name, value in result.metrics.items():
         metric, _, part = name.partition('/')
@@ -196,7 +196,7 @@ def table(
     *(
       (metric, step, f'{metric}\n{step}')
       for metric in task.further_metrics
-      if any(_parts(metric, by_step))
+      if any(parts_of(metric, by_step))
       for step in dict.fromkeys((steps[0], steps[-1]))
     ),
   ]
@@ -205,7 +205,7 @@ def table(
   shown = rich.table.Table(
     title=f'{task.name}: {explained}{split}', title_justify='left'
   )
-  unit, counts = _counts(by_step[steps[-1]])
+  unit, counts = counted(by_step[steps[-1]])
   shown.add_column('')
   for name in ([unit] if counts else []) + [header for *_, header in columns]:
     shown.add_column(name, justify='right')
@@ -221,7 +221,7 @@ def table(
       label,
       *([count] if counts else []),
       *(
-        _format(value) + _reach(bounds.get(step, {}).get(f'{metric}/{own}'))
+        cell(value) + reach(bounds.get(step, {}).get(f'{metric}/{own}'))
         for value, (metric, step, _) in zip(values, columns, strict=True)
       ),
       style='bold' if part == 'mean' else None,
@@ -231,7 +231,7 @@ def table(
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
   """Yields (part, label, its values by column), the means last."""
-  parts = _parts(task.primary_metric, by_step)
+  parts = parts_of(task.primary_metric, by_step)
   strange = _strange(parts, languages)
   values = {
     part: [
@@ -268,7 +268,7 @@ def _strange(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
   return found if len(found) < len({*parts} - {'mean'}) else set()
 
 
-def _counts(result: base.EvalResult) -> tuple[str, dict[str, float]]:
+def counted(result: base.EvalResult) -> tuple[str, dict[str, float]]:
   """What is counted, and how many of it each part was scored on."""
   for unit in _COUNTS:
     found = {
@@ -289,14 +289,14 @@ def _counts(result: base.EvalResult) -> tuple[str, dict[str, float]]:
 def line(task: base.EvalTask, result: base.EvalResult) -> str:
   """The means in a few words, for a log: 'retrieval accuracy 0.612'."""
   means = (
-    f'{metric} {_format(result.metrics.get(f"{metric}/mean"))}'
+    f'{metric} {cell(result.metrics.get(f"{metric}/mean"))}'
     for metric in (task.primary_metric, *task.further_metrics)
     if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )
   return f'{task.name} {", ".join(means)}'
 
 
-def _parts(metric: str, by_step) -> list[str]:
+def parts_of(metric: str, by_step) -> list[str]:
   """Every part that has the metric at some step; the mean last."""
   prefix = f'{metric}/'
   parts = dict.fromkeys(
@@ -308,11 +308,11 @@ def _parts(metric: str, by_step) -> list[str]:
   return sorted(parts, key=lambda part: (part == 'mean', part))
 
 
-def _reach(interval: Interval | None) -> str:
+def reach(interval: Interval | None) -> str:
   return f' ± {(interval[1] - interval[0]) / 2:.3f}' if interval else ''
 
 
-def _format(value: float | None) -> str:
+def cell(value: float | None) -> str:
   if value is None or math.isnan(value):
     return '-'
   return f'{value:.3f}' if abs(value) < 1000 else f'{value:.4g}'

@@ -1,6 +1,7 @@
 """Pages of runs: what stands in them, and what never stands together."""
 
 import json
+import pathlib
 import re
 
 import pytest
@@ -31,6 +32,7 @@ def _record(name, *, found=(), losses=None, restarts=(), **settings):
     restarts=restarts,
     steps=(100,),
     results=dict(found),
+    directory=pathlib.Path(name),
   )
 
 

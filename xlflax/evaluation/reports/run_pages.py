@@ -5,15 +5,14 @@ import dataclasses
 import io
 import json
 import logging
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import base, families, outputs, results
-from xlflax.evaluation.reports import drawing, page, pictures, text
+from xlflax.evaluation import base, outputs, results
+from xlflax.evaluation.reports import drawing, page, pictures, run_scores, text
 from xlflax.foundation import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import (
@@ -91,6 +90,7 @@ class RunRecord:
     restarts: what failed, and the seconds that it cost, by generation.
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
+    directory: with the results' files.
   """
 
   name: str
@@ -100,6 +100,7 @@ class RunRecord:
   restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
   results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
+  directory: pathlib.Path
 
 
 def read(directory: pathlib.Path, *, name: str) -> RunRecord:
@@ -134,6 +135,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     ],
     steps=steps,
     results=found,
+    directory=directory,
   )
 
 
@@ -210,7 +212,7 @@ def side_by_side(
     _overview(runs),
     _beside_plans(runs),
     _restarts(runs),
-    *(_scores(group, runs) for group in groups),
+    *(run_scores.table(group, runs) for group in groups),
     _differences(runs),
   ]
   paths.write_atomically(directory / CSV, _csv(runs))
@@ -269,48 +271,6 @@ def _restarts(runs: Sequence[RunRecord]) -> text.Table:
   ]
   head = ['run', 'restart', 'failure', *names]
   return text.Table('Restarts, and the seconds that they cost', head, rows)
-
-
-def _scores(group: results.Group, runs: Sequence[RunRecord]) -> text.Table:
-  """The main metric of each part, by run; the untrained model beside it."""
-  columns: dict[str, base.EvalResult] = {}
-  for run in runs:
-    for step, result in _shown(run.results.get(group, {})):
-      columns[f'{run.name}, {step}'] = result
-  metric = _metric(columns.values())
-  parts = dict.fromkeys(
-    name.removeprefix(f'{metric}/')
-    for result in columns.values()
-    for name in result.metrics
-    if name.startswith(f'{metric}/')
-  )
-  return text.Table(
-    f'{group.task}: {families.metric(metric).explained}, {group.split} split',
-    ['', *columns],
-    [
-      [part, *(_score(one, f'{metric}/{part}') for one in columns.values())]
-      for part in sorted(parts, key=lambda part: (part == 'mean', part))
-    ],
-  )
-
-
-def _shown(found: Mapping[results.Step, base.EvalResult]):
-  """The untrained model's and the last checkpoint's result."""
-  if results.UNTRAINED in found:
-    yield 'untrained', found[results.UNTRAINED]
-  last = max((step for step in found if isinstance(step, int)), default=None)
-  if last is not None:
-    yield f'step {last:,}', found[last]
-
-
-def _metric(found) -> str:
-  """The metric that stands for a task."""
-  for result in found:
-    if result.score_metrics:
-      return result.score_metrics[0]
-    for name in result.metrics:
-      return name.partition('/')[0]
-  return ''
 
 
 def _differences(runs: Sequence[RunRecord]) -> text.Table:
@@ -373,13 +333,6 @@ def _language_losses(runs: Sequence[RunRecord]) -> drawing.Panels:
 def _objectives(run: RunRecord) -> list[str]:
   names = (name.split('/') for name in run.losses)
   return [first for first, *rest in names if rest == ['loss']]
-
-
-def _score(result: base.EvalResult, name: str) -> str:
-  value = result.metrics.get(name)
-  if value is None or math.isnan(value):
-    return '-'
-  return f'{value:.3f}' if abs(value) < 1000 else f'{value:,.0f}'
 
 
 def _number(value: float | None) -> str:

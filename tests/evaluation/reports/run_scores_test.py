@@ -1,0 +1,49 @@
+"""Scores of runs side by side: their number and their intervals."""
+
+import types
+
+import numpy as np
+
+from xlflax.evaluation import base, results
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.reports import run_scores
+
+_GROUP = results.Group('retrieval', 'test', 'aaaa')
+
+
+def _run(tmp_path, right: list[int]):
+  """A run whose step 10 got these of the German examples right."""
+  result = base.EvalResult(
+    metrics={'accuracy/de': float(np.mean(right)), 'examples/de': len(right)},
+    score_metrics=('accuracy',),
+  )
+  folder = tmp_path / 'eval' / _GROUP.folder / '10'
+  folder.mkdir(parents=True)
+  single = {'accuracy': aggregates.Statistics(np.array(right, float))}
+  for name, text in base.statistics_files('de', single).items():
+    (folder / name).write_text(text)
+  return types.SimpleNamespace(
+    name='mlm', results={_GROUP: {10: result}}, directory=tmp_path
+  )
+
+
+def test_numbers_have_their_examples_and_intervals(tmp_path):
+  table = run_scores.table(_GROUP, [_run(tmp_path, [1, 0, 1, 1] * 25)])
+  assert table.head == ['', 'examples', 'mlm, step 10']
+  [[part, count, cell]] = table.rows
+  assert (part, count) == ('de', '100')
+  value, reach = map(float, cell.split(' ± '))
+  # Of 100 draws with p = 3/4 by the normal approximation.
+  assert value == 0.75
+  assert abs(reach - 1.96 * (0.75 * 0.25 / 100) ** 0.5) < 0.02
+  assert 'higher is better' in table.title and '95 %' in table.title
+
+
+def test_without_single_examples_there_is_no_interval(tmp_path):
+  run = _run(tmp_path, [1, 0])
+  for file in (tmp_path / 'eval').rglob('*'):
+    if file.is_file():
+      file.unlink()
+  table = run_scores.table(_GROUP, [run])
+  assert table.rows == [['de', '2', '0.500']]
+  assert '95 %' not in table.title
