@@ -1,4 +1,4 @@
-"""Agents under a real Slurm: a killed task costs seconds, not the allocation."""
+"""Agents under a real Slurm: failures cost seconds, not the allocation."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-def _with_words(*wanted: str) -> int:
+def _with_words(*wanted: str, node: int | None = None) -> int:
   """The oldest process whose command line has these words: not its children."""
   found = {}
   for path in pathlib.Path('/proc').glob('[0-9]*'):
@@ -28,21 +28,44 @@ def _with_words(*wanted: str) -> int:
       words = (path / 'cmdline').read_bytes().decode().split('\0')
       # What follows the name, which may have spaces: field 22 is the start.
       begun = int((path / 'stat').read_text().rpartition(')')[2].split()[19])
+      variables = (path / 'environ').read_bytes().decode().split('\0')
     except OSError:
       continue  # it has just ended
+    if node is not None and f'SLURM_NODEID={node}' not in variables:
+      continue
     if set(wanted) <= set(words) and 'python' in words[0]:
       found[begun] = int(path.name)
   assert found, f'no process {wanted}'
   return found[min(found)]
 
 
-def test_a_killed_task_starts_again_within_the_job(
-  workspace, cluster, tmp_path, capsys
+def _fail(failure: str, run: pathlib.Path) -> None:
+  """Has a process, an agent, or a node's processes fail."""
+  own = f'--model_dir={run}'
+  process = 0 if failure == 'coordinator' else 1
+  ends = signal.SIGSTOP if failure == 'stopped' else signal.SIGKILL
+  if failure in ('agent', 'node'):
+    os.kill(_with_words('agent', own, node=1), ends)
+  if failure != 'agent':
+    os.kill(_with_words(f'--process_id={process}', own), ends)
+
+
+@pytest.fixture(name='whole', scope='module')
+def fixture_whole(workspace, tmp_path_factory):
+  """The run that nothing disturbs."""
+  folder = tmp_path_factory.mktemp('whole') / 'run'
+  local = 'launch local --num_processes=2 --cpu_devices=1 --'.split()
+  workspace.run(*local, *slurm_jobs.train(workspace, folder), _STEPS)
+  return folder
+
+
+@pytest.mark.parametrize(
+  'failure', ['task', 'coordinator', 'stopped', 'agent', 'node']
+)
+def test_a_failure_costs_seconds_within_the_job(
+  workspace, cluster, whole, tmp_path, capsys, failure
 ):
   run = tmp_path / 'run'
-  local = 'launch local --num_processes=2 --cpu_devices=1 --'.split()
-  whole = slurm_jobs.train(workspace, tmp_path / 'whole')
-  workspace.run(*local, *whole, _STEPS)
   job = slurm_jobs.submit(
     workspace,
     cluster,
@@ -54,20 +77,24 @@ def test_a_killed_task_starts_again_within_the_job(
     '--gin.checkpoints.CheckpointOptions.every_steps=4',
   )
   wait_for_step(job, run, 9)
-  os.kill(_with_words('--process_id=1', f'--model_dir={run}'), signal.SIGKILL)
+  _fail(failure, run)
   assert job.wait(400) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
-  assert 'Starting the job again (1 of 20 within an hour)' in log, log
   assert 'queueing' not in log
   [costs] = [
     row['restart']
     for row in map(json.loads, (run / 'metrics.jsonl').open())
     if 'restart' in row
   ]
-  assert costs['failure'].startswith('Process 1 of 2 was killed by SIGKILL')
+  if failure in ('agent', 'node'):
+    assert 'The agents ended with status' in log, log
+  else:
+    assert 'Starting the job again (1 of 20 within an hour)' in log, log
+    process = 0 if failure == 'coordinator' else 1
+    assert costs['failure'].startswith(f'Process {process} of 2 was killed by')
   with capsys.disabled():
-    print(f'\nseconds lost by a killed task under Slurm: {costs}')
-  assert losses(run) == losses(tmp_path / 'whole')
+    print(f'\nseconds lost under Slurm, {failure}: {costs}')
+  assert losses(run) == losses(whole)
 
 
 def test_a_mistake_ends_the_job_with_its_text(workspace, cluster, tmp_path):

@@ -48,7 +48,7 @@ class LocalJob(job_lib.Job):
   cpu_devices: ranges.Count | None = None
   logs: pathlib.Path | None = None
   port: ranges.Port | None = None
-  grace_seconds: ranges.NonNegative = 10.0
+  grace_seconds: ranges.NonNegative = 5.0
   restarts: ranges.Natural = 0
   spares: bool = True
   program: tuple[str, ...] = _PROGRAM
@@ -194,7 +194,7 @@ _FAILURE_FLAGS = """
   within an hour
 --no_spares (switch off, as spares): keep no processes waiting for the next
   start, which takes seconds longer then, and less memory now
---grace SECONDS (NonNegative, as grace_seconds, default 10.0): how long the
+--grace SECONDS (NonNegative, as grace_seconds, default 5.0): how long the
   others may take to end after a failure
 """
 
