@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
@@ -77,6 +78,7 @@ def test_a_failure_costs_seconds_within_the_job(
     '--gin.checkpoints.CheckpointOptions.every_steps=4',
   )
   wait_for_step(job, run, 9)
+  begun = time.time()
   _fail(failure, run)
   assert job.wait(400) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
@@ -92,8 +94,9 @@ def test_a_failure_costs_seconds_within_the_job(
     assert 'Starting the job again (1 of 20 within an hour)' in log, log
     process = 0 if failure == 'coordinator' else 1
     assert costs['failure'].startswith(f'Process {process} of 2 was killed by')
+  seconds = costs['noticed'] - begun + costs['lost']
   with capsys.disabled():
-    print(f'\nseconds lost under Slurm, {failure}: {costs}')
+    print(f'\n{seconds:.1f} s lost under Slurm, {failure}: {costs}')
   assert losses(run) == losses(whole)
 
 
