@@ -17,6 +17,9 @@ ALL_TO_ALL = 'all-to-all'
 PERMUTE = 'collective-permute'
 KINDS = (ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, PERMUTE)
 ALL = frozenset(KINDS) | {f'{kind}-start' for kind in KINDS}
+# XLA:TPU has exchanges between slices done by its hosts.
+BETWEEN_SLICES = 'send'
+_TRANSFER = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 # A result passes through these; of a sum the parts are reduced together.
 _PASSED_ON = (
   'get-tuple-element',
@@ -110,6 +113,8 @@ def of_instruction(
   """
   if instruction.opcode in ALL:
     return _exchanged(computation, instruction, place)
+  if instruction.opcode == BETWEEN_SLICES:
+    return _between_slices(computation, instruction, place)
   found: Counts = collections.Counter()
   if instruction.opcode in ('fusion', 'async-start'):
     for inner in module.called(instruction, 'calls'):
@@ -126,6 +131,21 @@ def _exchanged(computation, instruction, place: Place) -> Counts:
   reach = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
   return collections.Counter(
     _parts(computation, instruction, members.shape[1], reach)
+  )
+
+
+def _between_slices(computation, instruction, place: Place) -> Counts:
+  """What a device exchanges with those in its place in the other slices."""
+  transfer = _TRANSFER.search(instruction.attributes)
+  slices = place.devices // place.per_node
+  if transfer is None or slices == 1:
+    return collections.Counter()
+  kind = transfer[1].lower().replace('_', '-')
+  kind = kind if kind in KINDS else PERMUTE
+  array = computation.instructions[instruction.operands[0]].arrays[0]
+  bytes_ = array.bytes * (slices if kind == ALL_GATHER else 1)
+  return collections.Counter(
+    [Collective(kind, slices, slices, array.dtype, array.shape, bytes_)]
   )
 
 

@@ -71,10 +71,14 @@ class Run:
 
 @dataclasses.dataclass
 class _Clock:
-  """When a device, its links and its copies are free, and what they do."""
+  """When a device, its links and its copies are free, and what they do.
+
+  Between slices of TPUs the hosts' links are others than the devices'.
+  """
 
   now: float = 0.0
   links: float = 0.0
+  hosts: float = 0.0
   copies: float = 0.0
   ends: dict[str, tuple[float, collectives.Collective | None]] = (
     dataclasses.field(default_factory=dict)
@@ -154,14 +158,17 @@ class Execution:
   def _exchange(self, run, clock, instruction, found) -> None:
     """A collective; a synchronous one is waited for at once."""
     run.exchanged.update(found)
+    opcode = instruction.opcode
     seconds = (
       sum(n * c.seconds(self.accelerator) for c, n in found.items())
       if self.accelerator
       else 0.0
     )
-    clock.links = max(clock.now, clock.links) + seconds
-    clock.ends[instruction.name] = clock.links, next(iter(found))
-    if instruction.opcode.endswith('-start'):
+    link = 'hosts' if opcode == collectives.BETWEEN_SLICES else 'links'
+    end = max(clock.now, getattr(clock, link)) + seconds
+    setattr(clock, link, end)
+    clock.ends[instruction.name] = end, next(iter(found))
+    if opcode.endswith(('-start', collectives.BETWEEN_SLICES)):
       run.asynchronous.update(found)
     else:
       _wait(run, clock, instruction, instruction.name)
