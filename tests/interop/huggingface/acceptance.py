@@ -59,6 +59,7 @@ def row(name: str, folder: pathlib.Path) -> str:
     checked = importing.check(folder / 'hf', languages=languages)
     run = run_lib.open_run(importing.convert(checked, folder / 'ours'))
     folder_writing.convert(exporting.check(run.directory), folder / 'back')
+    trained = _after_steps(model, run, folder, of_pairs)
   except errors.XlflaxError as error:
     return f'{title}refused: {error.what}: {str(error.got)[:90]} | | | | |'
   params = {'params': run.restore_params(0)['model']}
@@ -67,7 +68,7 @@ def row(name: str, folder: pathlib.Path) -> str:
       'yes' if kind in _NUMPY else 'no',
       f'{_alike(run, folder)} of {len(hard_texts.TEXTS)}',
       f'{_apart(model, run, params, of_pairs):.0e}',
-      _after_steps(model, run, folder, of_pairs),
+      trained,
       'the same' if _same(folder) else 'OTHERS',
       '',
     ]
