@@ -61,7 +61,7 @@ def read(
 
   with (
     mock.patch.object(texts.Shards, '_make', make),
-    mock.patch.object(remote, '_filesystem', lambda: store),
+    mock.patch.object(remote, '_filesystem', lambda scheme: store),
     mock.patch.object(remote, 'blocks', lambda: blocks),
   ):
     loader = large_corpora._open(directory, locality, verified=None)
