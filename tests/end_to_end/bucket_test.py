@@ -73,7 +73,7 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_in_s3_is_the_run_on_disk(workspace, tmp_path):
+def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
   """Stopped at 5 and 7 of 8 steps, with faults: parameters bit for bit."""
   with fake_s3.serve() as (faults, address):
     variables = fake_s3.variables(address)
