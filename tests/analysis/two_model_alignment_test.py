@@ -9,6 +9,7 @@ import pytest
 from tests.analysis import fakes
 from xlflax.analysis import alignment_study, models
 from xlflax.data.labelled.sources import source
+from xlflax.foundation import errors
 from xlflax.similarity import maps, normalization, procrustes
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -136,3 +137,9 @@ def test_text_and_links_of_unequal_length(subject, tmp_path):
   )
   assert '1' in str(found.failures[0]) and '2' in str(found.failures[0])
   assert not found.rows
+
+
+@pytest.mark.parametrize('methods', [(), ('itermax',)])
+def test_methods_that_there_are_not(tmp_path, methods):
+  with pytest.raises(errors.ConfigError, match='methods'):
+    _study(tmp_path, methods=methods)

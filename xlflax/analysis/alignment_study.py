@@ -15,6 +15,7 @@ from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.reports import drawing
 from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.similarity import word_alignment
 from xlflax.similarity.word_alignment import Mass, Method
 
 _EXPLANATION = (
@@ -106,14 +107,8 @@ class AlignmentStudy(study.Study):
 
   def __post_init__(self):
     enums.coerce(self, 'mass', Mass)
-    object.__setattr__(
-      self,
-      'methods',
-      tuple(
-        enums.of_value(method, Method, where='methods')
-        for method in self.methods
-      ),
-    )
+    methods = word_alignment.methods_of(self.methods, where='methods')
+    object.__setattr__(self, 'methods', methods)
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:

@@ -54,16 +54,6 @@ _FLAGS = """
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of fine-tuning."""
-  flag_tables.add(parser, _FLAGS)
-  group = parser.add_argument_group('grid')
-  flag_tables.add(group, _GRID_FLAGS)
-  gin_flags.add_flags(parser)
-  _add_test_arguments(parser)
-  compilation.add_flag(parser)
-
-
 _GRID_FLAGS = """
 --grid MACRO=VALUES (repeated): a gin macro and its values,
   LEARNING_RATE=1e-5,2e-5; repeat for all combinations. Values of SEED are
@@ -80,6 +70,16 @@ _GRID_FLAGS = """
   trial's folder holds another configuration
 --dry_run (switch): check and list the trials, run none
 """
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of fine-tuning."""
+  flag_tables.add(parser, _FLAGS)
+  group = parser.add_argument_group('grid')
+  flag_tables.add(group, _GRID_FLAGS)
+  gin_flags.add_flags(parser)
+  _add_test_arguments(parser)
+  compilation.add_flag(parser)
 
 
 _TEST_FLAGS = """

@@ -50,25 +50,9 @@ _FLAGS = """
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of translation."""
-  flag_tables.add(parser, _FLAGS)
-  parser.add_argument(
-    '--step',
-    type=flag_tables.of(ranges.Natural | Literal['last']),
-    default='last',
-    help='of the checkpoint (default: %(default)s)',
-  )
-  flag_tables.add(parser, _RUNNING)
-  group = parser.add_argument_group('search')
-  flag_tables.add(group, _SEARCH_FLAGS)
-  compilation.add_flag(parser)
-
-
 _RUNNING = """
 --batch_size (Count, default 64): lines at a time
 """
-
 
 _SEARCH_FLAGS = """
 --beam_size K (Count, default 5): hypotheses kept; 1 is greedy
@@ -85,6 +69,21 @@ _SEARCH_FLAGS = """
 --source_symbols SYMBOLS: of the encoder's rows: bos or language_last (default:
   as the run was trained)
 """
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of translation."""
+  flag_tables.add(parser, _FLAGS)
+  parser.add_argument(
+    '--step',
+    type=flag_tables.of(ranges.Natural | Literal['last']),
+    default='last',
+    help='of the checkpoint (default: %(default)s)',
+  )
+  flag_tables.add(parser, _RUNNING)
+  group = parser.add_argument_group('search')
+  flag_tables.add(group, _SEARCH_FLAGS)
+  compilation.add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -74,9 +74,28 @@ _FLAGS = f"""
   that stand for dropped spans
 --model_type (one of {' '.join(kind.value for kind in ModelType)}, default
   {Settings.model_type.value})
---alpha A (Exponent): languages are sampled p ~ N^A: 1 as they are, 0 all alike;
+--alpha A (Share): languages are sampled p ~ N^A: 1 as they are, 0 all alike;
   with --anchors=joint only (default: {DEFAULT_ALPHA})
 --byte_fallback (switch): encode unknown characters as bytes
+"""
+
+
+_SAMPLING = f"""
+--normalization RULE (default {Settings.normalization}): nmt_nfkc, nfkc,
+  nmt_nfkc_cf, nfkc_cf (cf folds case) or identity
+--max_sentences (Count, default {Settings.max_sentences}): sentences read for a
+  model
+"""
+
+_RUNNING = f"""
+--seed (Seed, default {Settings.seed}): of the choice of sentences
+--num_threads (Threads, default {Settings.num_threads}): whatever the machine,
+  as the result may depend on it
+--overwrite (switch): replace another vocabulary
+"""
+
+_RUNNING_FLAGS = """
+--dry_run (switch): check the corpus, show the plan, write nothing
 """
 
 
@@ -103,27 +122,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flag_tables.add(parser, _RUNNING)
   json_lines.add(parser)
   flag_tables.add(parser, _RUNNING_FLAGS)
-
-
-_SAMPLING = f"""
---normalization RULE (default {Settings.normalization}): nmt_nfkc, nfkc,
-  nmt_nfkc_cf, nfkc_cf (cf folds case) or identity
---max_sentences (Count, default {Settings.max_sentences}): sentences read for a
-  model
-"""
-
-
-_RUNNING = f"""
---seed (Seed, default {Settings.seed}): of the choice of sentences
---num_threads (Threads, default {Settings.num_threads}): whatever the machine,
-  as the result may depend on it
---overwrite (switch): replace another vocabulary
-"""
-
-
-_RUNNING_FLAGS = """
---dry_run (switch): check the corpus, show the plan, write nothing
-"""
 
 
 def run(args: argparse.Namespace) -> int:

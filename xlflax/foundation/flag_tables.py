@@ -58,7 +58,7 @@ def add(
     **kinds: further kinds of values -> what reads one.
 
   Raises:
-    ValueError: an entry is none.
+    ValueError: an entry is none, or its nature is unknown.
   """
   for entry in _entries(table):
     found = _ENTRY.fullmatch(entry)
@@ -94,8 +94,10 @@ def _options(nature: str, kinds: dict[str, Callable]) -> dict[str, Any]:
       options['choices'] = rest.split()[1:]
     elif word in ('default', 'as'):
       options['default' if word == 'default' else 'dest'] = rest
-    else:
+    elif hasattr(ranges, part):
       options['type'] = of(getattr(ranges, part))
+    else:
+      raise ValueError(f'not the nature of a flag: {part!r}')
   return _numbers(options)
 
 

@@ -10,6 +10,7 @@ All functions take any leading axes, such as layers.
 """
 
 import enum
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -34,6 +35,25 @@ class Mass(enum.Enum):
 
   UNIFORM = 'uniform'
   NORM = 'norm'  # the length of its vector (Yokoi et al., 2020)
+
+
+def methods_of(
+  names: Iterable[Method | str], *, where: str
+) -> tuple[Method, ...]:
+  """Methods by name, at least one.
+
+  Raises:
+    ConfigError: a name is of none, or there is none; it names `where`.
+  """
+  found = tuple(enums.of_value(name, Method, where=where) for name in names)
+  if not found:
+    raise errors.ConfigError(
+      'Word alignment needs a method',
+      got='none',
+      expected=' or '.join(method.value for method in Method),
+      where=where,
+    )
+  return found
 
 
 @calls.checked

@@ -35,6 +35,12 @@ _MORE_FLAGS = """
 """
 
 
+_TEXT = """
+--test LANGUAGE=FILE (repeated, required): labelled text of the target's
+  language; may be repeated
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of transfer."""
   flags.add_arguments(parser)
@@ -54,12 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     + ')',
   )
   flag_tables.add(parser, _MORE_FLAGS)
-
-
-_TEXT = """
---test LANGUAGE=FILE (repeated, required): labelled text of the target's
-  language; may be repeated
-"""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -36,6 +36,14 @@ _MORE_FLAGS = """
 """
 
 
+_CHANGED = """
+--overwrite (switch): replace what was written from other text or with another
+  vocabulary
+--add (switch): files that came to the text make a new generation of the cache;
+  the ones before it can still be read
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of cache writing."""
   flag_tables.add(parser, _FLAGS, Shard=shares.parse)
@@ -51,11 +59,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flag_tables.add(changed, _CHANGED)
   flag_tables.add(parser, _MORE_FLAGS)
   json_lines.add(parser)
-
-
-_CHANGED = """
---overwrite (switch): replace what was written from other text or with another
-  vocabulary
---add (switch): files that came to the text make a new generation of the cache;
-  the ones before it can still be read
-"""

@@ -23,6 +23,14 @@ path PATH: folder with config.json, weights and tokenizer
 """
 
 
+_VOCABULARY = """
+--vocabulary DIR: a vocabulary to take instead of the folder's tokenizer
+--unused_rows (one of refuse keep, default refuse): what to do about embeddings
+  without a token
+--drop PATTERN (repeated): leave out tensors whose names match; may be repeated
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
   flag_tables.add(parser, _FLAGS)
@@ -34,14 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     "(default: config.json's, else those of multilingual models)",
   )
   flag_tables.add(parser, _VOCABULARY)
-
-
-_VOCABULARY = """
---vocabulary DIR: a vocabulary to take instead of the folder's tokenizer
---unused_rows (one of refuse keep, default refuse): what to do about embeddings
-  without a token
---drop PATTERN (repeated): leave out tensors whose names match; may be repeated
-"""
 
 
 def run(args: argparse.Namespace) -> int:

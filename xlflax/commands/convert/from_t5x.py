@@ -27,6 +27,13 @@ _MORE_FLAGS = """
 """
 
 
+_VOCABULARY = """
+--vocabulary DIR: directory made by `xlflax vocab`
+--tokenizer DIR: folder with the SentencePiece model of T5 or mT5 as
+  spiece.model; 100 sentinels are added
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
   flag_tables.add(parser, _FLAGS)
@@ -41,13 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   flag_tables.add(parser, _MORE_FLAGS)
   gin_flags.add_flags(parser)
-
-
-_VOCABULARY = """
---vocabulary DIR: directory made by `xlflax vocab`
---tokenizer DIR: folder with the SentencePiece model of T5 or mT5 as
-  spiece.model; 100 sentinels are added
-"""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -89,6 +89,21 @@ _FLAGS = """
 """
 
 
+_RUNNING = """
+--seed (Seed, default 0): of masks and the untrained model
+--batch_size (Count, default 64): sentences a batch
+"""
+
+_STEPS = """
+--best_metric NAME: what --steps=best goes by: a metric recorded in training,
+  such as retrieval/accuracy/mean
+--untrained (switch): also the freshly initialised model, as a baseline
+--watch (switch): go on with new checkpoints until training ends
+--poll SECONDS (NonNegative, default 20.0): how often --watch looks
+--timeout SECONDS (NonNegative): --watch ends after so long without a new one
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of evaluation."""
   flag_tables.add(parser, _FLAGS)
@@ -107,22 +122,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flag_tables.add(parser, _RUNNING)
   gin_flags.add_flags(parser)
   compilation.add_flag(parser)
-
-
-_RUNNING = """
---seed (Seed, default 0): of masks and the untrained model
---batch_size (Count, default 64): sentences a batch
-"""
-
-
-_STEPS = """
---best_metric NAME: what --steps=best goes by: a metric recorded in training,
-  such as retrieval/accuracy/mean
---untrained (switch): also the freshly initialised model, as a baseline
---watch (switch): go on with new checkpoints until training ends
---poll SECONDS (NonNegative, default 20.0): how often --watch looks
---timeout SECONDS (NonNegative): --watch ends after so long without a new one
-"""
 
 
 def parse_steps(text: str) -> str | list[int]:

@@ -96,17 +96,8 @@ class WordAlignment(labelled_task.LabelledTask):
 
   def __post_init__(self):
     enums.coerce(self, 'mass', Mass)
-    methods = tuple(
-      enums.of_value(method, Method, where='WordAlignment.methods')
-      for method in self.methods
-    )
+    methods = links_lib.methods_of(self.methods, where=f'{self.name}.methods')
     object.__setattr__(self, 'methods', methods)
-    if not methods:
-      raise errors.ConfigError(
-        'Word alignment needs a method',
-        got='none',
-        where=f'{self.name}.methods',
-      )
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
