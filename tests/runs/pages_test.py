@@ -1,14 +1,12 @@
 """What a browser shows of `xlflax serve`, and does at its keys."""
 
-import contextlib
-import threading
 import time
 
 import pytest
 
 from tests import browser, browser_session
-from tests.runs import service_test
-from xlflax.runs import server, service
+from tests.runs import service_test, serving
+from xlflax.runs import service
 
 pytest_plugins = ['tests.evaluation.fixtures']
 pytestmark = [
@@ -36,17 +34,6 @@ def tab():
     yield session
 
 
-@contextlib.contextmanager
-def _served(answer):
-  opened = server.open_server(answer, host='127.0.0.1', port=0)
-  thread = threading.Thread(target=opened.serve_forever)
-  thread.start()
-  yield f'http://127.0.0.1:{opened.server_port}'
-  opened.shutdown()
-  thread.join()
-  opened.server_close()
-
-
 @pytest.fixture(scope='module')
 def runs_url(tmp_path_factory):
   """Two runs with losses of languages."""
@@ -57,7 +44,7 @@ def runs_url(tmp_path_factory):
     (root / name / 'metrics.jsonl').write_text(''.join(lines))
   named = {name: str(root / name) for name in ('a', 'b')}
   answer = service.runs_page(named, root / 'page', ['xlflax', 'serve', 'a'])
-  with _served(answer) as address:
+  with serving.served(answer) as address:
     yield address
 
 
@@ -119,7 +106,9 @@ def test_a_table_is_sorted_by_keys_alone(tab, runs_url):
 def test_the_page_of_runs_follows_them(tab, tmp_path, monkeypatch):
   monkeypatch.setattr(service, '_SECONDS', 0.2)
   file = tmp_path / 'metrics.jsonl'
-  with _served(service.runs_page({'a': str(tmp_path)}, tmp_path / 'p')) as url:
+  with serving.served(
+    service.runs_page({'a': str(tmp_path)}, tmp_path / 'p')
+  ) as url:
     tab.show(url, width=800, dark=False)
     assert 'Nothing to show yet' in tab.run('document.body.innerText')
     for step in (1, 2):

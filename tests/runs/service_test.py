@@ -1,7 +1,6 @@
 """Pages of runs and of an encoder, through a real server."""
 
 import json
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,8 +11,9 @@ import numpy as np
 import pytest
 
 import xlflax
+from tests.runs import serving
 from xlflax.objectives.finetuning import token_classification
-from xlflax.runs import server, service, trial
+from xlflax.runs import service, trial
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints, saved_objectives
 from xlflax.training.devices import partitioning
@@ -62,13 +62,8 @@ def asked(directory):
 def url(asked):
   """Where a server for the encoder listens."""
   answer = service.EncoderPage(asked, 'runs/a, step 5')
-  opened = server.open_server(answer, host='127.0.0.1', port=0)
-  thread = threading.Thread(target=opened.serve_forever)
-  thread.start()
-  yield f'http://127.0.0.1:{opened.server_port}'
-  opened.shutdown()
-  thread.join()
-  opened.server_close()
+  with serving.served(answer) as address:
+    yield address
 
 
 def _get(url: str, path: str, *, host: str | None = None, **query: str):
