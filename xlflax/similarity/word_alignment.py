@@ -37,6 +37,7 @@ class Mass(enum.Enum):
   NORM = 'norm'  # the length of its vector (Yokoi et al., 2020)
 
 
+@calls.checked
 def methods_of(
   names: Iterable[Method | str], *, where: str
 ) -> tuple[Method, ...]:
