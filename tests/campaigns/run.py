@@ -96,8 +96,7 @@ def _exchange(directory: pathlib.Path) -> counts_lib.Counts:
   """All exchanges of one kind of artefact and of every two kinds."""
   cases = [*exchanges.singles(), *exchanges.pairs()]
   found, each = exchanges.campaign(directory, cases)
-  single = {case: out for case, out in each.items() if len(case[0]) == 1}
-  print(exchanges.table(single), flush=True)
+  print(exchanges.table(each), flush=True)
   return found
 
 
