@@ -5,6 +5,8 @@ gives it, or None for a pod that had to go. A model of the Job and JobSet contro
 (`controllers`) applies the rules of the rendered manifest itself; the local launcher runs processes that end so.
 """
 
+import os
+
 import pytest
 
 from tests.launch import controllers
@@ -147,3 +149,19 @@ def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
   assert processes.run(make, agents.Lead(), grace_seconds=5, restarts=1) == 0
   assert 'Process 1 of 2 is stopped by a signal' in caplog.text
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_not_frozen(
+  tmp_path, monkeypatch
+):
+  """It is a zombie between two looks: the system has none that could stop."""
+  look = processes._Running._kill_frozen
+
+  def late(running):
+    for process in running._processes:
+      if process.returncode is None:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    look(running)
+
+  monkeypatch.setattr(processes._Running, '_kill_frozen', late)
+  assert _run_locally(tmp_path, [(0, 0)]) == (0, 1)

@@ -93,6 +93,17 @@ def run(
   return agents.status
 
 
+def _is_stopped(process: subprocess.Popen) -> bool:
+  """Whether a signal has stopped a process; one that has ended is not."""
+  kind = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+  try:
+    return process.returncode is None and bool(
+      os.waitid(os.P_PID, process.pid, kind)
+    )
+  except ChildProcessError:  # it has ended since it was looked at
+    return False
+
+
 class _Running:
   """The processes of one attempt; a context manager."""
 
@@ -190,12 +201,8 @@ class _Running:
     """Kills a process that SIGSTOP has stopped for seconds, and not all."""
     if not self.kills_frozen or sys.platform != 'linux':
       return
-    kind = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
     for i, process in enumerate(self._processes):
-      stopped = process.returncode is None and os.waitid(
-        os.P_PID, process.pid, kind
-      )
-      self._frozen[i] = self._frozen[i] + 1 if stopped else 0
+      self._frozen[i] = self._frozen[i] + 1 if _is_stopped(process) else 0
       if self._frozen[i] > _MOST_FROZEN:
         logging.error(
           '%s is stopped by a signal; killing it.', self._specs[i].name
