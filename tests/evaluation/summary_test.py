@@ -117,3 +117,28 @@ def test_the_log_line_says_the_mean():
   assert summary.line(_Task(), _result(mean=0.6123)) == (
     'retrieval accuracy 0.612'
   )
+
+
+def test_coverage_counts_a_pair_with_english_by_its_other_language():
+  pairs = base.EvalResult(metrics={}, tables={'pairs': []})
+  text = base.EvalResult(metrics={})
+  assert summary.coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
+    '1 of 2 languages (none of ru)'
+  )
+  assert summary.coverage(['mean', 'en', 'fra'], ['en', 'fr'], text) == (
+    '2 of 2 languages'
+  )
+  assert not summary.coverage(['part one'], ['en', 'fr'], text)
+
+
+def test_a_page_has_chance_and_coverage(tmp_path):
+  task = _Task()
+  result = base.EvalResult(
+    metrics={'accuracy/de': 0.5, 'majority/de': 0.4, 'accuracy/mean': 0.5}
+  )
+  shown = summary.table(
+    task, {7: result}, languages=('de', 'ja'), folder=tmp_path
+  )
+  assert '1 of 2 languages (none of ja)' in str(shown.title)
+  assert [[*column.cells] for column in shown.columns][1] == ['0.400', '']
+  assert len(summary.table(task, {7: result}).columns) == 2

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import rich.console
 import rich.table
 
@@ -19,10 +20,12 @@ from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 
 CSV = 'summary.csv'
+CHANCE = 'chance'
 _WIDEST = 8  # steps a table shows: the first and the last ones
 
 Interval = tuple[float, float]
 Results = Mapping[str, Mapping[results.Step, base.EvalResult]]
+_GUESSES = ('chance', 'majority')
 _COUNTS = ('examples', 'sentences', 'tokens')
 _COLUMNS = (*results.Group._fields, 'step', 'metric', 'value')
 
@@ -116,10 +119,27 @@ def intervals(
     names = [f'{metric}/{x}' for x in parts_of(metric, {0: result})]
     known = [drawn[x] for x in names if x in drawn]
     if part == 'mean' and known and len(known) == len(names) - 1:
-      mean = bootstrap.combined(known, [1 / len(known)] * len(known))
-      if mean is not None and _is_of(mean, result.metrics[name]):
-        drawn[name] = mean
+      for mean in (_mean_of(known), _mean_of(known, geometric=True)):
+        if mean is not None and _is_of(mean, result.metrics[name]):
+          drawn[name] = mean
   return {name: bootstrap.interval(one) for name, one in drawn.items()}
+
+
+def _mean_of(
+  parts: Sequence[bootstrap.Drawn], *, geometric: bool = False
+) -> bootstrap.Drawn | None:
+  shares = [1 / len(parts)] * len(parts)
+  if not geometric:
+    return bootstrap.combined(parts, shares)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    logs = [
+      one._replace(scores=np.log(one.scores), values=np.log(one.values))
+      for one in parts
+    ]
+    mean = bootstrap.combined(logs, shares)
+  if mean is None:
+    return None
+  return mean._replace(scores=np.exp(mean.scores), values=np.exp(mean.values))
 
 
 def _drawn(task, part: str, folder: pathlib.Path) -> dict[str, bootstrap.Drawn]:
@@ -132,7 +152,11 @@ def _drawn(task, part: str, folder: pathlib.Path) -> dict[str, bootstrap.Drawn]:
 
 
 def _is_of(drawn: bootstrap.Drawn, value: float | None) -> bool:
-  return value is not None and math.isclose(drawn.scores.mean(), value)
+  return (
+    value is not None
+    and math.isfinite(value)
+    and math.isclose(drawn.scores.mean(), value)
+  )
 
 
 def records(
@@ -185,8 +209,9 @@ def table(
     by_step: the results.
     languages: of the vocabulary, where it names them: parts in other ones are
       marked, and a second mean leaves them out.
-    folder: of the results; the first and the last checkpoint's numbers have
-      half of their intervals beside them then.
+    folder: of the results; then the first and the last checkpoint's numbers
+      have half of their intervals beside them, and chance and coverage are
+      told.
   """
   steps = list(by_step)
   if len(steps) > _WIDEST:
@@ -202,13 +227,17 @@ def table(
   ]
   split = '' if task.split == 'all' else f', {task.split} split'
   explained = families.metric(task.primary_metric).explained
-  shown = rich.table.Table(
-    title=f'{task.name}: {explained}{split}', title_justify='left'
-  )
-  unit, counts = counted(by_step[steps[-1]])
-  shown.add_column('')
-  for name in ([unit] if counts else []) + [header for *_, header in columns]:
-    shown.add_column(name, justify='right')
+  last = by_step[steps[-1]]
+  beside = dict([counted(last)])
+  title = f'{task.name}: {explained}{split}'
+  if folder is not None:
+    beside[CHANCE] = chances(task.primary_metric, last)
+    covered = coverage(parts_of(task.primary_metric, by_step), languages, last)
+    title = '; '.join(filter(None, (title, covered)))
+  beside = {name: values for name, values in beside.items() if values}
+  shown = rich.table.Table(title=title, title_justify='left')
+  for name in ('', *beside, *(header for *_, header in columns)):
+    shown.add_column(name, justify='right' if name else 'left')
   bounds = {
     step: intervals(task, by_step[step], folder / str(step))
     for step in (steps[0], steps[-1])
@@ -216,10 +245,9 @@ def table(
   }
   for part, label, values in _rows(task, by_step, columns, languages):
     own = label.partition(' (')[0]  # the vocabulary's mean has no interval
-    count = f'{counts[part]:,.0f}' if part in counts else ''
     shown.add_row(
       label,
-      *([count] if counts else []),
+      *(told(name, values.get(part)) for name, values in beside.items()),
       *(
         cell(value) + reach(bounds.get(step, {}).get(f'{metric}/{own}'))
         for value, (metric, step, _) in zip(values, columns, strict=True)
@@ -286,6 +314,37 @@ def counted(result: base.EvalResult) -> tuple[str, dict[str, float]]:
   return '', {}
 
 
+def chances(metric: str, result: base.EvalResult) -> dict[str, float]:
+  """Part -> accuracy of guessing, or of the most frequent class; {} unknown."""
+  return {
+    name.partition('/')[2]: value
+    for name, value in result.metrics.items()
+    if metric == 'accuracy' and name.partition('/')[0] in _GUESSES
+  }
+
+
+def coverage(
+  parts: Sequence[str], languages: Sequence[str], result: base.EvalResult
+) -> str:
+  """'2 of 4 languages (none of ru, zh)'; '' where languages are not known.
+
+  Args:
+    parts: that have a score: languages, or pairs such as 'de-fr'; a pair with
+      English may be named by its other language.
+    languages: of the model.
+    result: of the task.
+  """
+  codes = {code for part in parts for code in (part, *part.split('-'))}
+  is_of_pairs = 'pairs' in result.tables
+  wanted = [one for one in languages if not (is_of_pairs and one == 'en')]
+  there = {found for x in codes if (found := language_codes.match(x, wanted))}
+  missing = [one for one in wanted if one not in there]
+  if not there:
+    return ''
+  told = f'{len(there)} of {len(wanted)} languages'
+  return f'{told} (none of {", ".join(missing)})' if missing else told
+
+
 def line(task: base.EvalTask, result: base.EvalResult) -> str:
   """The means in a few words, for a log: 'retrieval accuracy 0.612'."""
   means = (
@@ -306,6 +365,13 @@ def parts_of(metric: str, by_step) -> list[str]:
     if name.startswith(prefix)
   )
   return sorted(parts, key=lambda part: (part == 'mean', part))
+
+
+def told(name: str, value: float | None) -> str:
+  """What stands beside a score: its chance, or a count."""
+  if value is None:
+    return ''
+  return cell(value) if name == CHANCE else f'{value:,.0f}'
 
 
 def reach(interval: Interval | None) -> str:

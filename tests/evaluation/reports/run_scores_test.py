@@ -23,7 +23,10 @@ def _run(tmp_path, right: list[int]):
   for name, text in base.statistics_files('de', single).items():
     (folder / name).write_text(text)
   return types.SimpleNamespace(
-    name='mlm', results={_GROUP: {10: result}}, directory=tmp_path
+    name='mlm',
+    results={_GROUP: {10: result}},
+    directory=tmp_path,
+    losses={f'mlm/loss/{code}': {10: 2.0} for code in ('de', 'ja', 'sw')},
   )
 
 
@@ -47,3 +50,15 @@ def test_without_single_examples_there_is_no_interval(tmp_path):
   table = run_scores.table(_GROUP, [run])
   assert table.rows == [['de', '2', '0.500']]
   assert '95 %' not in table.title
+
+
+def test_chance_and_the_languages_without_a_score_are_told(tmp_path):
+  run = _run(tmp_path, [1, 0, 1, 1])
+  table = run_scores.table(_GROUP, [run])
+  assert '1 of 3 languages (none of ja, sw)' in table.title
+  assert 'chance is not known' in table.title
+  run.results[_GROUP][10].metrics['chance/de'] = 1 / 3
+  table = run_scores.table(_GROUP, [run])
+  assert table.head[:3] == ['', 'examples', 'chance']
+  assert table.rows[0][:3] == ['de', '4', '0.333']
+  assert 'not known' not in table.title

@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 from xlflax.data import stream as stream_lib
-from xlflax.evaluation import base, sources, token_rows
+from xlflax.evaluation import sources, summary, token_rows
 from xlflax.evaluation.tasks import perplexity
 from xlflax.foundation import errors
 from xlflax.objectives import base as objective_base
@@ -208,7 +208,21 @@ def test_wrong_settings(task, settings, text):
 
 
 def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
-  metrics = perplexity._metrics({'de': perplexity.Score(2.0, 4000.0, 0.0)})
-  result = base.EvalResult(metrics=metrics)
-  assert metrics['perplexity/de'] == math.inf
-  assert result.to_json()['metrics']['perplexity/de'] is None
+  rows = np.array([[4000.0, 0.0, 2.0]])
+  result = perplexity._evaluate('x', {'de': 'de'}, lambda _: rows, [])
+  for name in ('perplexity/de', 'perplexity/mean'):
+    assert result.metrics[name] == math.inf
+    assert result.to_json()['metrics'][name] is None
+
+
+def test_rows_give_the_number_and_an_interval(tmp_path, task, subject):
+  result = task.evaluate(subject)
+  for name, text in result.files.items():
+    (tmp_path / name).write_text(text)
+  found = task.statistics('en', tmp_path)
+  for metric in ('perplexity', 'loss', 'accuracy'):
+    assert found[metric].value == pytest.approx(result.metrics[f'{metric}/en'])
+  bounds = summary.intervals(task, result, tmp_path)
+  assert {'perplexity/en', 'perplexity/mean', 'loss/mean'} <= set(bounds)
+  low, high = bounds['perplexity/mean']
+  assert low < result.metrics['perplexity/mean'] < high

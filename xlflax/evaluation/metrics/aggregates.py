@@ -23,6 +23,7 @@ class Aggregate(enum.Enum):
 
   MEAN: K = 1, the example's score; its mean.
   RATIO: (correct, counted); correct / counted.
+  PERPLEXITY: (losses in nats, predicted tokens); exp(losses / tokens).
   F1: (correct, predicted, gold); 2 correct / (predicted + gold).
   AER: (found & sure, found & possible, found, sure); equation of
     `alignment.error_rate`.
@@ -39,6 +40,7 @@ class Aggregate(enum.Enum):
 
   MEAN = 'mean'
   RATIO = 'ratio'
+  PERPLEXITY = 'perplexity'
   F1 = 'f1'
   AER = 'aer'
   BLEU = 'bleu'
@@ -172,6 +174,9 @@ def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
     return sums[..., 0] / size if size else np.full(sums.shape[:-1], np.nan)
   if aggregate is Aggregate.RATIO:
     return divide(sums[..., 0], sums[..., 1])
+  if aggregate is Aggregate.PERPLEXITY:
+    with np.errstate(over='ignore'):
+      return np.exp(divide(sums[..., 0], sums[..., 1]))
   if aggregate is Aggregate.F1:
     return divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2], empty=0.0)
   if aggregate is Aggregate.AER:

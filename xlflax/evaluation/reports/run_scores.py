@@ -12,7 +12,8 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
   """The main metric of each part, by run; the untrained model beside it.
 
   Numbers have half of their 95 % intervals beside them, where examples are
-  recorded.
+  recorded, and chance where it is known; the title says of which of the
+  languages trained on there is none.
 
   Args:
     group: a task, its split and settings.
@@ -25,23 +26,33 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
   }
   found = [result for result, _ in columns.values()]
   metric = _metric(found)
-  unit, counts = '', dict[str, float]()
-  for result in found:
-    unit, more = summary.counted(result)
-    counts |= more
   parts = summary.parts_of(metric, dict(enumerate(found)))
-  return text.Table(
+  beside: dict[str, dict[str, float]] = {}
+  for result in found:
+    unit, counts = summary.counted(result)
+    beside.setdefault(unit, {}).update(counts)
+    chances = summary.chances(metric, result)
+    beside.setdefault(summary.CHANCE, {}).update(chances)
+  beside = {name: values for name, values in beside.items() if values}
+  title = [
     f'{group.task}: {families.metric(metric).explained}, {group.split} split'
-    + (
-      ', ± half of the 95 % interval'
-      if any(x for _, x in columns.values())
-      else ''
-    ),
-    ['', *([unit] if counts else []), *columns],
+  ]
+  if any(bounds for _, bounds in columns.values()):
+    title.append('± half of the 95 % interval')
+  if summary.CHANCE not in beside:
+    title.append('chance is not known')
+  languages = dict.fromkeys(code for run in runs for code in _languages(run))
+  title.append(summary.coverage(parts, [*languages], found[-1]))
+  return text.Table(
+    ', '.join(filter(None, title)),
+    ['', *beside, *columns],
     [
       [
         part,
-        *([f'{counts[part]:,.0f}' if part in counts else ''] if counts else []),
+        *(
+          summary.told(name, values.get(part))
+          for name, values in beside.items()
+        ),
         *(
           summary.cell(result.metrics.get(f'{metric}/{part}'))
           + summary.reach(bounds.get(f'{metric}/{part}'))
@@ -51,6 +62,12 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
       for part in parts
     ],
   )
+
+
+def _languages(run) -> list[str]:
+  """Those that the run's training reports losses of."""
+  names = (name.split('/') for name in run.losses)
+  return [code for *_, code in (one for one in names if len(one) == 3)]
 
 
 def _intervals(

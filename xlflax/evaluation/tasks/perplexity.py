@@ -6,11 +6,10 @@ checkpoints of a run are scored on the same ones.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import language_codes
@@ -18,20 +17,21 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.rows import layouts as rows_lib
 from xlflax.evaluation import base, placement, token_rows
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation.metrics.aggregates import Aggregate
 from xlflax.evaluation.metrics.declaration import ACCURACY, Better, Metric, Unit
+from xlflax.evaluation.tasks import head_task
 from xlflax.foundation import enums, errors, ranges, schema
 from xlflax.objectives import base as objective_base
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
 
-
-class Score(NamedTuple):
-  """Sums over predicted tokens: their number, losses in nats, hits."""
-
-  tokens: float
-  loss: float
-  correct: float
+_COLUMNS = (  # metric, column of `score_rows`, aggregate with the last
+  ('perplexity', 0, Aggregate.PERPLEXITY),
+  ('loss', 0, Aggregate.RATIO),
+  ('accuracy', 1, Aggregate.RATIO),
+)
 
 
 @schema.checked
@@ -42,7 +42,7 @@ class _MaskedPerplexity(base.EvalTask):
   Metrics, for each part: `perplexity/<part>` = exp(`loss/<part>`),
   `accuracy/<part>` and `tokens/<part>` (how many were predicted); the part
   `mean` is the mean over parts (of losses: the geometric mean of
-  perplexities).
+  perplexities). The examples of their intervals are rows.
 
   Attributes:
     length: tokens a row, special tokens included; at most what the model
@@ -111,7 +111,7 @@ class Perplexity(_MaskedPerplexity):
     )
     notes: list[str] = []
 
-    def score(language: str) -> Score:
+    def score(language: str) -> np.ndarray:
       ids = (
         language_codes.language_id(
           subject.vocabulary, language, notes, required=subject.needs_languages
@@ -166,7 +166,7 @@ class TranslationPerplexity(_MaskedPerplexity):
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
 
-    def score(pair: sources_lib.Pair) -> Score:
+    def score(pair: sources_lib.Pair) -> np.ndarray:
       text = self.source.load(pair)
       ids = tuple(
         language_codes.language_id(
@@ -208,8 +208,8 @@ def score_rows(
   languages: tuple[int, ...],
   stream: stream_lib.Stream,
   draws: int,
-) -> Score:
-  """Sums over the masked tokens of all rows.
+) -> np.ndarray:
+  """Sums over the masked tokens of each row.
 
   Args:
     subject: model, parameters, vocabulary, seed.
@@ -218,6 +218,10 @@ def score_rows(
     languages: language id of each side.
     stream: layout, length and batch size.
     draws: how often each row is scored.
+
+  Returns:
+    [rows, 3]: losses in nats, right predictions, predicted tokens, of the rows
+    that have any.
 
   Raises:
     CorpusError: there is no row, or none with a token to predict.
@@ -243,23 +247,28 @@ def score_rows(
             rng,
           )
         )
-  total = np.sum(
-    np.asarray(jax.device_get(sums), np.float64).reshape(-1, 3), axis=0
-  )
-  if not total[0]:
+  found = np.asarray(jax.device_get(sums), np.float64)
+  rows = found.reshape(-1, draws, stream.batch_size, 3).sum(1).reshape(-1, 3)
+  rows = rows[rows[:, 2] > 0]
+  if not len(rows):
     raise errors.CorpusError('There is no token to predict', got='no text')
-  return Score(*map(float, total))
+  return rows
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _score_batch(objective, model, spec, partitioner, params, batch, rng):
-  """(tokens, loss, correct), float32 [] each, of one batch."""
+  """Losses, right predictions and predicted tokens of each row, [B, 3]."""
   context = objective_base.Context(
-    vocabulary=spec, step=jax.numpy.int32(0), train=False, rng=rng
+    vocabulary=spec, step=jnp.int32(0), train=False, rng=rng
   )
-  output = objective(model, params, batch, context)
-  correct = output.metrics[f'{objective.name}/accuracy'].total.sum()
-  sums = output.loss.weight, output.loss.total, correct
+  loss, correct, weights, _ = objective.chosen(model, params, batch, context)
+  sums = jnp.stack(
+    [
+      jnp.where(weights > 0, values * weights, 0).sum(1)
+      for values in (loss, correct, jnp.ones_like(weights))
+    ],
+    1,
+  )
   return placement.replicated(sums, partitioner)
 
 
@@ -268,33 +277,28 @@ def _evaluate(
 ) -> base.EvalResult:
   """Scores parts {name: what `score` takes}; what fails is kept apart."""
   failures = base.Failures(task)
-  scores: dict[str, Score] = {}
+  metrics: dict[str, float] = {}
+  files: dict[str, str] = {}
   for name, part in parts.items():
     with failures.guard(name):
-      scores[name] = score(part)
+      rows = score(part)
+      found = {
+        metric: aggregates.Statistics(rows[:, [column, 2]], aggregate)
+        for metric, column, aggregate in _COLUMNS
+      }
+      files |= base.statistics_files(name, found)
+      metrics |= {
+        f'{metric}/{name}': one.value for metric, one in found.items()
+      }
+      metrics[f'tokens/{name}'] = float(rows[:, 2].sum())
+  means = head_task.means(metrics)
+  if metrics:
+    with np.errstate(over='ignore'):
+      means['perplexity/mean'] = float(np.exp(means['loss/mean']))
+    del means['tokens/mean']
   return base.EvalResult(
-    metrics=_metrics(scores), notes=tuple(notes), failures=failures.collected()
+    metrics=metrics | means,
+    notes=tuple(notes),
+    failures=failures.collected(),
+    files=files,
   )
-
-
-def _metrics(scores: dict[str, Score]) -> dict[str, float]:
-  metrics: dict[str, float] = {}
-  for name, score in scores.items():
-    metrics |= _summary(
-      name, score.loss / score.tokens, score.correct / score.tokens
-    )
-    metrics[f'tokens/{name}'] = score.tokens
-  if scores:
-    loss = np.mean([s.loss / s.tokens for s in scores.values()])
-    accuracy = np.mean([s.correct / s.tokens for s in scores.values()])
-    metrics |= _summary('mean', float(loss), float(accuracy))
-  return metrics
-
-
-def _summary(name: str, loss: float, accuracy: float) -> dict[str, float]:
-  perplexity = math.exp(loss) if loss < 700 else math.inf
-  return {
-    f'perplexity/{name}': perplexity,
-    f'loss/{name}': loss,
-    f'accuracy/{name}': accuracy,
-  }

@@ -70,6 +70,7 @@ class Retrieval(sentence_task.SentenceTask):
   character 3-grams without any model (`string_overlap`,
   `string_overlap_unshared`). `forward/<pair>`, `backward/<pair>`: accuracy
   where a sentence of the pair's first, second language asks.
+  `chance/<pair>`: one in all candidates.
   `best_accuracy/<pair>`, `best_layer/<pair>`: of the layer that is best on
   these very sentences. `pair_cosine/<pair>`, `other_cosine/<pair>`: mean
   cosines of pairs and of other sentences, nothing being taken away: both are
@@ -100,6 +101,7 @@ class Retrieval(sentence_task.SentenceTask):
     Metric('backward'),
     Metric('best_accuracy'),
     BEST_LAYER,
+    Metric('chance'),
     Metric(
       'pair_cosine',
       Better.NEITHER,
@@ -280,6 +282,7 @@ def _metrics(
     } | {column: row[column] for column in _OVERLAP}
     ways = by_layer['accuracy'][:, layer]
     values |= dict(zip(('forward', 'backward'), ways, strict=True))
+    values['chance'] = 1 / row['sentences']
     metrics |= {
       f'{column}/{name}': float(value)
       for column, value in values.items()

@@ -155,6 +155,27 @@ class MaskedLM(base.Objective):
 
   def _one(self, model, params, batch, context) -> base.ObjectiveOutput:
     """Loss and metrics of rows that share their parameters."""
+    chosen = self.chosen(model, params, batch, context)
+    loss, _, weights, _ = chosen
+    total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
+    return base.ObjectiveOutput(
+      base.WeightedMean(total, jnp.sum(weights)),
+      self._metrics(batch, context, *chosen),
+    )
+
+  def chosen(self, model, params, batch, context: base.Context):
+    """What is predicted of rows that share their parameters.
+
+    Args:
+      model: the encoder.
+      params: `{'model': ..., 'heads': ...}`.
+      batch: rows [B, T] of one side.
+      context: its key chooses the tokens.
+
+    Returns:
+      Loss in nats, correctness, weight (0: padding) and language of the tokens,
+      [B, K] each; [B, T] where every position is scored.
+    """
     params = inputs.bind(model, params, batch, context.vocabulary)
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, choice = self.mask(batch, context, mask_rng)
@@ -165,14 +186,7 @@ class MaskedLM(base.Objective):
       context=context,
       rng=dropout_rng,
     )
-    loss, correct, weights, languages = self._losses(
-      model, params, batch, states, choice
-    )
-    total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
-    return base.ObjectiveOutput(
-      base.WeightedMean(total, jnp.sum(weights)),
-      self._metrics(batch, context, loss, correct, weights, languages),
-    )
+    return self._losses(model, params, batch, states, choice)
 
   def _metrics(self, batch, context, loss, correct, weights, languages):
     return metrics.named(
