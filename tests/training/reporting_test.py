@@ -70,7 +70,11 @@ def test_a_report(opened, tmp_path):
   metrics = {'mlm/loss': (np.array(6.0), np.array(4.0))}
   opened.report(5, _sums(skipped=1, spikes=2, metrics=metrics))
   opened.report_evaluation(5, {'f1': 0.25})
-  report, evaluation = _lines(tmp_path)
+  opened.report(10, _sums())
+  report, evaluation, later = _lines(tmp_path)
+  assert report['environment']['device'] == 'cpu'
+  assert report['environment'].keys() >= {'python', 'jax', 'devices'}
+  assert 'environment' not in later
   assert report['train'] == {
     'loss': 2.0,
     'grad_norm': 0.5,

@@ -1,6 +1,7 @@
 """What a run tells while it trains: metrics on disk, progress, its result."""
 
 import logging
+import platform
 from typing import Any
 
 import jax
@@ -45,6 +46,7 @@ class Reporter:
     self._losses: dict[str, float] = {}
     self._plateaus = plateau.Plateaus({})
     self._writer: run_metrics.RunMetrics | None = None
+    self._environment = {'environment': _environment()}
 
   def drop_after(self, restored: checkpoints_lib.Restored | None) -> None:
     """Drops metrics of steps past a checkpoint; all of them for None."""
@@ -120,7 +122,8 @@ class Reporter:
     speed = self._speed(step, sums)
     self._plateaus.add(step, metrics, step * sums.tokens / sums.steps)
     if self._writer:
-      self._writer.write(step, train=metrics, speed=speed)
+      self._writer.write(step, train=metrics, speed=speed, **self._environment)
+    self._environment = {}
 
   def _metrics(
     self, step: int, sums: metric_accumulator.Sums
@@ -215,3 +218,14 @@ class Reporter:
     self._progress.close()
     if self._writer:
       self._writer.close()
+
+
+def _environment() -> dict[str, str]:
+  """What a process runs on and with, for its first report."""
+  return {
+    'python': platform.python_version(),
+    **distributed.versions(),
+    'device': jax.devices()[0].device_kind,
+    'devices': str(jax.device_count()),
+    'processes': str(jax.process_count()),
+  }

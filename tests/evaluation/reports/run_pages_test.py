@@ -28,6 +28,8 @@ def _record(name, *, found=(), losses=None, restarts=(), **settings):
     name=name,
     settings=settings,
     losses={'loss': losses} if losses else {},
+    tokens={},
+    environments=(),
     speed={'tokens_per_second': 1234.5, 'run_seconds': 1800.0},
     restarts=restarts,
     steps=(100,),
@@ -81,8 +83,8 @@ def test_runs_side_by_side(runs, tmp_path):
   page = run_pages.side_by_side(tmp_path, runs, command=['xlflax', 'report'])
   text = page.read_text()
   assert (
-    '<h2>retrieval: accuracy (0 to 1, higher is better), test split</h2>'
-    in (text)
+    '<h2>retrieval: accuracy (0 to 1, higher is better), test split, chance '
+    'is not known</h2>' in (text)
   )
   assert 'higher is better), validation split</h2>' in text
   # The validation score is not in the table of test scores.
@@ -112,12 +114,15 @@ def test_a_run_as_training_leaves_it(tmp_path):
         'mlm/loss/en': 1,
         'mlm/loss/de': 4.0,
         'mlm/accuracy/en': 0.5,
+        'mlm/tokens': 2500,
+        'mlm/tokens/de': 1500,
         'tlm/loss/en': 2.0,
       },
       'speed': {'tokens_per_second': 7.0},
+      'environment': {'jax': '0.10.2', 'device': 'H200', 'devices': '8'},
     },
     {'step': 10, 'eval': {'retrieval/accuracy/mean': 0.5}},
-    {'step': 20, 'train': {'loss': None}},
+    {'step': 20, 'train': {'loss': None, 'mlm/tokens': 500}},
   ]
   text = '\n'.join(map(json.dumps, lines)) + '\n{"step": 3'
   (tmp_path / 'metrics.jsonl').write_text(text)
@@ -134,7 +139,14 @@ def test_a_run_as_training_leaves_it(tmp_path):
     'mlm': {'en': [(10, 1.0)], 'de': [(10, 4.0)]}
   }
   page = run_pages.side_by_side(tmp_path / 'out', [found])
-  assert 'Training loss by language' in page.read_text()
+  shown = page.read_text()
+  assert 'Training loss by language' in shown
+  table = shown.split('Tokens read</h2>')[1].split('</table>')[0]
+  cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
+  assert cells == ['a', 'mlm', '3,000', '1,500']
+  table = shown.split('Environment</h2>')[1].split('</table>')[0]
+  cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
+  assert cells[:4] == ['a', '10', 'H200', '8'] and '0.10.2' in cells
   assert found.speed == {'tokens_per_second': 7.0}
 
 

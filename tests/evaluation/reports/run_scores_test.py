@@ -62,3 +62,15 @@ def test_chance_and_the_languages_without_a_score_are_told(tmp_path):
   assert table.head[:3] == ['', 'examples', 'chance']
   assert table.rows[0][:3] == ['de', '4', '0.333']
   assert 'not known' not in table.title
+
+
+def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
+  run = _run(tmp_path, [1, 0])
+  run.results[_GROUP][5] = base.EvalResult(
+    metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
+  )
+  one = run_scores.table(_GROUP, [run])
+  assert one.head[-2:] == ['mlm, step 5', 'mlm, step 10']
+  other = types.SimpleNamespace(**vars(run) | {'name': 'tlm'})
+  two = run_scores.table(_GROUP, [run, other])
+  assert two.head[-2:] == ['mlm, step 10', 'tlm, step 10']

@@ -27,6 +27,15 @@ PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
 _MANY = 60  # settings that differ, at most
+_ENVIRONMENT = (
+  'device',
+  'devices',
+  'processes',
+  'python',
+  'xlflax',
+  'jax',
+  'jaxlib',
+)
 _LOSS = 'loss, lower is better'
 
 
@@ -85,6 +94,9 @@ class RunRecord:
     settings: 'path.to.field' -> value of what makes the run what it is.
     losses: name -> step -> loss: 'loss', the weighted sum of all objectives',
       'mlm/loss' and 'mlm/loss/en'.
+    tokens: objective -> language -> tokens read; '' for all languages.
+    environments: versions, devices and processes, of the first report of each
+      start, with its step.
     speed: of the last report: 'tokens_per_second', 'run_seconds', ...; seconds
       of a step beside its plan: 'plan/measured/MLP', 'plan/planned/MLP', ...
     restarts: what failed, and the seconds that it cost, by generation.
@@ -96,6 +108,8 @@ class RunRecord:
   name: str
   settings: Mapping[str, Any]
   losses: Mapping[str, Mapping[int, float]]
+  tokens: Mapping[str, Mapping[str, float]]
+  environments: Sequence[Mapping[str, Any]]
   speed: Mapping[str, float]
   restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
@@ -116,7 +130,8 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   """
   run = outputs.run_of(directory)
   steps = tuple(saved_checkpoints.finished_steps(run))
-  losses, speed = _metrics(run)
+  losses, tokens, speed = _metrics(run)
+  records = metrics_file.records(run)
   found = results.find(directory)
   if not (steps or losses or (found and run != directory)):
     raise errors.RunDirectoryError(
@@ -129,10 +144,14 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
     name=name,
     settings=_settings(run),
     losses=losses,
-    speed=speed,
-    restarts=[
-      x['restart'] for x in metrics_file.records(run) if 'restart' in x
+    tokens=tokens,
+    environments=[
+      {'step': x['step']} | x['environment']
+      for x in records
+      if 'environment' in x
     ],
+    speed=speed,
+    restarts=[x['restart'] for x in records if 'restart' in x],
     steps=steps,
     results=found,
     directory=directory,
@@ -141,12 +160,15 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
 
 def _metrics(
   directory: pathlib.Path,
-) -> tuple[dict[str, dict[int, float]], dict[str, float]]:
-  """Losses by name and step, and the last record of speed.
+) -> tuple[
+  dict[str, dict[int, float]], dict[str, dict[str, float]], dict[str, float]
+]:
+  """Losses by name and step, tokens, and the last record of speed.
 
   A cut last line is left.
   """
   losses: dict[str, dict[int, float]] = {}
+  tokens: dict[str, dict[str, float]] = {}
   speed: dict[str, float] = {}
   planned: dict[str, float] = {}
   try:
@@ -158,15 +180,19 @@ def _metrics(
     try:
       record = json.loads(line)
       step = int(record['step'])
-      for name, loss in record.get('train', {}).items():
-        if loss is not None and 'loss' in name.split('/')[:2]:
-          losses.setdefault(name, {})[step] = float(loss)
+      for name, value in record.get('train', {}).items():
+        first, kind, language = (*name.split('/'), '', '')[:3]
+        if value is not None and 'loss' in (first, kind):
+          losses.setdefault(name, {})[step] = float(value)
+        elif value is not None and kind == 'tokens':
+          read = tokens.setdefault(first, {})
+          read[language] = read.get(language, 0) + value
       speed = {**(record.get('speed') or speed)}
       planned |= record.get('plan') or {}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
   planned = {f'plan/{name}': seconds for name, seconds in planned.items()}
-  return losses, speed | planned
+  return losses, tokens, speed | planned
 
 
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
@@ -210,7 +236,9 @@ def side_by_side(
       drawn[title] = pictures.save(canvas, directory / file, dpi=_DPI)
   tables = [
     _overview(runs),
+    _tokens(runs),
     _beside_plans(runs),
+    _environments(runs),
     _restarts(runs),
     *(run_scores.table(group, runs) for group in groups),
     _differences(runs),
@@ -255,6 +283,33 @@ def _beside_plans(runs: Sequence[RunRecord]) -> text.Table:
       rows.append([run.name, part, *(f'{s * 1e3:.2f}' for s in seconds)])
   head = ['run', 'part of a step', 'measured, ms', 'planned, ms']
   return text.Table('A step beside its plan', head, rows)
+
+
+def _tokens(runs: Sequence[RunRecord]) -> text.Table:
+  """How much was read of each language."""
+  languages = dict.fromkeys(
+    code for run in runs for one in run.tokens.values() for code in one
+  )
+  rows = [
+    [run.name, objective, *(_number(found.get(code)) for code in languages)]
+    for run in runs
+    for objective, found in run.tokens.items()
+  ]
+  head = ['run', 'objective', *(code or 'all' for code in languages)]
+  return text.Table('Tokens read', head, rows)
+
+
+def _environments(runs: Sequence[RunRecord]) -> text.Table:
+  """Versions and devices, where they are other than before."""
+  rows: list[list[str]] = []
+  for run in runs:
+    before: list[str] = []
+    for one in run.environments:
+      found = [str(one.get(name, '-')) for name in _ENVIRONMENT]
+      if found != before:
+        rows.append([run.name, f'{one["step"]:,}', *found])
+      before = found
+  return text.Table('Environment', ['run', 'at step', *_ENVIRONMENT], rows)
 
 
 def _restarts(runs: Sequence[RunRecord]) -> text.Table:

@@ -7,9 +7,13 @@ from xlflax.evaluation import base, families, results, summary
 from xlflax.evaluation.reports import text
 from xlflax.training.checkpointing import run_directory
 
+_MOST = 6  # checkpoints of one run
+
 
 def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
   """The main metric of each part, by run; the untrained model beside it.
+
+  One run alone has its last checkpoints, several have the last one each.
 
   Numbers have half of their 95 % intervals beside them, where examples are
   recorded, and chance where it is known; the title says of which of the
@@ -22,7 +26,9 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
   columns = {
     f'{run.name}, {name}': (result, _intervals(run, group, step))
     for run in runs
-    for name, step, result in _shown(run.results.get(group, {}))
+    for name, step, result in _shown(
+      run.results.get(group, {}), most=1 if len(runs) > 1 else _MOST
+    )
   }
   found = [result for result, _ in columns.values()]
   metric = _metric(found)
@@ -82,14 +88,13 @@ def _intervals(
 
 
 def _shown(
-  found: Mapping[results.Step, base.EvalResult],
+  found: Mapping[results.Step, base.EvalResult], most: int
 ) -> Iterator[tuple[str, results.Step, base.EvalResult]]:
-  """The untrained model's and the last checkpoint's result."""
+  """The untrained model's and the last checkpoints' results."""
   if results.UNTRAINED in found:
     yield 'untrained', results.UNTRAINED, found[results.UNTRAINED]
-  last = max((step for step in found if isinstance(step, int)), default=None)
-  if last is not None:
-    yield f'step {last:,}', last, found[last]
+  for step in sorted(x for x in found if isinstance(x, int))[-most:]:
+    yield f'step {step:,}', step, found[step]
 
 
 def _metric(found: Sequence[base.EvalResult]) -> str:

@@ -97,6 +97,12 @@ def _part() -> None:
     jax.distributed.shutdown()
 
 
+def versions() -> dict[str, str]:
+  """Those of the packages that must be alike in all processes."""
+  names = ('xlflax', 'jax', 'jaxlib')
+  return {name: importlib.metadata.version(name) for name in names}
+
+
 def _statement(
   job: cluster_lib.Job, configuration: str
 ) -> statements.Statement:
@@ -104,10 +110,7 @@ def _statement(
     job.process_id,
     job.num_processes,
     socket.gethostname(),
-    {
-      name: importlib.metadata.version(name)
-      for name in ('xlflax', 'jax', 'jaxlib')
-    },
+    versions(),
     configuration,
   )
 
