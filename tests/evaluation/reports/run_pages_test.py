@@ -86,7 +86,7 @@ def test_runs_side_by_side(runs, tmp_path):
     '<h2>retrieval: accuracy (0 to 1, higher is better), test split, chance '
     'is not known</h2>' in (text)
   )
-  assert 'higher is better), validation split</h2>' in text
+  assert 'higher is better), validation split, chance' in text
   # The validation score is not in the table of test scores.
   test = text.split(', test split</h2>')[1].split('<h2>')[0]
   assert [cell for cell in ('0.100', '0.750', '0.500') if cell in test] == [
