@@ -88,7 +88,7 @@ def test_runs_side_by_side(runs, tmp_path):
   )
   assert 'higher is better), validation split, chance' in text
   # The validation score is not in the table of test scores.
-  test = text.split(', test split</h2>')[1].split('<h2>')[0]
+  test = text.split(', test split, chance')[1].split('<h2>')[0]
   assert [cell for cell in ('0.100', '0.750', '0.500') if cell in test] == [
     '0.100', '0.750', '0.500'
   ]  # fmt: skip
