@@ -37,11 +37,13 @@ def of_run(settings: Any) -> None:
 
 
 def _measure(report: Callable[[str], None]) -> None:
-  """Rates of the devices beside those of their data sheets."""
+  """Links by a ring of the processes; rates beside those of data sheets."""
   import jax
 
   from xlflax.training.devices import accelerators, rates
+  from xlflax.training.processes import ring
 
+  ring.meet(report=report)
   kind = jax.devices()[0].device_kind
   rates.meet(accelerators.of_kind(kind), report=report)
 
