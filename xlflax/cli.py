@@ -40,6 +40,7 @@ COMMANDS = {
   'serve': 'show runs live in a browser, or try an encoder',
   'analyze': 'how similar languages are inside of models, with pictures',
   'convert': 'convert checkpoints, from and to Hugging Face too',
+  'publish': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',
   'configs': 'list the gin files that come with xlflax, or show one',
   'replicate': "run the papers' claims at small scale and judge them",

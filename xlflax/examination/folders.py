@@ -150,6 +150,13 @@ EXPORT = Artefact(
       'it is taken for a folder of somebody else', '`xlflax convert to-hf`'
     ),
     Files(
+      ('README.md',),
+      Need.UNREAD,
+      'the Hub shows no card',
+      'none: people write in it',
+      '`xlflax convert to-hf`',
+    ),
+    Files(
       ('*',),
       Need.REQUIRED,
       '`xlflax convert from-hf` refuses it',

@@ -11,8 +11,18 @@ from huggingface_hub import constants, hf_api
 
 import xlflax
 from tests.interop.huggingface import handmade
+from tests.interop.huggingface.exporting_test import run_of
+from xlflax import cli
 from xlflax.foundation import errors
-from xlflax.interop.huggingface import hub_files, importing
+from xlflax.interop.huggingface import (
+  exporting,
+  folder_writing,
+  hub_files,
+  importing,
+)
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
 
 _COMMIT = '0123456789abcdef0123456789abcdef01234567'
 _MODEL = '/api/models/org/name'
@@ -152,27 +162,79 @@ def test_what_is_not_there_is_said(hub):
   assert 'hf download org/other' in caught.value.fix
 
 
-def test_a_folder_is_uploaded_for_its_owner_alone(hub, tmp_path, monkeypatch):
+@pytest.fixture
+def exported(run_of, tmp_path):
+  """A folder of `to-hf` in whose card somebody wrote."""
+  directory, *_ = run_of()
+  folder = tmp_path / 'mine'
+  folder_writing.convert(exporting.check(directory), folder, license='mit')
+  with (folder / 'README.md').open('a') as card:
+    card.write('It is for tests.\n')
+  (folder / 'notes.txt').write_text('not for others')
+  return folder
+
+
+def test_a_folder_is_published_for_its_owner_alone(
+  hub, exported, monkeypatch, capfd
+):
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
-  (tmp_path / 'mine').mkdir()
-  (tmp_path / 'mine/config.json').write_text('{"model_type": "bert"}')
-  address = hub_files.push(tmp_path / 'mine', 'org/name')
-  assert address.endswith('/org/name')
+  assert cli.main(['publish', str(exported), 'org/new']) == 0
+  assert '/org/new' in capfd.readouterr().out
   created = json.loads(_Hub.sent['/api/repos/create'])
-  assert created['visibility' if 'visibility' in created else 'private'] in (
-    True,
-    'private',
-  )
-  commit = _Hub.sent[f'{_MODEL}/commit/main'].decode().splitlines()
-  (file,) = [
-    line['value'] for line in map(json.loads, commit) if line['key'] == 'file'
-  ]
-  assert file['path'] == 'config.json'
-  assert b'bert' in base64.b64decode(file['content'])
+  assert created.get('visibility', created.get('private')) in (True, 'private')
+  commit = _Hub.sent['/api/models/org/new/commit/main'].decode().splitlines()
+  sent = {
+    line['value']['path']: base64.b64decode(line['value']['content'])
+    for line in map(json.loads, commit)
+    if line['key'] == 'file'
+  }
+  assert 'notes.txt' not in sent
+  assert {name: (exported / name).read_bytes() for name in sent} == sent
+  assert b'It is for tests.' in sent['README.md']
+  assert {'config.json', 'model.safetensors', 'digests.json'} <= sent.keys()
+  importing.check_digests(exported)  # with the card as it is now
 
 
-def test_a_hub_that_refuses_is_named(hub, tmp_path, monkeypatch):
+def test_a_preview_sends_nothing(hub, exported, capfd):
+  assert cli.main(['publish', str(exported), 'org/new', '--preview']) == 0
+  assert not _Hub.asked and not _Hub.sent
+  shown = capfd.readouterr().out
+  assert 'model.safetensors' in shown and 'license: mit' in shown
+  assert 'notes.txt' not in shown and 'nothing was sent to org/new' in shown
+
+
+def test_public_is_asked_for(hub, exported, monkeypatch):
+  monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
+  assert cli.main(['publish', str(exported), 'org/new', '--public']) == 0
+  created = json.loads(_Hub.sent['/api/repos/create'])
+  assert created.get('visibility', created.get('private')) in (False, 'public')
+
+
+def test_a_changed_folder_is_not_published(hub, exported):
+  (exported / 'config.json').write_text('{}')
+  with pytest.raises(errors.CheckpointError, match=r'config\.json') as caught:
+    hub_files.upload(exported)
+  assert 'no whole folder' in caught.value.what
+
+
+@pytest.mark.parametrize('card', ['', '---\nlicense: [\n---\n'])
+def test_a_card_that_cannot_be_read_is_not_published(exported, card):
+  (exported / 'README.md').write_text(card)
+  if card:
+    with pytest.raises(errors.CheckpointError, match='model card'):
+      hub_files.upload(exported)
+  else:
+    assert 'names no license and no language' in str(hub_files.upload(exported))
+
+
+@pytest.mark.parametrize('name', ['mine', 'org/new/er', 'org/--', ''])
+def test_a_name_that_the_hub_has_not_is_refused(exported, name, capfd):
+  assert cli.main(['publish', str(exported), name, '--preview']) == 2
+  assert 'The Hub has no such names' in capfd.readouterr().err
+
+
+def test_a_hub_that_refuses_is_named(hub, exported, monkeypatch):
   monkeypatch.delattr(_Hub, 'do_POST')
   with pytest.raises(errors.CheckpointError) as caught:
-    hub_files.push(tmp_path, 'org/name')
+    hub_files.publish(hub_files.upload(exported), 'org/new')
   assert 'hf auth login' in caught.value.fix

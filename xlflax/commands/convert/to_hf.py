@@ -14,8 +14,6 @@ HELP = (
 _FLAGS = """
 model_dir MODEL_DIR: a run's directory, or an imported model's
 --output PATH (required): folder to make
---push ORG/NAME: upload the folder to the Hugging Face Hub, too, where only you
-  see it; first look at what is written, without this flag
 --dry_run (switch): check, show what becomes what, write nothing
 --step (Natural): checkpoint (default: the newest)
 --architecture TYPE: model_type of config.json (default: that of the tokenizer,
@@ -54,12 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
   """Converts, or shows what would be done."""
-  from xlflax.interop.huggingface import (
-    exporting,
-    folder_writing,
-    hub_files,
-    tables,
-  )
+  from xlflax.interop.huggingface import exporting, folder_writing, tables
   from xlflax.interop.huggingface.cards import card_metadata
 
   paths.local(args.output, where='--output')  # before anything is read
@@ -89,8 +82,6 @@ def run(args: argparse.Namespace) -> int:
     f'{checked.options["architectures"][0]}, step {checked.step} -> '
     f'{args.output}'
   )
-  if args.push:
-    print(f'uploaded: {hub_files.push(paths.of(args.output), args.push)}')
   return 0
 
 

@@ -73,8 +73,6 @@ def convert(
     _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
     (made / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
-    card = model_card.of_export(checked, name=folder.name, license=license)
-    (made / card_metadata.FILE).write_text(card, encoding='utf-8')
     if checked.sentence:
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
@@ -84,6 +82,9 @@ def convert(
     if onnx:
       onnx_files.write(made)
     manifests.note(made, manifests.Kind.EXPORT)
+    # Not in the manifest: people write in it.
+    card = model_card.of_export(checked, name=folder.name, license=license)
+    (made / card_metadata.FILE).write_text(card, encoding='utf-8')
     return notes
 
 

@@ -4,21 +4,28 @@
 HF_HOME and the user's login are respected.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import huggingface_hub
+import yaml
 from huggingface_hub import constants
 from huggingface_hub import errors as hub_errors
+from huggingface_hub.utils import validate_repo_id
 
-from xlflax.foundation import errors
+from xlflax.foundation import calls, errors
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import tokenizers
-from xlflax.storage import paths
+from xlflax.storage import manifests, paths
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
+# Of the card: what the Hub asks for, and what people look at first.
+_TOLD = ('license', 'language', 'base_model', 'pipeline_tag', 'library_name')
 _SMALL = ('*.json', 'README.md', '*.txt', *tokenizers.FILES)
 
 
@@ -74,26 +81,115 @@ def _fetched(name: str, revision: str | None) -> pathlib.Path:
   )
 
 
-def push(folder: pathlib.Path, name: str) -> str:
-  """Uploads a folder as a model that only its owner sees; returns its address.
+@dataclasses.dataclass(frozen=True)
+class Upload:
+  """What a folder brings to the Hub.
+
+  Attributes:
+    folder: that `xlflax convert to-hf` wrote.
+    files: path below the folder -> bytes, of all that is uploaded.
+    card: what stands at the top of README.md.
+  """
+
+  folder: pathlib.Path
+  files: Mapping[str, int]
+  card: Mapping[str, Any]
+
+  def __str__(self) -> str:
+    rows = [f'  {n / 1e6:10,.2f} MB  {name}' for name, n in self.files.items()]
+    told = [f'  {key}: {self.card[key]}' for key in _TOLD if self.card.get(key)]
+    open_ends = [key for key in _TOLD[:2] if not self.card.get(key)]
+    if open_ends:
+      told.append(f'  README.md names no {" and no ".join(open_ends)}')
+    total = sum(self.files.values()) / 1e6
+    return '\n'.join(
+      [f'{len(rows)} files, {total:,.2f} MB:', *rows, 'the card:', *told]
+    )
+
+
+@calls.checked
+def upload(folder: calls.Path) -> Upload:
+  """Looks at a folder that is to be published; nothing is sent.
 
   Args:
-    folder: what `xlflax convert to-hf` wrote.
-    name: 'organisation/name' on the Hub; made private if it is new.
+    folder: what `xlflax convert to-hf` wrote; README.md may be changed.
 
   Raises:
+    CheckpointError: it is none, a file is missing or has another content, or
+      the card cannot be read.
+  """
+  place = paths.local(folder, where='the folder to publish')
+  wrong = manifests.problems(place)
+  known = None if wrong else manifests.read(place)
+  if known is None or known.kind != manifests.Kind.EXPORT:
+    raise errors.CheckpointError(
+      'This is no whole folder of `xlflax convert to-hf`',
+      got='; '.join([*wrong.values()][:20]) or f'a {known and known.kind}',
+      expected='the folder that was written, with no change but in README.md',
+      where=str(place),
+      fix='write it again: xlflax convert to-hf RUN --output=FOLDER',
+    )
+  try:
+    card = huggingface_hub.ModelCard.load(place / 'README.md').data.to_dict()
+  except (OSError, ValueError, yaml.YAMLError) as error:
+    raise errors.CheckpointError(
+      'The model card cannot be read',
+      got=f'{type(error).__name__}: {error}'[:500],
+      expected='README.md with YAML between two lines of ---',
+      where=str(place / 'README.md'),
+      fix='mend its first lines, or write the folder again',
+    ) from error
+  files = {
+    name: (place / name).stat().st_size
+    for name in sorted([*known.files, 'README.md', manifests.FILE])
+  }
+  return Upload(place, files, card)
+
+
+def check_name(name: str) -> None:
+  """Raises ConfigError for what can be no model's name on the Hub."""
+  try:
+    validate_repo_id(name)
+    if '/' in name:
+      return
+  except hub_errors.HFValidationError:
+    pass
+  raise errors.ConfigError(
+    'The Hub has no such names',
+    got=repr(name),
+    expected='organisation/name, such as me/xlm-of-mine',
+    fix='name the model after your user or organisation on the Hub',
+  )
+
+
+@calls.checked
+def publish(what: Upload, name: str, *, private: bool = True) -> str:
+  """Uploads a folder as a model of the Hub; returns its address.
+
+  Args:
+    what: from `upload`.
+    name: 'organisation/name' on the Hub.
+    private: whether only its owner sees a model that is new. A model that
+      is there stays as it is.
+
+  Raises:
+    ConfigError: the Hub has no such names.
     CheckpointError: the Hub refused, such as without a login.
   """
+  check_name(name)
   try:
-    huggingface_hub.create_repo(name, private=True, exist_ok=True)
+    huggingface_hub.create_repo(name, private=private, exist_ok=True)
     huggingface_hub.upload_folder(
-      repo_id=name, folder_path=folder, commit_message='Exported by xlflax'
+      repo_id=name,
+      folder_path=what.folder,
+      allow_patterns=list(what.files),
+      commit_message='Published by xlflax',
     )
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
     raise errors.CheckpointError(
       'The Hugging Face Hub did not take the model',
       got=f'{name}: {type(error).__name__}: {error}'[:500],
-      where=str(folder),
+      where=str(what.folder),
       fix='log in by `hf auth login`; the folder itself is complete',
     ) from error
   return f'{constants.ENDPOINT}/{name}'

@@ -10,6 +10,7 @@ import pytest
 from tests.interop.huggingface.exporting_test import run_of
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing
+from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training import state as state_lib
@@ -44,6 +45,8 @@ def _each(word, change):
 _MUTATIONS = {
   'activation': (None, {'hidden_act': 'relu'}),
   'epsilon': (None, {'layer_norm_eps': 0.5}),
+  'pad_id': (None, {'pad_token_id': 3}),
+  'another_pad_id': (None, {'pad_token_id': 1}),
   'transposed': (_each(_QUERY, lambda x: x.T), {}),
   'swapped': (_swapped, {}),
   'positions': (_shifted, {}),
@@ -81,6 +84,28 @@ def test_a_wrong_folder_is_not_published(run_of, tmp_path, monkeypatch, name):
   with pytest.raises(errors.CheckpointError) as caught:
     folder_writing.convert(checked, tmp_path / 'out')
   assert 'computes something else' in caught.value.what
+  assert not (tmp_path / 'out').exists()
+
+
+def test_a_folder_that_lacks_a_tensor_is_not_published(
+  run_of, tmp_path, monkeypatch
+):
+  find = tensor_files.find
+  lacking = 'layer.1.output.dense.weight'
+  monkeypatch.setattr(
+    tensor_files,
+    'find',
+    lambda folder: {
+      name: tensor
+      for name, tensor in find(folder).items()
+      if not name.endswith(lacking)
+    },
+  )
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  with pytest.raises(errors.CheckpointError, match='layer.1.output.dense'):
+    folder_writing.convert(
+      exporting.check(directory, model_type='roberta'), tmp_path / 'out'
+    )
   assert not (tmp_path / 'out').exists()
 
 

@@ -170,7 +170,8 @@ def check_states(
     What was not compared, and why, a line each.
 
   Raises:
-    CheckpointError: the first layer that differs, the text and its ids.
+    CheckpointError: the first layer that differs, the text and its ids; or
+      the tensors lack what config.json says.
   """
   options = options or model_files.read_json(folder / model_files.CONFIG)
   kind = options['model_type']
@@ -179,7 +180,17 @@ def check_states(
     return [f'the states were not compared: {kind} is not computed in numpy']
   separator = frames.separator_of(run.directory) or Separator.XLMR
   texts, batch = rows(run.vocabulary, run.model.config.max_length, separator)
-  kept = _rows_kept(run.vocabulary.spec, batch[batch_lib.TOKEN_IDS])
+  spec = run.vocabulary.spec
+  if tensors is None and options.get('pad_token_id', spec.pad_id) not in (
+    None,
+    spec.pad_id,
+  ):
+    raise _wrong(
+      folder,
+      got=f'pad_token_id {options["pad_token_id"]} in {model_files.CONFIG}',
+      expected=f'{spec.pad_id}, with which its rows are padded',
+    )
+  kept = _rows_kept(spec, batch[batch_lib.TOKEN_IDS])
 
   def rounded(name: str) -> jax.Array:
     value = read(name, kept if _TABLE.match(name) else None)
@@ -192,7 +203,14 @@ def check_states(
   weights = Weights(tensors or tensor_files.find(folder))
   try:
     found = _found(weights, options, seq2seq, batch, kept)
-  except LookupError as error:  # of a form of files that is not known
+  except LookupError as error:
+    if tensors is None or isinstance(error, IndexError):
+      raise _wrong(
+        folder,
+        got=f'{type(error).__name__}: {error}',
+        expected=f'the tensors that {model_files.CONFIG} speaks of',
+      ) from error
+    # A form of published files that is not known here.
     return [f'the states were not compared: there is no tensor {error}']
   for name, value in found.items():
     if name in wanted:
@@ -312,11 +330,21 @@ def _compare(name, found, wanted, texts, batch, folder) -> None:
   most = _TOLERANCE * max(1.0, float(np.abs(wanted).max()))
   if not (apart <= most).all():
     row = int(np.argmax(apart.max(-1)))
-    raise errors.CheckpointError(
-      'The folder as written computes something else than the model',
+    raise _wrong(
+      folder,
       got=f'{name}: {apart.max():.3g} apart, for {texts[row]!r} with the ids '
       f'{ids[row].tolist()}',
       expected=f'at most {most:.1g}',
-      where=str(folder),
-      fix='nothing was written; please report this model',
     )
+
+
+def _wrong(
+  folder: pathlib.Path, *, got: str, expected: str
+) -> errors.CheckpointError:
+  return errors.CheckpointError(
+    'The folder as written computes something else than the model',
+    got=got,
+    expected=expected,
+    where=str(folder),
+    fix='nothing was written; please report this model',
+  )

@@ -1,0 +1,44 @@
+"""`xlflax publish`: a folder of `convert to-hf` to the Hugging Face Hub."""
+
+import argparse
+
+from xlflax.foundation import flag_tables
+
+HELP = (
+  'Uploads a folder that `xlflax convert to-hf` wrote to the Hugging Face Hub, '
+  'where only its owner sees it.'
+)
+EXAMPLES = """
+  # what would be uploaded: nothing is sent
+  xlflax publish models/mine me/mine --preview
+
+  # after `hf auth login`: as a private model
+  xlflax publish models/mine me/mine
+"""
+
+_FLAGS = """
+folder FOLDER: that `xlflax convert to-hf` wrote; README.md may be changed
+name ORG/NAME: of the model on the Hub
+--preview (switch): check the folder, show files and card, send nothing
+--public (switch): a model that is new can be seen by everybody
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags of publishing."""
+  flag_tables.add(parser, _FLAGS)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Shows what the folder is, and uploads it."""
+  from xlflax.interop.huggingface import hub_files
+
+  what = hub_files.upload(args.folder)
+  hub_files.check_name(args.name)
+  print(what)
+  if args.preview:
+    print(f'nothing was sent to {args.name}')
+    return 0
+  address = hub_files.publish(what, args.name, private=not args.public)
+  print(f'published: {address}')
+  return 0
