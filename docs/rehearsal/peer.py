@@ -1,0 +1,153 @@
+"""What Hugging Face and Sentence-Transformers make of the same compute.
+
+  python docs/rehearsal/peer.py WORK
+
+After docs/rehearsal/run.sh: BertForMaskedLM of the same sizes (4 layers of
+128, the head at the masked places only) for the processor seconds of the run
+`mlm`, then SentenceTransformerTrainer on the same pairs for those of
+`aligned`. How many steps that is follows from PILOT steps of each, start-up
+left out. Packages sentence-transformers and torch have to be importable. The
+outcome is WORK/runs/peer, a model directory as `xlflax convert from-hf` makes
+it.
+"""
+
+import dataclasses
+import json
+import pathlib
+import random
+import resource
+import shutil
+import subprocess
+import sys
+
+from benchmarks import efficiency, search_finetuning
+
+PILOT = 40
+PAIRS, SIDE = 64, 32  # a batch's, and tokens of a side
+_FILES = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json')
+
+
+def seconds(command: list[str]) -> float:
+  """Runs a command; processor seconds of it and of its children."""
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
+  subprocess.run(command, check=True)
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return (
+    after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+  )
+
+
+def budget(work: pathlib.Path, name: str) -> float:
+  """Processor seconds that a run of the rehearsal took, all its starts."""
+  rows = (line.split() for line in (work / 'times').read_text().splitlines())
+  return sum(float(row[1]) + float(row[2]) for row in rows if row[0] == name)
+
+
+def steps_for(run, wanted: float) -> int:
+  """Steps that take so long: by two short runs, whose start-up is alike."""
+  short, long = run(PILOT), run(3 * PILOT)
+  start = short - (long - short) / 2
+  return max(int((wanted - start) / ((long - short) / (2 * PILOT))), PILOT)
+
+
+def masked_lm(work: pathlib.Path) -> pathlib.Path:
+  """Hugging Face's folder, pretrained."""
+  setting = efficiency.Setting(
+    corpus=str(work / 'corpus'),
+    cache=str(work / 'cache'),
+    vocabulary=str(work / 'vocab'),
+    work=str(work / 'peer/masked_lm'),
+    core=0,
+    hidden=128,
+    length=128,
+    batch=20,
+    rate=1e-3,
+  )
+
+  def run(steps: int, name: str = 'pilot') -> float:
+    one = dataclasses.replace(
+      setting,
+      tokens=steps * setting.batch * setting.length,
+      work=f'{setting.work}/{name}-{steps}',
+    )
+    shutil.rmtree(one.work, ignore_errors=True)
+    one.folder('torch/gathered').mkdir(parents=True)
+    efficiency.write_rows(one)
+    return seconds(efficiency.torch_command(one, 'torch/gathered'))
+
+  wanted = budget(work, 'mlm')
+  steps = steps_for(run, wanted)
+  steps -= steps % efficiency.CHECKPOINTS
+  spent = run(steps, 'whole')
+  note(work, 'masked_lm', steps=steps, seconds=spent, wanted=wanted)
+  whole = pathlib.Path(f'{setting.work}/whole-{steps}')
+  return whole / f'torch-gathered/checkpoints/{steps}'
+
+
+def pairs(work: pathlib.Path, count: int) -> list[str]:
+  """Lines 'English<TAB>translation' of the training pairs, in a drawn order."""
+  found = []
+  for path in sorted((work / 'corpus/parallel/train').iterdir()):
+    languages = path.name.partition('.')[0].split('-')
+    for line in path.read_text('utf-8').splitlines():
+      first, _, second = line.partition('\t')
+      sides = (first, second) if languages[0] == 'en' else (second, first)
+      if all(sides):
+        found.append('\t'.join(sides))
+  random.Random(0).shuffle(found)
+  return found[:count]
+
+
+def aligned(work: pathlib.Path, model: pathlib.Path) -> pathlib.Path:
+  """Sentence-Transformers' folder, trained on pairs."""
+  for name in _FILES:  # of the same vocabulary
+    if (work / 'published' / name).exists():
+      shutil.copy(work / 'published' / name, model / name)
+  setting = search_finetuning.Setting(
+    model=str(model),
+    data='',
+    work=str(work / 'peer/aligned'),
+    pairs=PAIRS,
+    length=SIDE,
+    rate=2e-4,
+  )
+
+  def run(steps: int, name: str = 'pilot') -> float:
+    one = dataclasses.replace(setting, work=f'{setting.work}/{name}-{steps}')
+    shutil.rmtree(one.work, ignore_errors=True)
+    one.pairs_file(0).parent.mkdir(parents=True)
+    lines = pairs(work, steps * PAIRS)
+    one.pairs_file(0).write_text('\n'.join(lines) + '\n', 'utf-8')
+    described = json.dumps(dataclasses.asdict(one))
+    module = 'benchmarks.peers.search_finetuning'
+    return seconds([sys.executable, '-m', module, described, '0'])
+
+  wanted = budget(work, 'aligned')
+  steps = steps_for(run, wanted)
+  spent = run(steps, 'whole')
+  note(work, 'aligned', steps=steps, seconds=spent, wanted=wanted)
+  return pathlib.Path(f'{setting.work}/whole-{steps}/sentence-transformers-0')
+
+
+def note(work: pathlib.Path, name: str, **found) -> None:
+  """Keeps what was spent in WORK/peer.json."""
+  path = work / 'peer.json'
+  known = json.loads(path.read_text()) if path.exists() else {}
+  path.write_text(json.dumps(known | {name: found}, indent=1) + '\n')
+  print(name, found, flush=True)
+
+
+def main() -> None:
+  work = pathlib.Path(sys.argv[1])
+  folder = aligned(work, masked_lm(work))
+  run = work / 'runs/peer'
+  shutil.rmtree(run, ignore_errors=True)
+  subprocess.run(
+    [sys.executable, '-m', 'xlflax.cli', 'convert', 'from-hf', str(folder)]
+    + [f'--output={run}'],
+    check=True,
+  )
+
+
+if __name__ == '__main__':
+  main()
