@@ -32,9 +32,7 @@ def seconds(command: list[str]) -> float:
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
   subprocess.run(command, check=True)
   after = resource.getrusage(resource.RUSAGE_CHILDREN)
-  return (
-    after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-  )
+  return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def budget(work: pathlib.Path, name: str) -> float:
@@ -87,7 +85,7 @@ def masked_lm(work: pathlib.Path) -> pathlib.Path:
 def pairs(work: pathlib.Path, count: int) -> list[str]:
   """Lines 'English<TAB>translation' of the training pairs, in a drawn order."""
   found = []
-  for path in sorted((work / 'corpus/parallel/train').iterdir()):
+  for path in sorted((work / 'corpus/parallel').glob('*.tsv')):
     languages = path.name.partition('.')[0].split('-')
     for line in path.read_text('utf-8').splitlines():
       first, _, second = line.partition('\t')
