@@ -207,6 +207,7 @@ def goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
   begun = time.time()
   while time.time() < begun + seconds:
     time.sleep(max(0.0, begun + (kills + 1) * every - time.time()))
+    job.wait_past(job.step())  # it may be between two starts
     step, struck = job.step(), time.time()
     pid = job.pid_of(draw.randrange(job.processes))
     os.kill(pid, signal.SIGKILL)

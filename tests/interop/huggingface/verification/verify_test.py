@@ -12,6 +12,7 @@ from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
+from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints, saved_objectives
@@ -84,6 +85,72 @@ def test_a_wrong_folder_is_not_published(run_of, tmp_path, monkeypatch, name):
   with pytest.raises(errors.CheckpointError) as caught:
     folder_writing.convert(checked, tmp_path / 'out')
   assert 'computes something else' in caught.value.what
+  assert not (tmp_path / 'out').exists()
+
+
+def _renamed(first, second):
+  def mutate(tensors):
+    tensors[first], tensors[second] = tensors[second], tensors[first]
+
+  return mutate
+
+
+_CROSS = 'decoder.layers.0.encoder_attn.{}_proj.weight'
+_T5 = 'decoder.block.0.layer.{}.SelfAttention.{}.weight'
+# Of translation models: family -> what is wrong -> as in `_MUTATIONS`.
+_SEQ2SEQ = {
+  'pre_ln': {
+    'forgotten_scale': (None, {'scale_embedding': True}),
+    'activation': (None, {'activation_function': 'relu'}),
+    'cross': (_renamed(_CROSS.format('q'), _CROSS.format('k')), {}),
+    'norm': (_each('decoder.layer_norm.weight', lambda x: x * 2), {}),
+  },
+  't5': {
+    'forgotten_scale': (None, {'scale_decoder_outputs': False}),
+    'activation': (None, {'feed_forward_proj': 'gated-silu'}),
+    'swapped': (_renamed(_T5.format(0, 'q'), _T5.format(0, 'k')), {}),
+    'buckets': (_each('relative_attention_bias.weight', np.flipud), {}),
+  },
+}
+
+
+@pytest.mark.parametrize(
+  ('family', 'name'),
+  [(family, name) for family in _SEQ2SEQ for name in _SEQ2SEQ[family]],
+)
+def test_a_wrong_translation_model_is_not_published(
+  run_of, tmp_path, monkeypatch, family, name
+):
+  directory, *_ = run_of(
+    encoder_decoder.EncoderDecoder(
+      encoder_decoder_config.EncoderDecoderConfig(
+        family=family,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        hidden_dim=16,
+        mlp_dim=32,
+        num_heads=2,
+        max_length=24,
+        initializer_range=0.5,
+      )
+    )
+  )
+  mutate, options = _SEQ2SEQ[family][name]
+  checked = exporting.check(directory)
+  wrong = dataclasses.replace(checked, options=checked.options | options)
+  assert wrong.options != checked.options or mutate
+  values = folder_writing._values
+
+  def changed(checked):
+    order = [one for one, _ in values(checked)]
+    tensors = {n.removeprefix('model.'): v for n, v in values(checked)}
+    if mutate:
+      mutate(tensors)
+    yield from zip(order, tensors.values(), strict=True)
+
+  monkeypatch.setattr(folder_writing, '_values', changed)
+  with pytest.raises(errors.CheckpointError, match='computes something else'):
+    folder_writing.convert(wrong, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 

@@ -1,0 +1,73 @@
+"""Folders have what Text Embeddings Inference and vLLM read of them.
+
+Rules of text-embeddings-inference at 0d124dc and of vLLM at 0036026: which
+keys their readers of `config.json` and of the modules require.
+"""
+
+import json
+
+import pytest
+
+from tests.interop.huggingface.exporting_test import run_of
+from xlflax.interop.huggingface import exporting, folder_writing
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+_ALL = {'architectures': list, 'model_type': str}
+_BERT = {
+  **dict.fromkeys(
+    """vocab_size hidden_size num_hidden_layers num_attention_heads
+    intermediate_size max_position_embeddings type_vocab_size
+    pad_token_id""".split(),
+    int,
+  ),
+  **dict.fromkeys(
+    'hidden_dropout_prob initializer_range layer_norm_eps'.split(), float
+  ),
+  'hidden_act': str,
+}
+# backends/candle/src/models/bert.rs, distilbert.rs: fields without a default.
+_REQUIRED = {
+  'bert': _BERT,
+  'roberta': _BERT,
+  'xlm-roberta': _BERT,
+  'distilbert': dict.fromkeys(
+    """vocab_size dim n_layers n_heads hidden_dim max_position_embeddings
+    pad_token_id""".split(),
+    int,
+  )
+  | {'activation': str},
+}
+_POOLING = {'pooling_mode_cls_token': bool, 'pooling_mode_mean_tokens': bool}
+
+
+def _lacking(path, wanted):
+  content = json.loads(path.read_text())
+  return {
+    key: content.get(key)
+    for key, kind in wanted.items()
+    if not isinstance(content.get(key), kind)
+  }
+
+
+@pytest.mark.parametrize('model_type', _REQUIRED)
+@pytest.mark.parametrize('pooling', ['mean_all', 'first'])
+def test_a_sentence_encoder_can_be_served(
+  run_of, tmp_path, model_type, pooling
+):
+  settings = {
+    'bert': {},
+    'distilbert': {'type_vocab_size': 0, 'layer_norm_epsilon': 1e-12},
+  }.get(model_type, {'type_vocab_size': 1, 'position_offset': 1})
+  directory, *_ = run_of(**settings)
+  checked = exporting.check(directory, model_type=model_type, pooling=pooling)
+  folder = tmp_path / 'out'
+  folder_writing.convert(checked, folder)
+  wanted = _ALL | _REQUIRED[model_type]
+  assert _lacking(folder / 'config.json', wanted) == {}
+  assert _lacking(folder / '1_Pooling/config.json', _POOLING) == {}
+  lengths = {'max_seq_length': int, 'do_lower_case': bool}
+  assert _lacking(folder / 'sentence_bert_config.json', lengths) == {}
+  assert (folder / 'tokenizer.json').exists()
+  assert (folder / 'model.safetensors').exists()
