@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$1 data=$2
 shift 2
 languages=en,ca,cs,da,de,el,es,et,eu,fi,fr,hi,hu,id,ja,ko,nl,pl,pt,ru,sv,tr,vi,zh
-mlm_steps=${MLM_STEPS:-2000} pair_steps=${PAIR_STEPS:-1200}
+mlm_steps=${MLM_STEPS:-2000} pair_steps=${PAIR_STEPS:-600}
 mkdir -p "$work/runs"
 
 timed() {  # name, command: seconds (user, system, wall) and KB go to WORK/times
