@@ -14,7 +14,7 @@ from xlflax.training.checkpointing import run_directory
 _FILES = [
   f
   for f in gin_files.files('finetune')
-  if not f.endswith('base.gin') and '/settings/' not in f
+  if not f.endswith(('base.gin', '_slots.gin')) and '/settings/' not in f
 ]
 _TREE = '\n'.join(
   (
@@ -64,6 +64,7 @@ _EXAMPLES = {  # what a file of the family's default format holds
   'search': 'lo va\tva\nva\tlo\n',
   'tagging': _TREE,
 }
+_JOINT = 'finetune/intents_and_slots.gin'  # two heads on one encoder
 
 
 @pytest.mark.parametrize('file', _FILES)
@@ -108,11 +109,54 @@ def test_training(monkeypatch, tmp_path, file):
   assert settings.optimizer.rate_at(2) == pytest.approx(5e-5)
 
 
+def test_two_heads(tmp_path):
+  run_directory.write_model(
+    tmp_path / 'pretrained',
+    encoder.Encoder(
+      model_config.EncoderConfig(
+        num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
+      )
+    ),
+  )
+  for name, text in (
+    ('intents', 'lo va\tgo\nva\tstay\n'),
+    ('slots', 'lo\tO\nva\tB-a\n'),
+  ):
+    (tmp_path / name).write_text(text)
+  files = [str({'en': str(tmp_path / name)}) for name in ('intents', 'slots')]
+  settings = gin_files.settings_of(
+    [_JOINT],
+    [
+      f'MODEL_DIR={str(tmp_path / "run")!r}',
+      f'INIT_FROM={str(tmp_path / "pretrained")!r}',
+      f'TRAIN_FILES={files[0]}',
+      f'DEV_FILES={files[0]}',
+      f'SLOT_FILES={files[1]}',
+      f'SLOT_DEV_FILES={files[1]}',
+      'SLOT_WEIGHT=0.5',
+      'EVALUATION=@during_training.Evaluation()',
+      'TRAIN_STEPS=20',
+      'LENGTH=32',
+    ],
+  )
+  setup = gin_files.trace_steps(settings)
+  assert set(setup.factory.abstract.params['heads']) == {
+    'sequence_classification',
+    'token_classification',
+  }
+  intents, slots = settings.objectives.entries
+  assert intents.objective.labels == ('go', 'stay') and slots.weight == 0.5
+  assert slots.objective.labels == ('B-a', 'I-a', 'O')
+  [task] = settings.evaluation.tasks
+  assert task.intents.source.languages() == task.source.languages() == ('en',)
+  assert task.intents.length == task.length == 32
+
+
 def test_every_family_has_its_file():
   assert {f'finetune/{name}.gin' for name in _EXAMPLES} <= set(_FILES)
 
 
-@pytest.mark.parametrize('file', [*_FILES, 'finetune/base.gin'])
+@pytest.mark.parametrize('file', [*_FILES, _JOINT, 'finetune/base.gin'])
 def test_header_says_what_people_override(file):
   text = (config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))

@@ -140,6 +140,8 @@ def test_evaluation(monkeypatch, file):
   ]
   if '%TEST_FILES' in text:
     macros.append("TEST_FILES={'fr-en': ('first', 'second')}")
+  if '%SLOT_TEST_FILES' in text:
+    macros.append("SLOT_TEST_FILES={'fr-en': 'slots'}")
   configuration = config.load(['evaluate/tasks.gin', file], macros)
   with pytest.raises(Stop):
     configuration.build(evaluate.evaluate, model_dir='runs/a')
