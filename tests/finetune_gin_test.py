@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from tests import gin_files
@@ -62,6 +63,7 @@ _EXAMPLES = {  # what a file of the family's default format holds
   'question_answering': _SQUAD,
   'regression': 'lo\tva\t2.5\nva\tlo\t0\n',
   'search': 'lo va\tva\nva\tlo\n',
+  'search_distillation': 'lo va\tva\nva\tlo\n',
   'tagging': _TREE,
 }
 _JOINT = 'finetune/intents_and_slots.gin'  # two heads on one encoder
@@ -81,6 +83,10 @@ def test_training(monkeypatch, tmp_path, file):
   path = tmp_path / 'examples'
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
+  taught = []
+  if family == 'search_distillation':
+    np.save(tmp_path / 'vectors.npy', np.zeros((2, 8), np.float32))
+    taught = [f'VECTORS={ {"en": str(tmp_path / "vectors.npy")} }']
   settings = gin_files.settings_of(
     [file],
     [
@@ -92,13 +98,14 @@ def test_training(monkeypatch, tmp_path, file):
       'TRAIN_STEPS=20',
       'LENGTH=32',
       'HEAD_LEARNING_RATE=1e-3',
+      *taught,
     ],
   )
   setup = gin_files.trace_steps(settings)
   objective = settings.objectives.entries[0].objective
-  if family == 'search':  # it has no head
+  if family.startswith('search'):  # it has no head
     assert settings.init_from.exclude == settings.optimizer.rates == ()
-    assert objective.sentence['normalize']
+    assert objective.sentence['normalize'] == (not taught)
     return
   assert objective.name in setup.factory.abstract.params['heads']
   [task] = settings.evaluation.tasks
@@ -160,8 +167,7 @@ def test_every_family_has_its_file():
 def test_header_says_what_people_override(file):
   text = (config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
-  text += (config.SHIPPED / 'finetune/base.gin').read_text()
-  text += (config.SHIPPED / 'pretrain/base.gin').read_text()
+  text += gin_files.text(file)
   names = re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header)
   assert names
   for macro in names:
