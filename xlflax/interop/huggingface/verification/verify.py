@@ -175,7 +175,7 @@ def check_states(
   options = options or model_files.read_json(folder / model_files.CONFIG)
   kind = options['model_type']
   seq2seq = kind in (*encoder_decoders.BARTS, *encoder_decoders.T5S)
-  if not seq2seq and kind not in (*encoders.NAMES, encoders.MODERN):
+  if not seq2seq and kind not in encoders.NAMES:
     return [f'the states were not compared: {kind} is not computed in numpy']
   separator = frames.separator_of(run.directory) or Separator.XLMR
   texts, batch = rows(run.vocabulary, run.model.config.max_length, separator)
