@@ -12,13 +12,23 @@ import torch
 import transformers
 from transformers.models import gte as gte_lib
 
-from tests.interop.huggingface import hard_texts, reference_tokenizers
+from tests.interop.huggingface import (
+  hard_texts,
+  reference_tokenizers,
+  released_configs_test,
+)
 from tests.interop.huggingface import reference_models as reference
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import config as model_config
 from xlflax.training.checkpointing import run as run_lib
 
+_SIZES = (
+  'hidden_size',
+  'num_hidden_layers',
+  'num_attention_heads',
+  'intermediate_size',
+)
 # Special symbols in texts are characters here, and symbols in transformers.
 _PLAIN = [text for text in hard_texts.TEXTS if '<pad>' not in text]
 # As it was published, at a small size. The places that quote it have these
@@ -139,6 +149,41 @@ def test_other_models_of_mgtes_code_are_refused(changes, part, tmp_path):
   with pytest.raises(errors.ConfigError) as caught:
     importing.check(tmp_path / 'hf', drop=['^classifier'])
   assert part in caught.value.got
+
+
+def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
+  """transformers reads none of them, so the folder goes back to that code."""
+  model = released_configs_test.published(
+    'nomic-embed-text-v1.5', tmp_path / 'hf'
+  )
+  path = tmp_path / 'hf/config.json'
+  options = json.loads(path.read_text())
+  for name in ('max_position_embeddings', 'rope_parameters', *_SIZES):
+    options.pop(name)
+  path.write_text(json.dumps(options))
+  checked = importing.check(tmp_path / 'hf')
+  assert checked.config.max_length == 8192
+  run = run_lib.open_run(importing.convert(checked, tmp_path / 'ours'))
+  ids, ours = _states(run)
+  with torch.no_grad():
+    theirs = model(
+      input_ids=torch.tensor(ids),
+      attention_mask=torch.tensor(reference.PADDING),
+    ).last_hidden_state.numpy()
+  kept = reference.PADDING > 0
+  np.testing.assert_allclose(
+    np.asarray(ours)[kept], theirs[kept], atol=2e-5, rtol=2e-5
+  )
+  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  written = json.loads((tmp_path / 'back/config.json').read_text())
+  del options['torch_dtype']  # which is written as dtype
+  assert written == written | options
+  files = [
+    safetensors.numpy.load_file(tmp_path / f'{place}/model.safetensors')
+    for place in ('hf', 'back')
+  ]
+  assert files[0].keys() == files[1].keys()
+  assert all(np.array_equal(files[0][k], files[1][k]) for k in files[0])
 
 
 _JINA = dict(

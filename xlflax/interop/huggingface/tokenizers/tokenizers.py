@@ -234,9 +234,8 @@ def _bytes(settings) -> tokenizers.Tokenizer:
   built.decoder = decoders.ByteLevel()
   extra = range(settings.get('extra_ids') or 125)
   built.add_special_tokens([*special, *(f'<extra_id_{i}>' for i in extra)])
-  end = special[1]
   built.post_processor = processors.TemplateProcessing(
-    single=['$A', end], pair=['$A', end, '$B', end], special_tokens=[(end, 1)]
+    single='$A </s>', pair='$A </s> $B </s>', special_tokens=[('</s>', 1)]
   )
   return built
 
