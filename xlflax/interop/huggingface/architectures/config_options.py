@@ -146,6 +146,32 @@ def read(config: Mapping[str, Any], aliases: Mapping[str, str]) -> Options:
   return Options(values)
 
 
+def rotary(options: Options, theta: float) -> dict[str, Any]:
+  """Fields of rotary positions: plain ones, or all periods stretched alike.
+
+  Args:
+    options: of config.json.
+    theta: the library's default.
+  """
+  periods = dict(options.get('rope_parameters', {}))
+  kind = periods.pop('rope_type', 'default')
+  base = periods.pop('rope_theta', options.get('rope_theta', theta))
+  factor = periods.pop('factor', 1.0) if kind == 'linear' else 1.0
+  if kind not in ('default', 'linear') or periods:
+    options.problems.append(
+      f'rope_parameters is {options.values["rope_parameters"]}'
+    )
+  return {'rotary_theta': float(base), 'rotary_factor': float(factor)}
+
+
+def of_rotary(config) -> dict[str, Any]:
+  """rope_parameters, the inverse of `rotary`."""
+  found = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
+  if config.rotary_factor != 1:
+    found |= {'rope_type': 'linear', 'factor': config.rotary_factor}
+  return found
+
+
 def of_fields(config, table: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
   """Option -> value, the inverse of `Options.fields`."""
   return {name: getattr(config, field) for name, (field, _) in table.items()}

@@ -9,17 +9,10 @@ from xlflax.interop.huggingface.architectures.architectures import (
   classes,
   classifiers,
 )
-from xlflax.interop.huggingface.architectures.rules import (
-  Rule,
-  Transform,
-  linear,
-  norm,
-)
+from xlflax.interop.huggingface.architectures.rules import Rule, norm, of_layers
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
-_LAYER = 'encoder.layer.{layer}'
-_ATTENTION = f'{_LAYER}.attention'
 _TERMS = {'c2p', 'p2c'}
 
 # Option -> (field of EncoderConfig, the library's default).
@@ -133,16 +126,14 @@ ARCHITECTURES = {
       *bert.POST_NORMS,
       Rule('encoder.rel_embeddings.weight', 'model/relative/table'),
       *norm('encoder.LayerNorm', 'model/relative/norm'),
-      *linear(f'{_ATTENTION}.self.query_proj', 'model/layers/attention/query'),
-      *linear(f'{_ATTENTION}.self.key_proj', 'model/layers/attention/key'),
-      *linear(f'{_ATTENTION}.self.value_proj', 'model/layers/attention/value'),
-      *linear(
-        f'{_ATTENTION}.output.dense',
-        'model/layers/attention/output',
-        Transform.LINEAR_FROM_TWO,
+      *of_layers(
+        """attention.self.query_proj=attention/query
+        attention.self.key_proj=attention/key
+        attention.self.value_proj=attention/value
+        attention.output.dense=attention/output
+        intermediate.dense=mlp/wi output.dense=mlp/wo""",
+        'encoder.layer.{layer}.',
       ),
-      *linear(f'{_LAYER}.intermediate.dense', 'model/layers/mlp/wi'),
-      *linear(f'{_LAYER}.output.dense', 'model/layers/mlp/wo'),
     ),
     head=bert.token_head(
       'cls.predictions.transform', 'LayerNorm', 'cls.predictions.bias'
