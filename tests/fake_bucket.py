@@ -58,6 +58,9 @@ class Bucket:
 
   def describe(self, name: str) -> dict:
     generation, content = self.objects[name]
+    # Each change is a second after the one before.
+    moment = time.gmtime(1767225600 + generation)
+    updated = time.strftime('%Y-%m-%dT%H:%M:%S.000Z', moment)
     return {
       'kind': 'storage#object',
       'name': name,
@@ -66,8 +69,8 @@ class Bucket:
       'generation': str(generation),
       'metageneration': '1',
       'size': str(len(content)),
-      'updated': '2026-01-01T00:00:00.000Z',
-      'timeCreated': '2026-01-01T00:00:00.000Z',
+      'updated': updated,
+      'timeCreated': updated,
       'contentType': 'application/octet-stream',
     }
 

@@ -81,7 +81,7 @@ def _bucket_path(text: str):
     retries = {'mode': 'standard', 'max_attempts': _ATTEMPTS}
     settings.setdefault('config_kwargs', {'retries': retries})
   # They tell with every request what cannot be known, or is read ahead.
-  for library in (package, 'fsspec'):
+  for library in (package, 'fsspec', 'aiobotocore'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
   return epath.Path(text.rstrip('/'))
 

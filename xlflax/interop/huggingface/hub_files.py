@@ -15,7 +15,7 @@ from huggingface_hub import errors as hub_errors
 from xlflax.foundation import errors
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import tokenizers
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
@@ -35,7 +35,7 @@ def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
   text = str(folder)
   name, _, revision = text.partition('@')
   if pathlib.Path(text).exists() or not _NAME.fullmatch(name):
-    return paths.local(folder, where='Hugging Face folder')
+    return mirrors.here(folder)
   try:
     return _fetched(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
