@@ -35,7 +35,7 @@ def _texts(folder) -> dict[str, str]:
   return {
     path.relative_to(folder).as_posix(): path.read_text()
     for path in sorted(folder.rglob('*'))
-    if path.is_file() and path.name != mirrors.MANIFEST
+    if path.is_file() and not path.name.startswith('.')
   }
 
 

@@ -22,7 +22,7 @@ import pathlib
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from xlflax.foundation import errors, progress
@@ -47,13 +47,9 @@ def place(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
   scheme, _, rest = os.fspath(path).partition('://')
   if store := kvstores.spec(os.fspath(path)).get('endpoint'):
     scheme += '-' + hashlib.sha256(store.encode()).hexdigest()[:8]
-  return _root() / kind / scheme / rest
-
-
-def _root() -> pathlib.Path:
   cache = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-  named = os.environ.get(VARIABLE) or f'{cache}/xlflax/staged'
-  return pathlib.Path(named).expanduser().absolute()
+  root = os.environ.get(VARIABLE) or f'{cache}/xlflax/staged'
+  return pathlib.Path(root).expanduser().absolute() / kind / scheme / rest
 
 
 def here(name: str | os.PathLike) -> pathlib.Path:
@@ -142,10 +138,9 @@ class _Mirror:
 
   def alone(self, *, wait: bool = False) -> contextlib.AbstractContextManager:
     """Keeps other processes of this machine out."""
-    key = hashlib.sha256(os.fspath(self.folder).encode()).hexdigest()[:32]
     return locking.alone(
-      _root() / 'locks',
-      name=f'{key}.lock',
+      self.folder.parent,
+      name=f'.{self.folder.name}.lock',
       what=f'copy of {self._name}',
       error=errors.RunDirectoryError,
       wait=wait,
@@ -163,7 +158,8 @@ class _Mirror:
     local = self._local()
     for name in local.keys() - self._there.keys():
       (self.folder / name).unlink()
-    self._fetch(n for n, state in self._there.items() if local.get(n) != state)
+    changed = dict(self._there.items() - local.items())
+    self._move('Copying', self._get, changed)
 
   def begin(self, *, new: bool) -> None:
     """Makes the copy what an output goes on with."""
@@ -178,20 +174,22 @@ class _Mirror:
       shutil.rmtree(self.folder, ignore_errors=True)
     self.folder.mkdir(parents=True, exist_ok=True)
     if is_whole:
-      self._fetch(self._there.keys() - self._local().keys())
+      missing = self._there.keys() - self._local().keys()
+      self._move('Copying', self._get, {n: self._there[n] for n in missing})
       if self._text:
         paths.write_atomically(own, self._text)
 
   def upload(self) -> None:
     """Makes the bucket have what is in the copy; the manifest comes last."""
     local = self._local()
-    changed = {n for n, state in local.items() if self._there.get(n) != state}
+    changed = dict(local.items() - self._there.items())
     gone = self._there.keys() - local.keys()
     if self._digests and not changed and not gone:
-      return
+      return  # it is there
     self._declare(None)
     marks = sorted(n for n in changed if '/' not in n and n.endswith('.json'))
-    self._move('Uploading', self._put, changed - set(marks), local)
+    rest = {n: state for n, state in changed.items() if n not in marks}
+    self._move('Uploading', self._put, rest)
     for name in marks:  # they say that the rest is there
       self._put(name)
     for name in gone:
@@ -224,32 +222,24 @@ class _Mirror:
       except (ValueError, LookupError) as error:
         raise self._wrong(f'{MANIFEST}: {error}') from error
 
-  def _fetch(self, names: Iterable[str]) -> None:
-    self.folder.parent.mkdir(parents=True, exist_ok=True)
-    self._move('Copying', self._get, names, self._there)
-
   def _move(
-    self,
-    what: str,
-    move: Callable[[str], None],
-    names: Iterable[str],
-    states: Mapping[str, _State],
+    self, what: str, move: Callable[[str], None], states: Mapping[str, _State]
   ) -> None:
     """Moves files in several threads, and says so."""
-    sizes = {name: states[name][0] / 1e6 for name in sorted(names)}
-    if not sizes:
+    if not states:
       return
-    total = sum(sizes.values())
+    total = sum(size for size, _ in states.values()) / 1e6
     logging.info(
-      f'{what} {len(sizes)} files, {total:.1f} MB: {self._name} has its copy in '
-      f'{self.folder} ({VARIABLE} names another place)'
+      f'{what} {len(states)} files, {total:.1f} MB: {self._name} has its copy '
+      f'in {self.folder} ({VARIABLE} names another place)'
     )
     with (
       concurrent.futures.ThreadPoolExecutor(_THREADS) as pool,
       progress.Progress(what, unit='MB', total=total) as told,
     ):
-      for size, _ in zip(sizes.values(), pool.map(move, sizes), strict=True):
-        told(size)
+      moved = pool.map(move, states)
+      for (size, _), _ in zip(states.values(), moved, strict=True):
+        told(size / 1e6)
 
   def _get(self, name: str) -> None:
     """Copies an object, if it is as the bucket and the manifest tell."""
@@ -278,11 +268,9 @@ class _Mirror:
   def _local(self) -> dict[str, _State]:
     """Files of the copy."""
     found = [self.folder] if self.folder.is_file() else self.folder.rglob('*')
+    start = len(os.fspath(self.folder)) + 1
     return {
-      os.fspath(path)[len(os.fspath(self.folder)) + 1 :]: (
-        path.stat().st_size,
-        path.stat().st_mtime_ns,
-      )
+      os.fspath(path)[start:]: (path.stat().st_size, path.stat().st_mtime_ns)
       for path in found
       if path.is_file() and not path.name.endswith(_NEVER)
     }
@@ -292,7 +280,7 @@ class _Mirror:
 
   def _again(self, ask: Callable, *arguments, **named) -> Any:
     """Asks the bucket, several times where it does not answer well."""
-    for attempt in range(1, _ATTEMPTS + 1):
+    for attempt in range(_ATTEMPTS):
       try:
         return ask(*arguments, **named)
       except errors.XlflaxError:
@@ -300,11 +288,9 @@ class _Mirror:
       except Exception as error:
         if isinstance(error, OSError) and not errors.is_away(error):
           raise  # no such object, a full disk
-        if attempt == _ATTEMPTS:
-          text = f'{type(error).__name__}: {error}'
-          raise OSError(errno.ETIMEDOUT, text, self._name) from error
-        time.sleep(0.1 * 2**attempt * (1 + random.random()))
-    raise AssertionError
+        text = f'{type(error).__name__}: {error}'
+        time.sleep(0.2 * 2**attempt * (1 + random.random()))
+    raise OSError(errno.ETIMEDOUT, text, self._name)
 
   def _wrong(self, got: str) -> errors.RunDirectoryError:
     return errors.RunDirectoryError(

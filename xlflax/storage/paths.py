@@ -304,13 +304,6 @@ def remove(directory: pathlib.Path) -> None:
     shutil.rmtree(directory)
 
 
-def use_umask(file: pathlib.Path) -> None:
-  """Gives a file on disk the permissions that a new file of the user has."""
-  mask = os.umask(0)
-  os.umask(mask)
-  file.chmod(0o666 & ~mask)
-
-
 @contextlib.contextmanager
 def new_directory(
   target: pathlib.Path, *, where: str
