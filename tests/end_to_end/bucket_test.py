@@ -1,15 +1,24 @@
 """A run in a bucket is the run on disk; what follows it needs no disk."""
 
 import json
+import os
 import pathlib
 import re
 import tempfile
+import time
 
 import numpy as np
 import pytest
 
 from tests import fake_bucket, fake_s3
-from tests.end_to_end.conftest import TINY, free_port, losses
+from tests.end_to_end.conftest import (
+  TINY,
+  TINY_MLM,
+  free_port,
+  kill,
+  losses,
+  parameters,
+)
 from xlflax.training import params
 from xlflax.training.checkpointing import run
 
@@ -179,3 +188,105 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
   ]
   assert len(saved) == 1
   assert 'was there' in workspace.run(*tune, **variables)
+
+
+def _jsonl_folder(workspace, folder: pathlib.Path) -> None:
+  """The text of the workspace as files of records, and a part held out."""
+  for path in sorted((workspace.root / 'corpus/mono').glob('*.txt')):
+    lines = filter(None, path.read_text(encoding='utf-8').splitlines())
+    (folder / f'{path.stem}.jsonl').write_text(
+      ''.join(json.dumps({'text': line}) + '\n' for line in lines),
+      encoding='utf-8',
+    )
+
+
+def _kill_when(process, is_so) -> None:
+  """Ends a process by SIGKILL as soon as something is so."""
+  while process.poll() is None and not is_so():
+    time.sleep(0.02)
+  output = kill(process)
+  assert process.returncode == -9, output
+
+
+def _files(folder: pathlib.Path) -> dict[str, bytes]:
+  return {
+    path.relative_to(folder).as_posix(): path.read_bytes()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file() and not path.name.startswith('.')
+  }
+
+
+@pytest.mark.slow
+def test_from_records_to_a_published_folder_in_s3(workspace, tmp_path):
+  """Killed while the cache is uploaded and in training, with faults."""
+  own = [flag for flag in TINY_MLM if '_file=' not in flag]
+  words = ('--steps=12', '--vocabulary_size=70', *own, _FLAGS[0])
+  raw = tmp_path / 'raw'
+  raw.mkdir()
+  _jsonl_folder(workspace, raw)
+  compiled = {'XLFLAX_COMPILATION_CACHE': str(tmp_path / 'compiled')}
+  with fake_s3.serve() as (faults, address):
+    fake_s3.upload(address, raw, 'raw')
+    faults.every = 11
+    pretrain = ('pretrain', 's3://bucket/raw', '--output=s3://bucket/out')
+    environment = {
+      **fake_s3.variables(address),
+      **compiled,
+      'XLFLAX_STAGE': str(tmp_path / 'staged'),
+    }
+
+    def there(name: str) -> bool:
+      return bool(fake_s3.names(address, f'out/{name}'))
+
+    process = workspace.start(*pretrain, *words, **environment)
+    _kill_when(process, lambda: there('cache/tasks'))
+    assert not there('cache/cache.json')
+    process = workspace.start(*pretrain, *words, **environment)
+    _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
+    last = workspace.run(*pretrain, *words, **environment)
+    assert 'Continuing from the checkpoint' in last
+    evaluate = (
+      '--tasks=perplexity',
+      '--corpus=s3://bucket/eval',
+      '--untrained',
+    )
+    fake_s3.upload(address, workspace.root / 'corpus', 'eval')
+    model = '--model_dir=s3://bucket/out/model'
+    workspace.run('evaluate', model, *evaluate, **environment)
+    published = '--output=s3://bucket/published'
+    workspace.run('convert', 'to-hf', model[12:], published, **environment)
+    assert faults.told
+    faults.every = 0
+    got = fake_s3.download(address, 'out', tmp_path / 'copy')
+    folder = fake_s3.download(address, 'published', tmp_path / 'copy')
+  for path in raw.iterdir():  # the objects' times are part of a cache
+    (copied,) = (tmp_path / 'staged/in').glob(f'*/bucket/raw/{path.name}')
+    os.utime(path, ns=(copied.stat().st_mtime_ns,) * 2)
+  expected = tmp_path / 'out'
+  workspace.run(
+    *('pretrain', str(raw), f'--output={expected}', *words), **compiled
+  )
+  model = f'--model_dir={expected / "model"}'
+  here = f'--corpus={workspace.root / "corpus"}'
+  workspace.run('evaluate', model, evaluate[0], here, evaluate[2])
+  workspace.run(
+    *('convert', 'to-hf', model[12:], f'--output={tmp_path / "published"}')
+  )
+  for name in ('vocabulary', 'cache'):
+    assert _files(got / name) == _files(expected / name)
+  left, right = (parameters(one / 'model', 12) for one in (got, expected))
+  assert left.keys() == right.keys()
+  assert all((left[name] == right[name]).all() for name in left)
+  left, right = (_results(one / 'model') for one in (got, expected))
+  assert left and left == right
+  left, right = map(_files, (folder, tmp_path / 'published'))
+  assert left.keys() == right.keys()
+  assert [n for n in left if left[n] != right[n]] == []
+
+
+def _results(model: pathlib.Path) -> dict[str, dict]:
+  """Metrics of all evaluations, by file."""
+  return {
+    path.relative_to(model).as_posix(): json.loads(path.read_text())['metrics']
+    for path in sorted(model.glob('eval/*/*/*.json'))
+  }
