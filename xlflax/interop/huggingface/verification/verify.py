@@ -173,6 +173,7 @@ def check_states(
     CheckpointError: the first layer that differs, the text and its ids; or
       the tensors lack what config.json says.
   """
+  own = tensors is None
   tensors = tensors or tensor_files.find(folder)
   described = described or model_files.describe(folder, tensors)
   options, _ = described.architecture.write(described.config)  # all there are
@@ -184,10 +185,7 @@ def check_states(
   separator = frames.separator_of(run.directory) or Separator.XLMR
   texts, batch = rows(run.vocabulary, run.model.config.max_length, separator)
   spec = run.vocabulary.spec
-  if tensors is None and options.get('pad_token_id', spec.pad_id) not in (
-    None,
-    spec.pad_id,
-  ):
+  if own and options.get('pad_token_id') not in (None, spec.pad_id):
     raise _wrong(
       folder,
       got=f'pad_token_id {options["pad_token_id"]} in {model_files.CONFIG}',
@@ -207,7 +205,7 @@ def check_states(
   try:
     found = _found(weights, options, seq2seq, batch, kept)
   except LookupError as error:
-    if tensors is None or isinstance(error, IndexError):
+    if own or isinstance(error, IndexError):
       raise _wrong(
         folder,
         got=f'{type(error).__name__}: {error}',
