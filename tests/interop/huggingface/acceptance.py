@@ -229,13 +229,17 @@ def _after_steps(model, run, rows, folder: pathlib.Path, name: str) -> str:
 
 
 def _same(folder: pathlib.Path) -> bool:
-  files = [
+  """Whether each tensor comes back; BART's base model gets a prefix."""
+  first, back = (
     safetensors.numpy.load_file(folder / place / 'model.safetensors')
     for place in ('hf', 'back')
-  ]
-  kept = [name for name in files[0] if name in files[1]]
-  return files[1].keys() <= files[0].keys() and all(
-    np.array_equal(files[0][name], files[1][name]) for name in kept
+  )
+  if not first.keys() & back.keys():
+    first = {f'model.{name}': value for name, value in first.items()}
+  return (
+    bool(back)
+    and back.keys() <= first.keys()
+    and all(np.array_equal(first[name], back[name]) for name in back)
   )
 
 
