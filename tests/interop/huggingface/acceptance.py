@@ -64,7 +64,7 @@ def row(name: str, folder: pathlib.Path) -> str:
     run = run_lib.open_run(importing.convert(checked, folder / 'ours'))
     folder_writing.convert(exporting.check(run.directory), folder / 'back')
     rows = _rows(run)
-    trained = _after_steps(model, run, rows, folder, name)
+    trained = _after_steps(model, run, rows, folder)
   except errors.XlflaxError as error:
     return f'{title}refused: {error.what}: {str(error.got)[:90]} | | | | |'
   params = run.restore_params(0)['model']
@@ -72,7 +72,7 @@ def row(name: str, folder: pathlib.Path) -> str:
     [
       'yes' if kind in _NUMPY else 'no',
       f'{_alike(run, folder)} of {len(hard_texts.TEXTS)}',
-      f'{_apart(model, run, params, rows, name):.0e}',
+      f'{_apart(model, run, params, rows):.0e}',
       trained,
       'the same' if _same(folder) else 'OTHERS',
       '',
@@ -172,19 +172,17 @@ def _theirs(model, rows) -> np.ndarray:
     return found.logits.numpy()
 
 
-def _apart(model, run, params, rows, name: str) -> float:
+def _apart(model, run, params, rows) -> float:
   """The largest difference of logits, or of states where there are none."""
   ours = jax.jit(lambda p: _ours(model, run, p, rows))(params)
   wanted = _theirs(model, rows)
-  if name == 'umt5-base':  # whose states Google's code does not scale
-    wanted = wanted * model.config.d_model**0.5
   mask = rows[1]
   if model.config.is_encoder_decoder:
     mask = np.roll(mask, 1, 0)
   return float(np.abs(ours - wanted)[mask > 0].max())
 
 
-def _after_steps(model, run, rows, folder: pathlib.Path, name: str) -> str:
+def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
   """The same of the model that is trained and exported, and its change."""
   every = run.restore_params(0)
   params, before = every['model'], every['model']
@@ -223,8 +221,8 @@ def _after_steps(model, run, rows, folder: pathlib.Path, name: str) -> str:
   checked = exporting.check(run.directory, step=_STEPS)
   folder_writing.convert(checked, folder / 'trained')
   theirs = type(model).from_pretrained(folder / 'trained').eval()
-  apart = _apart(theirs, run, params, rows, name)
-  moved = _apart(theirs, run, before, rows, name)
+  apart = _apart(theirs, run, params, rows)
+  moved = _apart(theirs, run, before, rows)
   return f'{apart:.0e} (moved by {moved:.0e})'
 
 
