@@ -1,11 +1,14 @@
 """A run in a bucket is the run on disk; what follows it needs no disk."""
 
+import functools
 import json
 import os
 import pathlib
 import re
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -216,49 +219,88 @@ def _files(folder: pathlib.Path) -> dict[str, bytes]:
   }
 
 
+class _Store(NamedTuple):
+  """A store that this test serves: `faults.every` has requests go wrong."""
+
+  scheme: str
+  faults: Any
+  variables: dict[str, str]
+  upload: Callable[[pathlib.Path, str], None]
+  names: Callable[[str], list[str]]
+  download: Callable[[str, pathlib.Path], pathlib.Path]
+
+
+@pytest.fixture(params=['s3', 'gs'])
+def store(request) -> Iterator[_Store]:
+  if request.param == 's3':
+    with fake_s3.serve() as (faults, address):
+      yield _Store(
+        *('s3', faults, fake_s3.variables(address)),
+        *(
+          functools.partial(one, address)
+          for one in (fake_s3.upload, fake_s3.names, fake_s3.download)
+        ),
+      )
+    return
+  pytest.importorskip('gcsfs')
+  with fake_bucket.serve() as (found, address):
+
+    def upload(folder: pathlib.Path, name: str) -> None:
+      for path in sorted(p for p in folder.rglob('*') if p.is_file()):
+        key = f'{name}/{path.relative_to(folder).as_posix()}'
+        found.put(key, path.read_bytes())
+
+    yield _Store(
+      *('gs', found, fake_bucket.variables(address), upload),
+      lambda prefix: [n for n in list(found.objects) if n.startswith(prefix)],
+      lambda name, _: _copied(found, name),
+    )
+
+
 @pytest.mark.slow
-def test_from_records_to_a_published_folder_in_s3(workspace, tmp_path):
-  """Killed while the cache is uploaded and in training, with faults."""
+@pytest.mark.timeout(3600)
+def test_from_records_to_a_published_folder(workspace, store, tmp_path):
+  """Killed while the cache is uploaded and in training, with faults.
+
+  Parameters, cache, results and published files equal those of disks, bit for
+  bit.
+  """
   own = [flag for flag in TINY_MLM if '_file=' not in flag]
   words = ('--steps=12', '--vocabulary_size=70', *own, _FLAGS[0])
   raw = tmp_path / 'raw'
   raw.mkdir()
   _jsonl_folder(workspace, raw)
   compiled = {'XLFLAX_COMPILATION_CACHE': str(tmp_path / 'compiled')}
-  with fake_s3.serve() as (faults, address):
-    fake_s3.upload(address, raw, 'raw')
-    faults.every = 11
-    pretrain = ('pretrain', 's3://bucket/raw', '--output=s3://bucket/out')
-    environment = {
-      **fake_s3.variables(address),
-      **compiled,
-      'XLFLAX_STAGE': str(tmp_path / 'staged'),
-    }
+  at = f'{store.scheme}://bucket'
+  store.upload(raw, 'raw')
+  store.upload(workspace.root / 'corpus', 'eval')
+  store.faults.every = 11
+  pretrain = ('pretrain', f'{at}/raw', f'--output={at}/out')
+  environment = {
+    **store.variables,
+    **compiled,
+    'XLFLAX_STAGE': str(tmp_path / 'staged'),
+  }
 
-    def there(name: str) -> bool:
-      return bool(fake_s3.names(address, f'out/{name}'))
+  def there(name: str) -> bool:
+    return bool(store.names(f'out/{name}'))
 
-    process = workspace.start(*pretrain, *words, **environment)
-    _kill_when(process, lambda: there('cache/tasks'))
-    assert not there('cache/cache.json')
-    process = workspace.start(*pretrain, *words, **environment)
-    _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
-    last = workspace.run(*pretrain, *words, **environment)
-    assert 'Continuing from the checkpoint' in last
-    evaluate = (
-      '--tasks=perplexity',
-      '--corpus=s3://bucket/eval',
-      '--untrained',
-    )
-    fake_s3.upload(address, workspace.root / 'corpus', 'eval')
-    model = '--model_dir=s3://bucket/out/model'
-    workspace.run('evaluate', model, *evaluate, **environment)
-    published = '--output=s3://bucket/published'
-    workspace.run('convert', 'to-hf', model[12:], published, **environment)
-    assert faults.told
-    faults.every = 0
-    got = fake_s3.download(address, 'out', tmp_path / 'copy')
-    folder = fake_s3.download(address, 'published', tmp_path / 'copy')
+  process = workspace.start(*pretrain, *words, **environment)
+  _kill_when(process, lambda: there('cache/tasks'))
+  assert not there('cache/cache.json')
+  process = workspace.start(*pretrain, *words, **environment)
+  _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
+  last = workspace.run(*pretrain, *words, **environment)
+  assert 'Continuing from the checkpoint' in last
+  evaluate = ('--tasks=perplexity', f'--corpus={at}/eval', '--untrained')
+  model = f'--model_dir={at}/out/model'
+  workspace.run('evaluate', model, *evaluate, **environment)
+  published = f'--output={at}/published'
+  workspace.run('convert', 'to-hf', model[12:], published, **environment)
+  assert store.faults.told
+  store.faults.every = 0
+  got = store.download('out', tmp_path / 'copy')
+  folder = store.download('published', tmp_path / 'copy')
   for path in raw.iterdir():  # the objects' times are part of a cache
     (copied,) = (tmp_path / 'staged/in').glob(f'*/bucket/raw/{path.name}')
     os.utime(path, ns=(copied.stat().st_mtime_ns,) * 2)

@@ -17,7 +17,7 @@ def root(request, monkeypatch, tmp_path):
     pytest.importorskip('gcsfs')
     found = fake_bucket.shared()
     found.objects.clear()
-    found.writable, found.silent = True, False
+    found.writable, found.silent, found.every = True, False, 0
   else:
     fake_s3.shared().every = 0
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
@@ -240,6 +240,21 @@ def test_what_does_not_answer_is_asked_again(root, monkeypatch):
     mirrors.here(root)
   told = errors.of_os_error(caught.value)
   assert told.status is errors.ExitStatus.FAILURE
+
+
+def test_stores_that_answer_badly(root):
+  faults = (
+    fake_s3 if os.fspath(root).startswith('s3:') else fake_bucket
+  ).shared()
+  texts = {f'{number:02}': str(number) * number for number in range(30)}
+  before, faults.every = faults.told, 7
+  try:
+    with mirrors.output(root) as folder:
+      _write(folder, **texts)
+    assert _texts(mirrors.here(root)) == texts
+  finally:
+    faults.every = 0
+  assert faults.told > before + 3
 
 
 def test_names_that_lead_elsewhere_are_refused(root):
