@@ -271,6 +271,7 @@ def test_names_that_lead_elsewhere_are_refused(root):
 
 
 def test_stores_of_one_bucket_name_are_apart(root, monkeypatch):
+  pytest.importorskip('s3fs')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://one:9000')
   one = mirrors.place('s3://bucket/x')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://two:9000')
