@@ -29,15 +29,8 @@ EXAMPLES = """
       --input=test.en --output=test.tsv --n_best=4
 """
 
-_SEARCH_OPTIONS = (
-  'beam_size',
-  'length_penalty',
-  'early_stopping',
-  'n_best',
-  'max_length',
-  'decoder_start',
-  'source_symbols',
-)
+_SEARCH_OPTIONS = """beam_size length_penalty early_stopping n_best max_length
+  decoder_start source_symbols""".split()
 
 
 _FLAGS = """

@@ -53,15 +53,8 @@ EXAMPLES = """
       --code_switch_max_share=0.3
 """
 
-_FILTERS = (
-  'min_letters',
-  'max_similarity',
-  'min_characters',
-  'max_characters',
-  'min_script_share',
-  'min_language_probability',
-  'max_ratio',
-)
+_FILTERS = """min_letters max_similarity min_characters max_characters
+  min_script_share min_language_probability max_ratio""".split()
 _NEAR = ('near_bands', 'near_rows', 'near_characters')
 add_arguments = prepare_flags.add_arguments
 _KEPT = {'keep': 'all', 'equal': 'not_equal', 'near': 'not_near'}

@@ -30,15 +30,9 @@ from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import cosine
 
-_BY_LAYER = (  # columns of the table that are metrics at `layer`
-  'accuracy',
-  'accuracy_unshared',
-  'accuracy_shared',
-  'csls',
-  'csls_unshared',
-  'pair_cosine',
-  'other_cosine',
-)
+# Columns of the table that are metrics at `layer`.
+_BY_LAYER = """accuracy accuracy_unshared accuracy_shared csls csls_unshared
+  pair_cosine other_cosine""".split()
 _OVERLAP = ('string_overlap', 'string_overlap_unshared')
 
 
