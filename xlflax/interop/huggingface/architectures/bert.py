@@ -57,18 +57,14 @@ def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
 
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 30522),
-  'hidden_size': ('hidden_dim', 768),
-  'num_hidden_layers': ('num_layers', 12),
-  'num_attention_heads': ('num_heads', 12),
-  'intermediate_size': ('mlp_dim', 3072),
-  'hidden_dropout_prob': ('dropout_rate', 0.1),
-  'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
-  'type_vocab_size': ('type_vocab_size', 2),
-  'initializer_range': ('initializer_range', 0.02),
-  'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:30522 hidden_size=hidden_dim:768
+  num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
+  intermediate_size=mlp_dim:3072 hidden_dropout_prob=dropout_rate:0.1
+  attention_probs_dropout_prob=attention_dropout_rate:0.1
+  type_vocab_size=type_vocab_size:2 initializer_range=initializer_range:0.02
+  layer_norm_eps=layer_norm_epsilon:1e-12"""
+)
 
 
 def read_options(

@@ -3,6 +3,7 @@
 An option that nobody looked at could change what a model computes.
 """
 
+import ast
 import contextlib
 import dataclasses
 import re
@@ -169,6 +170,15 @@ def of_rotary(config) -> dict[str, Any]:
   found = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
   if config.rotary_factor != 1:
     found |= {'rope_type': 'linear', 'factor': config.rotary_factor}
+  return found
+
+
+def table(text: str) -> dict[str, tuple[str, Any]]:
+  """Option -> (field, default), of words such as `dim=hidden_dim:768`."""
+  found = {}
+  for word in text.split():
+    option, field, default = re.split('[=:]', word)
+    found[option] = field, ast.literal_eval(default)
   return found
 
 

@@ -16,19 +16,15 @@ from xlflax.models import config as model_config
 _TERMS = {'c2p', 'p2c'}
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 128100),
-  'hidden_size': ('hidden_dim', 1536),
-  'num_hidden_layers': ('num_layers', 24),
-  'num_attention_heads': ('num_heads', 24),
-  'intermediate_size': ('mlp_dim', 6144),
-  'max_position_embeddings': ('max_length', 512),
-  'hidden_dropout_prob': ('dropout_rate', 0.1),
-  'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
-  'initializer_range': ('initializer_range', 0.02),
-  'layer_norm_eps': ('layer_norm_epsilon', 1e-7),
-  'position_buckets': ('relative_buckets', -1),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:128100 hidden_size=hidden_dim:1536
+  num_hidden_layers=num_layers:24 num_attention_heads=num_heads:24
+  intermediate_size=mlp_dim:6144 max_position_embeddings=max_length:512
+  hidden_dropout_prob=dropout_rate:0.1
+  attention_probs_dropout_prob=attention_dropout_rate:0.1
+  initializer_range=initializer_range:0.02
+  layer_norm_eps=layer_norm_epsilon:1e-7 position_buckets=relative_buckets:-1"""
+)
 # What makes the attention disentangled, as in all published models.
 _REQUIRED: dict[str, Any] = {
   'relative_attention': True,

@@ -22,17 +22,13 @@ from xlflax.models import config as model_config
 _EPSILON = 1e-12  # of every layer norm; no option
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 30522),
-  'dim': ('hidden_dim', 768),
-  'n_layers': ('num_layers', 6),
-  'n_heads': ('num_heads', 12),
-  'hidden_dim': ('mlp_dim', 3072),
-  'max_position_embeddings': ('max_length', 512),
-  'dropout': ('dropout_rate', 0.1),
-  'attention_dropout': ('attention_dropout_rate', 0.1),
-  'initializer_range': ('initializer_range', 0.02),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:30522 dim=hidden_dim:768 n_layers=num_layers:6
+  n_heads=num_heads:12 hidden_dim=mlp_dim:3072
+  max_position_embeddings=max_length:512 dropout=dropout_rate:0.1
+  attention_dropout=attention_dropout_rate:0.1
+  initializer_range=initializer_range:0.02"""
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:

@@ -20,19 +20,15 @@ from xlflax.models import config as model_config
 _THETA = 10000.0
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 128256),
-  'hidden_size': ('hidden_dim', 768),
-  'num_hidden_layers': ('num_layers', 12),
-  'num_attention_heads': ('num_heads', 12),
-  'intermediate_size': ('mlp_dim', 3072),
-  'max_position_embeddings': ('max_length', 8192),
-  'rms_norm_eps': ('layer_norm_epsilon', 1e-5),
-  'attention_dropout': ('attention_dropout_rate', 0.0),
-  'initializer_range': ('initializer_range', 0.02),
-  'attention_bias': ('attention_bias', False),
-  'mlp_bias': ('mlp_bias', False),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:128256 hidden_size=hidden_dim:768
+  num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
+  intermediate_size=mlp_dim:3072 max_position_embeddings=max_length:8192
+  rms_norm_eps=layer_norm_epsilon:1e-5
+  attention_dropout=attention_dropout_rate:0.0
+  initializer_range=initializer_range:0.02 attention_bias=attention_bias:False
+  mlp_bias=mlp_bias:False"""
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:

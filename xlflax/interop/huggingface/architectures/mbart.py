@@ -21,19 +21,14 @@ _OFFSET = 2  # rows of the position tables before the first position
 SHARED = 'shared.weight'
 
 # Option -> (field of EncoderDecoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 50265),
-  'd_model': ('hidden_dim', 1024),
-  'encoder_layers': ('num_encoder_layers', 12),
-  'decoder_layers': ('num_decoder_layers', 12),
-  'encoder_attention_heads': ('num_heads', 16),
-  'encoder_ffn_dim': ('mlp_dim', 4096),
-  'max_position_embeddings': ('max_length', 1024),
-  'dropout': ('dropout_rate', 0.1),
-  'attention_dropout': ('attention_dropout_rate', 0.0),
-  'init_std': ('initializer_range', 0.02),
-  'scale_embedding': ('scale_embeddings', False),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:50265 d_model=hidden_dim:1024
+  encoder_layers=num_encoder_layers:12 decoder_layers=num_decoder_layers:12
+  encoder_attention_heads=num_heads:16 encoder_ffn_dim=mlp_dim:4096
+  max_position_embeddings=max_length:1024 dropout=dropout_rate:0.1
+  attention_dropout=attention_dropout_rate:0.0 init_std=initializer_range:0.02
+  scale_embedding=scale_embeddings:False"""
+)
 _PRE_LN = config_lib.EncoderDecoderFamily.PRE_LN
 _EPSILON = 1e-5  # of every layer norm; no option
 

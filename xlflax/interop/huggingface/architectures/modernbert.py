@@ -27,22 +27,16 @@ _MOST_LAYERS = 10_000
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 50368),
-  'hidden_size': ('hidden_dim', 768),
-  'num_hidden_layers': ('num_layers', 22),
-  'num_attention_heads': ('num_heads', 12),
-  'intermediate_size': ('mlp_dim', 1152),
-  'max_position_embeddings': ('max_length', 8192),
-  'norm_eps': ('layer_norm_epsilon', 1e-5),
-  'attention_dropout': ('attention_dropout_rate', 0.0),
-  'embedding_dropout': ('dropout_rate', 0.0),
-  'initializer_range': ('initializer_range', 0.02),
-  'attention_bias': ('attention_bias', False),
-  'mlp_bias': ('mlp_bias', False),
-  'classifier_bias': ('head_bias', False),
-  'decoder_bias': ('output_bias', True),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:50368 hidden_size=hidden_dim:768
+  num_hidden_layers=num_layers:22 num_attention_heads=num_heads:12
+  intermediate_size=mlp_dim:1152 max_position_embeddings=max_length:8192
+  norm_eps=layer_norm_epsilon:1e-5
+  attention_dropout=attention_dropout_rate:0.0
+  embedding_dropout=dropout_rate:0.0 initializer_range=initializer_range:0.02
+  attention_bias=attention_bias:False mlp_bias=mlp_bias:False
+  classifier_bias=head_bias:False decoder_bias=output_bias:True"""
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:

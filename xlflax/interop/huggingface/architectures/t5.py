@@ -29,18 +29,13 @@ _UNREAD = r'^decoder\..*\.EncDecAttention\.relative_attention_bias\.weight$'
 _MAX_LENGTH = 1024  # relative positions have no bound of their own
 
 # Option -> (field of EncoderDecoderConfig, the library's default for T5).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 32128),
-  'd_model': ('hidden_dim', 512),
-  'd_kv': ('head_dim', 64),
-  'd_ff': ('mlp_dim', 2048),
-  'num_layers': ('num_encoder_layers', 6),
-  'num_heads': ('num_heads', 8),
-  'relative_attention_num_buckets': ('relative_buckets', 32),
-  'relative_attention_max_distance': ('relative_max_distance', 128),
-  'dropout_rate': ('dropout_rate', 0.1),
-  'layer_norm_epsilon': ('layer_norm_epsilon', 1e-6),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:32128 d_model=hidden_dim:512 d_kv=head_dim:64
+  d_ff=mlp_dim:2048 num_layers=num_encoder_layers:6 num_heads=num_heads:8
+  relative_attention_num_buckets=relative_buckets:32
+  relative_attention_max_distance=relative_max_distance:128
+  dropout_rate=dropout_rate:0.1 layer_norm_epsilon=layer_norm_epsilon:1e-6"""
+)
 _MULTILINGUAL = dict(vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6)
 
 

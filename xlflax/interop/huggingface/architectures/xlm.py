@@ -21,17 +21,13 @@ from xlflax.models import config as model_config
 from xlflax.models import embeddings
 
 _POSITIONS = 'position_embeddings.weight'
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 30145),
-  'emb_dim': ('hidden_dim', 2048),
-  'n_layers': ('num_layers', 12),
-  'n_heads': ('num_heads', 16),
-  'dropout': ('dropout_rate', 0.1),
-  'attention_dropout': ('attention_dropout_rate', 0.1),
-  'max_position_embeddings': ('max_length', 512),
-  'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
-  'init_std': ('initializer_range', 0.02),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:30145 emb_dim=hidden_dim:2048
+  n_layers=num_layers:12 n_heads=num_heads:16 dropout=dropout_rate:0.1
+  attention_dropout=attention_dropout_rate:0.1
+  max_position_embeddings=max_length:512
+  layer_norm_eps=layer_norm_epsilon:1e-12 init_std=initializer_range:0.02"""
+)
 # The `asm_` ones are of the softmax that `asm` chooses.
 _HARMLESS = """embed_init_std asm_cutoffs asm_div_value unk_index
   mask_index summary_first_dropout summary_last_dropout start_n_top
