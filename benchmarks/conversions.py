@@ -2,16 +2,20 @@
 
   python -m benchmarks.conversions
   python -m benchmarks.conversions --gigabytes 0.3,1 --directory /scratch
+  python -m benchmarks.conversions --gigabytes 20 --sparse
 
 For each size a model of XLM-R's kind is made whose embeddings are about 70 %
 of it, as of XLM-R base, and is converted there and back by `xlflax convert`,
 each in a process of its own. `peak` is what the process had resident at most,
 above what it has in a dry run, in multiples of the largest tensor and of the
-whole file.
+whole file. With `--sparse` every value is zero, and the first file is holes:
+its bytes take memory when they are read, but no disk. What is written takes
+both.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import shutil
 import subprocess
@@ -34,7 +38,9 @@ print(measure.peak_resident_bytes())
 _LAYERS, _HEADS, _POSITIONS = 12, 12, 514
 
 
-def make_folder(folder: pathlib.Path, gigabytes: float) -> dict[str, int]:
+def make_folder(
+  folder: pathlib.Path, gigabytes: float, *, sparse: bool = False
+) -> dict[str, int]:
   """Writes a model of about so many 10^9 bytes, and its tokenizer.
 
   Returns:
@@ -66,8 +72,25 @@ def make_folder(folder: pathlib.Path, gigabytes: float) -> dict[str, int]:
       yield name, rng.standard_normal(shape, np.float32) * np.float32(0.02)
 
   path = folder / tensor_files.SAFETENSORS
-  tensor_files.write(path, shapes, np.float32, values())
+  if sparse:
+    _write_holes(path, shapes)
+  else:
+    tensor_files.write(path, shapes, np.float32, values())
   return {'largest': rows * width * 4, 'file': path.stat().st_size}
+
+
+def _write_holes(path: pathlib.Path, shapes) -> None:
+  """A safetensors file of zeros that takes no disk."""
+  header, at = {}, 0
+  for name, shape in shapes.items():
+    end = at + 4 * math.prod(shape)
+    header[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [at, end]}
+    at = end
+  text = json.dumps(header).encode()
+  text += b' ' * (-len(text) % 8)
+  with path.open('wb') as file:
+    file.write(len(text).to_bytes(8, 'little') + text)
+    file.truncate(8 + len(text) + at)
 
 
 def _shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
@@ -106,10 +129,12 @@ def run(*flags: str) -> tuple[int, float]:
   return int(done.stdout.split()[-1]), time.perf_counter() - start
 
 
-def measure_size(directory: pathlib.Path, gigabytes: float) -> list[str]:
+def measure_size(
+  directory: pathlib.Path, gigabytes: float, *, sparse: bool = False
+) -> list[str]:
   """Rows of the table for one size."""
   published, ours = directory / 'published', directory / 'ours'
-  sizes = make_folder(published, gigabytes)
+  sizes = make_folder(published, gigabytes, sparse=sparse)
   rows = []
   for name, flags in (
     ('from-hf', ['from-hf', str(published), f'--output={ours}']),
@@ -132,6 +157,7 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--gigabytes', default='0.3,1')
   parser.add_argument('--directory', default=None)
+  parser.add_argument('--sparse', action='store_true')
   args = parser.parse_args()
   print(
     '| GB | largest tensor, GB | conversion | peak, GB | of it | of all | s |'
@@ -139,7 +165,8 @@ def main() -> None:
   print('| --- | --- | --- | --- | --- | --- | --- |')
   for size in map(float, args.gigabytes.split(',')):
     place = pathlib.Path(tempfile.mkdtemp(dir=args.directory)) / 'sizes'
-    print('\n'.join(measure_size(place, size)), flush=True)
+    rows = measure_size(place, size, sparse=args.sparse)
+    print('\n'.join(rows), flush=True)
 
 
 if __name__ == '__main__':

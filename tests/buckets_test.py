@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import re
 
 import jax
@@ -16,10 +17,9 @@ from xlflax import cli, examination
 from xlflax import evaluate as evaluate_lib
 from xlflax.analysis import curves_study, models, report, study
 from xlflax.configuration import config
-from xlflax.data.corpus import directory as corpus
+from xlflax.data.cache import reader as cache_reader
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.labelled import submission
-from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base
 from xlflax.finetuning import finetune, grid
 from xlflax.foundation import errors
@@ -295,7 +295,43 @@ def test_what_fails_leaves_nothing(bucket):
       '--target=de',
       '--output=gs://bucket/x',
     ),
-    ('convert', 'to-hf', _RUN, '--output=gs://bucket/x'),
+    (
+      'finetune',
+      '--gin_file=finetune/classification.gin',
+      '--output=out',
+      '--cache=gs://bucket/x',
+    ),
+    (
+      'cache',
+      '--corpus=CORPUS',
+      '--vocabulary=VOCABULARY',
+      '--output=gs://bucket/x',
+      '--shard=0/2',
+    ),
+    (
+      'prepare',
+      '--corpus=CORPUS',
+      '--output=gs://bucket/x',
+      '--min_characters=2',
+      '--shard=0/2',
+    ),
+  ],
+  ids=' '.join,
+)
+def test_what_has_to_be_on_disk(
+  bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
+):
+  del bucket
+  said = _refused(
+    arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
+  )
+  assert 'This cannot be in a bucket. Got: gs://bucket/x.' in said
+  assert 'a file or directory on disk' in said
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
     ('convert', 'from-hf', 'gs://bucket/x', '--output=out'),
     (
       'convert',
@@ -304,14 +340,9 @@ def test_what_fails_leaves_nothing(bucket):
       '--output=out',
       '--vocabulary=VOCABULARY',
     ),
-    ('vocab', '--corpus=CORPUS', '--output=gs://bucket/x', '--size=80'),
     ('vocab', '--corpus=gs://bucket/x', '--output=out', '--size=80'),
-    (
-      'finetune',
-      '--gin_file=finetune/classification.gin',
-      '--output=out',
-      '--cache=gs://bucket/x',
-    ),
+    ('pretrain', 'gs://bucket/x', '--output=out', '--steps=1'),
+    ('inspect', 'CORPUS', '--against=gs://bucket/x'),
     (
       'evaluate',
       f'--model_dir={_RUN}',
@@ -327,30 +358,79 @@ def test_what_fails_leaves_nothing(bucket):
   ],
   ids=' '.join,
 )
-def test_what_has_to_be_on_disk(
+def test_inputs_that_are_not_there(
   bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
 ):
   del bucket
+  said = _refused(
+    arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
+  )
+  assert 'Got: there is nothing.' in said
+  assert 'gs://bucket/x' in said
+
+
+def _refused(
+  arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
+) -> str:
+  """What a command says that ends with 2 and writes nothing here."""
   monkeypatch.chdir(tmp_path)
   given = [
     text.replace('CORPUS', corpus).replace('VOCABULARY', vocabulary_dir)
     for text in arguments
   ]
   assert cli.main(given) == 2
-  said = capsys.readouterr().err
-  assert 'This cannot be in a bucket. Got: gs://bucket/x.' in said
-  assert 'a file or directory on disk' in said
   assert list(tmp_path.iterdir()) == []
+  return capsys.readouterr().err
 
 
-def test_text_has_to_be_on_disk():
-  for call in (
-    lambda: corpus.Corpus('gs://bucket/x'),
-    lambda: files.existing('gs://bucket/x'),
-    lambda: corpus_writer.write_monolingual('gs://bucket/x', 'de', [['a']]),
-  ):
-    with pytest.raises(errors.RunDirectoryError, match='in a bucket'):
-      call()
+def test_corpora_are_written_on_disk_in_python():
+  with pytest.raises(errors.RunDirectoryError, match='in a bucket'):
+    corpus_writer.write_monolingual('gs://bucket/x', 'de', [['a']])
+
+
+def test_text_vocabulary_and_cache_in_a_bucket(
+  bucket, corpus, tmp_path, monkeypatch
+):
+  """The same as on disk, with no file of a corpus on disk but in the mirror."""
+  monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
+  for path in sorted(pathlib.Path(corpus).rglob('*.t*')):
+    name = path.relative_to(corpus).as_posix()
+    paths.of(f'gs://bucket/raw/{name}').write_bytes(path.read_bytes())
+  for at, text in (('gs://bucket', 'gs://bucket/raw'), (tmp_path, corpus)):
+    for words in (
+      ('prepare', f'--corpus={text}', f'--output={at}/c', '--min_characters=2'),
+      ('vocab', f'--corpus={at}/c', f'--output={at}/v', '--size=70'),
+      (
+        *('cache', f'--corpus={at}/c', f'--vocabulary={at}/v'),
+        f'--output={at}/t',
+      ),
+    ):
+      assert cli.main(words) == 0
+      assert cli.main(words) == 0  # it is there
+  for name in ('c', 'v', 't'):
+    of_disk = {
+      path.relative_to(tmp_path).as_posix(): path.read_bytes()
+      for path in (tmp_path / name).rglob('*')
+      if path.is_file() and not path.name.startswith('.')
+    }
+    there = {
+      key: content
+      for key, (_, content) in bucket.objects.items()
+      if key.startswith(f'{name}/') and '/.' not in key
+    }
+    assert there.keys() == of_disk.keys() or name == 't'
+    if name == 'c':
+      assert there == of_disk
+  one, two = (
+    cache_reader.TokenCache(f'{at}/t') for at in ('gs://bucket', tmp_path)
+  )
+  assert one.directory == tmp_path / 'staged/out/gs/bucket/t'
+  assert one.mixtures == two.mixtures
+  assert cli.main(['cache', '--verify', '--output=gs://bucket/t']) == 0
+  for name in ('c', 'v', 't'):
+    assert cli.main(['doctor', f'gs://bucket/{name}']) == 0
+  inside = ('vocab', '--corpus=gs://bucket/c', '--output=gs://bucket/c/v')
+  assert cli.main([*inside, '--size=80']) == 2
 
 
 def test_doctor_reads_and_mends_a_bucket(bucket):

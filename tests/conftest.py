@@ -53,6 +53,12 @@ gc.set_threshold(20_000, 20, 50)
 jax.config.update('jax_enable_compilation_cache', False)
 
 
+@pytest.fixture(scope='session', autouse=True)
+def mirrors_of_buckets(tmp_path_factory):
+  # Copies of what is in buckets do not go to the user's own folder.
+  os.environ['XLFLAX_STAGE'] = str(tmp_path_factory.mktemp('staged'))
+
+
 def pytest_addoption(parser):
   parser.addoption(
     '--slow', action='store_true', help='also run the slow tests'

@@ -41,6 +41,9 @@ class Bucket:
     objects: name -> (generation, content).
     writable: False refuses uploads, as missing rights do.
     silent: True leaves requests without an answer, as a lost network does.
+    every: each so many requests one goes wrong: refused for now (503, 500), or
+      cut off in its content; 0: none.
+    told: how many did.
   """
 
   def __init__(self, name: str = 'bucket'):
@@ -50,7 +53,18 @@ class Bucket:
     self.silent = False
     self.lock = threading.Lock()
     self.sessions: dict[str, str] = {}
-    self._generations = itertools.count(1000)
+    self.every = self.told = 0
+    self._generations, self._requests = (
+      itertools.count(1000),
+      itertools.count(1),
+    )
+
+  def goes_wrong(self) -> bool:
+    """Whether this request does."""
+    number = next(self._requests)
+    wrong = bool(self.every) and number % self.every == 0
+    self.told += wrong
+    return wrong
 
   def put(self, name: str, content: bytes) -> dict:
     self.objects[name] = (next(self._generations), content)
@@ -58,6 +72,9 @@ class Bucket:
 
   def describe(self, name: str) -> dict:
     generation, content = self.objects[name]
+    # Each change is a second after the one before.
+    moment = time.gmtime(1767225600 + generation)
+    updated = time.strftime('%Y-%m-%dT%H:%M:%S.000Z', moment)
     return {
       'kind': 'storage#object',
       'name': name,
@@ -66,8 +83,8 @@ class Bucket:
       'generation': str(generation),
       'metageneration': '1',
       'size': str(len(content)),
-      'updated': '2026-01-01T00:00:00.000Z',
-      'timeCreated': '2026-01-01T00:00:00.000Z',
+      'updated': updated,
+      'timeCreated': updated,
       'contentType': 'application/octet-stream',
     }
 
@@ -115,6 +132,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.end_headers()
     self.wfile.write(content)
 
+  def _cut(self):
+    """Ends the connection before what was promised has come."""
+    self.send_response(200)
+    self.send_header('Content-Length', '1000000')
+    self.end_headers()
+    self.wfile.write(b'{')
+    self.close_connection = True
+
   def _refuse(self, status, message):
     self._answer(status, {'error': {'code': status, 'message': message}})
 
@@ -140,6 +165,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     path, query, body = self._request()
     while self.bucket.silent:
       time.sleep(0.05)
+    if self.bucket.goes_wrong():
+      kind = self.bucket.told % 3
+      if kind or self.command != 'GET':
+        return self._refuse((503, 500)[kind % 2], 'Try again.')
+      return self._cut()
     found = re.search('/b/([^/]+)', path)
     if found and found[1] != self.bucket.name:
       return self._refuse(404, 'The specified bucket does not exist.')

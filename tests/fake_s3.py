@@ -84,6 +84,21 @@ def _client(address: str):
   )
 
 
+def upload(address: str, folder: pathlib.Path, name: str) -> None:
+  """Files as objects below a name."""
+  client = _client(address)
+  for path in sorted(folder.rglob('*')):
+    if path.is_file():
+      key = f'{name}/{path.relative_to(folder).as_posix()}'
+      client.upload_file(str(path), 'bucket', key)
+
+
+def names(address: str, prefix: str) -> list[str]:
+  """Of the objects whose names begin so."""
+  found = _client(address).list_objects_v2(Bucket='bucket', Prefix=prefix)
+  return [one['Key'] for one in found.get('Contents', ())]
+
+
 def download(address: str, name: str, folder: pathlib.Path) -> pathlib.Path:
   """The objects below a name as files."""
   client = _client(address)

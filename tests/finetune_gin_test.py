@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from tests import gin_files
@@ -14,7 +15,7 @@ from xlflax.training.checkpointing import run_directory
 _FILES = [
   f
   for f in gin_files.files('finetune')
-  if not f.endswith('base.gin') and '/settings/' not in f
+  if not f.endswith(('base.gin', '_slots.gin')) and '/settings/' not in f
 ]
 _TREE = '\n'.join(
   (
@@ -62,8 +63,10 @@ _EXAMPLES = {  # what a file of the family's default format holds
   'question_answering': _SQUAD,
   'regression': 'lo\tva\t2.5\nva\tlo\t0\n',
   'search': 'lo va\tva\nva\tlo\n',
+  'search_distillation': 'lo va\tva\nva\tlo\n',
   'tagging': _TREE,
 }
+_JOINT = 'finetune/intents_and_slots.gin'  # two heads on one encoder
 
 
 @pytest.mark.parametrize('file', _FILES)
@@ -80,6 +83,10 @@ def test_training(monkeypatch, tmp_path, file):
   path = tmp_path / 'examples'
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
+  taught = []
+  if family == 'search_distillation':
+    np.save(tmp_path / 'vectors.npy', np.zeros((2, 8), np.float32))
+    taught = [f'VECTORS={ {"en": str(tmp_path / "vectors.npy")} }']
   settings = gin_files.settings_of(
     [file],
     [
@@ -91,13 +98,14 @@ def test_training(monkeypatch, tmp_path, file):
       'TRAIN_STEPS=20',
       'LENGTH=32',
       'HEAD_LEARNING_RATE=1e-3',
+      *taught,
     ],
   )
   setup = gin_files.trace_steps(settings)
   objective = settings.objectives.entries[0].objective
-  if family == 'search':  # it has no head
+  if family.startswith('search'):  # it has no head
     assert settings.init_from.exclude == settings.optimizer.rates == ()
-    assert objective.sentence['normalize']
+    assert objective.sentence['normalize'] == (not taught)
     return
   assert objective.name in setup.factory.abstract.params['heads']
   [task] = settings.evaluation.tasks
@@ -108,16 +116,58 @@ def test_training(monkeypatch, tmp_path, file):
   assert settings.optimizer.rate_at(2) == pytest.approx(5e-5)
 
 
+def test_two_heads(tmp_path):
+  run_directory.write_model(
+    tmp_path / 'pretrained',
+    encoder.Encoder(
+      model_config.EncoderConfig(
+        num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
+      )
+    ),
+  )
+  for name, text in (
+    ('intents', 'lo va\tgo\nva\tstay\n'),
+    ('slots', 'lo\tO\nva\tB-a\n'),
+  ):
+    (tmp_path / name).write_text(text)
+  files = [str({'en': str(tmp_path / name)}) for name in ('intents', 'slots')]
+  settings = gin_files.settings_of(
+    [_JOINT],
+    [
+      f'MODEL_DIR={str(tmp_path / "run")!r}',
+      f'INIT_FROM={str(tmp_path / "pretrained")!r}',
+      f'TRAIN_FILES={files[0]}',
+      f'DEV_FILES={files[0]}',
+      f'SLOT_FILES={files[1]}',
+      f'SLOT_DEV_FILES={files[1]}',
+      'SLOT_WEIGHT=0.5',
+      'EVALUATION=@during_training.Evaluation()',
+      'TRAIN_STEPS=20',
+      'LENGTH=32',
+    ],
+  )
+  setup = gin_files.trace_steps(settings)
+  assert set(setup.factory.abstract.params['heads']) == {
+    'sequence_classification',
+    'token_classification',
+  }
+  intents, slots = settings.objectives.entries
+  assert intents.objective.labels == ('go', 'stay') and slots.weight == 0.5
+  assert slots.objective.labels == ('B-a', 'I-a', 'O')
+  [task] = settings.evaluation.tasks
+  assert task.intents.source.languages() == task.source.languages() == ('en',)
+  assert task.intents.length == task.length == 32
+
+
 def test_every_family_has_its_file():
   assert {f'finetune/{name}.gin' for name in _EXAMPLES} <= set(_FILES)
 
 
-@pytest.mark.parametrize('file', [*_FILES, 'finetune/base.gin'])
+@pytest.mark.parametrize('file', [*_FILES, _JOINT, 'finetune/base.gin'])
 def test_header_says_what_people_override(file):
   text = (config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
-  text += (config.SHIPPED / 'finetune/base.gin').read_text()
-  text += (config.SHIPPED / 'pretrain/base.gin').read_text()
+  text += gin_files.text(file)
   names = re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header)
   assert names
   for macro in names:

@@ -140,6 +140,9 @@ def test_evaluation(monkeypatch, file):
   ]
   if '%TEST_FILES' in text:
     macros.append("TEST_FILES={'fr-en': ('first', 'second')}")
+  for name in ('SLOT_TEST_FILES', 'TRAIN_FILES'):
+    if f'%{name}' in text:
+      macros.append(f"{name}={{'fr-en': 'file'}}")
   configuration = config.load(['evaluate/tasks.gin', file], macros)
   with pytest.raises(Stop):
     configuration.build(evaluate.evaluate, model_dir='runs/a')

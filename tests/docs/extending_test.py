@@ -57,6 +57,7 @@ def _run(block: _Block, folder: pathlib.Path) -> None:
       'PATH': f'{programs}:{os.environ["PATH"]}',
       'PYTHONPATH': f'{folder}:{_ROOT}',
       'JAX_PLATFORMS': 'cpu',
+      'XLA_FLAGS': '',  # one device, as a reader's
     },
     text=True,
     capture_output=True,

@@ -1,15 +1,27 @@
 """A run in a bucket is the run on disk; what follows it needs no disk."""
 
+import functools
 import json
+import os
 import pathlib
 import re
 import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from tests import fake_bucket, fake_s3
-from tests.end_to_end.conftest import TINY, free_port, losses
+from tests.end_to_end.conftest import (
+  TINY,
+  TINY_MLM,
+  free_port,
+  kill,
+  losses,
+  parameters,
+)
 from xlflax.training import params
 from xlflax.training.checkpointing import run
 
@@ -179,3 +191,145 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
   ]
   assert len(saved) == 1
   assert 'was there' in workspace.run(*tune, **variables)
+
+
+def _jsonl_folder(workspace, folder: pathlib.Path) -> None:
+  """The text of the workspace as files of records, and a part held out."""
+  for path in sorted((workspace.root / 'corpus/mono').glob('*.txt')):
+    lines = filter(None, path.read_text(encoding='utf-8').splitlines())
+    (folder / f'{path.stem}.jsonl').write_text(
+      ''.join(json.dumps({'text': line}) + '\n' for line in lines),
+      encoding='utf-8',
+    )
+
+
+def _kill_when(process, is_so) -> None:
+  """Ends a process by SIGKILL as soon as something is so."""
+  while process.poll() is None and not is_so():
+    time.sleep(0.02)
+  output = kill(process)
+  assert process.returncode == -9, output
+
+
+def _files(folder: pathlib.Path) -> dict[str, bytes]:
+  return {
+    path.relative_to(folder).as_posix(): path.read_bytes()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file() and not path.name.startswith('.')
+  }
+
+
+class _Store(NamedTuple):
+  """A store that this test serves: `faults.every` has requests go wrong."""
+
+  scheme: str
+  faults: Any
+  variables: dict[str, str]
+  upload: Callable[[pathlib.Path, str], None]
+  names: Callable[[str], list[str]]
+  download: Callable[[str, pathlib.Path], pathlib.Path]
+
+
+@pytest.fixture(params=['s3', 'gs'])
+def store(request) -> Iterator[_Store]:
+  if request.param == 's3':
+    with fake_s3.serve() as (faults, address):
+      yield _Store(
+        *('s3', faults, fake_s3.variables(address)),
+        *(
+          functools.partial(one, address)
+          for one in (fake_s3.upload, fake_s3.names, fake_s3.download)
+        ),
+      )
+    return
+  pytest.importorskip('gcsfs')
+  with fake_bucket.serve() as (found, address):
+
+    def upload(folder: pathlib.Path, name: str) -> None:
+      for path in sorted(p for p in folder.rglob('*') if p.is_file()):
+        key = f'{name}/{path.relative_to(folder).as_posix()}'
+        found.put(key, path.read_bytes())
+
+    yield _Store(
+      *('gs', found, fake_bucket.variables(address), upload),
+      lambda prefix: [n for n in list(found.objects) if n.startswith(prefix)],
+      lambda name, _: _copied(found, name),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_from_records_to_a_published_folder(workspace, store, tmp_path):
+  """Killed while the cache is uploaded and in training, with faults.
+
+  Parameters, cache, results and published files equal those of disks, bit for
+  bit.
+  """
+  own = [flag for flag in TINY_MLM if '_file=' not in flag]
+  words = ('--steps=12', '--vocabulary_size=70', *own, _FLAGS[0])
+  raw = tmp_path / 'raw'
+  raw.mkdir()
+  _jsonl_folder(workspace, raw)
+  compiled = {'XLFLAX_COMPILATION_CACHE': str(tmp_path / 'compiled')}
+  at = f'{store.scheme}://bucket'
+  store.upload(raw, 'raw')
+  store.upload(workspace.root / 'corpus', 'eval')
+  store.faults.every = 11
+  pretrain = ('pretrain', f'{at}/raw', f'--output={at}/out')
+  environment = {
+    **store.variables,
+    **compiled,
+    'XLFLAX_STAGE': str(tmp_path / 'staged'),
+  }
+
+  def there(name: str) -> bool:
+    return bool(store.names(f'out/{name}'))
+
+  process = workspace.start(*pretrain, *words, **environment)
+  _kill_when(process, lambda: there('cache/tasks'))
+  assert not there('cache/cache.json')
+  process = workspace.start(*pretrain, *words, **environment)
+  _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
+  last = workspace.run(*pretrain, *words, **environment)
+  assert 'Continuing from the checkpoint' in last
+  evaluate = ('--tasks=perplexity', f'--corpus={at}/eval', '--untrained')
+  model = f'--model_dir={at}/out/model'
+  workspace.run('evaluate', model, *evaluate, **environment)
+  store.faults.every = 101  # this asks for each tensor, clients wait for long
+  published = f'--output={at}/published'
+  workspace.run('convert', 'to-hf', model[12:], published, **environment)
+  assert store.faults.told
+  store.faults.every = 0
+  got = store.download('out', tmp_path / 'copy')
+  folder = store.download('published', tmp_path / 'copy')
+  for path in raw.iterdir():  # the objects' times are part of a cache
+    (copied,) = (tmp_path / 'staged/in').glob(f'*/bucket/raw/{path.name}')
+    os.utime(path, ns=(copied.stat().st_mtime_ns,) * 2)
+  expected = tmp_path / 'out'
+  workspace.run(
+    *('pretrain', str(raw), f'--output={expected}', *words), **compiled
+  )
+  model = f'--model_dir={expected / "model"}'
+  here = f'--corpus={workspace.root / "corpus"}'
+  workspace.run('evaluate', model, evaluate[0], here, evaluate[2])
+  workspace.run(
+    *('convert', 'to-hf', model[12:], f'--output={tmp_path / "published"}')
+  )
+  for name in ('vocabulary', 'cache'):
+    assert _files(got / name) == _files(expected / name)
+  left, right = (parameters(one / 'model', 12) for one in (got, expected))
+  assert left.keys() == right.keys()
+  assert all((left[name] == right[name]).all() for name in left)
+  left, right = (_results(one / 'model') for one in (got, expected))
+  assert left and left == right
+  left, right = map(_files, (folder, tmp_path / 'published'))
+  assert left.keys() == right.keys()
+  assert [n for n in left if left[n] != right[n]] == []
+
+
+def _results(model: pathlib.Path) -> dict[str, dict]:
+  """Metrics of all evaluations, by file."""
+  return {
+    path.relative_to(model).as_posix(): json.loads(path.read_text())['metrics']
+    for path in sorted(model.glob('eval/*/*/*.json'))
+  }

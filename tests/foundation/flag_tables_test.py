@@ -8,6 +8,7 @@ import pytest
 
 from xlflax.commands.flags import parsing
 from xlflax.foundation import errors, flag_tables, ranges
+from xlflax.launch import job
 
 _TABLE = """
 --output DIR (required): directory to
@@ -138,3 +139,13 @@ def test_other_parsers_tell_it_too(capsys):
   with pytest.raises(SystemExit):
     parser.parse_args(['--size=0'])
   assert 'out of range. Got: 0' in capsys.readouterr().err
+
+
+def test_pairs_are_gathered_by_an_action():
+  parser = argparse.ArgumentParser()
+  table = '--env NAME=VALUE (Pairs, as variables): of all; may be repeated'
+  flag_tables.add(parser, table, Pairs=job.AddPair)
+  found = parser.parse_args(['--env=A=1', '--env=B=x=y'])
+  assert found.variables == {'A': '1', 'B': 'x=y'}
+  assert parser.parse_args([]).variables == {}
+  assert 'default' not in parser.format_help()

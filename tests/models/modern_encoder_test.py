@@ -173,6 +173,45 @@ def test_rotation_by_hand():
   np.testing.assert_allclose(np.asarray(turned).ravel(), want, rtol=1e-5)
 
 
+def test_a_factor_stretches_all_periods():
+  places = jnp.array([[0, 2, 4, 6]])
+  stretched = rotary.rotation(places, dim=4, theta=100.0, factor=2.0)
+  plain = rotary.rotation(places // 2, dim=4, theta=100.0)
+  np.testing.assert_allclose(stretched.cos, plain.cos, rtol=1e-5)
+  np.testing.assert_allclose(stretched.sin, plain.sin, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['modern', 'euro'])
+def test_an_encoder_reads_its_factor(name):
+  """In local layers, too: places twice as far, periods twice as long."""
+  config = dataclasses.replace(
+    _CONFIGS[name], max_length=24, rotary_factor=2.0, local_window=None,
+    local_rotary_theta=None, global_every=1,
+  )  # fmt: skip
+  plain = dataclasses.replace(config, rotary_factor=1.0)
+  params = _params(encoder.Encoder(config))
+  got = _apply(config)(params, _IDS, _SEGMENTS, 2 * _POSITIONS)
+  want = _apply(plain)(params, _IDS, _SEGMENTS, _POSITIONS)
+  np.testing.assert_allclose(got, want, atol=1e-5)
+  other = _apply(plain)(params, _IDS, _SEGMENTS, 2 * _POSITIONS)
+  assert np.abs(np.asarray(other) - want).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+  ('biases', 'wanted'),
+  [
+    (dict(mlp_bias=False), set()),
+    (dict(mlp_bias=True), {'gate', 'wi', 'wo'}),
+    (dict(mlp_bias=False, mlp_output_bias=True), {'wo'}),
+    (dict(mlp_bias=True, mlp_output_bias=False), {'gate', 'wi'}),
+  ],
+)
+def test_biases_of_the_feed_forward_block(biases, wanted):
+  config = dataclasses.replace(_MODERN, **biases)
+  mlp = _params(encoder.Encoder(config))['layers']['mlp']
+  assert {name for name, one in mlp.items() if 'bias' in one} == wanted
+
+
 def test_rotated_products_depend_on_distances_only():
   rng = np.random.default_rng(0)
   query, key = (
@@ -299,6 +338,12 @@ def test_eight_devices_equal_one():
     (dict(norm_position='post'), 'first_norm'),
     (dict(rotary_theta=0.0), 'rotary_theta is out of range'),
     (dict(position_embedding='learned'), 'local_rotary_theta without'),
+    (
+      dict(
+        position_embedding='learned', local_rotary_theta=None, rotary_factor=2.0
+      ),
+      'rotary_factor without',
+    ),
   ],
 )
 def test_settings_that_do_not_go_together(changes, part):

@@ -1,13 +1,17 @@
 """Metrics against the official scorers on random and odd predictions."""
 
+import ast
 import contextlib
 import io
 import json
+import math
 import random
 import subprocess
 import sys
 
 import pytest
+from seqeval.metrics import f1_score
+from sklearn import metrics
 
 from tests.official import scorers
 from xlflax.data.labelled import examples as examples_lib
@@ -53,6 +57,37 @@ def xtreme():
 def _sentences(draw, tags):
   sizes = [draw.randint(1, 12) for _ in range(30)]
   return [[draw.choices(tags, k=size) for size in sizes] for _ in range(2)]
+
+
+def test_intents_and_slots():
+  file = scorers.path('massive', 'src/massive/utils/training_utils.py')
+  wanted = ('convert_to_bio', 'eval_preds')  # the rest needs their package
+  tree = ast.parse(file.read_text())
+  tree.body = [one for one in tree.body if getattr(one, 'name', '') in wanted]
+  names = {'sqrt': math.sqrt, 'f1_score': f1_score, 'sklm': metrics}
+  exec(compile(tree, str(file), 'exec'), names)
+  draw = random.Random(1)
+  tags = ['O', 'O', 'B-a', 'I-a', 'B-b', 'I-b']
+  for _ in range(50):
+    sides = [
+      [(draw.choice('xy'), row) for row in side]
+      for side in _sentences(draw, tags)
+    ]
+    sides[1] = [draw.choice(pair) for pair in zip(*sides, strict=True)]
+    types = [
+      [[tag[2:] or 'Other' for tag in row] for _, row in side] for side in sides
+    ]
+    intents = [[intent for intent, _ in side] for side in sides]
+    theirs = names['eval_preds'](intents[1], intents[0], types[1], types[0])
+    gold, found = ([tagging.joined(tags) for _, tags in side] for side in sides)
+    right = [
+      a == b and c == d
+      for a, b, c, d in zip(*intents, gold, found, strict=True)
+    ]
+    assert sum(right) / len(right) == pytest.approx(theirs['ex_match_acc'])
+    assert tagging.entity_scores(gold, found).overall.f1 == pytest.approx(
+      theirs['slot_micro_f1']
+    )
 
 
 def test_parts_of_speech_and_entities(xtreme):

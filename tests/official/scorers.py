@@ -8,6 +8,7 @@ under their own names:
   SQuAD-explorer    github.com/rajpurkar/SQuAD-explorer
   conll2018         github.com/ufal/conll2018
   awesome-align     github.com/neulab/awesome-align
+  massive           github.com/alexa/massive
   seqeval           github.com/chakki-works/seqeval, tag v0.0.12; or
                     `pip install --no-deps --target seqeval seqeval==0.0.12`
 """

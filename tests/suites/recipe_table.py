@@ -15,7 +15,12 @@ from xlflax.foundation import errors
 from xlflax.suites import suite as suite_lib
 
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'suite_recipes.md'
-_RECIPES = {'xtreme': ('xtreme', 'xtreme_r'), 'glue': ('glue',)}
+_RECIPES = {
+  'xtreme': ('xtreme', 'xtreme_r'),
+  'xtreme-r': ('xtreme_r',),
+  'glue': ('glue',),
+}
+_BASED = {'xtreme-r': 'xtreme'}  # a recipe and the one whose settings it shares
 _HEADER = """# Recipes of suites
 
 `xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of its publishers' scripts, so that a number can stand beside a published one.
@@ -32,7 +37,13 @@ def page() -> str:
   for recipe, suites in _RECIPES.items():
     found = [build(name, recipe) for name in suites]
     tasks = {task.name: task for one in found for task in one.tasks}
-    parts.append(f'\n## {recipe}\n\nFor {" and ".join(suites)}.\n')
+    base = _BASED.get(recipe, '')
+    beside = f' Beside those of {base}:' if base else ''
+    parts.append(f'\n## {recipe}\n\nFor {" and ".join(suites)}.{beside}\n')
+    for name in suites if base else ():
+      for task in build(name, base).tasks:
+        if tasks[task.name] == task:
+          del tasks[task.name]
     parts.append(
       '\n| task | setting | the recipe | ours | where it is published |'
       '\n| --- | --- | --- | --- | --- |\n'

@@ -52,6 +52,32 @@ def test_vectors_are_those_of_the_scripts():
     assert found == [pooling, 8, 512, 'none']
 
 
+def test_xtreme_r_adds_to_the_settings_of_xtreme():
+  ours, base = (
+    recipe_table.build('xtreme_r', name) for name in ('xtreme-r', 'xtreme')
+  )
+  assert ours.recipe == 'xtreme-r'
+  for task in ours.tasks:
+    assert task.recipe, f'{task.name} has settings of the recipe'
+    if task.name not in ('tatoeba', 'mewslix', 'lareqa'):
+      assert task == base.task(task.name)
+  for name, length in (('mewslix', 64), ('lareqa', 256)):
+    task = ours.task(name)
+    made = recipe_table.configuration(task, *task.recipe)
+    found = [
+      recipe_table.value(made, f'embeddings.Ranking.{field}')
+      for field in ('pooling', 'max_length', 'centre')
+    ]
+    assert found == ['first', length, 'none'] and task.departures
+  assert any('SQuAD' in one for one in ours.task('tatoeba').departures)
+
+
+def test_the_recipe_of_xtreme_r_is_found_by_its_name(capsys):
+  arguments = ['--suite=xtreme_r', '--recipe=xtreme-r', '--data=d']
+  assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2
+  assert 'A suite lacks a directory' in capsys.readouterr().err
+
+
 def test_an_unknown_recipe_is_told(capsys):
   arguments = ['--suite=xtreme', '--recipe=xtrem', '--data=d', '--output=o']
   assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2

@@ -6,6 +6,7 @@ import logging
 import pathlib
 
 from xlflax.foundation import errors, flag_tables
+from xlflax.storage import mirrors
 
 HELP = (
   'Makes a corpus directory of text that many languages share: the help pages '
@@ -87,16 +88,16 @@ def run(args: argparse.Namespace) -> int:
     args.kind
   ]
   texts, notice = read(args)
-  output = pathlib.Path(args.output)
-  report = corpora.write(
-    texts,
-    output,
-    pivot=args.pivot,
-    mode=corpora.Mode(args.mode),
-    seed=args.seed,
-  )
-  if notice:
-    (output / 'NOTICE').write_text(notice, encoding='utf-8')
+  with mirrors.output(args.output) as output:
+    report = corpora.write(
+      texts,
+      output,
+      pivot=args.pivot,
+      mode=corpora.Mode(args.mode),
+      seed=args.seed,
+    )
+    if notice:
+      (output / 'NOTICE').write_text(notice, encoding='utf-8')
   print(json.dumps(report['languages'], indent=2, ensure_ascii=False))
   return 0
 
@@ -105,7 +106,9 @@ def _libreoffice(args: argparse.Namespace):
   from xlflax.data.aligned import packages
 
   languages = args.languages.split(',')
-  folder = pathlib.Path(args.packages or f'{args.output}.packages')
+  folder = pathlib.Path(
+    args.packages or f'{mirrors.place(args.output)}.packages'
+  )
   packages.unpack(languages, folder)
   texts = {}
   for language in languages:

@@ -201,9 +201,8 @@ def macros(args: argparse.Namespace) -> dict[str, Any]:
     ('CACHE_DIR', args.cache),
     ('TASK_MODULES', args.task_module or None),
   )
-  for flag in ('corpus', 'cache'):  # before a trial is run
-    if getattr(args, flag) is not None:
-      paths.local(getattr(args, flag), where=f'--{flag}')
+  if args.cache is not None:  # before a trial is run
+    paths.local(args.cache, where='--cache')
   return {name: value for name, value in flags if value is not None}
 
 

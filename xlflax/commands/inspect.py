@@ -19,7 +19,11 @@ EXAMPLES = """
   xlflax inspect corpus --against=xnli.tsv,sib200.txt
 
   xlflax inspect corpus --json
+
+  # the same as a page that needs no other file
+  xlflax inspect corpus --page=corpus.html
 """
+_NOTHING = 'Nothing is odd about this text.'
 _COLUMNS = (
   ('lines', 'lines'),
   ('documents', 'documents'),
@@ -38,6 +42,7 @@ corpus CORPUS: corpus directory
   text in each column, .jsonl …) that training lines should not have 13 words in
   a row in common with
 --json (switch): print JSON instead of a table
+--page FILE.html: write it as a page, too
 """
 
 
@@ -56,29 +61,49 @@ def run(args: argparse.Namespace) -> int:
   files = [name for name in (args.against or '').split(',') if name]
   found = inspection.inspect(corpus, Decontamination(files=files))
   said = inspection.findings(corpus, found)
+  rows = [['file', *(title for _, title in _COLUMNS), 'other language']]
+  rows += map(_row, found)
+  if args.page:
+    _write_page(args, rows, said)
   if args.json:
     value = {'files': list(map(dataclasses.asdict, found)), 'findings': said}
     print(json.dumps(value, indent=2, ensure_ascii=False))
     return 0
-  _show(found, args.corpus)
-  for sentence in said or ['Nothing is odd about this text.']:
+  _show(rows, args.corpus)
+  for sentence in said or [_NOTHING]:
     print(f'- {sentence}' if said else sentence)
   return 0
 
 
-def _show(found, corpus: str) -> None:
+def _row(one) -> list[str]:
+  share = f'{one.another / one.asked:.0%}' if one.asked else '–'
+  return [one.path, *(f'{getattr(one, name):,}' for name, _ in _COLUMNS), share]
+
+
+def _show(rows: list[list[str]], corpus: str) -> None:
   import rich.console
   import rich.table
 
   from xlflax.foundation import console_tables
 
   table = rich.table.Table(title=f'Text of {corpus}', title_justify='left')
-  table.add_column('file')
-  for _, title in _COLUMNS:
-    table.add_column(title, justify='right')
-  table.add_column('other language', justify='right')
-  for one in found:
-    share = f'{one.another / one.asked:.0%}' if one.asked else '–'
-    numbers = [f'{getattr(one, name):,}' for name, _ in _COLUMNS]
-    table.add_row(one.path, *numbers, share)
+  for n, title in enumerate(rows[0]):
+    table.add_column(title, justify='right' if n else 'left')
+  for row in rows[1:]:
+    table.add_row(*row)
   console_tables.show(table, rich.console.Console())
+
+
+def _write_page(args, rows: list[list[str]], said: list[str]) -> None:
+  from xlflax.evaluation.reports import page, text
+  from xlflax.storage import paths
+
+  content = page.render(
+    f'Text of {args.corpus}',
+    'Lines and characters by file; what is odd is below the table.',
+    [text.Table('Files', rows[0], rows[1:])],
+    {},
+    said or [_NOTHING],
+    command=args.command_line,
+  )
+  paths.write_atomically(paths.of(args.page), content)

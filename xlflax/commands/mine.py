@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import flag_tables, ranges
+from xlflax.foundation import flag_tables
 
 HELP = (
   'Writes pairs of queries and documents with hard negatives: documents of '
@@ -22,36 +22,22 @@ EXAMPLES = """
   xlflax mine --model_dir=runs/search --pairs=pairs.tsv --language=en \\
       --output=mined.jsonl --negatives=4 --share=0.9 --nearest=200
 """
-_SIZES = {
-  'negatives': (ranges.Count, 1, 'N', 'of each query; pairs with fewer go'),
-  'share': (
-    ranges.PositiveShare,
-    0.95,
-    'S',
-    "of the cosine of a query and its document, a negative's is at most",
-  ),
-  'nearest': (ranges.Count, 100, 'N', 'documents that are looked at'),
-  'skip': (ranges.Natural, 0, 'N', 'of the nearest, which are no negatives'),
-}
+_FLAGS = """
+--model_dir DIR (required): directory of the run whose vectors count
+--pairs FILE (required): a query and its document a line: TSV or JSON lines
+--language CODE (required): of the texts
+--output FILE (required): JSON lines to write, as finetune/search.gin reads
+--negatives N (Count, default 1): of each query; pairs with fewer go
+--share S (PositiveShare, default 0.95): of the cosine of a query and its
+  document, a negative's is at most
+--nearest N (Count, default 100): documents that are looked at
+--skip N (Natural, default 0): of the nearest, which are no negatives
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of mining."""
-  for name, metavar, text in (
-    ('model_dir', 'DIR', 'directory of the run whose vectors count'),
-    ('pairs', 'FILE', 'a query and its document a line: TSV or JSON lines'),
-    ('language', 'CODE', 'of the texts'),
-    ('output', 'FILE', 'JSON lines to write, as finetune/search.gin reads'),
-  ):
-    parser.add_argument(f'--{name}', metavar=metavar, required=True, help=text)
-  for name, (kind, default, metavar, text) in _SIZES.items():
-    parser.add_argument(
-      f'--{name}',
-      type=flag_tables.of(kind),
-      default=default,
-      metavar=metavar,
-      help=f'{text} (default: %(default)s)',
-    )
+  flag_tables.add(parser, _FLAGS)
   compilation.add_flag(parser)
 
 

@@ -10,7 +10,7 @@ from xlflax.commands import report
 from xlflax.commands.flags import language_files, parsing
 from xlflax.configuration import early
 from xlflax.foundation import errors, flag_tables
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 HELP = (
   'Shows the page of runs while they train, or a form to try an encoder, to '
@@ -83,7 +83,7 @@ def _encoder(args: argparse.Namespace):
 
   texts = {}
   for language, file in named.items():
-    numbered = files.read_lines(paths.local(file, where='--texts'))
+    numbered = files.read_lines(mirrors.here(file))
     lines = (line.strip() for _, line in numbered)
     texts[language] = tuple(itertools.islice(filter(None, lines), _MOST))
   opened = run_lib.open_run(args.encoder)

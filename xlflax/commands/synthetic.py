@@ -4,6 +4,7 @@ import argparse
 import json
 
 from xlflax.foundation import errors, flag_tables
+from xlflax.storage import mirrors
 
 HELP = (
   'Writes invented parallel languages that differ in script, word '
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.synthetic import generator, typology
 
   options = _options(args)
-  paths = generator.write(args.output, options)
+  with mirrors.output(args.output) as output:
+    paths = generator.write(output, options)
   if args.json:
     content = {
       'directory': args.output,

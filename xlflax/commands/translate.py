@@ -29,15 +29,8 @@ EXAMPLES = """
       --input=test.en --output=test.tsv --n_best=4
 """
 
-_SEARCH_OPTIONS = (
-  'beam_size',
-  'length_penalty',
-  'early_stopping',
-  'n_best',
-  'max_length',
-  'decoder_start',
-  'source_symbols',
-)
+_SEARCH_OPTIONS = """beam_size length_penalty early_stopping n_best max_length
+  decoder_start source_symbols""".split()
 
 
 _FLAGS = """
@@ -47,10 +40,7 @@ _FLAGS = """
 --input FILE (default -): text, a sentence a line; - is standard input
 --output FILE (default -): what it becomes, a line for each line; - is standard
   output
-"""
-
-
-_RUNNING = """
+--step (Step, default last): of the checkpoint
 --batch_size (Count, default 64): lines at a time
 """
 
@@ -73,14 +63,8 @@ _SEARCH_FLAGS = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of translation."""
-  flag_tables.add(parser, _FLAGS)
-  parser.add_argument(
-    '--step',
-    type=flag_tables.of(ranges.Natural | Literal['last']),
-    default='last',
-    help='of the checkpoint (default: %(default)s)',
-  )
-  flag_tables.add(parser, _RUNNING)
+  step = flag_tables.of(ranges.Natural | Literal['last'])
+  flag_tables.add(parser, _FLAGS, Step=step)
   group = parser.add_argument_group('search')
   flag_tables.add(group, _SEARCH_FLAGS)
   compilation.add_flag(parser)

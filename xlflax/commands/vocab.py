@@ -1,7 +1,6 @@
 """`xlflax vocab`: trains a SentencePiece vocabulary."""
 
 import argparse
-import pathlib
 from typing import Annotated
 
 from xlflax.commands.flags import apart, json_lines, parsing, shares
@@ -13,6 +12,7 @@ from xlflax.data.vocabularies.settings import (
   Settings,
 )
 from xlflax.foundation import errors, flag_tables, progress, ranges
+from xlflax.storage import mirrors, paths
 
 HELP = (
   'Trains a SentencePiece vocabulary over the languages of a corpus, '
@@ -149,9 +149,12 @@ def run(args: argparse.Namespace) -> int:
   drawn = None
   if args.sample:
     drawn = reservoir.read(args.sample, _origin(args, corpus))
-  with progress.named('training a vocabulary'):
+  with (
+    mirrors.output(args.output) as output,
+    progress.named('training a vocabulary'),
+  ):
     made = training.train_vocabulary(
-      corpus, args.output, overwrite=args.overwrite, drawn=drawn, **settings
+      corpus, output, overwrite=args.overwrite, drawn=drawn, **settings
     )
   if args.json:
     found = made.description['statistics']
@@ -161,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
   spec = made.spec
   print(
     f'\n{spec.size} entries, {len(spec.languages)} languages: '
-    f'{pathlib.Path(args.output) / vocabulary.DESCRIPTION_FILE}'
+    f'{paths.of(args.output) / vocabulary.DESCRIPTION_FILE}'
   )
   for code, runs in zip(spec.languages, spec.language_words, strict=False):
     words = sum(stop - start for start, stop in runs)

@@ -24,6 +24,8 @@ a row can have, and -1 stands where there is no label or no word.
 | --- | --- | --- |
 | `labels` | [B] | classification: number of the row's class |
 | `labels` | [B, T] | tagging: number of the word's label at its first token |
+| `vectors` | [B, D] | search: bits of the float32 vector that a teacher has of
+  the row's line |
 | `word_starts` | [B, W] | parsing: place in the row of each word's first
   token, word 0 being the root, whose token is the row's first |
 | `word_lengths` | [B, W] | parsing: tokens of each word; 0 for no word |
@@ -44,6 +46,7 @@ LANGUAGE_IDS = 'language_ids'
 SIDE_IDS = 'side_ids'
 PAIRED = 'paired_'
 LABELS = 'labels'
+VECTORS = 'vectors'
 WORD_STARTS = 'word_starts'
 WORD_LENGTHS = 'word_lengths'
 HEADS = 'heads'

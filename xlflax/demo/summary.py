@@ -21,16 +21,7 @@ from xlflax.training.checkpointing import run as run_lib
 MODELS = ('untrained', 'trained')
 # The command to go on with one's own text.
 OWN_TEXT = 'xlflax pretrain corpus --output=runs/own --hours=1'
-_PACKAGES = (
-  'xlflax',
-  'jax',
-  'flax',
-  'optax',
-  'sentencepiece',
-  'seqio',
-  'Django',
-  'pycountry',
-)
+_PACKAGES = 'xlflax jax flax optax sentencepiece seqio Django pycountry'.split()
 
 
 def make(

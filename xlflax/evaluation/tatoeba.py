@@ -8,7 +8,7 @@ from xlflax.data import language_codes
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
 from xlflax.foundation import errors, registry
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 
 @registry.register('tatoeba')
@@ -60,7 +60,7 @@ class Tatoeba(sources.PairSource):
     return sources.PairedText(first, second)
 
   def _files(self) -> dict[sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
-    directory = paths.local(self.directory, where='tatoeba.directory')
+    directory = mirrors.here(self.directory)
     if not directory.is_dir():
       raise errors.CorpusError(
         'The folder of Tatoeba files does not exist',

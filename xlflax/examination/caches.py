@@ -9,7 +9,7 @@ from xlflax.data.cache import sealing
 from xlflax.data.labelled import loader as labelled
 from xlflax.examination import folders
 from xlflax.examination.findings import Finding, Mend, asked, within
-from xlflax.examination.kinds import Artefact, Files, Need, inner
+from xlflax.examination.kinds import artefact, inner
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
@@ -89,42 +89,6 @@ def _sealing(directory: pathlib.Path, generations: set[int]) -> Mend:
   return mend
 
 
-_LOST = 'a run refuses the cache'
-_COMMAND = '`--repair` with the text and the vocabulary'
-ARTEFACT = Artefact(
-  manifests.Kind.CACHE,
-  (cache_format.CACHE_FILE, f'tasks/*/*/{digests.FILE}'),
-  (
-    Files(
-      (cache_format.CACHE_FILE,),
-      Need.REQUIRED,
-      _LOST,
-      'digest of its own',
-      _COMMAND,
-    ),
-    Files(
-      (f'tasks/*/{digests.FILE}', 'tasks/*/generation-*.json'),
-      Need.REQUIRED,
-      _LOST,
-      'digest of its own; `cache.json` has those of `generation-*.json`',
-      _COMMAND,
-    ),
-    Files(
-      ('tasks/*/shards/*.safetensors',),
-      Need.REQUIRED,
-      _LOST,
-      "digest in the task's `digests.json`",
-      f'{_COMMAND}: only these shards',
-    ),
-    Files(
-      (f'{labelled.FOLDER}/*',),
-      Need.REQUIRED,
-      'missing rows are made again from the examples, damaged ones refused',
-      'digest in their manifest',
-      '`--repair` removes them: the next run makes them',
-    ),
-    Files(('.*', 'tasks/*/shards/*.json'), Need.UNREAD, 'nothing', '-', '-'),
-  ),
-  look,
-  ((rf'{labelled.FOLDER}/[^/]+/', folders.ROWS),),
+ARTEFACT = artefact(
+  manifests.Kind.CACHE, look, (rf'{labelled.FOLDER}/[^/]+/', folders.ROWS)
 )

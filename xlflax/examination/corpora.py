@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from xlflax.data.preparation import record
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.examination.findings import Finding, Mend, asked
-from xlflax.examination.kinds import Artefact, Files, Need
+from xlflax.examination.kinds import artefact
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
@@ -55,52 +55,5 @@ def _vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
   yield asked('vocabulary', load, fix='train or copy it again')
 
 
-CORPUS = Artefact(
-  manifests.Kind.CORPUS,
-  (record.RECORD_FILE, '.prepared-*.json'),
-  (
-    Files(
-      ('.prepared*.json',),
-      Need.REQUIRED,
-      'it is a corpus of which nobody knows how it was made',
-      'digest of its own',
-      '`xlflax prepare --overwrite`',
-    ),
-    Files(
-      ('.*', '*/.*', 'reports/*'),
-      Need.UNREAD,
-      'nothing',
-      '-',
-      '`xlflax prepare`',
-    ),
-    Files(
-      ('*',),
-      Need.REQUIRED,
-      'less, or other, text is trained on',
-      'digest in `.prepared.json`',
-      '`xlflax prepare`, after `--repair` has removed damaged files',
-    ),
-  ),
-  _corpus,
-)
-VOCABULARY = Artefact(
-  manifests.Kind.VOCABULARY,
-  (vocabulary_lib.DESCRIPTION_FILE, 'sentencepiece*.model'),
-  (
-    Files(
-      (vocabulary_lib.DESCRIPTION_FILE,),
-      Need.REQUIRED,
-      'every command refuses it',
-      'digest of its own',
-      '`xlflax vocab`',
-    ),
-    Files(
-      ('*',),
-      Need.REQUIRED,
-      'every command refuses it',
-      f'hash in `{vocabulary_lib.DESCRIPTION_FILE}`',
-      '`xlflax vocab`',
-    ),
-  ),
-  _vocabulary,
-)
+CORPUS = artefact(manifests.Kind.CORPUS, _corpus)
+VOCABULARY = artefact(manifests.Kind.VOCABULARY, _vocabulary)

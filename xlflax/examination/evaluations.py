@@ -7,7 +7,7 @@ from typing import Any
 
 from xlflax.evaluation import results
 from xlflax.examination.findings import Finding
-from xlflax.examination.kinds import Artefact, Files, Need
+from xlflax.examination.kinds import artefact
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 from xlflax.training.checkpointing import run_directory
@@ -75,26 +75,4 @@ def _left_alone(directory: pathlib.Path) -> Iterator[Finding]:
       )
 
 
-FILES = (
-  Files(
-    (f'{_FOLDER}/*/*-*/*.json',),
-    Need.OPTIONAL,
-    'it is not used, which is said; a missing one beside its predictions is '
-    'found',
-    'digest of its own, task, settings, run and checkpoint',
-    '`xlflax evaluate`',
-  ),
-  Files(
-    (f'{_FOLDER}/*/*-*/*/*',),
-    Need.REQUIRED,
-    'comparisons with other models lack them',
-    'digest in the result',
-    '`xlflax evaluate`, once the result is deleted',
-  ),
-  Files(
-    (f'{_FOLDER}/*',), Need.UNREAD, 'people see less', '-', '`xlflax evaluate`'
-  ),
-)
-ARTEFACT = Artefact(
-  manifests.Kind.EVALUATION, (f'{_FOLDER}/*/*-*',), FILES, look
-)
+ARTEFACT = artefact(manifests.Kind.EVALUATION, look)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xlflax.evaluation.reports import report
 from xlflax.examination import runs
 from xlflax.examination.findings import Finding, Mend, of_manifest, within
-from xlflax.examination.kinds import Artefact, Files, Need, inner
+from xlflax.examination.kinds import artefact, inner
 from xlflax.storage import digests, manifests
 
 _RECORDS = {  # of kinds that are gone on with -> what is not lost with a manifest
@@ -133,174 +133,19 @@ def _rewriting(directory: pathlib.Path) -> Mend:
   )
 
 
-_OWN = 'digest in the manifest'
-
-
-def _manifest_line(without: str, again: str) -> Files:
-  return Files(
-    (manifests.FILE,), Need.REQUIRED, without, 'digest of its own', again
-  )
-
-
-EXPORT = Artefact(
-  manifests.Kind.EXPORT,
-  ('*.safetensors', 'config.json'),
-  (
-    _manifest_line(
-      'it is taken for a folder of somebody else', '`xlflax convert to-hf`'
-    ),
-    Files(
-      ('README.md',),
-      Need.UNREAD,
-      'the Hub shows no card',
-      'none: people write in it',
-      '`xlflax convert to-hf`',
-    ),
-    Files(
-      ('*',),
-      Need.REQUIRED,
-      '`xlflax convert from-hf` refuses it',
-      _OWN,
-      '`xlflax convert to-hf`',
-    ),
-  ),
-  _plain('convert or copy the model again'),
+EXPORT = artefact(
+  manifests.Kind.EXPORT, _plain('convert or copy the model again')
 )
-ANALYSIS = Artefact(
-  manifests.Kind.ANALYSIS,
-  ('analysis.json',),
-  (
-    _manifest_line('nothing', '`xlflax analyze`'),
-    Files(
-      ('analysis.json',),
-      Need.REQUIRED,
-      'what is drawn from several analyses refuses it',
-      f'{_OWN}, and of its own',
-      '`xlflax analyze`',
-    ),
-    Files(('*',), Need.REQUIRED, 'people see less', _OWN, '`xlflax analyze`'),
-  ),
-  _plain('run the same `xlflax analyze` again'),
+ANALYSIS = artefact(
+  manifests.Kind.ANALYSIS, _plain('run the same `xlflax analyze` again')
 )
-REPORT = Artefact(
-  manifests.Kind.REPORT,
-  (report.JSON,),
-  (
-    _manifest_line('nothing', f'`--repair`, from `{report.JSON}`'),
-    Files(
-      (report.JSON,),
-      Need.REQUIRED,
-      'a leaderboard that takes it in refuses it',
-      f'{_OWN}, and of its own',
-      'writing the report again',
-    ),
-    Files(
-      ('*',),
-      Need.REQUIRED,
-      'people see less',
-      _OWN,
-      f'`--repair`, from `{report.JSON}`',
-    ),
-  ),
-  _report,
-)
-STATES = Artefact(
-  manifests.Kind.STATES,
-  ('about.json', '[0-9]*.npz'),
-  (
-    _manifest_line('the sentences are read again', '`--repair` removes it'),
-    Files(
-      ('*',),
-      Need.REQUIRED,
-      'missing states are made again, damaged ones refused',
-      _OWN,
-      '`--repair` removes them: the next analysis makes them',
-    ),
-  ),
-  _passing,
-)
-ROWS = Artefact(
-  manifests.Kind.ROWS,
-  ('*.npz',),
-  (
-    _manifest_line('the rows are made again', '`--repair` removes it'),
-    Files(
-      ('*',),
-      Need.REQUIRED,
-      'missing rows are made again from the examples, damaged ones refused',
-      _OWN,
-      '`--repair` removes them: the next run makes them',
-    ),
-  ),
-  _passing,
-)
-GRID = Artefact(
-  manifests.Kind.GRID,
-  ('trials', 'grid.json', '*/trials'),
-  (
-    _manifest_line('`xlflax finetune` writes it', '`--repair`, from records'),
-    Files(
-      ('trials/*/*',),
-      Need.REQUIRED,
-      'as of a run, which each trial is',
-      'as of a run',
-      'as of a run',
-    ),
-    Files(
-      ('trials/*.json',),
-      Need.REQUIRED,
-      'the trial is gone on with, and the record written; a damaged one is '
-      'refused',
-      f'{_OWN}, and of its own',
-      '`xlflax finetune`, without training again',
-    ),
-    Files(
-      ('grid.json', 'grid.csv'),
-      Need.REQUIRED,
-      'people see less',
-      _OWN,
-      '`xlflax finetune`, without training again',
-    ),
-    Files(('*',), Need.UNREAD, 'people see less', '-', '`xlflax finetune`'),
-  ),
-  _grid,
-  ((r'trials/[^/]+/', runs.ARTEFACT),),
-)
-SUITE = Artefact(
+REPORT = artefact(manifests.Kind.REPORT, _report)
+STATES = artefact(manifests.Kind.STATES, _passing)
+ROWS = artefact(manifests.Kind.ROWS, _passing)
+GRID = artefact(manifests.Kind.GRID, _grid, (r'trials/[^/]+/', runs.ARTEFACT))
+SUITE = artefact(
   manifests.Kind.SUITE,
-  ('suite.json', 'results/*/*.json'),
-  (
-    _manifest_line('`xlflax evaluate` writes it', '`--repair`, from records'),
-    Files(
-      ('results/*',),
-      Need.REQUIRED,
-      'tables lack the task; a damaged one is refused',
-      f'{_OWN}, and of its own',
-      '`xlflax evaluate` of the same suite, without training again',
-    ),
-    Files(
-      ('suite.json', 'suite.csv'),
-      Need.REQUIRED,
-      'people see less',
-      _OWN,
-      '`xlflax evaluate` of the same suite',
-    ),
-    Files(
-      ('report/*',),
-      Need.REQUIRED,
-      'as of a report',
-      'as of a report',
-      'as of a report',
-    ),
-    Files(
-      ('*/*/trials/*', '*/*/grid.*'),
-      Need.REQUIRED,
-      'as of a grid',
-      'as of a grid',
-      'as of a grid',
-    ),
-    Files(('*',), Need.UNREAD, 'people see less', '-', '`xlflax evaluate`'),
-  ),
   _suite,
-  ((r'report/', REPORT), (r'[^/]+@[^/]+/[^/]+/', GRID)),
+  ('report/', REPORT),
+  ('[^/]+@[^/]+/[^/]+/', GRID),
 )

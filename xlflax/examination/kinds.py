@@ -1,20 +1,24 @@
 """What every kind of artefact consists of: the table of its files.
 
-`docs/reliability.md` shows this table, and a test changes every file of an
-artefact of each kind and asks `xlflax doctor` about it.
+`artefacts.toml` has this table, `docs/reliability.md` shows it, and a test
+changes every file of an artefact of each kind and asks `xlflax doctor` about it.
 """
 
 import dataclasses
 import enum
 import fnmatch
+import importlib.resources
 import pathlib
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 
 from xlflax.examination.findings import Finding
 from xlflax.storage import manifests
 
 Look = Callable[[pathlib.Path], Iterable[Finding]]
+_PLACE = importlib.resources.files('xlflax.examination')
+_TABLE = tomllib.loads((_PLACE / 'artefacts.toml').read_text(encoding='utf-8'))
 
 
 class Need(enum.Enum):
@@ -86,6 +90,30 @@ class Artefact:
       if found:
         return part, name[found.end() :]
     return None, name
+
+
+def artefact(
+  kind: manifests.Kind, look: Look, *parts: tuple[str, Artefact]
+) -> Artefact:
+  """A kind of directory, with its marks and files in `artefacts.toml`.
+
+  Args:
+    kind: of it.
+    look: looks at a directory of this kind.
+    *parts: (regular expression of the beginning of a path, what lies there).
+  """
+  marks = tuple(_TABLE[kind.name.lower()]['marks'])
+  return Artefact(kind, marks, tuple(_files(kind.name.lower())), look, parts)
+
+
+def _files(kind: str) -> Iterator[Files]:
+  """Those of a kind in the table, by its name there."""
+  for told in _TABLE[kind]['files']:
+    if 'as' in told:
+      yield from _files(told['as'])
+    else:
+      need = Need(told.get('need', 'required'))
+      yield Files(**told | {'names': tuple(told['names']), 'need': need})
 
 
 def table(artefacts: Iterable[Artefact]) -> str:

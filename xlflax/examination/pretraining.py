@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from xlflax.examination import caches, corpora, runs
 from xlflax.examination.findings import Finding, of_manifest, within
-from xlflax.examination.kinds import Artefact, Files, Need
+from xlflax.examination.kinds import artefact
 from xlflax.storage import manifests
 
 RECORD = 'pretrain.json'
@@ -27,26 +27,8 @@ def _look(directory: pathlib.Path) -> Iterator[Finding]:
       yield from within(name, part.look(directory / name))
 
 
-ARTEFACT = Artefact(
+ARTEFACT = artefact(
   manifests.Kind.PRETRAINING,
-  (RECORD,),
-  (
-    Files(
-      (RECORD, manifests.FILE),
-      Need.REQUIRED,
-      '`xlflax pretrain` refuses to go on',
-      'digest in the manifest; digest of its own',
-      'a new choice, once both are deleted',
-    ),
-    Files(
-      tuple(f'{name}/*' for name in _PARTS),
-      Need.REQUIRED,
-      'as of a vocabulary, a cache and a run',
-      'as of these',
-      'as of these',
-    ),
-    Files(('*',), Need.UNREAD, 'nothing', '-', '`xlflax pretrain`'),
-  ),
   _look,
-  tuple((f'{name}/', part) for name, part in _PARTS.items()),
+  *((f'{name}/', part) for name, part in _PARTS.items()),
 )

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Iterator
 
 from xlflax.examination.findings import Finding, Mend
-from xlflax.examination.kinds import Artefact, Files, Need
+from xlflax.examination.kinds import artefact
 from xlflax.storage import manifests, program_cache
 
 
@@ -29,18 +29,4 @@ def _removal(path: pathlib.Path) -> Mend:
   return mend
 
 
-ARTEFACT = Artefact(
-  manifests.Kind.PROGRAMS,
-  ('*-sealed-cache',),
-  (
-    Files(
-      ('*-sealed-cache',),
-      Need.OPTIONAL,
-      'the program is compiled again; a damaged one is removed, with a warning',
-      'digest at its beginning, of key and content',
-      'the next start; `--repair` removes damaged ones',
-    ),
-    Files(('*',), Need.UNREAD, 'nothing', '-', '-'),
-  ),
-  _look,
-)
+ARTEFACT = artefact(manifests.Kind.PROGRAMS, _look)

@@ -16,7 +16,7 @@ from xlflax.evaluation import base, checkpoint_choice
 from xlflax.evaluation.tasks import tagging
 from xlflax.foundation import calls, enums, errors, ranges, schema
 from xlflax.objectives.finetuning import token_classification
-from xlflax.storage import paths
+from xlflax.storage import mirrors, paths
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
 
@@ -44,7 +44,7 @@ class WordLines(source_lib.ExampleSource):
     Raises:
       CorpusError: the file is missing, no UTF-8, or has no word.
     """
-    path = paths.local(self.files[part], where='--input')
+    path = mirrors.here(self.files[part])
     found: list[examples_lib.Example] = [
       examples_lib.TaggedSentence(
         id=str(number - 1), language=part, words=tuple(line.split())

@@ -48,14 +48,15 @@ _NATURES: dict[str, dict[str, Any]] = {
 
 
 def add(
-  parser: argparse._ActionsContainer, table: str, **kinds: Callable[[str], Any]
+  parser: argparse._ActionsContainer, table: str, **kinds: Callable[..., Any]
 ) -> None:
   """Adds the flags of a table to a parser or a group of one.
 
   Args:
     parser: that gets them.
     table: an entry for each flag.
-    **kinds: further kinds of values -> what reads one.
+    **kinds: further kinds of values -> what reads one, or a class of actions
+      that gather pairs in a dict.
 
   Raises:
     ValueError: an entry is none, or its nature is unknown.
@@ -66,7 +67,7 @@ def add(
       raise ValueError(f'not the entry of a flag: {entry!r}')
     options = _options(found['nature'] or '', kinds)
     text = found['help']
-    if options.get('default', []) != []:
+    if options.get('default', []) not in ([], {}):
       text = (
         f'{text} (default: %(default)s)' if text else 'default: %(default)s'
       )
@@ -88,6 +89,8 @@ def _options(nature: str, kinds: dict[str, Callable]) -> dict[str, Any]:
     word, _, rest = part.partition(' ')
     if part in _NATURES:
       options |= _NATURES[part]
+    elif isinstance(kinds.get(part), type):
+      options |= {'action': kinds[part], 'default': {}}
     elif part in kinds:
       options['type'] = kinds[part]
     elif part.startswith('one of '):

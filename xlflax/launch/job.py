@@ -124,13 +124,8 @@ def check(
 
 def _check_flags(words: Sequence[str]) -> None:
   """Refuses flags that the launcher sets."""
-  for flag in (
-    '--coordinator',
-    '--num_processes',
-    '--process_id',
-    '--cluster',
-    '--stopped_status',
-  ):
+  for flag in """--coordinator --num_processes --process_id --cluster
+    --stopped_status""".split():
     if any(w == flag or w.startswith(f'{flag}=') for w in words):
       raise errors.ConfigError(
         'The launcher sets this flag of the command',

@@ -12,13 +12,8 @@ from xlflax.launch import job as job_lib
 from xlflax.launch import values
 
 # Variables by which the processes of a job find each other.
-_OWN_VARIABLES = (
-  'XLFLAX_COORDINATOR',
-  'XLFLAX_NUM_PROCESSES',
-  'XLFLAX_PROCESS_ID',
-  'XLFLAX_NUM_SLICES',
-  'XLFLAX_SLICE_ID',
-)
+_OWN_VARIABLES = """XLFLAX_COORDINATOR XLFLAX_NUM_PROCESSES XLFLAX_PROCESS_ID
+  XLFLAX_NUM_SLICES XLFLAX_SLICE_ID""".split()
 
 
 class Kind(enum.Enum):

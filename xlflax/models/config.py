@@ -204,6 +204,7 @@ class EncoderConfig(TransformerConfig):
       heads; None for one per query head.
     rotary_theta: base of the periods of rotary positions.
     local_rotary_theta: the same for local layers; None for `rotary_theta`.
+    rotary_factor: what rotary positions are divided by, in every layer.
     local_window: how far positions of local layers see, to either side; None
       if there are no local layers.
     global_every: layers 0, n, 2 n, … are global for n = global_every.
@@ -215,6 +216,7 @@ class EncoderConfig(TransformerConfig):
       for `activation`.
     attention_bias: whether the attention's linear maps have biases.
     mlp_bias: whether the feed-forward block's linear maps have biases.
+    mlp_output_bias: whether the last of them has one; None for `mlp_bias`.
     head_bias: whether the head's dense map has a bias.
     output_bias: whether logits have a bias.
     relative_buckets: buckets of distances to one side (disentangled).
@@ -233,6 +235,7 @@ class EncoderConfig(TransformerConfig):
   num_kv_heads: ranges.Width | None = None
   rotary_theta: ranges.Positive = 10000.0
   local_rotary_theta: ranges.Positive | None = None
+  rotary_factor: ranges.Positive = 1.0
   local_window: ranges.Natural | None = None
   global_every: ranges.Count = 1
   norm_position: NormPosition = NormPosition.POST
@@ -241,6 +244,7 @@ class EncoderConfig(TransformerConfig):
   head_activation: str | None = None
   attention_bias: bool = True
   mlp_bias: bool = True
+  mlp_output_bias: bool | None = None
   head_bias: bool = True
   output_bias: bool = True
   relative_buckets: ranges.Count = 256

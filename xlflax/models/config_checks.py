@@ -21,6 +21,8 @@ def check_layers(config) -> None:
     problems.append('disentangled positions with num_kv_heads')
   if not is_rotary and config.local_rotary_theta is not None:
     problems.append('local_rotary_theta without rotary positions')
+  if not is_rotary and config.rotary_factor != 1:
+    problems.append('rotary_factor without rotary positions')
   if config.num_kv_heads and config.num_heads % config.num_kv_heads:
     problems.append(f'{config.num_heads} heads, {config.num_kv_heads} of keys')
   if config.global_every != 1 and config.local_window is None:

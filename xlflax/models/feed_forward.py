@@ -27,8 +27,12 @@ class FeedForward(nn.Module):
     self.wi = project()
     if config.gated_mlp:
       self.gate = project()
+    last = config.mlp_output_bias
     self.wo = linear.Linear(
-      config, (config.hidden_dim,), ('mlp', 'embed'), use_bias=config.mlp_bias
+      config,
+      (config.hidden_dim,),
+      ('mlp', 'embed'),
+      use_bias=config.mlp_bias if last is None else last,
     )
 
   def __call__(self, states: jax.Array) -> jax.Array:

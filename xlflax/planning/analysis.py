@@ -114,14 +114,7 @@ def _kinds(weighted) -> dict[str, dict[str, float]]:
   return {kind: found[kind] for kind in collectives.KINDS if kind in found}
 
 
-_FIGURES = (
-  'count',
-  'bytes',
-  'sent',
-  'sent_outside',
-  'asynchronous',
-  'exposed_seconds',
-)
+_FIGURES = 'count bytes sent sent_outside asynchronous exposed_seconds'.split()
 
 
 def _roofline(machine, steps, *, compiled: bool) -> dict[str, Any] | None:

@@ -194,16 +194,8 @@ def _roofline(figures) -> rich.table.Table:
 def _stream(name, tasks) -> rich.table.Table:
   table = rich.table.Table(title=f'Stream {name}')
   table.add_column('task', overflow='fold', min_width=24)
-  for column in (
-    'examples',
-    'dropped',
-    'rows',
-    'share',
-    'batches',
-    'epochs',
-    'tokens read',
-    'unseen',
-  ):
+  columns = 'examples,dropped,rows,share,batches,epochs,tokens read,unseen'
+  for column in columns.split(','):
     table.add_column(column, justify='right')
   for task in tasks:
     table.add_row(

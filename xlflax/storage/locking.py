@@ -16,6 +16,7 @@ def alone(
   what: str,
   error: type[errors.XlflaxError],
   share: tuple[int, int] | None = None,
+  wait: bool = False,
 ) -> Iterator[None]:
   """Keeps a second writer out of a directory, which is made if need be.
 
@@ -28,6 +29,7 @@ def alone(
     what: the directory is, for the error, such as 'token cache'.
     error: raised if another process writes there, or the same share.
     share: (i, n): the i-th of n, from 0; None: all of it.
+    wait: for the other process, instead of an error.
   """
   directory.mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
@@ -42,7 +44,7 @@ def alone(
       exclusive = not share or path is not files[0][0]
       kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
       try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
       except BlockingIOError as cause:
         raise error(
           f'Another process is writing this {text}',

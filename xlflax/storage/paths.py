@@ -81,7 +81,7 @@ def _bucket_path(text: str):
     retries = {'mode': 'standard', 'max_attempts': _ATTEMPTS}
     settings.setdefault('config_kwargs', {'retries': retries})
   # They tell with every request what cannot be known, or is read ahead.
-  for library in (package, 'fsspec'):
+  for library in (package, 'fsspec', 'aiobotocore'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
   return epath.Path(text.rstrip('/'))
 
@@ -302,13 +302,6 @@ def remove(directory: pathlib.Path) -> None:
     cast(Any, directory).rmtree()
   else:
     shutil.rmtree(directory)
-
-
-def use_umask(file: pathlib.Path) -> None:
-  """Gives a file on disk the permissions that a new file of the user has."""
-  mask = os.umask(0)
-  os.umask(mask)
-  file.chmod(0o666 & ~mask)
 
 
 @contextlib.contextmanager

@@ -11,32 +11,12 @@ from xlflax.synthetic.typology import Language
 
 SPLITS = ('train', 'dev', 'test')
 CORPUS_KINDS = ('mono', 'parallel')
-FAMILIES = (
-  'nli',
-  'paraphrase',
-  'reviews',
-  'pos',
-  'trees',
-  'ner',
-  'qa',
-  'alignment',
-  'bucc',
-  'tatoeba',
-  'choices',
-  'unanswerable',
-  'topics',
-  'similarity',
-  'pairs',
-  'ranking',
+FAMILIES = tuple(
+  """nli paraphrase reviews pos trees ner qa alignment bucc tatoeba
+  choices unanswerable topics similarity pairs ranking""".split()
 )
 _HELD_OUT_ONLY = (
-  'alignment',
-  'bucc',
-  'tatoeba',
-  'topics',
-  'similarity',
-  'pairs',
-  'ranking',
+  'alignment bucc tatoeba topics similarity pairs ranking'.split()
 )
 
 

@@ -40,18 +40,11 @@ FAMILIES = {
   'pairs': Family('rated_pairs', {}),
 }
 _OF_PAIRS = ('alignment', 'similarity', 'pairs')
-_SUFFIXES = {
-  'nli': 'tsv',
-  'paraphrase': 'tsv',
-  'reviews': 'tsv',
-  'pos': 'conllu',
-  'trees': 'conllu',
-  'ner': 'iob2',
-  'qa': 'json',
-  'choices': 'jsonl',
-  'unanswerable': 'json',
-  'topics': 'tsv',
-}
+_SUFFIXES = dict(
+  pair.split('.')
+  for pair in """nli.tsv paraphrase.tsv reviews.tsv pos.conllu trees.conllu
+  ner.iob2 qa.json choices.jsonl unanswerable.json topics.tsv""".split()
+)
 
 
 @calls.checked

@@ -1,9 +1,11 @@
 """What `xlflax inspect` finds, one thing at a time."""
 
+import html
 import json
 
 import pytest
 
+from tests import browser
 from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
@@ -109,3 +111,27 @@ def test_the_command(tmp_path, capsys):
   found = json.loads(capsys.readouterr().out)
   assert [one['held_out'] for one in found['files']] == [1]
   assert 'in common with' in found['findings'][0]
+
+
+def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
+  corpus = _write(tmp_path / 'corpus', 'mono/en.txt', 'id7\tSnow\n' * 40)
+  page = tmp_path / 'page.html'
+  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--page={page}']) == 0
+  shown, content = capfd.readouterr().out, page.read_text('utf-8')
+  assert 'mono/en.txt' in content and '40' in content
+  said = inspection.findings(corpus, inspection.inspect(corpus))
+  assert said and all(sentence in shown.replace('\n', ' ') for sentence in said)
+  assert all(html.escape(sentence) in content for sentence in said)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not browser.is_there(), reason='needs Chromium')
+@pytest.mark.parametrize('width', [400, 1200])
+@pytest.mark.parametrize('dark', [False, True])
+def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
+  for code in ('en', 'de'):
+    name = f'mono/{code}.of-a-rather-long-name-of-a-file.txt'
+    _write(tmp_path / 'corpus', name, 'x' * 20_000 + '\n')
+  page = tmp_path / 'page.html'
+  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--page={page}']) == 0
+  assert browser.problems(page, width, dark=dark) == []

@@ -144,3 +144,8 @@ def test_what_cannot_be_scored(gold, predicted, message):
 
 def test_nothing_to_find_scores_zero():
   assert tagging.entity_scores([['O']], [['O']]).overall.f1 == 0
+
+
+def test_neighbours_of_one_type_are_joined_as_the_docstring_says():
+  found = tagging.joined('B-time B-time O I-day'.split())
+  assert found == ['B-time', 'I-time', 'O', 'B-day']

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from tests.evaluation import one_hot_model
+from xlflax import cli
 from xlflax.data.labelled import examples
 from xlflax.data.labelled.sources import ranking
+from xlflax.evaluation import results
 from xlflax.evaluation.tasks import embeddings
 from xlflax.foundation import errors
 
@@ -88,6 +90,98 @@ def test_clusters(subject):
   )
   task = embeddings.Clustering(source=_held('de', found))
   assert task.evaluate(subject).metrics['v_measure/de'] == pytest.approx(1)
+
+
+def _classified(count, label):
+  return tuple(
+    examples.ClassifiedText(
+      id=str(i), language='de', text=f'{text} {i % 7}', label=label(text)
+    )
+    for i, text in enumerate(_TEXTS * (count // 4))
+  )
+
+
+def test_probes_of_every_layer(subject):
+  train = _classified(40, lambda text: text[0])
+  test = _classified(24, lambda text: text[0])
+  task = embeddings.Probe(
+    train=_held('de', train), source=_held('de', test), k=3
+  )
+  result = task.evaluate(subject)
+  assert not result.failures
+  rows = result.tables['layers']
+  assert [(row['layer'], row['method']) for row in rows] == [
+    (layer, kind) for layer in range(3) for kind in ('linear', 'k-NN')
+  ]
+  for row in rows:
+    assert 0 <= row['low'] <= row['accuracy'] <= row['high'] <= 1
+    assert (row['examples'], row['trained_on']) == (24, 40)
+    assert row['chance'] == result.metrics['majority/de'] == 0.5
+  assert rows[4]['accuracy'] == result.metrics['accuracy/de'] > 0.9
+  assert result.metrics['knn/mean'] == rows[5]['accuracy'] > 0.9
+  first = dataclasses.replace(task, layer=0).evaluate(subject)
+  assert first.metrics['accuracy/de'] == rows[0]['accuracy']
+  assert task.evaluate(subject) == result  # nothing is drawn anew
+
+
+def test_probes_from_the_command_line(make_run, tmp_path):
+  run = make_run(tmp_path / 'run', steps=(1,))
+  for name, count in (('train', 16), ('test', 8)):
+    (tmp_path / name).write_text(
+      ''.join(
+        f'{text} {i}\t{text[0]}\n' for i, text in enumerate(_TEXTS * count)
+      )
+    )
+  files = {x: str({'de': str(tmp_path / x)}) for x in ('train', 'test')}
+  arguments = [
+    f'--model_dir={run}',
+    '--gin_file=evaluate/probe.gin',
+    f'--gin.TRAIN_FILES={files["train"]}',
+    f'--gin.TEST_FILES={files["test"]}',
+    '--gin.embeddings.Probe.penalty=10.0',
+  ]
+  assert cli.main(['evaluate', *arguments]) == 0
+  assert list((run / 'eval').glob('probe*.layers.png'))
+  ((found,),) = (x.values() for x in results.find(run).values())
+  row = found.tables['layers'][-1]
+  assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
+
+
+def test_probes_of_labels_that_say_nothing_are_at_chance(subject):
+  flips = np.random.default_rng(0).integers(2, size=400).astype(str).tolist()
+  found = [_classified(count, lambda _: flips.pop()) for count in (160, 120)]
+  result = embeddings.Probe(
+    train=_held('de', found[0]), source=_held('de', found[1])
+  ).evaluate(subject)
+  for row in result.tables['layers']:
+    assert row['low'] < 0.55 and row['high'] > 0.45
+
+
+def test_probes_refuse_pairs_and_note_unknown_classes(subject):
+  train = _classified(8, lambda text: text[0])
+  pairs = tuple(dataclasses.replace(one, paired_text='und') for one in train)
+  task = embeddings.Probe(train=_held('de', train), source=_held('de', pairs))
+  (failure,) = task.evaluate(subject).failures
+  assert 'single texts with a class. Got: pairs' in failure.message
+  blind = tuple(dataclasses.replace(one, label=None) for one in train)
+  without = dataclasses.replace(task, source=_held('de', blind))
+  (failure,) = without.evaluate(subject).failures
+  assert 'Got: none. Where: de' in failure.message
+  other = (dataclasses.replace(train[0], label='x'), *train[1:])
+  result = dataclasses.replace(task, source=_held('de', other)).evaluate(
+    subject
+  )
+  assert any('not seen in training' in note for note in result.notes)
+  assert result.metrics['knn/de'] <= 7 / 8
+
+
+def test_probes_take_away_a_language_s_mean(subject):
+  train = _classified(8, lambda text: text[0])
+  task = embeddings.Probe(
+    train=_held('de', train), source=_held('de', train), centre='language'
+  )
+  notes = task.evaluate(subject).notes
+  assert any('the mean of its language is taken away' in one for one in notes)
 
 
 @pytest.fixture

@@ -1,14 +1,15 @@
-"""The table of docs/huggingface.md: small models, there and back.
+"""The table of docs/measured/conversions.md: small models, there and back.
 
   python -m tests.interop.huggingface.acceptance [name ...]
 
-Each is made by transformers with random weights, imported (which compares it
+Each is made by transformers with random weights, from options of its class or
+of a published config.json (`released_configs`), imported (which compares it
 with the numpy forward, where there is one), and exported. Its tokenizer has a
 token for each of some characters. `ids`: hard texts that xlflax, the folder
 and the folder that comes back read alike. `logits`: the largest difference
-from transformers. `after 20 steps`: the same of the model that xlflax trains
-so long and exports, and how far its logits moved. `back`: whether the tensors
-are the same, bit by bit.
+from transformers, of all those texts. `after 20 steps`: the same of the model
+that xlflax trains so long, on these texts, and exports, and how far its logits
+moved. `back`: whether the tensors are the same, bit by bit.
 """
 
 import collections
@@ -28,8 +29,9 @@ import tokenizers
 import torch
 
 from tests.interop.huggingface import encoder_decoder_models as seq2seq
-from tests.interop.huggingface import hard_texts
+from tests.interop.huggingface import hard_texts, released_configs_test
 from tests.interop.huggingface import reference_models as reference
+from tests.interop.huggingface import released_configs as released
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.interop.huggingface.tokenizers import frames
@@ -39,35 +41,38 @@ from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.checkpointing import run as run_lib
 
-_NUMPY = {*numpy_1.NAMES, numpy_1.MODERN, *numpy_2.BARTS, *numpy_2.T5S}
+_NUMPY = {*numpy_1.NAMES, *numpy_2.BARTS, *numpy_2.T5S}
 
 _STEPS = 20
 
 
 def row(name: str, folder: pathlib.Path) -> str:
   """The table's row of a model."""
-  of_pairs = name in seq2seq.MODELS
-  model = (seq2seq if of_pairs else reference).make(name)
-  reference.save(model, folder / 'hf')
+  if name in released.CONFIGS:
+    model = released_configs_test.published(name, folder / 'hf')
+  else:
+    of_pairs = name in seq2seq.MODELS
+    model = (seq2seq if of_pairs else reference).make(name)
+    reference.save(model, folder / 'hf')
   _write_characters(folder / 'hf/tokenizer.json')
   kind = model.config.model_type
   title = f'| {type(model).__name__} ({name}) | '
-  languages = (
-    ['en', 'de', 'fr'][: model.config.n_langs] if kind == 'xlm' else None
-  )
+  count = model.config.n_langs if kind == 'xlm' else 0
+  languages = ['ar', 'en', 'zh'][:count] if count else None
   try:
     checked = importing.check(folder / 'hf', languages=languages)
     run = run_lib.open_run(importing.convert(checked, folder / 'ours'))
     folder_writing.convert(exporting.check(run.directory), folder / 'back')
-    trained = _after_steps(model, run, folder, of_pairs)
+    rows = _rows(run)
+    trained = _after_steps(model, run, rows, folder)
   except errors.XlflaxError as error:
     return f'{title}refused: {error.what}: {str(error.got)[:90]} | | | | |'
-  params = {'params': run.restore_params(0)['model']}
+  params = run.restore_params(0)['model']
   return title + ' | '.join(
     [
       'yes' if kind in _NUMPY else 'no',
       f'{_alike(run, folder)} of {len(hard_texts.TEXTS)}',
-      f'{_apart(model, run, params, of_pairs):.0e}',
+      f'{_apart(model, run, params, rows):.0e}',
       trained,
       'the same' if _same(folder) else 'OTHERS',
       '',
@@ -111,63 +116,93 @@ def _alike(run, folder: pathlib.Path) -> int:
   )
 
 
-def _outputs(model, run, params, of_pairs: bool):
-  """Logits of the run's model, or states where there are none; rows' mask."""
-  if of_pairs:
-    source, target, _ = seq2seq.inputs()
-    ours = run.model.apply(
-      params,
-      source,
-      segment_ids=seq2seq.SOURCE,
-      decoder_token_ids=target,
-      decoder_segment_ids=seq2seq.TARGET,
-    )
-    return ours, seq2seq.TARGET > 0
-  ids, more = reference.inputs(model)
-  masked = type(model).__name__.endswith('ForMaskedLM')
-  ours = run.model.apply(
-    params,
-    ids,
-    segment_ids=reference.PADDING,
-    method='__call__' if masked else 'encode',
-    **more,
-  )
-  return ours, reference.PADDING > 0
+def _rows(run) -> tuple[np.ndarray, np.ndarray]:
+  """(ids, whether they are text) of the hard texts' beginnings, [231, T]."""
+  spec = run.vocabulary.spec
+  first = [spec.bos_id] if spec.bos_id != spec.pad_id else []
+  ids = np.full((len(hard_texts.TEXTS), reference.LENGTH), spec.pad_id)
+  mask = np.zeros_like(ids)
+  for i, text in enumerate(hard_texts.TEXTS):
+    most = 2 + i % (reference.LENGTH - 3)  # rows of several lengths
+    one = [*first, *run.vocabulary.encode(text)[:most], spec.eos_id]
+    ids[i, : len(one)], mask[i, : len(one)] = one, 1
+  return ids, mask
 
 
-def _apart(model, run, params, of_pairs: bool) -> float:
-  """The largest difference of logits, or of states where there are none."""
-  ours, rows = jax.jit(lambda p: _outputs(model, run, p, of_pairs))(params)
+def _has_logits(model) -> bool:
+  """Whether tokens are predicted; else states are compared."""
+  ends = ('ForMaskedLM', 'WithLMHeadModel', 'ForPreTraining')
+  return model.config.is_encoder_decoder or type(model).__name__.endswith(ends)
+
+
+def _ours(model, run, params, rows):
+  """Logits of the run's model, or states where there are none."""
+  ids, mask = rows
+  given = {'segment_ids': mask}
+  if model.config.is_encoder_decoder:  # the text before is the target
+    given |= {
+      'decoder_token_ids': jnp.roll(ids, 1, 0),
+      'decoder_segment_ids': jnp.roll(mask, 1, 0),
+    }
+  elif getattr(model.config, 'use_lang_emb', False):
+    given |= {'language_ids': jnp.ones_like(ids)}
+  method = '__call__' if _has_logits(model) else 'encode'
+  return run.model.apply({'params': params}, ids, method=method, **given)
+
+
+def _theirs(model, rows) -> np.ndarray:
+  """The same by transformers."""
+  ids, mask = map(torch.tensor, rows)
+  given = {'input_ids': ids, 'attention_mask': mask}
+  if model.config.is_encoder_decoder:
+    given |= {
+      'decoder_input_ids': ids.roll(1, 0),
+      'decoder_attention_mask': mask.roll(1, 0),
+    }
+  elif getattr(model.config, 'use_lang_emb', False):
+    given |= {'langs': torch.ones_like(ids)}
   with torch.no_grad():
-    if of_pairs:
-      wanted = seq2seq.run(model).logits
-    elif type(model).__name__.endswith('ForMaskedLM'):
-      wanted = reference.run(model).logits
-    else:
-      every = reference.run(model, output_hidden_states=True)
-      wanted = every.hidden_states[-1]
-  return float(np.abs(ours - wanted.numpy())[rows].max())
+    found = model(**given, output_hidden_states=True)
+    if not _has_logits(model):
+      return found.hidden_states[-1].numpy()
+    if 'prediction_logits' in found:
+      return found.prediction_logits.numpy()
+    if 'logits' not in found:  # a base model, such as BART's
+      return (found.last_hidden_state @ model.shared.weight.T).numpy()
+    return found.logits.numpy()
 
 
-def _after_steps(model, run, folder: pathlib.Path, of_pairs: bool) -> str:
+def _apart(model, run, params, rows) -> float:
+  """The largest difference of logits, or of states where there are none."""
+  ours = jax.jit(lambda p: _ours(model, run, p, rows))(params)
+  wanted = _theirs(model, rows)
+  mask = rows[1]
+  if model.config.is_encoder_decoder:
+    mask = np.roll(mask, 1, 0)
+  return float(np.abs(ours - wanted)[mask > 0].max())
+
+
+def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
   """The same of the model that is trained and exported, and its change."""
   every = run.restore_params(0)
   params, before = every['model'], every['model']
   optimizer = optax.adam(1e-3)
   state = optimizer.init(params)
 
-  def loss(params):
-    found, rows = _outputs(model, run, {'params': params}, of_pairs)
+  def loss(params, ids, mask):
+    found = _ours(model, run, params, (ids, mask))
     wanted = jnp.arange(found.size).reshape(found.shape) % 7 / 7
-    return jnp.mean(jnp.where(rows[..., None], (found - wanted) ** 2, 0))
+    return jnp.mean(jnp.where(mask[..., None] > 0, (found - wanted) ** 2, 0))
 
   @jax.jit
-  def step(params, state):
-    updates, state = optimizer.update(jax.grad(loss)(params), state)
+  def step(params, state, ids, mask):
+    updates, state = optimizer.update(jax.grad(loss)(params, ids, mask), state)
     return optax.apply_updates(params, updates), state
 
-  for _ in range(_STEPS):
-    params, state = step(params, state)
+  for i in range(_STEPS):  # some sentences of each form in turn
+    params, state = step(
+      params, state, *(part[i::_STEPS][:11] for part in rows)
+    )
   kept = checkpoints.Checkpoints(
     run.directory,
     checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
@@ -186,19 +221,23 @@ def _after_steps(model, run, folder: pathlib.Path, of_pairs: bool) -> str:
   checked = exporting.check(run.directory, step=_STEPS)
   folder_writing.convert(checked, folder / 'trained')
   theirs = type(model).from_pretrained(folder / 'trained').eval()
-  apart = _apart(theirs, run, {'params': params}, of_pairs)
-  moved = _apart(theirs, run, {'params': before}, of_pairs)
+  apart = _apart(theirs, run, params, rows)
+  moved = _apart(theirs, run, before, rows)
   return f'{apart:.0e} (moved by {moved:.0e})'
 
 
 def _same(folder: pathlib.Path) -> bool:
-  files = [
+  """Whether each tensor comes back; BART's base model gets a prefix."""
+  first, back = (
     safetensors.numpy.load_file(folder / place / 'model.safetensors')
     for place in ('hf', 'back')
-  ]
-  kept = [name for name in files[0] if name in files[1]]
-  return files[1].keys() <= files[0].keys() and all(
-    np.array_equal(files[0][name], files[1][name]) for name in kept
+  )
+  if not first.keys() & back.keys():
+    first = {f'model.{name}': value for name, value in first.items()}
+  return (
+    bool(back)
+    and back.keys() <= first.keys()
+    and all(np.array_equal(first[name], back[name]) for name in back)
   )
 
 
@@ -207,6 +246,7 @@ def main(names: list[str]) -> None:
   print('| model | compared in numpy | ids | logits | after 20 steps | back |')
   print('| --- | --- | --- | --- | --- | --- |', flush=True)
   every = [*reference.MASKED_LMS, *reference.CLASSIFIERS, *seq2seq.MODELS]
+  every += released.CONFIGS
   for name in names or every:
     with tempfile.TemporaryDirectory() as folder:
       with contextlib.redirect_stderr(io.StringIO()):

@@ -159,7 +159,7 @@ MASKED_LMS |= {
       num_key_value_heads=2,
       head_dim=8,
       rms_norm_eps=1e-3,
-      rope_parameters=dict(rope_type='default', rope_theta=250.0),
+      rope_parameters=dict(rope_type='linear', rope_theta=250.0, factor=2.0),
     ),
   ),
   'eurobert_biases': (
@@ -207,6 +207,25 @@ MASKED_LMS['deberta'] = (
   'DebertaV2Config',
   BERT_SIZES | _DEBERTA,
 )
+_ROTARY = BERT_SIZES | dict(num_attention_heads=3, max_position_embeddings=16)
+# These are saved with queries, keys and values as one matrix, and read so.
+MASKED_LMS |= {
+  'gte': (
+    'GteForMaskedLM',
+    'GteConfig',
+    _ROTARY
+    | dict(
+      hidden_act='relu',
+      rope_parameters=dict(rope_type='linear', rope_theta=300.0, factor=1.5),
+    ),
+  ),
+  'jina_embeddings_v3': (
+    'JinaEmbeddingsV3ForMaskedLM',
+    'JinaEmbeddingsV3Config',
+    _ROTARY | dict(tie_word_embeddings=False, hidden_act='relu'),
+  ),
+  'nomic_bert': ('NomicBertForMaskedLM', 'NomicBertConfig', _ROTARY),
+}
 _BERT_TASKS = (
   'ForSequenceClassification',
   'ForTokenClassification',
@@ -224,6 +243,18 @@ CLASSIFIERS = (
     )
     for name in ('Bert', 'Roberta', 'XLMRoberta', 'XLMRobertaXL')
     for task in _BERT_TASKS
+  }
+  | {
+    f'{name}{task}': (
+      f'{name}{task}',
+      f'{name}Config',
+      _ROTARY
+      | dict(num_hidden_layers=1)
+      | ({} if 'Question' in task else dict(num_labels=3)),
+    )
+    for name in ('Gte', 'JinaEmbeddingsV3', 'NomicBert')
+    for task in _BERT_TASKS
+    if 'Question' not in task or name == 'JinaEmbeddingsV3'
   }
   | {
     f'XLM{task}': (

@@ -261,6 +261,59 @@ _BART = dict(
   use_cache=True,
   vocab_size=61,
 )
+# Options of the code that the model came with, and those of transformers.
+_NOMIC = _SIZES | dict(
+  activation_function='swiglu',
+  architectures=['NomicBertModel'],
+  attn_pdrop=0.0,
+  auto_map={'AutoModel': 'nomic-bert-2048--modeling.NomicBertModel'},
+  bos_token_id=None,
+  causal=False,
+  dense_seq_output=True,
+  embd_pdrop=0.0,
+  eos_token_id=None,
+  fused_bias_fc=True,
+  fused_dropout_add_ln=True,
+  initializer_range=0.02,
+  layer_norm_epsilon=1e-12,
+  max_position_embeddings=2048,
+  max_trained_positions=2048,
+  mlp_fc1_bias=False,
+  mlp_fc2_bias=False,
+  model_type='nomic_bert',
+  n_embd=24,
+  n_head=3,
+  n_inner=40,
+  n_layer=2,
+  n_positions=8192,
+  pad_vocab_size_multiple=64,
+  parallel_block=False,
+  parallel_block_tied_norm=False,
+  prenorm=False,
+  qkv_proj_bias=False,
+  reorder_and_upcast_attn=False,
+  resid_pdrop=0.0,
+  rope_parameters=dict(rope_theta=1000.0, rope_type='default'),
+  rotary_emb_base=1000,
+  rotary_emb_fraction=1.0,
+  rotary_emb_interleaved=False,
+  rotary_emb_scale_base=None,
+  rotary_scaling_factor=None,
+  scale_attn_by_inverse_layer_idx=False,
+  scale_attn_weights=True,
+  summary_activation=None,
+  summary_first_dropout=0.0,
+  summary_proj_to_labels=True,
+  summary_type='cls_index',
+  summary_use_proj=True,
+  torch_dtype='float32',
+  transformers_version='4.34.0',
+  type_vocab_size=2,
+  use_cache=True,
+  use_flash_attn=True,
+  use_rms_norm=False,
+  use_xentropy=True,
+)
 CONFIGS = {
   'xlm-roberta-base': _XLMR,
   'xlm-roberta-large': _XLMR | dict(num_hidden_layers=3),
@@ -477,6 +530,24 @@ CONFIGS = {
     torch_dtype='float32',
     transformers_version='4.21.0.dev0',
   ),
+  'byt5-small': _T5
+  | dict(
+    architectures=['T5ForConditionalGeneration'],
+    feed_forward_proj='gated-gelu',
+    gradient_checkpointing=False,
+    model_type='t5',
+    tie_word_embeddings=False,
+    tokenizer_class='ByT5Tokenizer',
+    transformers_version='4.7.0.dev0',
+  ),
+  'xlm-v-base': _XLMR | dict(classifier_dropout=None, torch_dtype='float32'),
+  'glot500-base': _XLMR
+  | dict(
+    _name_or_path='xlm-roberta-base',
+    classifier_dropout=None,
+    torch_dtype='float32',
+  ),
+  'nomic-embed-text-v1.5': _NOMIC,
 }
 
 # GitHub repositories and the files in them. A copy may lack or have keys that
@@ -492,6 +563,12 @@ SOURCES = {
   'model/xlm-roberta-base/config.json (with a classifier)',
   'xlm-roberta-large': 'not found; printed in a fork of TransQuest, with the '
   'keys of xlm-roberta-base',
+  'byt5-small': 'lines of a loader of text encoders that quotes it whole',
+  'xlm-v-base': 'not found; the keys of xlm-roberta-base, as its paper has its '
+  'architecture',
+  'glot500-base': 'not found; as xlm-v-base',
+  'nomic-embed-text-v1.5': 'not found; vllm-project/vllm: issue 40130 and a '
+  'test of a Rust server quote most of it, the rest from memory',
   'xlm-roberta-xl': 'huggingface/transformers: src/transformers/models/'
   'xlm_roberta_xl/configuration_xlm_roberta_xl.py (not the file itself)',
   'bert-base-multilingual-cased': 'clap-esp/clap-ai-core: '

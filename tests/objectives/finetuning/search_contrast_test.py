@@ -151,6 +151,56 @@ def test_parts_have_states_of_their_rows_only(model, whole):
   assert largest(None) and not largest(4)
 
 
+def _taught(batch, width=8):
+  gold = np.random.default_rng(5).normal(size=(8, width)).astype(np.float32)
+  gold = np.repeat(gold, 2, axis=0)  # a text and its translation
+  return gold, batch | {'vectors': gold.view(np.int32)}
+
+
+def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
+  """Sentence-Transformers' MSELoss is torch's, of all texts of the batch."""
+  batch, params, contrast = whole
+  gold, batch = _taught(batch)
+  objective = search_contrast.SearchDistillation()
+  found = np.asarray(
+    objective._vectors(model, params, batch, fixtures.make_context())
+  ).reshape(16, 8)
+  expected = torch.nn.MSELoss()(torch.tensor(found), torch.from_numpy(gold))
+  loss, gradient = _run(objective, model, params, batch)
+  np.testing.assert_allclose(loss / 8, expected, rtol=1e-6)
+  np.testing.assert_allclose(
+    loss / 8, np.square(found - gold).mean(), rtol=1e-6
+  )
+  parts = search_contrast.SearchDistillation(rows_at_once=4)
+  _same(_run(parts, model, params, batch), (loss, gradient))
+  # Cut vectors have the sum of their losses, and contrast is added.
+  both = search_contrast.SearchDistillation(dimensions=(4, 8), contrast=0.5)
+  np.testing.assert_allclose(
+    _run(both, model, params, batch)[0] / 8,
+    np.square(found - gold)[:, :4].mean() + (loss + contrast[0] / 2) / 8,
+    rtol=1e-5,
+  )
+  assert not both.sentence['normalize']
+
+
+def test_the_library_has_the_same_distance():
+  library = pytest.importorskip('sentence_transformers.losses')
+  found, gold = (torch.from_numpy(_VECTORS[:, i]) for i in range(2))
+  theirs = library.MSELoss(torch.nn.Identity())
+  np.testing.assert_allclose(
+    theirs.compute_loss_from_embeddings([found], gold),
+    np.square(_VECTORS[:, 0] - _VECTORS[:, 1]).mean(),
+    rtol=1e-6,
+  )
+
+
+def test_a_teacher_of_another_size_is_refused(model, whole):
+  batch, params, _ = whole
+  objective = search_contrast.SearchDistillation()
+  with pytest.raises(errors.ConfigError, match='Got: 8 dim.* Expected: 6'):
+    _run(objective, model, params, _taught(batch, 6)[1])
+
+
 def test_parts_that_do_not_fill_the_batch():
   stream = stream_lib.LabelledStream(
     name='pairs',

@@ -52,15 +52,9 @@ EXAMPLES = """
 """
 
 # Each is a module of this room.
-KINDS = (
-  'cka',
-  'sentences',
-  'words',
-  'alignment',
-  'procrustes',
-  'transfer',
-  'curves',
-  'directions',
+KINDS = tuple(
+  """cka sentences words alignment procrustes transfer curves
+  directions""".split()
 )
 
 

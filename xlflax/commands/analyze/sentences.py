@@ -19,6 +19,8 @@ _MORE_FLAGS = """
 
 _FLAGS = f"""
 --test TEXT (repeated, required): {flags.PAIRS}
+--train TEXT (repeated): text that maps are learned from, given as --test;
+  without it there is no map
 """
 
 
@@ -28,13 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flags.add_models(parser)
   flags.add_states(parser)
   flag_tables.add(parser, _FLAGS)
-  parser.add_argument(
-    '--train',
-    metavar='TEXT',
-    action='append',
-    help='text that maps are learned from, given as --test; '
-    'without it there is no map',
-  )
   flags.add_languages(parser, 'directories')
   flag_tables.add(parser, _MORE_FLAGS)
 
@@ -43,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
   """Runs the analysis."""
   from xlflax.analysis import sentence_study
 
-  flags.check_languages(args, *args.test, *(args.train or ()))
+  flags.check_languages(args, *args.test, *args.train)
   train = None
   if args.train:
     train = flags.chosen_pairs(args, 'train', max_pairs=args.train_pairs)

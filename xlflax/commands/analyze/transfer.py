@@ -21,23 +21,19 @@ _FORMATS = {
 }
 
 
-_FLAGS = """
+_FLAGS = f"""
 --head DIR (repeated, required): run with the head, DIR or DIR@STEP; once for
   each layer
 --map FILE (repeated, required): map from the target's layer to the source's; as
   often as --head
 --target DIR (required): run whose states are mapped
-"""
-
-_MORE_FLAGS = """
---objective NAME: the head's name (default: the task's usual one)
---max_examples (Count): of a file; all by default
-"""
-
-
-_TEXT = """
+--task (one of {' '.join(_FORMATS)}, default tagging)
 --test LANGUAGE=FILE (repeated, required): labelled text of the target's
   language; may be repeated
+--format NAME: of the files (default: the task's:
+  {', '.join(f'{task} {name}' for task, name in _FORMATS.items())})
+--objective NAME: the head's name (default: the task's usual one)
+--max_examples (Count): of a file; all by default
 """
 
 
@@ -45,21 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of transfer."""
   flags.add_arguments(parser)
   flag_tables.add(parser, _FLAGS)
-  parser.add_argument(
-    '--task',
-    choices=list(_FORMATS),
-    default='tagging',
-    help='(default: %(default)s)',
-  )
-  flag_tables.add(parser, _TEXT)
-  parser.add_argument(
-    '--format',
-    metavar='NAME',
-    help="of the files (default: the task's: "
-    + ', '.join(f'{task} {name}' for task, name in _FORMATS.items())
-    + ')',
-  )
-  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

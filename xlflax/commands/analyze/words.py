@@ -15,6 +15,11 @@ HELP = (
 
 
 _FLAGS = """
+--train PAIR=FILE (repeated, required): dictionary that the map is learned from:
+  word and translation, separated by a tab or a space (MUSE), the first language
+  asks; may be repeated
+--test PAIR=FILE (repeated, required): dictionary whose words are asked for, as
+  --train; may be repeated
 --text TEXT (repeated): text whose words get contextual vectors: LANGUAGE=FILE,
   or a corpus directory, DIR or DIR@SPLIT (default: train); without it only
   embeddings are compared
@@ -32,18 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   flags.add_arguments(parser)
   flags.add_models(parser)
   flags.add_states(parser)
-  for name, text in (
-    ('train', 'that the map is learned from'),
-    ('test', 'whose words are asked for'),
-  ):
-    parser.add_argument(
-      f'--{name}',
-      metavar='PAIR=FILE',
-      action='append',
-      required=True,
-      help=f'dictionary {text}: word and translation, separated by a tab or '
-      'a space (MUSE), the first language asks; may be repeated',
-    )
   flag_tables.add(parser, _FLAGS)
 
 

@@ -8,6 +8,7 @@ import shlex
 from xlflax.commands.cache import cache_flags, cache_report
 from xlflax.commands.flags import apart, json_lines, parsing
 from xlflax.foundation import errors, progress
+from xlflax.storage import mirrors, paths
 
 HELP = (
   "Writes a mixture's token cache, from which training reads without "
@@ -78,7 +79,10 @@ def run(args: argparse.Namespace) -> int:
   _warn_of_corpus(args.corpus)
   if args.runner == 'beam':
     _name_from_the_root(args)
-  metas = write(args, mixtures)
+  if args.shard or args.action == 'finish' or args.runner == 'beam':
+    paths.local(args.output, where='--output of several machines')
+  with mirrors.output(args.output) as args.output:
+    metas = write(args, mixtures)
   if args.shard:
     return 0
   cache_report.warn_of_unknown(metas)

@@ -20,10 +20,8 @@ path PATH: folder with config.json, weights and tokenizer
   layers
 --vocab_multiple (Count, default 1): round the embeddings' rows up to a multiple
   of this
-"""
-
-
-_VOCABULARY = """
+--languages CODES: comma-separated: the languages that get an id,
+  in order (default: config.json's, else those of multilingual models)
 --vocabulary DIR: a vocabulary to take instead of the folder's tokenizer
 --unused_rows (one of refuse keep, default refuse): what to do about embeddings
   without a token
@@ -34,14 +32,6 @@ _VOCABULARY = """
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of the import."""
   flag_tables.add(parser, _FLAGS)
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    default='',
-    help='comma-separated: the languages that get an id, in order '
-    "(default: config.json's, else those of multilingual models)",
-  )
-  flag_tables.add(parser, _VOCABULARY)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     args.path,
     scan_layers=args.layers == 'scanned',
     vocab_multiple=args.vocab_multiple,
-    languages=tuple(filter(None, args.languages.split(','))) or None,
+    languages=tuple(filter(None, (args.languages or '').split(','))) or None,
     vocabulary=args.vocabulary,
     unused_rows=args.unused_rows,
     drop=args.drop,

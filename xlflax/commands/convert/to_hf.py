@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.foundation import flag_tables
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 HELP = (
   'Makes a Hugging Face folder of a checkpoint: config.json, '
@@ -55,7 +55,6 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.interop.huggingface import exporting, folder_writing, tables
   from xlflax.interop.huggingface.cards import card_metadata
 
-  paths.local(args.output, where='--output')  # before anything is read
   card_metadata.check_license(args.license)
   checked = exporting.check(
     args.model_dir,
@@ -70,13 +69,14 @@ def run(args: argparse.Namespace) -> int:
   if args.dry_run:
     print(tables.of_export(checked))
     return 0
-  notes = folder_writing.convert(
-    checked,
-    args.output,
-    max_shard_bytes=int(args.max_shard_size * 1e9),
-    license=args.license,
-    onnx=args.onnx,
-  )
+  with mirrors.output(args.output, new=True) as folder:
+    notes = folder_writing.convert(
+      checked,
+      folder,
+      max_shard_bytes=int(args.max_shard_size * 1e9),
+      license=args.license,
+      onnx=args.onnx,
+    )
   _report(checked, notes)
   print(
     f'{checked.options["architectures"][0]}, step {checked.step} -> '

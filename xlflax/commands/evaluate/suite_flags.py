@@ -25,8 +25,8 @@ RULES = (
 _FLAGS = """
 --suite NAME: xtreme, xtreme_r, glue, synthetic, or a gin file that configures
   suite.Suite
---recipe NAME: whose settings of fine-tuning and vectors: xtreme (its published
-  scripts, for xtreme and xtreme_r), glue (run_glue.py), a gin file that sets
+--recipe NAME: whose settings of fine-tuning and vectors: xtreme and xtreme-r
+  (their published scripts), glue (run_glue.py), a gin file that sets
   SuiteTask.recipe, or ours (default)
 --data DIR: the data of the suite's tasks
 --suite_tasks NAMES: comma-separated; all by default

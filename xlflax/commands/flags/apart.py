@@ -17,13 +17,19 @@ def check(corpus: str | None, output: str | None, *, what: str, flag: str):
   Raises:
     ConfigError: it lies there.
   """
-  if not corpus or not output or '://' in f'{corpus}{output}':
+  if not corpus or not output:
     return
-  folder = pathlib.Path(corpus).resolve()
-  if pathlib.Path(output).resolve().is_relative_to(folder):
+  folder, place = map(_from_the_root, (corpus, output))
+  if f'{place}/'.startswith(f'{folder}/'):
     raise errors.ConfigError(
       f'The {what} would lie in the corpus directory, which holds text only',
       got=f'--{flag}={output}',
       expected=f'a directory outside of {corpus}',
       fix=f'Write it beside the corpus: --{flag}={folder}-{what}',
     )
+
+
+def _from_the_root(name: str) -> str:
+  return (
+    name.rstrip('/') if '://' in name else str(pathlib.Path(name).resolve())
+  )

@@ -8,6 +8,7 @@ from xlflax.commands.flags import json_lines
 from xlflax.commands.prepare import prepare_flags
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.foundation import errors
+from xlflax.storage import mirrors, paths
 
 HELP = (
   'Writes a corpus directory of processed text: Moses normalisation and '
@@ -52,15 +53,8 @@ EXAMPLES = """
       --code_switch_max_share=0.3
 """
 
-_FILTERS = (
-  'min_letters',
-  'max_similarity',
-  'min_characters',
-  'max_characters',
-  'min_script_share',
-  'min_language_probability',
-  'max_ratio',
-)
+_FILTERS = """min_letters max_similarity min_characters max_characters
+  min_script_share min_language_probability max_ratio""".split()
 _NEAR = ('near_bands', 'near_rows', 'near_characters')
 add_arguments = prepare_flags.add_arguments
 _KEPT = {'keep': 'all', 'equal': 'not_equal', 'near': 'not_near'}
@@ -70,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints a line for each file."""
   switching = _switching(args)
   _check(args)
-  done = _prepare(args, switching)
+  if args.shard:
+    paths.local(args.output, where='--output of several machines')
+  with mirrors.output(args.output) as args.output:
+    done = _prepare(args, switching)
   if args.shard and not args.json:
     index, count = args.shard
     print(f'Share {index}/{count}: {len(done)} files are done.')
@@ -168,7 +165,6 @@ def _margins(args: argparse.Namespace) -> tuple | None:
     return None
   from xlflax.data.preparation.pair_margins import MarginFilter
   from xlflax.runs import run as run_lib
-  from xlflax.storage import paths
   from xlflax.training.checkpointing import run_directory
 
   run = run_lib.open_run(args.margin_model)

@@ -31,6 +31,9 @@ EXAMPLES = """
   # en-de.tmx, or folders en/ and de/ of such files
   xlflax pretrain /data/news --steps=5000 --output=runs/news
 
+  # text and all that is made of it in a bucket
+  xlflax pretrain s3://bucket/news --hours=8 --output=s3://bucket/runs/news
+
   # status 75 after a signal, for a scheduler that starts it again
   xlflax pretrain corpus --hours=8 --output=runs/long --stopped_status=75
 """
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
   source = stages.Source.of(args.corpus, args.languages, args.output)
   from xlflax.examination import pretraining
 
-  output = paths.local(args.output, where='--output')
+  output = paths.of(args.output)
   record = _record(args, source, output)
   commands = stages.commands(args, source, choices.Choice(**record['choice']))
   print(record['choice']['told'], *source.shell(), sep='\n')

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from xlflax.commands.flags import apart
 from xlflax.commands.pretrain import choices
 from xlflax.foundation import errors, suggestions
+from xlflax.storage import mirrors, paths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Source:
     """
     from xlflax.data.corpus import forms
 
-    root = pathlib.Path(given)
     apart.check(given, output, what='run', flag='output')
+    root = mirrors.here(given)
     if languages is None and any(
       (root / name).is_dir() for name in ('mono', 'parallel')
     ):
@@ -66,7 +67,7 @@ class Source:
     description = root / forms.FILE
     if description.exists():
       links[forms.FILE] = description.resolve()
-    return cls(f'{output}/corpus', links)
+    return cls(str(mirrors.place(output) / 'corpus'), links)
 
   def link(self, directory: str) -> str:
     """Makes the links, if there are any, in a directory; names the corpus."""
@@ -119,7 +120,7 @@ def is_done(command: list[str], output: str) -> bool:
   """Whether a command without an error did all: a signal stops training."""
   from xlflax.training.checkpointing import run
 
-  model = pathlib.Path(output) / 'model'
+  model = paths.of(output) / 'model'
   return command[1] != 'train' or run.last_step_of_finished(model) is not None
 
 

@@ -5,7 +5,7 @@ import pathlib
 from xlflax.data.aligned import message_catalog
 from xlflax.data.aligned.pages import Page
 from xlflax.foundation import errors
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 
 def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
@@ -20,7 +20,7 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
   Raises:
     CorpusError: there is no catalog, or one cannot be read.
   """
-  folder = paths.local(folder, where='folder of catalogs')
+  folder = mirrors.here(folder)
   files = sorted({*folder.rglob('*.po'), *folder.rglob('*.mo')})
   if not files:
     raise errors.CorpusError(

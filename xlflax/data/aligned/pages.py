@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from xlflax.foundation import errors
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 # Elements that hold a paragraph of their own.
 _BLOCKS = frozenset('p h1 h2 h3 h4 h5 h6 li td th dt dd caption pre'.split())
@@ -38,7 +38,7 @@ def read_folder(
   Raises:
     CorpusError: there is no page, or one is not UTF-8.
   """
-  folder = paths.local(folder, where='folder of pages')
+  folder = mirrors.here(folder)
   files = sorted(folder.rglob('*.html'))
   if not files:
     raise errors.CorpusError(

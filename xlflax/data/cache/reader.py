@@ -18,7 +18,7 @@ from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.rows import index as row_index
 from xlflax.foundation import calls, errors, ranges
-from xlflax.storage import digests, paths
+from xlflax.storage import digests, mirrors, paths
 
 _SHORT = 1 << 16  # bytes of files that are always compared
 
@@ -57,7 +57,9 @@ class TokenCache:
       directory: of the cache.
       generation: state of it, from 1; None: the newest.
     """
-    self.directory = paths.of(directory)
+    self.directory = mirrors.written(
+      paths.of(directory), cache_format.CACHE_FILE
+    )
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(

@@ -23,7 +23,7 @@ from xlflax.data.corpus import forms
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.foundation import calls, errors, suggestions
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 TRAIN = 'train'
 VALIDATION = 'validation'
@@ -63,7 +63,7 @@ class Corpus:
 
   @calls.checked
   def __init__(self, directory: calls.Path):
-    self.directory = paths.local(directory, where='directory of the corpus')
+    self.directory = mirrors.here(directory)
     if not self.directory.is_dir():
       raise errors.CorpusError(
         'The corpus directory does not exist',

@@ -24,37 +24,9 @@ from xlflax.foundation import errors
 BORDER = '\0'
 
 CHINESE = frozenset({'zh', 'cmn', 'yue', 'wuu'})
-UNSEGMENTED = CHINESE | {
-  'ja',
-  'jpn',
-  'th',
-  'tha',
-  'lo',
-  'lao',
-  'km',
-  'khm',
-  'my',
-  'mya',
-}
+UNSEGMENTED = CHINESE | set('ja jpn th tha lo lao km khm my mya'.split())
 _ELIDING = frozenset(
-  {
-    'fr',
-    'fra',
-    'it',
-    'ita',
-    'ca',
-    'cat',
-    'oc',
-    'oci',
-    'co',
-    'fur',
-    'lij',
-    'lmo',
-    'pms',
-    'scn',
-    'vec',
-    'wa',
-  }
+  'fr fra it ita ca cat oc oci co fur lij lmo pms scn vec wa'.split()
 )
 _SCRIPTS = (  # of the unsegmented languages: first and last code point
   '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3007'

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.foundation import calls, enums, errors
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 
 class Format(enum.Enum):
@@ -84,7 +84,7 @@ class Dictionary:
         the name does not tell.
       ConfigError: no such format.
     """
-    path = paths.local(path, where='dictionary')
+    path = mirrors.here(path)
     if languages is None:
       languages = _languages_of_name(path)
     kind = enums.of_value(format, Format, where='Dictionary.read: format')

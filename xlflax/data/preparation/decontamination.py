@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -23,7 +22,7 @@ from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
 from xlflax.foundation import errors, progress, ranges, schema
-from xlflax.storage import digests, paths
+from xlflax.storage import digests, mirrors
 
 _BLOCK = 4096  # lines
 
@@ -44,7 +43,7 @@ class Decontamination:
 
   def identity(self) -> dict:
     """What the text depends on, as JSON data."""
-    found = [digests.of_file(_local(name)) for name in self.files]
+    found = [digests.of_file(mirrors.here(name)) for name in self.files]
     return {'files': sorted(found), 'words': self.words}
 
 
@@ -148,11 +147,7 @@ def _hash(word: str) -> int:
 
 
 def _texts(name: str) -> Iterator[str]:
-  path = _local(name)
+  path = mirrors.here(name)
   for number, line in corpus_lines.read_text(path):
     if line:
       yield from corpus_lines.decode(line, path, number).split('\t')
-
-
-def _local(name: str) -> pathlib.Path:
-  return paths.local(name, where='file of evaluation texts')

@@ -9,14 +9,8 @@ from xlflax.data.corpus.directory import Corpus
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.foundation import user_modules
 
-PUBLIC_TASK_MODULES = (
-  'wiki40b',
-  'mc4',
-  'opus',
-  'paracrawl',
-  'wmt',
-  'ecs',
-  'labelled_tfds',
+PUBLIC_TASK_MODULES = tuple(
+  'wiki40b mc4 opus paracrawl wmt ecs labelled_tfds'.split()
 )
 
 

@@ -4,9 +4,11 @@
 | --- | --- |
 | `fairseq` | `<s>`, `<pad>`, `</s>`, `<unk>`, the model's words, `<mask>` |
 | `t5` | the model's own, then `<extra_id_99>` … `<extra_id_0>` |
+| `deberta` | the model's own, then `[MASK]` |
 
 The first is XLM-R's and, with symbols of languages before `<mask>`, mBART's;
-the second that of T5 and mT5.
+the second that of T5 and mT5; the third
+that of DeBERTa-v2 and -v3.
 """
 
 import enum
@@ -28,6 +30,7 @@ class IdLayout(enum.StrEnum):
 
   FAIRSEQ = 'fairseq'
   T5 = 't5'
+  DEBERTA = 'deberta'
 
 
 class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
@@ -98,8 +101,10 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
   def _move(self, processor) -> tuple[np.ndarray, list[str]]:
     """(the id of each of the model's pieces, all pieces in order)."""
     own = processor.id_to_piece(list(range(processor.get_piece_size())))
-    if self.id_layout is IdLayout.T5:
+    if self.id_layout is not IdLayout.FAIRSEQ:
       extra = [f'<extra_id_{i}>' for i in reversed(range(self.extra_ids))]
+      if self.id_layout is IdLayout.DEBERTA and '[MASK]' not in own:
+        extra = ['[MASK]']
       return np.arange(len(own), dtype=np.int32), own + extra
     first = ('<unk>', '<s>', '</s>')
     if tuple(own[:3]) != first:

@@ -30,14 +30,8 @@ def fertility(
 
 def format_table(rows: list[dict]) -> str:
   """The statistics as aligned text, for a terminal."""
-  header = (
-    'language',
-    'text',
-    'sentences',
-    'tokens/word',
-    'tokens/char',
-    'unknown',
-    'bytes',
+  header = tuple(
+    'language text sentences tokens/word tokens/char unknown bytes'.split()
   )
   lines = [header] + [
     (

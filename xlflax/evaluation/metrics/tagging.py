@@ -117,6 +117,19 @@ def repair(tags: Iterable[str]) -> list[str]:
   return out
 
 
+def joined(tags: Iterable[str]) -> list[str]:
+  """IOB2 in which neighbouring words of one type are one entity.
+
+  Before: `B-time B-time O I-day`; after: `B-time I-time O B-day`. MASSIVE's
+  words have types without borders.
+  """
+  kinds = [tag[2:] for tag in tags]
+  return [
+    ('I-' if kind == before else 'B-') + kind if kind else 'O'
+    for before, kind in zip(['', *kinds], kinds, strict=False)
+  ]
+
+
 def runs(tags: Sequence[str]) -> list[Span]:
   """The (tag, first word, last word) of each run of equal tags.
 

@@ -27,15 +27,7 @@ PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
 _MANY = 60  # settings that differ, at most
-_ENVIRONMENT = (
-  'device',
-  'devices',
-  'processes',
-  'python',
-  'xlflax',
-  'jax',
-  'jaxlib',
-)
+_ENVIRONMENT = 'device devices processes python xlflax jax jaxlib'.split()
 _LOSS = 'loss, lower is better'
 
 

@@ -3,22 +3,30 @@
 Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
 """
 
+import collections
 import dataclasses
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import ranking
-from xlflax.evaluation import base, sentence_encoding
+from xlflax.data.labelled.sources import source as source_lib
+from xlflax.evaluation import base, sentence_encoding, unseen_labels
+from xlflax.evaluation.metrics import bootstrap, probes
 from xlflax.evaluation.metrics import embeddings as metrics_lib
 from xlflax.evaluation.metrics.aggregates import Aggregate, Statistics
-from xlflax.evaluation.metrics.declaration import Metric
+from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import cosine
 
 _DEPTH = 100  # documents of a run
+_INTERVAL = ('low', 'high')  # of 95 %
+_PROBES = {'accuracy': 'linear', 'knn': 'k-NN'}
+_MAJORITY = Metric('majority')
 
 
 @schema.checked
@@ -37,23 +45,17 @@ class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    failures = base.Failures(self.name)
-    metrics: dict[str, float] = {}
-    files: dict[str, str] = {}
-    notes: list[str] = []
-    for part in self.source.languages():
-      with failures.guard(part):
-        examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
-        known = [one for one in examples if not one.is_blind]
-        found = self.score(subject, known, notes)
-        metrics |= {f'{name}/{part}': one.value for name, one in found.items()}
-        files |= base.statistics_files(part, found)
-    return base.EvalResult(
-      metrics=metrics | head_task.means(metrics),
-      notes=tuple(dict.fromkeys(notes)),
-      failures=failures.collected(),
-      files=files,
+    return self.scored(
+      self.source.languages(),
+      lambda part, _, notes: self.score(
+        subject, self.known(self.source, part), notes
+      ),
     )
+
+  def known(self, source: source_lib.ExampleSource, part: str) -> list[Any]:
+    """A part's examples that have gold labels."""
+    found = head_task.of_kind(source.load(part), self.EXAMPLE, part)
+    return [one for one in found if not one.is_blind]
 
 
 @schema.checked
@@ -132,6 +134,96 @@ class Clustering(_LabelledVectors):
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Probe(_LabelledVectors):
+  """What simple classifiers read from the frozen vectors of every layer.
+
+  Metrics, at `layer`: `accuracy/<part>` of logistic regression; `knn/<part>`,
+  that of the nearest vectors' vote; `majority/<part>`, of the part's most
+  frequent class, which is chance; their means. The table `layers` has each
+  layer's accuracies with 95 % intervals of the test examples, chance, and the
+  numbers of examples. Nothing is drawn in training.
+
+  Attributes:
+    train: the examples that probes learn from, all parts together.
+    penalty: of the linear probe's squared weights.
+    k: vectors that vote.
+  """
+
+  METRICS = (ACCURACY, Metric('knn', title='accuracy of k-NN'), _MAJORITY)
+  EXAMPLE = examples_lib.ClassifiedText
+  name: str = 'probe'
+  train: source_lib.ExampleSource
+  penalty: ranges.Positive = 1.0
+  k: ranges.Count = 10
+
+  @classmethod
+  def arguments(cls, name, text):
+    """Tests on the split that is asked for, trains on `train`."""
+    made = super().arguments(name, text)
+    return made | {'train': dataclasses.replace(made['source'], split='train')}
+
+  def evaluate(self, subject):
+    """Scores the subject; parts that fail are listed in the result."""
+    examples = sum(
+      (self.known(self.train, x) for x in self.train.languages()), []
+    )
+    names, labels = np.unique([x.label for x in examples], return_inverse=True)
+    notes: list[str] = []
+    fitted = [
+      {
+        'accuracy': probes.linear(found, labels, penalty=self.penalty),
+        'knn': probes.nearest(found, labels, k=self.k),
+      }
+      for found in self._layers(subject, examples, notes, 'the training text')
+    ]
+
+    def score(part, result, notes):
+      examples = self.known(self.source, part)
+      gold = np.array([one.label for one in examples])
+      layers = self._layers(subject, examples, notes, part)
+      unseen_labels.check(
+        examples, names, unseen_labels.Unseen.WRONG, part=part, notes=notes
+      )
+      most = collections.Counter(gold).most_common(1)[0][0]
+      majority = Statistics(gold == most)
+      found = [
+        {
+          kind: Statistics(names[probe(x)] == gold)
+          for kind, probe in own.items()
+        }
+        for own, x in zip(fitted, layers, strict=True)
+      ]
+      result.tables.setdefault('layers', []).extend(
+        {'pair': part, 'layer': layer, 'method': _PROBES[kind]}
+        | {'accuracy': one.value}
+        | dict(
+          zip(_INTERVAL, bootstrap.interval(bootstrap.draw(one)), strict=True)
+        )
+        | {'chance': majority.value, 'examples': len(gold)}
+        | {'trained_on': len(labels)}
+        for layer, by_kind in enumerate(found)
+        for kind, one in by_kind.items()
+      )
+      return found[self.layer_of(subject)] | {'majority': majority}
+
+    return self.scored(self.source.languages(), score, notes=notes)
+
+  def _layers(self, subject, examples, notes, name) -> list[np.ndarray]:
+    """Vectors of every layer, centred as the model or the task says."""
+    pairs = [one for one in examples if one.paired_text is not None]
+    if pairs or not examples:
+      raise errors.CorpusError(
+        'A probe reads single texts with a class',
+        got='pairs of texts' if pairs else 'none',
+        where=name,
+      )
+    texts, codes = zip(*((x.text, x.language) for x in examples), strict=True)
+    found = self.by_layer(subject, texts, codes, notes, name)
+    return [self.centred(subject, [(x, codes)], notes)[0] for x in found]
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranking(sentence_task.SentenceTask):
   """Ranks documents for queries by cosine: retrieval, or reranking.
 
@@ -159,38 +251,30 @@ class Ranking(sentence_task.SentenceTask):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    failures = base.Failures(self.name)
-    metrics: dict[str, float] = {}
-    files: dict[str, str] = {}
-    notes: list[str] = []
-    for part in self.source.languages():
-      with failures.guard(part):
-        held = self.source.load(part)
-        run = self._ranked(subject, held, notes)
-        for name, queries in _by_language(part, held).items():
-          own = {query: run[query] for query in queries if query in run}
-          files[f'{name}.tsv'] = _trec(own, self.name)
-          relevance = {
-            query: held.relevance[query]
-            for query in queries
-            if any(
-              value > 0 for value in held.relevance.get(query, {}).values()
-            )
-          }
-          if not relevance:
-            notes.append(f'{name}: no relevant documents; predictions only')
-            continue
-          found = score_run(run, relevance)
-          metrics |= {
-            f'{kind}/{name}': one.value for kind, one in found.items()
-          }
-          files |= base.statistics_files(name, found)
-    return base.EvalResult(
-      metrics=metrics | head_task.means(metrics),
-      notes=tuple(dict.fromkeys(notes)),
-      failures=failures.collected(),
-      files=files,
+    return self.scored(
+      self.source.languages(), functools.partial(self._score, subject)
     )
+
+  def _score(self, subject, part, result, notes):
+    """Adds the scores of each language of a part's queries."""
+    held = self.source.load(part)
+    run = self._ranked(subject, held, notes)
+    for name, queries in _by_language(part, held).items():
+      own = {query: run[query] for query in queries if query in run}
+      result.files[f'{name}.tsv'] = _trec(own, self.name)
+      relevance = {
+        query: held.relevance[query]
+        for query in queries
+        if any(value > 0 for value in held.relevance.get(query, {}).values())
+      }
+      if not relevance:
+        notes.append(f'{name}: no relevant documents; predictions only')
+        continue
+      found = score_run(run, relevance)
+      for kind, one in found.items():
+        result.metrics[f'{kind}/{name}'] = one.value
+      result.files.update(base.statistics_files(name, found))
+    return {}
 
   def _ranked(
     self, subject, held: ranking.RankedDocuments, notes

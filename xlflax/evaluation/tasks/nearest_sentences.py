@@ -7,6 +7,7 @@ github.com/google-research/xtreme).
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -41,35 +42,23 @@ class NearestSentences(sentence_task.CollectionTask):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    failures = base.Failures(self.name)
-    result = base.EvalResult(metrics={})
-    notes: list[str] = []
-    for part in self.source.languages():
-      with failures.guard(part):
-        mined = self.source.load(part)
-        found = self._nearest(subject, mined, notes)
-        result.files[f'{part}.tsv'] = mined.write_nearest(found)
-        if mined.gold is None:
-          notes.append(f'{part}: no gold pairs; predictions only')
-          continue
-        ids = list(mined.first)
-        right = aggregates.Statistics(
-          np.array(
-            [
-              (ids[place], name) in mined.gold
-              for name, place in zip(mined.second, found, strict=True)
-            ]
-          )
-        )
-        result.metrics[f'accuracy/{part}'] = right.value
-        result.files.update(base.statistics_files(part, {'accuracy': right}))
-    if result.metrics:
-      result.metrics['accuracy/mean'] = sum(result.metrics.values()) / len(
-        result.metrics
-      )
-    return dataclasses.replace(
-      result, notes=tuple(dict.fromkeys(notes)), failures=failures.collected()
+    return self.scored(
+      self.source.languages(), functools.partial(self._score, subject)
     )
+
+  def _score(self, subject, part, result, notes):
+    mined = self.source.load(part)
+    found = self._nearest(subject, mined, notes)
+    result.files[f'{part}.tsv'] = mined.write_nearest(found)
+    if mined.gold is None:
+      notes.append(f'{part}: no gold pairs; predictions only')
+      return {}
+    ids = list(mined.first)
+    right = [
+      (ids[place], name) in mined.gold
+      for name, place in zip(mined.second, found, strict=True)
+    ]
+    return {'accuracy': aggregates.Statistics(np.array(right))}
 
   def _nearest(self, subject, mined, notes) -> list[int]:
     """Place in the first collection, for each sentence of the second."""

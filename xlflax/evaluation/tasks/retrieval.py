@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.evaluation import base, states, tatoeba
+from xlflax.evaluation import base, tatoeba
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import aggregates, string_overlap
 from xlflax.evaluation.metrics import retrieval as metrics_lib
@@ -30,15 +30,9 @@ from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import cosine
 
-_BY_LAYER = (  # columns of the table that are metrics at `layer`
-  'accuracy',
-  'accuracy_unshared',
-  'accuracy_shared',
-  'csls',
-  'csls_unshared',
-  'pair_cosine',
-  'other_cosine',
-)
+# Columns of the table that are metrics at `layer`.
+_BY_LAYER = """accuracy accuracy_unshared accuracy_shared csls csls_unshared
+  pair_cosine other_cosine""".split()
 _OVERLAP = ('string_overlap', 'string_overlap_unshared')
 
 
@@ -199,21 +193,14 @@ class Retrieval(sentence_task.SentenceTask):
     self, subject, pair, test: _Test, notes
   ) -> tuple[list[base.Row], list[np.ndarray]]:
     """Rows of all layers, forward first; what is right of each, [2, N]."""
-    size, encoding = len(test.first), self.encoding(subject, notes)
-    ids = [self.language_id(subject, code, notes) for code in pair]
+    size = len(test.first)
     # Both sides in one call: fewer partly filled batches.
-    layers, truncated = states.layer_vectors(
+    vectors = self.by_layer(
       subject,
       [*test.first, *test.second],
-      [ids[0]] * size + [ids[1]] * size,
-      encoding,
-    )
-    if truncated:
-      notes.append(f'{truncated} sentences of {"-".join(pair)} were cut')
-    # In the place of their last layer: the vectors themselves.
-    vectors = list(layers)
-    vectors[self.layer_of(subject)] = encoding.apply(
-      subject.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
+      [pair[0]] * size + [pair[1]] * size,
+      notes,
+      '-'.join(pair),
     )
     found = [
       self._layer(subject, pair, of_layer[:size], of_layer[size:], test, notes)

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +11,14 @@ from xlflax.data import language_codes
 from xlflax.data.labelled.sources import task_source
 from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics.aggregates import Statistics
 from xlflax.evaluation.sentence_encoding import Centre, SentenceEncoding
+from xlflax.evaluation.tasks import head_task
 from xlflax.foundation import ranges, schema
 from xlflax.objectives.inputs import Pooling
 from xlflax.similarity import normalization
 
+_Score = Callable[[Any, base.EvalResult, list[str]], dict[str, Statistics]]
 ENOUGH = 50  # sentences whose mean says more about a language than about them
 
 
@@ -82,6 +85,37 @@ class SentenceTask(base.EvalTask):
       subject.vocabulary, code, notes, required=subject.needs_languages
     )
 
+  def scored(
+    self,
+    parts: Iterable[Any],
+    score: _Score,
+    *,
+    name: Callable[[Any], str] = str,
+    notes: Sequence[str] = (),
+  ) -> base.EvalResult:
+    """The result of what `score` finds in each part; those that fail are listed.
+
+    Args:
+      parts: of a source.
+      score: function of a part, of the result and of notes to add to; returns
+        metric -> statistics.
+      name: what a part is called.
+      notes: that come first.
+    """
+    failures, told = base.Failures(self.name), list(notes)
+    result = base.EvalResult(metrics={})
+    for part in parts:
+      with failures.guard(name(part)):
+        found = score(part, result, told)
+        for metric, one in found.items():
+          result.metrics[f'{metric}/{name(part)}'] = one.value
+        if found:
+          result.files.update(base.statistics_files(name(part), found))
+    result.metrics.update(head_task.means(result.metrics))
+    return dataclasses.replace(
+      result, notes=tuple(dict.fromkeys(told)), failures=failures.collected()
+    )
+
   def vectors(
     self,
     subject: base.Subject,
@@ -101,20 +135,50 @@ class SentenceTask(base.EvalTask):
         is comes before each text.
     """
     encoding = self.encoding(subject, notes)
-    ids = {
-      code: self.language_id(subject, code, notes)
-      for code in dict.fromkeys(languages)
-    }
     found = states.sentence_vectors(
       subject,
       texts,
-      [ids[code] for code in languages],
+      self._ids(subject, languages, notes),
       encoding,
       prompt=encoding.prompt(*prompts),
     )
     if found.truncated:
       notes.append(f'{found.truncated} of {len(texts)} texts were cut')
     return found.vectors
+
+  def _ids(self, subject, languages, notes) -> list[int]:
+    codes = dict.fromkeys(languages)
+    ids = {code: self.language_id(subject, code, notes) for code in codes}
+    return [ids[code] for code in languages]
+
+  def by_layer(
+    self,
+    subject: base.Subject,
+    texts: Sequence[str],
+    languages: Sequence[str],
+    notes: list[str],
+    name: str,
+  ) -> list[np.ndarray]:
+    """Pooled states of every layer, [N, H]; the vectors for the reported one.
+
+    Args:
+      subject: what is evaluated.
+      texts: N of them.
+      languages: the code of each.
+      notes: see `vectors`.
+      name: of the texts, for notes.
+    """
+    encoding = self.encoding(subject, notes)
+    layers, truncated = states.layer_vectors(
+      subject, texts, self._ids(subject, languages, notes), encoding
+    )
+    if truncated:
+      notes.append(f'{truncated} sentences of {name} were cut')
+    found = list(layers)
+    found[self.layer_of(subject)] = encoding.apply(
+      subject.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
+    )
+    return found
 
   def sides(
     self,

@@ -14,7 +14,7 @@ from xlflax.evaluation import base, sentence_encoding
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Better, Metric
-from xlflax.evaluation.tasks import head_task, sentence_task
+from xlflax.evaluation.tasks import sentence_task
 from xlflax.foundation import ranges, schema
 from xlflax.similarity import margin as margin_lib
 
@@ -50,21 +50,10 @@ class SimilaritySearch(sentence_task.SentenceTask):
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    failures = base.Failures(self.name)
-    metrics: dict[str, float] = {}
-    written: dict[str, str] = {}
-    notes: list[str] = []
-    for pair in self.source.pairs():
-      name = sources_lib.pair_name(pair)
-      with failures.guard(name):
-        found = self._errors(subject, pair, notes)
-        metrics |= {f'{kind}/{name}': one.value for kind, one in found.items()}
-        written |= base.statistics_files(name, found)
-    return base.EvalResult(
-      metrics=metrics | head_task.means(metrics),
-      notes=tuple(dict.fromkeys(notes)),
-      failures=failures.collected(),
-      files=written,
+    return self.scored(
+      self.source.pairs(),
+      lambda pair, _, notes: self._errors(subject, pair, notes),
+      name=sources_lib.pair_name,
     )
 
   def _errors(self, subject, pair, notes) -> dict[str, aggregates.Statistics]:

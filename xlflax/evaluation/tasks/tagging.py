@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import enum
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,13 @@ class Predicted(enum.Enum):
 
   REPAIRED = 'repaired'  # valid IOB2; see `metrics.tagging.repair` (ECS)
   RAW = 'raw'  # the best label of each word (XTREME)
+  TYPES = 'types'  # neighbours of one type are one entity (MASSIVE)
+
+  def __call__(self, tags: list[str]) -> list[str]:
+    """What is scored of the best labels of words."""
+    if self is Predicted.REPAIRED:
+      return metrics_lib.repair(tags)
+    return metrics_lib.joined(tags) if self is Predicted.TYPES else tags
 
 
 @schema.checked
@@ -62,10 +70,16 @@ class Tagging(head_task.HeadTask):
     unseen: what is done about gold labels that the head does not have. One
       unknown type of entities should not lose a language, so they count as
       wrong.
-    predicted: whether predicted entities are scored REPAIRED or RAW.
+    predicted: whether predicted entities are scored REPAIRED, RAW or by TYPES.
   """
 
-  METRICS = (ACCURACY, F1, PRECISION, RECALL, Metric('majority'))
+  METRICS: ClassVar[tuple[Metric, ...]] = (
+    ACCURACY,
+    F1,
+    PRECISION,
+    RECALL,
+    Metric('majority'),
+  )
   EXAMPLE = examples_lib.TaggedSentence
   HEAD = token_classification.TokenClassification
   name: str = 'tagging'
@@ -92,9 +106,8 @@ class Tagging(head_task.HeadTask):
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
     found = self._predictions(subject, objective, examples, part, notes)
-    repaired = self.predicted is Predicted.REPAIRED
-    if repaired and self.scheme is Scheme.ENTITIES:
-      found = [metrics_lib.repair(tags) for tags in found]
+    if self.scheme is Scheme.ENTITIES:
+      found = [self.predicted(tags) for tags in found]
     labelled, found = self.add_scores(part, examples, found, result, notes)
     if labelled:
       metrics, rows = self._scores(part, [e.tags for e in labelled], found)

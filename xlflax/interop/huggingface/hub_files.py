@@ -20,7 +20,7 @@ from huggingface_hub.utils import validate_repo_id
 from xlflax.foundation import calls, errors
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import tokenizers
-from xlflax.storage import manifests, paths
+from xlflax.storage import manifests, mirrors
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
@@ -42,7 +42,7 @@ def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
   text = str(folder)
   name, _, revision = text.partition('@')
   if pathlib.Path(text).exists() or not _NAME.fullmatch(name):
-    return paths.local(folder, where='Hugging Face folder')
+    return mirrors.here(folder)
   try:
     return _fetched(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
@@ -118,7 +118,7 @@ def upload(folder: calls.Path) -> Upload:
     CheckpointError: it is none, a file is missing or has another content, or
       the card cannot be read.
   """
-  place = paths.local(folder, where='the folder to publish')
+  place = mirrors.here(folder)
   wrong = manifests.problems(place)
   known = None if wrong else manifests.read(place)
   if known is None or known.kind != manifests.Kind.EXPORT:

@@ -27,6 +27,7 @@ from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface.architectures.architectures import (
   Config,
   model_of,
+  refuse,
 )
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import tensor_files, weights
@@ -133,6 +134,8 @@ def check(
   Where several of these hold, the first of them tells of all.
   """
   folder = top = hub_files.folder_of(folder)
+  if (path := folder / model_files.CONFIG).is_file():
+    refuse(model_files.read_json(path), path)
   sentence = sentence_modules.read(folder)
   folder = sentence_modules.transformer_folder(folder)
   folder_files.check(

@@ -12,6 +12,7 @@ from xlflax.foundation import errors
 from xlflax.interop.huggingface.architectures import (
   architectures,
   config_options,
+  gte,
   linear_head,
 )
 from xlflax.interop.huggingface.architectures.architectures import (
@@ -117,7 +118,10 @@ def examine(
   """
   path = folder / CONFIG
   options = read_json(path)
+  architectures.refuse(options, path)
   try:
+    if options.get('model_type') == 'new':
+      options = gte.of_first_code(options)
     return _examined(path, options, tensors, settings)
   except _ODD_TYPES as error:
     raise errors.ConfigError(
@@ -206,7 +210,8 @@ def _task(architecture: Architecture, options, read) -> Task | None:
   classes = options.get('architectures') or []
   if not classes and Task.STATES in architecture.classes:
     return Task.STATES  # what AutoModel takes such a folder for
-  task = architecture.task_of(classes[0]) if len(classes) == 1 else None
+  # Of several, transformers takes the first.
+  task = architecture.task_of(classes[0]) if classes else None
   base = architecture.classes.get(Task.SEQ2SEQ, '')
   if classes == [base.replace('ForConditionalGeneration', 'Model')] and base:
     return Task.SEQ2SEQ  # the base model has all its weights but that bias

@@ -31,6 +31,7 @@ from xlflax.training import params as params_lib
 _OLD_NAMES = (
   (r'LayerNorm\.gamma$', 'LayerNorm.weight'),
   (r'LayerNorm\.beta$', 'LayerNorm.bias'),
+  (r'^new\.', 'gte.'),  # mGTE, by the code that it was published with
 )
 _NEXT_SENTENCE_CLASSES = 2
 
@@ -224,13 +225,14 @@ def make(
 
 def _canonical(tensors, architecture) -> dict[str, tensor_files.Tensor]:
   """Tensors by the names that a model with a head has today."""
-  bare = not any(name.startswith(architecture.prefix) for name in tensors)
   found = {}
   for name, tensor in tensors.items():
     for pattern, replacement in _OLD_NAMES:
       name = re.sub(pattern, replacement, name)
-    found[architecture.prefix + name if bare else name] = tensor
-  return found
+    found[name] = tensor
+  if any(name.startswith(architecture.prefix) for name in found):
+    return found
+  return {architecture.prefix + name: one for name, one in found.items()}
 
 
 def _resolve_copies(present, architecture, *, tied: bool):

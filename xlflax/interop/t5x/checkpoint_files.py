@@ -18,7 +18,7 @@ import tensorstore
 
 from xlflax.foundation import errors
 from xlflax.interop import folder_files
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
 from xlflax.training.checkpointing import saved_checkpoints
@@ -55,7 +55,7 @@ def find(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
   Raises:
     CheckpointError: it is no checkpoint of T5X, or it is damaged.
   """
-  folder = paths.local(checkpoint, where='checkpoint of T5X').absolute()
+  folder = mirrors.here(checkpoint).absolute()
   if (folder / _MSGPACK).is_file():
     found = _from_msgpack(folder)
   elif (folder / _STATE / _ORBAX_METADATA).is_file():

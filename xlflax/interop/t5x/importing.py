@@ -15,7 +15,7 @@ from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.models import encoder_decoder
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 from xlflax.training import params as params_lib
 
 _OWN = 'model/'  # xlflax's own models have their parameters under these
@@ -70,7 +70,7 @@ def check(
       that are missing, surplus or of another shape are listed.
     VocabularyError: the vocabulary does not fit the embeddings.
   """
-  checkpoint = paths.local(checkpoint, where='checkpoint of T5X').absolute()
+  checkpoint = mirrors.here(checkpoint).absolute()
   tensors = checkpoint_files.find(checkpoint)
   shapes = {name: tensor.shape for name, tensor in tensors.items()}
   own = any(name.startswith(_OWN) for name in tensors)

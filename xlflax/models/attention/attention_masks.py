@@ -117,4 +117,6 @@ def _rotation(config, positions, length, theta):
     return None
   if positions is None:
     positions = jnp.arange(length)[None]
-  return rotary.rotation(positions, dim=config.dim_per_head, theta=theta)
+  return rotary.rotation(
+    positions, dim=config.dim_per_head, theta=theta, factor=config.rotary_factor
+  )

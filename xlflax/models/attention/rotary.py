@@ -19,15 +19,19 @@ class Rotation(NamedTuple):
   sin: jax.Array
 
 
-def rotation(positions: jax.Array, *, dim: int, theta: float) -> Rotation:
-  """Returns the angles p / theta^(2i / D) (section 3.2.2).
+def rotation(
+  positions: jax.Array, *, dim: int, theta: float, factor: float = 1.0
+) -> Rotation:
+  """Returns the angles p / factor / theta^(2i / D) (section 3.2.2).
 
   Args:
     positions: int32 [B or 1, T].
     dim: D, the width of a head, even.
     theta: the base of the periods.
+    factor: what stretches them all (Chen et al. 2023).
   """
   frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
+  frequencies /= factor
   angles = (
     positions.astype(jnp.float32)[:, :, None]
     * jnp.asarray(frequencies, jnp.float32)[None, None]

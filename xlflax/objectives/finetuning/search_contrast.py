@@ -99,24 +99,25 @@ class SearchContrast(base.Objective):
       )
     vectors = self._vectors(model, params, batch, context)
     valid = jnp.min(self._grouped(batch[batch_lib.LABELS]), axis=1) >= 0
+    values = self._values(vectors, batch, valid)
+    weights = valid.astype(jnp.float32)
+    languages = inputs.row_languages(batch, context.vocabulary)
+    return base.ObjectiveOutput(
+      base.WeightedMean(jnp.sum(values['loss'] * weights), jnp.sum(weights)),
+      metrics.named(
+        self.name, values, weights, languages[:: self.group], context.vocabulary
+      ),
+    )
+
+  def _values(self, vectors, batch, valid) -> dict[str, jax.Array]:
+    """Loss and accuracy [N] of groups of vectors [N, group, H]."""
     excluded = self._excluded(self._grouped(batch[batch_lib.TOKEN_IDS]), valid)
     found = [
       self.ranked(vectors[..., :size], excluded)
       for size in self.dimensions or (vectors.shape[-1],)
     ]
     loss = jnp.sum(jnp.stack([one.loss for one in found]), axis=0)
-    weights = valid.astype(jnp.float32)
-    languages = inputs.row_languages(batch, context.vocabulary)
-    return base.ObjectiveOutput(
-      base.WeightedMean(jnp.sum(loss * weights), jnp.sum(weights)),
-      metrics.named(
-        self.name,
-        {'loss': loss, 'accuracy': found[-1].correct},
-        weights,
-        languages[:: self.group],
-        context.vocabulary,
-      ),
-    )
+    return {'loss': loss, 'accuracy': found[-1].correct}
 
   def ranked(
     self, vectors: jax.Array, excluded: jax.Array | None = None
@@ -174,3 +175,42 @@ class SearchContrast(base.Objective):
     out = same_rows(documents)[:size] | jnp.tile(~valid, self.group - 1)[None]
     out = out.at[:, :size].set(out[:, :size] | same_rows(tokens[:, 0]))
     return out.at[:, :size].set(out[:, :size] & ~own)
+
+
+@registry.register('search_distillation')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchDistillation(SearchContrast):
+  """Texts and their translations get a teacher's vector of the text.
+
+  Reimers and Gurevych (2020), equation 1: the squared difference to the
+  teacher's vector, the mean over the texts of a group and over dimensions, as
+  Sentence-Transformers' MSELoss; with `dimensions` the sum over the sizes. The
+  batch's `vectors` [B, D] are the teacher's (`TaughtRows`), which is not run.
+
+  The run's sentence vectors are the pooled states, at their own length.
+
+  Attributes:
+    contrast: weight of the contrastive loss, which is added.
+  """
+
+  GOLD = {**SearchContrast.GOLD, batch_lib.VECTORS: 2}
+  contrast: ranges.NonNegative = 0.0
+
+  @property
+  def sentence(self) -> dict[str, Any]:
+    return super().sentence | {'normalize': False}
+
+  def _values(self, vectors, batch, valid):
+    found = super()._values(vectors, batch, valid)
+    gold = jax.lax.bitcast_convert_type(batch[batch_lib.VECTORS], jnp.float32)
+    if gold.shape[-1] != vectors.shape[-1]:
+      raise errors.ConfigError(
+        "A student's vectors have another size than its teacher's",
+        got=f'{vectors.shape[-1]} dimensions',
+        expected=gold.shape[-1],
+        where=f'objective {self.name!r}',
+      )
+    squares = jnp.square(vectors - self._grouped(gold))
+    sizes = self.dimensions or (gold.shape[-1],)
+    loss = [jnp.mean(squares[..., :size], axis=(1, 2)) for size in sizes]
+    return found | {'loss': sum(loss) + self.contrast * found['loss']}

@@ -12,16 +12,9 @@ from xlflax.planning.programs import fusing, hlo
 
 # JAX names the operations of a backward pass so.
 _BACKWARD = 'transpose('
+_SOURCES = ('parameter', 'constant', 'tuple', 'while')
 # Other forms of an array, of which one is enough.
-_FORMS = (
-  'reshape',
-  'bitcast',
-  'copy',
-  'transpose',
-  'broadcast',
-  'slice',
-  'dynamic-slice',
-)
+_FORMS = 'reshape bitcast copy transpose broadcast slice dynamic-slice'.split()
 
 
 def kept(module: hlo.Module) -> float:
@@ -85,12 +78,7 @@ def _origin(module, computation, value) -> hlo.Instruction | None:
       if passed is None:
         return value
       value = passed
-    elif value.opcode in (
-      'parameter',
-      'constant',
-      'tuple',
-      'while',
-    ) or not fusing.reads(computation, value):
+    elif value.opcode in _SOURCES or not fusing.reads(computation, value):
       return None
     else:
       return value

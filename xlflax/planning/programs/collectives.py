@@ -22,13 +22,7 @@ BETWEEN_SLICES = 'send'
 _TRANSFER = re.compile(r'_xla_megascale_transfer_type="(\w+)"')
 # A result passes through these; of a sum the parts are reduced together.
 _PASSED_ON = (
-  'get-tuple-element',
-  'bitcast',
-  'reshape',
-  'copy',
-  'transpose',
-  'convert',
-  'add',
+  'get-tuple-element bitcast reshape copy transpose convert add'.split()
 )
 
 

@@ -12,26 +12,9 @@ from collections.abc import Iterator
 from xlflax.planning.programs import collectives, hlo, kernels, products
 
 _FREE = frozenset(
-  (
-    'parameter',
-    'constant',
-    'iota',
-    'tuple',
-    'get-tuple-element',
-    'bitcast',
-    'reshape',
-    'copy',
-    'transpose',
-    'slice',
-    'dynamic-slice',
-    'partition-id',
-    'replica-id',
-    'while',
-    'conditional',
-    'call',
-    'after-all',
-    'optimization-barrier',
-  )
+  """parameter constant iota tuple get-tuple-element bitcast reshape
+  copy transpose slice dynamic-slice partition-id replica-id while
+  conditional call after-all optimization-barrier""".split()
 )
 _ALIASES = frozenset(
   ('bitcast', 'reshape', 'copy', 'transpose', 'optimization-barrier')
@@ -40,34 +23,13 @@ _NOTHING = frozenset(('constant', 'iota', 'partition-id', 'replica-id'))
 # Read no more of their operands than they make; a slice is read in place.
 _SLICES = frozenset(('dynamic-slice', 'slice', 'gather'))
 # Are written, whoever reads them.
-_WRITTEN = frozenset(
-  (
-    'reduce',
-    'scatter',
-    'sort',
-    'dynamic-update-slice',
-    'reduce-window',
-    'rng-bit-generator',
-    'custom-call',
-    'fft',
-    'cholesky',
-    'triangular-solve',
-    *collectives.ALL,
-  )
+_WRITTEN = collectives.ALL.union(
+  """reduce scatter sort dynamic-update-slice reduce-window rng-bit-generator
+  custom-call fft cholesky triangular-solve""".split()
 )
 # Do not fuse what they read.
-_APART = frozenset(
-  (
-    'dot',
-    'convolution',
-    'while',
-    'tuple',
-    'conditional',
-    'call',
-    'sort',
-    'custom-call',
-    *collectives.ALL,
-  )
+_APART = collectives.ALL.union(
+  'dot convolution while tuple conditional call sort custom-call'.split()
 )
 
 

@@ -10,26 +10,9 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-_BITS = {
-  'fused': 0,
-  'pred': 8,
-  's4': 4,
-  'u4': 4,
-  'bf16': 16,
-  'f16': 16,
-  'f32': 32,
-  'f64': 64,
-  'c64': 64,
-  'c128': 128,
-  's8': 8,
-  'u8': 8,
-  's16': 16,
-  'u16': 16,
-  's32': 32,
-  'u32': 32,
-  's64': 64,
-  'u64': 64,
-}
+_BITS = {'fused': 0, 'pred': 8, 'bf16': 16, 'c64': 64, 'c128': 128}
+_BITS |= {f'{kind}{bits}': bits for kind in 'su' for bits in (4, 8, 16, 32, 64)}
+_BITS |= {f'f{bits}': bits for bits in (16, 32, 64)}
 _ARRAY = re.compile(r'\b([a-z]+\d*)[a-z0-9]*\[([\d,<= ]*)\](\{[^{}]*\})?')
 # Memory spaces of TPUs in layouts: vector and scalar memory.
 _ON_CHIP = re.compile(r'S\([16]\)')

@@ -9,24 +9,9 @@ from xlflax.planning.programs import hlo
 
 # Neither read nor write; what they call is counted there.
 FREE = frozenset(
-  (
-    'parameter',
-    'constant',
-    'tuple',
-    'get-tuple-element',
-    'bitcast',
-    'while',
-    'conditional',
-    'call',
-    'after-all',
-    'opt-barrier',
-    'partition-id',
-    'replica-id',
-    'async-start',
-    'async-update',
-    'async-done',
-    'add-dependency',
-  )
+  """parameter constant tuple get-tuple-element bitcast while
+  conditional call after-all opt-barrier partition-id replica-id
+  async-start async-update async-done add-dependency""".split()
 )
 _ALIASES = ('bitcast', 'reshape', 'copy', 'convert', 'transpose')
 _SLICES = ('dynamic-slice', 'slice', 'gather')

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 from xlflax.foundation import errors
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 _SUFFIXES = {
   '.txt': dictionaries_lib.Format.MUSE,
@@ -50,7 +50,7 @@ def _files(
   path: str, language: str
 ) -> list[tuple[pathlib.Path, dictionaries_lib.Format]]:
   """(file, its format) of a file, or of those of a folder."""
-  place = paths.local(path, where='VocabularyMatching.dictionaries')
+  place = mirrors.here(path)
   candidates = sorted(place.iterdir()) if place.is_dir() else [place]
   known = [
     (file, _format(file)) for file in candidates if language in _languages(file)

@@ -91,17 +91,8 @@ def script(text: str) -> str:
 
 # Scripts that write words without spaces between them.
 _UNSPACED = frozenset(
-  (
-    'CJK',
-    'HIRAGANA',
-    'KATAKANA',
-    'THAI',
-    'LAO',
-    'KHMER',
-    'MYANMAR',
-    'TIBETAN',
-    'KATAKANA-HIRAGANA',
-  )
+  """CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN
+  KATAKANA-HIRAGANA""".split()
 )
 
 

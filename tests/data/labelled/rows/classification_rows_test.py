@@ -152,3 +152,44 @@ def test_pieces_of_each_languages_own(toy_corpus, tmp_path):
   en = union.encode('the cat', language='en')
   assert row['token_ids'].tolist() == [1, *de, 2, 2, *en, 2]
   assert not np.intersect1d(de, en).size
+
+
+@pytest.fixture
+def taught(tmp_path):
+  vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+  np.save(tmp_path / 'de.npy', vectors)
+  return vectors, classification_rows.TaughtRows(
+    labels=('query', 'document'), vectors={'de': str(tmp_path / 'de.npy')}
+  )
+
+
+def _line(name, language='de'):
+  return _example(paired=None, label='query', id=name, language=language)
+
+
+def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
+  vectors, maker = taught
+  made = maker.make(
+    [_line('1.0'), _line('3.0'), _line('3.1')], toy_vocabulary, length=16
+  )
+  fields = maker.fields(16, toy_vocabulary.spec)
+  batch = rows_lib.stack([row for (row,) in made], fields)
+  assert batch['vectors'].dtype == np.int32
+  np.testing.assert_array_equal(
+    batch['vectors'].view(np.float32), vectors[[0, 2, 2]]
+  )
+
+
+@pytest.mark.parametrize(
+  'example, told',
+  [
+    (_line('4.0'), 'Got: 3 vectors of de. .* Where: text 4.0'),
+    (_line('b.tsv:1.0'), 'one file of the format search'),
+    (_line('1.0', 'fr'), "file of the teacher's vectors. .* language 'fr'"),
+  ],
+)
+def test_a_line_without_a_vector_is_an_error(
+  toy_vocabulary, taught, example, told
+):
+  with pytest.raises(errors.CorpusError, match=told):
+    taught[1].make([example], toy_vocabulary, length=16)

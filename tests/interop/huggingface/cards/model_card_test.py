@@ -66,3 +66,27 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
   (corpus / 'NOTICE').write_text('Text by A and B, CC BY 4.0.\n')
   card = model_card.of_export(checked, name='mine')
   assert '## The training text\n\nText by A and B, CC BY 4.0.\n' in card
+
+
+def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
+  directory, *_ = run_of()
+  fields = {
+    'optimizer': {'class': 'adamw', 'fields': {}},
+    'objectives': {
+      'fields': {
+        'entries': [{'fields': {'objective': {'fields': {'name': 'mlm'}}}}]
+      }
+    },
+    'streams': [],
+    'total_steps': 7,
+    'seed': 0,
+  }
+  first = tmp_path / 'first'
+  first.mkdir()
+  run_directory.write_part(first, run_directory.TRAINER, {'fields': fields})
+  start = {'fields': {'model_dir': str(first)}}
+  content = {'fields': fields | {'init_from': start}}
+  run_directory.write_part(directory, run_directory.TRAINER, content)
+  text = model_card.of_export(exporting.check(directory), name='mine')
+  told = 'Started from: a run of xlflax of 7 steps (mlm), which started from '
+  assert f'- {told}random parameters' in text and str(first) not in text

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.foundation import errors
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 _ENDS = b'\r\n'
 _ODD = '\0'  # what a row has too many or too few
@@ -44,7 +44,7 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
 
 def existing(path: str | os.PathLike) -> pathlib.Path:
   """The path; a CorpusError if there is no such file."""
-  path = paths.local(path, where='file of labelled examples')
+  path = mirrors.here(path)
   if not path.is_file():
     raise errors.CorpusError(
       'A file of labelled examples does not exist', got=str(path)

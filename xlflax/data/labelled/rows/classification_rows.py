@@ -1,7 +1,8 @@
 """Rows of texts, and of pairs of texts, that have a class."""
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import labels as labels_lib
 from xlflax.data.labelled.rows import rows as rows_lib
 from xlflax.foundation import errors, registry
+from xlflax.storage import contents
 
 UNKNOWN = -1
 
@@ -128,6 +130,56 @@ class RegressionRows(ClassificationRows):
       else []
       for example, (row,) in zip(examples, made, strict=True)
     ]
+
+
+@registry.register('taught_rows')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaughtRows(ClassificationRows):
+  """Rows of the format `search`, each with the teacher's vector of its line.
+
+  All texts of line n have vector n, counted from 1: that of the text which the
+  teacher reads, such as the English one. `vectors` has its bits as float32.
+
+  Attributes:
+    vectors: language -> `.npy` file, [lines, D]; a language has one file.
+  """
+
+  vectors: Mapping[str, str] = registry.known_by_content(contents.of_paths)
+
+  def fields(self, length, spec):
+    found = self._of(next(iter(self.vectors), ''))
+    return super().fields(length, spec) | {
+      batch_lib.VECTORS: rows_lib.Field((found.shape[1],))
+    }
+
+  def make(self, examples, vocabulary, *, length):
+    made = super().make(examples, vocabulary, length=length)
+    held = {code: self._of(code) for code in {x.language for x in examples}}
+    for example, rows in zip(examples, made, strict=True):
+      vectors = held[example.language]
+      number = re.fullmatch(r'(\d+)\.\d+', example.id)
+      if not number or int(number[1]) > len(vectors):
+        raise errors.CorpusError(
+          'A line has no vector of the teacher',
+          got=f'{len(vectors)} vectors of {example.language}',
+          expected='one for each line of one file of the format search',
+          where=f'text {example.id}',
+        )
+      bits = vectors[int(number[1]) - 1].astype(np.float32).view(np.int32)
+      rows[:] = [row | {batch_lib.VECTORS: bits} for row in rows]
+    return made
+
+  def _of(self, language: str) -> np.ndarray:
+    path = self.vectors.get(language)
+    found = np.zeros(0) if path is None else np.load(path, mmap_mode='r')
+    if found.ndim != 2:
+      raise errors.CorpusError(
+        "A language has no file of the teacher's vectors",
+        got=f'shape {found.shape} of {path}',
+        expected='an array [lines, size], saved by numpy.save',
+        where=f'TaughtRows.vectors, language {language!r}',
+      )
+    return found
 
 
 def longest_first(first: int, second: int, capacity: int) -> tuple[int, int]:

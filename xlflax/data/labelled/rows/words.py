@@ -18,15 +18,9 @@ from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
 
 # Primary subtags of languages that are written without spaces.
-WITHOUT_SPACES = segmentation.UNSEGMENTED | {
-  'bo',
-  'bod',
-  'dz',
-  'dzo',
-  'lzh',
-  'nan',
-  'zho',
-}
+WITHOUT_SPACES = segmentation.UNSEGMENTED | set(
+  'bo bod dz dzo lzh nan zho'.split()
+)
 _SPACES = ('▁', 'Ġ')  # SentencePiece's and byte-level BPE's token of a space
 # Text on which a vocabulary shows how it encodes a space between words.
 _PROBES = (('a', 'a'), ('the', 'dog'), ('1', '2'))

@@ -12,7 +12,7 @@ from typing import Any
 from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.foundation import errors, registry
-from xlflax.storage import paths
+from xlflax.storage import mirrors
 
 QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'
@@ -78,7 +78,7 @@ class RankedFolder:
 
   def languages(self) -> tuple[str, ...]:
     """The parts there are."""
-    root = paths.local(self.directory, where='RankedFolder.directory')
+    root = mirrors.here(self.directory)
     found = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
     missing = set(self.parts or ()) - set(found)
     if missing or not found:
@@ -97,7 +97,7 @@ class RankedFolder:
       CorpusError: a file lacks or is malformed (file:line), or names a query
         or a document that is not there.
     """
-    folder = paths.local(self.directory, where='RankedFolder') / part
+    folder = mirrors.here(self.directory) / part
     queries, documents = (
       _read_texts(folder, name, part) for name in (QUERIES, DOCUMENTS)
     )

@@ -7,6 +7,7 @@ it in `_MODULES`.
 import dataclasses
 import enum
 import importlib
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -157,8 +158,43 @@ _MODULES = {
   'modernbert': 'modernbert',
   'eurobert': 'eurobert',
   'esm': 'esm',
+  'gte': 'gte',
+  'jina_embeddings_v3': 'gte',
+  'nomic_bert': 'gte',
 }
 MODEL_TYPES = tuple(_MODULES)
+# An option of config.json, or a type, that tells of what has no place here:
+# why, and what to take instead.
+_REFUSED = {
+  't5gemma': (
+    'blocks between two norms each, and attention with capped logits or '
+    'normalised queries, which no layer here has',
+    'mmBERT or EuroBERT for states, umT5 or mT5 for text to text',
+  ),
+  'lora_adaptations': (
+    'code of its own, whose matrices carry an adapter for each task',
+    'jinaai/jina-embeddings-v3-hf, which is in the form that transformers '
+    'knows; an adapter must be merged into its matrices first',
+  ),
+  'moe_every_n_layers': (
+    'layers of several experts, of which each token takes some',
+    'nomic-embed-text-v1.5, or gte-multilingual-base for many languages',
+  ),
+}
+
+
+def refuse(options: Mapping[str, Any], path: pathlib.Path) -> None:
+  """Raises ConfigError for a model that is known to have no place here."""
+  kind = str(options.get('model_type'))
+  told = {**options, kind.rstrip('2'): kind}
+  for name, (why, instead) in _REFUSED.items():
+    if told.get(name):
+      raise errors.ConfigError(
+        f'This model cannot be imported: it has {why}',
+        got=f'{name}: {told[name]}',
+        where=str(path),
+        fix=f'take {instead}',
+      )
 
 
 def find(model_type) -> Architecture:

@@ -16,13 +16,12 @@ from xlflax.interop.huggingface.architectures.rules import (
   Transform,
   linear,
   norm,
+  of_layers,
 )
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
 _EMBEDDINGS = 'model/embeddings'
-_LAYER = 'encoder.layer.{layer}'
-_ATTENTION = f'{_LAYER}.attention'
 
 # Shared with RoBERTa: all but the layer norms.
 TABLES = (
@@ -32,22 +31,18 @@ TABLES = (
   Rule('embeddings.position_embeddings.weight', f'{_EMBEDDINGS}/position'),
   Rule('embeddings.token_type_embeddings.weight', f'{_EMBEDDINGS}/token_type'),
 )
-LAYERS = (
-  *linear(f'{_ATTENTION}.self.query', 'model/layers/attention/query'),
-  *linear(f'{_ATTENTION}.self.key', 'model/layers/attention/key'),
-  *linear(f'{_ATTENTION}.self.value', 'model/layers/attention/value'),
-  *linear(
-    f'{_ATTENTION}.output.dense',
-    'model/layers/attention/output',
-    Transform.LINEAR_FROM_TWO,
-  ),
-  *linear(f'{_LAYER}.intermediate.dense', 'model/layers/mlp/wi'),
-  *linear(f'{_LAYER}.output.dense', 'model/layers/mlp/wo'),
+LAYERS = of_layers(
+  """attention.self.query=attention/query attention.self.key=attention/key
+  attention.self.value=attention/value attention.output.dense=attention/output
+  intermediate.dense=mlp/wi output.dense=mlp/wo""",
+  'encoder.layer.{layer}.',
 )
 POST_NORMS = (
   *norm('embeddings.LayerNorm', f'{_EMBEDDINGS}/norm'),
-  *norm(f'{_ATTENTION}.output.LayerNorm', 'model/layers/attention_norm'),
-  *norm(f'{_LAYER}.output.LayerNorm', 'model/layers/mlp_norm'),
+  *of_layers(
+    'attention.output.LayerNorm=attention_norm output.LayerNorm=mlp_norm',
+    'encoder.layer.{layer}.',
+  ),
 )
 BUFFERS = (r'embeddings\.position_ids$', r'embeddings\.token_type_ids$')
 
@@ -62,18 +57,14 @@ def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
 
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 30522),
-  'hidden_size': ('hidden_dim', 768),
-  'num_hidden_layers': ('num_layers', 12),
-  'num_attention_heads': ('num_heads', 12),
-  'intermediate_size': ('mlp_dim', 3072),
-  'hidden_dropout_prob': ('dropout_rate', 0.1),
-  'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
-  'type_vocab_size': ('type_vocab_size', 2),
-  'initializer_range': ('initializer_range', 0.02),
-  'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:30522 hidden_size=hidden_dim:768
+  num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
+  intermediate_size=mlp_dim:3072 hidden_dropout_prob=dropout_rate:0.1
+  attention_probs_dropout_prob=attention_dropout_rate:0.1
+  type_vocab_size=type_vocab_size:2 initializer_range=initializer_range:0.02
+  layer_norm_eps=layer_norm_epsilon:1e-12"""
+)
 
 
 def read_options(
@@ -85,8 +76,9 @@ def read_options(
   """`EncoderConfig`'s arguments that BERT and RoBERTa read alike."""
   defaults = defaults or {}
   fields = options.fields(_FIELDS, defaults)
+  usual = defaults.get('hidden_act', 'gelu')
   fields['activation'] = options.choose(
-    'hidden_act', 'gelu', activations.from_huggingface()
+    'hidden_act', usual, activations.from_huggingface()
   )
   fields['max_length'] = options.get(
     'max_position_embeddings', defaults.get('max_position_embeddings', 512)
@@ -143,10 +135,12 @@ _PLAIN = dict(
   gated_mlp=False,
   attention_bias=True,
   mlp_bias=True,
+  mlp_output_bias=None,
   head_bias=True,
   output_bias=True,
   num_kv_heads=None,
   local_window=None,
+  rotary_factor=1.0,
 )
 
 

@@ -3,6 +3,7 @@
 An option that nobody looked at could change what a model computes.
 """
 
+import ast
 import contextlib
 import dataclasses
 import re
@@ -144,6 +145,41 @@ def read(config: Mapping[str, Any], aliases: Mapping[str, str]) -> Options:
     if name not in values or name in config:
       values[name] = config.get(name, value)
   return Options(values)
+
+
+def rotary(options: Options, theta: float) -> dict[str, Any]:
+  """Fields of rotary positions: plain ones, or all periods stretched alike.
+
+  Args:
+    options: of config.json.
+    theta: the library's default.
+  """
+  periods = dict(options.get('rope_parameters', {}))
+  kind = periods.pop('rope_type', 'default')
+  base = periods.pop('rope_theta', options.get('rope_theta', theta))
+  factor = periods.pop('factor', 1.0) if kind == 'linear' else 1.0
+  if kind not in ('default', 'linear') or periods:
+    options.problems.append(
+      f'rope_parameters is {options.values["rope_parameters"]}'
+    )
+  return {'rotary_theta': float(base), 'rotary_factor': float(factor)}
+
+
+def of_rotary(config) -> dict[str, Any]:
+  """rope_parameters, the inverse of `rotary`."""
+  found = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
+  if config.rotary_factor != 1:
+    found |= {'rope_type': 'linear', 'factor': config.rotary_factor}
+  return found
+
+
+def table(text: str) -> dict[str, tuple[str, Any]]:
+  """Option -> (field, default), of words such as `dim=hidden_dim:768`."""
+  found = {}
+  for word in text.split():
+    option, field, default = re.split('[=:]', word)
+    found[option] = field, ast.literal_eval(default)
+  return found
 
 
 def of_fields(config, table: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:

@@ -9,33 +9,22 @@ from xlflax.interop.huggingface.architectures.architectures import (
   classes,
   classifiers,
 )
-from xlflax.interop.huggingface.architectures.rules import (
-  Rule,
-  Transform,
-  linear,
-  norm,
-)
+from xlflax.interop.huggingface.architectures.rules import Rule, norm, of_layers
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
-_LAYER = 'encoder.layer.{layer}'
-_ATTENTION = f'{_LAYER}.attention'
 _TERMS = {'c2p', 'p2c'}
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 128100),
-  'hidden_size': ('hidden_dim', 1536),
-  'num_hidden_layers': ('num_layers', 24),
-  'num_attention_heads': ('num_heads', 24),
-  'intermediate_size': ('mlp_dim', 6144),
-  'max_position_embeddings': ('max_length', 512),
-  'hidden_dropout_prob': ('dropout_rate', 0.1),
-  'attention_probs_dropout_prob': ('attention_dropout_rate', 0.1),
-  'initializer_range': ('initializer_range', 0.02),
-  'layer_norm_eps': ('layer_norm_epsilon', 1e-7),
-  'position_buckets': ('relative_buckets', -1),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:128100 hidden_size=hidden_dim:1536
+  num_hidden_layers=num_layers:24 num_attention_heads=num_heads:24
+  intermediate_size=mlp_dim:6144 max_position_embeddings=max_length:512
+  hidden_dropout_prob=dropout_rate:0.1
+  attention_probs_dropout_prob=attention_dropout_rate:0.1
+  initializer_range=initializer_range:0.02
+  layer_norm_eps=layer_norm_epsilon:1e-7 position_buckets=relative_buckets:-1"""
+)
 # What makes the attention disentangled, as in all published models.
 _REQUIRED: dict[str, Any] = {
   'relative_attention': True,
@@ -133,16 +122,14 @@ ARCHITECTURES = {
       *bert.POST_NORMS,
       Rule('encoder.rel_embeddings.weight', 'model/relative/table'),
       *norm('encoder.LayerNorm', 'model/relative/norm'),
-      *linear(f'{_ATTENTION}.self.query_proj', 'model/layers/attention/query'),
-      *linear(f'{_ATTENTION}.self.key_proj', 'model/layers/attention/key'),
-      *linear(f'{_ATTENTION}.self.value_proj', 'model/layers/attention/value'),
-      *linear(
-        f'{_ATTENTION}.output.dense',
-        'model/layers/attention/output',
-        Transform.LINEAR_FROM_TWO,
+      *of_layers(
+        """attention.self.query_proj=attention/query
+        attention.self.key_proj=attention/key
+        attention.self.value_proj=attention/value
+        attention.output.dense=attention/output
+        intermediate.dense=mlp/wi output.dense=mlp/wo""",
+        'encoder.layer.{layer}.',
       ),
-      *linear(f'{_LAYER}.intermediate.dense', 'model/layers/mlp/wi'),
-      *linear(f'{_LAYER}.output.dense', 'model/layers/mlp/wo'),
     ),
     head=bert.token_head(
       'cls.predictions.transform', 'LayerNorm', 'cls.predictions.bias'

@@ -14,25 +14,21 @@ from xlflax.interop.huggingface.architectures.rules import (
   Transform,
   linear,
   norm,
+  of_layers,
 )
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
-_LAYER = 'transformer.layer.{layer}'
 _EPSILON = 1e-12  # of every layer norm; no option
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 30522),
-  'dim': ('hidden_dim', 768),
-  'n_layers': ('num_layers', 6),
-  'n_heads': ('num_heads', 12),
-  'hidden_dim': ('mlp_dim', 3072),
-  'max_position_embeddings': ('max_length', 512),
-  'dropout': ('dropout_rate', 0.1),
-  'attention_dropout': ('attention_dropout_rate', 0.1),
-  'initializer_range': ('initializer_range', 0.02),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:30522 dim=hidden_dim:768 n_layers=num_layers:6
+  n_heads=num_heads:12 hidden_dim=mlp_dim:3072
+  max_position_embeddings=max_length:512 dropout=dropout_rate:0.1
+  attention_dropout=attention_dropout_rate:0.1
+  initializer_range=initializer_range:0.02"""
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -83,18 +79,13 @@ ARCHITECTURES = {
     body=(
       *bert.TABLES[:2],
       *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
-      *linear(f'{_LAYER}.attention.q_lin', 'model/layers/attention/query'),
-      *linear(f'{_LAYER}.attention.k_lin', 'model/layers/attention/key'),
-      *linear(f'{_LAYER}.attention.v_lin', 'model/layers/attention/value'),
-      *linear(
-        f'{_LAYER}.attention.out_lin',
-        'model/layers/attention/output',
-        Transform.LINEAR_FROM_TWO,
+      *of_layers(
+        """attention.q_lin=attention/query attention.k_lin=attention/key
+        attention.v_lin=attention/value attention.out_lin=attention/output
+        sa_layer_norm=attention_norm ffn.lin1=mlp/wi ffn.lin2=mlp/wo
+        output_layer_norm=mlp_norm""",
+        'transformer.layer.{layer}.',
       ),
-      *norm(f'{_LAYER}.sa_layer_norm', 'model/layers/attention_norm'),
-      *linear(f'{_LAYER}.ffn.lin1', 'model/layers/mlp/wi'),
-      *linear(f'{_LAYER}.ffn.lin2', 'model/layers/mlp/wo'),
-      *norm(f'{_LAYER}.output_layer_norm', 'model/layers/mlp_norm'),
     ),
     head=(
       *linear('vocab_transform', 'model/head_dense'),

@@ -12,29 +12,23 @@ from xlflax.interop.huggingface.architectures.architectures import (
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  linear,
+  of_layers,
 )
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
-_LAYER = 'layers.{layer}'
-_HERE = 'model/layers'
 _THETA = 10000.0
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 128256),
-  'hidden_size': ('hidden_dim', 768),
-  'num_hidden_layers': ('num_layers', 12),
-  'num_attention_heads': ('num_heads', 12),
-  'intermediate_size': ('mlp_dim', 3072),
-  'max_position_embeddings': ('max_length', 8192),
-  'rms_norm_eps': ('layer_norm_epsilon', 1e-5),
-  'attention_dropout': ('attention_dropout_rate', 0.0),
-  'initializer_range': ('initializer_range', 0.02),
-  'attention_bias': ('attention_bias', False),
-  'mlp_bias': ('mlp_bias', False),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:128256 hidden_size=hidden_dim:768
+  num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
+  intermediate_size=mlp_dim:3072 max_position_embeddings=max_length:8192
+  rms_norm_eps=layer_norm_epsilon:1e-5
+  attention_dropout=attention_dropout_rate:0.0
+  initializer_range=initializer_range:0.02 attention_bias=attention_bias:False
+  mlp_bias=mlp_bias:False"""
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -42,36 +36,32 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   heads = fields['num_heads']
   groups = options.get('num_key_value_heads', heads)
   width = options.get('head_dim', fields['hidden_dim'] // heads)
-  periods = dict(options.get('rope_parameters', {}))
-  theta = options.get('rope_theta', _THETA)
-  theta = float(periods.pop('rope_theta', theta))
-  if periods.pop('rope_type', 'default') != 'default' or periods:
-    options.problems.append(
-      f'rope_parameters is {options.values["rope_parameters"]}'
-    )
   options.require('classifier_pooling', 'late', 'mean', 'bos')
   options.require('pretraining_tp', 1)
   options.require('hidden_dropout', 0)
   options.require('clf_pooling', 'late', 'mean', 'bos')
   predicts = task.predicts_tokens
   tied = options.get('tie_word_embeddings', False)
-  return fields | {
-    'num_kv_heads': None if groups == heads else groups,
-    'head_dim': width,
-    'rotary_theta': theta,
-    'dropout_rate': 0.0,
-    'activation': options.choose(
-      'hidden_act', 'silu', activations.from_huggingface()
-    ),
-    'norm_position': 'pre',
-    'norm': 'rms',
-    'embedding_norm': False,
-    'position_embedding': 'rotary',
-    'gated_mlp': True,
-    'output_bias': fields['mlp_bias'],
-    'mlm_head': 'tied' if predicts else 'none',
-    'output_embeddings': 'own' if predicts and not tied else 'tied',
-  }
+  return (
+    fields
+    | config_options.rotary(options, _THETA)
+    | {
+      'num_kv_heads': None if groups == heads else groups,
+      'head_dim': width,
+      'dropout_rate': 0.0,
+      'activation': options.choose(
+        'hidden_act', 'silu', activations.from_huggingface()
+      ),
+      'norm_position': 'pre',
+      'norm': 'rms',
+      'embedding_norm': False,
+      'position_embedding': 'rotary',
+      'gated_mlp': True,
+      'output_bias': fields['mlp_bias'],
+      'mlm_head': 'tied' if predicts else 'none',
+      'output_embeddings': 'own' if predicts and not tied else 'tied',
+    }
+  )
 
 
 def _write(config: model_config.EncoderConfig):
@@ -80,29 +70,19 @@ def _write(config: model_config.EncoderConfig):
     'num_key_value_heads': config.num_kv_heads or config.num_heads,
     'head_dim': config.dim_per_head,
     'hidden_act': activations.to_huggingface(config.activation),
-    'rope_parameters': {
-      'rope_type': 'default',
-      'rope_theta': config.rotary_theta,
-    },
+    'rope_parameters': config_options.of_rotary(config),
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
   problems = bert.unlike(
     config,
-    free=(
-      'head_dim',
-      'attention_bias',
-      'mlp_bias',
-      'head_bias',
-      'num_kv_heads',
-    ),
+    free='head_dim attention_bias mlp_bias head_bias num_kv_heads '
+    'rotary_factor'.split(),
     position_embedding='rotary',
     norm='rms',
     norm_position='pre',
     embedding_norm=False,
-    first_norm=True,
     gated_mlp=True,
     type_vocab_size=0,
-    local_window=None,
     output_bias=config.mlp_bias,
   )
   if config.hidden_dim % config.num_heads:
@@ -112,30 +92,6 @@ def _write(config: model_config.EncoderConfig):
   return options, problems
 
 
-def _layer() -> tuple[Rule, ...]:
-  rules: list[Rule] = []
-  for there, here in (
-    ('self_attn.q_proj', 'attention/query'),
-    ('self_attn.k_proj', 'attention/key'),
-    ('self_attn.v_proj', 'attention/value'),
-    ('mlp.gate_proj', 'mlp/gate'),
-    ('mlp.up_proj', 'mlp/wi'),
-    ('mlp.down_proj', 'mlp/wo'),
-  ):
-    rules += linear(f'{_LAYER}.{there}', f'{_HERE}/{here}')
-  rules += linear(
-    f'{_LAYER}.self_attn.o_proj',
-    f'{_HERE}/attention/output',
-    Transform.LINEAR_FROM_TWO,
-  )
-  for there, here in (
-    ('input_layernorm', 'attention_norm'),
-    ('post_attention_layernorm', 'mlp_norm'),
-  ):
-    rules.append(Rule(f'{_LAYER}.{there}.weight', f'{_HERE}/{here}/scale'))
-  return tuple(rules)
-
-
 ARCHITECTURES = {
   'eurobert': Architecture(
     model_type='eurobert',
@@ -143,7 +99,13 @@ ARCHITECTURES = {
     classes=classes('EuroBert', questions=False),
     body=(
       Rule('embed_tokens.weight', 'model/embeddings/token', Transform.ROWS),
-      *_layer(),
+      *of_layers(
+        """self_attn.q_proj=attention/query self_attn.k_proj=attention/key
+        self_attn.v_proj=attention/value self_attn.o_proj=attention/output
+        mlp.gate_proj=mlp/gate mlp.up_proj=mlp/wi mlp.down_proj=mlp/wo
+        input_layernorm=attention_norm post_attention_layernorm=mlp_norm""",
+        'layers.{layer}.',
+      ),
       Rule('norm.weight', 'model/final_norm/scale'),
     ),
     head=(Rule('lm_head.bias', 'model/output_bias', Transform.ROWS),),

@@ -11,8 +11,8 @@ from xlflax.interop.huggingface.architectures.architectures import (
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  linear,
   norm,
+  of_layers,
 )
 from xlflax.models import activations
 from xlflax.models import encoder_decoder_config as config_lib
@@ -21,19 +21,14 @@ _OFFSET = 2  # rows of the position tables before the first position
 SHARED = 'shared.weight'
 
 # Option -> (field of EncoderDecoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 50265),
-  'd_model': ('hidden_dim', 1024),
-  'encoder_layers': ('num_encoder_layers', 12),
-  'decoder_layers': ('num_decoder_layers', 12),
-  'encoder_attention_heads': ('num_heads', 16),
-  'encoder_ffn_dim': ('mlp_dim', 4096),
-  'max_position_embeddings': ('max_length', 1024),
-  'dropout': ('dropout_rate', 0.1),
-  'attention_dropout': ('attention_dropout_rate', 0.0),
-  'init_std': ('initializer_range', 0.02),
-  'scale_embedding': ('scale_embeddings', False),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:50265 d_model=hidden_dim:1024
+  encoder_layers=num_encoder_layers:12 decoder_layers=num_decoder_layers:12
+  encoder_attention_heads=num_heads:16 encoder_ffn_dim=mlp_dim:4096
+  max_position_embeddings=max_length:1024 dropout=dropout_rate:0.1
+  attention_dropout=attention_dropout_rate:0.0 init_std=initializer_range:0.02
+  scale_embedding=scale_embeddings:False"""
+)
 _PRE_LN = config_lib.EncoderDecoderFamily.PRE_LN
 _EPSILON = 1e-5  # of every layer norm; no option
 
@@ -133,6 +128,16 @@ def _said(value: Any) -> str:
   return repr(str(value) if isinstance(value, str) else value)
 
 
+_LAYERS = """self_attn.q_proj=attention/query self_attn.k_proj=attention/key
+  self_attn.v_proj=attention/value self_attn.out_proj=attention/output
+  self_attn_layer_norm=attention_norm fc1=mlp/wi fc2=mlp/wo
+  final_layer_norm=mlp_norm encoder_attn.q_proj=cross_attention/query
+  encoder_attn.k_proj=cross_attention/key
+  encoder_attn.v_proj=cross_attention/value
+  encoder_attn.out_proj=cross_attention/output
+  encoder_attn_layer_norm=cross_attention_norm"""
+
+
 def side_rules(side: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
   """Rules of the encoder or the decoder.
 
@@ -140,33 +145,13 @@ def side_rules(side: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
     side: 'encoder' or 'decoder'.
     final_norm: whether a layer norm follows the last layer.
   """
-  there, here = f'{side}.layers.{{layer}}', f'model/{side}/layers'
-  rules = [
-    Rule(f'{side}.embed_positions.weight', f'model/{side}/embeddings/position'),
-    *norm(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
-    *_attention(f'{there}.self_attn', f'{here}/attention'),
-    *norm(f'{there}.self_attn_layer_norm', f'{here}/attention_norm'),
-    *linear(f'{there}.fc1', f'{here}/mlp/wi'),
-    *linear(f'{there}.fc2', f'{here}/mlp/wo'),
-    *norm(f'{there}.final_layer_norm', f'{here}/mlp_norm'),
-  ]
-  if final_norm:
-    rules += norm(f'{side}.layer_norm', f'model/{side}/final_norm')
-  if side == 'decoder':
-    rules += [
-      *_attention(f'{there}.encoder_attn', f'{here}/cross_attention'),
-      *norm(f'{there}.encoder_attn_layer_norm', f'{here}/cross_attention_norm'),
-    ]
-  return tuple(rules)
-
-
-def _attention(there: str, here: str) -> tuple[Rule, ...]:
-  rules: list[Rule] = []
-  for name in ('query', 'key', 'value'):
-    rules += linear(f'{there}.{name[0]}_proj', f'{here}/{name}')
+  table = f'{side}.embed_positions.weight'
+  last = norm(f'{side}.layer_norm', f'model/{side}/final_norm')
   return (
-    *rules,
-    *linear(f'{there}.out_proj', f'{here}/output', Transform.LINEAR_FROM_TWO),
+    Rule(table, f'model/{side}/embeddings/position'),
+    *norm(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
+    *of_layers(_LAYERS, f'{side}.layers.{{layer}}.', f'model/{side}/layers'),
+    *(last if final_norm else ()),
   )
 
 

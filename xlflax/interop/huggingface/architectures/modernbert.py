@@ -17,33 +17,26 @@ from xlflax.interop.huggingface.architectures.rules import (
   Transform,
   linear,
   norm,
+  of_layers,
 )
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
-_LAYER = 'layers.{layer}'
-_HERE = 'model/layers'
 # More are refused by the config; here they would take memory first.
 _MOST_LAYERS = 10_000
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 50368),
-  'hidden_size': ('hidden_dim', 768),
-  'num_hidden_layers': ('num_layers', 22),
-  'num_attention_heads': ('num_heads', 12),
-  'intermediate_size': ('mlp_dim', 1152),
-  'max_position_embeddings': ('max_length', 8192),
-  'norm_eps': ('layer_norm_epsilon', 1e-5),
-  'attention_dropout': ('attention_dropout_rate', 0.0),
-  'embedding_dropout': ('dropout_rate', 0.0),
-  'initializer_range': ('initializer_range', 0.02),
-  'attention_bias': ('attention_bias', False),
-  'mlp_bias': ('mlp_bias', False),
-  'classifier_bias': ('head_bias', False),
-  'decoder_bias': ('output_bias', True),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:50368 hidden_size=hidden_dim:768
+  num_hidden_layers=num_layers:22 num_attention_heads=num_heads:12
+  intermediate_size=mlp_dim:1152 max_position_embeddings=max_length:8192
+  norm_eps=layer_norm_epsilon:1e-5
+  attention_dropout=attention_dropout_rate:0.0
+  embedding_dropout=dropout_rate:0.0 initializer_range=initializer_range:0.02
+  attention_bias=attention_bias:False mlp_bias=mlp_bias:False
+  classifier_bias=head_bias:False decoder_bias=output_bias:True"""
+)
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -150,14 +143,8 @@ def _write(config: model_config.EncoderConfig):
   }
   problems = bert.unlike(
     config,
-    free=(
-      'norm',
-      'attention_bias',
-      'mlp_bias',
-      'head_bias',
-      'output_bias',
-      'local_window',
-    ),
+    free='norm attention_bias mlp_bias head_bias output_bias '
+    'local_window'.split(),
     position_embedding='rotary',
     norm_position='pre',
     first_norm=False,
@@ -170,20 +157,6 @@ def _write(config: model_config.EncoderConfig):
   if config.mlm_head == 'tied':
     problems.append("mlm_head is 'tied'")
   return options, problems
-
-
-def _linear(
-  there: str,
-  here: str,
-  *,
-  parts: tuple[str, ...] = (),
-  transform: Transform = Transform.LINEAR,
-) -> tuple[Rule, ...]:
-  """A linear map, or several whose matrices are one there."""
-  found: list[Rule] = []
-  for i, part in enumerate(parts):
-    found += linear(there, f'{here}/{part}', transform, part=(i, len(parts)))
-  return tuple(found) or linear(there, here, transform)
 
 
 def _head(task: Task) -> dict[Task, tuple[Rule, ...]]:
@@ -209,20 +182,15 @@ ARCHITECTURES = {
         Transform.ROWS,
       ),
       *norm('embeddings.norm', 'model/embeddings/norm'),
-      *norm(f'{_LAYER}.attn_norm', f'{_HERE}/attention_norm', first_layer=1),
-      *_linear(
-        f'{_LAYER}.attn.Wqkv',
-        f'{_HERE}/attention',
-        parts=('query', 'key', 'value'),
+      *norm(
+        'layers.{layer}.attn_norm', 'model/layers/attention_norm', first_layer=1
       ),
-      *_linear(
-        f'{_LAYER}.attn.Wo',
-        f'{_HERE}/attention/output',
-        transform=Transform.LINEAR_FROM_TWO,
+      *of_layers(
+        """attn.Wqkv=attention/query,attention/key,attention/value
+        attn.Wo=attention/output mlp_norm=mlp_norm
+        mlp.Wi=mlp/gate,mlp/wi mlp.Wo=mlp/wo""",
+        'layers.{layer}.',
       ),
-      *norm(f'{_LAYER}.mlp_norm', f'{_HERE}/mlp_norm'),
-      *_linear(f'{_LAYER}.mlp.Wi', f'{_HERE}/mlp', parts=('gate', 'wi')),
-      *_linear(f'{_LAYER}.mlp.Wo', f'{_HERE}/mlp/wo'),
       *norm('final_norm', 'model/final_norm'),
     ),
     head=(

@@ -14,23 +14,20 @@ from xlflax.interop.huggingface.architectures.architectures import (
   classifiers,
   pooler,
 )
-from xlflax.interop.huggingface.architectures.rules import norm
+from xlflax.interop.huggingface.architectures.rules import norm, of_layers
 
 _PRE_NORMS = (
-  *norm(
-    'encoder.layer.{layer}.attention.self_attn_layer_norm',
-    'model/layers/attention_norm',
+  *of_layers(
+    'attention.self_attn_layer_norm=attention_norm LayerNorm=mlp_norm',
+    'encoder.layer.{layer}.',
   ),
-  *norm('encoder.layer.{layer}.LayerNorm', 'model/layers/mlp_norm'),
   *norm('encoder.LayerNorm', 'model/final_norm'),
 )
 _PRE_LAYER_NORMS = (
   *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
-  *norm(
-    'encoder.layer.{layer}.attention.LayerNorm', 'model/layers/attention_norm'
-  ),
-  *norm(
-    'encoder.layer.{layer}.intermediate.LayerNorm', 'model/layers/mlp_norm'
+  *of_layers(
+    'attention.LayerNorm=attention_norm intermediate.LayerNorm=mlp_norm',
+    'encoder.layer.{layer}.',
   ),
   *norm('LayerNorm', 'model/final_norm'),
 )

@@ -116,19 +116,12 @@ class Assignment:
     return part.reshape(self.tensor_shape)
 
 
-def kernel(
-  tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
-) -> Rule:
-  """The rule of a linear map's weight."""
-  return Rule(f'{tensor}.weight', f'{parameter}/kernel', transform, **kwargs)
-
-
 def linear(
   tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
 ) -> tuple[Rule, Rule]:
   """Rules of a linear map's weight and bias."""
   return (
-    kernel(tensor, parameter, transform, **kwargs),
+    Rule(f'{tensor}.weight', f'{parameter}/kernel', transform, **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', Transform.VECTOR, **kwargs),
   )
 
@@ -139,6 +132,33 @@ def norm(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
     Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
     Rule(f'{tensor}.bias', f'{parameter}/bias', **kwargs),
   )
+
+
+def of_layers(
+  text: str, prefix: str = '', ours: str = 'model/layers'
+) -> tuple[Rule, ...]:
+  """Rules of the linear maps and norms of layers.
+
+  Args:
+    text: words such as `self.query=attention/query`: a tensor's name without
+      its last part, and the parameter's; several, with commas, whose rows are
+      one tensor.
+    prefix: of the tensors' names.
+    ours: of the parameters'.
+  """
+  rules: list[Rule] = []
+  for word in text.split():
+    there, _, here = word.partition('=')
+    parts = here.split(',')
+    for i, name in enumerate(parts):
+      names = f'{prefix}{there}', f'{ours}/{name}'
+      two = name.endswith('attention/output')
+      kind = Transform.LINEAR_FROM_TWO if two else Transform.LINEAR
+      if name.endswith('norm'):
+        rules += norm(*names)
+      else:
+        rules += linear(*names, kind, part=(i, len(parts)))
+  return tuple(rules)
 
 
 def assign(

@@ -16,7 +16,8 @@ from xlflax.interop.huggingface.architectures.architectures import (
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  kernel,
+  norm,
+  of_layers,
 )
 from xlflax.models import activations
 from xlflax.models import encoder_decoder_config as config_lib
@@ -28,18 +29,13 @@ _UNREAD = r'^decoder\..*\.EncDecAttention\.relative_attention_bias\.weight$'
 _MAX_LENGTH = 1024  # relative positions have no bound of their own
 
 # Option -> (field of EncoderDecoderConfig, the library's default for T5).
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 32128),
-  'd_model': ('hidden_dim', 512),
-  'd_kv': ('head_dim', 64),
-  'd_ff': ('mlp_dim', 2048),
-  'num_layers': ('num_encoder_layers', 6),
-  'num_heads': ('num_heads', 8),
-  'relative_attention_num_buckets': ('relative_buckets', 32),
-  'relative_attention_max_distance': ('relative_max_distance', 128),
-  'dropout_rate': ('dropout_rate', 0.1),
-  'layer_norm_epsilon': ('layer_norm_epsilon', 1e-6),
-}
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:32128 d_model=hidden_dim:512 d_kv=head_dim:64
+  d_ff=mlp_dim:2048 num_layers=num_encoder_layers:6 num_heads=num_heads:8
+  relative_attention_num_buckets=relative_buckets:32
+  relative_attention_max_distance=relative_max_distance:128
+  dropout_rate=dropout_rate:0.1 layer_norm_epsilon=layer_norm_epsilon:1e-6"""
+)
 _MULTILINGUAL = dict(vocab_size=250112, d_ff=1024, num_layers=8, num_heads=6)
 
 
@@ -127,48 +123,29 @@ def _write_scaling(config, model_type: str, options) -> list[str]:
   return []
 
 
-def _layer(side: str) -> tuple[Rule, ...]:
-  """Rules of the encoder's layers or the decoder's."""
-  there, here = f'{side}.block.{{layer}}.layer', f'model/{side}/layers'
-  first, last = f'{side}.block.0.layer.0', 2 if side == 'decoder' else 1
-  mlp = f'{there}.{last}.DenseReluDense'
-  rules = [
-    *_attention(f'{there}.0.SelfAttention', f'{here}/attention'),
-    Rule(f'{there}.0.{_BIAS}', f'{here}/relative_bias/table'),
-    Rule(f'{there}.0.layer_norm.weight', f'{here}/attention_norm/scale'),
-    kernel(f'{mlp}.wo', f'{here}/mlp/wo'),
-    Rule(f'{there}.{last}.layer_norm.weight', f'{here}/mlp_norm/scale'),
-    Rule(f'{first}.{_BIAS}', f'model/{side}/relative_bias/table'),
-    Rule(f'{side}.final_layer_norm.weight', f'model/{side}/final_norm/scale'),
-  ]
-  if side == 'decoder':
-    rules += [
-      *_attention(f'{there}.1.EncDecAttention', f'{here}/cross_attention'),
-      Rule(
-        f'{there}.1.layer_norm.weight', f'{here}/cross_attention_norm/scale'
-      ),
-    ]
-  return tuple(rules)
+_LAYERS = """layer.0.SelfAttention.q=attention/query
+  layer.0.SelfAttention.k=attention/key layer.0.SelfAttention.v=attention/value
+  layer.0.SelfAttention.o=attention/output layer.0.layer_norm=attention_norm
+  layer.1.EncDecAttention.q=cross_attention/query
+  layer.1.EncDecAttention.k=cross_attention/key
+  layer.1.EncDecAttention.v=cross_attention/value
+  layer.1.EncDecAttention.o=cross_attention/output
+  layer.1.layer_norm=cross_attention_norm LAST.layer_norm=mlp_norm
+  LAST.DenseReluDense.wo=mlp/wo LAST.DenseReluDense."""
+_PLAIN = 'wi=mlp/wi'
+_GATED = 'wi_0=mlp/gate LAST.DenseReluDense.wi_1=mlp/wi'
 
 
-def _attention(there: str, here: str) -> tuple[Rule, ...]:
-  inputs = zip('qkv', ('query', 'key', 'value'), strict=True)
+def _side(side: str, last: str, config) -> tuple[Rule, ...]:
+  """Rules of the encoder, which has no cross-attention, or the decoder."""
+  layers = _LAYERS + (_GATED if config.gated_mlp else _PLAIN)
+  there, here = f'{side}.block.{{layer}}.', f'model/{side}/layers'
+  first = f'{side}.block.0.layer.0.{_BIAS}'
   return (
-    *(kernel(f'{there}.{a}', f'{here}/{b}') for a, b in inputs),
-    kernel(f'{there}.o', f'{here}/output', Transform.LINEAR_FROM_TWO),
-  )
-
-
-def _feed_forward(*, gated: bool) -> tuple[Rule, ...]:
-  """Rules of the first maps of the feed-forward blocks."""
-  names = (('wi_0', 'gate'), ('wi_1', 'wi')) if gated else (('wi', 'wi'),)
-  return tuple(
-    kernel(
-      f'{side}.block.{{layer}}.layer.{last}.DenseReluDense.{a}',
-      f'model/{side}/layers/mlp/{b}',
-    )
-    for side, last in (('encoder', 1), ('decoder', 2))
-    for a, b in names
+    *of_layers(layers.replace('LAST', last), there, here),
+    Rule(f'{there}layer.0.{_BIAS}', f'{here}/relative_bias/table'),
+    Rule(first, f'model/{side}/relative_bias/table'),
+    *norm(f'{side}.final_layer_norm', f'model/{side}/final_norm'),
   )
 
 
@@ -177,12 +154,11 @@ def _architecture(model_type: str, name: str) -> Architecture:
     model_type=model_type,
     prefix='',
     classes={Task.SEQ2SEQ: f'{name}ForConditionalGeneration'},
-    body=(
-      Rule(_SHARED, 'model/encoder/token', Transform.ROWS),
-      *_layer('encoder'),
-      *_layer('decoder'),
+    body=(Rule(_SHARED, 'model/encoder/token', Transform.ROWS),),
+    variants=lambda config: (
+      *_side('encoder', 'layer.1', config),
+      *_side('decoder', 'layer.2', config),
     ),
-    variants=lambda config: _feed_forward(gated=config.gated_mlp),
     head=(),
     heads={},
     output=('lm_head.weight', None),

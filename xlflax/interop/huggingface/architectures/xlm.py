@@ -14,42 +14,25 @@ from xlflax.interop.huggingface.architectures.architectures import (
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  linear,
   norm,
+  of_layers,
 )
 from xlflax.models import config as model_config
 from xlflax.models import embeddings
 
-_ATTENTION = 'attentions.{layer}'
 _POSITIONS = 'position_embeddings.weight'
-_FIELDS: dict[str, tuple[str, Any]] = {
-  'vocab_size': ('vocab_size', 30145),
-  'emb_dim': ('hidden_dim', 2048),
-  'n_layers': ('num_layers', 12),
-  'n_heads': ('num_heads', 16),
-  'dropout': ('dropout_rate', 0.1),
-  'attention_dropout': ('attention_dropout_rate', 0.1),
-  'max_position_embeddings': ('max_length', 512),
-  'layer_norm_eps': ('layer_norm_epsilon', 1e-12),
-  'init_std': ('initializer_range', 0.02),
-}
-_HARMLESS = (
-  'embed_init_std',
-  'asm_cutoffs',  # of the softmax that `asm` chooses
-  'asm_div_value',
-  'unk_index',
-  'mask_index',
-  'summary_first_dropout',
-  'summary_last_dropout',
-  'start_n_top',
-  'end_n_top',
-  'mask_token_id',
-  'lang_id',
-  'max_vocab',
-  'min_count',
-  'same_enc_dec',
-  'share_inout_emb',
+_FIELDS = config_options.table(
+  """vocab_size=vocab_size:30145 emb_dim=hidden_dim:2048
+  n_layers=num_layers:12 n_heads=num_heads:16 dropout=dropout_rate:0.1
+  attention_dropout=attention_dropout_rate:0.1
+  max_position_embeddings=max_length:512
+  layer_norm_eps=layer_norm_epsilon:1e-12 init_std=initializer_range:0.02"""
 )
+# The `asm_` ones are of the softmax that `asm` chooses.
+_HARMLESS = """embed_init_std asm_cutoffs asm_div_value unk_index
+  mask_index summary_first_dropout summary_last_dropout start_n_top
+  end_n_top mask_token_id lang_id max_vocab min_count same_enc_dec
+  share_inout_emb""".split()
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
@@ -143,18 +126,14 @@ ARCHITECTURES = {
       Rule(_POSITIONS, 'model/embeddings/position'),
       Rule('lang_embeddings.weight', 'model/embeddings/language'),
       *norm('layer_norm_emb', 'model/embeddings/norm'),
-      *linear(f'{_ATTENTION}.q_lin', 'model/layers/attention/query'),
-      *linear(f'{_ATTENTION}.k_lin', 'model/layers/attention/key'),
-      *linear(f'{_ATTENTION}.v_lin', 'model/layers/attention/value'),
-      *linear(
-        f'{_ATTENTION}.out_lin',
-        'model/layers/attention/output',
-        Transform.LINEAR_FROM_TWO,
-      ),
-      *norm('layer_norm1.{layer}', 'model/layers/attention_norm'),
-      *linear('ffns.{layer}.lin1', 'model/layers/mlp/wi'),
-      *linear('ffns.{layer}.lin2', 'model/layers/mlp/wo'),
-      *norm('layer_norm2.{layer}', 'model/layers/mlp_norm'),
+      *of_layers("""
+        attentions.{layer}.q_lin=attention/query
+        attentions.{layer}.k_lin=attention/key
+        attentions.{layer}.v_lin=attention/value
+        attentions.{layer}.out_lin=attention/output
+        layer_norm1.{layer}=attention_norm ffns.{layer}.lin1=mlp/wi
+        ffns.{layer}.lin2=mlp/wo layer_norm2.{layer}=mlp_norm
+      """),
     ),
     head=(Rule('pred_layer.proj.bias', 'model/output_bias', Transform.ROWS),),
     heads=classifiers(output='sequence_summary.summary'),

@@ -116,7 +116,7 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
   lines = [
     '## Training',
     '',
-    f'- Started from: {base or "random parameters"}',
+    f'- Started from: {base or _start(settings)}',
     f'- Steps: {settings["total_steps"]}, seed {settings["seed"]}',
     f'- Optimizer: {settings["optimizer"][description.CLASS]}, learning rate '
     f'{rate}, weight decay {optimizer.get("weight_decay")}',
@@ -134,6 +134,25 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
       f'{fields.get("alpha", "-")} |'
     )
   return [*lines, '']
+
+
+def _start(settings: Mapping[str, Any]) -> str:
+  """The runs of xlflax that a run begins with, as far as they are there."""
+  given = settings.get('init_from')
+  if not given:
+    return 'random parameters'
+  told = []
+  for one in given if isinstance(given, list) else [given]:
+    place = pathlib.Path(one[description.FIELDS]['model_dir'])
+    before = _read(place, run_directory.TRAINER).get(description.FIELDS, {})
+    names = ', '.join(fields['name'] for fields in _objectives(before))
+    told.append(
+      f'a run of xlflax of {before["total_steps"]} steps ({names}), which '
+      f'started from {_start(before)}'
+      if before
+      else 'another run of xlflax'
+    )
+  return '; '.join(told)
 
 
 def _notice(corpus: str | None) -> list[str]:

@@ -123,6 +123,8 @@ def _frames(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
     codes = vocabulary.codes
     if vocabulary.id_layout is fairseq.IdLayout.T5:
       return ['$A', end], ['$A', end, '$B', end]
+    if vocabulary.id_layout is fairseq.IdLayout.DEBERTA:
+      return [begin, '$A', end], [begin, '$A', end, '$B', end]
     if codes:
       language = 'en_XX' if 'en_XX' in codes else codes[0]
       last = len(codes) <= _FIRST_MBART

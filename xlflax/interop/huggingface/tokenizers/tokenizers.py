@@ -2,7 +2,7 @@
 
 tokenizer.json is read as it is; without it, the older files are: vocab.txt
 (WordPiece), vocab.json and merges.txt (byte-level BPE; XLM's BPE), and
-SentencePiece models with the ids of fairseq or T5.
+SentencePiece models with the ids of fairseq, T5 or DeBERTa. ByT5 has none.
 """
 
 import json
@@ -22,19 +22,14 @@ from xlflax.interop import folder_files
 from xlflax.interop.huggingface.tokenizers import languages as languages_lib
 
 # What is copied, so that a model goes back with the files that it came with.
-FILES = (
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'special_tokens_map.json',
-  'added_tokens.json',
-  'vocab.txt',
-  'vocab.json',
-  'merges.txt',
-  'sentencepiece.bpe.model',
-  'spiece.model',
+FILES = tuple(
+  """tokenizer.json tokenizer_config.json special_tokens_map.json
+  added_tokens.json vocab.txt vocab.json merges.txt
+  sentencepiece.bpe.model spiece.model spm.model""".split()
 )
 _FAIRSEQ_MODEL = 'sentencepiece.bpe.model'
 _T5_MODEL = 'spiece.model'
+_DEBERTA_MODEL = 'spm.model'
 # T5 has no symbols for these: its text begins without one, and what is
 # masked is marked by sentinels.
 _WORDPIECE = dict(
@@ -50,6 +45,7 @@ _USUAL = {
   'modernbert': _WORDPIECE,
   'distilbert': _WORDPIECE,
   'deberta-v2': _WORDPIECE,
+  'nomic_bert': _WORDPIECE,
   'xlm': _XLM,
   't5': _T5,
   'mt5': _T5,
@@ -105,15 +101,15 @@ def read(
   for name, kind in (
     (_FAIRSEQ_MODEL, vocabulary_fairseq.IdLayout.FAIRSEQ),
     (_T5_MODEL, vocabulary_fairseq.IdLayout.T5),
+    (_DEBERTA_MODEL, vocabulary_fairseq.IdLayout.DEBERTA),
   ):
     if (folder / name).is_file():
-      t5 = kind is vocabulary_fairseq.IdLayout.T5
       return vocabulary_fairseq.MovedSentencePieceVocabulary(
         (folder / name).read_bytes(),
         layout,
         id_layout=kind,
-        extra_ids=settings.get('extra_ids', 100) if t5 else 0,
-        codes=() if t5 else codes,
+        extra_ids=settings.get('extra_ids', 100) if name == _T5_MODEL else 0,
+        codes=codes if name == _FAIRSEQ_MODEL else (),
       )
   if model_type == 'xlm' and (folder / vocabulary_xlm.MERGES).is_file():
     return vocabulary_xlm.XLMVocabulary(
@@ -130,7 +126,7 @@ def read(
       'There are no tokenizer files that are known',
       got=str(folder),
       expected='tokenizer.json, vocab.txt, vocab.json with merges.txt, '
-      f'{_FAIRSEQ_MODEL} or {_T5_MODEL}',
+      f'{_FAIRSEQ_MODEL}, {_T5_MODEL} or {_DEBERTA_MODEL}',
       fix='save the tokenizer there, or name an xlflax vocabulary by '
       '--vocabulary=DIR',
     )
@@ -207,7 +203,34 @@ def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
       return _wordpiece(str(folder / 'vocab.txt'), settings)
     if (folder / 'vocab.json').is_file() and (folder / 'merges.txt').is_file():
       return _byte_level(folder, settings)
+    if settings.get('tokenizer_class') == 'ByT5Tokenizer':
+      return _bytes(settings)
   return None
+
+
+def _bytes(settings) -> tokenizers.Tokenizer:
+  """ByT5's: three special tokens, the bytes, sentinels (Xue et al., 2022)."""
+  special = [_T5[role] for role in ('pad', 'eos', 'unk')]
+  # A byte stands for itself, or, if that is no visible character, for one
+  # beyond them all, in order.
+  letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+  hidden = sorted({*range(256)} - {*map(ord, letters)})
+  seen = [ord(letter) for letter in letters if ord(letter) < 256]
+  tokens = {
+    letter: 3 + i for letter, i in zip(letters, seen + hidden, strict=True)
+  }
+  tokens |= {token: i for i, token in enumerate(special)}
+  built = tokenizers.Tokenizer(models.BPE(tokens, []))
+  built.pre_tokenizer = pre_tokenizers.ByteLevel(
+    add_prefix_space=False, use_regex=False
+  )
+  built.decoder = decoders.ByteLevel()
+  extra = range(settings.get('extra_ids') or 125)
+  built.add_special_tokens([*special, *(f'<extra_id_{i}>' for i in extra)])
+  built.post_processor = processors.TemplateProcessing(
+    single='$A </s>', pair='$A </s> $B </s>', special_tokens=[('</s>', 1)]
+  )
+  return built
 
 
 def _wordpiece(path: str, settings) -> tokenizers.Tokenizer:

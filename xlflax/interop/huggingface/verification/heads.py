@@ -15,6 +15,8 @@ from xlflax.interop.huggingface.verification.arrays import (
 _SEQUENCE: Mapping[str, tuple[str, Callable[[Array], Array], str]] = {
   'bert': ('pooler.dense', np.tanh, 'classifier'),
   'distilbert': ('pre_classifier', ACTIVATIONS['relu'], 'classifier'),
+  'gte': ('pooler.dense', np.tanh, 'classifier'),
+  'nomic_bert': ('pooler.dense', np.tanh, 'classifier'),
   'xlm': ('', np.tanh, 'sequence_summary.summary'),
 }
 _ROBERTA = ('classifier.dense', np.tanh, 'classifier.out_proj')

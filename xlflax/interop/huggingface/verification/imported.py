@@ -26,9 +26,6 @@ def compare(checked: Any, made: pathlib.Path) -> list[str]:
   else:
     notes = verify.check_tokenizer(run.vocabulary, checked.folder)
   read = saved_parameters.Reader(saved_checkpoints.path_of(made, 0))
-  described = checked.description
-  usual, _ = described.architecture.write(described.config)
-  given = {k: v for k, v in described.options.items() if v is not None}
   tensors = tensor_files.find(checked.folder)
   tensors |= {one.tensor: tensor for tensor, one in checked.plan.each()}
   return notes + verify.check_states(
@@ -36,6 +33,6 @@ def compare(checked: Any, made: pathlib.Path) -> list[str]:
     run,
     read,
     read.shapes,
-    options=usual | given,
+    described=checked.description,
     tensors=tensors,
   )

@@ -149,7 +149,7 @@ def check_states(
   names: Iterable[str],
   *,
   dtype: Any = np.float32,
-  options: Mapping[str, Any] | None = None,
+  described: model_files.Description | None = None,
   tensors: Mapping[str, tensor_files.Tensor] | None = None,
 ) -> list[str]:
   """Refuses a folder that computes something else than the run's model.
@@ -163,7 +163,7 @@ def check_states(
     read: reads its parameters.
     names: of the parameters: the model's, and heads'.
     dtype: of the folder's tensors, to which the parameters are rounded.
-    options: config.json with all that it leaves out; None reads it.
+    described: its config.json; None reads it.
     tensors: of the folder, by the names of today's files; None finds them.
 
   Returns:
@@ -173,18 +173,19 @@ def check_states(
     CheckpointError: the first layer that differs, the text and its ids; or
       the tensors lack what config.json says.
   """
-  options = options or model_files.read_json(folder / model_files.CONFIG)
+  own = tensors is None
+  tensors = tensors or tensor_files.find(folder)
+  described = described or model_files.describe(folder, tensors)
+  options, _ = described.architecture.write(described.config)  # all there are
+  options |= {k: v for k, v in described.options.items() if v is not None}
   kind = options['model_type']
   seq2seq = kind in (*encoder_decoders.BARTS, *encoder_decoders.T5S)
-  if not seq2seq and kind not in (*encoders.NAMES, encoders.MODERN):
+  if not seq2seq and kind not in encoders.NAMES:
     return [f'the states were not compared: {kind} is not computed in numpy']
   separator = frames.separator_of(run.directory) or Separator.XLMR
   texts, batch = rows(run.vocabulary, run.model.config.max_length, separator)
   spec = run.vocabulary.spec
-  if tensors is None and options.get('pad_token_id', spec.pad_id) not in (
-    None,
-    spec.pad_id,
-  ):
+  if own and options.get('pad_token_id') not in (None, spec.pad_id):
     raise _wrong(
       folder,
       got=f'pad_token_id {options["pad_token_id"]} in {model_files.CONFIG}',
@@ -200,11 +201,11 @@ def check_states(
   wanted = _wanted(
     run, options, seq2seq, {n: rounded(n) for n in names}, batch, kept
   )
-  weights = Weights(tensors or tensor_files.find(folder))
+  weights = Weights(tensors)
   try:
     found = _found(weights, options, seq2seq, batch, kept)
   except LookupError as error:
-    if tensors is None or isinstance(error, IndexError):
+    if own or isinstance(error, IndexError):
       raise _wrong(
         folder,
         got=f'{type(error).__name__}: {error}',

@@ -1,0 +1,23 @@
+"""The benchmark's models are those that it says, with values or without."""
+
+import pytest
+
+from benchmarks import conversions
+from xlflax.interop.huggingface import importing
+from xlflax.interop.huggingface.tensors import tensor_files
+
+
+@pytest.mark.parametrize('sparse', [False, True])
+def test_a_model_is_of_the_size_asked_for(tmp_path, sparse):
+  sizes = conversions.make_folder(tmp_path / 'hf', 0.01, sparse=sparse)
+  assert 0.6e7 < sizes['file'] < 1.4e7
+  checked = importing.check(tmp_path / 'hf')
+  tensors = tensor_files.find(tmp_path / 'hf')
+  word = tensors['roberta.embeddings.word_embeddings.weight']
+  ((_, values),) = tensor_files.read([word])
+  assert values.nbytes == sizes['largest'] > 0.5 * sizes['file']
+  assert bool(values.any()) is not sparse
+  assert len(checked.vocabulary) == len(values)
+  path = tmp_path / 'hf' / tensor_files.SAFETENSORS
+  if sparse:
+    assert path.stat().st_blocks * 512 < sizes['file'] / 10

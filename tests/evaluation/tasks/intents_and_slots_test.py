@@ -1,0 +1,200 @@
+"""Intents and slots of known predictions, and of a run trained on both."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tests.data.labelled_words import WordVocabulary
+from tests.evaluation import one_hot_model
+from xlflax import cli
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.evaluation import results
+from xlflax.evaluation.tasks import classification, intents_and_slots
+from xlflax.objectives.finetuning import (
+  sequence_classification,
+  token_classification,
+)
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_TAGS = ('O', 'B-time', 'I-time', 'B-day')
+_SAYS = {'nine': 'B-time', 'ten': 'B-time', 'am': 'I-time', 'may': 'B-day'}
+_SLOTS = token_classification.TokenClassification(labels=_TAGS)
+_INTENTS = sequence_classification.SequenceClassification(
+  labels=('play', 'wake'), pooling='mean', head='output'
+)
+# Intent of each utterance, and `word/TAG`s.
+_UTTERANCES = (
+  ('wake', 'wake/O me/O nine/B-time am/I-time'),  # all right
+  ('wake', 'wake/O nine/B-time ten/I-time'),  # neighbours of one type
+  ('play', 'wake/O me/O'),  # another intent
+  ('play', 'play/O me/B-day'),  # a slot that is not found
+)
+
+
+def _examples(rows, language='en'):
+  texts, sentences = [], []
+  for number, (intent, marked) in enumerate(rows):
+    words, _, tags = zip(
+      *(one.partition('/') for one in marked.split()), strict=True
+    )
+    texts.append(
+      examples_lib.ClassifiedText(
+        id=str(number), language=language, text=' '.join(words), label=intent
+      )
+    )
+    sentences.append(
+      examples_lib.TaggedSentence(
+        id=str(number), language=language, words=words, tags=tags
+      )
+    )
+  return texts, sentences
+
+
+@pytest.fixture(scope='module')
+def fixed():
+  vocabulary = WordVocabulary(('wake', 'me', *_SAYS, 'play'))
+  made = one_hot_model.subject_of(
+    _SLOTS, one_hot_model.tagger(vocabulary, _TAGS, _SAYS), vocabulary
+  )
+  says = {'play': 'play', 'wake': 'wake'}
+  head = one_hot_model.tagger(vocabulary, _INTENTS.labels, says)
+  return dataclasses.replace(
+    made,
+    objectives={**made.objectives, _INTENTS.name: _INTENTS},
+    params=made.params
+    | {'heads': {**made.params['heads'], _INTENTS.name: head}},
+  )
+
+
+def _task(texts, sentences, part='en'):
+  held = one_hot_model.Held
+  return intents_and_slots.IntentsAndSlots(
+    name='intents_and_slots',
+    intents=classification.Classification(source=held(parts=(('en', texts),))),
+    source=held(parts=((part, sentences),)),
+  )
+
+
+def test_exact_match(fixed, tmp_path):
+  task = _task(*_examples(_UTTERANCES))
+  result = task.evaluate(fixed)
+  assert not result.failures
+  assert {k: v for k, v in result.metrics.items() if k.endswith('/en')} == {
+    'exact_match/en': 0.5,
+    'intent_accuracy/en': 0.75,
+    'accuracy/en': pytest.approx(10 / 11),  # of words
+    'majority/en': pytest.approx(6 / 11),
+    'f1/en': pytest.approx(2 * 2 / (2 + 3)),  # both times, not the day
+    'precision/en': 1,
+    'recall/en': pytest.approx(2 / 3),
+  }
+  assert result.metrics['exact_match/mean'] == 0.5
+  assert (task.primary_metric, task.score_metrics) == (
+    'exact_match',
+    ('exact_match',),
+  )
+  assert result.files['en.intents.tsv'].split() == ['wake'] * 3 + ['play']
+  # The head says B-time of both words.
+  tags = result.files['en.tsv'].split('\n\n')[1].split()
+  assert tags == ['O', 'B-time', 'I-time']
+  for name in ('en.tsv', 'en.examples'):
+    (tmp_path / name).write_text(result.files[name])
+  found = task.statistics('en', tmp_path)
+  assert found['exact_match'].rows[:, 0].tolist() == [1, 1, 0, 0]
+  assert found['f1'].value == result.metrics['f1/en']
+
+
+def test_blind_utterances_are_not_scored(fixed):
+  texts, sentences = _examples(_UTTERANCES)
+  texts[2] = dataclasses.replace(texts[2], label=None)
+  result = _task(texts, sentences).evaluate(fixed)
+  assert result.metrics['exact_match/en'] == pytest.approx(2 / 3)
+  assert len(result.files['en.intents.tsv'].split()) == 4
+  texts = [dataclasses.replace(text, label=None) for text in texts]
+  result = _task(texts, sentences).evaluate(fixed)
+  assert 'exact_match/en' not in result.metrics and 'f1/en' in result.metrics
+
+
+def test_other_utterances_are_refused(fixed):
+  texts, sentences = _examples(_UTTERANCES)
+  for other in (sentences[::-1], sentences[:3]):
+    result = _task(texts, other).evaluate(fixed)
+    (failure,) = result.failures
+    assert failure.part == 'en' and 'different utterances' in failure.message
+    assert not result.metrics
+  (failure,) = _task(texts, sentences, part='sw').evaluate(fixed).failures
+  assert failure.part == 'sw'
+
+
+def test_what_a_head_lacks_is_told(fixed):
+  texts, sentences = _examples(_UTTERANCES)
+  without = dataclasses.replace(fixed, objectives={_SLOTS.name: _SLOTS})
+  (failure,) = _task(texts, sentences).evaluate(without).failures
+  assert 'not been fine-tuned' in failure.message
+
+
+def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
+  """By the gin files and commands of docs/evaluation.md."""
+  make_run(tmp_path / 'run', steps=(1,))
+  rows = [
+    {
+      'partition': partition,
+      'utt': f'{word} the dog',
+      'annot_utt': f'[{slot} : {word}] the dog',
+      'intent': f'find_{slot}',
+    }
+    for partition in ('train', 'test')
+    for word, slot in (('cat', 'pet'), ('milk', 'food')) * 8
+  ]
+  (tmp_path / 'in').mkdir()
+  (tmp_path / 'in/en-US.jsonl').write_text(
+    ''.join(json.dumps(row) + '\n' for row in rows)
+  )
+  massive = tmp_path / 'massive'
+  fetch = [f'--downloaded={tmp_path}/in', f'--output={massive}']
+  assert cli.main(['tasks', 'fetch', 'massive', *fetch]) == 0
+
+  def files(split):
+    return [
+      str({'en': f'{massive}/{kind}/en-US/{split}.{end}'})
+      for kind, end in (('intents', 'tsv'), ('slots', 'conll'))
+    ]
+
+  train, test = files('train'), files('test')
+  assert (
+    cli.main(
+      [
+        'train',
+        '--gin_file=finetune/intents_and_slots.gin',
+        f'--model_dir={tmp_path}/tuned',
+        f'--gin.INIT_FROM="{tmp_path}/run"',
+        f'--gin.TRAIN_FILES={train[0]}',
+        f'--gin.SLOT_FILES={train[1]}',
+        '--gin.EPOCHS=None',
+        '--gin.TRAIN_STEPS=150',
+        '--gin.BATCH_SIZE=16',
+        '--gin.LENGTH=16',
+        '--gin.LEARNING_RATE=1e-2',
+      ]
+    )
+    == 0
+  )
+  assert (
+    cli.main(
+      [
+        'evaluate',
+        f'--model_dir={tmp_path}/tuned',
+        '--gin_file=evaluate/intents_and_slots.gin',
+        f'--gin.TEST_FILES={test[0]}',
+        f'--gin.SLOT_TEST_FILES={test[1]}',
+      ]
+    )
+    == 0
+  )
+  ((found,),) = (
+    by_step.values() for by_step in results.find(tmp_path / 'tuned').values()
+  )
+  assert not found.failures and found.metrics['exact_match/en'] == 1
+  assert found.metrics['f1/en'] == found.metrics['intent_accuracy/en'] == 1

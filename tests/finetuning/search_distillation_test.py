@@ -1,0 +1,45 @@
+"""A student learns a teacher's vectors for translations, by commands."""
+
+import numpy as np
+
+from xlflax import cli, open_run
+from xlflax.evaluation import sentence_encoding
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+def test_translations_get_the_vectors_of_the_text(
+  make_run, sentences, tmp_path
+):
+  teacher = make_run(tmp_path / 'teacher', steps=(1,))
+  sides = [sentences(code, 24) for code in ('en', 'de')]
+  lines = ['\t'.join(pair) for pair in zip(*sides, strict=True)]
+  (tmp_path / 'en-de.tsv').write_text('\n'.join(lines) + '\n')
+  wanted = open_run(str(teacher)).encode(sides[0], languages='en')
+  np.save(tmp_path / 'en-de.npy', wanted)
+  student = tmp_path / 'student'
+  files = {'de': str(tmp_path / 'en-de.tsv')}
+  vectors = {'de': str(tmp_path / 'en-de.npy')}
+  flags = [
+    '--gin_file=finetune/search_distillation.gin',
+    f'--gin.INIT_FROM="{teacher}"',
+    f'--gin.TRAIN_FILES={files}',
+    f'--gin.VECTORS={vectors}',
+    '--gin.EPOCHS=None',
+    '--gin.TRAIN_STEPS=60',
+    '--gin.BATCH_SIZE=32',
+    '--gin.LENGTH=24',
+    '--gin.pretrained.model.overrides={"dropout_rate": 0.0}',
+    '--gin.LEARNING_RATE=1e-2',
+  ]
+  assert cli.main(['train', f'--model_dir={student}', *flags]) == 0
+  encoding = sentence_encoding.read(student)
+  assert encoding is not None and not encoding.normalize
+
+  def distance(run):
+    found = open_run(str(run)).encode(
+      sides[1], languages='de', pooling='mean_all'
+    )
+    return np.square(found - wanted).mean()
+
+  assert distance(student) < 0.6 * distance(teacher)

@@ -1,0 +1,88 @@
+"""Intents and slots of the same utterances: MASSIVE's exact match."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from xlflax.evaluation import base, row_predictions
+from xlflax.evaluation.metrics.aggregates import Statistics
+from xlflax.evaluation.metrics.declaration import Metric
+from xlflax.evaluation.tasks import classification, tagging
+from xlflax.foundation import errors, schema
+
+_ADDED = (Metric('exact_match'), Metric('intent_accuracy'))
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IntentsAndSlots(tagging.Tagging):
+  """How many utterances have the right intent and all slots right.
+
+  Source: FitzGerald et al. (2023), MASSIVE, section 5, and `eval_preds` of its
+  code. Beside what `Tagging` reports of the slots: `exact_match/<part>`, the
+  share of utterances with the right intent and the right tag of every word,
+  `intent_accuracy/<part>`, and the file `<part>.intents.tsv`. `exact_match`
+  leaves out utterances that lack an intent or tags.
+
+  No mixture holds both, so that gin files give the task its name, and no
+  `--tasks`.
+
+  Attributes:
+    intents: the same utterances in the same order, with intents.
+  """
+
+  METRICS = (*_ADDED, *tagging.Tagging.METRICS)
+  scheme: tagging.Scheme = tagging.Scheme.ENTITIES
+  predicted: tagging.Predicted = tagging.Predicted.TYPES
+  intents: classification.Classification
+
+  primary_metric = base.EvalTask.primary_metric
+  score_metrics = base.EvalTask.score_metrics
+
+  def score_part(self, subject, objective, part, examples, result, notes):
+    """Adds a part's predictions and scores to the result."""
+    task, other = self.intents, base.EvalResult(metrics={})
+    texts: list[Any] = task.source.load(part)
+    _check_same(texts, examples, part)
+    super().score_part(subject, objective, part, examples, result, notes)
+    head = row_predictions.objective_of(subject, task.objective, task.HEAD)
+    task.score_part(subject, head, part, texts, other, notes)
+    (intents,) = other.files.values()
+    tags = result.files[self.file_name(part)]
+    result.files[f'{part}.intents.tsv'] = intents
+    sides = self.EXAMPLE.read_predictions(examples, tags), intents.split('\n')
+    right = [
+      text.label == intent and list(sentence.tags) == found
+      for text, sentence, found, intent in zip(
+        texts, examples, *sides, strict=False
+      )
+      if not (text.is_blind or sentence.is_blind)
+    ]
+    if right:
+      found = {'exact_match': Statistics(np.array(right))}
+      result.files.update(base.statistics_files(part, found))
+      result.metrics[f'exact_match/{part}'] = found['exact_match'].value
+      accuracy = other.metrics[f'accuracy/{part}']
+      result.metrics[f'intent_accuracy/{part}'] = accuracy
+
+  def statistics(self, part, folder):
+    own = base.EvalTask.statistics(self, part, folder)
+    return super().statistics(part, folder) | own
+
+
+def _check_same(texts, sentences, part: str) -> None:
+  """Raises a CorpusError unless two files are of the same utterances."""
+  same = sum(
+    ''.join(text.text.split()) == ''.join(sentence.words)
+    for text, sentence in zip(texts, sentences, strict=False)
+  )
+  # Some of MASSIVE's annotated utterances are spelled in another way.
+  if len(texts) != len(sentences) or 2 * same < len(texts):
+    raise errors.CorpusError(
+      'Intents and slots are of different utterances',
+      got=f'{len(texts)} and {len(sentences)} utterances; {same} agree',
+      expected='the same utterances in the same order',
+      where=f'part {part}',
+      fix='make both files by `xlflax tasks fetch massive`',
+    )
