@@ -24,7 +24,7 @@ from benchmarks import efficiency, search_finetuning
 
 PILOT = 40
 PAIRS, SIDE = 64, 32  # a batch's, and tokens of a side
-_FILES = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json')
+_FILES = ('tokenizer.json', 'tokenizer_config.json')
 
 
 def seconds(command: list[str]) -> float:
@@ -98,9 +98,11 @@ def pairs(work: pathlib.Path, count: int) -> list[str]:
 
 def aligned(work: pathlib.Path, model: pathlib.Path) -> pathlib.Path:
   """Sentence-Transformers' folder, trained on pairs."""
-  for name in _FILES:  # of the same vocabulary
-    if (work / 'published' / name).exists():
-      shutil.copy(work / 'published' / name, model / name)
+  own = work / 'peer/own'  # of the same vocabulary
+  shutil.rmtree(own, ignore_errors=True)
+  convert('to-hf', str(work / 'runs/mlm'), f'--output={own}')
+  for name in _FILES:
+    shutil.copy(own / name, model / name)
   setting = search_finetuning.Setting(
     model=str(model),
     data='',
@@ -140,11 +142,13 @@ def main() -> None:
   folder = aligned(work, masked_lm(work))
   run = work / 'runs/peer'
   shutil.rmtree(run, ignore_errors=True)
-  subprocess.run(
-    [sys.executable, '-m', 'xlflax.cli', 'convert', 'from-hf', str(folder)]
-    + [f'--output={run}'],
-    check=True,
-  )
+  convert('from-hf', str(folder), f'--output={run}')
+
+
+def convert(*words: str) -> None:
+  """`xlflax convert`."""
+  command = [sys.executable, '-m', 'xlflax.cli', 'convert', *words]
+  subprocess.run(command, check=True)
 
 
 if __name__ == '__main__':

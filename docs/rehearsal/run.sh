@@ -2,7 +2,7 @@
 # The rehearsal of docs/rehearsal.md:  docs/rehearsal/run.sh WORK DATA [STAGE...]
 # WORK: for results; what is there is not made again, and a run that was
 # stopped goes on. DATA: the data sets of docs/evaluation/run.sh. STAGE: text,
-# pretraining, published, untrained, peer or scores; all without one.
+# pretraining, untrained, peer, scores or published; all without one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$1 data=$2
@@ -61,6 +61,7 @@ peer() {
 scores() {
   local name
   for name in untrained aligned peer; do
+    [ -d "$work/runs/$name" ] || continue
     [ -e "$work/scores/$name/.done" ] && continue
     mkdir -p "$work/scores/$name/runs"
     ln -sfn "$work/runs/$name" "$work/scores/$name/runs/encoder"
@@ -72,6 +73,6 @@ scores() {
   done
 }
 
-for stage in ${*:-text pretraining published untrained peer scores}; do
+for stage in ${*:-text pretraining untrained peer scores published}; do
   "$stage"
 done
