@@ -16,7 +16,7 @@ def _note(directory, step, value):
   """A result of a checkpoint, as evaluation writes it."""
   result = base.EvalResult(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
-    score_metrics=('accuracy/mean',),
+    score_metrics=('accuracy',),
   )
   identity = {
     'split': 'test',
@@ -35,9 +35,11 @@ def test_measured_results_are_in_the_card(run_of):
   checked = exporting.check(directory)
   text = model_card.of_export(checked, name='mine', license='mit')
   card = huggingface_hub.ModelCard(text)
-  (found,) = card.data.eval_results
-  assert found.metric_value == 0.5 and found.metric_type == 'accuracy/mean'
-  assert found.dataset_name == 'retrieval (test)'
+  found = {one.metric_name: one for one in card.data.eval_results}
+  assert found.keys() == {'accuracy/mean', 'accuracy/de'}
+  assert found['accuracy/mean'].metric_value == 0.5
+  assert {one.metric_type for one in found.values()} == {'accuracy'}
+  assert {one.dataset_name for one in found.values()} == {'retrieval (test)'}
   assert card.data.model_name == 'mine' and card.data.license == 'mit'
 
 

@@ -90,9 +90,9 @@ def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
     result = by_step.get(checked.step)
     scores = result.score_metrics if result else ()
     metrics = [
-      {'type': score, 'name': score, 'value': value}
-      for score in scores
-      if result and math.isfinite(value := result.metrics.get(score, math.nan))
+      {'type': name.partition('/')[0], 'name': name, 'value': value}
+      for name, value in (result.metrics if result else {}).items()
+      if name.partition('/')[0] in scores and math.isfinite(value)
     ]
     data = {'name': f'{group.task} ({group.split})', 'type': group.task}
     if metrics:
