@@ -74,6 +74,7 @@ NOT_RUN = {
   'xlflax cache --corpus=corpus --vocabulary=minilm': 'of what was downloaded',
   'xlflax train --gin_file=docs/first_run/': 'of what was downloaded; '
   'tests/recipes_test.py builds it',
+  'python docs/rehearsal/': 'reads what the line before it makes',
   'python docs/recipes/': 'takes hours; tests/docs/recipes_test.py builds its '
   'conditions',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
