@@ -92,6 +92,7 @@ def test_results_and_pictures(bucket, pretrained, tmp_path):
     'total/all-X/10/de.txt',
     'total/all-X/20.json',
     'total/all-X/20/de.txt',
+    'report.html',
     'summary.csv',
     'total.png',
     'total.layers.png',

@@ -61,7 +61,10 @@ def _read(name: str) -> set[str]:
     for node in ast.walk(ast.parse(text)):
       if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
         found.add(node.attr)
-      # Lists of names for getattr.
+      # Lists of names for getattr, and texts that are split into such.
+      if isinstance(node, ast.Attribute) and node.attr == 'split':
+        if isinstance(node.value, ast.Constant):
+          found |= set(str(node.value.value).split())
       if isinstance(node, (ast.Tuple, ast.List)):
         found |= {
           item.value for item in node.elts if isinstance(item, ast.Constant)
