@@ -84,6 +84,13 @@ def test_an_unknown_recipe_is_told(capsys):
   assert 'There is no such recipe. Got: xtrem' in capsys.readouterr().err
 
 
+def test_a_recipe_of_another_suite_is_refused(tmp_path, capsys):
+  arguments = ['--suite=glue', '--recipe=xtreme', '--data=d']
+  arguments += [f'--output={tmp_path}', '--model_dir=m']
+  assert cli.main(['evaluate', *arguments]) == 2
+  assert 'no setting for any task' in capsys.readouterr().err
+
+
 def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
   suite = recipe_table.build('xtreme_r', 'xtreme')
   notes = suite.recipe_notes(suite.task('xcopa'))

@@ -119,8 +119,16 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
   configuration = config.load(
     [name, *_recipe_files(args), *args.gin_file], (), args.gin_search_paths
   )
+  suite = configuration.build(suite_lib.Suite)
+  if suite.recipe != suite_lib.OURS and not any(x.recipe for x in suite.tasks):
+    raise errors.ConfigError(
+      'The recipe has no setting for any task of the suite',
+      got=f'--recipe={args.recipe}',
+      where=f'suite {suite.name!r}',
+      fix='take a recipe of this suite, or none',
+    )
   return {
-    'suite': configuration.build(suite_lib.Suite),
+    'suite': suite,
     'data': args.data,
     'output': args.output,
     'names': args.suite_tasks.split(',') if args.suite_tasks else None,

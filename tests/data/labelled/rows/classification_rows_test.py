@@ -193,3 +193,19 @@ def test_a_line_without_a_vector_is_an_error(
 ):
   with pytest.raises(errors.CorpusError, match=told):
     taught[1].make([example], toy_vocabulary, length=16)
+
+
+@pytest.mark.parametrize(
+  'content, told', [(None, 'does not exist'), (b'no array', 'numpy.save')]
+)
+def test_a_file_that_holds_no_vectors_is_an_error(
+  toy_vocabulary, tmp_path, content, told
+):
+  path = tmp_path / 'de.npy'
+  if content is not None:
+    path.write_bytes(content)
+  maker = classification_rows.TaughtRows(
+    labels=('query', 'document'), vectors={'de': str(path)}
+  )
+  with pytest.raises(errors.CorpusError, match=told):
+    maker.fields(16, toy_vocabulary.spec)

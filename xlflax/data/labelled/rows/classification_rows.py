@@ -1,5 +1,6 @@
 """Rows of texts, and of pairs of texts, that have a class."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ import numpy as np
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import labels as labels_lib
+from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.rows import rows as rows_lib
 from xlflax.foundation import errors, registry
 from xlflax.storage import contents
@@ -170,13 +172,15 @@ class TaughtRows(ClassificationRows):
     return made
 
   def _of(self, language: str) -> np.ndarray:
-    path = self.vectors.get(language)
-    found = np.zeros(0) if path is None else np.load(path, mmap_mode='r')
-    if found.ndim != 2:
+    path, found = self.vectors.get(language), np.zeros(0)
+    if path is not None:
+      with contextlib.suppress(ValueError):  # no such form
+        found = np.load(files.existing(path), mmap_mode='r')
+    if found.ndim != 2 or found.dtype.kind != 'f':
       raise errors.CorpusError(
         "A language has no file of the teacher's vectors",
         got=f'shape {found.shape} of {path}',
-        expected='an array [lines, size], saved by numpy.save',
+        expected='numbers [lines, size], saved by numpy.save',
         where=f'TaughtRows.vectors, language {language!r}',
       )
     return found
