@@ -2,7 +2,7 @@
 # The rehearsal of docs/rehearsal.md:  docs/rehearsal/run.sh WORK DATA [STAGE...]
 # WORK: for results; what is there is not made again, and a run that was
 # stopped goes on. DATA: the data sets of docs/evaluation/run.sh. STAGE: text,
-# pretraining, untrained, peer, scores or published; all without one.
+# resumed, pretraining, untrained, peer, scores or published; all without one.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$1 data=$2
@@ -34,6 +34,15 @@ train() {  # name, gin file, steps, further flags
     --vocabulary="$work/vocab" --cache="$work/cache" \
     --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
     --gin.CheckpointOptions.every_steps=250 "$@"
+}
+
+resumed() {  # 60 steps at once, and in three calls: table.py compares losses
+  local stop
+  train copy-whole pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
+  for stop in 25 45; do
+    train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10 --stop_at_step=$stop
+  done
+  train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
 }
 
 pretraining() {
@@ -73,6 +82,6 @@ scores() {
   done
 }
 
-for stage in ${*:-text pretraining untrained peer scores published}; do
+for stage in ${*:-text resumed pretraining untrained peer scores published}; do
   "$stage"
 done

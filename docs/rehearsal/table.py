@@ -57,6 +57,12 @@ def scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
   return {}
 
 
+def losses(run: pathlib.Path) -> dict[int, float]:
+  """Step -> loss that a run reported."""
+  rows = map(json.loads, (run / 'metrics.jsonl').read_text().splitlines())
+  return {row['step']: row['train']['loss'] for row in rows if 'train' in row}
+
+
 def main() -> None:
   work = pathlib.Path(sys.argv[1])
   print('| task | part | ' + ' | '.join(_MODELS) + ' |')
@@ -72,11 +78,17 @@ def main() -> None:
     '\n| command | processor seconds | seconds | MB |\n| --- | ---: | ---: | ---: |'
   )
   for line in (work / 'times').read_text().splitlines():
+    if len(line.split()) != 5:
+      continue  # what `time` says of a command that was stopped
     name, user, system, wall, memory = line.split()
     spent = float(user) + float(system)
     print(
       f'| {name} | {spent:.0f} | {float(wall):.0f} | {int(memory) / 1e3:.0f} |'
     )
+  whole, parts = (
+    losses(work / 'runs' / f'copy-{n}') for n in ('whole', 'parts')
+  )
+  print(f'\nresumed: {"the same losses" if whole == parts else "OTHER LOSSES"}')
   if (work / 'peer.json').exists():
     print(json.dumps(json.loads((work / 'peer.json').read_text())))
 
