@@ -183,15 +183,21 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   assert not both.sentence['normalize']
 
 
-def test_the_library_has_the_same_distance():
+def test_the_library_has_the_same_distance(model, whole):
   library = pytest.importorskip('sentence_transformers.losses')
-  found, gold = (torch.from_numpy(_VECTORS[:, i]) for i in range(2))
+  batch, params, _ = whole
+  gold, batch = _taught(batch)
+  objective = search_contrast.SearchDistillation()
+  found = np.array(
+    objective._vectors(model, params, batch, fixtures.make_context())
+  ).reshape(8, 2, 8)
+  columns = [torch.from_numpy(found[:, i]) for i in range(2)]
   theirs = library.MSELoss(torch.nn.Identity())
-  np.testing.assert_allclose(
-    theirs.compute_loss_from_embeddings([found], gold),
-    np.square(_VECTORS[:, 0] - _VECTORS[:, 1]).mean(),
-    rtol=1e-6,
+  expected = theirs.compute_loss_from_embeddings(
+    columns, [torch.from_numpy(gold[::2])] * 2
   )
+  loss, _ = _run(objective, model, params, batch)
+  np.testing.assert_allclose(loss / 8, expected, rtol=1e-6)
 
 
 def test_a_teacher_of_another_size_is_refused(model, whole):
