@@ -134,7 +134,7 @@ def parser_of(name: str) -> parsing.Parser:
     description=command.HELP,
     epilog='examples:\n' + command.EXAMPLES.strip('\n'),
   )
-  command.add_arguments(parser)
+  parsing.add_flags(parser, command)
   return parser
 
 
@@ -159,7 +159,8 @@ def _run(name: str, arguments: list[str], level: int) -> int:
       )
     parsed.gin_bindings = found
     parsed.command_line = ['xlflax', name, *arguments]
-    status = command.run(parsed) or 0
+    run = getattr(parsed, 'run', None) or command.run
+    status = run(parsed) or 0
     sys.stdout.flush()
     return status
   except errors.XlflaxError as error:

@@ -23,7 +23,7 @@ def one_device(monkeypatch):
 
 def _parse(*flags):
   parser = parsing.Parser()
-  evaluate.add_arguments(parser)
+  parsing.add_flags(parser, evaluate)
   rest, found = bindings.split_bindings(flags)
   args = parser.parse_args(['--model_dir=run', *rest])
   args.gin_bindings = found

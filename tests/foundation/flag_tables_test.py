@@ -68,6 +68,29 @@ def test_values_out_of_range_are_refused(parser, given):
     parser.parse_args(['--output=o', given])
 
 
+def test_headings_make_groups_and_what_excludes_each_other():
+  parser = parsing.Parser(prog='xlflax made')
+  flag_tables.add(
+    parser,
+    """
+    [search: how words
+      are found]
+    --beam (Count): of it
+    [one of, required]
+    --hours (Count)
+    --steps (Count)
+    []
+    -n/--number (Count, default 3): of it
+    """,
+  )
+  words = ' '.join(parser.format_help().split())
+  assert 'search: how words are found --beam N of it' in words
+  assert parser.parse_args(['--hours=1', '-n', '2']).number == 2
+  for given in ([], ['--hours=1', '--steps=2']):
+    with pytest.raises(errors.ConfigError, match='steps'):
+      parser.parse_args(given)
+
+
 def test_what_is_required_is_asked_for(parser):
   with pytest.raises(errors.ConfigError, match='output'):
     parser.parse_args([])

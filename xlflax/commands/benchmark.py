@@ -7,7 +7,6 @@ import pathlib
 from xlflax.commands.flags import compilation, parsing
 from xlflax.commands.train import train_flags
 from xlflax.configuration import config
-from xlflax.foundation import flag_tables
 from xlflax.storage import paths
 
 HELP = (
@@ -29,18 +28,13 @@ RULES = (
 _TRAIN_STEPS = 1_000_000  # of schedules; not what is timed
 
 
-_FLAGS = """
+FLAGS = f"""
+{train_flags.COMMON}
 --steps (Count, default 10): timed steps
 --against_plan (switch): profile the steps, and print the measured time of each
   kernel beside the planned one (needs a GPU or TPU)
 --output FILE: also write the JSON to this file
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of benchmarks."""
-  train_flags.add_common_arguments(parser)
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,8 +4,9 @@ import argparse
 import fnmatch
 import json
 
+from xlflax.commands.flags import parsing
 from xlflax.configuration import shipped_configs
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   'Lists the gin files that come with xlflax, or shows one: what it needs, '
@@ -20,33 +21,27 @@ EXAMPLES = """
   xlflax configs show pretrain/mlm_tlm.gin
   xlflax configs show models/small.gin --json
 """
-
-
-_SHOWING = """
+_JSON = '--json (switch): print JSON instead of text'
+_LISTING = f"""
+pattern (optional, default *): such as 'papers/*'
+{_JSON}
+"""
+_SHOWING = f"""
 name: such as pretrain/mlm.gin, or a path
 --gin_search_paths DIR (repeated): folder to look files up in (comma-separated
   or repeated)
-"""
-
-
-_FLAGS = """
-pattern (optional, default *): such as 'papers/*'
+{_JSON}
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the two sub-commands and their flags."""
-  commands = parser.add_subparsers(
-    dest='action', required=True, metavar='list|show'
+  parsing.add_tables(
+    parser,
+    'action',
+    list=('the files by name', _LISTING),
+    show=('one file', _SHOWING),
   )
-  listing = commands.add_parser('list', help='the files by name')
-  flag_tables.add(listing, _FLAGS)
-  showing = commands.add_parser('show', help='one file')
-  flag_tables.add(showing, _SHOWING)
-  for one in (listing, showing):
-    one.add_argument(
-      '--json', action='store_true', help='print JSON instead of text'
-    )
 
 
 def run(args: argparse.Namespace) -> int:

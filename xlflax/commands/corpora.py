@@ -5,7 +5,8 @@ import json
 import logging
 import pathlib
 
-from xlflax.foundation import errors, flag_tables
+from xlflax.commands.flags import parsing
+from xlflax.foundation import errors
 from xlflax.storage import mirrors
 
 HELP = (
@@ -30,42 +31,6 @@ EXAMPLES = """
   xlflax corpora catalogs --folder=de=locale/de --folder=ja=locale/ja \\
       --output=corpus
 """
-
-
-_FLAGS = """
---languages CODES (required): such as en,ru,zh,pt_BR
---packages DIR: where packages lie, or are downloaded to and unpacked (default:
-  OUTPUT.packages)
-"""
-
-
-_MORE_FLAGS = """
---element ID: the element that holds the text
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds a parser for each kind of text."""
-  kinds = parser.add_subparsers(
-    dest='kind', required=True, metavar='libreoffice|pages|catalogs'
-  )
-  office = kinds.add_parser('libreoffice', help='help pages of LibreOffice')
-  flag_tables.add(office, _FLAGS)
-  own = kinds.add_parser('pages', help='folders of HTML pages')
-  flag_tables.add(own, _MORE_FLAGS)
-  catalogs = kinds.add_parser('catalogs', help='folders of gettext catalogs')
-  for one in (own, catalogs):
-    one.add_argument(
-      '--folder',
-      action='append',
-      required=True,
-      metavar='CODE=DIR',
-      help='folder of one language; repeat it for each',
-    )
-  for one in (office, own, catalogs):
-    _add_common(one)
-
-
 _COMMON = """
 --output DIR (required): the corpus directory
 --mode (one of parallel disjoint, default parallel): disjoint: each page trains
@@ -73,11 +38,32 @@ _COMMON = """
 --pivot CODE (default en): the language that pages were written in
 --seed (Seed, default 0): which pages are held out, and whose a page is
 """
+_LIBREOFFICE = f"""
+--languages CODES (required): such as en,ru,zh,pt_BR
+--packages DIR: where packages lie, or are downloaded to and unpacked (default:
+  OUTPUT.packages)
+{_COMMON}
+"""
+_CATALOGS = f"""
+--folder CODE=DIR (repeated, required): folder of one language; repeat it for
+  each
+{_COMMON}
+"""
+_PAGES = f"""
+--element ID: the element that holds the text
+{_CATALOGS}
+"""
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
-  """Adds where the corpus goes and what is in it."""
-  flag_tables.add(parser, _COMMON)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the kinds of corpora and their flags."""
+  parsing.add_tables(
+    parser,
+    'kind',
+    libreoffice=('help pages of LibreOffice', _LIBREOFFICE),
+    pages=('folders of HTML pages', _PAGES),
+    catalogs=('folders of gettext catalogs', _CATALOGS),
+  )
 
 
 def run(args: argparse.Namespace) -> int:

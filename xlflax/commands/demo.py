@@ -4,7 +4,6 @@ import argparse
 
 from xlflax.commands.flags import gin_flags
 from xlflax.demo import catalogs
-from xlflax.foundation import flag_tables
 
 HELP = (
   'Trains and evaluates a small cross-lingual encoder on real messages '
@@ -25,19 +24,14 @@ EXAMPLES = """
 """
 
 
-_FLAGS = f"""
+FLAGS = f"""
 --model_dir DIR (default runs/demo): directory of the run; text, vocabulary and
   cache are in DIR_data
 --steps (Count): training steps (default: as demo/demo.gin says)
 --languages CODES (default {','.join(catalogs.LANGUAGES)}): comma-separated
   languages of Django, en among them
+{gin_flags.FLAGS}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of the demo."""
-  flag_tables.add(parser, _FLAGS)
-  gin_flags.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:

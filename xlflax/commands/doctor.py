@@ -6,7 +6,6 @@ import pathlib
 import sys
 
 from xlflax.commands.flags import compilation, meet_devices, parsing
-from xlflax.foundation import flag_tables
 from xlflax.storage import manifests, paths
 
 HELP = (
@@ -37,38 +36,26 @@ RULES = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
+[one of, required]
 directories DIR (any number): what to look at
 --devices (switch): measure the devices, and compare and time the forms of
   attention on the default one, at XLM-R base's shapes; the record beside the
   compilation cache is used by later runs of the same shapes
-"""
-
-_MORE_FLAGS = """
+[]
+{compilation.FLAG}
 --json (switch): print JSON instead of lines
 --repair (switch): make again what can be made again: small files of a run from
   its checkpoint, manifests, pages; damaged compiled programs and cached rows
   are removed, to be made by the next run; shards of a token cache are written
   from its text, which the flags below name
-"""
-
-_GROUP_FLAGS = """
+[text of a token cache, as it was written]
 --vocabulary DIR: its vocabulary
 --corpus DIR: its corpus directory
 --task_module MODULE (repeated): module that registers its tasks; may be
   repeated
 --tfds_data_dir DIR: where TFDS keeps its data sets
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds what to look at."""
-  what = parser.add_mutually_exclusive_group(required=True)
-  flag_tables.add(what, _FLAGS)
-  compilation.add_flag(parser)
-  flag_tables.add(parser, _MORE_FLAGS)
-  group = parser.add_argument_group('text of a token cache, as it was written')
-  flag_tables.add(group, _GROUP_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from xlflax.commands.flags import compilation, gin_flags, parsing
 from xlflax.configuration import config, early
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import paths
 
 HELP = (
@@ -44,17 +44,14 @@ EXAMPLES = """
 RULES = (parsing.Needs('test_gin tested batch_size', 'test_gin_file'),)
 
 
-_FLAGS = """
+FLAGS = f"""
 --output DIR (required): directory of the grid; continued if it is there
 --init_from DIR: model directory of the pretrained run (gin: INIT_FROM)
 --corpus DIR: corpus directory (gin: CORPUS)
 --cache DIR: where rows are kept between runs (gin: CACHE_DIR)
 --task_module MODULE (repeated): module that registers SeqIO tasks; may be
   repeated
-"""
-
-
-_GRID_FLAGS = """
+[grid]
 --grid MACRO=VALUES (repeated): a gin macro and its values,
   LEARNING_RATE=1e-5,2e-5; repeat for all combinations. Values of SEED are
   repetitions of a setting
@@ -69,32 +66,17 @@ _GRID_FLAGS = """
 --other_config (one of refuse accept, default refuse): what to do where a
   trial's folder holds another configuration
 --dry_run (switch): check and list the trials, run none
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of fine-tuning."""
-  flag_tables.add(parser, _FLAGS)
-  group = parser.add_argument_group('grid')
-  flag_tables.add(group, _GRID_FLAGS)
-  gin_flags.add_flags(parser)
-  _add_test_arguments(parser)
-  compilation.add_flag(parser)
-
-
-_TEST_FLAGS = """
+{gin_flags.FLAGS}
+[test]
 --test_gin_file FILE (repeated): gin file with evaluation tasks for the selected
   setting, such as evaluate/tagging.gin; may be repeated
 --test_gin NAME=VALUE (repeated): a binding for those files; may be repeated
 --tested (one of selected best_two all, default selected): the settings that are
   tested
 --batch_size (Count, default 64): sentences a batch in tests
+[]
+{compilation.FLAG}
 """
-
-
-def _add_test_arguments(parser: argparse.ArgumentParser) -> None:
-  group = parser.add_argument_group('test')
-  flag_tables.add(group, _TEST_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,8 +4,6 @@ import argparse
 import dataclasses
 import json
 
-from xlflax.foundation import flag_tables
-
 HELP = (
   'Reads all text of a corpus directory and says what is in it: sizes, lengths, '
   'repeated lines, languages by file, equal sides, ids and columns, broken '
@@ -36,7 +34,7 @@ _COLUMNS = (
 )
 
 
-_FLAGS = """
+FLAGS = """
 corpus CORPUS: corpus directory
 --against FILES: comma-separated files of evaluation texts (.txt, .tsv with a
   text in each column, .jsonl …) that training lines should not have 13 words in
@@ -44,11 +42,6 @@ corpus CORPUS: corpus directory
 --json (switch): print JSON instead of a table
 --page FILE.html: write it as a page, too
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds what to read."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

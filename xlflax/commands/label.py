@@ -3,7 +3,6 @@
 import argparse
 
 from xlflax.commands.flags import compilation, language_files
-from xlflax.foundation import flag_tables
 
 HELP = (
   'Writes the labels that a run fine-tuned for parts of speech or '
@@ -22,7 +21,7 @@ EXAMPLES = """
 """
 
 
-_FLAGS = """
+FLAGS = f"""
 --model_dir DIR (required): directory of the fine-tuned run
 --input LANGUAGE=FILE (repeated, required): text, a sentence a line, words
   separated by spaces; repeat for several languages
@@ -31,13 +30,8 @@ _FLAGS = """
 --scheme (one of tags entities, default tags)
 --length (Count, default 128): tokens a row
 --batch_size (Count, default 64): sentences a batch
+{compilation.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of labelling."""
-  flag_tables.add(parser, _FLAGS)
-  compilation.add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,7 +2,6 @@
 
 import argparse
 
-from xlflax.foundation import flag_tables
 from xlflax.storage import paths
 
 HELP = (
@@ -20,7 +19,7 @@ EXAMPLES = """
 """
 
 
-_FLAGS = """
+FLAGS = """
 folders DIR (one or more): outputs of `evaluate --suite`
 --output DIR (required): folder to be written
 --baseline MODEL: that the others are compared with (default: the first)
@@ -28,11 +27,6 @@ folders DIR (one or more): outputs of `evaluate --suite`
 --title (default Leaderboard): of the page
 --samples (Count, default 1000): of the bootstrap
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the folders and the flags."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

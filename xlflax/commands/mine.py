@@ -3,7 +3,6 @@
 import argparse
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import flag_tables
 
 HELP = (
   'Writes pairs of queries and documents with hard negatives: documents of '
@@ -22,7 +21,7 @@ EXAMPLES = """
   xlflax mine --model_dir=runs/search --pairs=pairs.tsv --language=en \\
       --output=mined.jsonl --negatives=4 --share=0.9 --nearest=200
 """
-_FLAGS = """
+FLAGS = f"""
 --model_dir DIR (required): directory of the run whose vectors count
 --pairs FILE (required): a query and its document a line: TSV or JSON lines
 --language CODE (required): of the texts
@@ -32,13 +31,8 @@ _FLAGS = """
   document, a negative's is at most
 --nearest N (Count, default 100): documents that are looked at
 --skip N (Natural, default 0): of the nearest, which are no negatives
+{compilation.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of mining."""
-  flag_tables.add(parser, _FLAGS)
-  compilation.add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:

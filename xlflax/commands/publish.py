@@ -2,8 +2,6 @@
 
 import argparse
 
-from xlflax.foundation import flag_tables
-
 HELP = (
   'Uploads a folder that `xlflax convert to-hf` wrote to the Hugging Face Hub, '
   'where only its owner sees it.'
@@ -16,17 +14,12 @@ EXAMPLES = """
   xlflax publish models/mine me/mine
 """
 
-_FLAGS = """
+FLAGS = """
 folder FOLDER: that `xlflax convert to-hf` wrote; README.md may be changed
 name ORG/NAME: of the model on the Hub
 --preview (switch): check the folder, show files and card, send nothing
 --public (switch): a model that is new can be seen by everybody
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of publishing."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

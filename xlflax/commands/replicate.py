@@ -4,7 +4,6 @@ import argparse
 import pathlib
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import flag_tables
 
 HELP = (
   'Runs small controlled experiments for what the papers claim, several seeds '
@@ -25,13 +24,12 @@ EXAMPLES = """
 """
 
 
-_FLAGS = """
+FLAGS = f"""
+[one of, required]
 --claim NAME (repeated): a claim (paper.name) or a paper; may be repeated
 --all (switch): every claim
 --page_only (switch): run nothing: write the page from OUTPUT/results.json
-"""
-
-_MORE_FLAGS = """
+[]
 --work DIR (default runs/replication): languages, runs and results; what is
   finished there is not run again
 --output DIR: folder of the page (default: WORK/page)
@@ -39,15 +37,8 @@ _MORE_FLAGS = """
   four or more)
 --budget MINUTES (NonNegative): processor minutes after which no further run is
   begun
+{compilation.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags."""
-  chosen = parser.add_mutually_exclusive_group(required=True)
-  flag_tables.add(chosen, _FLAGS)
-  flag_tables.add(parser, _MORE_FLAGS)
-  compilation.add_flag(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.configuration import early
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import names, paths
 
 HELP = (
@@ -20,15 +20,10 @@ EXAMPLES = """
 """
 
 
-_FLAGS = """
+FLAGS = """
 runs RUN (one or more): model directory, or NAME=DIR
 --output DIR (required): folder for report.html, report.csv and pictures
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the runs and the folder."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import tempfile
 from xlflax.commands import report
 from xlflax.commands.flags import language_files, parsing
 from xlflax.configuration import early
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import mirrors
 
 HELP = (
@@ -30,7 +30,7 @@ _MOST = 1000
 RULES: tuple[parsing.Rule, ...] = (parsing.Needs('texts', 'encoder'),)
 
 
-_FLAGS = f"""
+FLAGS = f"""
 runs RUN (any number): model directory, or NAME=DIR
 --encoder RUN: try this run instead of showing runs
 --texts LANGUAGE=FILE (repeated): lines among which neighbours are sought, the
@@ -39,11 +39,6 @@ runs RUN (any number): model directory, or NAME=DIR
   than this machine's let the network in
 --port (Natural, default 8000): 0 takes a free one
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds what is shown, and where."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import mirrors
 
 HELP = (
@@ -31,7 +31,7 @@ EXAMPLES = """
 """
 
 
-_FLAGS = """
+FLAGS = """
 --output DIR (required): directory to write
 --languages CODES (default en,aa,bb): comma-separated, the pivot first; ready
   made: en aa bb cc dd ee ff gg
@@ -52,11 +52,6 @@ _FLAGS = """
 --seed (Seed, default 0)
 --json (switch): print the paths as JSON
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of the generator."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

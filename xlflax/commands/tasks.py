@@ -5,7 +5,7 @@ import fnmatch
 import json
 
 from xlflax.commands.flags import parsing
-from xlflax.foundation import errors, flag_tables, ranges
+from xlflax.foundation import errors
 
 HELP = (
   'Lists the registered tasks and mixtures, or shows examples of one '
@@ -34,42 +34,6 @@ EXAMPLES = """
   xlflax tasks show news.sw --task_module=my_tasks -n 5
 """
 RULES = (parsing.Needs('output', 'downloaded'),)
-
-
-_FLAGS = """
-pattern (optional, default *): such as 'mc4.*'
---json (switch): print JSON instead of a table
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the two sub-commands and their flags."""
-  commands = parser.add_subparsers(
-    dest='action', required=True, metavar='list|show|fetch'
-  )
-  listing = commands.add_parser('list', help='tasks and mixtures by name')
-  flag_tables.add(listing, _FLAGS)
-  _add_common(listing)
-  _add_show_arguments(commands.add_parser('show', help='examples of one task'))
-  _add_fetch_arguments(
-    commands.add_parser(
-      'fetch', help='public evaluation sets: their origin, and conversion'
-    )
-  )
-
-
-_FETCH_FLAGS = """
-name (optional): of a data set (default: all)
---downloaded DIR: folder of what was downloaded
---output DIR: folder to be written
-"""
-
-
-def _add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the name of a data set, and what is converted into what."""
-  flag_tables.add(parser, _FETCH_FLAGS)
-
-
 _COMMON = """
 --corpus DIR: corpus directory; registers corpus.*
 --task_module MODULE (repeated): importable module that registers tasks; may be
@@ -78,30 +42,35 @@ _COMMON = """
 --treebanks DIR: folder of Universal Dependencies; registers ud.*
 --tfds_data_dir DIR: prepared TensorFlow datasets
 """
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-  flag_tables.add(parser, _COMMON)
-
-
-_SHOW_FLAGS = """
+_LISTING = f"""
+pattern (optional, default *): such as 'mc4.*'
+--json (switch): print JSON instead of a table
+{_COMMON}
+"""
+_SHOWING = f"""
 name: of a task or mixture
 --vocabulary DIR: shows the tokenised examples too
 --split (default train): name of the split
+-n/--num_examples (Count, default 3): examples after each step
+{_COMMON}
+"""
+_FETCHING = """
+name (optional): of a data set (default: all)
+--downloaded DIR: folder of what was downloaded
+--output DIR: folder to be written
 """
 
 
-def _add_show_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds what is shown of a task."""
-  flag_tables.add(parser, _SHOW_FLAGS)
-  parser.add_argument(
-    '-n',
-    '--num_examples',
-    type=flag_tables.of(ranges.Count),
-    default=3,
-    help='examples after each step (default: %(default)s)',
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the sub-commands and their flags."""
+  fetching = 'public evaluation sets: their origin, and conversion'
+  parsing.add_tables(
+    parser,
+    'action',
+    list=('tasks and mixtures by name', _LISTING),
+    show=('examples of one task', _SHOWING),
+    fetch=(fetching, _FETCHING),
   )
-  _add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:

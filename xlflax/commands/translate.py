@@ -33,7 +33,7 @@ _SEARCH_OPTIONS = """beam_size length_penalty early_stopping n_best max_length
   decoder_start source_symbols""".split()
 
 
-_FLAGS = """
+FLAGS = f"""
 --model_dir DIR (required): directory of the run
 --source CODE (required): language of the text
 --target CODE (required): language to translate into
@@ -42,9 +42,7 @@ _FLAGS = """
   output
 --step (Step, default last): of the checkpoint
 --batch_size (Count, default 64): lines at a time
-"""
-
-_SEARCH_FLAGS = """
+[search]
 --beam_size K (Count, default 5): hypotheses kept; 1 is greedy
 --length_penalty A (Real, default 1.0): log probabilities are divided by
   length^A
@@ -58,16 +56,10 @@ _SEARCH_FLAGS = """
   (default: as the run was trained)
 --source_symbols SYMBOLS: of the encoder's rows: bos or language_last (default:
   as the run was trained)
+[]
+{compilation.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of translation."""
-  step = flag_tables.of(ranges.Natural | Literal['last'])
-  flag_tables.add(parser, _FLAGS, Step=step)
-  group = parser.add_argument_group('search')
-  flag_tables.add(group, _SEARCH_FLAGS)
-  compilation.add_flag(parser)
+FLAG_KINDS = {'Step': flag_tables.of(ranges.Natural | Literal['last'])}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Annotated
 
-from xlflax.commands.flags import apart, json_lines, parsing, shares
+from xlflax.commands.flags import apart, json_lines, parsing
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.settings import (
   DEFAULT_ALPHA,
@@ -51,9 +51,7 @@ RULES = (
   parsing.Excludes(_TRAINING, 'shard'),
   parsing.Excludes('dry_run', 'sample'),
 )
-
-
-_FLAGS = f"""
+FLAGS = f"""
 --corpus DIR (required): corpus directory; its training text is read
 --output DIR: directory of the vocabulary
 --sample DIR: train on the sample of the text in this directory, which --shard
@@ -77,51 +75,26 @@ _FLAGS = f"""
 --alpha A (Share): languages are sampled p ~ N^A: 1 as they are, 0 all alike;
   with --anchors=joint only (default: {DEFAULT_ALPHA})
 --byte_fallback (switch): encode unknown characters as bytes
-"""
-
-
-_SAMPLING = f"""
+--character_coverage C (Coverage, default {Settings.character_coverage}): share
+  of characters that get a piece
 --normalization RULE (default {Settings.normalization}): nmt_nfkc, nfkc,
   nmt_nfkc_cf, nfkc_cf (cf folds case) or identity
 --max_sentences (Count, default {Settings.max_sentences}): sentences read for a
   model
-"""
-
-_RUNNING = f"""
+--languages CODES: comma-separated; further languages to give a symbol; with
+  --anchors=joint only
 --seed (Seed, default {Settings.seed}): of the choice of sentences
 --num_threads (Threads, default {Settings.num_threads}): whatever the machine,
   as the result may depend on it
 --overwrite (switch): replace another vocabulary
-"""
-
-_RUNNING_FLAGS = """
+{json_lines.FLAG}
 --dry_run (switch): check the corpus, show the plan, write nothing
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of vocabulary training."""
-  flag_tables.add(parser, _FLAGS, Shard=shares.parse)
-  parser.add_argument(
-    '--character_coverage',
-    type=flag_tables.of(
-      Annotated[float, ranges.real(at_least=0.98, at_most=1)]
-    ),
-    metavar='C',
-    default=Settings.character_coverage,
-    help='share of characters that get a piece (default: %(default)s)',
+FLAG_KINDS = {
+  'Coverage': flag_tables.of(
+    Annotated[float, ranges.real(at_least=0.98, at_most=1)]
   )
-  flag_tables.add(parser, _SAMPLING)
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    default='',
-    help='comma-separated; further languages to give a symbol; with '
-    '--anchors=joint only',
-  )
-  flag_tables.add(parser, _RUNNING)
-  json_lines.add(parser)
-  flag_tables.add(parser, _RUNNING_FLAGS)
+}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -207,7 +180,9 @@ def _settings(args: argparse.Namespace) -> dict:
     'seed', 'num_threads',
   )  # fmt: skip
   values = {name: getattr(args, name) for name in names}
-  return values | {'languages': tuple(filter(None, args.languages.split(',')))}
+  return values | {
+    'languages': tuple(filter(None, (args.languages or '').split(',')))
+  }
 
 
 def _show_plan(corpus: Corpus, settings: Settings) -> None:

@@ -11,8 +11,10 @@
     flag_tables.add(parser, FLAGS)
 
 An entry is a flag's name, what stands for its value in help, its nature in
-parentheses, and its help after a colon; further lines are indented. Its nature
-may name
+parentheses, and its help after a colon; further lines are indented. What
+follows `[title]` or `[title: description]` is a group of its own in help, what
+follows `[one of]` or `[one of, required]` excludes each other, and `[]` ends
+either. An entry's nature may name
 
   a range of `foundation.ranges`, for numbers, `path`, or a kind that is given;
   without any it is text;
@@ -32,9 +34,10 @@ from typing import Any
 from xlflax.foundation import errors, ranges, typed_values
 
 _ENTRY = re.compile(
-  r'(?P<flag>(?:--)?\w+)(?: (?P<metavar>[^\s(]\S*?))?'
+  r'(?P<flag>(?:-\w/)?(?:--)?[\w.=]+)(?: (?P<metavar>[^\s(]\S*?))?'
   r'(?: \((?P<nature>.*?)\))?(?:: (?P<help>.+))?'
 )
+_HEADING = re.compile(r'\[(?P<title>.*?)(?:: (?P<description>.+))?\]')
 _NATURES: dict[str, dict[str, Any]] = {
   'path': {'type': pathlib.Path},
   'switch': {'action': 'store_true'},
@@ -61,7 +64,11 @@ def add(
   Raises:
     ValueError: an entry is none, or its nature is unknown.
   """
+  place = parser
   for entry in _entries(table):
+    if heading := _HEADING.fullmatch(entry):
+      place = _place(parser, heading['title'], heading['description'])
+      continue
     found = _ENTRY.fullmatch(entry)
     if found is None:
       raise ValueError(f'not the entry of a flag: {entry!r}')
@@ -73,12 +80,24 @@ def add(
       )
     if found['metavar']:
       options['metavar'] = found['metavar']
-    parser.add_argument(found['flag'], help=text, **options)
+    place.add_argument(*found['flag'].split('/'), help=text, **options)
+
+
+def _place(
+  parser: argparse._ActionsContainer, title: str, description: str | None
+) -> argparse._ActionsContainer:
+  """Where the entries below a heading go."""
+  if not title:
+    return parser
+  if title.startswith('one of'):
+    required = title == 'one of, required'
+    return parser.add_mutually_exclusive_group(required=required)
+  return parser.add_argument_group(title, description)
 
 
 def _entries(table: str) -> Iterator[str]:
   """Each entry as one line."""
-  for lines in re.split(r'\n(?=\S)', textwrap.dedent(table).strip()):
+  for lines in re.split(r'\n+(?=\S)', textwrap.dedent(table).strip()):
     yield ' '.join(line.strip() for line in lines.splitlines())
 
 

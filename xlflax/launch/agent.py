@@ -3,11 +3,10 @@
 Schedulers start one for each node; see `agents`.
 """
 
-import argparse
 import dataclasses
 import os
 
-from xlflax.foundation import flag_tables, ranges
+from xlflax.foundation import ranges
 from xlflax.launch import agents, local, registry
 
 _EXAMPLE = """# on each of two nodes of four GPUs, with --node=0 and --node=1
@@ -30,29 +29,16 @@ class AgentJob(local.LocalJob):
     lead: 'host:port' at which the agent of node 0 listens.
   """
 
+  flags = f"""
+{local.LocalJob.flags}
+--nodes N (Count, default 1)
+--node I (Natural, default {os.environ.get('SLURM_NODEID', 0)}): this node's
+  number, Slurm's if it gives one
+--lead HOST:PORT (default localhost:7000): where the agent of node 0 listens
+"""
   nodes: ranges.Count = 1
   node: ranges.Natural = 0
   lead: str = 'localhost:7000'
-
-  @classmethod
-  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    super().add_arguments(parser)
-    count = flag_tables.of(ranges.Count)
-    parser.add_argument('--nodes', type=count, default=1, metavar='N')
-    parser.add_argument(
-      '--node',
-      type=flag_tables.of(ranges.Natural),
-      default=int(os.environ.get('SLURM_NODEID', 0)),
-      metavar='I',
-      help="this node's number (default: Slurm's, or 0)",
-    )
-    parser.add_argument(
-      '--lead',
-      default='localhost:7000',
-      metavar='HOST:PORT',
-      help='where the agent of node 0 listens (default: %(default)s)',
-    )
 
   @property
   def host(self) -> str:

@@ -4,10 +4,10 @@ import abc
 import argparse
 import dataclasses
 import pathlib
-from collections.abc import Sequence
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
-from xlflax.foundation import errors
+from xlflax.foundation import errors, flag_tables
 from xlflax.launch import values
 from xlflax.storage import paths
 
@@ -23,15 +23,20 @@ class Job(abc.ABC):
 
   Attributes:
     command: what each process runs, such as `('train', '--gin_file=...')`.
+    flags: a table of `foundation.flag_tables`.
+    flag_kinds: kinds of values that only these flags have.
   """
 
   command: tuple[str, ...]
   commands: ClassVar[tuple[str, ...]] = JOINING  # that it can start
 
+  flags: ClassVar[str] = ''
+  flag_kinds: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+
   @classmethod
-  @abc.abstractmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the launcher's flags; each sets the field of its `dest`."""
+    flag_tables.add(parser, cls.flags, Pairs=AddPair, **cls.flag_kinds)
 
   @classmethod
   def from_flags(

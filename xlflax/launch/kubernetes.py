@@ -3,7 +3,6 @@
 One pod for each node, with one process that has all its accelerators.
 """
 
-import argparse
 import dataclasses
 import os
 import shutil
@@ -30,10 +29,11 @@ class KubernetesJob(settings_lib.KubernetesSettings, job_lib.Job):
 
   commands = (*job_lib.JOINING, *job_lib.SHARING)
 
-  @classmethod
-  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    kubernetes_flags.add_arguments(parser)
+  flags = kubernetes_flags.FLAGS
+  flag_kinds = {
+    'Volume': settings_lib.Volume.parse,
+    'Toleration': settings_lib.Toleration.parse,
+  }
 
   def rendered(self) -> str:
     """Returns the manifests as YAML documents."""

@@ -1,12 +1,8 @@
 """Flags of `xlflax launch kubernetes`; each sets the setting of its name."""
 
-import argparse
-
-from xlflax.foundation import flag_tables
-from xlflax.launch import job as job_lib
 from xlflax.launch import kubernetes_settings as settings_lib
 
-_FLAGS = f"""
+FLAGS = f"""
 --name (required)
 --image (required)
 --nodes (Count, default 1): pods, with one process each; of each slice
@@ -42,14 +38,3 @@ _FLAGS = f"""
 --grace SECONDS (Natural, as grace_seconds, default 180): for the last
   checkpoint of a pod that has to go
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags."""
-  flag_tables.add(
-    parser,
-    _FLAGS,
-    Pairs=job_lib.AddPair,
-    Volume=settings_lib.Volume.parse,
-    Toleration=settings_lib.Toleration.parse,
-  )

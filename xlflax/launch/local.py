@@ -1,6 +1,5 @@
 """Jobs of several processes on this machine: `xlflax launch local`."""
 
-import argparse
 import dataclasses
 import os
 import pathlib
@@ -10,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xlflax.foundation import errors, flag_tables, ranges
+from xlflax.foundation import errors, ranges
 from xlflax.launch import agents, processes, registry, starts, values
 from xlflax.launch import job as job_lib
 from xlflax.storage import paths
@@ -43,6 +42,20 @@ class LocalJob(job_lib.Job):
     program: what runs the command.
   """
 
+  flags = """
+--num_processes (Processes, required)
+--cpu_devices (Count): N CPU devices for each process (default: the GPUs, shared
+  equally; without any, 1)
+--logs DIR (path): folder of the processes' logs (default: MODEL_DIR.logs, or
+  logs)
+--port PORT (Port): of process 0 (default: a free one)
+--restarts (Natural, default 0): after a failure start again, at most so often
+  within an hour
+--no_spares (switch off, as spares): keep no processes waiting for the next
+  start, which takes seconds longer then, and less memory now
+--grace SECONDS (NonNegative, as grace_seconds, default 5.0): how long the
+  others may take to end after a failure
+"""
   command: tuple[str, ...]
   num_processes: ranges.Processes
   cpu_devices: ranges.Count | None = None
@@ -52,12 +65,6 @@ class LocalJob(job_lib.Job):
   restarts: ranges.Natural = 0
   spares: bool = True
   program: tuple[str, ...] = _PROGRAM
-
-  @classmethod
-  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    _add_process_flags(parser)
-    _add_failure_flags(parser)
 
   def __post_init__(self):
     values.check(self)
@@ -172,36 +179,6 @@ class LocalJob(job_lib.Job):
       model_dir=job_lib.model_dir(self.command),
       spares=self.spares and self.program == _PROGRAM,
     )
-
-
-_PROCESS_FLAGS = """
---num_processes (Processes, required)
---cpu_devices (Count): N CPU devices for each process (default: the GPUs, shared
-  equally; without any, 1)
---logs DIR (path): folder of the processes' logs (default: MODEL_DIR.logs, or
-  logs)
---port PORT (Port): of process 0 (default: a free one)
-"""
-
-
-def _add_process_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of what is started."""
-  flag_tables.add(parser, _PROCESS_FLAGS)
-
-
-_FAILURE_FLAGS = """
---restarts (Natural, default 0): after a failure start again, at most so often
-  within an hour
---no_spares (switch off, as spares): keep no processes waiting for the next
-  start, which takes seconds longer then, and less memory now
---grace SECONDS (NonNegative, as grace_seconds, default 5.0): how long the
-  others may take to end after a failure
-"""
-
-
-def _add_failure_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of what follows a failure."""
-  flag_tables.add(parser, _FAILURE_FLAGS)
 
 
 def gpus(environment: Mapping[str, str]) -> list[str]:

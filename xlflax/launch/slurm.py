@@ -4,7 +4,6 @@ The script is the same for every job; what differs is given to `sbatch`. It is
 also in `launch/slurm/train.sbatch`, for those who call `sbatch` themselves.
 """
 
-import argparse
 import dataclasses
 import enum
 import os
@@ -15,7 +14,7 @@ import subprocess
 import tempfile
 from typing import ClassVar
 
-from xlflax.foundation import enums, errors, flag_tables, ranges
+from xlflax.foundation import enums, errors, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, values
 
@@ -77,6 +76,31 @@ class SlurmJob(job_lib.Job):
   """
 
   commands: ClassVar[tuple[str, ...]] = (*job_lib.JOINING, *job_lib.SHARING)
+  flags = f"""
+--nodes N (Count, default 1)
+--gpus_per_node (Natural, default 0)
+--process_per (one of {' '.join(p.value for p in Per)}, default node): one
+  process for each node or GPU
+--partition: as of sbatch
+--account: as of sbatch
+--time: as of sbatch
+--job_name NAME (default xlflax)
+--cpus_per_process N (Count)
+--signal_seconds SECONDS (Count, default 120): ask the run to stop so long
+  before its time limit
+--restarts (Natural, default 20): queue a failed job again until it has started
+  so often again; a mistake (status 2) ends it at once
+--restart_by (one of {' '.join(r.value for r in RestartBy)}, default queue):
+  start a failed job again by the queue, or by an agent on each node: within
+  seconds, without giving the nodes back
+--sweep FILE (path): an array of jobs: each line has the flags that one of them
+  adds
+--array LINES: which lines of the sweep, such as 1-8%%2 (default: all); of
+  commands with --shard=auto the shares, such as 0-15
+--logs DIR (path)
+--sbatch ARGUMENT (repeated, as more): a further argument, such as
+  --sbatch=--exclusive; may be repeated
+"""
   command: tuple[str, ...]
   nodes: ranges.Count = 1
   gpus_per_node: ranges.Natural = 0
@@ -93,14 +117,6 @@ class SlurmJob(job_lib.Job):
   restart_by: RestartBy = RestartBy.QUEUE
   logs: pathlib.Path | None = None
   more: tuple[str, ...] = ()
-
-  @classmethod
-  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    _add_size_flags(parser)
-    _add_job_flags(parser)
-    _add_restarts(parser)
-    _add_sweep_flags(parser)
 
   def __post_init__(self):
     enums.coerce(self, 'process_per', Per)
@@ -220,72 +236,6 @@ class SlurmJob(job_lib.Job):
 def _literal(path: pathlib.Path) -> pathlib.Path:
   """A path in which Slurm replaces nothing."""
   return pathlib.Path(str(path).replace('%', '%%'))
-
-
-_SIZE_FLAGS = """
---nodes N (Count, default 1)
---gpus_per_node (Natural, default 0)
-"""
-
-
-def _add_size_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of the size of the job."""
-  flag_tables.add(parser, _SIZE_FLAGS)
-  parser.add_argument(
-    '--process_per',
-    choices=[p.value for p in Per],
-    default='node',
-    help='one process for each node or GPU (default: %(default)s)',
-  )
-  for name in ('partition', 'account', 'time'):
-    parser.add_argument(f'--{name}', help='as of sbatch')
-
-
-_JOB_FLAGS = """
---job_name NAME (default xlflax)
---cpus_per_process N (Count)
---signal_seconds SECONDS (Count, default 120): ask the run to stop so long
-  before its time limit
-"""
-
-
-def _add_job_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of the job in the queue."""
-  flag_tables.add(parser, _JOB_FLAGS)
-
-
-_RESTARTS = """
---restarts (Natural, default 20): queue a failed job again until it has started
-  so often again; a mistake (status 2) ends it at once
-"""
-
-
-def _add_restarts(parser: argparse.ArgumentParser) -> None:
-  """Adds how often a failed job is queued again."""
-  flag_tables.add(parser, _RESTARTS)
-  parser.add_argument(
-    '--restart_by',
-    choices=[r.value for r in RestartBy],
-    default='queue',
-    help='start a failed job again by the queue, or by an agent on each node: '
-    'within seconds, without giving the nodes back (default: %(default)s)',
-  )
-
-
-_SWEEP_FLAGS = """
---sweep FILE (path): an array of jobs: each line has the flags that one of them
-  adds
---array LINES: which lines of the sweep, such as 1-8%%2 (default: all); of
-  commands with --shard=auto the shares, such as 0-15
---logs DIR (path)
---sbatch ARGUMENT (repeated, as more): a further argument, such as
-  --sbatch=--exclusive; may be repeated
-"""
-
-
-def _add_sweep_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of an array of jobs, of logs and of `sbatch`."""
-  flag_tables.add(parser, _SWEEP_FLAGS)
 
 
 def submit(job: SlurmJob, environment: dict[str, str]) -> str:

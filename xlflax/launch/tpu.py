@@ -3,7 +3,6 @@
 JAX detects the workers of a slice, and several slices, by itself.
 """
 
-import argparse
 import dataclasses
 import os
 import re
@@ -12,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 
-from xlflax.foundation import errors, flag_tables, ranges
+from xlflax.foundation import errors, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, tpu_script, values
 
@@ -53,6 +52,24 @@ class TpuJob(job_lib.Job):
     poll_seconds: between looks at a waiting resource.
   """
 
+  flags = """
+--name (required): as of gcloud
+--zone (required): as of gcloud
+--accelerator_type (required): as of gcloud
+--runtime_version (required): as of gcloud
+--project: default: gcloud's own
+--slices N (Processes, default 1)
+--spot (switch): cheaper TPUs that may be taken away
+--image: container that has xlflax (default: --source is installed)
+--source URL: of a wheel, archive or repository (git+https://...) of xlflax,
+  which the workers can read
+--setup COMMAND: run on each worker first (default: what installs Python 3.11
+  and --source into venv, or fetches --image)
+--program COMMAND: what xlflax is on the workers (default: venv/bin/xlflax, or
+  that of --image)
+--restarts N (Natural, default 20)
+--keep (switch): do not give the TPUs back at the end
+"""
   command: tuple[str, ...]
   name: str
   zone: str
@@ -68,12 +85,6 @@ class TpuJob(job_lib.Job):
   restarts: ranges.Natural = 20
   keep: bool = False
   poll_seconds: ranges.Natural = 30
-
-  @classmethod
-  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-    """Adds the flags."""
-    _add_tpu_flags(parser)
-    _add_run_flags(parser)
 
   def __post_init__(self):
     values.check(self)
@@ -153,38 +164,6 @@ class TpuJob(job_lib.Job):
   def start(self) -> int:
     """Runs the script here, to its end."""
     return run(self, dict(os.environ))
-
-
-_TPU_FLAGS = """
---project: default: gcloud's own
---slices N (Processes, default 1)
---spot (switch): cheaper TPUs that may be taken away
-"""
-
-
-def _add_tpu_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of the TPUs."""
-  for name in ('name', 'zone', 'accelerator_type', 'runtime_version'):
-    parser.add_argument(f'--{name}', required=True, help='as of gcloud')
-  flag_tables.add(parser, _TPU_FLAGS)
-
-
-_RUN_FLAGS = """
---image: container that has xlflax (default: --source is installed)
---source URL: of a wheel, archive or repository (git+https://...) of xlflax,
-  which the workers can read
---setup COMMAND: run on each worker first (default: what installs Python 3.11
-  and --source into venv, or fetches --image)
---program COMMAND: what xlflax is on the workers (default: venv/bin/xlflax, or
-  that of --image)
---restarts N (Natural, default 20)
---keep (switch): do not give the TPUs back at the end
-"""
-
-
-def _add_run_flags(parser: argparse.ArgumentParser) -> None:
-  """Flags of what runs on them."""
-  flag_tables.add(parser, _RUN_FLAGS)
 
 
 def run(job: TpuJob, environment: dict[str, str]) -> int:

@@ -1,7 +1,8 @@
 """`xlflax analyze`: one module for each analysis."""
 
 import argparse
-import importlib
+
+from xlflax.commands.flags import parsing
 
 HELP = (
   'Looks into models: how similar two languages are at every layer. '
@@ -60,14 +61,4 @@ KINDS = tuple(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds a parser for each analysis."""
-  kinds = parser.add_subparsers(metavar='ANALYSIS', required=True)
-  for name in KINDS:
-    module = importlib.import_module(f'{__name__}.{name}')
-    own = kinds.add_parser(name, help=module.HELP, description=module.HELP)
-    module.add_arguments(own)
-    own.set_defaults(analyze=module.run, rules=getattr(module, 'RULES', ()))
-
-
-def run(args: argparse.Namespace) -> int:
-  """Runs the analysis that the arguments name."""
-  return args.analyze(args)
+  parsing.add_commands(parser, __name__, KINDS, metavar='ANALYSIS')

@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   'Alignment error rate of word links at every layer, by optimal '
@@ -12,7 +12,8 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
+{flags.FLAGS}{flags.MODELS}
 --links PAIR=TEXT,LINKS (repeated): sentences with gold links: a file of `source
   ||| target`, or two files, and one of links; may be repeated
 --text PAIR=FILE[,FILE] (repeated): sentences without gold links, of words
@@ -31,13 +32,6 @@ _FLAGS = """
   (default: 0)
 --max_sentences (Count): the first N of a pair; all by default
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of word alignment."""
-  flags.add_arguments(parser)
-  flags.add_models(parser)
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

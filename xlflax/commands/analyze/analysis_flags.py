@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.commands.flags import compilation
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import names, paths
 
 PAIRS = (
@@ -18,30 +18,17 @@ PAIRS = (
 )
 
 
-_OUTPUT = """
+OUTPUT = """
 --output DIR (required): folder for JSON, CSV, pictures and report.html
 """
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-  """Adds where results go."""
-  flag_tables.add(parser, _OUTPUT)
-
-
-_FLAGS = """
+FLAGS = f"""
+{OUTPUT}
 --batch_size (Count, default 64): sentences a batch
 --seed (Seed, default 0): of untrained models
+{compilation.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds where results go and how models run."""
-  add_output(parser)
-  flag_tables.add(parser, _FLAGS)
-  compilation.add_flag(parser)
-
-
-_MODELS = """
+MODELS = """
+[models]
 --model_dir DIR (repeated): run that reads both languages; DIR@STEP or
   DIR@untrained for a checkpoint other than the last; may be repeated
 --series NAME=DIR[,DIR] (repeated): a named model, or one for each side of a
@@ -49,44 +36,21 @@ _MODELS = """
   be repeated
 --steps (default last): of the runs' checkpoints: last, all, or numbers such as
   1000,2000
+[]
 """
-
-
-def add_models(parser: argparse.ArgumentParser) -> None:
-  """Adds which checkpoints are analysed."""
-  group = parser.add_argument_group('models')
-  flag_tables.add(group, _MODELS)
-
-
-_LANGUAGES = """
---pivot CODE (default en): comes first in each pair
-"""
-
-
-def add_languages(parser: argparse.ArgumentParser, place: str) -> None:
-  """Adds which languages of `place` are paired, and with which one."""
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    help=f'comma-separated, of {place}; all by default',
-  )
-  flag_tables.add(parser, _LANGUAGES)
-
-
-_STATES = """
+STATES = """
+[states]
 --layers NUMBERS: comma-separated, 0 the embedding output, -1 the last; all by
   default
 --max_length (Count): tokens a sentence, at most (default: as many as the
   model's sentence vectors read)
 --states DIR: folder where states are kept: an interrupted call goes on, another
   analysis uses them again
+[]
 """
-
-
-def add_states(parser: argparse.ArgumentParser) -> None:
-  """Adds which states are read, and where they are kept."""
-  group = parser.add_argument_group('states')
-  flag_tables.add(group, _STATES)
+PIVOT = """
+--pivot CODE (default en): comes first in each pair
+"""
 
 
 def series(args: argparse.Namespace, *, random: bool = False) -> tuple:

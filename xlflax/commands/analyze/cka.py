@@ -3,7 +3,6 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import flag_tables
 
 HELP = (
   'Linear CKA between layers of models on parallel text (ECS section '
@@ -12,28 +11,17 @@ HELP = (
 )
 
 
-_MORE_FLAGS = """
+FLAGS = f"""
+{flags.FLAGS}{flags.MODELS}{flags.STATES}
+--text TEXT (repeated, required): {flags.PAIRS}
+--languages CODES: comma-separated, of a directory; all by default
+{flags.PIVOT}
 --max_pairs (Count): the first N sentences of a pair; all by default
 --compare (one of all diagonal, default all): every two layers, or layer i with
   layer i
 --estimator (one of biased debiased, default biased)
 --no_random (switch): leave out the random encoder of --model_dir
 """
-
-
-_FLAGS = f"""
---text TEXT (repeated, required): {flags.PAIRS}
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of CKA."""
-  flags.add_arguments(parser)
-  flags.add_models(parser)
-  flags.add_states(parser)
-  flag_tables.add(parser, _FLAGS)
-  flags.add_languages(parser, 'a directory')
-  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

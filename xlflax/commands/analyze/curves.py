@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   'Draws what is on disk along training: the results of `xlflax '
@@ -12,7 +12,8 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
+{flags.OUTPUT}
 --model_dir DIR (repeated): run with results of `xlflax evaluate`; may be
   repeated
 --analysis DIR (repeated): folder of an analysis; may be repeated
@@ -21,12 +22,6 @@ _FLAGS = """
 --layers NUMBERS (default -1): of analyses, comma-separated; -1 is the last
 --source_language CODE (default en): that runs were fine-tuned in
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of curves."""
-  flags.add_output(parser)
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import names
 
 HELP = (
@@ -14,17 +14,12 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
+{flags.OUTPUT}
 --result [NAME=]DIR (repeated, required): output folder of `xlflax finetune
   --directions`; may be repeated, the first is what others are compared with
 --tasks NAMES: comma-separated; all by default
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of directions."""
-  flags.add_output(parser)
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

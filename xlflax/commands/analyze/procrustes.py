@@ -3,7 +3,7 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   'Learns an orthogonal map of each layer from the model of the first '
@@ -13,26 +13,16 @@ HELP = (
 )
 
 
-_FLAGS = f"""
+FLAGS = f"""
+{flags.FLAGS}{flags.MODELS}{flags.STATES}
 --text TEXT (repeated, required): {flags.PAIRS}
 --alignments PAIR=FILE (repeated): links between words of --text (separated by
   spaces) in Pharaoh's format, such as `xlflax analyze alignment` writes: pairs
   of words are mapped; without it, sentences
-"""
-
-_MORE_FLAGS = """
+--languages CODES: comma-separated, of a directory; all by default
+{flags.PIVOT}
 --max_pairs (Count, default 10000): sentences of a pair
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of maps."""
-  flags.add_arguments(parser)
-  flags.add_models(parser)
-  flags.add_states(parser)
-  flag_tables.add(parser, _FLAGS)
-  flags.add_languages(parser, 'a directory')
-  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

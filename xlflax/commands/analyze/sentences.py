@@ -3,7 +3,6 @@
 import argparse
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import flag_tables
 
 HELP = (
   'Sentence retrieval at every layer, as the states are and after an '
@@ -11,27 +10,16 @@ HELP = (
 )
 
 
-_MORE_FLAGS = """
---max_pairs (Count): of the test text; all by default
---train_pairs (Count, default 10000): of the training text
-"""
-
-
-_FLAGS = f"""
+FLAGS = f"""
+{flags.FLAGS}{flags.MODELS}{flags.STATES}
 --test TEXT (repeated, required): {flags.PAIRS}
 --train TEXT (repeated): text that maps are learned from, given as --test;
   without it there is no map
+--languages CODES: comma-separated, of directories; all by default
+{flags.PIVOT}
+--max_pairs (Count): of the test text; all by default
+--train_pairs (Count, default 10000): of the training text
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of sentence retrieval."""
-  flags.add_arguments(parser)
-  flags.add_models(parser)
-  flags.add_states(parser)
-  flag_tables.add(parser, _FLAGS)
-  flags.add_languages(parser, 'directories')
-  flag_tables.add(parser, _MORE_FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   "Runs a fine-tuned model's head on the states of another model, "
@@ -21,7 +21,8 @@ _FORMATS = {
 }
 
 
-_FLAGS = f"""
+FLAGS = f"""
+{flags.FLAGS}
 --head DIR (repeated, required): run with the head, DIR or DIR@STEP; once for
   each layer
 --map FILE (repeated, required): map from the target's layer to the source's; as
@@ -35,12 +36,6 @@ _FLAGS = f"""
 --objective NAME: the head's name (default: the task's usual one)
 --max_examples (Count): of a file; all by default
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of transfer."""
-  flags.add_arguments(parser)
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 import pathlib
 
 from xlflax.commands.analyze import analysis_flags as flags
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import names
 
 HELP = (
@@ -14,7 +14,8 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
+{flags.FLAGS}{flags.MODELS}{flags.STATES}
 --train PAIR=FILE (repeated, required): dictionary that the map is learned from:
   word and translation, separated by a tab or a space (MUSE), the first language
   asks; may be repeated
@@ -30,14 +31,6 @@ _FLAGS = """
 --min_count (Count): words that the text has less often are left out (default:
   1)
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of word translation."""
-  flags.add_arguments(parser)
-  flags.add_models(parser)
-  flags.add_states(parser)
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

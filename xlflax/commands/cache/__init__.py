@@ -63,7 +63,7 @@ RULES = (
 )
 # Flags that say who writes shards, or that something else is done.
 _NOT_OF_FINISH = ('verify', 'stage', 'runner', 'beam_options', 'num_processes')
-add_arguments = cache_flags.add_arguments
+FLAGS = cache_flags.FLAGS
 
 
 def run(args: argparse.Namespace) -> int:
@@ -248,7 +248,7 @@ def _beam_runner(args: argparse.Namespace):
       fix='pip install ".[beam]" in a checkout of xlflax',
     ) from error
   try:
-    return beam_runner.runner(shlex.split(args.beam_options))
+    return beam_runner.runner(shlex.split(args.beam_options or ''))
   except ValueError as error:
     raise errors.ConfigError(
       '--beam_options cannot be read',

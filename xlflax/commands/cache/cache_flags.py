@@ -1,11 +1,8 @@
 """The flags of `xlflax cache`."""
 
-import argparse
+from xlflax.commands.flags import json_lines
 
-from xlflax.commands.flags import json_lines, shares
-from xlflax.foundation import flag_tables
-
-_FLAGS = f"""
+FLAGS = f"""
 action (optional, one of write finish, default write): finish: check that
   the shards of all --shard=i/N are there, and seal the cache; takes their flags
 --output DIR (required): directory of the cache; what is in it stays
@@ -26,36 +23,16 @@ action (optional, one of write finish, default write): finish: check that
   array or the tasks of Slurm, or what `xlflax launch` says
 --runner (one of local beam, default local): who writes the shards: processes of
   this machine, or Apache Beam
-"""
-
-
-_MORE_FLAGS = """
---task_module MODULE (repeated): importable module that registers tasks; may be
-  repeated
---tfds_data_dir DIR: prepared TensorFlow datasets
-"""
-
-
-_CHANGED = """
+--beam_options FLAGS: Beam's own flags, such as "--runner=DirectRunner
+  --direct_num_workers=8 --direct_running_mode=multi_processing"
+[one of]
 --overwrite (switch): replace what was written from other text or with another
   vocabulary
 --add (switch): files that came to the text make a new generation of the cache;
   the ones before it can still be read
+[]
+--task_module MODULE (repeated): importable module that registers tasks; may be
+  repeated
+--tfds_data_dir DIR: prepared TensorFlow datasets
+{json_lines.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of cache writing."""
-  flag_tables.add(parser, _FLAGS, Shard=shares.parse)
-  parser.add_argument(
-    '--beam_options',
-    metavar='FLAGS',
-    default='',
-    help="Beam's own flags, such as "
-    '"--runner=DirectRunner --direct_num_workers=8 '
-    '--direct_running_mode=multi_processing"',
-  )
-  changed = parser.add_mutually_exclusive_group()
-  flag_tables.add(changed, _CHANGED)
-  flag_tables.add(parser, _MORE_FLAGS)
-  json_lines.add(parser)

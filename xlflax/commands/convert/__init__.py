@@ -1,7 +1,8 @@
 """`xlflax convert`: one module for each conversion."""
 
 import argparse
-import importlib
+
+from xlflax.commands.flags import parsing
 
 HELP = 'Converts checkpoints.'
 EXAMPLES = """
@@ -27,25 +28,8 @@ EXAMPLES = """
   xlflax evaluate --model_dir=runs/mt-mean
 """
 
-# Name -> module of this room.
-KINDS = {
-  'from-hf': 'from_hf',
-  'to-hf': 'to_hf',
-  'from-t5x': 'from_t5x',
-  'average': 'average',
-}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds a parser for each conversion."""
-  kinds = parser.add_subparsers(metavar='CONVERSION', required=True)
-  for name, module_name in KINDS.items():
-    module = importlib.import_module(f'{__name__}.{module_name}')
-    own = kinds.add_parser(name, help=module.HELP, description=module.HELP)
-    module.add_arguments(own)
-    own.set_defaults(convert=module.run, rules=getattr(module, 'RULES', ()))
-
-
-def run(args: argparse.Namespace) -> int:
-  """Runs the conversion that the arguments name."""
-  return args.convert(args)
+  kinds = ('from-hf', 'to-hf', 'from-t5x', 'average')
+  parsing.add_commands(parser, __name__, kinds, metavar='CONVERSION')

@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   'Averages the parameters of checkpoints, of one run or of several, into a '
@@ -10,23 +10,14 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = """
 --model_dir DIR (repeated, required): the run; repeat for several, which began
   from one model
 --output DIR (required): model directory to make
-"""
-
-_WHICH = """
+[one of, required]
 --last (Count): average the newest N checkpoints of each run
 --steps STEPS: comma-separated steps of checkpoints to average
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of averaging."""
-  flag_tables.add(parser, _FLAGS)
-  which = parser.add_mutually_exclusive_group(required=True)
-  flag_tables.add(which, _WHICH)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,8 +2,6 @@
 
 import argparse
 
-from xlflax.foundation import flag_tables
-
 HELP = (
   'Makes a model directory from a local Hugging Face or '
   'Sentence-Transformers folder: BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R XL, '
@@ -12,7 +10,7 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = """
 path PATH: folder with config.json, weights and tokenizer
 --output MODEL_DIR (required): model directory to make
 --dry_run (switch): check, show what becomes what, write nothing
@@ -27,11 +25,6 @@ path PATH: folder with config.json, weights and tokenizer
   without a token
 --drop PATTERN (repeated): leave out tensors whose names match; may be repeated
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of the import."""
-  flag_tables.add(parser, _FLAGS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import pathlib
 
 from xlflax.commands.flags import gin_flags
 from xlflax.configuration import config
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 
 HELP = (
   'Makes a model directory from a checkpoint of T5X: of its T5 (T5 v1.1, '
@@ -13,41 +13,23 @@ HELP = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
 checkpoint CHECKPOINT: folder such as MODEL_DIR/checkpoint_1000
 --output MODEL_DIR (required): model directory to make
-"""
-
-_MORE_FLAGS = """
+[one of, required]
+--vocabulary DIR: directory made by `xlflax vocab`
+--tokenizer DIR: folder with the SentencePiece model of T5 or mT5 as
+  spiece.model; 100 sentinels are added
+[]
+--languages CODES: comma-separated, with --tokenizer: the languages that get an
+  id, in order
 --dry_run (switch): check, show what becomes what, write nothing
 --layers (one of scanned unrolled, default scanned): how the model holds T5's
   layers
 --activation (one of gelu_tanh gelu relu silu): of T5's feed-forward blocks
   (default: gelu_tanh where they are gated, else relu)
+{gin_flags.FLAGS}
 """
-
-
-_VOCABULARY = """
---vocabulary DIR: directory made by `xlflax vocab`
---tokenizer DIR: folder with the SentencePiece model of T5 or mT5 as
-  spiece.model; 100 sentinels are added
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of the import."""
-  flag_tables.add(parser, _FLAGS)
-  words = parser.add_mutually_exclusive_group(required=True)
-  flag_tables.add(words, _VOCABULARY)
-  parser.add_argument(
-    '--languages',
-    metavar='CODES',
-    default='',
-    help='comma-separated, with '
-    '--tokenizer: the languages that get an id, in order',
-  )
-  flag_tables.add(parser, _MORE_FLAGS)
-  gin_flags.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +74,7 @@ def _vocabulary(args: argparse.Namespace):
     return vocabulary_lib.Vocabulary.load(args.vocabulary)
   from xlflax.interop.huggingface.tokenizers import languages, tokenizers
 
-  codes = tuple(filter(None, args.languages.split(',')))
+  codes = tuple(filter(None, (args.languages or '').split(',')))
   return tokenizers.read(
     pathlib.Path(args.tokenizer),
     model_type='mt5',

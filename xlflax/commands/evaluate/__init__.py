@@ -9,7 +9,7 @@ from typing import Any
 from xlflax.commands.evaluate import suite_flags
 from xlflax.commands.flags import compilation, gin_flags, json_lines, parsing
 from xlflax.configuration import config, early
-from xlflax.foundation import errors, flag_tables, user_modules
+from xlflax.foundation import errors, user_modules
 from xlflax.storage import paths
 
 HELP = (
@@ -68,7 +68,7 @@ RULES = (
 )
 
 
-_FLAGS = """
+FLAGS = f"""
 --model_dir DIR (repeated, required): directory of the run; with --suite it may
   be repeated
 --output DIR: folder for results, tables and predictions, so that the run is
@@ -86,42 +86,21 @@ _FLAGS = """
 --languages CODES: comma-separated; all by default
 --max_examples (Count): read the first N lines of a language, or pairs of two;
   all by default
-"""
-
-
-_RUNNING = """
---seed (Seed, default 0): of masks and the untrained model
---batch_size (Count, default 64): sentences a batch
-"""
-
-_STEPS = """
+[checkpoints]
+--steps WHICH (Steps, default last): last, all, best, none, or steps such as
+  1000,2000
 --best_metric NAME: what --steps=best goes by: a metric recorded in training,
   such as retrieval/accuracy/mean
 --untrained (switch): also the freshly initialised model, as a baseline
 --watch (switch): go on with new checkpoints until training ends
 --poll SECONDS (NonNegative, default 20.0): how often --watch looks
 --timeout SECONDS (NonNegative): --watch ends after so long without a new one
+[]
+{suite_flags.FLAGS}{json_lines.FLAG}
+--seed (Seed, default 0): of masks and the untrained model
+--batch_size (Count, default 64): sentences a batch
+{gin_flags.FLAGS}{compilation.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of evaluation."""
-  flag_tables.add(parser, _FLAGS)
-  group = parser.add_argument_group('checkpoints')
-  group.add_argument(
-    '--steps',
-    type=parse_steps,
-    default='last',
-    metavar='WHICH',
-    help='last, all, best, none, or steps such as 1000,2000 '
-    '(default: %(default)s)',
-  )
-  flag_tables.add(group, _STEPS)
-  suite_flags.add_arguments(parser)
-  json_lines.add(parser)
-  flag_tables.add(parser, _RUNNING)
-  gin_flags.add_flags(parser)
-  compilation.add_flag(parser)
 
 
 def parse_steps(text: str) -> str | list[int]:
@@ -132,6 +111,9 @@ def parse_steps(text: str) -> str | list[int]:
     if all(part.isdigit() for part in parts)
     else text
   )
+
+
+FLAG_KINDS = {'Steps': parse_steps}
 
 
 def run(args: argparse.Namespace) -> int:

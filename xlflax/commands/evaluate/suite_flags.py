@@ -4,9 +4,9 @@ import argparse
 import sys
 from typing import Any
 
-from xlflax.commands.flags import compilation, parsing, shares
+from xlflax.commands.flags import compilation, parsing
 from xlflax.configuration import config, early, shipped_configs
-from xlflax.foundation import errors, flag_tables, user_modules
+from xlflax.foundation import errors, user_modules
 from xlflax.storage import paths
 
 RULES = (
@@ -22,7 +22,9 @@ RULES = (
 )
 
 
-_FLAGS = """
+FLAGS = """
+[suites: several tasks with their fine-tuning; --gin flags then are for every
+  task that is fine-tuned]
 --suite NAME: xtreme, xtreme_r, glue, synthetic, or a gin file that configures
   suite.Suite
 --recipe NAME: whose settings of fine-tuning and vectors: xtreme and xtreme-r
@@ -36,17 +38,8 @@ _FLAGS = """
   auto: what the job says. N machines with one --output make one report
 --dry_run (switch): say what it will cost, by task, and end; every call says it
   first
+[]
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of suites."""
-  group = parser.add_argument_group(
-    'suites',
-    'several tasks with their fine-tuning; --gin flags then are '
-    'for every task that is fine-tuned',
-  )
-  flag_tables.add(group, _FLAGS, Shard=shares.parse)
 
 
 def run(args: argparse.Namespace) -> int:

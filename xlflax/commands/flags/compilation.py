@@ -1,25 +1,18 @@
 """The flag of the persistent compilation cache, for commands that compile."""
 
-import argparse
 import functools
 import logging
 import os
 import pathlib
 import platform
 
-from xlflax.foundation import flag_tables
 from xlflax.storage import paths, program_cache
 
-_FLAG = f"""
+FLAG = f"""
 --compilation_cache DIR (default
   {os.environ.get('XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation')}):
   folder of compiled programs, reused by later runs; "" for none
 """
-
-
-def add_flag(parser: argparse.ArgumentParser) -> None:
-  """Adds `--compilation_cache`."""
-  flag_tables.add(parser, _FLAG)
 
 
 def use(directory: str) -> None:

@@ -4,14 +4,15 @@ import argparse
 from collections.abc import Sequence
 
 from xlflax.configuration import config
-from xlflax.foundation import flag_tables
 from xlflax.launch import job, starts
 from xlflax.training.processes import cluster
 
 _PLATFORMS = ('cpu', 'gpu', 'tpu')  # `processes.platforms.Platform`
 
 
-_FLAGS = f"""
+FLAGS = f"""
+[several processes: Detected under Slurm, Open MPI, Kubernetes and on TPU
+  workers, or given here (`xlflax launch` does).]
 --coordinator HOST:PORT: address of process 0
 --num_processes N (Count)
 --process_id I (Natural)
@@ -23,29 +24,8 @@ _FLAGS = f"""
   processes
 --heartbeat_timeout SECONDS (Count, default 100): after so long without a sign
   of life a process counts as lost, and the job ends
+[]
 """
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-  """Adds `--coordinator` and the others."""
-  group = parser.add_argument_group(
-    'several processes',
-    'Detected under Slurm, Open MPI, Kubernetes and on '
-    'TPU workers, or given here (`xlflax launch` does).',
-  )
-  flag_tables.add(group, _FLAGS)
-
-
-_HANG_TIMEOUT = """
---hang_timeout SECONDS (NonNegative): without a step, batch or checkpoint for so
-  long, all processes write their stacks and the job ends with status 74, to be
-  started again; 0 waits for ever (default: 900, or ten steps)
-"""
-
-
-def add_hang_timeout(parser: argparse.ArgumentParser) -> None:
-  """Adds after how long without progress a run ends."""
-  flag_tables.add(parser, _HANG_TIMEOUT)
 
 
 def join(

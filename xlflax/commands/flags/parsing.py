@@ -7,11 +7,13 @@ imported.
 
 import argparse
 import dataclasses
+import importlib
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from xlflax.commands.flags import shares
 from xlflax.foundation import errors, flag_tables, suggestions
 
 
@@ -188,6 +190,61 @@ def _holds(args: argparse.Namespace, condition: str) -> bool:
   if equals:
     return str(getattr(args, name)) == value
   return name in args.given
+
+
+def add_flags(parser: argparse.ArgumentParser, command: Any) -> None:
+  """Adds what the module of a command declares.
+
+  Args:
+    parser: of the command.
+    command: has `FLAGS`, a table of `foundation.flag_tables`, and maybe
+      `FLAG_KINDS`, kinds of values that are its own; or `add_arguments`.
+  """
+  if hasattr(command, 'add_arguments'):
+    command.add_arguments(parser)
+  else:
+    kinds = {'Shard': shares.parse} | getattr(command, 'FLAG_KINDS', {})
+    flag_tables.add(parser, command.FLAGS, **kinds)
+
+
+def add_commands(
+  parser: argparse.ArgumentParser,
+  package: str,
+  names: Sequence[str],
+  *,
+  metavar: str,
+) -> None:
+  """Adds the commands that are modules of a package.
+
+  Args:
+    parser: of the command that the package is.
+    package: its name.
+    names: on the command line; a module has _ for each hyphen.
+    metavar: what stands for a name in help.
+  """
+  kinds = parser.add_subparsers(metavar=metavar, required=True)
+  for name in names:
+    module = importlib.import_module(f'{package}.{name.replace("-", "_")}')
+    own = kinds.add_parser(name, help=module.HELP, description=module.HELP)
+    add_flags(own, module)
+    own.set_defaults(run=module.run, rules=getattr(module, 'RULES', ()))
+
+
+def add_tables(
+  parser: argparse.ArgumentParser, dest: str, **tables: tuple[str, str]
+) -> None:
+  """Adds sub-commands that one module has.
+
+  Args:
+    parser: of the command.
+    dest: where the name of the one that is called is kept.
+    **tables: name of each -> its help, and the table of its flags.
+  """
+  kinds = parser.add_subparsers(
+    dest=dest, required=True, metavar='|'.join(tables)
+  )
+  for name, (text, table) in tables.items():
+    flag_tables.add(kinds.add_parser(name, help=text), table)
 
 
 def check_rules(

@@ -56,7 +56,8 @@ EXAMPLES = """
 _FILTERS = """min_letters max_similarity min_characters max_characters
   min_script_share min_language_probability max_ratio""".split()
 _NEAR = ('near_bands', 'near_rows', 'near_characters')
-add_arguments = prepare_flags.add_arguments
+FLAGS = prepare_flags.FLAGS
+FLAG_KINDS = prepare_flags.FLAG_KINDS
 _KEPT = {'keep': 'all', 'equal': 'not_equal', 'near': 'not_near'}
 
 

@@ -1,14 +1,13 @@
 """The flags of `xlflax prepare`."""
 
-import argparse
 from typing import Annotated
 
-from xlflax.commands.flags import json_lines, shares
+from xlflax.commands.flags import json_lines
 from xlflax.data.corpus import likeness
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.foundation import flag_tables, ranges
 
-_FLAGS = """
+FLAGS = f"""
 --corpus DIR (required): corpus directory to read
 --output DIR (required): corpus directory to write
 --languages CODES: comma-separated; others are left out
@@ -16,9 +15,26 @@ _FLAGS = """
 --split_sentences (switch): a line of monolingual text becomes one line for each
   of its sentences, before all else (sentencex; pairs stay)
 --segment_chinese (switch): put spaces between the words of Chinese (jieba)
-"""
-
-_MORE_FLAGS = f"""
+--min_letters N (Natural): drop lines with fewer letters, such as numbers
+  (default: 1; 0 keeps them)
+--max_similarity N (Share): drop pairs whose sides are equal, or have a larger
+  share of their character trigrams in common: they were not translated
+  (default: {likeness.COPIED}; 1 keeps them)
+--min_characters N (Natural): drop shorter lines
+--max_characters N (Count): drop longer lines
+--min_script_share N (Share): drop lines with a smaller share of letters of
+  their language's script
+--min_language_probability N (Share): drop lines that are not of their language
+  with so much probability, given what the languages of their file are
+  (py3langid; lines of languages that it does not know stay; 0.5, say)
+--max_ratio N (Ratio): drop pairs of which one side has so many times more
+  characters
+--duplicates (one of keep equal near, default keep): drop lines that are equal,
+  but for case and punctuation, or near to another one; held-out text comes
+  first, so no training line is like a held-out one
+--near_bands (Count): of a signature, one of which near lines have in common
+--near_rows (Count): values in a band
+--near_characters (Count): of the n-grams that lines are compared by
 --decontaminate FILES: drop training lines that have 13 words in a row in common
   with a text of these comma-separated files (.txt, .tsv with a text in each
   column, .jsonl …), or are equal to a shorter one; of scripts without spaces a
@@ -48,74 +64,8 @@ _MORE_FLAGS = f"""
   beside other machines that write the others to the same directory; "auto" asks
   the job. The command without it checks, and writes what is missing
 --overwrite (switch): replace an output of other settings
+{json_lines.FLAG}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of corpus preparation."""
-  flag_tables.add(parser, _FLAGS)
-  _add_filters(parser)
-  _add_duplicates(parser)
-  flag_tables.add(parser, _MORE_FLAGS, Shard=shares.parse)
-  json_lines.add(parser)
-
-
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-  """Adds which lines are dropped."""
-  for name, kind, text in (
-    (
-      'min_letters',
-      ranges.Natural,
-      'drop lines with fewer letters, such as numbers '
-      '(default: 1; 0 keeps them)',
-    ),
-    (
-      'max_similarity',
-      ranges.Share,
-      'drop pairs whose sides are equal, or have a larger share of their '
-      'character trigrams in common: they were not translated '
-      f'(default: {likeness.COPIED}; 1 keeps them)',
-    ),
-    ('min_characters', ranges.Natural, 'drop shorter lines'),
-    ('max_characters', ranges.Count, 'drop longer lines'),
-    (
-      'min_script_share',
-      ranges.Share,
-      "drop lines with a smaller share of letters of their language's script",
-    ),
-    (
-      'min_language_probability',
-      ranges.Share,
-      'drop lines that are not of their language with so much probability, '
-      'given what the languages of their file are (py3langid; lines of '
-      'languages that it does not know stay; 0.5, say)',
-    ),
-    (
-      'max_ratio',
-      Annotated[float, ranges.real(at_least=1)],
-      'drop pairs of which one side has so many times more characters',
-    ),
-  ):
-    parser.add_argument(
-      f'--{name}', type=flag_tables.of(kind), metavar='N', help=text
-    )
-
-
-_DUPLICATES = """
---duplicates (one of keep equal near, default keep): drop lines that are equal,
-  but for case and punctuation, or near to another one; held-out text comes
-  first, so no training line is like a held-out one
-"""
-
-
-def _add_duplicates(parser: argparse.ArgumentParser) -> None:
-  """Adds which lines are dropped since others are like them."""
-  flag_tables.add(parser, _DUPLICATES)
-  for name, text in (
-    ('bands', 'of a signature, one of which near lines have in common'),
-    ('rows', 'values in a band'),
-    ('characters', 'of the n-grams that lines are compared by'),
-  ):
-    parser.add_argument(
-      f'--near_{name}', type=flag_tables.of(ranges.Count), help=text
-    )
+FLAG_KINDS = {
+  'Ratio': flag_tables.of(Annotated[float, ranges.real(at_least=1)])
+}

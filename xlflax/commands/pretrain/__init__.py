@@ -10,7 +10,7 @@ import tempfile
 from xlflax import cli
 from xlflax.commands.flags import gin_flags
 from xlflax.commands.pretrain import choices, stages
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import manifests, paths
 
 HELP = (
@@ -39,33 +39,21 @@ EXAMPLES = """
 """
 
 
-_FLAGS = """
+FLAGS = f"""
 corpus CORPUS: corpus directory, or a folder of files that are named by language
 --output DIR (required): for vocabulary, cache and the run (DIR/model)
 --languages CODES: comma-separated; all by default
-"""
-
-_LENGTH = """
+[one of, required]
 --hours (Positive): of training, beside the time of vocabulary and cache; some
   steps are timed first
 --steps (Count)
-"""
-
-_MORE_FLAGS = """
+[]
 --vocabulary_size (Count): entries (default: as suits the text)
 --stopped_status (Natural, default 0): exit status after a signal; 0: as of the
   command it came to
 --dry_run (switch): print the commands, and run none (--hours still times steps)
+{gin_flags.FLAGS}
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds what to train on, for how long, and where it goes."""
-  flag_tables.add(parser, _FLAGS)
-  length = parser.add_mutually_exclusive_group(required=True)
-  flag_tables.add(length, _LENGTH)
-  flag_tables.add(parser, _MORE_FLAGS)
-  gin_flags.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:

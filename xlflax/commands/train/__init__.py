@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xlflax.commands.flags import compilation, joining, meet_devices
 from xlflax.commands.train import closing, phases, train_flags
 from xlflax.configuration import config
-from xlflax.foundation import flag_tables, screen, stopping
+from xlflax.foundation import screen, stopping
 from xlflax.storage import paths
 from xlflax.training.devices import machines
 
@@ -43,28 +43,8 @@ EXAMPLES = """
   xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
 """
 RULES = train_flags.RULES
-
-
-_FLAGS = """
---phases FOLDER: train the phases of this folder, phase1.gin, phase2.gin …, one
-  after the other in MODEL_DIR/phase1 and so on; also gin files with commas
-  between (see docs/modern_encoders.md)
-"""
-
-_MORE_FLAGS = """
---other_config (one of refuse accept, default refuse): what to do where
-  --model_dir holds another configuration's run
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of training."""
-  train_flags.add_common_arguments(parser)
-  flag_tables.add(parser, _FLAGS)
-  train_flags.add_plan(parser)
-  flag_tables.add(parser, _MORE_FLAGS)
-  train_flags.add_stopping(parser)
-  joining.add_flags(parser)
+FLAGS = train_flags.FLAGS
+FLAG_KINDS = train_flags.FLAG_KINDS
 
 
 def run(args: argparse.Namespace) -> int:
@@ -165,7 +145,7 @@ def _trainer(args: argparse.Namespace, configuration: config.Configuration):
 
   names = ('stop_at_step', 'hang_timeout', 'profile_steps', 'log_to')
   values = {name: getattr(args, name) for name in names}
-  given = {name: value for name, value in values.items() if value is not None}
+  given = {k: value for k, value in values.items() if value not in (None, [])}
   if args.profile_memory:
     given['profile_memory'] = True
   built = configuration.build(

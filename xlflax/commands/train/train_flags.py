@@ -24,9 +24,24 @@ RULES = (
   parsing.Excludes('vocabulary corpus cache', 'vocabulary_size'),
   parsing.Needs('profile_memory', 'profile_steps'),
 )
-
-
-_PLAN = f"""
+COMMON = f"""
+{gin_flags.FLAGS}
+--model_dir DIR: directory of the run (gin: MODEL_DIR)
+--corpus DIR: corpus directory (gin: CORPUS)
+--vocabulary DIR: directory made by `xlflax vocab` (gin: VOCABULARY)
+--cache DIR: token cache made by `xlflax cache` (gin: CACHE_DIR)
+--task_module MODULE (repeated): module that registers SeqIO tasks, where they
+  are read live; may be repeated
+--vocabulary_size (Count): use an invented vocabulary of this size instead of
+  --vocabulary (plans and benchmarks)
+--num_languages (Count, default 1): languages of the invented vocabulary
+{compilation.FLAG}
+"""  # of benchmarks, too
+FLAGS = f"""
+{COMMON}
+--phases FOLDER: train the phases of this folder, phase1.gin, phase2.gin …, one
+  after the other in MODEL_DIR/phase1 and so on; also gin files with commas
+  between (see docs/modern_encoders.md)
 --dry_run (switch): check everything and print the plan, no step
 --devices DEVICES: with --dry_run: plan for these devices, which need not be
   here: {machines.FORM}; gpu:A100-40GB:64/4 has 4 in a node (see docs/launch.md)
@@ -35,19 +50,14 @@ _PLAN = f"""
   takes the compiler where it is installed
 --num_devices (Count): with --dry_run: the same as --devices=cpu:N
 --output FILE: with --dry_run: also write the plan as JSON
-"""
-
-
-def add_plan(parser: argparse.ArgumentParser) -> None:
-  """Adds `--dry_run`, what it plans for, and where it writes."""
-  flag_tables.add(parser, _PLAN)
-
-
-_STOPPING = """
+--other_config (one of refuse accept, default refuse): what to do where
+  --model_dir holds another configuration's run
 --stop_at_step (Count): save and stop at this step, before the last one
-"""
-
-_MORE_STOPPING = """
+--stopped_status STATUS (Status, default 0): exit status after a signal stopped
+  the run before its end, for schedulers to start it again
+--hang_timeout SECONDS (NonNegative): without a step, batch or checkpoint for so
+  long, all processes write their stacks and the job ends with status 74, to be
+  started again; 0 waits for ever (default: 900, or ten steps)
 --trust_kernels (switch): do not measure GPUs, TPUs and the links between them,
   nor compare the forms of attention on a kind that was not met before (see
   `xlflax doctor --devices`)
@@ -55,54 +65,18 @@ _MORE_STOPPING = """
   MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev
 --profile_memory (switch): with --profile_steps: write the devices' memory too,
   for pprof
+--log_to (repeated, one of
+  {' '.join(place.value for place in metric_writers.Destination)}): where
+  metrics go beside metrics.jsonl; may be repeated; jsonl alone means nowhere
+  else; terminal has the losses by objective and language in the log (default:
+  tensorboard)
+{json_lines.FLAG}{joining.FLAGS}
 """
-
-
-def add_stopping(parser: argparse.ArgumentParser) -> None:
-  """Adds where a run stops, and with which status."""
-  flag_tables.add(parser, _STOPPING)
-  parser.add_argument(
-    '--stopped_status',
-    type=flag_tables.of(Annotated[int, ranges.whole(at_least=0, at_most=255)]),
-    default=0,
-    metavar='STATUS',
-    help='exit status after a signal stopped the run before its end, for '
-    'schedulers to start it again (default: %(default)s)',
+FLAG_KINDS = {
+  'Status': flag_tables.of(
+    Annotated[int, ranges.whole(at_least=0, at_most=255)]
   )
-  joining.add_hang_timeout(parser)
-  flag_tables.add(parser, _MORE_STOPPING)
-  parser.add_argument(
-    '--log_to',
-    action='append',
-    choices=[place.value for place in metric_writers.Destination],
-    help='where metrics go beside metrics.jsonl; may be repeated; jsonl alone '
-    'means nowhere else; terminal has the losses by objective and language '
-    'in the log (default: tensorboard)',
-  )
-  json_lines.add(parser)
-
-
-_COMMON_FLAGS = """
---task_module MODULE (repeated): module that registers SeqIO tasks, where they
-  are read live; may be repeated
---vocabulary_size (Count): use an invented vocabulary of this size instead of
-  --vocabulary (plans and benchmarks)
---num_languages (Count, default 1): languages of the invented vocabulary
-"""
-
-
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-  """Flags that training and benchmarks share."""
-  gin_flags.add_flags(parser)
-  for flag, macro, text in (
-    ('--model_dir', 'MODEL_DIR', 'directory of the run'),
-    ('--corpus', 'CORPUS', 'corpus directory'),
-    ('--vocabulary', 'VOCABULARY', 'directory made by `xlflax vocab`'),
-    ('--cache', 'CACHE_DIR', 'token cache made by `xlflax cache`'),
-  ):
-    parser.add_argument(flag, metavar='DIR', help=f'{text} (gin: {macro})')
-  flag_tables.add(parser, _COMMON_FLAGS)
-  compilation.add_flag(parser)
+}
 
 
 def invented_vocabulary(args: argparse.Namespace) -> dict:
