@@ -14,7 +14,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.reports import drawing
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import word_alignment
 from xlflax.similarity.word_alignment import Mass, Method
 
@@ -106,7 +106,6 @@ class AlignmentStudy(study.Study):
   max_length: ranges.Count | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'mass', Mass)
     methods = word_alignment.methods_of(self.methods, where='methods')
     object.__setattr__(self, 'methods', methods)
     study.check_series(self.series)

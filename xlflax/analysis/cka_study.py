@@ -14,7 +14,7 @@ from xlflax.analysis import models as models_lib
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.reports import drawing
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import ranges, schema
 from xlflax.similarity import cka
 
 _EXPLANATION = (
@@ -50,8 +50,6 @@ class CkaStudy(study.Study):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def __post_init__(self):
-    enums.coerce(self, 'compare', cka.Layers)
-    enums.coerce(self, 'estimator', cka.Estimator)
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:

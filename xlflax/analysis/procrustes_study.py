@@ -18,7 +18,7 @@ from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics
 from xlflax.evaluation.reports import drawing
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import checks, maps, procrustes
 from xlflax.similarity import cosine as similarity
 
@@ -69,7 +69,6 @@ class ProcrustesStudy(study.Study):
   level: Level = Level.SENTENCES
 
   def __post_init__(self):
-    enums.coerce(self, 'level', Level)
     study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:

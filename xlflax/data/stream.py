@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, ranges, registry
 
 
 class Layout(enum.Enum):
@@ -117,9 +117,6 @@ class PairOptions:
   max_tokens: ranges.Count | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
-    enums.coerce(self, 'order', SideOrder)
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
       raise errors.ConfigError(
         'No pair can pass the length filters',
@@ -209,12 +206,6 @@ class Stream:
   seed_offset: ranges.Natural = 0
 
   def __post_init__(self):
-    if self.languages is not None:
-      object.__setattr__(self, 'languages', tuple(self.languages))
-    enums.coerce(self, 'layout', Layout)
-    enums.coerce(self, 'batching', LanguageBatching)
-    enums.coerce(self, 'sizes', Sizes)
-    enums.coerce(self, 'packing', Packing)
     _check_sizes(self)
     _check_options(self)
 

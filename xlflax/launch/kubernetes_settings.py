@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from xlflax.foundation import enums, errors, ranges
+from xlflax.foundation import errors, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import values
 
@@ -171,7 +171,6 @@ class KubernetesSettings:
   grace_seconds: ranges.Natural = 180
 
   def __post_init__(self):
-    enums.coerce(self, 'kind', Kind)
     values.check(self)
     values.check_image(self.image)
     values.check_variables(self.env, r'[A-Za-z_.-][\w.-]*')

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from typing import ClassVar
 
-from xlflax.foundation import enums, errors, ranges
+from xlflax.foundation import errors, ranges
 from xlflax.launch import job as job_lib
 from xlflax.launch import registry, values
 
@@ -119,9 +119,6 @@ class SlurmJob(job_lib.Job):
   more: tuple[str, ...] = ()
 
   def __post_init__(self):
-    enums.coerce(self, 'process_per', Per)
-    enums.coerce(self, 'restart_by', RestartBy)
-    object.__setattr__(self, 'more', tuple(self.more))
     values.check(self)
     self._check_texts()
     if self.process_per is Per.GPU and not self.gpus_per_node:

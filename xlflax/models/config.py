@@ -254,9 +254,6 @@ class EncoderConfig(TransformerConfig):
   sharing: sharing_lib.SharingPlan | None = None
 
   def __post_init__(self):
-    for name, kind in enum_fields(type(self)).items():
-      value = _choice(name, getattr(self, name), tuple(kind))
-      object.__setattr__(self, name, kind(value))
     self._check_choices()
     config_checks.check_sizes(self)
     sharing_lib.check(self.sharing, self.num_layers)
@@ -281,15 +278,6 @@ class EncoderConfig(TransformerConfig):
         fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
       )
     return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
-
-
-def enum_fields(cls: type) -> dict[str, type[enum.Enum]]:
-  """Returns the fields of a configuration whose type is an enum."""
-  return {
-    field.name: field.type
-    for field in dataclasses.fields(cls)
-    if isinstance(field.type, type) and issubclass(field.type, enum.Enum)
-  }
 
 
 def with_vocabulary(

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 from typing import Annotated
 
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, ranges, registry
 from xlflax.models import config as model_config
 
 
@@ -94,8 +94,6 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
   mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
 
   def __post_init__(self):
-    for name, kind in model_config.enum_fields(type(self)).items():
-      enums.coerce(self, name, kind)
     self._check_family()
     self._check_sizes()
     _ = self.encoder  # has the checks of everything they share

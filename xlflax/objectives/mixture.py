@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from xlflax.foundation import enums, errors, ranges, registry, suggestions
+from xlflax.foundation import errors, ranges, registry, suggestions
 from xlflax.objectives import base
 
 _MAX_BLOCK = 1000  # steps over which sampled entries have exact shares
@@ -122,8 +122,6 @@ class ObjectiveMixture:
   seed: ranges.Seed = 0
 
   def __post_init__(self):
-    object.__setattr__(self, 'entries', tuple(self.entries))
-    enums.coerce(self, 'combine', Combine)
     if not self.entries:
       raise errors.ConfigError(
         'The objective mixture has no entries', expected='at least one Entry'

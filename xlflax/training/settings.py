@@ -11,7 +11,7 @@ from xlflax.data.labelled import loader as labelled_loader
 from xlflax.data.labelled import stream as labelled_stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import enums, errors, ranges, registry, schema
+from xlflax.foundation import errors, ranges, registry, schema
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.training import profiling, protocols
 from xlflax.training import step as step_lib
@@ -147,20 +147,11 @@ class Settings:
   )
 
   def __post_init__(self):
-    enums.coerce(self, 'non_finite', step_lib.NonFinite)
-    enums.coerce(self, 'other_config', run_directory.OtherConfig)
-    destinations = tuple(
-      enums.of_value(name, writers.Destination, where='Trainer.log_to')
-      for name in self.log_to
-    )
-    object.__setattr__(self, 'log_to', destinations)
-    object.__setattr__(self, 'streams', tuple(self.streams))
     # One run by its directory alone is the same as an InitFrom of it.
     inits = initialization.several(self.init_from)
     is_one = isinstance(self.init_from, (str, initialization.InitFrom))
     init = inits[0] if inits and is_one else inits or None
     object.__setattr__(self, 'init_from', init)
-    object.__setattr__(self, 'task_modules', tuple(self.task_modules))
     self._check_length()
     self._check_streams()
 

@@ -35,10 +35,6 @@ class CodeSwitching:
   languages: tuple[str, ...] | None = None
   seed: ranges.Seed = 0
 
-  def __post_init__(self):
-    if self.languages is not None:
-      object.__setattr__(self, 'languages', tuple(self.languages))
-
   def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
     """Languages that dictionaries of these pairs of languages can switch.
 

@@ -24,7 +24,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.foundation import enums, errors, progress, ranges, schema
+from xlflax.foundation import errors, progress, ranges, schema
 
 # Held-out text comes first, so that what it shares with training stays in it.
 _ORDER = (TEST, VALIDATION, TRAIN)
@@ -55,9 +55,6 @@ class Deduplication:
   bands: ranges.Count = 16
   rows: ranges.Count = 8
   characters: ranges.Count = 5
-
-  def __post_init__(self):
-    enums.coerce(self, 'kept', Kept)
 
   def probability(self, similarity: float) -> float:
     """That two lines of a Jaccard similarity are found."""

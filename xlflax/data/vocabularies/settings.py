@@ -6,7 +6,7 @@ import re
 from typing import Annotated
 
 from xlflax.data.corpus import files as corpus_files
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 
 DEFAULT_ALPHA = 0.7
 
@@ -75,8 +75,6 @@ class Settings:
   num_threads: ranges.Threads = 4
 
   def __post_init__(self):
-    enums.coerce(self, 'anchors', Anchors)
-    enums.coerce(self, 'model_type', ModelType)
     if self.anchors is Anchors.JOINT:
       if self.alpha is None:
         object.__setattr__(self, 'alpha', DEFAULT_ALPHA)

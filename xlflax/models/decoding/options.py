@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, ranges, schema
 
 
 class Method(enum.Enum):
@@ -65,9 +65,6 @@ class DecodingOptions:
   suppressed_ids: tuple[ranges.Natural, ...] = ()
 
   def __post_init__(self):
-    enums.coerce(self, 'method', Method)
-    enums.coerce(self, 'early_stopping', EarlyStopping)
-    object.__setattr__(self, 'suppressed_ids', tuple(self.suppressed_ids))
     most = {Method.GREEDY: 1, Method.BEAM: self.beam_size}.get(self.method)
     if most is not None and self.num_samples > most:
       raise errors.ConfigError(

@@ -26,7 +26,7 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, ranges, registry
 from xlflax.training.devices import machines, meshes
 
 AXES = meshes.AXES
@@ -90,7 +90,6 @@ class Partitioner:
   machine: machines.Machine | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'tensor_splits', TensorSplits)
     for rule in self.rules:
       if not set(_as_tuple(rule[1])) <= set(AXES):
         raise errors.ConfigError(

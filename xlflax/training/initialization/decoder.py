@@ -17,7 +17,7 @@ import enum
 import re
 from collections.abc import Collection
 
-from xlflax.foundation import enums, registry
+from xlflax.foundation import registry
 
 
 class Layers(enum.Enum):
@@ -52,10 +52,6 @@ class DecoderInitialization:
 
   layers: Layers = Layers.LAST
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
-
-  def __post_init__(self):
-    enums.coerce(self, 'layers', Layers)
-    enums.coerce(self, 'cross_attention', CrossAttention)
 
   def wants(self, name: str) -> bool:
     """Whether a parameter comes from the encoder's run."""

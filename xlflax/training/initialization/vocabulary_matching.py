@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import enums, registry
+from xlflax.foundation import registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
 from xlflax.training.initialization import token_normalization
@@ -87,9 +87,6 @@ class VocabularyMatching:
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
   norms: Norms = Norms.FRESH
-
-  def __post_init__(self):
-    enums.coerce(self, 'norms', Norms)
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries."""

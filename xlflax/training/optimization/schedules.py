@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import logging
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -190,12 +189,10 @@ class Piecewise(Schedule):
   Suits sampling exponents and mask ratios that change in phases.
   """
 
-  values: Sequence[ranges.NonNegative]
-  boundaries: Sequence[ranges.Natural]
+  values: tuple[ranges.NonNegative, ...]
+  boundaries: tuple[ranges.Natural, ...]
 
   def __post_init__(self):
-    object.__setattr__(self, 'values', tuple(self.values))
-    object.__setattr__(self, 'boundaries', tuple(self.boundaries))
     rising = self.boundaries == tuple(sorted(set(self.boundaries)))
     if len(self.values) != len(self.boundaries) + 1 or not rising:
       raise errors.ConfigError(

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import jax
 import numpy as np
 
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, ranges, registry
 from xlflax.training import step as step_lib
 
 
@@ -52,7 +52,6 @@ class LossSpikes:
   most_rewinds: ranges.Count = 5
 
   def __post_init__(self):
-    enums.coerce(self, 'response', Response)
     if self.after > self.window:
       raise errors.ConfigError(
         'Loss spikes are looked for after more losses than are kept',
