@@ -5,15 +5,17 @@ JAX detects the workers of a slice, and several slices, by itself.
 
 import dataclasses
 import os
+import pathlib
 import re
 import shlex
 import shutil
+import string
 import subprocess
 import tempfile
 
 from xlflax.foundation import errors, ranges
 from xlflax.launch import job as job_lib
-from xlflax.launch import registry, tpu_script, values
+from xlflax.launch import registry, values
 
 # Nodes are called NAME-1023, in at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
@@ -22,6 +24,30 @@ xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
     --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
     --source=git+https://HOST/xlflax -- train --gin_file=... --model_dir=gs://bucket/runs/mlm
 """
+_STOP = """cd && cd .xlflax && kill -TERM -- "-$(cat pid)"
+tail -n 20 --pid="$(cat pid)" -f log"""
+# The images of TPU VMs have Python 3.10. What is installed already stays.
+_SETUP = """wanted={wanted}
+[[ $(cat venv/wanted 2> /dev/null) == "$wanted" ]] || {{
+  sudo apt-get update -qq && sudo apt-get install -qqy git python3.11-venv &&
+  python3.11 -m venv --clear venv && venv/bin/pip install -q "$wanted" &&
+  echo "$wanted" > venv/wanted
+}}"""
+_CONTAINER = 'sudo docker run --rm --privileged --network=host --ipc=host'
+
+
+class _Script(string.Template):
+  """A shell script, in which @@name stands for what a job has."""
+
+  delimiter = '@@'
+
+
+def _text(name: str) -> str:
+  """A file of this room: `tpu.sh` runs here; on a worker `tpu_start.sh`, by
+  `setsid` and `nohup` so that the run outlives the connection (the shell around
+  it stays for its status where a signal ends the run), and `tpu_ask.sh`."""
+  path = pathlib.Path(__file__).parent / name
+  return path.read_text('utf-8')
 
 
 @registry.register(
@@ -127,7 +153,7 @@ class TpuJob(job_lib.Job):
       else [f'--node-count={self.slices}', f'--node-prefix={self.name}']
     )
     create += ['--spot'] if self.spot else []
-    return tpu_script.SCRIPT.format(
+    return _Script(_text('tpu.sh')).substitute(
       name=shlex.quote(self.name),
       place=shlex.join(place),
       nodes=shlex.join(self.nodes),
@@ -136,9 +162,9 @@ class TpuJob(job_lib.Job):
       poll=self.poll_seconds,
       setup=shlex.quote(self._setup()),
       run=shlex.quote(self._run()),
-      start=shlex.quote(tpu_script.START),
-      ask=shlex.quote(tpu_script.ASK),
-      stop=shlex.quote(tpu_script.STOP),
+      start=shlex.quote(_text('tpu_start.sh').strip()),
+      ask=shlex.quote(_text('tpu_ask.sh').strip()),
+      stop=shlex.quote(_STOP),
       give_back='true' if self.keep else 'delete',
     )
 
@@ -148,14 +174,12 @@ class TpuJob(job_lib.Job):
     if self.image:
       return f'sudo docker pull -q {self.image}'
     wanted = shlex.quote(f'xlflax[tpu,buckets] @ {self.source}')
-    return tpu_script.SETUP.format(wanted=wanted)
+    return _SETUP.format(wanted=wanted)
 
   def _run(self) -> str:
     """The command line of a worker."""
     program = self.program or (
-      f'{tpu_script.CONTAINER} {self.image} xlflax'
-      if self.image
-      else 'venv/bin/xlflax'
+      f'{_CONTAINER} {self.image} xlflax' if self.image else 'venv/bin/xlflax'
     )
     words = [*self.command, *job_lib.platform_flag(self.command, 'tpu')]
     stopped = f'--stopped_status={errors.ExitStatus.STOPPED}'

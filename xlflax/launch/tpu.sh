@@ -1,87 +1,85 @@
-"""The shell script of jobs on Cloud TPU, and what it has workers do."""
-
-SCRIPT = r"""#!/bin/bash
+#!/bin/bash
 # Gets TPUs, runs the command on all workers, and goes on with other ones
 # where these are taken away. The run does not depend on this script's
 # connections: a lost one is made again. Ctrl-C ends the run, and gives the
 # TPUs back.
 set -uo pipefail
-name={name}
-place=({place})
-nodes=({nodes})
-restarts={restarts}
+name=@@name
+place=(@@place)
+nodes=(@@nodes)
+restarts=@@restarts
 errors=$(mktemp) output=$(mktemp)
 
-create() {{
-  gcloud compute tpus queued-resources create "$name" "${{place[@]}}" \
-    {create}
-}}
+create() {
+  gcloud compute tpus queued-resources create "$name" "${place[@]}" \
+    @@create
+}
 
 # The state, or nothing where there is no such resource. Without an answer it
 # asks again: a lost network is no reason to give anything back.
-state() {{
-  until gcloud compute tpus queued-resources describe "$name" "${{place[@]}}" \
+state() {
+  until gcloud compute tpus queued-resources describe "$name" "${place[@]}" \
     --format='value(state.state)' 2> "$errors"; do
     grep -q NOT_FOUND "$errors" && return
     echo "$name: no answer, asking again: $(tail -n 1 "$errors")" >&2
-    sleep {poll}
+    sleep @@poll
   done
-}}
+}
 
-delete() {{
-  gcloud compute tpus queued-resources delete "$name" "${{place[@]}}" \
+delete() {
+  gcloud compute tpus queued-resources delete "$name" "${place[@]}" \
     --force --quiet
-}}
+}
 
-wait_until_active() {{
+wait_until_active() {
   local now last=
   while now=$(state); [[ $now != ACTIVE ]]; do
-    [[ $now != "$last" ]] && echo "$name: ${{now:-not there}}"
+    [[ $now != "$last" ]] && echo "$name: ${now:-not there}"
     last=$now
     case $now in
       '' | FAILED | SUSPENDED | SUSPENDING) return 1 ;;
     esac
-    sleep {poll}
+    sleep @@poll
   done
-}}
+}
 
-on_all_workers() {{
+on_all_workers() {
   local jobs=() node status=0 one
-  for node in "${{nodes[@]}}"; do
-    gcloud compute tpus tpu-vm ssh "$node" "${{place[@]}}" --worker=all \
+  for node in "${nodes[@]}"; do
+    gcloud compute tpus tpu-vm ssh "$node" "${place[@]}" --worker=all \
       --command="$1" &
     jobs+=($!)
   done
-  for one in "${{jobs[@]}}"; do
+  for one in "${jobs[@]}"; do
     wait "$one" || status=$?
   done
   return "$status"
-}}
+}
 
-set_up() {{
+set_up() {
   until on_all_workers "( $setup ) || echo xlflax-setup-failed" | tee "$output"
   do
     [[ $(state) == ACTIVE ]] || return 0  # `follow` finds out too
     echo "$name: the workers cannot be reached, trying again." >&2
-    sleep {poll}
+    sleep @@poll
   done
   grep -q xlflax-setup-failed "$output" || return 0
   echo "$name: --setup failed; see above. The TPUs are kept: end them by" \
     "gcloud compute tpus queued-resources delete $name." >&2
   return 1
-}}
+}
 
 # What a worker does: `start` begins a run, once for each token, which goes on
 # without the connection, and shows its log; `ask` says how it ended.
-setup={setup}
-run={run}
-start={start}
-ask={ask}
-stop={stop}
+setup=@@setup
+run=@@run
+start=@@start
+ask=@@ask
+stop=@@stop
 
 # Follows the run on all workers to its end, and returns its status, the
 # largest of all; 255: the TPUs are gone.
-follow() {{
+follow() {
   local token=$1 answers lines=+1
   while :; do
     on_all_workers "token=$token lines=$lines run=$(printf %q "$run"); $start"
@@ -89,17 +87,17 @@ follow() {{
     until answers=$(on_all_workers "token=$token; $ask"); do
       [[ $(state) == ACTIVE ]] || return 255
       echo "$name: the workers cannot be reached, trying again." >&2
-      sleep {poll}
+      sleep @@poll
     done
     grep -q 'xlflax-status running' <<< "$answers" && continue
     return "$(sed -n 's/.*xlflax-status //p' <<< "$answers" | sort -n | tail -n 1)"
   done
-}}
+}
 
-ended() {{
-  {give_back}
+ended() {
+  @@give_back
   exit "$1"
-}}
+}
 
 trap 'on_all_workers "$stop"; ended 130' INT TERM
 for ((attempt = 0; attempt <= restarts; attempt++)); do
@@ -123,40 +121,3 @@ for ((attempt = 0; attempt <= restarts; attempt++)); do
 done
 echo "$name: gave up after $restarts more attempts." >&2
 ended 1
-"""
-# On a worker. `setsid` and `nohup`: the run outlives the connection. The shell
-# around it stays for its status where a signal ends the run.
-START = """cd && mkdir -p .xlflax && cd .xlflax || exit 1
-if [[ $(cat token 2> /dev/null) != "$token" ]]; then
-  if [[ -e pid ]]; then
-    kill -TERM -- "-$(cat pid)" 2> /dev/null
-    tail --pid="$(cat pid)" -f /dev/null
-  fi
-  rm -f status
-  echo "$token" > token
-  nohup setsid bash -c 'trap : TERM; cd; eval "$1"; echo $? > .xlflax/status' \
-    - "$run" > log 2>&1 < /dev/null &
-  echo $! > pid
-fi
-tail -n "$lines" --pid="$(cat pid)" -f log
-true  # a shell that is still there; `tail` would wait for its own child"""
-ASK = """cd && cd .xlflax || exit 1
-if [[ $(cat token) == "$token" && -s status ]]; then
-  echo "xlflax-status $(cat status)"
-elif [[ $(cat token) == "$token" ]] && kill -0 "$(cat pid)" 2> /dev/null; then
-  echo 'xlflax-status running'
-elif [[ $(cat token) == "$token" ]]; then
-  echo 'xlflax-status 74'  # its machine was started anew
-else
-  echo 'xlflax-status running'  # not begun yet
-fi"""
-STOP = """cd && cd .xlflax && kill -TERM -- "-$(cat pid)"
-tail -n 20 --pid="$(cat pid)" -f log"""
-# The images of TPU VMs have Python 3.10. What is installed already stays.
-SETUP = """wanted={wanted}
-[[ $(cat venv/wanted 2> /dev/null) == "$wanted" ]] || {{
-  sudo apt-get update -qq && sudo apt-get install -qqy git python3.11-venv &&
-  python3.11 -m venv --clear venv && venv/bin/pip install -q "$wanted" &&
-  echo "$wanted" > venv/wanted
-}}"""
-CONTAINER = 'sudo docker run --rm --privileged --network=host --ipc=host'
