@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from tests.analysis import fakes
-from xlflax.analysis import (
-  curves_study,
-  direction_figures,
-  figures,
-  report,
-  word_report,
-)
+from xlflax.analysis import curves_study, figures, report, word_report
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import drawing, styles
 from xlflax.foundation import errors
@@ -167,7 +161,7 @@ def test_no_numbers_is_an_error(tmp_path):
       first='en',
       second='fr',
     ),
-    lambda: direction_figures.draw(
+    lambda: figures.directions(
       'Directions of transfer, classification: gains',
       'gain (points)',
       {'MetaXLM − XLM': {('en', 'fr'): 0.5, ('fr', 'en'): -12.5}},

@@ -73,13 +73,11 @@ class UnlinkedFiles(source_lib.ExampleSource):
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AlignmentStudy(study.Study):
+class AlignmentStudy(study.SeriesStudy):
   """Links of every series, at every layer.
 
   Attributes:
     source: sentence pairs, with gold links or without.
-    series: the models that read the two languages.
-    steps: checkpoints of models without a named step; see `Models.at_steps`.
     maps: folder with maps between the models of a series; None: states are
       compared as they are.
     methods: see `xlflax.similarity.word_alignment`.
@@ -91,8 +89,6 @@ class AlignmentStudy(study.Study):
   """
 
   source: source_lib.ExampleSource
-  series: tuple[models_lib.Series, ...]
-  steps: models_lib.Steps = models_lib.LAST
   maps: str | None = None
   methods: tuple[Method, ...] = (
     Method.MUTUAL_TRANSPORT,
@@ -106,9 +102,9 @@ class AlignmentStudy(study.Study):
   max_length: ranges.Count | None = None
 
   def __post_init__(self):
+    super().__post_init__()
     methods = word_alignment.methods_of(self.methods, where='methods')
     object.__setattr__(self, 'methods', methods)
-    study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
@@ -118,9 +114,7 @@ class AlignmentStudy(study.Study):
     files: dict[str, str | bytes] = {}
     for part in self.source.languages():
       first, _, second = part.partition('-')
-      for case in study.cases(
-        self.series, (first, second), self.steps, models, failures
-      ):
+      for case in self.cases((first, second), models, failures):
         with failures.guard(case.name):
           found = self._evaluate(part, case, models)
           notes |= dict.fromkeys(found.notes)
@@ -245,7 +239,6 @@ def _method(row: report.Row) -> str:
 
 
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
-  pictures = {}
   scored = _scored(rows)
   last = study.last_steps(scored)
   several = len({row['series'] for row in last}) > 1
@@ -255,21 +248,16 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     panels.setdefault(row['pair'], {}).setdefault(line, []).append(
       (row['layer'], 100 * row['aer'])
     )
-  if panels:
-    title = 'Word alignment by layer'
-    pictures['layers'] = report.Picture(
-      title, drawing.curves(title, 'AER (%), lower is better', panels), last
-    )
+  label = 'AER (%), lower is better'
+  pictures = report.curves(
+    'layers', 'Word alignment by layer', label, panels, last
+  )
   first = scored[0]['method'] if scored else None
   chosen = [row for row in scored if row['method'] == first]
-  lines = study.by_step(chosen, 'aer')
-  if lines:
+  if chosen:
     title = f'Word alignment along training ({_method(chosen[0])})'
-    pictures['steps'] = report.Picture(
-      title,
-      drawing.curves(
-        title, 'AER (%), lower is better', lines, xlabel=drawing.STEP
-      ),
-      chosen,
+    lines = study.by_step(chosen, 'aer')
+    pictures |= report.curves(
+      'steps', title, label, lines, chosen, xlabel=drawing.STEP
     )
   return pictures

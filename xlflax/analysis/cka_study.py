@@ -28,7 +28,7 @@ _EXPLANATION = (
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CkaStudy(study.Study):
+class CkaStudy(study.SeriesStudy):
   """CKA of every series on every pair.
 
   Attributes:
@@ -42,29 +42,20 @@ class CkaStudy(study.Study):
   """
 
   source: sources.PairSource
-  series: tuple[models_lib.Series, ...]
-  steps: models_lib.Steps = models_lib.LAST
   compare: cka.Layers = cka.Layers.ALL
   layers: tuple[ranges.Layer, ...] | None = None
   estimator: cka.Estimator = cka.Estimator.BIASED
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
-  def __post_init__(self):
-    study.check_series(self.series)
-
   def run(self, models: models_lib.Models) -> report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
     failures = base.Failures('cka')
     rows: list[report.Row] = []
-    for pair in self.source.pairs():
-      text = None
-      with failures.guard('-'.join(pair)):
-        text = self.source.load(pair)
-      if text is None:
-        continue
-      for case in study.cases(self.series, pair, self.steps, models, failures):
-        with failures.guard(case.name):
-          rows += self._compare(case, text, models)
+    for case, text in self.loaded_cases(
+      self.source.pairs(), self.source.load, models, failures
+    ):
+      with failures.guard(case.name):
+        rows += self._compare(case, text, models)
     return report.Analysis(
       name='cka',
       title='Similarity of layers (CKA)',
@@ -195,15 +186,15 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
       pictures[f'matrix.{pair}'] = report.Picture(
         title, _matrices(title, of_pair), of_pair
       )
-  panels = study.by_step(_diagonal(rows), 'cka', layer='first_layer')
-  if panels:
-    title = 'CKA along training'
-    pictures['steps'] = report.Picture(
-      title,
-      drawing.curves(title, 'CKA (%)', panels, xlabel=drawing.STEP, whole=100),
-      _diagonal(rows),
-    )
-  return pictures
+  return pictures | report.curves(
+    'steps',
+    'CKA along training',
+    'CKA (%)',
+    study.by_step(_diagonal(rows), 'cka', layer='first_layer'),
+    _diagonal(rows),
+    xlabel=drawing.STEP,
+    whole=100,
+  )
 
 
 def _matrices(title: str, rows: list[report.Row]):

@@ -10,7 +10,7 @@ import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from xlflax.analysis import direction_figures, report, study
+from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base
 from xlflax.evaluation.reports import text
@@ -152,14 +152,14 @@ def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     panels = _panels(of_task)
     title = f'Directions of transfer, {task}'
     pictures[task] = report.Picture(
-      title, direction_figures.draw(title, 'points', panels), of_task
+      title, figures.directions(title, 'points', panels), of_task
     )
     gains = _gains(panels)
     if gains:
       title = f'Directions of transfer, {task}: gains'
       pictures[f'{task}.gains'] = report.Picture(
         title,
-        direction_figures.draw(title, 'gain (points)', gains, around_zero=True),
+        figures.directions(title, 'gain (points)', gains, around_zero=True),
         [
           {'series': name, 'train': train, 'test': test, 'gain': value}
           for name, found in gains.items()

@@ -5,10 +5,12 @@ their codes: the fonts of matplotlib lack many scripts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
+from matplotlib import axes as axes_lib
 from matplotlib import figure
+from matplotlib import image as image_lib
 
 from xlflax.evaluation.reports import drawing
 
@@ -82,21 +84,12 @@ def matrices(
     first_layers: numbers of the rows; none: from 0.
     second_layers: numbers of the columns; none: from 0.
   """
-  across = min(_ACROSS, len(panels))
-  down = math.ceil(len(panels) / across)
   rows = max(len(values) for values in panels.values())
   wide = max(values.shape[1] for values in panels.values())
-  canvas = figure.Figure(
-    figsize=(
-      1.6 + across * (width := max(1.9, 0.36 * wide + 0.5)),
-      0.8 + down * max(1.6, 0.3 * rows + 0.9),
-    ),
-    layout='constrained',
-  )
-  grid = canvas.subplots(down, across, squeeze=False).ravel()
-  for axes in grid[len(panels) :]:
-    axes.set_visible(False)
-  for axes, (name, values) in zip(grid, panels.items(), strict=False):
+  width = max(1.9, 0.36 * wide + 0.5)
+
+  def draw(axes, name: str):
+    values = panels[name]
     image = drawing.heat(axes, values)
     axes.set_title(drawing.wrapped(name, width), fontsize='medium')
     for ticks, size, layers in (
@@ -106,7 +99,86 @@ def matrices(
       ticks(range(size), [str(i) for i in (layers or range(size))])
     axes.invert_yaxis()  # the embeddings below, as in the model
     axes.set(xlabel=f'layer of {second}', ylabel=f'layer of {first}')
-  canvas.colorbar(image, ax=grid[: len(panels)].tolist(), label=label)
+    return image
+
+  size = (width, max(1.6, 0.3 * rows + 0.9))
+  return _heat_maps(title, label, panels, draw, size)
+
+
+def directions(
+  title: str,
+  label: str,
+  panels: Mapping[str, Mapping[tuple[str, str], float]],
+  *,
+  around_zero: bool = False,
+) -> figure.Figure:
+  """Training by test languages, one panel a model (MetaXLM figure 6).
+
+  Args:
+    title: above the picture.
+    label: of the colours, with its unit.
+    panels: name -> (training language, test language) -> points.
+    around_zero: whether colours tell gains from losses.
+  """
+  places = [place for found in panels.values() for place in found]
+  trained, tested = (
+    list(dict.fromkeys(place[i] for place in places)) for i in (0, 1)
+  )
+  values = [value for found in panels.values() for value in found.values()]
+  low, high = min(values), max(values)
+  if around_zero:
+    high = max(abs(low), abs(high), 1e-9)
+    low = -high
+  shown = ('{:+.1f}' if around_zero else '{:.1f}').format
+
+  def draw(axes, name: str):
+    found = panels[name]
+    table = [
+      [found.get((train, test), np.nan) for test in tested] for train in trained
+    ]
+    image = drawing.heat(axes, np.array(table), shown=shown, low=low, high=high)
+    axes.set_title(name, fontsize='medium')
+    axes.set_yticks(range(len(trained)), trained)
+    axes.set_xticks(range(len(tested)), tested)
+    axes.set(xlabel='test language', ylabel='training language')
+    return image
+
+  size = max(1.9, 0.6 * len(tested) + 0.5), max(1.6, 0.42 * len(trained) + 0.9)
+  at_least = 0.5 + 0.085 * len(title)
+  return _heat_maps(title, label, panels, draw, size, at_least=at_least)
+
+
+def _heat_maps(
+  title: str,
+  label: str,
+  names: Collection[str],
+  draw: Callable[[axes_lib.Axes, str], image_lib.AxesImage],
+  size: tuple[float, float],
+  *,
+  at_least: float = 0.0,
+) -> figure.Figure:
+  """Panels of one size in rows, with one colour bar.
+
+  Args:
+    title: above all.
+    label: of the colours.
+    names: of the panels.
+    draw: draws the panel of a name.
+    size: width and height of a panel, inches.
+    at_least: width of the picture.
+  """
+  across = min(_ACROSS, len(names))
+  down = math.ceil(len(names) / across)
+  canvas = figure.Figure(
+    figsize=(max(1.6 + across * size[0], at_least), 0.8 + down * size[1]),
+    layout='constrained',
+  )
+  grid = canvas.subplots(down, across, squeeze=False).ravel()
+  for axes in grid[len(names) :]:
+    axes.set_visible(False)
+  for axes, name in zip(grid, names, strict=False):
+    image = draw(axes, name)
+  canvas.colorbar(image, ax=grid[: len(names)].tolist(), label=label)
   canvas.suptitle(title, fontsize='large')
   return canvas
 

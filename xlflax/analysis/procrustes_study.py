@@ -17,7 +17,6 @@ from xlflax.data import language_codes
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics
-from xlflax.evaluation.reports import drawing
 from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import checks, maps, procrustes
 from xlflax.similarity import cosine as similarity
@@ -44,7 +43,7 @@ class Level(enum.Enum):
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProcrustesStudy(study.Study):
+class ProcrustesStudy(study.SeriesStudy):
   """Learns the maps of every series, pair and layer.
 
   Attributes:
@@ -60,16 +59,11 @@ class ProcrustesStudy(study.Study):
   """
 
   source: sources.PairSource
-  series: tuple[models_lib.Series, ...]
   links: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  steps: models_lib.Steps = models_lib.LAST
   layers: tuple[ranges.Layer, ...] | None = None
   max_rounds: ranges.Count = 50
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
   level: Level = Level.SENTENCES
-
-  def __post_init__(self):
-    study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
@@ -77,26 +71,23 @@ class ProcrustesStudy(study.Study):
     rows: list[report.Row] = []
     kept: dict[str, str | bytes] = {}
     fingerprint = self.source.fingerprint()
-    for pair in self.source.pairs():
-      text = None
-      with failures.guard('-'.join(pair)):
-        text = self.source.load(pair)
-      if text is None:
-        continue
-      for case in study.cases(self.series, pair, self.steps, models, failures):
-        with failures.guard(case.name):
-          for layer, sides in self._states(case, text, models):
-            row, found = self._learn(case, layer, sides)
-            rows.append(row)
-            about = row | {
-              'first': str(case.first),
-              'second': str(case.second),
-              'text': fingerprint,
-            }
-            name = f'{case.series}.{"-".join(pair)}.{case.step}.layer{layer}'
-            kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
-              maps.SavedMap(found, about, _scale(*sides))
-            )
+    for case, text in self.loaded_cases(
+      self.source.pairs(), self.source.load, models, failures
+    ):
+      with failures.guard(case.name):
+        for layer, sides in self._states(case, text, models):
+          row, found = self._learn(case, layer, sides)
+          rows.append(row)
+          about = row | {
+            'first': str(case.first),
+            'second': str(case.second),
+            'text': fingerprint,
+          }
+          pair = '-'.join(case.pair)
+          name = f'{case.series}.{pair}.{case.step}.layer{layer}'
+          kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
+            maps.SavedMap(found, about, _scale(*sides))
+          )
     return report.Analysis(
       name='procrustes',
       title='Maps between layers',
@@ -309,8 +300,4 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
         (row['layer'], value)
       )
   title = f'Held-out {last[0]["level"]}, before and after the map'
-  return {
-    'layers': report.Picture(
-      title, drawing.curves(title, 'accuracy@1, cosine (%)', panels), last
-    )
-  }
+  return report.curves('layers', title, 'accuracy@1, cosine (%)', panels, last)

@@ -14,7 +14,7 @@ from matplotlib import figure
 
 from xlflax.analysis import glyphs
 from xlflax.evaluation import base
-from xlflax.evaluation.reports import page, pictures, text
+from xlflax.evaluation.reports import drawing, page, pictures, text
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
@@ -67,6 +67,30 @@ class Analysis:
   notes: Sequence[str] = ()
   failures: Sequence[base.Failure] = ()
   files: Mapping[str, str | bytes] = dataclasses.field(default_factory=dict)
+
+
+def curves(
+  name: str,
+  title: str,
+  label: str,
+  panels: drawing.Panels,
+  rows: Sequence[Row],
+  **options: Any,
+) -> dict[str, Picture]:
+  """A picture of curves by its name; none where there are no points.
+
+  Args:
+    name: of its files.
+    title: above it.
+    label: of the vertical axes, with its unit.
+    panels: see `drawing.curves`.
+    rows: the numbers it is drawn from.
+    **options: of `drawing.curves`.
+  """
+  if not panels:
+    return {}
+  canvas = drawing.curves(title, label, panels, **options)
+  return {name: Picture(title, canvas, rows)}
 
 
 def write(

@@ -43,7 +43,7 @@ class Sides(NamedTuple):
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceStudy(study.Study):
+class SentenceStudy(study.SeriesStudy):
   """Retrieval of every series on every pair.
 
   Attributes:
@@ -58,13 +58,8 @@ class SentenceStudy(study.Study):
 
   test: sources.PairSource
   train: sources.PairSource | None = None
-  series: tuple[models_lib.Series, ...]
-  steps: models_lib.Steps = models_lib.LAST
   layers: tuple[ranges.Layer, ...] | None = None
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
-
-  def __post_init__(self):
-    study.check_series(self.series)
 
   def run(self, models: models_lib.Models) -> report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
@@ -72,22 +67,22 @@ class SentenceStudy(study.Study):
     rows: list[report.Row] = []
     notes: list[str] = []
     mapped = self.train.pairs() if self.train is not None else ()
-    for pair in self.test.pairs():
-      texts = None
-      with failures.guard('-'.join(pair)):
-        texts = (
-          self.test.load(pair),
-          self.train.load(pair)
-          if self.train is not None and pair in mapped
-          else None,
-        )
-      if texts is None:
-        continue
-      if self.train is not None and texts[1] is None:
+
+    def load(
+      pair: models_lib.Pair,
+    ) -> tuple[sources.PairedText, sources.PairedText | None]:
+      test, train = self.test.load(pair), None
+      if self.train is not None and pair in mapped:
+        train = self.train.load(pair)
+      elif self.train is not None:
         notes.append(f'there is no text to learn a map of {"-".join(pair)}')
-      for case in study.cases(self.series, pair, self.steps, models, failures):
-        with failures.guard(case.name):
-          rows += self._score(case, *texts, models)
+      return test, train
+
+    for case, texts in self.loaded_cases(
+      self.test.pairs(), load, models, failures
+    ):
+      with failures.guard(case.name):
+        rows += self._score(case, *texts, models)
     return report.Analysis(
       name='sentences',
       title='Sentence retrieval by layer',
@@ -149,18 +144,9 @@ class SentenceStudy(study.Study):
       models, (case.first, case.second), text, case.pair, layers
     )
     for side, name in ((first, case.pair[0]), (second, case.pair[1])):
-      _check_finite(side, f'language {name}, {case.series}')
+      where = f'language {name}, {case.series}'
+      study.check_finite(side, 'A sentence state', where)
     return Sides(first, second)
-
-
-def _check_finite(states: np.ndarray, where: str) -> None:
-  if not np.isfinite(states).all():
-    raise errors.AnalysisError(
-      'A sentence state is not finite',
-      got='NaN or infinity',
-      where=where,
-      fix='see whether the checkpoint itself is finite',
-    )
 
 
 def _rows(
@@ -202,9 +188,7 @@ def _tables(rows: list[report.Row]):
 
 
 def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
-  pictures = {}
   last = study.last_steps(rows)
-  title = 'Sentence retrieval by layer'
   several = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in last:
@@ -214,22 +198,19 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     panels.setdefault(panel, {}).setdefault(row['pair'], []).append(
       (row['layer'], 100 * row['accuracy'])
     )
-  if panels:
-    pictures['layers'] = report.Picture(
-      title, drawing.curves(title, 'accuracy@1 (%)', panels, whole=100), last
-    )
+  title, label = 'Sentence retrieval by layer', 'accuracy@1 (%)'
+  pictures = report.curves('layers', title, label, panels, last, whole=100)
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
-    lines = study.by_step(chosen, 'accuracy')
-    if lines:
-      title = f'Sentence retrieval along training, {_NAMES[mapping]}'
-      pictures[f'steps.{mapping}'] = report.Picture(
-        title,
-        drawing.curves(
-          title, 'accuracy@1 (%)', lines, xlabel=drawing.STEP, whole=100
-        ),
-        chosen,
-      )
+    pictures |= report.curves(
+      f'steps.{mapping}',
+      f'Sentence retrieval along training, {_NAMES[mapping]}',
+      label,
+      study.by_step(chosen, 'accuracy'),
+      chosen,
+      xlabel=drawing.STEP,
+      whole=100,
+    )
   return pictures
 
 

@@ -1,10 +1,11 @@
 """What all analyses share: settings that run on models, layers, labels."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import jax
+import numpy as np
 
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report
@@ -12,6 +13,8 @@ from xlflax.evaluation import base, results
 from xlflax.foundation import calls, errors, ranges
 from xlflax.storage import bucket_checks, paths
 from xlflax.training.devices import partitioning
+
+_Text = TypeVar('_Text')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,29 +57,71 @@ class Case(NamedTuple):
     }
 
 
-def cases(
-  series: Sequence[models_lib.Series],
-  pair: models_lib.Pair,
-  steps: models_lib.Steps,
-  models: models_lib.Models,
-  failures: base.Failures,
-) -> Iterator[Case]:
-  """Every series at every step; one that cannot be opened is a failure."""
-  for one in series:
-    found = []
-    with failures.guard(f'{one.name} {"-".join(pair)}'):
-      named = one.models(pair)
-      found = models.at_steps(named, steps)
-      moving = (
-        0
-        if named[0].step == models_lib.LAST
-        else (1 if named[1].step == models_lib.LAST else 0)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeriesStudy(Study):
+  """Base of analyses that compare models of two languages.
+
+  Attributes:
+    series: the models that read the two languages.
+    steps: checkpoints of models without a named step; see `Models.at_steps`.
+  """
+
+  series: tuple[models_lib.Series, ...]
+  steps: models_lib.Steps = models_lib.LAST
+
+  def __post_init__(self):
+    names = [one.name for one in self.series]
+    if not names or len(set(names)) < len(names):
+      raise errors.ConfigError(
+        'An analysis needs series of models with different names',
+        got=', '.join(names) or 'none',
+        where='--series',
       )
+
+  def cases(
+    self,
+    pair: models_lib.Pair,
+    models: models_lib.Models,
+    failures: base.Failures,
+  ) -> Iterator[Case]:
+    """Yields a case for each series and step; what is not there is a failure."""
+    for one in self.series:
+      found = []
+      with failures.guard(f'{one.name} {"-".join(pair)}'):
+        named = one.models(pair)
+        found = models.at_steps(named, self.steps)
+        last = [ref.step == models_lib.LAST for ref in named]
+        moving = 1 if last == [False, True] else 0
+        for refs in found:
+          for ref in refs:
+            models.num_layers(ref)
       for refs in found:
-        for ref in refs:
-          models.num_layers(ref)
-    for refs in found:
-      yield Case(one.name, pair, refs[moving].step, *refs)
+        yield Case(one.name, pair, refs[moving].step, *refs)
+
+  def loaded_cases(
+    self,
+    pairs: Iterable[models_lib.Pair],
+    load: Callable[[models_lib.Pair], _Text],
+    models: models_lib.Models,
+    failures: base.Failures,
+  ) -> Iterator[tuple[Case, _Text]]:
+    """Yields the cases of pairs with what `load` makes of each pair; where it
+    fails there are none."""
+    for pair in pairs:
+      with failures.guard('-'.join(pair)):
+        text = load(pair)
+        yield from ((case, text) for case in self.cases(pair, models, failures))
+
+
+def check_finite(states: np.ndarray, what: str, where: str) -> None:
+  """Raises AnalysisError for NaN or infinity in the states of a checkpoint."""
+  if not np.isfinite(states).all():
+    raise errors.AnalysisError(
+      f'{what} is not finite',
+      got='NaN or infinity',
+      where=where,
+      fix='see whether the checkpoint itself is finite',
+    )
 
 
 def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
@@ -99,17 +144,6 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
         expected=f'0 (embeddings) to {count - 1}, or counted from the end',
       )
   return sorted({layer % count for layer in layers})
-
-
-def check_series(series: Sequence[models_lib.Series]) -> None:
-  """Raises ConfigError unless there are series, of different names."""
-  names = [one.name for one in series]
-  if not names or len(set(names)) < len(names):
-    raise errors.ConfigError(
-      'An analysis needs series of models with different names',
-      got=', '.join(names) or 'none',
-      where='--series',
-    )
 
 
 def last_steps(rows: Sequence[report.Row]) -> list[report.Row]:

@@ -9,7 +9,7 @@ import contextlib
 import jax
 import numpy as np
 
-from xlflax.analysis import states
+from xlflax.analysis import states, study
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base
@@ -57,13 +57,7 @@ def finite_states(
 def finite_head(subject: base.Subject, objective: str, *, name: str) -> None:
   """Raises AnalysisError if a parameter of a head is not finite."""
   for leaf in jax.tree.leaves(subject.params['heads'][objective]):
-    if not np.isfinite(np.asarray(leaf, np.float32)).all():
-      raise errors.AnalysisError(
-        'A head is not finite',
-        got='NaN or infinity',
-        where=name,
-        fix='see whether the checkpoint itself is finite',
-      )
+    study.check_finite(np.asarray(leaf, np.float32), 'A head', name)
 
 
 def towards(

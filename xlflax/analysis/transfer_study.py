@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from xlflax.analysis import mapped_heads, report, study, transfer_checks
 from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base
-from xlflax.evaluation.reports import drawing, score_table, text
+from xlflax.evaluation.reports import score_table, text
 from xlflax.evaluation.tasks import head_task
 from xlflax.foundation import errors, schema
 from xlflax.similarity import maps
@@ -173,8 +173,4 @@ def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     return {}
   title = 'Transfer by mapped states'
   label = f'{text.metric_name(rows[0]["metric"])} (%)'
-  return {
-    'layers': report.Picture(
-      title, drawing.curves(title, label, panels, whole=100), rows
-    )
-  }
+  return report.curves('layers', title, label, panels, rows, whole=100)

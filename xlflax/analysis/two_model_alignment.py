@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from xlflax.analysis import study
 from xlflax.data import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation import base, word_states
@@ -36,13 +37,7 @@ class CheckedAlignment(word_alignment.WordAlignment):
       block, self._both(subject, block, notes), strict=True
     ):
       for side in sides:
-        if not np.isfinite(side).all():
-          raise errors.AnalysisError(
-            'A word state is not finite',
-            got='NaN or infinity',
-            where=f'sentence {example.id}',
-            fix='see whether the checkpoint itself is finite',
-          )
+        study.check_finite(side, 'A word state', f'sentence {example.id}')
       yield sides
 
   def _both(self, subject, block, notes):

@@ -92,13 +92,8 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     panels.setdefault(f'{row["series"]}: {row["pair"]}', {}).setdefault(
       name, []
     ).append((row['layer'], 100 * row['precision@1']))
-  if panels:
-    title = 'Word translation by layer'
-    found['layers'] = report.Picture(
-      title,
-      drawing.curves(title, 'precision@1 (%)', panels, whole=100),
-      contextual,
-    )
+  title, label = 'Word translation by layer', 'precision@1 (%)'
+  found |= report.curves('layers', title, label, panels, contextual, whole=100)
   chosen = [
     row
     for row in rows
@@ -106,14 +101,12 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     and row['mapping'] == 'procrustes'
     and row['layer'] is not None
   ]
-  lines = study.by_step(chosen, 'precision@1')
-  if lines:
-    title = 'Word translation along training (CSLS, Procrustes)'
-    found['steps'] = report.Picture(
-      title,
-      drawing.curves(
-        title, 'precision@1 (%)', lines, xlabel=drawing.STEP, whole=100
-      ),
-      chosen,
-    )
-  return found
+  return found | report.curves(
+    'steps',
+    'Word translation along training (CSLS, Procrustes)',
+    label,
+    study.by_step(chosen, 'precision@1'),
+    chosen,
+    xlabel=drawing.STEP,
+    whole=100,
+  )

@@ -46,7 +46,7 @@ Sides = tuple[dictionaries.WordVectors, dictionaries.WordVectors]
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WordStudy(study.Study):
+class WordStudy(study.SeriesStudy):
   """Word translation of every series for every dictionary.
 
   Attributes:
@@ -56,7 +56,6 @@ class WordStudy(study.Study):
     text: the text whose words get contextual vectors; None: embeddings only.
     series: the models that are compared.
     vectors: language -> file of word vectors (`.vec`), the baseline.
-    steps: checkpoints of models without a named step; see `Models.at_steps`.
     layers: that are looked at; None: all.
     max_words: of a language, the most frequent of the text or of the files.
     min_count: words that the text has less often get no vector.
@@ -70,7 +69,6 @@ class WordStudy(study.Study):
   text: sources.TextSource | None = None
   series: tuple[models_lib.Series, ...] = ()
   vectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  steps: models_lib.Steps = models_lib.LAST
   layers: tuple[ranges.Layer, ...] | None = None
   max_words: ranges.Count = 200_000
   min_count: ranges.Count = 1
@@ -80,7 +78,7 @@ class WordStudy(study.Study):
 
   def __post_init__(self):
     if not self.vectors:
-      study.check_series(self.series)
+      super().__post_init__()
     if set(self.train) != set(self.test):
       raise errors.ConfigError(
         'Training and test dictionaries are not of the same pairs',
@@ -106,7 +104,7 @@ class WordStudy(study.Study):
             work.of_files(pair),
             *given,
           )
-      for case in study.cases(self.series, pair, self.steps, models, failures):
+      for case in self.cases(pair, models, failures):
         for kind, sides in (
           (EMBEDDINGS, work.of_embeddings),
           (LAYERS, work.of_layers),
