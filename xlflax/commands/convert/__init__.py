@@ -29,7 +29,9 @@ EXAMPLES = """
 """
 
 
+KINDS = ('from-hf', 'to-hf', 'from-t5x', 'average')
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds a parser for each conversion."""
-  kinds = ('from-hf', 'to-hf', 'from-t5x', 'average')
-  parsing.add_commands(parser, __name__, kinds, metavar='CONVERSION')
+  parsing.add_commands(parser, __name__, KINDS, metavar='CONVERSION')
