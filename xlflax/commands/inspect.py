@@ -75,13 +75,12 @@ def _row(one) -> list[str]:
 
 def _show(rows: list[list[str]], corpus: str) -> None:
   import rich.console
-  import rich.table
 
   from xlflax.foundation import console_tables
 
-  table = rich.table.Table(title=f'Text of {corpus}', title_justify='left')
-  for n, title in enumerate(rows[0]):
-    table.add_column(title, justify='right' if n else 'left')
+  table = console_tables.made(
+    rows[0][:1], rows[0][1:], title=f'Text of {corpus}', title_justify='left'
+  )
   for row in rows[1:]:
     table.add_row(*row)
   console_tables.show(table, rich.console.Console())

@@ -1,6 +1,7 @@
 """The demo's numbers as one JSON document, and as a table."""
 
 import importlib.metadata
+import itertools
 import pathlib
 import platform
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from xlflax import evaluate as evaluate_lib
 from xlflax.demo import catalogs
 from xlflax.evaluation import base, sources, states
 from xlflax.evaluation import results as results_lib
-from xlflax.foundation import errors
+from xlflax.foundation import console_tables, errors
 from xlflax.models import api as models_api
 from xlflax.similarity import cosine as similarity
 from xlflax.training.checkpointing import run as run_lib
@@ -126,11 +127,12 @@ def nearest_messages(
 
 def table(summary: Mapping[str, Any]) -> rich.table.Table:
   """Both scores of every language, for the terminal."""
-  made = rich.table.Table(title='Before and after training')
-  made.add_column('language')
-  for score in ('retrieval', 'perplexity'):
-    for model in MODELS:
-      made.add_column(f'{score}\n{model}', justify='right')
+  heads = itertools.product(('retrieval', 'perplexity'), MODELS)
+  made = console_tables.made(
+    ['language'],
+    ['\n'.join(head) for head in heads],
+    title='Before and after training',
+  )
   retrieval, perplexity = summary['retrieval'], summary['perplexity']
   for language in [*summary['languages'], 'mean']:
     if language == 'mean':

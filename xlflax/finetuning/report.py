@@ -19,7 +19,7 @@ from xlflax.evaluation import base
 from xlflax.evaluation.reports import pictures, run_pages, score_table
 from xlflax.finetuning import selection
 from xlflax.finetuning import trials as trials_lib
-from xlflax.foundation import errors
+from xlflax.foundation import console_tables, errors
 from xlflax.storage import manifests
 from xlflax.training.processes import distributed
 
@@ -219,11 +219,12 @@ def _settings_table(report: GridReport) -> rich.table.Table:
   marks = {one.name: 'selected' for one in report.ranking[:1]} | {
     one.name: 'baseline' for one in report.untrained_ranking[:1]
   }
-  table = rich.table.Table(
-    title=f'dev: {report.select or "last checkpoint"}', title_justify='left'
+  table = console_tables.made(
+    ['setting'],
+    ['mean ± std', 'seeds', ''],
+    title=f'dev: {report.select or "last checkpoint"}',
+    title_justify='left',
   )
-  for name in ('setting', 'mean ± std', 'seeds', ''):
-    table.add_column(name, justify='left' if name == 'setting' else 'right')
   for setting in report.settings:
     lost = [
       result.status.value
@@ -244,12 +245,12 @@ def _settings_table(report: GridReport) -> rich.table.Table:
 
 
 def _test_table(report: GridReport, tested) -> rich.table.Table:
-  table = rich.table.Table(
-    title='test: mean ± std over seeds', title_justify='left'
+  table = console_tables.made(
+    [''],
+    [setting.name for setting in tested],
+    title='test: mean ± std over seeds',
+    title_justify='left',
   )
-  table.add_column('')
-  for setting in tested:
-    table.add_column(setting.name, justify='right')
   spreads = [report.test_spreads(setting) for setting in tested]
   names = [
     name

@@ -1,9 +1,28 @@
 """Tables on a terminal that lose no column, however narrow it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import rich.console
 import rich.table
+
+
+def made(
+  texts: Iterable[str], numbers: Iterable[str], **options: Any
+) -> rich.table.Table:
+  """An empty table.
+
+  Args:
+    texts: heads of columns on the left.
+    numbers: heads of columns on the right.
+    **options: of `rich.table.Table`.
+  """
+  table = rich.table.Table(**options)
+  for name in texts:
+    table.add_column(name, overflow='fold')
+  for name in numbers:
+    table.add_column(name, justify='right')
+  return table
 
 
 def show(table: rich.table.Table, console: rich.console.Console) -> None:

@@ -1,9 +1,11 @@
-"""Imports the modules that a user names: their tasks, launchers and so on."""
+"""Imports the modules that a user names: their tasks, launchers and so on; and
+packages that not every installation has."""
 
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from xlflax.foundation import errors
 
@@ -33,3 +35,22 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
         where=where,
         expected='an importable name, such as my_module for ./my_module.py',
       ) from error
+
+
+def optional(name: str, needs: str, *, fix: str) -> Any:
+  """Imports a module of an optional package.
+
+  Args:
+    name: of the module.
+    needs: what needs which package.
+    fix: how it is installed.
+
+  Raises:
+    ConfigError: it is not installed.
+  """
+  try:
+    return importlib.import_module(name)
+  except ImportError as error:
+    raise errors.ConfigError(
+      f'{needs}, which is not installed', fix=fix
+    ) from error

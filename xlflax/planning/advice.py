@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from xlflax.planning import memory
+from xlflax.planning import memory, report
 from xlflax.training import params
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
@@ -49,7 +49,7 @@ def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
       and not any(name.endswith(n.removeprefix('model/')) for n in named)
     ):
       found.append(
-        f'{name} {list(leaf.shape)}: {_mib(size)} whole on each device: no '
+        f'{name} {list(leaf.shape)}: {report.mebibytes(size)} whole on each device: no '
         'rule of Partitioner.rules splits any of its dimensions.'
       )
   return found
@@ -71,7 +71,7 @@ def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:
   return (
     f'{whole.name} {list(whole.shape)}: dimension {whole.dimension} '
     f'({whole.logical}) of {size} is not divisible by {whole.axes} = '
-    f'{whole.parts}, so {_mib(memory.shard_bytes(leaf))} are on each '
+    f'{whole.parts}, so {report.mebibytes(memory.shard_bytes(leaf))} are on each '
     f'device: {fix}.'
   )
 
@@ -145,10 +145,6 @@ def of_loops(unknown: int) -> list[str]:
     if unknown
     else []
   )
-
-
-def _mib(size: float) -> str:
-  return f'{size / 2**20:,.1f} MiB'
 
 
 def _gib(size: float) -> str:

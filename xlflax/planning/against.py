@@ -213,16 +213,14 @@ def show(
 ) -> None:
   """Prints what `compare` returns."""
   console = console or rich.console.Console()
-  table = rich.table.Table(
+  table = console_tables.made(
+    ('kernel', 'module', 'phase', 'kind'),
+    ('count', 'planned', 'measured', 'of the plan'),
     title=f'A step on {result["device"]}: planned '
     f'{report.milliseconds(result["planned_seconds"])}, kernels '
     f'{report.milliseconds(result["measured_seconds"])}, clock '
-    f'{report.milliseconds(result["step_seconds"])}'
+    f'{report.milliseconds(result["step_seconds"])}',
   )
-  for column in ('kernel', 'module', 'phase', 'kind'):
-    table.add_column(column, overflow='fold')
-  for column in ('count', 'planned', 'measured', 'of the plan'):
-    table.add_column(column, justify='right')
   for row in result['kernels'][:_SHOWN]:
     share = row['planned'] / row['measured'] if row['measured'] else None
     table.add_row(

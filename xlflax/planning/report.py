@@ -36,9 +36,8 @@ def show_phases(
   console: rich.console.Console | None = None,
 ) -> None:
   """Prints the plans of runs that follow each other in one table."""
-  table = rich.table.Table(title='All phases')
-  for column in ('phase', 'steps left', 'memory per device', 'estimated time'):
-    table.add_column(column, justify='left' if column == 'phase' else 'right')
+  columns = 'steps left', 'memory per device', 'estimated time'
+  table = console_tables.made(['phase'], columns, title='All phases')
   total = 0.0
   for name, plan in plans.items():
     remaining = _remaining(plan)
@@ -122,17 +121,10 @@ _MEMORY = {
 
 
 def _collectives(kinds, ideal: float) -> rich.table.Table:
-  table = rich.table.Table(title='Collectives of a step, per device')
-  for column in (
-    'kind',
-    'count',
-    'asynchronous',
-    'arrays',
-    'sent',
-    'of it to other nodes',
-    'waited for',
-  ):
-    table.add_column(column, justify='left' if column == 'kind' else 'right')
+  columns = 'count,asynchronous,arrays,sent,of it to other nodes,waited for'
+  table = console_tables.made(
+    ['kind'], columns.split(','), title='Collectives of a step, per device'
+  )
   for kind, figures in kinds.items():
     table.add_row(
       kind,
@@ -149,11 +141,11 @@ def _collectives(kinds, ideal: float) -> rich.table.Table:
 
 def _parts(step) -> rich.table.Table:
   names = ', '.join(step['objectives'])
-  table = rich.table.Table(title=f'Kernels of a step of {names}')
-  for column in ('part', 'phase'):
-    table.add_column(column, overflow='fold')
-  for column in ('kernels', 'GFLOP', 'memory', 'at least', 'share'):
-    table.add_column(column, justify='right')
+  table = console_tables.made(
+    ('part', 'phase'),
+    ('kernels', 'GFLOP', 'memory', 'at least', 'share'),
+    title=f'Kernels of a step of {names}',
+  )
   whole = sum(row['seconds'] for row in step['parts'])
   for row in step['parts']:
     table.add_row(

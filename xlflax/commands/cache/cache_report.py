@@ -35,7 +35,15 @@ def show(metas: Sequence) -> None:
 
 
 def _table(metas):
-  table = _empty_table()
+  import rich.box
+
+  from xlflax.foundation import console_tables
+
+  table = console_tables.made(
+    ('task', 'split', 'language'),
+    ('sentences', 'tokens', 'tokens/sentence', 'unknown'),
+    box=rich.box.SIMPLE_HEAD,
+  )
   for meta in metas:
     for side in meta.statistics:
       table.add_row(
@@ -52,17 +60,4 @@ def _table(metas):
   sentences = sum(s.sentences for s in sides)
   tokens = sum(s.tokens for s in sides)
   table.add_row('all', '', '', f'{sentences:,}', f'{tokens:,}', '', '')
-  return table
-
-
-def _empty_table():
-  """The columns of the table, without a row."""
-  import rich.box
-  import rich.table
-
-  table = rich.table.Table(box=rich.box.SIMPLE_HEAD)
-  for name in ('task', 'split', 'language'):
-    table.add_column(name, overflow='fold')
-  for name in ('sentences', 'tokens', 'tokens/sentence', 'unknown'):
-    table.add_column(name, justify='right')
   return table

@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
-from xlflax.foundation import errors
+from xlflax.foundation import user_modules
 
 # Stands between texts that are split in one call; never a character of text.
 BORDER = '\0'
@@ -172,13 +172,9 @@ def chinese_words():
   Raises:
     ConfigError: jieba is not installed.
   """
-  try:
-    jieba = importlib.import_module('jieba')
-  except ImportError as error:
-    raise errors.ConfigError(
-      'Chinese words need jieba, which is not installed',
-      fix='pip install jieba',
-    ) from error
+  jieba = user_modules.optional(
+    'jieba', 'Chinese words need jieba', fix='pip install jieba'
+  )
   jieba.setLogLevel(logging.WARNING)
   return jieba.Tokenizer().lcut
 

@@ -12,10 +12,8 @@ whose n-grams have a Jaccard similarity s are so with probability
 import dataclasses
 import enum
 import hashlib
-import importlib
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +22,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.foundation import errors, progress, ranges, schema
+from xlflax.foundation import progress, ranges, schema, user_modules
 
 # Held-out text comes first, so that what it shares with training stays in it.
 _ORDER = (TEST, VALIDATION, TRAIN)
@@ -131,7 +129,11 @@ def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
 
 def _signature(text: str, deduplication: Deduplication) -> list[int]:
   size = deduplication.bands * deduplication.rows
-  minhash = _rensa().RMinHash(num_perm=size, seed=0)
+  minhash = user_modules.optional(
+    'rensa',
+    'Near-duplicates need the package rensa',
+    fix='pip install ".[web]" in a checkout of xlflax',
+  ).RMinHash(num_perm=size, seed=0)
   grams = likeness.n_grams(text, deduplication.characters)
   minhash.update(sorted(grams))
   return minhash.digest()
@@ -259,13 +261,3 @@ def _texts(file: TextFile) -> Iterator[str]:
       if line:
         report(1)
         yield corpus_lines.decode(line, file.path, number)
-
-
-def _rensa() -> Any:
-  try:
-    return importlib.import_module('rensa')
-  except ImportError as error:
-    raise errors.ConfigError(
-      'Near-duplicates need the package rensa, which is not installed',
-      fix='pip install ".[web]" in a checkout of xlflax',
-    ) from error

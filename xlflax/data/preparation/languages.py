@@ -11,7 +11,6 @@ counts like text of its own, and no language is ruled out.
 
 import functools
 import heapq
-import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ import numpy as np
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.files import TextFile
-from xlflax.foundation import errors, progress
+from xlflax.foundation import progress, user_modules
 
 _LINES = 1000  # of a file's sample
 _LONG = 200  # characters of a line that are looked at there
@@ -164,10 +163,8 @@ def package(name: str, distribution: str) -> Any:
   Raises:
     ConfigError: it is not installed.
   """
-  try:
-    return importlib.import_module(name)
-  except ImportError as error:
-    raise errors.ConfigError(
-      f'This filter needs {distribution}, which is not installed',
-      fix='pip install ".[web]" in a checkout of xlflax',
-    ) from error
+  return user_modules.optional(
+    name,
+    f'This filter needs {distribution}',
+    fix='pip install ".[web]" in a checkout of xlflax',
+  )

@@ -8,12 +8,11 @@ Translation" (2007), through sacremoses.
 """
 
 import dataclasses
-import importlib
 import re
 import unicodedata
 
 from xlflax.data.corpus import segmentation
-from xlflax.foundation import errors, schema
+from xlflax.foundation import schema, user_modules
 
 _JOINERS = '\u200c\u200d'
 
@@ -77,26 +76,22 @@ def sentences_of(text: str, language: str) -> list[str]:
   Raises:
     ConfigError: sentencex is not installed.
   """
-  try:
-    sentencex = importlib.import_module('sentencex')
-  except ImportError as error:
-    raise errors.ConfigError(
-      'Splitting text into sentences needs sentencex, which is not installed',
-      fix="pip install '.[web]' in a checkout of xlflax",
-    ) from error
+  sentencex = user_modules.optional(
+    'sentencex',
+    'Splitting text into sentences needs sentencex',
+    fix="pip install '.[web]' in a checkout of xlflax",
+  )
   found = sentencex.segment(segmentation.primary(language), text)
   return [part for sentence in found if (part := sentence.strip())]
 
 
 def _moses_steps(language: str, *, tokenize: bool) -> list:
   """Functions from text to text."""
-  try:
-    sacremoses = importlib.import_module('sacremoses')
-  except ImportError as error:
-    raise errors.ConfigError(
-      "Moses's processing needs sacremoses, which is not installed",
-      fix='pip install sacremoses',
-    ) from error
+  sacremoses = user_modules.optional(
+    'sacremoses',
+    "Moses's processing needs sacremoses",
+    fix='pip install sacremoses',
+  )
   normalizer = sacremoses.MosesPunctNormalizer(
     lang=language, pre_replace_unicode_punct=True
   )

@@ -79,16 +79,6 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
       list(texts), out_type=int, num_threads=num_threads
     )
 
-  def encode_ragged(
-    self,
-    texts: Sequence[str],
-    *,
-    language: str | None = None,
-    num_threads: int = 1,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """See `Vocabulary.encode_ragged`."""
-    return vocabulary.ragged(self.encode_batch(texts, num_threads=num_threads))
-
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
     return self._processor.decode(

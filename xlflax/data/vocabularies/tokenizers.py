@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tokenizers
 
-from xlflax.data.vocabularies import imported, regexes, vocabulary
+from xlflax.data.vocabularies import imported, regexes
 
 FILE = 'tokenizer.json'
 _HIDDEN = '\U000f0000special'  # begins with a private character
@@ -92,16 +92,6 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
         strings, add_special_tokens=False
       )
     return [encoding.ids for encoding in encodings]
-
-  def encode_ragged(
-    self,
-    texts: Sequence[str],
-    *,
-    language: str | None = None,
-    num_threads: int = 1,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """See `Vocabulary.encode_ragged`."""
-    return vocabulary.ragged(self.encode_batch(texts))
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""

@@ -150,6 +150,7 @@ class Vocabulary:
     """
     return None
 
+  @guards.of_texts
   def encode_ragged(
     self,
     texts: Sequence[str],
@@ -158,6 +159,8 @@ class Vocabulary:
     num_threads: int = 1,
   ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of each text, without any special symbol.
+
+    A class defines this or `encode_batch`.
 
     Args:
       texts: strings, or UTF-8 bytes.
@@ -171,7 +174,9 @@ class Vocabulary:
     Raises:
       VocabularyError: the language is needed and missing or unknown.
     """
-    raise NotImplementedError
+    return ragged(
+      self.encode_batch(texts, language=language, num_threads=num_threads)
+    )
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """The text of ids; special symbols have none.

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -38,14 +37,12 @@ from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.storage import bucket_checks, digests, manifests, paths
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoints,
   run_directory,
   saved_objectives,
 )
-from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
 
 RECORD = run_directory.ORIGIN
@@ -354,22 +351,7 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   )
   if checked.sentence:
     sentence_encoding.write(directory, checked.sentence[0])
-  kept = checkpoints.Checkpoints(
-    directory,
-    checkpoints.CheckpointOptions(asynchronous=False, write_concurrent_gb=1),
-  )
-  kept.save(
-    state_lib.TrainState(
-      step=jnp.zeros([], jnp.int32),
-      params=params,
-      opt_state=(),
-      ema=(),
-      objective_state={},
-    ),
-    meta={},
-  )
-  kept.close()
-  run_lib.mark_finished(directory, 0)
+  checkpoints.write_parameters(directory, params, write_concurrent_gb=1)
 
 
 def _generation(folder: pathlib.Path) -> dict[str, Any] | None:

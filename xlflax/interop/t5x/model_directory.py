@@ -14,9 +14,7 @@ from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.interop.t5x.importing import Import
 from xlflax.storage import bucket_checks, manifests, paths
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints, run_directory
-from xlflax.training.checkpointing import run as run_lib
 
 RECORD = 't5x.json'
 
@@ -86,18 +84,4 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   run_directory.note_vocabulary(directory)
   text = json.dumps({'checkpoint': checked.checkpoint.name, 'step': step})
   manifests.write(directory, manifests.Kind.RUN, {RECORD: text + '\n'})
-  kept = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
-  )
-  kept.save(
-    state_lib.TrainState(
-      step=jnp.int32(step),
-      params=params,
-      opt_state=(),
-      ema=(),
-      objective_state={},
-    ),
-    meta={},
-  )
-  kept.close()
-  run_lib.mark_finished(directory, step)
+  checkpoints.write_parameters(directory, params, step=step)

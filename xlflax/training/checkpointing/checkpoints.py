@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
@@ -21,6 +22,7 @@ from xlflax.foundation import errors, ranges, registry
 from xlflax.storage import paths
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoint_items as items_lib
+from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory, saved_checkpoints
 from xlflax.training.processes import failure_detection
 
@@ -327,3 +329,35 @@ def _remedy(error: Exception) -> str:
   if failure_detection.is_lost_peer(error):
     return 'another process of the job was lost; start the job again'
   return 'free space or permissions there and start again'
+
+
+def write_parameters(
+  directory: pathlib.Path,
+  params: Any,
+  *,
+  step: int = 0,
+  meta: dict[str, Any] | None = None,
+  **options: Any,
+) -> None:
+  """Writes the one checkpoint of a model directory that no training made.
+
+  Args:
+    directory: with everything else in it.
+    params: `{'model': ..., 'heads': ...}`.
+    step: of the checkpoint.
+    meta: plain JSON kept beside it.
+    **options: of `CheckpointOptions`.
+  """
+  kept = Checkpoints(
+    directory, CheckpointOptions(asynchronous=False, **options)
+  )
+  state = state_lib.TrainState(
+    step=jnp.int32(step),
+    params=params,
+    opt_state=(),
+    ema=(),
+    objective_state={},
+  )
+  kept.save(state, meta or {})
+  kept.close()
+  run_lib.mark_finished(directory, step)

@@ -20,7 +20,6 @@ from xlflax.foundation import errors
 from xlflax.storage import bucket_checks, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import (
   checkpoints,
   inputs,
@@ -168,21 +167,9 @@ def _write(
   last = max(steps[-1] for _, steps in runs)
   text = json.dumps(record, indent=2) + '\n'
   manifests.write(directory, manifests.Kind.RUN, {RECORD: text})
-  saved = checkpoints.Checkpoints(
-    directory, checkpoints.CheckpointOptions(asynchronous=False)
-  )
-  saved.save(
-    state_lib.TrainState(
-      step=jnp.int32(last),
-      params=jax.tree.map(jnp.asarray, params),
-      opt_state=(),
-      ema=(),
-      objective_state={},
-    ),
-    meta={'averaged': record},
-  )
-  saved.close()
-  run_lib.mark_finished(directory, last)
+  params = jax.tree.map(jnp.asarray, params)
+  meta = {'averaged': record}
+  checkpoints.write_parameters(directory, params, step=last, meta=meta)
 
 
 def _check_same(run: run_lib.SavedRun, first: run_lib.SavedRun) -> None:
