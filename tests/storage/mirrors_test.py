@@ -1,5 +1,6 @@
 """Inputs and outputs in buckets: what is copied, uploaded, and goes on."""
 
+import collections
 import json
 import os
 
@@ -18,6 +19,7 @@ def root(request, monkeypatch, tmp_path):
     found = fake_bucket.shared()
     found.objects.clear()
     found.writable, found.silent, found.every = True, False, 0
+    found.stale = 0.0
   else:
     fake_s3.shared().every = 0
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
@@ -255,6 +257,41 @@ def test_stores_that_answer_badly(root):
   finally:
     faults.every = 0
   assert faults.told > before + 3
+
+
+def test_a_disk_without_room(root, monkeypatch):
+  _write(root, a='1' * 3_000_000)
+  usage = collections.namedtuple('usage', 'free')
+  monkeypatch.setattr('shutil.disk_usage', lambda path: usage(2_000_000))
+  with pytest.raises(errors.RunDirectoryError, match='no room') as caught:
+    mirrors.here(root)
+  assert '2 MB free' in str(caught.value) and '3 MB for' in str(caught.value)
+
+
+def test_lists_of_a_moment_ago(root, monkeypatch, tmp_path):
+  """What changed is not in them: written, replaced and deleted objects."""
+  if os.fspath(root).startswith('s3:'):
+    pytest.skip("only the stand-in of Google's buckets has such lists")
+  found = fake_bucket.shared()
+  monkeypatch.setattr(found, 'stale', 1000.0)
+  with mirrors.output(root) as folder:
+    _write(folder, a='1', b_c='2', d='3')
+  assert not root.exists() and found.misled
+  for stage in ('one', 'two', 'one'):
+    monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / stage))
+    mirrors._copied.cache_clear()
+    assert mirrors.here(root).joinpath('b/c').read_text() == '2'
+  monkeypatch.setattr(found, 'stale', 0.0)
+  assert len(paths.children(root)) == 4
+  monkeypatch.setattr(found, 'stale', 1000.0)
+  monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
+  with mirrors.output(root) as folder:
+    _write(folder, a='one', b_c='4')
+    (folder / 'd').unlink()
+  for stage in ('one', 'three'):
+    monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / stage))
+    mirrors._copied.cache_clear()
+    assert _texts(mirrors.here(root)) == {'a': 'one', 'b/c': '4'}
 
 
 def test_names_that_lead_elsewhere_are_refused(root):

@@ -1,4 +1,4 @@
-"""How TensorStore reaches a bucket, and Orbax with it.
+"""How TensorStore reaches files and buckets, and Orbax with it.
 
 Orbax takes names that begin with `gs://` or `/`. Of what it does differently in
 Google's buckets nothing but TensorStore's driver is Google's own: a checkpoint
@@ -12,12 +12,14 @@ from typing import Any
 
 
 def spec(path: str) -> dict[str, Any]:
-  """TensorStore's key-value store of a path in a bucket.
+  """TensorStore's key-value store of a path.
 
   Args:
-    path: gs://BUCKET/NAME or s3://BUCKET/NAME.
+    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute one on disk.
   """
-  scheme, _, rest = path.partition('://')
+  scheme, is_bucket, rest = path.partition('://')
+  if not is_bucket:
+    return {'driver': 'file', 'path': path}
   bucket, _, name = rest.partition('/')
   found = {'bucket': bucket, 'path': name.lstrip('/')}
   if scheme == 'gs':
