@@ -18,6 +18,7 @@ import re
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 
 OBJECT = re.compile(r'(?:/download)?/storage/v1/b/([^/]+)/o/([^/]+)')
 COPY = re.compile(
@@ -46,6 +47,7 @@ class Bucket:
       cut off in its content; 0: none.
     told: how many did.
     stale: so many seconds a list does not know of a change.
+    late: whether lists are stale of an object.
     misled: how many lists were not true.
   """
 
@@ -58,6 +60,7 @@ class Bucket:
     self.sessions: dict[str, str] = {}
     self.every = self.told = 0
     self.stale, self.misled = 0.0, 0
+    self.late: Callable[[str], bool] = lambda name: True
     # Name -> when it changed, and what it was before.
     self._changes: dict[str, list] = collections.defaultdict(list)
     self._generations, self._requests = (
@@ -83,8 +86,8 @@ class Bucket:
   def listed(self) -> dict[str, tuple[int, bytes]]:
     """What a list shows: objects as they were `stale` seconds ago."""
     shown, moment = dict(self.objects), time.monotonic() - self.stale
-    for name, changes in self._changes.items():
-      for when, before in reversed(changes):
+    for name in filter(self.late, self._changes):
+      for when, before in reversed(self._changes[name]):
         if when < moment:
           break
         shown.pop(name, None)

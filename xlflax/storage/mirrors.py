@@ -45,7 +45,7 @@ def place(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
   if not paths.is_bucket(path):
     return path
   scheme, _, rest = os.fspath(path).partition('://')
-  if store := kvstores.spec(os.fspath(path)).get('endpoint'):
+  if store := kvstores.endpoint_of(scheme):
     scheme += '-' + hashlib.sha256(store.encode()).hexdigest()[:8]
   cache = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
   root = os.environ.get(VARIABLE) or f'{cache}/xlflax/staged'
@@ -119,7 +119,7 @@ def output(
   if not paths.is_bucket(path):
     yield path
     return
-  bucket_checks.check_usable(path)
+  bucket_checks.check_usable(path, checkpoints=False)
   kind = 'out' if share is None else f'share-{share[0]}-of-{share[1]}'
   mirror = _Mirror(os.fspath(path), place(path, kind))
   with mirror.alone():
@@ -194,7 +194,8 @@ class _Mirror:
       newer = {
         name: state
         for name, state in self._there.items()
-        if state[1] > local.get(name, (0, -1))[1]
+        # Below a second the time of an object is made up.
+        if state[1] // 10**9 > local.get(name, (0, -1))[1] // 10**9
       }
       self._move('Copying', self._get, newer)
       if self._text:
@@ -244,6 +245,8 @@ class _Mirror:
     """Reads the list of objects and the manifest."""
     own = self._name.partition('://')[2]
     listed = self._again(self._files.find, self._name, detail=True)
+    if not isinstance(listed, dict):  # adlfs, where the name is an object's
+      listed = {name: self._again(self._files.info, name) for name in listed}
     self._there = {
       name.removeprefix(own).lstrip('/'): _state(info)
       for name, info in listed.items()
@@ -378,7 +381,9 @@ def _state(info: Mapping[str, Any]) -> _State:
 
   Stores tell whole seconds; the part of one is made of the object's version.
   """
-  version = str(info.get('generation') or info.get('ETag')).encode()
-  part = int(hashlib.sha256(version).hexdigest()[:12], 16) % 10**6
-  moment = info.get('LastModified') or info['mtime']
+  version = info.get('generation') or info.get('ETag') or info.get('etag')
+  digest = hashlib.sha256(str(version).encode()).hexdigest()
+  part = int(digest[:12], 16) % 10**6
+  names = ('LastModified', 'last_modified', 'mtime')
+  moment = next(info[name] for name in names if name in info)
   return info['size'], (int(moment.timestamp()) * 10**6 + part) * 1000
