@@ -96,9 +96,7 @@ class Bucket:
     self.misled += shown != self.objects
     return shown
 
-  def describe(
-    self, name: str, found: tuple[int, bytes] | None = None
-  ) -> dict:
+  def describe(self, name: str, found: tuple[int, bytes] | None = None) -> dict:
     generation, content = found or self.objects[name]
     # Each change is a second after the one before.
     moment = time.gmtime(1767225600 + generation)
