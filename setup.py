@@ -110,6 +110,7 @@ setuptools.setup(
     'plan-tpu': ['jax[tpu]'],
     'buckets': ['gcsfs>=2024.2'],
     's3': ['s3fs>=2024.10'],
+    'azure': ['adlfs>=2026.8'],
     # The store that tests of `s3` talk to.
     's3_test': ['s3fs>=2024.10', 'moto[server,s3]>=5'],
     # Encoders as ONNX files: `xlflax convert to-hf --onnx`.

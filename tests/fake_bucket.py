@@ -6,6 +6,7 @@ prefixes, the three kinds of uploads, copies and deletions.
 """
 
 import atexit
+import collections
 import contextlib
 import email
 import functools
@@ -17,6 +18,7 @@ import re
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable
 
 OBJECT = re.compile(r'(?:/download)?/storage/v1/b/([^/]+)/o/([^/]+)')
 COPY = re.compile(
@@ -44,6 +46,9 @@ class Bucket:
     every: each so many requests one goes wrong: refused for now (503, 500), or
       cut off in its content; 0: none.
     told: how many did.
+    stale: so many seconds a list does not know of a change.
+    late: whether lists are stale of an object.
+    misled: how many lists were not true.
   """
 
   def __init__(self, name: str = 'bucket'):
@@ -54,6 +59,10 @@ class Bucket:
     self.lock = threading.Lock()
     self.sessions: dict[str, str] = {}
     self.every = self.told = 0
+    self.stale, self.misled = 0.0, 0
+    self.late: Callable[[str], bool] = lambda name: True
+    # Name -> when it changed, and what it was before.
+    self._changes: dict[str, list] = collections.defaultdict(list)
     self._generations, self._requests = (
       itertools.count(1000),
       itertools.count(1),
@@ -67,11 +76,28 @@ class Bucket:
     return wrong
 
   def put(self, name: str, content: bytes) -> dict:
+    self._changes[name].append((time.monotonic(), self.objects.get(name)))
     self.objects[name] = (next(self._generations), content)
     return self.describe(name)
 
-  def describe(self, name: str) -> dict:
-    generation, content = self.objects[name]
+  def delete(self, name: str) -> None:
+    self._changes[name].append((time.monotonic(), self.objects.pop(name)))
+
+  def listed(self) -> dict[str, tuple[int, bytes]]:
+    """What a list shows: objects as they were `stale` seconds ago."""
+    shown, moment = dict(self.objects), time.monotonic() - self.stale
+    for name in filter(self.late, self._changes):
+      for when, before in reversed(self._changes[name]):
+        if when < moment:
+          break
+        shown.pop(name, None)
+        if before is not None:
+          shown[name] = before
+    self.misled += shown != self.objects
+    return shown
+
+  def describe(self, name: str, found: tuple[int, bytes] | None = None) -> dict:
+    generation, content = found or self.objects[name]
     # Each change is a second after the one before.
     moment = time.gmtime(1767225600 + generation)
     updated = time.strftime('%Y-%m-%dT%H:%M:%S.000Z', moment)
@@ -91,14 +117,14 @@ class Bucket:
   def listing(self, query: dict[str, str]) -> dict:
     prefix, delimiter = query.get('prefix', ''), query.get('delimiter')
     items, prefixes = [], set()
-    for name in sorted(self.objects):
+    for name, found in sorted(self.listed().items()):
       rest = name.removeprefix(prefix)
       if not name.startswith(prefix):
         continue
       if delimiter and delimiter in rest:
         prefixes.add(prefix + rest.split(delimiter)[0] + delimiter)
       else:
-        items.append(self.describe(name))
+        items.append(self.describe(name, found))
     return {
       'kind': 'storage#objects',
       'items': items,
@@ -203,7 +229,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       return self._refuse(404, f'No such object: {source}')
     made = self.bucket.put(target, self.bucket.objects[source][1])
     if not keep:
-      del self.bucket.objects[source]
+      self.bucket.delete(source)
       return self._answer(value=made)
     return self._answer(value={'done': True, 'resource': made})
 
@@ -214,7 +240,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     if not self.bucket.allows(name, query):
       return self._refuse(412, 'Precondition Failed')
     if self.command == 'DELETE':
-      del objects[name]
+      self.bucket.delete(name)
       return self._answer(204)
     generation, content = objects[name]
     if query.get('ifGenerationNotMatch') == str(generation):

@@ -6,6 +6,7 @@ import types
 
 import pytest
 
+from tests import fake_bucket
 from xlflax import cli
 from xlflax.commands import cache as cache_command
 from xlflax.data import cache
@@ -87,9 +88,20 @@ def test_mixtures_and_splits_are_added(folders, tmp_path, capsys):
   cache.open('corpus.mono', 'validation')
 
 
-def test_shares_and_finish(folders, tmp_path, capsys, monkeypatch):
+@pytest.fixture(params=['disk', 'gs'])
+def place(request, tmp_path, monkeypatch):
+  """Where several machines write a cache."""
+  if request.param == 'disk':
+    return tmp_path / 'cache'
+  pytest.importorskip('gcsfs')
+  fake_bucket.shared().objects.clear()
+  monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
+  return 'gs://bucket/shares'
+
+
+def test_shares_and_finish(folders, tmp_path, capsys, monkeypatch, place):
   """By number, and by what the job says; the same cache as of one process."""
-  cache = tmp_path / 'cache'
+  cache = place
   assert _run(folders, cache, '--shard=1/3', '--shard_size=1000') == 0
   assert 'Share 1/3: ' in capsys.readouterr().out
   monkeypatch.setenv('XLFLAX_PROCESS_ID', '0')

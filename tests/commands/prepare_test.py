@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from tests import fake_bucket
 from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
+from xlflax.storage import paths
 
 
 @pytest.fixture
@@ -155,3 +157,18 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
 def test_a_margin_needs_its_encoder(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path, '--min_margin=1.0') == 2
   assert 'Expected: --margin_model too' in capsys.readouterr().err
+
+
+def test_shares_in_a_bucket(corpus, tmp_path, monkeypatch):
+  """As a call on disk; the last one finds what all have written."""
+  pytest.importorskip('gcsfs')
+  fake_bucket.shared().objects.clear()
+  place, flags = 'gs://bucket/prepared', ('--moses', f'--corpus={corpus}')
+  for part in ('--shard=0/2', '--shard=1/2', ''):
+    monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / f'staged{part[-3:-2]}'))
+    words = ['prepare', *flags, f'--output={place}', *filter(None, [part])]
+    assert cli.main(words) == 0
+  assert cli.main(['prepare', *flags, f'--output={tmp_path / "out"}']) == 0
+  for name in ('mono/en.txt', 'mono/zh.txt'):
+    got = paths.of(f'{place}/{name}').read_bytes()
+    assert got == (tmp_path / 'out' / name).read_bytes()

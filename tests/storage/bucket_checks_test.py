@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests import fake_bucket
+from tests import fake_azure, fake_bucket
 from xlflax.foundation import errors
 from xlflax.storage import bucket_checks, paths
 
@@ -61,3 +61,13 @@ def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
     bucket_checks.check_usable(pathlib.Path('/proc/results'))
   assert 'The output cannot be written' in str(error.value)
   assert 'Where: /proc/results' in str(error.value)
+
+
+def test_a_container_in_azure():
+  """Text and folders can be written there, checkpoints cannot."""
+  fake_azure.shared()
+  folder = paths.of('az://bucket/x')
+  bucket_checks.check_usable(folder, checkpoints=False)
+  bucket_checks.check_readable(folder)
+  with pytest.raises(errors.RunDirectoryError, match='TensorStore has no'):
+    bucket_checks.check_usable(folder)

@@ -1,5 +1,8 @@
 """Where TensorStore finds a bucket."""
 
+import pytest
+
+from xlflax.foundation import errors
 from xlflax.storage import kvstores
 
 
@@ -16,3 +19,16 @@ def test_addresses(monkeypatch):
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://minio:9000')
   assert kvstores.spec('s3://b/x')['endpoint'] == 'http://minio:9000'
   assert kvstores.spec('gs://b/x')['driver'] == 'gcs'
+  assert kvstores.spec('/a/b') == {'driver': 'file', 'path': '/a/b'}
+  with pytest.raises(errors.RunDirectoryError, match='no driver') as caught:
+    kvstores.spec('az://b/x')
+  assert 'blobfuse2' in str(caught.value)
+
+
+def test_stores_that_the_environment_names(monkeypatch):
+  monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://minio:9000')
+  monkeypatch.delenv('AWS_ENDPOINT_URL_S3', raising=False)
+  monkeypatch.delenv('AZURE_STORAGE_CONNECTION_STRING', raising=False)
+  monkeypatch.setenv('AZURE_STORAGE_ACCOUNT_NAME', 'one')
+  found = [kvstores.endpoint_of(scheme) for scheme in ('gs', 's3', 'az')]
+  assert found == ['', 'http://minio:9000', 'one']

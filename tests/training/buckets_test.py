@@ -17,6 +17,7 @@ from xlflax.foundation import errors
 from xlflax.launch import job, local
 from xlflax.storage import lease, paths
 from xlflax.training.checkpointing import (
+  checkpoint_items,
   checkpoints,
   description,
   metrics_file,
@@ -34,7 +35,7 @@ def bucket():
   pytest.importorskip('gcsfs')
   found = fake_bucket.shared()
   found.objects.clear()
-  found.writable, found.silent = True, False
+  found.writable, found.silent, found.stale = True, False, 0.0
   return found
 
 
@@ -54,6 +55,41 @@ def _factory(state):
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
   )
   return types.SimpleNamespace(abstract=abstract, abstract_sharded=abstract)
+
+
+def test_checkpoints_where_lists_are_late(run, bucket, monkeypatch):
+  """None is without what a list did not show when it was put together."""
+  finalize = checkpoint_items.SealedArrays.finalize
+
+  def late(self, directory):
+    bucket.stale = 1000.0
+    finalize(self, directory)
+    bucket.stale = 0.0
+
+  def sleep(seconds):
+    bucket.stale = 0.0
+
+  monkeypatch.setattr(checkpoint_items.SealedArrays, 'finalize', late)
+  monkeypatch.setattr(paths, 'time', types.SimpleNamespace(sleep=sleep))
+  saved = checkpoints.Checkpoints(run)
+  saved.save(_state(1), {'step': 1})
+  saved.close()
+  assert bucket.misled
+  restored = checkpoints.Checkpoints(run).restore_last(_factory(_state(0)))
+  assert restored is not None and restored.step == 1
+  assert not [name for name in bucket.objects if '.last-' in name]
+
+
+def test_lists_that_stay_late(run, bucket, monkeypatch):
+  monkeypatch.setattr(bucket, 'stale', 1000.0)
+  saved = checkpoints.Checkpoints(run)
+  with pytest.raises(errors.CheckpointError, match='could not be written'):
+    saved.save(_state(1), {'step': 1})
+    saved.wait()
+  assert not saved_checkpoints.finished_steps(run)
+  monkeypatch.setattr('time.sleep', lambda seconds: None)
+  with pytest.raises(TimeoutError, match='do not show what is written'):
+    paths.settle(run)
 
 
 def test_checkpoints(run, bucket):

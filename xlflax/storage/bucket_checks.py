@@ -17,23 +17,25 @@ SECONDS = 60  # until a bucket that does not answer counts as unreachable
 _READABLE: set[str] = set()  # what has been listed
 
 
-def check_usable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
-  """Writes to a bucket and reads from it, as checkpoints will.
+def check_usable(
+  path: pathlib.Path, *, checkpoints: bool = True, seconds: float = SECONDS
+) -> None:
+  """Writes to a bucket and reads from it, as what follows will.
 
-  Both ways are tried that a run takes there: TensorStore's, for parameters,
-  and fsspec's. On disk a small file is written and removed again.
+  On disk a small file is written and removed again.
 
   Args:
     path: the directory that is to be written.
+    checkpoints: TensorStore, which writes their parameters, is tried too.
     seconds: how long an answer may take.
 
   Raises:
-    RunDirectoryError: the bucket is not there, cannot be reached, or may
-      not be written.
+    RunDirectoryError: the bucket is not there, cannot be reached, may not be
+      written, or is of a kind that holds no checkpoints.
   """
   if paths.is_bucket(path):
     _wait_for(
-      functools.partial(_probe, path),
+      functools.partial(_probe, path, checkpoints),
       path,
       seconds,
       expected='to write, read and delete objects',
@@ -82,6 +84,8 @@ def _wait_for(
     error = answers.get(timeout=seconds)
   except queue.Empty:
     error = TimeoutError(f'no answer within {seconds:g} s')
+  if isinstance(error, errors.XlflaxError):
+    raise error
   if error is not None:
     raise errors.RunDirectoryError(
       'The bucket cannot be used',
@@ -91,7 +95,8 @@ def _wait_for(
       fix="check the bucket's name, this machine's credentials "
       '(gs: `gcloud auth application-default login`, or '
       'GOOGLE_APPLICATION_CREDENTIALS; s3: `aws configure`, and '
-      "AWS_ENDPOINT_URL for a store that is not Amazon's) and its network",
+      "AWS_ENDPOINT_URL for a store that is not Amazon's; az: `az login`, and "
+      'AZURE_STORAGE_ACCOUNT_NAME) and its network',
       status=_status(error),
     ) from error
 
@@ -127,11 +132,23 @@ def _probe_disk(path: pathlib.Path) -> None:
     ) from error
 
 
-def _probe(path: pathlib.Path) -> None:
+def _probe(path: pathlib.Path, checkpoints: bool) -> None:
   """Writes, reads and deletes an object."""
+  name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+  probe = path / name
+  if checkpoints:
+    _write_by_tensorstore(path, name)
+  else:
+    probe.write_bytes(b'xlflax')
+  found = probe.read_bytes()
+  probe.unlink()
+  if found != b'xlflax':
+    raise OSError(f'{probe} has another content than was written')
+
+
+def _write_by_tensorstore(path: pathlib.Path, name: str) -> None:
   import tensorstore
 
-  name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
   spec = kvstores.spec(os.fspath(path) + '/')
   store = tensorstore.KvStore.open(
     spec,
@@ -147,11 +164,6 @@ def _probe(path: pathlib.Path) -> None:
     ),
   ).result()
   store.write(name, b'xlflax').result()
-  probe = path / name
-  found = probe.read_bytes()
-  probe.unlink()
-  if found != b'xlflax':
-    raise OSError(f'{probe} has another content than was written')
 
 
 def _one_line(error: BaseException) -> str:

@@ -45,7 +45,7 @@ def place(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
   if not paths.is_bucket(path):
     return path
   scheme, _, rest = os.fspath(path).partition('://')
-  if store := kvstores.spec(os.fspath(path)).get('endpoint'):
+  if store := kvstores.endpoint_of(scheme):
     scheme += '-' + hashlib.sha256(store.encode()).hexdigest()[:8]
   cache = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
   root = os.environ.get(VARIABLE) or f'{cache}/xlflax/staged'
@@ -96,7 +96,10 @@ def written(directory: pathlib.Path, mark: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def output(
-  name: str | os.PathLike, *, new: bool = False
+  name: str | os.PathLike,
+  *,
+  new: bool = False,
+  share: tuple[int, int] | None = None,
 ) -> Iterator[pathlib.Path]:
   """Context with a folder on disk, of which `name` has the content at its end.
 
@@ -106,6 +109,8 @@ def output(
   Args:
     name: of the output.
     new: refuses an output that is there, and begins with nothing.
+    share: (i, n): it is the i-th of n parts of an output, which other machines
+      write beside this one. It begins with JSON alone, and nothing is deleted.
 
   Raises:
     RunDirectoryError: as of `here`, or another process writes the same.
@@ -114,12 +119,16 @@ def output(
   if not paths.is_bucket(path):
     yield path
     return
-  bucket_checks.check_usable(path)
-  mirror = _Mirror(os.fspath(path), place(path))
+  bucket_checks.check_usable(path, checkpoints=False)
+  kind = 'out' if share is None else f'share-{share[0]}-of-{share[1]}'
+  mirror = _Mirror(os.fspath(path), place(path, kind))
   with mirror.alone():
-    mirror.begin(new=new)
+    if share is None:
+      mirror.begin(new=new)
+    else:
+      mirror.begin_part()
     yield mirror.folder
-    mirror.upload()
+    mirror.upload(is_part=share is not None)
 
 
 class _Mirror:
@@ -158,8 +167,15 @@ class _Mirror:
     local = self._local()
     for name in local.keys() - self._there.keys():
       (self.folder / name).unlink()
-    changed = dict(self._there.items() - local.items())
-    self._move('Copying', self._get, changed)
+    own = self.folder / MANIFEST
+    if self._text and own.exists():  # or the list may be of a moment ago
+      known = self._files_of(own.read_bytes()) or {}
+      for name, digest in self._digests.items():
+        if known.get(name) != digest:
+          local.pop(name, None)
+    self._move('Copying', self._get, dict(self._there.items() - local.items()))
+    if self._text:
+      paths.write_atomically(self.folder / MANIFEST, self._text)
 
   def begin(self, *, new: bool) -> None:
     """Makes the copy what an output goes on with."""
@@ -174,26 +190,48 @@ class _Mirror:
       shutil.rmtree(self.folder, ignore_errors=True)
     self.folder.mkdir(parents=True, exist_ok=True)
     if is_whole:
-      missing = self._there.keys() - self._local().keys()
-      self._move('Copying', self._get, {n: self._there[n] for n in missing})
+      local = self._local()
+      newer = {
+        name: state
+        for name, state in self._there.items()
+        # Below a second the time of an object is made up.
+        if state[1] // 10**9 > local.get(name, (0, -1))[1] // 10**9
+      }
+      self._move('Copying', self._get, newer)
       if self._text:
         paths.write_atomically(own, self._text)
 
-  def upload(self) -> None:
-    """Makes the bucket have what is in the copy; the manifest comes last."""
+  def begin_part(self) -> None:
+    """Copies what all parts of an output have to know."""
+    self._look()
+    self.folder.mkdir(parents=True, exist_ok=True)
+    others = dict(self._there.items() - self._local().items())
+    known = {n: s for n, s in others.items() if n.endswith('.json')}
+    self._move('Copying', self._get, known)
+
+  def upload(self, *, is_part: bool = False) -> None:
+    """Makes the bucket have what is in the copy; the manifest comes last.
+
+    Args:
+      is_part: the bucket may have more, and is not whole.
+    """
     local = self._local()
     changed = dict(local.items() - self._there.items())
-    gone = self._there.keys() - local.keys()
-    if self._digests and not changed and not gone:
+    gone = set() if is_part else self._there.keys() - local.keys()
+    if (self._digests or is_part) and not changed and not gone:
       return  # it is there
-    self._declare(None)
+    if not is_part:
+      self._declare(None)
     marks = sorted(n for n in changed if '/' not in n and n.endswith('.json'))
     rest = {n: state for n, state in changed.items() if n not in marks}
     self._move('Uploading', self._put, rest)
     for name in marks:  # they say that the rest is there
       self._put(name)
     for name in gone:
-      self._again(self._files.rm_file, self._url(name))
+      with contextlib.suppress(FileNotFoundError):
+        self._again(self._files.rm_file, self._url(name))
+    if is_part:
+      return
     found = digests.of_files([self.folder / name for name in local])
     self._declare({name: found[self.folder / name] for name in local})
 
@@ -207,6 +245,8 @@ class _Mirror:
     """Reads the list of objects and the manifest."""
     own = self._name.partition('://')[2]
     listed = self._again(self._files.find, self._name, detail=True)
+    if not isinstance(listed, dict):  # adlfs, where the name is an object's
+      listed = {name: self._again(self._files.info, name) for name in listed}
     self._there = {
       name.removeprefix(own).lstrip('/'): _state(info)
       for name, info in listed.items()
@@ -215,12 +255,24 @@ class _Mirror:
     for name in filter(None, self._there):
       if {'..', '.', ''} & set(name.split('/')):
         raise self._wrong(f'an object has the name {name}')
-    if self._there.pop(MANIFEST, None):
+    self._there.pop(MANIFEST, None)
+    with contextlib.suppress(FileNotFoundError):
       self._text = self._again(self._files.cat_file, self._url(MANIFEST))
-      try:
-        self._digests = digests.checked(json.loads(self._text))['files']
-      except (ValueError, LookupError) as error:
-        raise self._wrong(f'{MANIFEST}: {error}') from error
+      self._digests = self._files_of(self._text)
+    for name in (self._digests or {}).keys() - self._there:
+      with contextlib.suppress(FileNotFoundError):
+        self._there[name] = self._state(name)
+
+  def _files_of(self, text: bytes) -> dict[str, str] | None:
+    """The digests that a manifest holds."""
+    try:
+      return digests.checked(json.loads(text))['files']
+    except (ValueError, LookupError) as error:
+      raise self._wrong(f'{MANIFEST}: {error}') from error
+
+  def _state(self, name: str) -> _State:
+    """Of an object as it is; a list may be of a moment ago."""
+    return _state(self._again(self._files.info, self._url(name)))
 
   def _move(
     self, what: str, move: Callable[[str], None], states: Mapping[str, _State]
@@ -229,6 +281,8 @@ class _Mirror:
     if not states:
       return
     total = sum(size for size, _ in states.values()) / 1e6
+    if move == self._get:
+      self._check_space(total)
     logging.info(
       f'{what} {len(states)} files, {total:.1f} MB: {self._name} has its copy '
       f'in {self.folder} ({VARIABLE} names another place)'
@@ -241,26 +295,46 @@ class _Mirror:
       for (size, _), _ in zip(states.values(), moved, strict=True):
         told(size / 1e6)
 
+  def _check_space(self, needed: float) -> None:
+    """Refuses a copy that the disk has no room for."""
+    above = next(one for one in self.folder.parents if one.exists())
+    free = shutil.disk_usage(above).free / 1e6
+    if needed > free:
+      raise errors.RunDirectoryError(
+        'There is no room for a copy of what lies in a bucket',
+        got=f'{free:,.0f} MB free in {above}',
+        expected=f'{needed:,.0f} MB for {self._name}',
+        fix=f'name a folder on a larger disk by {VARIABLE}',
+      )
+
   def _get(self, name: str) -> None:
     """Copies an object, if it is as the bucket and the manifest tell."""
-    target, (size, modified) = self.folder / name, self._there[name]
+    target = self.folder / name
     digest = (self._digests or {}).get(name)
 
     def fill(file) -> None:
       # The client opens the same file by its name.
       self._files.get_file(self._url(name), file.name)
-      if (found := os.path.getsize(file.name)) != size:
-        raise ConnectionError(f'{found} bytes came of {size}: {name}')
+      if (found := os.path.getsize(file.name)) != self._there[name][0]:
+        size, _ = self._there[name] = self._state(name)
+        if found != size:
+          raise ConnectionError(f'{found} bytes came of {size}: {name}')
       if digest and digests.of_file(pathlib.Path(file.name)) != digest:
         raise self._wrong(f'{name} has another content')
 
-    self._again(paths.write_atomically, target, fill)
+    try:
+      self._again(paths.write_atomically, target, fill)
+    except FileNotFoundError:
+      if digest:
+        raise
+      return  # it was deleted since it was listed
+    modified = self._there[name][1]
     os.utime(target, ns=(modified, modified))
 
   def _put(self, name: str) -> None:
     source, url = self.folder / name, self._url(name)
     self._again(self._files.put_file, os.fspath(source), url)
-    size, modified = _state(self._again(self._files.info, url))
+    size, modified = self._state(name)
     if size != source.stat().st_size:
       raise self._wrong(f'{name} has {size} bytes after its upload')
     os.utime(source, ns=(modified, modified))
@@ -307,7 +381,9 @@ def _state(info: Mapping[str, Any]) -> _State:
 
   Stores tell whole seconds; the part of one is made of the object's version.
   """
-  version = str(info.get('generation') or info.get('ETag')).encode()
-  part = int(hashlib.sha256(version).hexdigest()[:12], 16) % 10**6
-  moment = info.get('LastModified') or info['mtime']
+  version = info.get('generation') or info.get('ETag') or info.get('etag')
+  digest = hashlib.sha256(str(version).encode()).hexdigest()
+  part = int(digest[:12], 16) % 10**6
+  names = ('LastModified', 'last_modified', 'mtime')
+  moment = next(info[name] for name in names if name in info)
   return info['size'], (int(moment.timestamp()) * 10**6 + part) * 1000

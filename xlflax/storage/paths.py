@@ -1,10 +1,11 @@
 """Run directories on disks and in buckets: one kind of path for both.
 
-A name without a scheme is a `pathlib.Path`. `gs://bucket/...` and
-`s3://bucket/...` are an `etils.epath.Path`, which has the same methods; what
-differs in a bucket (appending, renaming, whole directories) is in the
-functions here. Stores that speak S3 elsewhere (MinIO, R2, Ceph) are at the
-address in AWS_ENDPOINT_URL.
+A name without a scheme is a `pathlib.Path`. `gs://bucket/...`,
+`s3://bucket/...` and `az://container/...` are an `etils.epath.Path`, which has
+the same methods; what differs in a bucket (appending, renaming, whole
+directories) is in the functions here. Stores that speak S3 elsewhere (MinIO,
+R2, Ceph) are at the address in AWS_ENDPOINT_URL. Azure's hold text,
+vocabularies, caches and folders, but no checkpoints (see `kvstores`).
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import functools
 import hashlib
 import importlib.util
 import io
+import itertools
 import logging
 import os
 import pathlib
@@ -19,13 +21,18 @@ import platform
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from xlflax.foundation import errors
 
 # Scheme -> package that reads and writes there, and the extra that brings it.
-_PACKAGES = {'gs': ('gcsfs', 'buckets'), 's3': ('s3fs', 's3')}
+_PACKAGES = {
+  'gs': ('gcsfs', 'buckets'),
+  's3': ('s3fs', 's3'),
+  'az': ('adlfs', 'azure'),
+}
 _PREFIXES = tuple(f'{scheme}://' for scheme in _PACKAGES)
 _ATTEMPTS = 8  # of a request, with pauses that grow and differ by chance
 _TEMPORARY = re.compile(r'\..+\.([0-9a-f]{8})-(\d+)\.tmp', re.DOTALL)
@@ -53,7 +60,8 @@ def of(name: str | os.PathLike) -> pathlib.Path:
     raise errors.RunDirectoryError(
       'Files cannot be there',
       got=text,
-      expected='a directory, gs://BUCKET/NAME or s3://BUCKET/NAME',
+      expected='a directory, gs://BUCKET/NAME, s3://BUCKET/NAME or '
+      'az://CONTAINER/NAME',
       fix='mount the bucket as a file system, or take another place',
     )
   return cast(pathlib.Path, _bucket_path(text))
@@ -73,15 +81,17 @@ def _bucket_path(text: str):
   from etils import epath
 
   settings = fsspec.config.conf.setdefault(
-    'gcs' if scheme == 'gs' else 's3', {}
+    'gcs' if scheme == 'gs' else scheme, {}
   )
   # Other processes write there too: listings must not be remembered.
   settings.setdefault('use_listings_cache', False)
   if scheme == 's3':
     retries = {'mode': 'standard', 'max_attempts': _ATTEMPTS}
     settings.setdefault('config_kwargs', {'retries': retries})
+  if scheme == 'az':  # Azure's own chain of credentials, where none is named
+    settings.setdefault('anon', False)
   # They tell with every request what cannot be known, or is read ahead.
-  for library in (package, 'fsspec', 'aiobotocore'):
+  for library in (package, 'fsspec', 'aiobotocore', 'azure'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
   return epath.Path(text.rstrip('/'))
 
@@ -282,6 +292,31 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
   for path in children(source):
     if path.name not in there:
       (target / path.name).write_bytes(path.read_bytes())
+
+
+def settle(directory: pathlib.Path, *, seconds: float = 60.0) -> None:
+  """Waits until lists of a bucket know all that has been written there.
+
+  Most stores' always do. A checkpoint is put together by lists, and would be
+  without what one does not show.
+
+  Raises:
+    TimeoutError: they still do not after so many seconds.
+  """
+  if not is_bucket(directory):
+    return
+  mark, end = directory / f'.last-{_machine()}-{os.getpid()}', seconds
+  mark.write_bytes(b'')
+  try:
+    for pause in itertools.count(1):
+      if any(path.name == mark.name for path in children(directory)):
+        return
+      if end <= 0:
+        raise TimeoutError(f'lists of {directory} do not show what is written')
+      time.sleep(0.1 * pause)
+      end -= 0.1 * pause
+  finally:
+    mark.unlink(missing_ok=True)
 
 
 def move(source: pathlib.Path, target: pathlib.Path) -> None:

@@ -79,9 +79,9 @@ def run(args: argparse.Namespace) -> int:
   _warn_of_corpus(args.corpus)
   if args.runner == 'beam':
     _name_from_the_root(args)
-  if args.shard or args.action == 'finish' or args.runner == 'beam':
+  if args.runner == 'beam':
     paths.local(args.output, where='--output of several machines')
-  with mirrors.output(args.output) as args.output:
+  with mirrors.output(args.output, share=args.shard) as args.output:
     metas = write(args, mixtures)
   if args.shard:
     return 0

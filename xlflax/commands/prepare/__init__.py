@@ -65,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
   """Writes what is missing, and prints a line for each file."""
   switching = _switching(args)
   _check(args)
-  if args.shard:
-    paths.local(args.output, where='--output of several machines')
-  with mirrors.output(args.output) as args.output:
+  with mirrors.output(args.output, share=args.shard) as args.output:
     done = _prepare(args, switching)
   if args.shard and not args.json:
     index, count = args.shard

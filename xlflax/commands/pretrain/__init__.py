@@ -11,7 +11,7 @@ from xlflax import cli
 from xlflax.commands.flags import gin_flags
 from xlflax.commands.pretrain import choices, stages
 from xlflax.foundation import errors
-from xlflax.storage import manifests, paths
+from xlflax.storage import bucket_checks, manifests, paths
 
 HELP = (
   'Pretrains an encoder on a corpus in one command, for the simple case: '
@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
   print(*map(shlex.join, commands), sep='\n', flush=True)
   if args.dry_run:
     return 0
+  bucket_checks.check_usable(output)
   source.link(source.directory)
   quiet = ['--quiet'] if logging.getLogger().level > logging.INFO else []
   for words in commands:

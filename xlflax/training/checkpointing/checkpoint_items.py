@@ -70,8 +70,12 @@ class _Sealed:
 
   def finalize(self, directory) -> None:
     """Ends the writing of an item."""
+    is_first = jax.process_index() == 0
+    if is_first:
+      paths.settle(paths.of(directory))
     super().finalize(directory)  # type: ignore[misc]
-    if jax.process_index() == 0:
+    if is_first:
+      paths.settle(paths.of(directory))
       digests.seal(paths.of(directory), self.about)
 
 

@@ -1,5 +1,6 @@
 """Finished checkpoints: which there are, whether whole and fitting; reading."""
 
+import os
 import pathlib
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from xlflax.foundation import errors
-from xlflax.storage import paths
+from xlflax.storage import kvstores, paths
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoint_items as items_lib
@@ -35,8 +36,14 @@ def _is_finished(checkpoint: pathlib.Path) -> bool:
 
 
 def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
-  """The directory of a checkpoint; raises CheckpointError without it."""
+  """The directory of a checkpoint.
+
+  Raises:
+    CheckpointError: there is none.
+    RunDirectoryError: it is where checkpoints cannot be read.
+  """
   checkpoint = paths.absolute(model_dir) / DIRECTORY / str(step)
+  kvstores.spec(os.fspath(checkpoint))
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
       'There is no such checkpoint',

@@ -3,13 +3,11 @@
 import pathlib
 from typing import Any
 
-import jax
 import numpy as np
 import tensorstore
 
-from xlflax.storage import paths
+from xlflax.storage import kvstores, paths
 from xlflax.training import finite_values
-from xlflax.training import params as params_lib
 from xlflax.training.checkpointing import saved_checkpoints
 
 _PIECE = 1 << 26  # bytes of an array that are read at once
@@ -39,11 +37,7 @@ class Reader:
   ) -> np.ndarray:
     """The values, or some rows; CheckpointError if one is not finite."""
     name = f'ema/{parameter}' if self._averaged else parameter
-    if paths.is_bucket(self._checkpoint):
-      values = self._restored(name, self.shapes[parameter])
-      values = values if rows is None else values[rows]
-    else:
-      values = _read(self._stored(name), rows)
+    values = _read(self._stored(name), rows)
     finite_values.check(parameter, values, where=self._checkpoint)
     return values
 
@@ -52,29 +46,21 @@ class Reader:
     return 'train' if self._averaged else 'params'
 
   def _stored(self, name: str) -> Any:
-    """The array as it lies on disk, where parts of it can be read."""
-    base = paths.absolute(self._checkpoint / self._item).as_uri()
+    """The array as it is stored, where parts of it can be read."""
     return tensorstore.open(
       {
         'driver': 'zarr',
         'kvstore': {
           'driver': 'ocdbt',
-          'base': f'{base}/',
+          'base': kvstores.spec(
+            f'{paths.absolute(self._checkpoint)}/{self._item}/'
+          ),
           'path': name.replace('/', '.') + '/',
         },
       },
       read=True,
       open=True,
     ).result()
-
-  def _restored(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    leaf = jax.ShapeDtypeStruct(shape, np.float32, sharding=sharding)
-    found: Any = saved_checkpoints.read_part(
-      self._checkpoint, self._item, params_lib.nest({name: leaf})
-    )
-    (value,) = jax.tree.leaves(found)
-    return np.asarray(value)
 
 
 def _read(stored: Any, rows: np.ndarray | None) -> np.ndarray:
