@@ -305,16 +305,21 @@ def statistics_file(part: str) -> str:
 
 
 def statistics_files(
-  part: str, found: Mapping[str, aggregates.Statistics]
+  part: str,
+  found: Mapping[str, aggregates.Statistics],
+  files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
   """That file, of `EvalResult.files`: `EvalTask.statistics` reads it.
 
   Args:
     part: what the metrics call it, the `de` of `f1/de`.
     found: metric -> statistics of its examples.
+    files: of the result, of which the file's other metrics are kept.
   """
+  name = statistics_file(part)
+  known = json.loads((files or {}).get(name, '{}'))
   values = {metric: one.to_json() for metric, one in found.items()}
-  return {statistics_file(part): json.dumps(values) + '\n'}
+  return {name: json.dumps(known | values) + '\n'}
 
 
 def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:

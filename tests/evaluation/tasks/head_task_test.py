@@ -1,12 +1,12 @@
 """Statistics of single examples equal the scores that were reported."""
 
 import dataclasses
-import json
 
 import pytest
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
+from xlflax.evaluation import base, summary
 from xlflax.evaluation.tasks import (
   classification,
   nearest_sentences,
@@ -54,24 +54,36 @@ def _tags(*sentences, **fields):
   )
 
 
+def _found(task, text, folder):
+  """The statistics of these predictions, as they are read from disk."""
+  examples, result = task.source.load('en'), base.EvalResult(metrics={})
+  predictions = task.EXAMPLE.read_predictions(examples, text)
+  task.add_scores('en', examples, predictions, result, [])
+  assert result.files[task.file_name('en')] == text
+  for name, content in result.files.items():
+    (folder / name).write_text(content)
+  recorded = summary.Recorded('x', 'test', 'accuracy')
+  found = recorded.statistics('en', folder)
+  assert found.keys() == task.statistics('en', folder).keys()
+  bounds = summary.intervals(recorded, result, folder)
+  assert bounds.keys() == result.metrics.keys()
+  return found
+
+
 def test_classes(tmp_path):
-  (tmp_path / 'en.tsv').write_text('a\nb\nb\n')
-  found = _classes('a', 'a', 'b').statistics('en', tmp_path)
+  found = _found(_classes('a', 'a', 'b'), 'a\nb\nb\n', tmp_path)
   assert found['accuracy'].rows.tolist() == [[1], [0], [1]]
 
 
 def test_tags(tmp_path):
-  (tmp_path / 'en.tsv').write_text('N\nV\n\nN\n')
-  found = _tags(('N', 'N'), ('N',)).statistics('en', tmp_path)
+  found = _found(_tags(('N', 'N'), ('N',)), 'N\nV\n\nN\n', tmp_path)
   assert found['accuracy'].rows.tolist() == [[1, 2], [1, 1]]
   assert found['accuracy'].value == pytest.approx(2 / 3)
 
 
 def test_entities(tmp_path):
-  (tmp_path / 'en.tsv').write_text('B-X\nI-X\n\nB-X\n')
-  found = _tags(('B-X', 'O'), ('B-X',), scheme='entities').statistics(
-    'en', tmp_path
-  )
+  task = _tags(('B-X', 'O'), ('B-X',), scheme='entities')
+  found = _found(task, 'B-X\nI-X\n\nB-X\n', tmp_path)
   assert found['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
 
 
@@ -85,10 +97,8 @@ def test_trees(tmp_path):
     relations=('nsubj', 'root'),
   )
   predicted = dataclasses.replace(gold, relations=('obj', 'root'))
-  (tmp_path / 'en.conllu').write_text(
-    gold.write_predictions([gold], [predicted])
-  )
-  found = parsing.Parsing(source=Held((gold,))).statistics('en', tmp_path)
+  text = gold.write_predictions([gold], [predicted])
+  found = _found(parsing.Parsing(source=Held((gold,))), text, tmp_path)
   assert found['las'].rows.tolist() == [[1, 2]]
   assert found['uas'].rows.tolist() == [[2, 2]]
 
@@ -107,21 +117,21 @@ def test_answers(tmp_path):
       )
     )
   )
-  (tmp_path / 'en.json').write_text(json.dumps({'q': 'Ada Bob'}))
-  found = task.statistics('en', tmp_path)
+  text = task.EXAMPLE.write_predictions(
+    task.source.load('en'), {'q': 'Ada Bob'}
+  )
+  found = _found(task, text, tmp_path)
   assert found['f1'].rows[0, 0] == pytest.approx(2 / 3)
   assert found['exact_match'].rows.tolist() == [[0]]
 
 
 def test_examples_without_labels_do_not_count(tmp_path):
-  (tmp_path / 'en.tsv').write_text('a\nb\nb\n')
-  found = _classes('a', None, 'b').statistics('en', tmp_path)
+  found = _found(_classes('a', None, 'b'), 'a\nb\nb\n', tmp_path)
   assert found['accuracy'].rows.tolist() == [[1], [1]]
 
 
 def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
-  (tmp_path / 'en.tsv').write_text('a\n')
-  assert _classes(None).statistics('en', tmp_path) == {}
+  assert _found(_classes(None), 'a\n', tmp_path) == {}
   task = nearest_sentences.NearestSentences(
     source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')})
   )

@@ -78,17 +78,8 @@ def test_accuracy_and_files(subject, read):
     'chance/en': 0.5,
     'chance/mean': 0.5,
   }
+  assert json.loads(result.files['en.examples']).keys() == {'accuracy'}
   assert result.notes == ('sw: choices have no labels; predictions only',)
-
-
-def test_statistics(read, tmp_path):
-  gold = read(_line('wet', 'dry', 0), _line('sun', 'wet', 0))
-  (tmp_path / 'en.jsonl').write_text('{"label": 0}\n{"label": 1}\n')
-  task = task_lib.MultipleChoice(
-    source=one_hot_model.Held(parts=(('en', gold),))
-  )
-  found = task.statistics('en', tmp_path)['accuracy']
-  assert found.rows.tolist() == [[1], [0]]
 
 
 def _context(subject, **more):

@@ -134,7 +134,7 @@ def test_blind_and_broken_parts(subject):
   assert [f.part for f in result.failures] == ['fr']
   assert 'A sentence has no words. Got: example 3' in str(result.failures[0])
   assert result.metrics['las/en'] == 0.75 and 'las/zh' not in result.metrics
-  assert set(result.files) == {'en.conllu', 'zh.conllu'}
+  assert set(result.files) == {'en.conllu', 'en.examples', 'zh.conllu'}
   assert (
     'en: 1 of 2 examples have no gold labels; predictions only' in result.notes
   )

@@ -70,7 +70,7 @@ def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
     expected = getattr(stats, f'{name}r')(*sides).statistic
     assert found.metrics[f'{name}/en'] == pytest.approx(expected)
   assert task.score_metrics == ('pearson', 'spearman')
-  (tmp_path / 'en.tsv').write_text(found.files['en.tsv'])
+  (tmp_path / 'en.examples').write_text(found.files['en.examples'])
   assert task.statistics('en', tmp_path)['pearson'].value == pytest.approx(
     found.metrics['pearson/en']
   )

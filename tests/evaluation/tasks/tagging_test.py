@@ -62,9 +62,10 @@ def test_entities(subject):
   assert result.metrics['accuracy/en'] == pytest.approx(5 / 7)
   assert result.metrics['majority/en'] == pytest.approx(3 / 7)
   assert result.metrics['f1/mean'] == result.metrics['f1/en']
-  assert result.files == {
-    'en.tsv': 'B-LOC\nI-LOC\nO\nB-LOC\n\nB-PER\nO\nB-PER\n'
-  }
+  assert result.files.keys() == {'en.tsv', 'en.examples'}
+  assert result.files['en.tsv'] == (
+    'B-LOC\nI-LOC\nO\nB-LOC\n\nB-PER\nO\nB-PER\n'
+  )
   rows = {row['type']: row for row in result.tables['types']}
   assert (rows['PER']['gold'], rows['PER']['predicted']) == (3, 2)
   assert rows['LOC']['recall'] == 1.0
@@ -115,7 +116,7 @@ def test_one_broken_part_does_not_lose_the_others(subject):
     ('de', unknown), ('en', _ENGLISH), ('fr', broken), ('it', other), ('es', ())
   )
   result = task.evaluate(subject)
-  assert set(result.files) == {'en.tsv'}
+  assert set(result.files) == {'en.tsv', 'en.examples'}
   assert result.metrics['accuracy/mean'] == result.metrics['accuracy/en']
   failures = {f.part: f.message for f in result.failures}
   assert "'B-ORG' in de, example 7" in failures['de']

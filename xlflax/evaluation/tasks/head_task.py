@@ -1,7 +1,6 @@
 """The base of tasks that score the predictions of a fine-tuned head."""
 
 import dataclasses
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -133,7 +132,9 @@ class HeadTask(labelled_task.LabelledTask):
     )
     gold, found = labelled(examples, found, part, notes)
     if gold:
-      statistics = self.example_statistics(gold, found)
+      clusters = [one.cluster for one in gold]
+      statistics = in_clusters(self.example_statistics(gold, found), clusters)
+      result.files.update(base.statistics_files(part, statistics))
       for name, one in statistics.items():
         result.metrics[f'{name}/{part}'] = one.value
     return gold, found
@@ -141,21 +142,6 @@ class HeadTask(labelled_task.LabelledTask):
   def facts(self) -> tuple[str, ...]:
     """Notes that hold for all parts."""
     return ()
-
-  def statistics(
-    self, part: str, folder: pathlib.Path
-  ) -> dict[str, aggregates.Statistics]:
-    examples = self.source.load(part)
-    if all(example.is_blind for example in examples):
-      return {}
-    file = folder / self.file_name(part)
-    text = file.read_text(encoding='utf-8')
-    gold, predictions = labelled(
-      examples, self.EXAMPLE.read_predictions(examples, text), part
-    )
-    return in_clusters(
-      self.example_statistics(gold, predictions), [one.cluster for one in gold]
-    )
 
   def _beside_themselves(self, objective: Any) -> list[str]:
     """A note of the parts that plugged-in features read without another.

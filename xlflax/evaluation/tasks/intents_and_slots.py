@@ -48,7 +48,7 @@ class IntentsAndSlots(tagging.Tagging):
     super().score_part(subject, objective, part, examples, result, notes)
     head = row_predictions.objective_of(subject, task.objective, task.HEAD)
     task.score_part(subject, head, part, texts, other, notes)
-    (intents,) = other.files.values()
+    intents = other.files[task.file_name(part)]
     tags = result.files[self.file_name(part)]
     result.files[f'{part}.intents.tsv'] = intents
     sides = self.EXAMPLE.read_predictions(examples, tags), intents.split('\n')
@@ -61,14 +61,10 @@ class IntentsAndSlots(tagging.Tagging):
     ]
     if right:
       found = {'exact_match': Statistics(np.array(right))}
-      result.files.update(base.statistics_files(part, found))
+      result.files.update(base.statistics_files(part, found, result.files))
       result.metrics[f'exact_match/{part}'] = found['exact_match'].value
       accuracy = other.metrics[f'accuracy/{part}']
       result.metrics[f'intent_accuracy/{part}'] = accuracy
-
-  def statistics(self, part, folder):
-    own = base.EvalTask.statistics(self, part, folder)
-    return super().statistics(part, folder) | own
 
 
 def _check_same(texts, sentences, part: str) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.examples import choices as choices_lib
 from xlflax.data.labelled.rows import choice_rows
+from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task
@@ -46,23 +47,14 @@ class MultipleChoice(head_task.HeadOnTexts):
     if any(example.is_blind for example in examples):
       notes.append(f'{part}: choices have no labels; predictions only')
       return
-    found = self.example_statistics(examples, chosen)
+    found = head_task.in_clusters(
+      self.example_statistics(examples, chosen),
+      [examples[places[0]].cluster for places in questions.values()],
+    )
+    result.files.update(base.statistics_files(part, found))
     result.metrics[f'accuracy/{part}'] = found['accuracy'].value
     result.metrics[f'chance/{part}'] = float(
       np.mean([1 / len(places) for places in questions.values()])
-    )
-
-  def statistics(self, part, folder):
-    examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
-    if any(example.is_blind for example in examples):
-      return {}
-    text = (folder / self.file_name(part)).read_text(encoding='utf-8')
-    questions = choices_lib.by_question(examples).values()
-    return head_task.in_clusters(
-      self.example_statistics(
-        examples, self.EXAMPLE.read_predictions(examples, text)
-      ),
-      [examples[places[0]].cluster for places in questions],
     )
 
   def example_statistics(self, gold, predictions):
