@@ -76,35 +76,23 @@ def read_options(
   """`EncoderConfig`'s arguments that BERT and RoBERTa read alike."""
   defaults = defaults or {}
   fields = options.fields(_FIELDS, defaults)
-  usual = defaults.get('hidden_act', 'gelu')
-  fields['activation'] = options.choose(
-    'hidden_act', usual, activations.from_huggingface()
+  fields['activation'] = options.activation(
+    'hidden_act', defaults.get('hidden_act', 'gelu')
   )
   fields['max_length'] = options.get(
     'max_position_embeddings', defaults.get('max_position_embeddings', 512)
   )
-  tied = options.get('tie_word_embeddings', True)
-  fields['mlm_head'] = 'transform' if task.predicts_tokens else 'none'
-  fields['output_embeddings'] = (
-    'own' if task.predicts_tokens and not tied else 'tied'
-  )
-  return fields
+  return fields | options.head('transform', predicts=task.predicts_tokens)
 
 
 def write_options(
-  config: model_config.EncoderConfig,
-  *,
-  norm_position: str,
-  embedding_norm: bool,
-  **wanted: Any,
+  config: model_config.EncoderConfig, **wanted: Any
 ) -> tuple[dict[str, Any], list[str]]:
   """The inverse, and what such a configuration cannot express.
 
   Args:
     config: the configuration.
-    norm_position: that the architecture has.
-    embedding_norm: the same.
-    **wanted: other fields that are not as in BERT -> their values.
+    **wanted: fields that are not as in BERT -> their values.
   """
   options = config_options.of_fields(config, _FIELDS)
   options |= {
@@ -112,12 +100,7 @@ def write_options(
     'max_position_embeddings': config.max_length + config.position_offset,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
-  problems = unlike(
-    config,
-    norm_position=norm_position,
-    embedding_norm=embedding_norm,
-    **{'position_embedding': 'learned'} | wanted,
-  )
+  problems = unlike(config, **{'position_embedding': 'learned'} | wanted)
   if config.mlm_head == 'tied':
     problems.append("mlm_head is 'tied'")
   if not config.type_vocab_size and 'type_vocab_size' not in wanted:
@@ -141,6 +124,8 @@ _PLAIN = dict(
   num_kv_heads=None,
   local_window=None,
   rotary_factor=1.0,
+  norm_position='post',
+  embedding_norm=True,
 )
 
 
@@ -180,9 +165,7 @@ def _read(options, task):
 
 
 def _write(config):
-  options, problems = write_options(
-    config, norm_position='post', embedding_norm=True, position_offset=0
-  )
+  options, problems = write_options(config, position_offset=0)
   if config.head_activation not in (None, config.activation):
     problems.append(f'head_activation is {config.head_activation!r}')
   return options, problems

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from xlflax.models import activations
+
 # Options without influence on what a model computes from its inputs.
 HARMLESS = frozenset(
   """
@@ -106,6 +108,26 @@ class Options:
       )
       return choices[default]
     return choices[value]
+
+  def activation(self, name: str, default: str) -> str:
+    """The registered name of an activation."""
+    return self.choose(name, default, activations.from_huggingface())
+
+  def head(
+    self, kind: str, *, predicts: bool, tied: bool = True
+  ) -> dict[str, str]:
+    """Fields of a masked LM's head.
+
+    Args:
+      kind: of the head.
+      predicts: whether the model predicts tokens; others have no head.
+      tied: the library's default of `tie_word_embeddings`.
+    """
+    tied = self.get('tie_word_embeddings', tied)
+    return {
+      'mlm_head': kind if predicts else 'none',
+      'output_embeddings': 'own' if predicts and not tied else 'tied',
+    }
 
   def require(self, name: str, *allowed) -> None:
     """Complains unless an option is absent or has one of these values."""

@@ -38,16 +38,11 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = options.fields(_FIELDS)
   _check(options, fields)
   longest = options.get('max_relative_positions', -1)
-  predicts = task.predicts_tokens
-  tied = options.get('tie_word_embeddings', True)
+  fields |= options.head('transform', predicts=task.predicts_tokens)
   return fields | {
-    'activation': options.choose(
-      'hidden_act', 'gelu', activations.from_huggingface()
-    ),
+    'activation': options.activation('hidden_act', 'gelu'),
     'relative_max_distance': longest if longest > 0 else fields['max_length'],
     'position_embedding': 'disentangled',
-    'mlm_head': 'transform' if predicts else 'none',
-    'output_embeddings': 'own' if predicts and not tied else 'tied',
   }
 
 
@@ -101,8 +96,6 @@ def _write(config: model_config.EncoderConfig):
     config,
     position_embedding='disentangled',
     position_offset=0,
-    norm_position='post',
-    embedding_norm=True,
     type_vocab_size=0,
   )
   if config.head_activation not in (None, config.activation):

@@ -33,20 +33,13 @@ _FIELDS = config_options.table(
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = options.fields(_FIELDS)
-  fields['activation'] = options.choose(
-    'activation', 'gelu', activations.from_huggingface()
-  )
+  fields['activation'] = options.activation('activation', 'gelu')
+  fields['layer_norm_epsilon'] = _EPSILON
   # Sinusoidal positions are a table in the files like others; the classifiers
   # have dropout of their own.
   options.ignore('sinusoidal_pos_embds', 'seq_classif_dropout', 'qa_dropout')
   options.require('tie_weights_', True)
-  predicts = task.predicts_tokens
-  tied = options.get('tie_word_embeddings', True)
-  return fields | {
-    'layer_norm_epsilon': _EPSILON,
-    'mlm_head': 'transform' if predicts else 'none',
-    'output_embeddings': 'own' if predicts and not tied else 'tied',
-  }
+  return fields | options.head('transform', predicts=task.predicts_tokens)
 
 
 def _write(config: model_config.EncoderConfig):
@@ -59,8 +52,6 @@ def _write(config: model_config.EncoderConfig):
     config,
     position_embedding='learned',
     position_offset=0,
-    norm_position='post',
-    embedding_norm=True,
     type_vocab_size=0,
     layer_norm_epsilon=_EPSILON,
   )

@@ -40,26 +40,21 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   options.require('pretraining_tp', 1)
   options.require('hidden_dropout', 0)
   options.require('clf_pooling', 'late', 'mean', 'bos')
-  predicts = task.predicts_tokens
-  tied = options.get('tie_word_embeddings', False)
   return (
     fields
     | config_options.rotary(options, _THETA)
+    | options.head('tied', predicts=task.predicts_tokens, tied=False)
     | {
       'num_kv_heads': None if groups == heads else groups,
       'head_dim': width,
       'dropout_rate': 0.0,
-      'activation': options.choose(
-        'hidden_act', 'silu', activations.from_huggingface()
-      ),
+      'activation': options.activation('hidden_act', 'silu'),
       'norm_position': 'pre',
       'norm': 'rms',
       'embedding_norm': False,
       'position_embedding': 'rotary',
       'gated_mlp': True,
       'output_bias': fields['mlp_bias'],
-      'mlm_head': 'tied' if predicts else 'none',
-      'output_embeddings': 'own' if predicts and not tied else 'tied',
     }
   )
 

@@ -99,8 +99,6 @@ def _read(
 def _write(config: model_config.EncoderConfig, kind: str):
   options, problems = bert.write_options(
     config,
-    norm_position='post',
-    embedding_norm=True,
     **_FIELDS[kind] | {'position_embedding': 'rotary'},
     rotary_factor=config.rotary_factor,
   )

@@ -12,7 +12,6 @@ from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
 )
-from xlflax.models import activations
 from xlflax.models import encoder_decoder_config as config_lib
 
 # Option -> the library's default, where it is not mBART's.
@@ -42,9 +41,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     | _FIXED
     | {
       'position_offset': offset,
-      'activation': options.choose(
-        'activation_function', usual, activations.from_huggingface()
-      ),
+      'activation': options.activation('activation_function', usual),
     }
   )
 

@@ -79,9 +79,7 @@ def read_options(
     'position_offset': _OFFSET,
     'layer_norm_epsilon': _EPSILON,
     'output_bias': options.has_bias,
-    'activation': options.choose(
-      'activation_function', 'gelu', activations.from_huggingface()
-    ),
+    'activation': options.activation('activation_function', 'gelu'),
   }
 
 

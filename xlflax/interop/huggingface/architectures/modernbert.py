@@ -41,11 +41,10 @@ _FIELDS = config_options.table(
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   fields = options.fields(_FIELDS)
-  for name, field in (
-    ('hidden_activation', 'activation'),
-    ('classifier_activation', 'head_activation'),
-  ):
-    fields[field] = options.choose(name, 'gelu', activations.from_huggingface())
+  fields['activation'] = options.activation('hidden_activation', 'gelu')
+  fields['head_activation'] = options.activation(
+    'classifier_activation', 'gelu'
+  )
   fields['norm'] = 'layer' if options.get('norm_bias', False) else 'scale'
   options.require('mlp_dropout', fields['dropout_rate'], 0)
   options.require('classifier_pooling', 'cls', 'mean')
@@ -61,20 +60,17 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'reference_compile',
     'repad_logits_with_grad',
   )
-  predicts = task.predicts_tokens
-  tied = options.get('tie_word_embeddings', True)
   # Pooled states go through a dense map and norm like those of the masked
   # LM's head, which are parameters of the task then.
   return (
     fields
     | _read_layers(options, min(fields['num_layers'], _MOST_LAYERS))
+    | options.head('transform', predicts=task.predicts_tokens)
     | {
       'norm_position': 'pre',
       'first_norm': False,
       'gated_mlp': True,
       'position_embedding': 'rotary',
-      'mlm_head': 'transform' if predicts else 'none',
-      'output_embeddings': 'own' if predicts and not tied else 'tied',
     }
   )
 
@@ -148,7 +144,6 @@ def _write(config: model_config.EncoderConfig):
     position_embedding='rotary',
     norm_position='pre',
     first_norm=False,
-    embedding_norm=True,
     gated_mlp=True,
     type_vocab_size=0,
   )

@@ -68,10 +68,8 @@ def _read_pre_layer_norm(options, task):
   return _read(options, task) | {'norm_position': 'pre'}
 
 
-def _write(config, *, norm_position='post', embedding_norm=True):
-  options, problems = bert.write_options(
-    config, norm_position=norm_position, embedding_norm=embedding_norm
-  )
+def _write(config, **wanted):
+  options, problems = bert.write_options(config, **wanted)
   if (
     config.mlm_head == 'transform'
     and (config.head_activation or config.activation) != 'gelu'

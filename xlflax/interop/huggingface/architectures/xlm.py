@@ -56,8 +56,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     options.ignore(*summary)
   languages = options.get('n_langs', 1)
   embedded = options.get('use_lang_emb', True) and languages > 1
-  tied = options.get('tie_word_embeddings', True)
-  predicts = task.predicts_tokens
+  fields |= options.head('tied', predicts=task.predicts_tokens)
   return fields | {
     'mlp_dim': 4 * fields['hidden_dim'],
     'activation': 'gelu' if options.get('gelu_activation', True) else 'relu',
@@ -67,8 +66,6 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
     'use_language_embeddings': embedded,
     'num_languages': languages if embedded else None,
     'padding_states': 'zero',
-    'mlm_head': 'tied' if predicts else 'none',
-    'output_embeddings': 'own' if predicts and not tied else 'tied',
   }
 
 
@@ -85,11 +82,8 @@ def _write(config: model_config.EncoderConfig):
     config,
     free=('use_language_embeddings',),
     padding_states='zero',
-    norm_position='post',
-    embedding_norm=True,
     position_offset=0,
     type_vocab_size=0,
-    scale_embeddings=False,
     mlp_dim=4 * config.hidden_dim,
   )
   if config.position_embedding not in ('learned', 'sinusoidal'):
