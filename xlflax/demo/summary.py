@@ -201,9 +201,7 @@ def _corpus(split: catalogs.Split) -> dict[str, Any]:
 
 def _settings(settings, run: run_lib.SavedRun, steps: int) -> dict[str, Any]:
   config = run.model.config
-  shapes = jax.eval_shape(
-    lambda: models_api.init_params(run.model, jax.random.key(0))
-  )
+  shapes = models_api.abstract_params(run.model)
   return {
     'model_dir': str(settings.model_dir),
     'steps': steps,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.foundation import calls, errors, ranges, schema, typed_values
+from xlflax.models import config as model_config
 from xlflax.models.variants import sharing
 
 
@@ -50,19 +51,15 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
   plan = sharing.plan_of(model)
   if plan is None:
     return init(rng)
-  return sharing.init(plan, init, rng, num_languages=_num_languages(model))
+  num_languages = model_config.known_languages(
+    model.config, 'A model with a sharing plan'
+  )
+  return sharing.init(plan, init, rng, num_languages=num_languages)
 
 
-def _num_languages(model) -> int:
-  if model.config.num_languages is None:
-    raise errors.ConfigError(
-      'A model with a sharing plan does not know its number of languages',
-      got='num_languages = None',
-      expected='a number',
-      where='EncoderConfig.num_languages',
-      fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
-    )
-  return model.config.num_languages
+def abstract_params(model: nn.Module) -> dict:
+  """What `init_params` returns, as shapes: nothing is computed."""
+  return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
 
 @calls.checked

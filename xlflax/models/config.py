@@ -308,6 +308,19 @@ def with_vocabulary(
   return dataclasses.replace(changed, sharing=plan)
 
 
+def known_languages(config: Any, who: str) -> int:
+  """The number of languages; a ConfigError if `who` does not know it."""
+  if config.num_languages is None:
+    raise errors.ConfigError(
+      f'{who} does not know its number of languages',
+      got='num_languages = None',
+      expected='a number',
+      where='EncoderConfig.num_languages',
+      fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
+    )
+  return config.num_languages
+
+
 def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
   if value not in choices:
     raise errors.ConfigError(

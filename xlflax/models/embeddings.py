@@ -118,7 +118,11 @@ class Embeddings(nn.Module):
         'token_type', config.type_vocab_size, 'type'
       )
     if config.use_language_embeddings:
-      self.language = self._table('language', self._num_languages(), 'language')
+      self.language = self._table(
+        'language',
+        model_config.known_languages(self.config, 'The encoder'),
+        'language',
+      )
     if config.embedding_norm:
       self.norm = layers.LayerNorm(config)
     self.dropout = dropout.Dropout(config.dropout_rate)
@@ -132,17 +136,6 @@ class Embeddings(nn.Module):
       (rows, self.config.hidden_dim),
       jnp.float32,
     )
-
-  def _num_languages(self) -> int:
-    if self.config.num_languages is None:
-      raise errors.ConfigError(
-        'The encoder does not know its number of languages',
-        got='num_languages = None',
-        expected='a number',
-        where='EncoderConfig.num_languages',
-        fix='fill it in by xlflax.models.config.with_vocabulary, or set it',
-      )
-    return self.config.num_languages
 
   def __call__(
     self,

@@ -261,9 +261,7 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
   Raises:
     CheckpointError: a tensor cannot be read.
   """
-  boxed = jax.eval_shape(
-    lambda: models_api.init_params(model_of(checked.config), jax.random.key(0))
-  )
+  boxed = models_api.abstract_params(model_of(checked.config))
   shardings = params_lib.names({'model': partitioner.shardings(boxed)})
   return weights.load(
     checked.plan,

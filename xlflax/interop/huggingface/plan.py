@@ -4,7 +4,6 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-import jax
 import numpy as np
 from flax import linen as nn
 
@@ -132,13 +131,8 @@ def _head(
 
 def shapes_of(config: Config) -> Shapes:
   """Shapes of the model's parameters, named `model/...`."""
-  boxed = jax.eval_shape(
-    lambda: models_api.init_params(model_of(config), jax.random.key(0))
-  )
-  return {
-    name: tuple(leaf.shape)
-    for name, leaf in params_lib.names({'model': nn.meta.unbox(boxed)}).items()
-  }
+  boxed = models_api.abstract_params(model_of(config))
+  return params_lib.shapes({'model': nn.meta.unbox(boxed)})
 
 
 def _head_shapes(rules: Sequence[Rule], description: Description) -> Shapes:

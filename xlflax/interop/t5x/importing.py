@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 from flax import linen as nn
 
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -85,7 +84,8 @@ def check(
         fix='leave --gin_file out: the tensors tell the sizes',
       )
     model = _t5(shapes, vocabulary, scan_layers, activation)
-  wanted = _shapes_of(model)
+  boxed = models_api.abstract_params(model)
+  wanted = params_lib.shapes({'model': nn.meta.unbox(boxed)})
   if own:
     wanted |= {n: s for n, s in shapes.items() if n.startswith(_HEADS)}
     sources: dict[str, Sources] = {name: [(name, None)] for name in wanted}
@@ -128,16 +128,6 @@ def _t5(shapes, vocabulary, scan_layers, activation):
   return encoder_decoder.EncoderDecoder(
     model_config.with_vocabulary(config, vocabulary.spec)
   )
-
-
-def _shapes_of(model) -> dict[str, tuple[int, ...]]:
-  boxed = jax.eval_shape(
-    lambda: models_api.init_params(model, jax.random.key(0))
-  )
-  return {
-    name: tuple(leaf.shape)
-    for name, leaf in params_lib.names({'model': nn.meta.unbox(boxed)}).items()
-  }
 
 
 def _t5_sources(wanted, config, shapes) -> dict[str, Sources]:

@@ -86,7 +86,7 @@ class SavedRun:
 
     if partitioner is None:
       return {'model': jax.jit(create)(key)}
-    boxed = jax.eval_shape(lambda: models_api.init_params(self.model, key))
+    boxed = models_api.abstract_params(self.model)
     with partitioner.scope():
       return {
         'model': jax.jit(create, out_shardings=partitioner.shardings(boxed))(
@@ -108,15 +108,12 @@ class SavedRun:
 
   def _abstract(self, saved, partitioner):
     """ShapeDtypeStructs with shardings; heads as the checkpoint has them."""
-
-    def create():
-      return models_api.init_params(self.model, jax.random.key(0))
-
+    boxed = models_api.abstract_params(self.model)
     # Traced, for a mesh that is set has shapes by themselves refused.
-    shapes = jax.eval_shape(lambda: nn.meta.unbox(create()))
+    shapes = jax.eval_shape(nn.meta.unbox, boxed)
     one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     of_model = (
-      partitioner.shardings(jax.eval_shape(create))
+      partitioner.shardings(boxed)
       if partitioner
       else jax.tree.map(lambda _: one, shapes)
     )
