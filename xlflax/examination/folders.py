@@ -1,5 +1,6 @@
 """Folders that a manifest describes wholly, some with others within them."""
 
+import functools
 import json
 import pathlib
 from collections.abc import Iterator
@@ -30,18 +31,15 @@ def _passing(directory: pathlib.Path) -> Iterator[Finding]:
   return of_manifest(
     directory,
     fix=lambda name: 'delete it: it is made again when it is needed',
-    mend=lambda name: _removal(directory, name),
+    mend=lambda name: functools.partial(_remove, directory, name),
   )
 
 
-def _removal(directory: pathlib.Path, name: str) -> Mend:
-  def mend() -> str:
-    if name != manifests.FILE:
-      manifests.forget(directory, [name])
-    (directory / name).unlink(missing_ok=True)
-    return f'{name} is removed: it is made again when it is needed'
-
-  return mend
+def _remove(directory: pathlib.Path, name: str) -> str:
+  if name != manifests.FILE:
+    manifests.forget(directory, [name])
+  (directory / name).unlink(missing_ok=True)
+  return f'{name} is removed: it is made again when it is needed'
 
 
 def _grid(directory: pathlib.Path) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
 """Folders of compiled programs."""
 
+import functools
 import pathlib
 from collections.abc import Iterator
 
-from xlflax.examination.findings import Finding, Mend
+from xlflax.examination.findings import Finding
 from xlflax.examination.kinds import artefact
 from xlflax.storage import manifests, program_cache
 
@@ -16,17 +17,14 @@ def _look(directory: pathlib.Path) -> Iterator[Finding]:
       path.name,
       (f'{path.name} has another content than was written',),
       fix='delete it: it is compiled again',
-      mend=_removal(path),
+      mend=functools.partial(_remove, path),
     )
   yield Finding('programs', about=f'{len(entries) - len(damaged)} are whole')
 
 
-def _removal(path: pathlib.Path) -> Mend:
-  def mend() -> str:
-    path.unlink(missing_ok=True)
-    return f'{path.name} is removed: it is compiled again'
-
-  return mend
+def _remove(path: pathlib.Path) -> str:
+  path.unlink(missing_ok=True)
+  return f'{path.name} is removed: it is compiled again'
 
 
 ARTEFACT = artefact(manifests.Kind.PROGRAMS, _look)

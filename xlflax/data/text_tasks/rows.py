@@ -74,37 +74,40 @@ class TextRows:
 
 def monolingual(corpus: Corpus, language: str) -> TextRows:
   """Lines of one language: `text` and `starts_document`."""
-
-  def files(split: str) -> tuple[pathlib.Path, ...]:
-    return corpus.text_files(language, split=split)
-
-  return TextRows(
+  return _of_files(
+    corpus,
+    (language,),
     read=lambda split: corpus.monolingual(language, split),
     columns=(TEXT, STARTS),
-    splits=corpus.splits(language),
-    count=lambda split: corpus.count(language, split=split),
-    fingerprint=lambda split: corpus.group_fingerprint(language, split=split),
-    origins=files,
-    files=files,
     read_file=read_monolingual,
   )
 
 
 def parallel(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
   """Pairs of two languages: `inputs` and `targets`."""
+  rows = _of_files(
+    corpus,
+    languages,
+    read=lambda split: corpus.parallel(*languages, split=split),
+    columns=('inputs', 'targets'),
+    read_file=read_parallel,
+  )
+  if tuple(languages) in corpus.pairs:
+    return rows
+  return dataclasses.replace(rows, files=None)
 
+
+def _of_files(corpus: Corpus, languages: Sequence[str], **others) -> TextRows:
   def files(split: str) -> tuple[pathlib.Path, ...]:
     return corpus.text_files(*languages, split=split)
 
   return TextRows(
-    read=lambda split: corpus.parallel(*languages, split=split),
-    columns=('inputs', 'targets'),
     splits=corpus.splits(*languages),
     count=lambda split: corpus.count(*languages, split=split),
     fingerprint=lambda split: corpus.group_fingerprint(*languages, split=split),
     origins=files,
-    files=files if tuple(languages) in corpus.pairs else None,
-    read_file=read_parallel,
+    files=files,
+    **others,
   )
 
 

@@ -7,7 +7,6 @@ the pieces, and the table of embeddings may have rows that no token uses.
 import dataclasses
 import hashlib
 import json
-import pathlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Self
@@ -200,7 +199,9 @@ class ImportedVocabulary(vocabulary.Vocabulary):
   def read(cls, directory, description):
     """See `Vocabulary.read`."""
     where = str(directory)
-    contents = {name: _read(directory / name) for name in cls.FILES}
+    contents = {
+      name: vocabulary.read_file(directory / name) for name in cls.FILES
+    }
     found = cls.of_files(contents, Layout.read(description, where), description)
     expected = description.get('hash')
     if found.hash != expected:
@@ -243,15 +244,3 @@ class ImportedVocabulary(vocabulary.Vocabulary):
     if index >= len(self._pieces):
       return unused_piece(int(index))
     return self._pieces[int(index)]
-
-
-def _read(path: pathlib.Path) -> bytes:
-  try:
-    return path.read_bytes()
-  except OSError as error:
-    errors.check_system(error, path)
-    raise errors.VocabularyError(
-      f'The vocabulary lacks its {path.name}',
-      got=error.strerror,
-      where=str(path.parent),
-    ) from error

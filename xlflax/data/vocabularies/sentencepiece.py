@@ -118,15 +118,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
       expected=f'the name of a file beside {vocabulary.DESCRIPTION_FILE}',
       where=str(directory),
     )
-  try:
-    model = (directory / name).read_bytes()
-  except OSError as error:
-    errors.check_system(error, directory / name)
-    raise errors.VocabularyError(
-      f'The vocabulary lacks its {name}',
-      got=error.strerror,
-      where=str(directory),
-    ) from error
+  model = vocabulary.read_file(directory / name)
   digest = hashlib.sha256(model).hexdigest()
   if digest != sha256:
     raise errors.VocabularyError(

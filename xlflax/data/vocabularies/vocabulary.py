@@ -304,6 +304,19 @@ class Vocabulary:
     return hash(self.hash)
 
 
+def read_file(path: pathlib.Path) -> bytes:
+  """A file of a vocabulary; a VocabularyError if it is missing."""
+  try:
+    return path.read_bytes()
+  except OSError as error:
+    errors.check_system(error, path)
+    raise errors.VocabularyError(
+      f'The vocabulary lacks its {path.name}',
+      got=error.strerror,
+      where=str(path.parent),
+    ) from error
+
+
 def read_description(directory) -> dict:
   """Reads and checks `vocabulary.json`; see `Vocabulary.load`."""
   path = paths.of(directory) / DESCRIPTION_FILE

@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -158,6 +158,27 @@ def random_order(
   return (jnp.sort(keys, axis=1) & low).astype(jnp.int32)
 
 
+def check_bound(name: str, value: Any, bound: float | None) -> None:
+  """Raises ConfigError for a schedule without bound, or a number above it.
+
+  Args:
+    name: of the field; that of its bound begins with `max_`.
+    value: a number, or a function of the step.
+    bound: the largest value.
+  """
+  if callable(value) and bound is None:
+    raise errors.ConfigError(
+      f'A scheduled {name} needs max_{name}',
+      got=f'max_{name}=None',
+      expected='a number above 0, up to 1',
+      fix='set it to the largest value of the schedule',
+    )
+  if not callable(value) and bound is not None and value > bound:
+    raise errors.ConfigError(
+      f'{name} is above max_{name}', got=value, expected=f'at most {bound}'
+    )
+
+
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingPolicy:
@@ -180,19 +201,7 @@ class MaskingPolicy:
   random_probability: ranges.Share = 0.1
 
   def __post_init__(self):
-    if callable(self.mask_ratio) and self.max_mask_ratio is None:
-      raise errors.ConfigError(
-        'A scheduled mask_ratio needs max_mask_ratio',
-        got='max_mask_ratio=None',
-        expected='a number in (0, 1]',
-        fix='set max_mask_ratio to the largest value of the schedule',
-      )
-    if not callable(self.mask_ratio) and self.mask_ratio > self.largest_ratio:
-      raise errors.ConfigError(
-        'mask_ratio is above max_mask_ratio',
-        got=self.mask_ratio,
-        expected=f'at most {self.largest_ratio}',
-      )
+    check_bound('mask_ratio', self.mask_ratio, self.max_mask_ratio)
     total = self.mask_probability + self.random_probability
     if total > 1 + 1e-6:
       raise errors.ConfigError(

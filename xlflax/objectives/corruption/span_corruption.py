@@ -56,22 +56,9 @@ class SpanPolicy:
   mean_span_length: Annotated[float, ranges.real(at_least=1)] = 3.0
 
   def __post_init__(self):
-    if callable(self.noise_density) and self.max_noise_density is None:
-      raise errors.ConfigError(
-        'A scheduled noise_density needs max_noise_density',
-        got='max_noise_density=None',
-        expected='a number in (0, 1)',
-        fix='set it to the largest value of the schedule',
-      )
-    if (
-      not callable(self.noise_density)
-      and self.noise_density > self.largest_density
-    ):
-      raise errors.ConfigError(
-        'noise_density is above max_noise_density',
-        got=self.noise_density,
-        expected=f'at most {self.largest_density}',
-      )
+    masking.check_bound(
+      'noise_density', self.noise_density, self.max_noise_density
+    )
 
   @property
   def largest_density(self) -> float:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.foundation import errors
+from xlflax.foundation import calls, errors, ranges
 from xlflax.storage import bucket_checks, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -33,20 +33,13 @@ RECORD = 'averaged.json'
 _GROUP_VALUES = 2**27  # parameters read at a time: 0.5 GB of each checkpoint
 
 
-def last_steps(model_dir: str | pathlib.Path, count: int) -> list[int]:
+@calls.checked
+def last_steps(model_dir: str | pathlib.Path, count: ranges.Count) -> list[int]:
   """The steps of the newest checkpoints, rising.
 
   Raises:
     CheckpointError: there are not so many.
-    ConfigError: `count` is less than 1.
   """
-  if count < 1:
-    raise errors.ConfigError(
-      'There is nothing to average',
-      got=count,
-      expected='1 or more checkpoints',
-      where='--last',
-    )
   bucket_checks.check_readable(paths.of(model_dir))
   steps = saved_checkpoints.finished_steps(model_dir)
   if len(steps) < count:
