@@ -2,8 +2,10 @@
 
 import gc
 import importlib
+import importlib.resources
 import logging
 import sys
+import tomllib
 from collections.abc import Sequence
 
 import xlflax
@@ -126,13 +128,24 @@ def _tell_unknown(name: str) -> None:
   )
 
 
+def examples(name: str) -> str:
+  """The command lines that the help of a command shows: its own `EXAMPLES`, or
+  those of `commands/examples.toml`."""
+  command = importlib.import_module(f'xlflax.commands.{name}')
+  own = getattr(command, 'EXAMPLES', None)
+  if own is not None:
+    return own
+  file = importlib.resources.files('xlflax.commands') / 'examples.toml'
+  return tomllib.loads(file.read_text(encoding='utf-8'))[name]
+
+
 def parser_of(name: str) -> parsing.Parser:
   """The parser of a command."""
   command = importlib.import_module(f'xlflax.commands.{name}')
   parser = parsing.Parser(
     prog=f'xlflax {name}',
     description=command.HELP,
-    epilog='examples:\n' + command.EXAMPLES.strip('\n'),
+    epilog='examples:\n' + examples(name).strip('\n'),
   )
   parsing.add_flags(parser, command)
   return parser

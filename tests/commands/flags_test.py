@@ -177,12 +177,7 @@ def _command_lines(text: str) -> list[str]:
 
 def _sources() -> dict[str, str]:
   """Where command lines for people stand -> the text."""
-  found = {
-    f'xlflax {name} --help': importlib.import_module(
-      f'xlflax.commands.{name}'
-    ).EXAMPLES
-    for name in cli.COMMANDS
-  }
+  found = {f'xlflax {name} --help': cli.examples(name) for name in cli.COMMANDS}
   pages = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
   for page in pages:
     blocks = re.findall(r'```(?:\w*)\n(.*?)```', page.read_text(), re.S)

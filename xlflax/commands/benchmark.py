@@ -13,13 +13,6 @@ HELP = (
   'Times training steps of a configuration on synthetic batches: step '
   'time, tokens/s, model FLOP utilisation, peak memory, as JSON.'
 )
-EXAMPLES = """
-  xlflax benchmark --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
-      --vocabulary_size=250000 --gin.BATCH_SIZE=64 --gin.LENGTH=512
-
-  # on a GPU or TPU: each kernel's time beside what its plan allows
-  xlflax benchmark ... --against_plan
-"""
 
 RULES = (
   parsing.Needs('num_languages', 'vocabulary_size'),

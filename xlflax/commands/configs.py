@@ -12,15 +12,6 @@ HELP = (
   'Lists the gin files that come with xlflax, or shows one: what it needs, '
   'what people override, and the files that it includes.'
 )
-EXAMPLES = """
-  # all of them; those of a folder
-  xlflax configs list
-  xlflax configs list 'pretrain/*'
-
-  # what a run of this file must be given, and what is often changed
-  xlflax configs show pretrain/mlm_tlm.gin
-  xlflax configs show models/small.gin --json
-"""
 _JSON = '--json (switch): print JSON instead of text'
 _LISTING = f"""
 pattern (optional, default *): such as 'papers/*'

@@ -14,23 +14,6 @@ HELP = (
   'of LibreOffice (34 languages, from packages of Debian), or your own folders '
   'of HTML pages with ids, or of gettext catalogs. Whole pages are held out.'
 )
-EXAMPLES = """
-  # six languages; packages are fetched by `apt-get download`
-  xlflax corpora libreoffice --languages=en,ru,fi,hi,ja,el --output=corpus
-
-  # from packages that lie in a folder; each page trains one language only, so
-  # that no text is a translation of another
-  xlflax corpora libreoffice --languages=en,ru --packages=packages \\
-      --mode=disjoint --output=corpus
-
-  # your own pages, whose paragraphs have the same ids in all languages
-  xlflax corpora pages --folder=en=site/en --folder=de=site/de \\
-      --element=content --output=corpus
-
-  # gettext catalogs: the source texts are the pivot's
-  xlflax corpora catalogs --folder=de=locale/de --folder=ja=locale/ja \\
-      --output=corpus
-"""
 _COMMON = """
 --output DIR (required): the corpus directory
 --mode (one of parallel disjoint, default parallel): disjoint: each page trains

@@ -11,17 +11,6 @@ HELP = (
   'vocabulary, token cache, pretraining, retrieval and perplexity '
   'against the untrained model, and a report with pictures.'
 )
-EXAMPLES = """
-  # everything, in less than six minutes on two cores
-  xlflax demo
-  open runs/demo/report/index.html
-
-  # a glance at all phases in about a minute
-  xlflax demo --model_dir=runs/glance --steps=20 --languages=en,de,ja,ar
-
-  # other settings of the training
-  xlflax demo --model_dir=runs/cold --gin.TEMPERATURE=0.05
-"""
 
 
 FLAGS = f"""

@@ -16,19 +16,6 @@ HELP = (
   'memory and links beside the data sheet, and which form of attention is '
   'correct and fastest on this GPU or TPU.'
 )
-EXAMPLES = """
-  xlflax doctor runs/mlm
-  xlflax doctor cache vocabulary ~/.cache/xlflax/compilation --json
-
-  # how fast this device is, and which attention is correct and fastest
-  xlflax doctor --devices
-
-  # makes again what can be made again, and says what cannot
-  xlflax doctor runs/mlm --repair
-
-  # the shards of a cache that are missing or damaged, from its text
-  xlflax doctor cache --repair --vocabulary=vocabulary --corpus=corpus
-"""
 RULES = (
   parsing.Needs('vocabulary', 'repair'),
   parsing.Excludes('json repair', 'devices'),

@@ -13,34 +13,6 @@ HELP = (
   'Fine-tunes a model for each combination of some settings, selects '
   'the best on the dev set and evaluates it.'
 )
-EXAMPLES = """
-  # one run
-  xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \\
-      --gin.TRAIN_FILES="{'en': 'ud/en-train.conllu'}" --output=runs/pos
-
-  # a grid with three seeds; the best setting on English, tested elsewhere
-  xlflax finetune --gin_file=finetune/classification.gin \\
-      --init_from=runs/mlm --gin.TRAIN_FILES="{'en': 'xnli/train-en.tsv'}" \\
-      --gin.DEV_FILES="{'en': 'xnli/dev-en.tsv'}" \\
-      --grid LEARNING_RATE=1e-5,2e-5 --grid BATCH_SIZE=16,32 \\
-      --grid SEED=0,1,2 --select classification/accuracy/en \\
-      --test_gin_file=evaluate/classification.gin \\
-      --test_gin "TEST_FILES={'fr': 'xnli/test-fr.tsv'}" --output=runs/xnli
-
-  # every direction of transfer: a matrix and a heat map
-  xlflax finetune --gin_file=finetune/classification.gin \\
-      --gin_file=finetune/settings/one_language.gin --directions=en,fr,ja \\
-      --select 'classification/accuracy/{language}' ...
-
-  # beside it what the same model makes of the task without its pretraining
-  xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \\
-      --gin.TRAIN_FILES="{'en': 'ud/en-train.conllu'}" --untrained \\
-      --test_gin_file=evaluate/tagging.gin \\
-      --test_gin "TEST_FILES={'ru': 'ud/ru-test.conllu'}" --output=runs/pos
-
-  # a checkpoint after each 1,000 steps stays, and what is done is not redone
-  xlflax finetune ... --keep=all --gin.EVAL_STEPS=1000
-"""
 RULES = (parsing.Needs('test_gin tested batch_size', 'test_gin_file'),)
 
 

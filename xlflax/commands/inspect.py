@@ -10,17 +10,6 @@ HELP = (
   'encodings, and training text that held-out or evaluation text is in. '
   'Nothing is changed.'
 )
-EXAMPLES = """
-  xlflax inspect corpus
-
-  # also: is any of these test sets in the training text? a text a line or column
-  xlflax inspect corpus --against=xnli.tsv,sib200.txt
-
-  xlflax inspect corpus --json
-
-  # the same as a page that needs no other file
-  xlflax inspect corpus --page=corpus.html
-"""
 _NOTHING = 'Nothing is odd about this text.'
 _COLUMNS = (
   ('lines', 'lines'),

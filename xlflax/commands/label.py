@@ -9,16 +9,6 @@ HELP = (
   'entities gives to words: training data for self-labelled '
   'translate-train.'
 )
-EXAMPLES = """
-  # translated training text, a sentence a line, words separated by spaces
-  xlflax label --model_dir=runs/pos/trials/single --output=labelled \\
-      --input fr=translated.fr --input ja=translated.ja
-
-  # train on English and on what was labelled
-  xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \\
-      --gin.FORMAT="'conll'" --output=runs/pos2 --gin.TRAIN_FILES="{
-      'en': 'train.en.conll', 'fr': 'labelled/fr.conll'}"
-"""
 
 
 FLAGS = f"""

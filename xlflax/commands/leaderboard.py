@@ -9,14 +9,6 @@ HELP = (
   'by task and language with intervals, differences from a baseline, '
   'transfer gaps, costs, and links to predictions.'
 )
-EXAMPLES = """
-  # two suites of one model, and another model
-  xlflax leaderboard runs/xtreme runs/synthetic runs/other --output=runs/board
-
-  # everything against one checkpoint
-  xlflax leaderboard runs/xtreme runs/other --baseline=mlm@1000 \\
-      --output=runs/board
-"""
 
 
 FLAGS = """

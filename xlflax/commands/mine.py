@@ -9,18 +9,6 @@ HELP = (
   'other pairs that a run finds near to the query, but not so near that they '
   'may answer it.'
 )
-EXAMPLES = """
-  # one negative for each pair, then train on both
-  xlflax mine --model_dir=runs/search --pairs=pairs.tsv --language=en \\
-      --output=triples.jsonl
-  xlflax train --gin_file=finetune/search.gin --model_dir=runs/search2 \\
-      --gin.INIT_FROM="'runs/search'" --gin.GROUP=3 \\
-      --gin.TRAIN_FILES="{'en': 'triples.jsonl'}"
-
-  # four, below 90 % of the cosine of the query's own document
-  xlflax mine --model_dir=runs/search --pairs=pairs.tsv --language=en \\
-      --output=mined.jsonl --negatives=4 --share=0.9 --nearest=200
-"""
 FLAGS = f"""
 --model_dir DIR (required): directory of the run whose vectors count
 --pairs FILE (required): a query and its document a line: TSV or JSON lines

@@ -6,13 +6,6 @@ HELP = (
   'Uploads a folder that `xlflax convert to-hf` wrote to the Hugging Face Hub, '
   'where only its owner sees it.'
 )
-EXAMPLES = """
-  # what would be uploaded: nothing is sent
-  xlflax publish models/mine me/mine --preview
-
-  # after `hf auth login`: as a private model
-  xlflax publish models/mine me/mine
-"""
 
 FLAGS = """
 folder FOLDER: that `xlflax convert to-hf` wrote; README.md may be changed

@@ -9,19 +9,6 @@ HELP = (
   'Runs small controlled experiments for what the papers claim, several seeds '
   'each, and writes a page with differences, 95 % intervals and verdicts.'
 )
-EXAMPLES = """
-  # everything, to be continued by the same command
-  xlflax replicate --all --work=runs/replication
-
-  # at most thirty processor minutes of it now
-  xlflax replicate --all --budget=30 --work=runs/replication
-
-  # one claim, or all of a paper
-  xlflax replicate --claim=ecs.no_anchors --claim=PPA --work=runs/replication
-
-  # the page and its figures anew, from the results that stand beside it
-  xlflax replicate --page_only --output=docs/replication
-"""
 
 
 FLAGS = f"""

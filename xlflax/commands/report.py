@@ -11,13 +11,6 @@ HELP = (
   'Writes one HTML page about one or several runs: losses, speed, results '
   'beside each other, and the settings that differ.'
 )
-EXAMPLES = """
-  # two runs, with everything that `xlflax evaluate` wrote about them
-  xlflax report runs/mlm runs/tlm --output=out/report
-
-  # names of your own
-  xlflax report 'MLM=runs/mlm' 'MLM + TLM=runs/tlm' --output=out/report
-"""
 
 
 FLAGS = """

@@ -16,16 +16,6 @@ HELP = (
   'Shows the page of runs while they train, or a form to try an encoder, to '
   'a browser on this machine.'
 )
-EXAMPLES = """
-  # the page of `xlflax report`, made anew whenever a run writes
-  xlflax serve runs/mlm runs/tlm
-
-  # masked words, word alignment and neighbours among the lines of two files
-  xlflax serve --encoder=runs/mlm --texts=en=test.en --texts=fr=test.fr
-
-  # the same for a program
-  curl 'http://127.0.0.1:8000/api/masked?text=A+<mask>+sleeps.&language=en'
-"""
 _MOST = 1000
 RULES: tuple[parsing.Rule, ...] = (parsing.Needs('texts', 'encoder'),)
 

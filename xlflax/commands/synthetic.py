@@ -12,23 +12,6 @@ HELP = (
   'and labelled data of every task family in the public formats. The '
   'same seed gives the same bytes on every machine.'
 )
-EXAMPLES = """
-  # three languages, a fifth of their words the same strings
-  xlflax synthetic --output=toy --languages=en,aa,bb --sentences=2000 \\
-      --seed=0 --anchors=0.2
-
-  # then as with any corpus
-  xlflax vocab --corpus=toy/corpus --output=toy/vocabulary --size=600 \\
-      --character_coverage=1
-
-  # languages of your own, of two word orders; monolingual text of two topics
-  xlflax synthetic --output=own --languages=en,xx,yy --domain_shift=1 \\
-      --change xx.word_order=svo --change yy.word_order=sov
-
-  # more data of some tasks
-  xlflax synthetic --output=big --examples=5000 --size nli/train=20000 \\
-      --size qa/test=300
-"""
 
 
 FLAGS = """

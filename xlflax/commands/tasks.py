@@ -11,28 +11,6 @@ HELP = (
   'Lists the registered tasks and mixtures, or shows examples of one '
   'after every preprocessing step, decoded.'
 )
-EXAMPLES = """
-  # the tasks of a corpus directory, with all others
-  xlflax tasks list --corpus=corpus
-  xlflax tasks list 'wmt19*' --json
-
-  # examples of a task, step by step; a mixture's languages and rates
-  xlflax tasks show corpus.mono.en --corpus=corpus --vocabulary=vocabulary
-  xlflax tasks show corpus.parallel --corpus=corpus
-
-  # the evaluation sets that XTREME's script downloaded, and treebanks
-  xlflax tasks list 'xtreme.*' --xtreme=xtreme/download
-  xlflax tasks show xtreme.xnli.fr --xtreme=xtreme/download --split=validation
-  xlflax tasks show ud.trees.fr --treebanks=ud-treebanks-v2.5
-
-  # what a public data set is, how it is had, and what was downloaded converted
-  xlflax tasks fetch
-  xlflax tasks fetch sib200
-  xlflax tasks fetch sib200 --downloaded=sib-200/data/annotated --output=sib200
-
-  # tasks of your own, from ./my_tasks.py (docs/tasks.md)
-  xlflax tasks show news.sw --task_module=my_tasks -n 5
-"""
 RULES = (parsing.Needs('output', 'downloaded'),)
 _COMMON = """
 --corpus DIR: corpus directory; registers corpus.*

@@ -14,20 +14,6 @@ HELP = (
   'Translates files, or standard input line by line, with a checkpoint '
   'of an encoder-decoder by beam search.'
 )
-EXAMPLES = """
-  # a file; an interrupted call goes on where it stopped
-  xlflax translate --model_dir=runs/en_ja --source=en --target=ja \\
-      --input=test.en --output=test.ja
-
-  # standard input to standard output, as lines arrive
-  echo 'Hello.' | xlflax translate --model_dir=runs/en_ja --source=en \\
-      --target=ja
-
-  # the average of the last ten checkpoints; four hypotheses a line
-  xlflax convert average --model_dir=runs/en_ja --last=10 --output=runs/averaged
-  xlflax translate --model_dir=runs/averaged --source=en --target=ja \\
-      --input=test.en --output=test.tsv --n_best=4
-"""
 
 _SEARCH_OPTIONS = """beam_size length_penalty early_stopping n_best max_length
   decoder_start source_symbols""".split()

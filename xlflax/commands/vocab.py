@@ -18,29 +18,6 @@ HELP = (
   'Trains a SentencePiece vocabulary over the languages of a corpus, '
   'or one for each language.'
 )
-EXAMPLES = """
-  # 32,000 pieces; small languages get more than their share
-  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --alpha=0.5
-
-  # byte-pair encoding in which nothing is unknown
-  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 \\
-      --model_type=bpe --byte_fallback
-
-  # 40,000 merges for each language, identical strings shared ("default
-  # anchors"); with --anchors=none the languages have no string in common
-  xlflax vocab --corpus=corpus --output=vocabulary --model_type=bpe \\
-      --merges=40000 --anchors=shared
-
-  # with 100 sentinels, for span corruption
-  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --sentinels=100
-
-  # text of many machines: each draws from its share, then one trains
-  xlflax vocab --corpus=corpus --sample=sample --shard=3/16
-  xlflax vocab --corpus=corpus --sample=sample --output=vocabulary --size=32000
-
-  # check every line of the corpus, and show what would be sampled
-  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --dry_run
-"""
 
 # What only training has a use for.
 _TRAINING = (

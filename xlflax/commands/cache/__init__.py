@@ -15,39 +15,6 @@ HELP = (
   'TensorFlow and resumes at once. Run again after an interruption, it '
   'goes on where it stopped.'
 )
-EXAMPLES = """
-  # everything in a corpus directory
-  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache
-
-  # some mixtures and splits, over 8 processes
-  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \\
-      --mixture=corpus.mono --mixture=corpus.parallel \\
-      --split=train --split=validation --num_processes=8
-
-  # reads a finished cache and compares every file with its digest
-  xlflax cache --verify --output=cache
-
-  # the fourth of 16 machines that write one cache; any may be started again
-  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \\
-      --shard=3/16
-  # and after the last of them, once
-  xlflax cache finish --corpus=corpus --vocabulary=vocabulary --output=cache
-
-  # on Apache Beam: here with eight processes; the same flags name a cluster
-  xlflax cache --runner=beam --beam_options="--runner=DirectRunner \\
-      --direct_num_workers=8 --direct_running_mode=multi_processing" \\
-      --corpus=corpus --vocabulary=vocabulary --output=cache
-
-  # text that came to the corpus as new files: a new generation of the cache
-  xlflax cache --add --corpus=corpus --vocabulary=vocabulary --output=cache
-
-  # a copy on this machine's disk, for `xlflax train --cache=/local/cache`
-  xlflax cache --stage=/local/cache --output=gs://bucket/cache
-
-  # tasks of your own, added to the same cache
-  xlflax cache --task_module=my_tasks --mixture=news.all \\
-      --vocabulary=vocabulary --output=cache
-"""
 
 _WRITING = (
   'vocabulary corpus num_processes shard_size shard runner beam_options '

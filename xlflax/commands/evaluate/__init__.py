@@ -17,42 +17,6 @@ HELP = (
   + ', '.join(sorted(early.evaluation_tasks()))
   + '; docs/evaluation.md describes each.'
 )
-EXAMPLES = """
-  # the last checkpoint, on the test split of a corpus directory
-  xlflax evaluate --model_dir=runs/mlm --tasks=retrieval,perplexity \\
-      --corpus=corpus
-
-  # every checkpoint and the untrained model, on Tatoeba's files
-  xlflax evaluate --model_dir=runs/mlm --tasks=tatoeba --tatoeba=data/tatoeba \\
-      --steps=all --untrained
-
-  # checkpoints as they appear, until training ends
-  xlflax evaluate --model_dir=runs/mlm --tasks=perplexity \\
-      --corpus=corpus --watch
-
-  # somebody else's run, or one on a read-only disk: results go elsewhere
-  xlflax evaluate --model_dir=/shared/runs/mlm --tasks=perplexity \\
-      --corpus=corpus --output=out/mlm
-
-  # a suite: fine-tunes what needs it, one table; several models side by side
-  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
-      --model_dir=runs/mlm --model_dir=runs/tlm
-
-  # the same with the settings of XTREME's own scripts, for published numbers
-  xlflax evaluate --suite=xtreme --recipe=xtreme --data=xtreme/download \\
-      --output=runs/xtreme_recipe --model_dir=runs/mlm
-
-  # what that will cost, by task; and the second of four machines' share of it
-  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
-      --model_dir=runs/mlm --dry_run
-  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \\
-      --model_dir=runs/mlm --shard=1/4
-
-  # settings of a task: tokens pooled, the layer that is reported
-  xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \\
-      --gin.retrieval.Retrieval.pooling="'first'" \\
-      --gin.retrieval.Retrieval.layer=8
-"""
 
 _DEFAULTS = 'evaluate/tasks.gin'
 _OWN = (

@@ -18,40 +18,6 @@ HELP = (
   'pairs stay. Run again after an interruption, it goes on where it '
   'stopped.'
 )
-EXAMPLES = """
-  # the preprocessing of ECS and XLM: Moses, and words of Chinese
-  xlflax prepare --corpus=raw --output=corpus --moses --segment_chinese \\
-      --num_processes=8
-
-  # code-switched text with the paper's settings, three different copies
-  xlflax prepare --corpus=corpus --output=switched --code_switch --copies=3
-
-  # web text: a sentence a line; too short, of another script or language, near-duplicates
-  xlflax prepare --corpus=raw --output=corpus --split_sentences \\
-      --min_characters=20 \\
-      --min_script_share=0.5 --min_language_probability=0.5 --duplicates=near
-
-  # nothing that evaluation texts are in, a line each: by runs of 13 words
-  xlflax prepare --corpus=raw --output=corpus --decontaminate=xnli.tsv,sib.txt
-
-  # pairs of close languages: only plain copies count as not translated
-  xlflax prepare --corpus=mined --output=corpus --max_similarity=0.9 \\
-      --max_ratio=3 --duplicates=equal
-
-  # pairs that are hardly translations, by the encoder of a run
-  xlflax prepare --corpus=mined --output=corpus --min_margin=1.06 \\
-      --margin_model=runs/mlm_tlm
-
-  # the fourth of 16 machines that prepare one corpus; any may be started again
-  xlflax prepare --corpus=raw --output=corpus --min_characters=20 --shard=3/16
-  # and after the last of them, once: checks, and writes what is missing
-  xlflax prepare --corpus=raw --output=corpus --min_characters=20
-
-  # more switching, of two languages and into one of them only
-  xlflax prepare --corpus=corpus --output=switched --languages=en,fr \\
-      --code_switch --code_switch_into=fr --code_switch_probability=0.5 \\
-      --code_switch_max_share=0.3
-"""
 
 _FILTERS = """min_letters max_similarity min_characters max_characters
   min_script_share min_language_probability max_ratio""".split()

@@ -20,23 +20,6 @@ HELP = (
   'vocab`, `cache`, `train` and, where text is held out, `evaluate`. Run again '
   'after an interruption, it goes on where it stopped.'
 )
-EXAMPLES = """
-  # two hours of training on this machine; all is in runs/first
-  xlflax pretrain corpus --languages=en,de --hours=2 --output=runs/first
-
-  # the commands only, to copy and change
-  xlflax pretrain corpus --hours=2 --output=runs/first --dry_run > first.sh
-
-  # files of records that lie in one folder: en.jsonl.zst, de.parquet and
-  # en-de.tmx, or folders en/ and de/ of such files
-  xlflax pretrain /data/news --steps=5000 --output=runs/news
-
-  # text and all that is made of it in a bucket
-  xlflax pretrain s3://bucket/news --hours=8 --output=s3://bucket/runs/news
-
-  # status 75 after a signal, for a scheduler that starts it again
-  xlflax pretrain corpus --hours=8 --output=runs/long --stopped_status=75
-"""
 
 
 FLAGS = f"""

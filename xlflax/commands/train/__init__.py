@@ -19,29 +19,6 @@ HELP = (
   'Trains a model, or continues the run in --model_dir from its last '
   'checkpoint.'
 )
-EXAMPLES = """
-  xlflax train --gin_file=pretrain/mlm.gin --gin_file=models/small.gin \\
-      --corpus=corpus --vocabulary=vocab --cache=cache --model_dir=runs/mlm \\
-      --gin.TRAIN_STEPS=10000
-
-  # the plan only: parameters, memory, batches per language, time
-  xlflax train --gin_file=... --model_dir=runs/mlm --dry_run
-
-  # the plan for machines that are not here, without text or vocabulary:
-  # memory, collectives, expected tokens/s and MFU, what to change
-  xlflax train --gin_file=papers/veco/small_ca_mlm_tlm.gin --dry_run \\
-      --vocabulary_size=250002 --num_languages=50 --devices=gpu:H200:64
-  xlflax train --gin_file=papers/metaxlm/xlm.gin --dry_run \\
-      --vocabulary_size=250002 --num_languages=94 --devices=tpu:v5e:8
-
-  # several phases, each from the checkpoint of the one before, in
-  # runs/modern/phase1 and so on; called again it goes on where it stopped
-  xlflax train --phases=recipes/modernbert --corpus=corpus --cache=cache \\
-      --vocabulary=vocab --model_dir=runs/modern
-
-  # two processes on one machine (see `xlflax launch local`)
-  xlflax train ... --coordinator=localhost:9876 --num_processes=2 --process_id=0
-"""
 RULES = train_flags.RULES
 FLAGS = train_flags.FLAGS
 FLAG_KINDS = train_flags.FLAG_KINDS
