@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from xlflax.synthetic import alterations, formats
 from xlflax.synthetic.meaning import Sentence
 from xlflax.synthetic.questions import ROLES
-from xlflax.synthetic.rendering import Renderer
+from xlflax.synthetic.rendering import Rendered, Renderer
 
 Files = Iterator[tuple[str, str]]
 
@@ -86,7 +86,7 @@ def unanswerable(split: str, items, codes, renderer: Renderer) -> Files:
     paragraphs = []
     for number, (sentence, query) in enumerate(items):
       rendered = renderer(sentence, code)
-      answers = _answers(rendered, ROLES[query.role], renderer, code)
+      answers = _answers(rendered, ROLES[query.role])
       question = {
         'id': f'{split}-{number}',
         'question': renderer.text(query.question, code),
@@ -100,12 +100,10 @@ def unanswerable(split: str, items, codes, renderer: Renderer) -> Files:
     )
 
 
-def _answers(rendered, key: str, renderer: Renderer, code: str) -> list[dict]:
+def _answers(rendered: Rendered, key: str) -> list[dict]:
   if not any(node.key == key for node in rendered.nodes):
     return []
-  start, end = rendered.span(key)
-  nodes = [n for n in rendered.nodes[start:end] if n.relation != 'case']
-  answer = renderer.join((node.form for node in nodes), code)
+  answer = rendered.phrase(key)
   return [{'text': answer, 'answer_start': rendered.text.index(answer)}]
 
 

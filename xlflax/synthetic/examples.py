@@ -175,18 +175,8 @@ def contexts(
 ) -> tuple[str, list[str]]:
   """The text of a paragraph in a language, and the answers in order."""
   sentences = [renderer(s, code) for s in paragraph.sentences]
-  answers = []
-  for query in paragraph.queries:
-    sentence = sentences[query.sentence]
-    start, end = sentence.span(ROLES[query.role])
-    answers.append(
-      renderer.join(
-        (
-          node.form
-          for node in sentence.nodes[start:end]
-          if node.relation != 'case'
-        ),
-        code,
-      )
-    )
+  answers = [
+    sentences[query.sentence].phrase(ROLES[query.role])
+    for query in paragraph.queries
+  ]
   return renderer.join((s.text for s in sentences), code), answers

@@ -34,11 +34,16 @@ class Rendered:
     """As it is written: words and punctuation with spaces, or with none."""
     return scripts.join(self.words, self.language.script)
 
-  def span(self, key: str) -> tuple[int, int]:
-    """First word and one past the last of the phrase at a place."""
+  def phrase(self, key: str) -> str:
+    """The phrase at a place, without its particle of case."""
     node = next(n for n in self.nodes if n.key == key)
     inside = [self.nodes.index(n) for n in node.in_order()]
-    return min(inside), max(inside) + 1
+    words = (
+      node.form
+      for node in self.nodes[min(inside) : max(inside) + 1]
+      if node.relation != 'case'
+    )
+    return scripts.join(words, self.language.script)
 
 
 class Renderer:

@@ -148,36 +148,23 @@ def _named(
   folder: pathlib.Path, kind: str, split: str, options: SyntheticOptions
 ) -> Paths:
   pivot, *others = options.codes
-  path = lambda name: str(folder / name)  # noqa: E731
-  if kind == 'alignment':
-    return {
-      f'{pivot}-{code}': (
-        path(f'{split}.{pivot}-{code}.txt'),
-        path(f'{split}.{pivot}-{code}.gold'),
-      )
-      for code in others
-    }
-  if kind == 'bucc':
-    return {
-      f'{code}-{pivot}': tuple(
-        path(f'{code}-{pivot}.{split}.{end}') for end in (code, pivot, 'gold')
-      )
-      for code in others
-    }
-  if kind in ('similarity', 'pairs'):
-    return {
-      f'{code}-{pivot}': path(f'{split}.{code}-{pivot}.tsv') for code in others
-    }
-  if kind == 'tatoeba':
-    return {
-      f'{code}-{pivot}': tuple(
-        path(f'{split}.{code}-{pivot}.{end}') for end in (code, pivot)
-      )
-      for code in others
-    }
-  parts = list(options.codes)
-  if kind == 'qa' and split != 'train':
-    parts += [
-      f'{a}-{b}' for code in others for a, b in ((code, pivot), (pivot, code))
-    ]
-  return {part: path(f'{split}.{part}.{_SUFFIXES[kind]}') for part in parts}
+  if kind in _SUFFIXES:
+    parts = list(options.codes)
+    if kind == 'qa' and split != 'train':
+      parts += [
+        f'{a}-{b}' for code in others for a, b in ((code, pivot), (pivot, code))
+      ]
+    names = {part: f'{split}.{part}.{_SUFFIXES[kind]}' for part in parts}
+    return {part: str(folder / name) for part, name in names.items()}
+  found: Paths = {}
+  for code in others:
+    ends = {
+      'alignment': ('txt', 'gold'),
+      'bucc': (code, pivot, 'gold'),
+      'tatoeba': (code, pivot),
+    }.get(kind, ('tsv',))
+    part = f'{pivot}-{code}' if kind == 'alignment' else f'{code}-{pivot}'
+    name = f'{part}.{split}' if kind == 'bucc' else f'{split}.{part}'
+    paths = tuple(str(folder / f'{name}.{end}') for end in ends)
+    found[part] = paths if len(paths) > 1 else paths[0]
+  return found

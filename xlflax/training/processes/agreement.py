@@ -15,6 +15,8 @@ from typing import Any
 
 import jax
 
+from xlflax.training.processes import store
+
 _EVERY = 1.0  # seconds between looks into the store
 _SOON = 0.05  # while the others answer
 _numbers = itertools.count()  # of agreements; the same in all processes
@@ -41,11 +43,7 @@ class Agreement:
     processes: int | None = None,
     number: int | None = None,
   ):
-    if client is None:
-      from jax._src import distributed
-
-      client = distributed.global_state.client
-    self._client = client
+    self._store = store.Store(client)
     self._process = jax.process_index() if process is None else process
     self._processes = jax.process_count() if processes is None else processes
     number = next(_numbers) if number is None else number
@@ -89,8 +87,8 @@ class Agreement:
     while not self._closed.is_set():
       self._wake.wait(_EVERY)
       if self._said is not None:
-        self._set('asked', self._said)
-      said = self._get('asked')
+        self._store.set(f'{self._key}asked', self._said)
+      said = self._store.get(f'{self._key}asked')
       if said is not None:
         self._on_asked(said)
         self._agree()
@@ -110,23 +108,11 @@ class Agreement:
   def _tell(self) -> None:
     if not self._is_told:
       self._is_told = True
-      self._set(f'looks/{self._process}', str(self._looks))
+      self._store.set(f'{self._key}looks/{self._process}', str(self._looks))
 
   def _all_looks(self) -> list[int]:
     try:
-      found = self._client.key_value_dir_get(f'{self._key}looks/')
+      found = self._store.client.key_value_dir_get(f'{self._key}looks/')
     except Exception:
       return []  # the store is gone, which ends the job
     return [int(value) for _, value in found]
-
-  def _set(self, name: str, value: str) -> None:
-    try:
-      self._client.key_value_set(self._key + name, value)
-    except Exception:
-      return  # another process was first, or the store is gone
-
-  def _get(self, name: str) -> str | None:
-    try:
-      return self._client.key_value_try_get(self._key + name)
-    except Exception:
-      return None

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 import jax
 
 from xlflax.foundation import errors
+from xlflax.training.processes import store
 
 _KEY = 'xlflax/failure'
 _SEEN = 'xlflax/failed/'
@@ -58,11 +59,8 @@ class FailureDetector:
   last_words: Callable[[], str] | None = None
 
   def __init__(self, process_id: int, client=None, end=None):
-    if client is None:
-      from jax._src import distributed
-
-      client = distributed.global_state.client
-    self.client = client
+    self._store = store.Store(client)
+    self.client = self._store.client
     self._id = process_id
     self._end = end or _end
     self._stopped = threading.Event()
@@ -99,14 +97,14 @@ class FailureDetector:
       without: processes that will not answer.
     """
     self.stop()
-    self._set(f'{_SEEN}{self._id}', '1')
+    self._store.set(f'{_SEEN}{self._id}', '1')
     told = {
       'process': self._id,
       'message': f'process {self._id} failed: {message}',
       'status': int(status),
       'stacks': stacks,
     }
-    self._set(_KEY, json.dumps(told))
+    self._store.set(_KEY, json.dumps(told))
     if stacks:
       self._wait_for_others(_STACKS, without)
     elif self._id == 0:
@@ -120,18 +118,12 @@ class FailureDetector:
     """
     end = time.monotonic() + seconds
     while True:
-      text = self._get(_KEY)
+      text = self._store.get(_KEY)
       if text is not None and not self._is_own(text):
         self._follow(text)
       if text is not None or time.monotonic() > end:
         return
       time.sleep(_EVERY / 10)
-
-  def _set(self, key: str, value: str) -> None:
-    try:
-      self.client.key_value_set(key, value)
-    except Exception:
-      return  # another process was first, or the store is gone
 
   def _wait_for_others(
     self, seconds: float, without: Collection[int] = ()
@@ -139,22 +131,15 @@ class FailureDetector:
     end = time.monotonic() + seconds
     left = set(range(jax.process_count())) - {self._id, *without}
     while left and time.monotonic() < end:
-      left = {i for i in left if self._get(f'{_SEEN}{i}') is None}
+      left = {i for i in left if self._store.get(f'{_SEEN}{i}') is None}
       time.sleep(0.1)
-
-  def _get(self, key: str) -> str | None:
-    """The value; None where there is none, or no store any more."""
-    try:
-      return self.client.key_value_try_get(key)
-    except Exception:
-      return None
 
   def _is_own(self, text: str) -> bool:
     return json.loads(text)['process'] == self._id
 
   def _run(self) -> None:
     while not self._stopped.wait(_EVERY):
-      text = self._get(_KEY)
+      text = self._store.get(_KEY)
       if text is not None and not self._stopped.wait(_OWN_MESSAGE):
         self._follow(text)
         return
@@ -165,7 +150,7 @@ class FailureDetector:
       told = json.loads(text)
       if told['stacks']:
         faulthandler.dump_traceback(2, all_threads=True)
-      self._set(f'{_SEEN}{self._id}', '1')
+      self._store.set(f'{_SEEN}{self._id}', '1')
       if self._id == 0:
         self._wait_for_others(_STACKS if told['stacks'] else _READ)
         time.sleep(_LEAVE)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from xlflax.foundation import errors, leaving
+from xlflax.training.processes import store
 
 SLOW = 3.0  # times the median of the links of its kind, and
 _LEAST = 0.005  # seconds
@@ -67,10 +68,7 @@ def meet(
   count = jax.process_count()
   if count == 1:
     return []
-  if client is None:
-    from jax._src import distributed
-
-    client = distributed.global_state.client
+  client = client or store.own_client()
   size = 2**20 if jax.default_backend() == 'cpu' else 2**26
   told = _told(exchange or (lambda: _exchanged(size)), deadline)
   client.key_value_set(f'{_KEY}{jax.process_index()}', json.dumps(told))
