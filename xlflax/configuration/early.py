@@ -171,11 +171,7 @@ def _check_required(
     if name not in given and name in uses
   ]
   if missing:
-    raise errors.ConfigError(
-      'The configuration needs values that are not given',
-      got='none for ' + ', '.join(missing),
-      fix=' '.join(map(shipped_configs.how_to_set, missing)),
-    )
+    raise shipped_configs.missing(missing)
 
 
 def evaluation_tasks() -> set[str]:

@@ -151,15 +151,7 @@ def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
     for scope, selector, parameter in keys
   ]
   if missing:
-    raise _missing(list(dict.fromkeys(missing)))
-
-
-def _missing(names: list[str]) -> errors.ConfigError:
-  return errors.ConfigError(
-    'The configuration needs values that are not given',
-    got='none for ' + ', '.join(names),
-    fix=' '.join(map(shipped_configs.how_to_set, names)),
-  )
+    raise shipped_configs.missing(list(dict.fromkeys(missing)))
 
 
 def is_plain(value: Any) -> bool:

@@ -116,9 +116,13 @@ def required(macros: Mapping[str, str]) -> list[str]:
   return [name for name, value in macros.items() if value == _REQUIRED]
 
 
-def how_to_set(name: str) -> str:
-  """Returns the flag that gives a macro or parameter its value."""
-  return _HOW_TO_SET.get(name, f'--gin.{name}=VALUE')
+def missing(names: Sequence[str]) -> errors.ConfigError:
+  """The error for macros or parameters without their values."""
+  return errors.ConfigError(
+    'The configuration needs values that are not given',
+    got='none for ' + ', '.join(names),
+    fix=' '.join(_HOW_TO_SET.get(one, f'--gin.{one}=VALUE') for one in names),
+  )
 
 
 def names() -> list[str]:

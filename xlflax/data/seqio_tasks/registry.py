@@ -59,12 +59,7 @@ def add_monolingual_task(
   Raises:
     CorpusError: the name is taken.
   """
-  steps = (
-    *preprocessors,
-    preprocessors_lib.mark_documents,
-    name_monolingual,
-    tokenize,
-  )
+  steps = (*preprocessors, *_MONOLINGUAL, tokenize)
   return _add_task(
     name, source, (language,), ('targets',), steps, vocabulary, task_options
   )
@@ -129,21 +124,10 @@ def add_code_switched_task(
     CorpusError: the name is taken.
   """
   switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
-  steps = (
-    *preprocessors,
-    preprocessors_lib.mark_documents,
-    name_monolingual,
-    switch,
-    tokenize,
-  )
+  steps = (*preprocessors, *_MONOLINGUAL, switch, tokenize)
+  source = code_switched_text.repeated(source, settings.copies)
   return _add_task(
-    name,
-    code_switched_text.repeated(source, settings.copies),
-    (language,),
-    ('targets',),
-    steps,
-    vocabulary,
-    task_options,
+    name, source, (language,), ('targets',), steps, vocabulary, task_options
   )
 
 
@@ -306,6 +290,9 @@ def name_monolingual(dataset):
   return preprocessors_lib.rename(
     dataset, {'targets': 'text', 'starts_document': 'starts_document'}
   )
+
+
+_MONOLINGUAL = (preprocessors_lib.mark_documents, name_monolingual)
 
 
 def name_parallel(dataset):

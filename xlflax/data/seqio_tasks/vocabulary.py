@@ -1,5 +1,6 @@
 """Vocabularies as SeqIO knows them. This module imports TensorFlow."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -193,22 +194,12 @@ def resolve(
     )
     features[name] = feature
     if isinstance(own, DeferredVocabulary):
-      features[name] = _with_vocabulary(feature, wanted)
+      features[name] = dataclasses.replace(feature, vocabulary=wanted)
     elif not isinstance(own, seqio.PassThroughVocabulary):
       _check_same(task.name, name, own, wanted)
       if isinstance(own, SeqioVocabulary) and own.language is None:
-        features[name] = _with_vocabulary(feature, wanted)
+        features[name] = dataclasses.replace(feature, vocabulary=wanted)
   return task.replace(output_features=features)
-
-
-def _with_vocabulary(feature: seqio.Feature, vocabulary) -> seqio.Feature:
-  return seqio.Feature(
-    vocabulary=vocabulary,
-    add_eos=feature.add_eos,
-    required=feature.required,
-    dtype=feature.dtype,
-    rank=feature.rank,
-  )
 
 
 def _check_same(task: str, feature: str, found, wanted: SeqioVocabulary):

@@ -107,8 +107,9 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
     verify.check_pairs(vocabulary, folder, separator, types=types)
     return notes
   if checked.generation.settings:
-    text = json.dumps(checked.generation.settings, indent=2) + '\n'
-    (folder / generation.FILE).write_text(text, encoding='utf-8')
+    model_files.write_json(
+      folder / generation.FILE, checked.generation.settings
+    )
   if own and checked.generation.source is not None:
     generation.frame_source(
       folder, checked.generation.source, vocabulary.spec.eos_id
@@ -153,8 +154,7 @@ def _limit_tokenizer(folder: pathlib.Path, checked: Export) -> None:
   length = getattr(checked.run.model.config, 'max_length', None)
   if length is None or 'model_max_length' in settings:
     return
-  text = json.dumps(settings | {'model_max_length': length}, indent=2)
-  path.write_text(text + '\n', encoding='utf-8')
+  model_files.write_json(path, settings | {'model_max_length': length})
 
 
 def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
@@ -222,9 +222,7 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
         for name in shard
       },
     }
-    (folder / tensor_files.INDEX).write_text(
-      json.dumps(index, indent=2) + '\n', encoding='utf-8'
-    )
+    model_files.write_json(folder / tensor_files.INDEX, index)
 
 
 class _Parts:

@@ -70,6 +70,11 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   return found
 
 
+def write_json(path: pathlib.Path, content: Any) -> None:
+  """Writes a JSON file for people to read, too."""
+  path.write_text(json.dumps(content, indent=2) + '\n', encoding='utf-8')
+
+
 # What a number in a string's place, or a list in a number's, leads to.
 _ODD_TYPES = (
   TypeError,

@@ -142,7 +142,7 @@ def write(
   if encoding.normalize:
     listed.append((f'{len(listed)}_Normalize', 'Normalize'))
     (folder / listed[-1][0]).mkdir()
-  _dump(
+  model_files.write_json(
     folder / MODULES,
     [
       {
@@ -154,7 +154,7 @@ def write(
       for i, (path, kind) in enumerate(listed)
     ],
   )
-  _dump(
+  model_files.write_json(
     folder / _TRANSFORMER,
     {'max_seq_length': encoding.max_length, 'do_lower_case': False},
   )
@@ -162,7 +162,7 @@ def write(
     'prompts': dict(encoding.prompts),
     'default_prompt_name': encoding.default_prompt,
   }
-  _dump(folder / _CONFIG, prompts | dict(encoding.settings))
+  model_files.write_json(folder / _CONFIG, prompts | dict(encoding.settings))
 
 
 def _modules(folder: pathlib.Path) -> list[dict[str, str]]:
@@ -238,7 +238,7 @@ def _hidden_size(folder: pathlib.Path) -> int:
 def _write_pooling(folder: pathlib.Path, pooling: Pooling, width: int) -> None:
   folder.mkdir()
   mode = next(name for name, kind in _POOLING.items() if kind is pooling)
-  _dump(
+  model_files.write_json(
     folder / 'config.json',
     {'word_embedding_dimension': width}
     | {f'pooling_mode_{key}': name == mode for name, key in _MODES.items()}
@@ -251,7 +251,7 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   kernel = np.asarray(head['kernel'], np.float32)
   name = next(n for n, ours in _ACTIVATIONS.items() if ours == activation)
   place = 'linear' if name == 'Identity' else 'activation'
-  _dump(
+  model_files.write_json(
     folder / 'config.json',
     {
       'in_features': kernel.shape[0],
@@ -273,7 +273,3 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
 
 def _json(path: pathlib.Path) -> dict[str, Any]:
   return model_files.read_json(path) if path.exists() else {}
-
-
-def _dump(path: pathlib.Path, content: Any) -> None:
-  path.write_text(json.dumps(content, indent=2) + '\n', encoding='utf-8')

@@ -1,18 +1,11 @@
 """What becomes what, as text for `--dry_run`."""
 
-from collections.abc import Iterable
+import math
 
 from xlflax.interop.huggingface import exporting, importing
 from xlflax.interop.huggingface.architectures.rules import Assignment, Transform
 
-_HOW = {
-  Transform.COPY: '',
-  Transform.ROWS: '',
-  Transform.VECTOR: '',
-  Transform.ROW: '',
-  Transform.LINEAR: 'transposed',
-  Transform.LINEAR_FROM_TWO: 'transposed',
-}
+_TRANSPOSED = (Transform.LINEAR, Transform.LINEAR_FROM_TWO)
 
 
 def of_import(checked: importing.Import) -> str:
@@ -35,7 +28,7 @@ def of_import(checked: importing.Import) -> str:
 
 def _head(described, plan) -> str:
   """The architecture, and how much is imported."""
-  values = sum(_size(shape) for shape in plan.shapes.values())
+  values = sum(map(math.prod, plan.shapes.values()))
   return (
     f'{described.architecture.classes[described.task]} '
     f'({described.architecture.model_type}, '
@@ -63,7 +56,7 @@ def of_export(checked: exporting.Export) -> str:
 
 
 def _line(tensor: str, assignment: Assignment, arrow: str) -> str:
-  how = _HOW[assignment.transform]
+  how = 'transposed' if assignment.transform in _TRANSPOSED else ''
   layer = '' if assignment.layer is None else f'[{assignment.layer}]'
   number, count = assignment.part
   if count > 1:
@@ -73,10 +66,3 @@ def _line(tensor: str, assignment: Assignment, arrow: str) -> str:
     f'{assignment.parameter}{layer} {list(assignment.shape)}'
     + (f' ({how})' if how else '')
   )
-
-
-def _size(shape: Iterable[int]) -> int:
-  size = 1
-  for n in shape:
-    size *= n
-  return size

@@ -22,13 +22,10 @@ from xlflax.models import encoder_decoder_config
 _SCAN_AXIS = 1
 _TRANSPOSED = ('rel_embedding', 'logits_dense/kernel')
 _ATTENTION = {
-  f'{name}/kernel': f'{here}/kernel'
-  for name, here in (
-    ('query', 'query'),
-    ('key', 'key'),
-    ('value', 'value'),
-    ('out', 'output'),
-  )
+  'query/kernel': 'query/kernel',
+  'key/kernel': 'key/kernel',
+  'value/kernel': 'value/kernel',
+  'out/kernel': 'output/kernel',
 }
 # Block in T5X -> here; both are within a layer.
 _ATTENTIONS = {
