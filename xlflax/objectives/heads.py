@@ -1,5 +1,7 @@
 """Heads of pretraining objectives: projection and discriminator."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -17,13 +19,7 @@ class ProjectionHead(nn.Module):
   @nn.compact
   def __call__(self, vectors: jax.Array) -> jax.Array:
     """[..., H] -> [..., dim], float32."""
-
-    def dense(width, axes, name):
-      kernel_init = nn.with_logical_partitioning(
-        nn.initializers.xavier_uniform(), axes
-      )
-      return nn.Dense(width, use_bias=False, kernel_init=kernel_init, name=name)
-
+    dense = functools.partial(_dense, use_bias=False)
     hidden = dense(vectors.shape[-1], ('embed', 'mlp'), 'inner')(vectors)
     return dense(self.dim, ('mlp', None), 'outer')(nn.relu(hidden))
 
@@ -35,20 +31,20 @@ class DiscriminatorHead(nn.Module):
   def __call__(self, states: jax.Array) -> jax.Array:
     """[..., H] -> float32 logits [...] that the token was replaced."""
     states = states.astype(jnp.float32)
+    hidden = _dense(states.shape[-1], ('embed', 'mlp'), 'inner')(states)
+    outer = _dense(1, ('mlp', None), 'outer')
+    return outer(nn.gelu(hidden, approximate=False))[..., 0]
 
-    def dense(width, axes, name):
-      return nn.Dense(
-        width,
-        name=name,
-        kernel_init=nn.with_logical_partitioning(
-          nn.initializers.xavier_uniform(), axes
-        ),
-        bias_init=nn.with_logical_partitioning(
-          nn.initializers.zeros_init(), axes[1:]
-        ),
-      )
 
-    hidden = dense(states.shape[-1], ('embed', 'mlp'), 'inner')(states)
-    return dense(1, ('mlp', None), 'outer')(nn.gelu(hidden, approximate=False))[
-      ..., 0
-    ]
+def _dense(
+  width: int, axes: tuple[str | None, ...], name: str, *, use_bias: bool = True
+) -> nn.Dense:
+  """A linear map with the logical axes of its parameters."""
+  initial = nn.initializers
+  return nn.Dense(
+    width,
+    use_bias=use_bias,
+    name=name,
+    kernel_init=nn.with_logical_partitioning(initial.xavier_uniform(), axes),
+    bias_init=nn.with_logical_partitioning(initial.zeros_init(), axes[1:]),
+  )

@@ -16,7 +16,7 @@ import collections
 import functools
 import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import forms
@@ -109,25 +109,13 @@ class Corpus:
   def monolingual_languages(self, split: str = TRAIN) -> tuple[str, ...]:
     """Languages with monolingual text in `split`, sorted."""
     check_split(split)
-    return tuple(
-      sorted(
-        codes[0]
-        for kind, s, codes in self._by_group
-        if kind is Kind.MONOLINGUAL and s == split
-      )
-    )
+    return tuple(codes[0] for codes in self._codes(Kind.MONOLINGUAL, split))
 
   @calls.checked
   def parallel_pairs(self, split: str = TRAIN) -> tuple[tuple[str, str], ...]:
     """Pairs with parallel text in `split`, sorted."""
     check_split(split)
-    return tuple(
-      sorted(
-        codes
-        for kind, s, codes in self._by_group
-        if kind is Kind.PARALLEL and s == split
-      )
-    )
+    return tuple(self._codes(Kind.PARALLEL, split))
 
   @calls.checked
   def splits(self, *languages: str) -> tuple[str, ...]:
@@ -227,19 +215,20 @@ class Corpus:
       counts[_label(text_file)] += _validate(text_file)
     return dict(sorted(counts.items()))
 
+  def _codes(self, kind: Kind, split: str) -> list[Any]:
+    """The languages of each text of a kind in a split."""
+    groups = [
+      codes for k, s, codes in self._by_group if (k, s) == (kind, split)
+    ]
+    return sorted(groups)
+
   def _find(
     self, kind: Kind, split: str, languages: tuple[str, ...]
   ) -> list[TextFile]:
     check_split(split)
     files = self._by_group.get((kind, split, languages))
     if not files:
-      known = sorted(
-        {
-          '-'.join(codes)
-          for k, s, codes in self._by_group
-          if k is kind and s == split
-        }
-      )
+      known = ['-'.join(codes) for codes in self._codes(kind, split)]
       raise errors.CorpusError(
         f'The corpus has no {kind.value} text of {"-".join(languages)} in '
         f'its {split} split',

@@ -19,6 +19,7 @@ import numpy as np
 import sentencepiece
 
 from xlflax.data.vocabularies import imported, vocabulary
+from xlflax.data.vocabularies import sentencepiece as single
 from xlflax.data.vocabularies import spec as spec_lib
 from xlflax.foundation import errors
 
@@ -72,12 +73,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     self.extra_ids = extra_ids
     self.codes = tuple(codes)
     self.description = dict(description or {})
-    try:
-      self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    except Exception as error:  # The library raises bare RuntimeErrors.
-      raise errors.VocabularyError(
-        f'Not a SentencePiece model ({error})'
-      ) from error
+    self._processor = single.load_model(model)
     self.model_ids, self._pieces = self._move(self._processor)
     self._own = {int(i): n for n, i in enumerate(self.model_ids)}
     starts = np.array([p.startswith('▁') for p in self._pieces], np.bool_)

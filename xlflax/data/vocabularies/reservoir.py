@@ -9,6 +9,7 @@ random sampling with a reservoir", 2006, with equal weights.)
 
 import dataclasses
 import functools
+import itertools
 import json
 import pathlib
 import zipfile
@@ -249,13 +250,8 @@ def _lines(piece: _Piece, side: int) -> Iterator[str]:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-  block: list[str] = []
-  for text in texts:
-    block.append(text)
-    if len(block) == _BLOCK:
-      yield block
-      block = []
-  if block:
+  texts = iter(texts)
+  while block := list(itertools.islice(texts, _BLOCK)):
     yield block
 
 

@@ -42,7 +42,7 @@ class SentencePieceVocabulary(vocabulary.Vocabulary):
     """
     self.model = model
     self.description = dict(description or {})
-    self._processor = _load_model(model)
+    self._processor = load_model(model)
     self.spec = _read_spec(self._processor)
     layout = json.dumps([self.spec.special_ids, self.spec.languages])
     self.hash = hashlib.sha256(model + layout.encode()).hexdigest()
@@ -146,7 +146,8 @@ def _languages(pieces: Iterable[str]) -> Iterator[str]:
     yield match.group(1)
 
 
-def _load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
+def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
+  """The processor of a model; a VocabularyError if the bytes are none."""
   try:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
   except Exception as error:  # The library raises bare RuntimeErrors.

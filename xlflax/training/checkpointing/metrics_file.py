@@ -29,8 +29,7 @@ def truncate_metrics(
     step: of the checkpoint, or -1.
     written: digest of the file when the checkpoint was made; '' for none.
   """
-  path = model_dir / METRICS
-  content = path.read_bytes() if path.exists() else b''
+  path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
   if written and digests.of_content(content[:size]) == written:
     told = [x for x in content[size:].splitlines(True) if _is_kept(x, -1)]
@@ -56,8 +55,7 @@ def read_own(model_dir: pathlib.Path) -> bytes:
     RunDirectoryError: they are not those that its newest checkpoint knows, or
       that is another run's.
   """
-  path = model_dir / METRICS
-  content = path.read_bytes() if path.exists() else b''
+  content = _content(model_dir)
   steps = saved_checkpoints.finished_steps(model_dir)
   written = _known_to(model_dir, steps[-1]) if steps else ''
   size = int(written.partition('-')[0] or 0)
@@ -66,7 +64,7 @@ def read_own(model_dir: pathlib.Path) -> bytes:
       f'{METRICS} is not the one that this run wrote',
       got=digests.of_content(content[:size]),
       expected=f'{written}, as checkpoint {steps[-1]} knows it',
-      where=str(path),
+      where=str(model_dir / METRICS),
       fix='restore it from a copy of this run; the run can be continued '
       'without it',
     )
@@ -105,17 +103,19 @@ def _is_kept(line: bytes, step: int) -> bool:
 
 def records(model_dir: pathlib.Path) -> list[dict[str, Any]]:
   """What a run has written at its reports and evaluations, in order."""
-  path = model_dir / METRICS
-  content = path.read_bytes() if path.exists() else b''
-  kept = [line for line in content.splitlines(True) if _is_kept(line, _ALL)]
-  return [json.loads(line) for line in kept]
+  lines = _content(model_dir).splitlines(True)
+  return [json.loads(line) for line in lines if _is_kept(line, _ALL)]
 
 
 def seconds_written(model_dir: pathlib.Path) -> float:
   """How many seconds of the run its metrics speak of; 0 without any."""
-  path = model_dir / METRICS
-  lines = path.read_bytes().splitlines() if path.exists() else []
+  lines = _content(model_dir).splitlines()
   return max(map(_run_seconds, lines), default=0.0)
+
+
+def _content(model_dir: pathlib.Path) -> bytes:
+  path = model_dir / METRICS
+  return path.read_bytes() if path.exists() else b''
 
 
 def _run_seconds(line: bytes) -> float:

@@ -15,6 +15,7 @@ from xlflax.models import api as models_api
 from xlflax.models import plausibility
 from xlflax.objectives import base as objectives_base
 from xlflax.storage import bucket_checks, manifests, paths
+from xlflax.training import params as params_lib
 from xlflax.training import randomness
 from xlflax.training.checkpointing import (
   inputs,
@@ -126,18 +127,14 @@ class SavedRun:
         of_model,
       )
     }
-    for name, shape in saved.items():
-      if name.startswith('heads/'):
-        folder = abstract
-        *parts, last = name.split('/')
-        for part in parts:
-          folder = folder.setdefault(part, {})
-        folder[last] = jax.ShapeDtypeStruct(
-          shape,
-          'float32',
-          sharding=partitioner.replicated if partitioner else one,
-        )
-    return abstract
+    replicated = partitioner.replicated if partitioner else one
+    return abstract | params_lib.nest(
+      {
+        name: jax.ShapeDtypeStruct(shape, 'float32', sharding=replicated)
+        for name, shape in saved.items()
+        if name.startswith('heads/')
+      }
+    )
 
   def is_finished(self) -> bool:
     """Whether the run reached its last step (see `mark_finished`)."""

@@ -208,8 +208,7 @@ def run_id(model_dir: pathlib.Path) -> str:
   Raises:
     RunDirectoryError: the file that says it is damaged.
   """
-  path = model_dir / MODEL
-  return read_json(path).get(_RUN, '') if path.exists() else ''
+  return run_of(model_dir, MODEL)
 
 
 def new_run_id() -> str:

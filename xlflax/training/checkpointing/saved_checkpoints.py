@@ -120,7 +120,7 @@ def saved_shapes(
       paths.absolute(checkpoint) / item
     )
     tree = getattr(metadata, 'tree', metadata)
-    return {n: tuple(leaf.shape) for n, leaf in params_lib.names(tree).items()}
+    return params_lib.shapes(tree)
   except Exception as error:
     raise errors.CheckpointError(
       'A checkpoint has no readable metadata',
@@ -169,9 +169,7 @@ def _differences(checkpoint, abstract, item: str) -> list[str]:
     saved = saved_shapes(checkpoint, item)
   except errors.CheckpointError:
     return []
-  wanted = {
-    n: tuple(leaf.shape) for n, leaf in params_lib.names(abstract).items()
-  }
+  wanted = params_lib.shapes(abstract)
   return sorted(
     [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
     + [f'{n} only in the model' for n in wanted.keys() - saved]

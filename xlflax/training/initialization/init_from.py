@@ -326,9 +326,7 @@ def _sources(
 ) -> dict[str, Source]:
   """Name -> source of the wanted parameters, after all checks."""
   named = params_lib.names(params)
-  depths = parameter_sources.depths(
-    {name: tuple(leaf.shape) for name, leaf in named.items()}
-  )
+  depths = parameter_sources.depths(params_lib.shapes(params))
   sources, problems = {}, []
   for name, leaf in named.items():
     if not init.wants(name):
