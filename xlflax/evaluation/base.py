@@ -26,6 +26,7 @@ from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.foundation import errors, notebooks, progress, ranges, schema
 from xlflax.models.variants import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
+from xlflax.training import finite_values
 from xlflax.training.devices import partitioning
 
 _LOG = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ class EvalResult:
     """As plain JSON values without `files`; NaN and infinity become null."""
     value = dataclasses.asdict(self)
     del value['files']
-    return _finite(value)
+    return finite_values.or_null(value)
 
   @classmethod
   def from_json(cls, value: dict[str, Any]) -> 'EvalResult':
@@ -393,13 +394,3 @@ def settings_hash(value: Any) -> str:
   """First 16 hexadecimal digits of the SHA-256 of JSON values."""
   text = json.dumps(value, sort_keys=True, ensure_ascii=True)
   return hashlib.sha256(text.encode('ascii')).hexdigest()[:16]
-
-
-def _finite(value):
-  if isinstance(value, dict):
-    return {key: _finite(item) for key, item in value.items()}
-  if isinstance(value, (list, tuple)):
-    return [_finite(item) for item in value]
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  return value

@@ -21,6 +21,7 @@ from xlflax.finetuning import selection
 from xlflax.finetuning import trials as trials_lib
 from xlflax.foundation import console_tables, errors
 from xlflax.storage import manifests
+from xlflax.training import finite_values
 from xlflax.training.processes import distributed
 
 JSON = 'grid.json'
@@ -147,7 +148,7 @@ class GridReport:
       next((one.name for one in ranked), None)
       for ranked in (self.ranking, self.untrained_ranking)
     )
-    return finite(
+    return finite_values.or_null(
       {
         'select': self.select,
         'selected': selected,
@@ -260,17 +261,6 @@ def _test_table(report: GridReport, tested) -> rich.table.Table:
   for name in sorted(names, key=lambda n: n.endswith('/mean')):
     table.add_row(name, *(str(found.get(name, '-')) for found in spreads))
   return table
-
-
-def finite(value):
-  """JSON values in which NaN and infinity are null."""
-  if isinstance(value, dict):
-    return {key: finite(item) for key, item in value.items()}
-  if isinstance(value, (list, tuple)):
-    return [finite(item) for item in value]
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  return value
 
 
 def write_page(

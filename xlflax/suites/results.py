@@ -17,10 +17,10 @@ from xlflax.evaluation import base
 from xlflax.evaluation import results as evaluation_results
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.reports import leaderboard, score_table
-from xlflax.finetuning import report as report_lib
 from xlflax.finetuning import selection
 from xlflax.foundation import errors
 from xlflax.storage import paths
+from xlflax.training import finite_values
 
 MEAN = 'mean'
 _LOG = logging.getLogger(__name__)
@@ -287,7 +287,7 @@ class SuiteReport:
 
   def to_json(self) -> dict[str, Any]:
     """Plain JSON values; NaN becomes null."""
-    return report_lib.finite(
+    return finite_values.or_null(
       {
         'suite': self.suite,
         'source_language': self.source_language,

@@ -4,6 +4,7 @@ A model with one such value answers everything alike, which looks like a bad
 model and not like a damaged file.
 """
 
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -85,3 +86,14 @@ def _not_finite(found: list[str], where, fix: str) -> errors.CheckpointError:
     or 'copy the file again, or take a checkpoint before the training '
     'that left it so',
   )
+
+
+def or_null(value: Any) -> Any:
+  """Plain JSON values in which NaN and infinity are null."""
+  if isinstance(value, Mapping):
+    return {key: or_null(item) for key, item in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [or_null(item) for item in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value
