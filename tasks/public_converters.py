@@ -202,6 +202,18 @@ xcopa = _copied(
 )
 
 
+xstory_cloze = _copied(
+  '*.tsv.split_20_80_*.tsv',
+  lambda path: (
+    f'{path.name.split(".")[2]}/'
+    + ('test.tsv' if 'split_20_80_eval' in path.name else 'train.tsv')
+  ),
+)
+xwinograd = _copied(
+  'test/??.jsonl', lambda path: f'{path.stem.replace("jp", "ja")}/test.jsonl'
+)
+
+
 def mewslix(source: pathlib.Path, output: pathlib.Path) -> Written:
   """`<split>/all/`: a mention in its sentence asks for an entity.
 

@@ -118,11 +118,18 @@ def test_slots_as_the_official_code_has_them(locale, annotated, expected):
 
 
 def test_copied_sets(tmp_path):
-  for name in ('belebele/swh_Latn.jsonl', 'xcopa/sw/test.sw.jsonl'):
+  for name in (
+    'belebele/swh_Latn.jsonl',
+    'xcopa/sw/test.sw.jsonl',
+    'xstory_cloze/spring2016.val.sw.tsv.split_20_80_eval.tsv',
+    'xwinograd/test/jp.jsonl',
+  ):
     _write(tmp_path / name, '{}\n')
   for name, expected in (
     ('belebele', 'swh_Latn/test.jsonl'),
     ('xcopa', 'sw/test.jsonl'),
+    ('xstory_cloze', 'sw/test.tsv'),
+    ('xwinograd', 'ja/test.jsonl'),
   ):
     written = public_data.fetched(
       name, str(tmp_path / name), str(tmp_path / 'out')

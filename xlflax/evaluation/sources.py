@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled.readers import column_checks, parallel
+from xlflax.data.labelled.readers import files as files_lib
 from xlflax.foundation import errors, ranges, registry, schema, suggestions
 
 Pair = tuple[str, str]
@@ -183,6 +184,32 @@ class CorpusText(TextSource):
     """Returns the sentences of a language or pair."""
     lines = _corpus(self.directory).monolingual(language, self.split)
     return [line.text for line in itertools.islice(lines, self.max_lines)]
+
+
+@registry.register('file_text')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileText(TextSource):
+  """Text in files, a sentence a line; no corpus directory is needed.
+
+  Attributes:
+    files: language to its file.
+    max_lines: the first so many lines of a language; None: all.
+  """
+
+  files: Annotated[
+    Mapping[str, str],
+    schema.Takes("a mapping of languages to files, such as {'sw': 'sw.txt'}"),
+  ]
+  max_lines: ranges.Count | None = None
+
+  def languages_found(self) -> tuple[str, ...]:
+    """Returns the languages of the source."""
+    return chosen_languages(tuple(self.files), None, 'FileText.files')
+
+  def load(self, language: str) -> list[str]:
+    """Returns the sentences of a language."""
+    lines = files_lib.read_lines(self.files[language])
+    return [line for _, line in itertools.islice(lines, self.max_lines)]
 
 
 def pair_name(pair: Pair) -> str:

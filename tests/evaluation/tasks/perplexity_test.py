@@ -209,7 +209,7 @@ def test_wrong_settings(task, settings, text):
 
 def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
   rows = np.array([[4000.0, 0.0, 2.0]])
-  result = perplexity._evaluate('x', {'de': 'de'}, lambda _: rows, [])
+  result = perplexity.evaluate_parts('x', {'de': 'de'}, lambda _: rows, [])
   for name in ('perplexity/de', 'perplexity/mean'):
     assert result.metrics[name] == math.inf
     assert result.to_json()['metrics'][name] is None

@@ -163,10 +163,6 @@ class HeadTask(labelled_task.LabelledTask):
     alone = [part for part in self.source.languages() if part not in there]
     return [f'{", ".join(alone)}: read beside itself'] if alone else []
 
-  def file_name(self, part: str) -> str:
-    """The name of the file with a part's predictions."""
-    return f'{part}.{self.EXAMPLE.ENDING}'
-
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     objective = row_predictions.objective_of(subject, self.objective, self.HEAD)

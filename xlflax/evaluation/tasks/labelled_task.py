@@ -36,3 +36,7 @@ class LabelledTask(base.EvalTask):
         max_examples=text.max_examples,
       )
     }
+
+  def file_name(self, part: str) -> str:
+    """The name of the file with a part's predictions."""
+    return f'{part}.{self.EXAMPLE.ENDING}'

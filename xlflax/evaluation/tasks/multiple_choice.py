@@ -1,6 +1,7 @@
 """Multiple choice: how many questions get the right choice."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,15 +11,15 @@ from xlflax.data.labelled.rows import choice_rows
 from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
-from xlflax.evaluation.tasks import head_task
+from xlflax.evaluation.tasks import head_task, labelled_task
 from xlflax.foundation import ranges, schema
 from xlflax.objectives.finetuning import multiple_choice
 
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoice(head_task.HeadOnTexts):
-  """The share of questions whose right choice has the highest score.
+class ChoiceTask(labelled_task.LabelledTask):
+  """Base of tasks that score each choice of a question: the highest counts.
 
   Metrics, for each part of the source: `accuracy/<part>`, and
   `chance/<part>`, the accuracy of guessing; means over parts. The file
@@ -28,17 +29,16 @@ class MultipleChoice(head_task.HeadOnTexts):
 
   METRICS = (ACCURACY, Metric('chance'))
   EXAMPLE = examples_lib.Choice
-  HEAD = multiple_choice.MultipleChoice
-  ROWS = choice_rows.ChoiceRows
-  name: str = 'multiple_choice'
-  objective: str = 'multiple_choice'
-  length: ranges.Count | None = 256
 
-  def score_part(
-    self, subject, objective, part, examples, result, notes
+  def add_chosen(
+    self,
+    part: str,
+    examples: Sequence[examples_lib.Choice],
+    scores: np.ndarray,
+    result: base.EvalResult,
+    notes: list[str],
   ) -> None:
-    """Adds a part's predictions and scores to the result."""
-    scores = np.array(self.outputs(subject, objective, examples))
+    """Adds what the scores [N] of a part's N choices choose to the result."""
     questions = choices_lib.by_question(examples)
     chosen = [int(np.argmax(scores[places])) for places in questions.values()]
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
@@ -58,9 +58,32 @@ class MultipleChoice(head_task.HeadOnTexts):
     )
 
   def example_statistics(self, gold, predictions):
+    """The accuracy of the chosen numbers, for each question."""
     questions = choices_lib.by_question(gold)
     right = [
       gold[places[number]].label == choices_lib.RIGHT
       for places, number in zip(questions.values(), predictions, strict=True)
     ]
     return {'accuracy': aggregates.Statistics(np.array(right, float))}
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
+  """The share of questions whose right choice a head gives the highest score.
+
+  Metrics and files are those of `ChoiceTask`.
+  """
+
+  HEAD = multiple_choice.MultipleChoice
+  ROWS = choice_rows.ChoiceRows
+  name: str = 'multiple_choice'
+  objective: str = 'multiple_choice'
+  length: ranges.Count | None = 256
+
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    """Adds a part's predictions and scores to the result."""
+    scores = np.array(self.outputs(subject, objective, examples))
+    self.add_chosen(part, examples, scores, result, notes)

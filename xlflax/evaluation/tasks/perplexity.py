@@ -6,7 +6,8 @@ checkpoints of a run are scored on the same ones.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +28,10 @@ from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
 
-_COLUMNS = (  # metric, column of `score_rows`, aggregate with the last
-  ('perplexity', 0, Aggregate.PERPLEXITY),
-  ('loss', 0, Aggregate.RATIO),
-  ('accuracy', 1, Aggregate.RATIO),
+COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
+  ('perplexity', (0, 2), Aggregate.PERPLEXITY),
+  ('loss', (0, 2), Aggregate.RATIO),
+  ('accuracy', (1, 2), Aggregate.RATIO),
 )
 
 
@@ -122,7 +123,7 @@ class Perplexity(_MaskedPerplexity):
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
     languages = {code: code for code in self.source.languages_found()}
-    return _evaluate(self.name, languages, score, notes)
+    return evaluate_parts(self.name, languages, score, notes)
 
   def _units(self, lines, stream, spec) -> list[rows_lib.Unit]:
     if self.layout is stream_lib.Layout.BLOCKS:
@@ -181,7 +182,7 @@ class TranslationPerplexity(_MaskedPerplexity):
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
     names = {sources_lib.pair_name(pair): pair for pair in self.source.pairs()}
-    return _evaluate(self.name, names, score, notes)
+    return evaluate_parts(self.name, names, score, notes)
 
 
 def _encode(
@@ -222,9 +223,6 @@ def score_rows(
   Returns:
     [rows, 3]: losses in nats, right predictions, predicted tokens, of the rows
     that have any.
-
-  Raises:
-    CorpusError: there is no row, or none with a token to predict.
   """
   spec = subject.vocabulary.spec
   key = randomness.key(subject.seed, randomness.Purpose.EVALUATION)
@@ -237,7 +235,7 @@ def score_rows(
       rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
       with placement.scope(subject.partitioner):
         sums.append(
-          _score_batch(
+          score_batch(
             objective,
             subject.model,
             spec,
@@ -249,15 +247,22 @@ def score_rows(
         )
   found = np.asarray(jax.device_get(sums), np.float64)
   rows = found.reshape(-1, draws, stream.batch_size, 3).sum(1).reshape(-1, 3)
-  rows = rows[rows[:, 2] > 0]
-  if not len(rows):
-    raise errors.CorpusError('There is no token to predict', got='no text')
-  return rows
+  return rows[rows[:, 2] > 0]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _score_batch(objective, model, spec, partitioner, params, batch, rng):
-  """Losses, right predictions and predicted tokens of each row, [B, 3]."""
+def score_batch(objective, model, spec, partitioner, params, batch, rng):
+  """Losses, right predictions and predicted tokens of each row, [B, 3].
+
+  Args:
+    objective: chooses and scores tokens.
+    model: the encoder.
+    spec: its vocabulary.
+    partitioner: of the subject.
+    params: `{'model': ..., 'heads': ...}`.
+    batch: rows [B, T].
+    rng: key by which tokens are chosen.
+  """
   context = objective_base.Context(
     vocabulary=spec, step=jnp.int32(0), train=False, rng=rng
   )
@@ -272,19 +277,36 @@ def _score_batch(objective, model, spec, partitioner, params, batch, rng):
   return placement.replicated(sums, partitioner)
 
 
-def _evaluate(
-  task: str, parts: dict, score, notes: list[str]
+def evaluate_parts(
+  task: str,
+  parts: Mapping[str, Any],
+  score: Callable[[Any], np.ndarray],
+  notes: list[str],
+  columns: Sequence[tuple[str, tuple[int, int], Aggregate]] = COLUMNS,
 ) -> base.EvalResult:
-  """Scores parts {name: what `score` takes}; what fails is kept apart."""
+  """Scores parts {name: what `score` takes}; what fails is kept apart.
+
+  Args:
+    task: its name.
+    parts: name -> argument of `score`.
+    score: gives the rows of a part: those of `score_rows`, perhaps with more
+      columns.
+    notes: of the result.
+    columns: metric, two columns, and how they become one number; a metric
+      whose second column sums to 0 is left out.
+  """
   failures = base.Failures(task)
   metrics: dict[str, float] = {}
   files: dict[str, str] = {}
   for name, part in parts.items():
     with failures.guard(name):
       rows = score(part)
+      if not rows[:, 2].any():
+        raise errors.CorpusError('There is no token to predict', got='no text')
       found = {
-        metric: aggregates.Statistics(rows[:, [column, 2]], aggregate)
-        for metric, column, aggregate in _COLUMNS
+        metric: aggregates.Statistics(rows[:, chosen], aggregate)
+        for metric, chosen, aggregate in columns
+        if rows[:, chosen[1]].any()
       }
       files |= base.statistics_files(name, found)
       metrics |= {
@@ -292,10 +314,13 @@ def _evaluate(
       }
       metrics[f'tokens/{name}'] = float(rows[:, 2].sum())
   means = head_task.means(metrics)
-  if metrics:
-    with np.errstate(over='ignore'):
-      means['perplexity/mean'] = float(np.exp(means['loss/mean']))
-    del means['tokens/mean']
+  means.pop('tokens/mean', None)
+  logarithms = head_task.means(
+    {name: float(np.log(value)) for name, value in metrics.items() if value},
+    [metric for metric, _, kind in columns if kind is Aggregate.PERPLEXITY],
+  )
+  with np.errstate(over='ignore'):
+    means |= {name: float(np.exp(value)) for name, value in logarithms.items()}
   return base.EvalResult(
     metrics=metrics | means,
     notes=tuple(notes),

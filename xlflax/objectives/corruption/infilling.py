@@ -124,14 +124,22 @@ def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
   is a word of its own where the vocabulary does not say which begin one.
   """
   text = masking.is_text(rows, vocabulary)
+  begins = begins_word(rows[batch_lib.TOKEN_IDS], vocabulary)
+  after_text = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))
+  return text & (begins | ~after_text)
+
+
+def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
+  """Whether an id begins a word wherever it stands: bool, as `token_ids`.
+
+  Every id does where the vocabulary does not say which do.
+  """
   if not vocabulary.word_starts:
-    return text
+    return jnp.ones(token_ids.shape, bool)
   table = np.unpackbits(
     np.frombuffer(vocabulary.word_starts, np.uint8), bitorder='little'
   ).astype(bool)
-  begins = jnp.asarray(table)[rows[batch_lib.TOKEN_IDS]]
-  after_text = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))
-  return text & (begins | ~after_text)
+  return jnp.asarray(table)[token_ids]
 
 
 def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):

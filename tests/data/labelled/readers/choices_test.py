@@ -72,3 +72,63 @@ def test_the_training_table_of_belebele(write):
     choices.read_belebele_training(path, 'en', split='none')
   with pytest.raises(errors.CorpusError, match='correct_answer_num'):
     choices.read_belebele_training(write('b.tsv', 'passage\nx\n'), 'en')
+
+
+_STORY = (
+  'InputStoryid\tInputSentence1\tInputSentence2\tInputSentence3\t'
+  'InputSentence4\tRandomFifthSentenceQuiz1\tRandomFifthSentenceQuiz2\t'
+  'AnswerRightEnding\r\n'
+  'a-1\tOne.\t"""Two,"" he said."\tA 5" disc.\tFour.\tFive.\tSix.\t1\r\n'
+  'b-2\t"One\ttab."\tTwo.\tThree.\t "Four."\tFive.\tSix.\t2\r\n'
+  'c-3\ttoo few\t1\r\n'
+  '\r\n'
+)
+
+
+def test_xstory_cloze_as_its_own_loader_reads_it(write):
+  # csv.reader(delimiter='\t', quotechar='"', skipinitialspace=True), rows of
+  # eight fields, of juletxara/xstory_cloze; texts joined as by the harness.
+  path = write('a.tsv', _STORY)
+  found = choices.read_xstory_cloze(path, 'sw')
+  assert [(x.id, x.text, x.paired_text, x.label) for x in found.examples] == [
+    ('a-1#0', 'One. "Two," he said. A 5" disc. Four.', 'Five.', 'right'),
+    ('a-1#1', 'One. "Two," he said. A 5" disc. Four.', 'Six.', 'wrong'),
+    ('b-2#0', 'One\ttab. Two. Three. Four.', 'Five.', 'wrong'),
+    ('b-2#1', 'One\ttab. Two. Three. Four.', 'Six.', 'right'),
+  ]
+  (problem,) = found.problems
+  assert problem.endswith('a.tsv:4: 3 fields: left out')
+  for wrong in ('3', 'x'):
+    row = f's\t1\t2\t3\t4\t5\t6\t{wrong}\n'
+    with pytest.raises(errors.CorpusError, match='Expected: 1 or 2. Where.*:2'):
+      choices.read_xstory_cloze(write('b.tsv', 'header\n' + row), 'sw')
+  blind = write('c.tsv', 'header\ns\t1\t2\t3\t4\t5\t6\t\n')
+  assert all(
+    x.is_blind for x in choices.read_xstory_cloze(blind, 'sw').examples
+  )
+
+
+def test_xwinograd_as_the_harness_reads_it(write):
+  line = {
+    'sentence': 'A sued B because _ was hurt; _ won.',
+    'option1': 'A',
+    'option2': 'B',
+    'answer': '2',
+  }
+  ja = line | {'sentence': '太郎は次郎に_が勝ったと言った。', 'answer': ''}
+  text = '\n'.join(json.dumps(one, ensure_ascii=False) for one in (line, ja))
+  found = choices.read_xwinograd(write('a.jsonl', text), 'en').examples
+  assert [(x.text, x.paired_text, x.label) for x in found] == [
+    ('A sued B because A', 'was hurt; _ won.', 'wrong'),
+    ('A sued B because B', 'was hurt; _ won.', 'right'),
+    ('太郎は次郎にA', 'が勝ったと言った。', None),
+    ('太郎は次郎にB', 'が勝ったと言った。', None),
+  ]
+  for change, message in (
+    ({'sentence': 'none'}, 'no _'),
+    ({'answer': '0'}, 'Expected: 1 or 2'),
+    ({'option1': ''}, 'text of the key option1'),
+  ):
+    path = write('b.jsonl', json.dumps(line | change))
+    with pytest.raises(errors.CorpusError, match=message):
+      choices.read_xwinograd(path, 'en')

@@ -1,8 +1,11 @@
-"""Multiple choice: XCOPA and Belebele, from JSON lines.
+"""Multiple choice: XCOPA, Belebele, XStoryCloze, XWinograd.
 
-Ponti et al. 2020, "XCOPA"; Bandarkar et al. 2024, "The Belebele Benchmark".
+Ponti et al. 2020, "XCOPA"; Bandarkar et al. 2024, "The Belebele Benchmark";
+Lin et al. 2022, "Few-shot Learning with Multilingual Generative Language
+Models"; Tikhonov and Ryabinin 2021, "It's All in the Heads".
 """
 
+import csv
 import enum
 import os
 from collections.abc import Sequence
@@ -23,6 +26,7 @@ class Zeros(enum.Enum):
 
 
 _BELEBELE = tuple(f'mc_answer{number}' for number in range(1, 5))
+_STORY = 8  # fields
 
 
 @formats.reader('xcopa', example=examples_lib.Choice)
@@ -57,9 +61,9 @@ def read_xcopa(
       str(value.get('idx', number - 1)),
       language,
       _get(value, 'premise', path, number),
-      _ASKED.get(kind, kind),
       [_get(value, name, path, number) for name in ('choice1', 'choice2')],
       None if blanked else value.get('label'),
+      asked=_ASKED.get(kind, kind),
     )
   files.check_any(found, path)
   return files.Reading(found)
@@ -79,9 +83,9 @@ def read_belebele(path: str | os.PathLike, language: str) -> files.Reading:
       str(number - 1),
       language,
       _get(value, 'flores_passage', path, number),
-      _get(value, 'question', path, number),
       [_get(value, name, path, number) for name in _BELEBELE],
       None if right in (None, '') else int(right) - 1,
+      asked=_get(value, 'question', path, number),
     )
   files.check_any(found, path)
   return files.Reading(found)
@@ -110,30 +114,94 @@ def read_belebele_training(
       str(len(found) // 4),
       language,
       _get(row, 'passage', path, number),
-      _get(row, 'question', path, number),
       [_get(row, f'answer{place}', path, number) for place in range(1, 5)],
       int(float(right)) - 1,
+      asked=_get(row, 'question', path, number),
     )
   files.check_any(found, path)
   return files.Reading(found)
 
 
+@formats.reader('xstory_cloze', example=examples_lib.Choice)
+def read_xstory_cloze(path: str | os.PathLike, language: str) -> files.Reading:
+  """Reads a story of four sentences and two endings a row, TSV with quotes.
+
+  Before: `id<TAB>A.<TAB>B.<TAB>C.<TAB>D.<TAB>E.<TAB>F.<TAB>1`; after: two
+  choices of the text 'A. B. C. D.', 'E.' (right) and 'F.' (wrong). Rows of
+  another number of fields are problems.
+
+  Raises:
+    CorpusError: file:line of a right ending that is not 1 or 2; no rows.
+  """
+  lines = (f'{line}\n' for _, line in files.read_lines(path))
+  rows = csv.reader(lines, delimiter='\t', skipinitialspace=True)
+  next(rows, None)  # the header
+  found: list[examples_lib.Example] = []
+  problems = []
+  for row in filter(None, rows):
+    if len(row) != _STORY:
+      problems.append(f'{path}:{rows.line_num}: {len(row)} fields: left out')
+      continue
+    story, *texts, answer = map(str.strip, row)
+    right = _one_or_two(answer, path, rows.line_num)
+    found += _choices(story, language, ' '.join(texts[:4]), texts[4:], right)
+  files.check_any(found, path)
+  return files.Reading(found, tuple(problems))
+
+
+@formats.reader('xwinograd', example=examples_lib.Choice)
+def read_xwinograd(path: str | os.PathLike, language: str) -> files.Reading:
+  """Reads a sentence with `_` for a noun phrase, and two of them, a line.
+
+  Before: `{"sentence": "A or B? _ won.", "option1": "A", "option2": "B",
+  "answer": "2"}`; after: the texts 'A or B? A' (wrong) and 'A or B? B'
+  (right), both with the choice 'won.': what follows tells.
+
+  Raises:
+    CorpusError: file:line of an object that lacks a key, of a sentence without
+      `_`, of an answer that is not 1 or 2; an empty file.
+  """
+  found: list[examples_lib.Example] = []
+  for number, value in files.read_json_lines(path):
+    before, gap, after = _get(value, 'sentence', path, number).partition('_')
+    if not gap:
+      raise files.malformed('line of multiple choice', path, number, 'no _')
+    nouns = [_get(value, f'option{i}', path, number) for i in (1, 2)]
+    right = _one_or_two(str(value.get('answer') or ''), path, number)
+    texts, choices = [before + noun for noun in nouns], [after.strip()] * 2
+    found += _choices(str(number - 1), language, texts, choices, right)
+  files.check_any(found, path)
+  return files.Reading(found)
+
+
+def _one_or_two(answer: str, path, number: int) -> int | None:
+  """0 or 1; None where the answer is not told."""
+  if answer not in ('', '1', '2'):
+    raise files.malformed(
+      'right choice', path, number, repr(answer), expected='1 or 2'
+    )
+  return int(answer) - 1 if answer else None
+
+
 def _choices(
   question: str,
   language: str,
-  text: str,
-  asked: str,
+  text: str | Sequence[str],
   choices: Sequence[str],
   right: int | None,
+  *,
+  asked: str = '',
 ) -> list[examples_lib.Choice]:
+  """The choices of a question about a text, or about a text for each."""
   labels = (choices_lib.WRONG, choices_lib.RIGHT)
+  texts = [text] * len(choices) if isinstance(text, str) else text
   return [
     examples_lib.Choice(
       id=f'{question}#{number}',
       question=question,
       language=language,
-      text=text,
-      paired_text=f'{asked} {choice}',
+      text=texts[number],
+      paired_text=f'{asked} {choice}'.lstrip(),
       label=None if right is None else labels[number == right],
     )
     for number, choice in enumerate(choices)

@@ -1,0 +1,215 @@
+"""Each token from the others: beside loops over logits in numpy."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+from scipy import special
+
+from tests.evaluation import one_hot_model
+from xlflax.data.labelled import formats
+from xlflax.evaluation import sources, states
+from xlflax.evaluation.tasks import pseudo_likelihood
+from xlflax.foundation import errors
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@pytest.fixture(scope='module')
+def log_p(subject):
+  """A function of rows of ids [N, T] and a language: ln p, [N, T, V]."""
+
+  @jax.jit
+  def logits(batch):
+    return subject.model.apply(
+      {'params': subject.params['model']},
+      batch['token_ids'],
+      segment_ids=batch['segment_ids'],
+      positions=batch['positions'],
+      language_ids=batch['language_ids'],
+    )
+
+  def of(rows, language):
+    batch = states.token_rows(
+      rows, np.full(len(rows), language), 32, 32, subject.vocabulary.spec
+    )
+    return special.log_softmax(np.float64(logits(batch))[: len(rows)], -1)
+
+  return of
+
+
+def _by_hand(subject, log_p, text, language, *, word):
+  """-ln p and rightness of each token of a text, one hidden row each."""
+  vocabulary = subject.vocabulary
+  ids = vocabulary.encode(text, language=language)
+  pieces = [vocabulary.piece(i) for i in ids]
+  rows = []
+  for place in range(len(ids)):
+    row = list(ids)
+    row[place] = vocabulary.spec.mask_id
+    for later in range(place + 1, len(ids) if word else 0):
+      if pieces[later].startswith('▁'):
+        break
+      row[later] = vocabulary.spec.mask_id
+    rows.append(row)
+  found = log_p(rows, vocabulary.language_id(language))
+  at = [found[i, i + 1] for i in range(len(ids))]
+  return (
+    [-one[token] for one, token in zip(at, ids, strict=True)],
+    [one.argmax() == token for one, token in zip(at, ids, strict=True)],
+  )
+
+
+@pytest.mark.parametrize('hidden', ['token', 'word'])
+def test_pseudo_perplexity_agrees_with_numpy(
+  corpus, subject, sentences, log_p, hidden
+):
+  task = pseudo_likelihood.PseudoPerplexity(
+    source=sources.CorpusText(
+      directory=corpus, languages=('de', 'ja'), max_lines=9
+    ),
+    hidden=hidden,
+  )
+  result = task.evaluate(subject)
+  assert not result.failures and not result.notes
+  losses = {}
+  for language in ('de', 'ja'):
+    texts = sentences(language, 9)
+    found = [
+      _by_hand(subject, log_p, text, language, word=hidden == 'word')
+      for text in texts
+    ]
+    loss = np.concatenate([one for one, _ in found])
+    right = np.concatenate([one for _, one in found])
+    metrics = {name: value for name, value in result.metrics.items()}
+    assert metrics[f'tokens/{language}'] == len(loss)
+    assert metrics[f'loss/{language}'] == pytest.approx(loss.mean(), abs=1e-5)
+    assert metrics[f'accuracy/{language}'] == pytest.approx(right.mean())
+    losses[language] = loss.mean()
+    words = sum(len(text.split()) for text in texts)
+    if language == 'de':
+      assert metrics['word_perplexity/de'] == pytest.approx(
+        math.exp(loss.sum() / words), rel=1e-4
+      )
+  assert 'word_perplexity/ja' not in metrics
+  assert metrics['perplexity/mean'] == pytest.approx(
+    math.exp(np.mean(list(losses.values()))), rel=1e-4
+  )
+
+
+def test_hiding_the_rest_of_the_word_is_harder_to_see_through(corpus, subject):
+  source = sources.CorpusText(directory=corpus, languages=('de',), max_lines=9)
+  found = [
+    pseudo_likelihood.PseudoPerplexity(source=source, hidden=hidden)
+    .evaluate(subject)
+    .metrics['loss/de']
+    for hidden in ('token', 'word')
+  ]
+  assert found[0] != pytest.approx(found[1], abs=1e-3)
+
+
+def test_text_in_files_cut_and_empty(tmp_path, subject):
+  (tmp_path / 'de.txt').write_text('der Hund\r\n\n' + 'die Katze ' * 20)
+  (tmp_path / 'en.txt').write_text('\n')
+  task = pseudo_likelihood.PseudoPerplexity(
+    source=sources.FileText(
+      files={code: str(tmp_path / f'{code}.txt') for code in ('de', 'en')}
+    ),
+    max_length=12,
+  )
+  result = task.evaluate(subject)
+  ids = subject.vocabulary.encode('der Hund', language='de')
+  assert result.metrics['tokens/de'] == len(ids) + 10
+  assert result.notes == ('1 sentences of de were cut',)
+  (failure,) = result.failures
+  assert failure.part == 'en' and 'no token to predict' in failure.message
+
+
+def test_rows_of_any_batch_are_the_same(corpus, subject, with_batch_size):
+  source = sources.CorpusText(directory=corpus, languages=('en',), max_lines=5)
+  task = pseudo_likelihood.PseudoPerplexity(source=source)
+  found = [
+    task.evaluate(one).metrics['loss/en']
+    for one in (subject, with_batch_size(3))
+  ]
+  assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+@pytest.fixture
+def choices(tmp_path):
+  """Stories and schemas in the published form."""
+  story = 'id\tder\tHund\tdie\tMilch\t{}\t{}\t{}\n'
+  header = story.replace('{}', 'x')
+  (tmp_path / 's.tsv').write_text(
+    header
+    + story.format('schläft', 'trinkt und schläft', 1)
+    + story.replace('id', 'b').format('und', 'die', 2)
+  )
+  schema = {
+    'sentence': 'der und die _ trinkt',
+    'option1': 'Hund',
+    'option2': 'Katze',
+    'answer': '2',
+  }
+  (tmp_path / 'x.jsonl').write_text(json.dumps(schema) + '\n')
+  return {
+    name: formats.read_files(name, str(tmp_path / file), 'de').examples
+    for name, file in (('xstory_cloze', 's.tsv'), ('xwinograd', 'x.jsonl'))
+  }
+
+
+@pytest.mark.parametrize('by_token', [False, True])
+@pytest.mark.parametrize('scored', ['choice', 'all'])
+def test_the_likeliest_choice(subject, log_p, choices, scored, by_token):
+  for examples in choices.values():
+    task = pseudo_likelihood.LikelihoodChoice(
+      source=one_hot_model.Held(parts=(('de', examples),)),
+      scored=scored,
+      by_token=by_token,
+    )
+    notes = []
+    found = task._scores(subject, 'de', examples, notes)
+    expected = []
+    for one in examples:
+      text = f'{one.text} {one.paired_text}'
+      losses, _ = _by_hand(subject, log_p, text, 'de', word=False)
+      start = len(subject.vocabulary.encode(one.text, language='de'))
+      kept = losses if scored == 'all' else losses[start:]
+      expected.append(-(np.mean(kept) if by_token else np.sum(kept)))
+    assert not notes
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    result = task.evaluate(subject)
+    pairs = np.reshape(expected, (-1, 2))
+    chosen = pairs.argmax(1).tolist()
+    assert result.files['de.jsonl'] == ''.join(
+      f'{{"label": {number}}}\n' for number in chosen
+    )
+    gold = [x.label == 'right' for x in examples]
+    right = np.reshape(gold, (-1, 2)).argmax(1) == chosen
+    assert result.metrics['accuracy/de'] == right.mean()
+    assert result.metrics['chance/mean'] == 0.5
+
+
+def test_a_text_that_is_too_long_loses_its_start(subject, choices):
+  long = [
+    dataclasses.replace(one, text=f'{one.text} ' * 9)
+    for one in choices['xstory_cloze']
+  ]
+  task = pseudo_likelihood.LikelihoodChoice(
+    source=one_hot_model.Held(parts=(('de', long),))
+  )
+  result = task.evaluate(subject)
+  assert result.notes == ('4 choices of de lost the start of the text',)
+  counts = pseudo_likelihood.score(
+    subject, [list(range(8, 60))], [0], starts=[50]
+  )
+  assert counts.sums[0, 2] == 2 and counts.cut == 1
+
+
+def test_wrong_settings(corpus):
+  source = sources.CorpusText(directory=corpus)
+  with pytest.raises(errors.ConfigError, match='no such value'):
+    pseudo_likelihood.PseudoPerplexity(source=source, hidden='words')

@@ -1,0 +1,127 @@
+"""Pseudo-log-likelihoods beside minicons' own, of imported models."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.evaluation import one_hot_model
+from tests.interop.huggingface import reference_tokenizers
+from tests.official import scorers
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.evaluation.tasks import pseudo_likelihood
+from xlflax.interop.huggingface import importing
+from xlflax.runs import run as run_lib
+
+pytestmark = pytest.mark.slow
+
+_TEXTS = [
+  'The cat sat on the mat.',
+  'ein Mensch, ein Wort',
+  'the dog ate 1,234 apples in 2021!',
+  'unantastbar würdevolle Menschenliebe',
+]
+_CHOICES = ['the cat ate apples', 'Die Würde, ein Wort!']
+
+
+@pytest.fixture(scope='module')
+def scorer_class():
+  """minicons' scorer; what it needs for pictures and word lists is left out."""
+  scorers.path('minicons', 'minicons', 'scorer.py')
+  with pytest.MonkeyPatch.context() as patch:
+    for name, members in (
+      ('wonderwords', ('RandomSentence', 'RandomWord')),
+      ('PIL', ('Image',)),
+      ('PIL.Image', ('Image',)),
+    ):
+      if name not in sys.modules:
+        module = types.ModuleType(name)
+        for member in members:
+          setattr(module, member, object)
+        patch.setitem(sys.modules, name, module)
+    patch.syspath_prepend(str(scorers.path('minicons')))
+    from minicons import scorer
+
+    yield scorer.MaskedLMScorer
+
+
+@pytest.fixture(scope='module', params=['bert', 'xlmr', 'roberta'])
+def both(request, tmp_path_factory):
+  """(folder, the imported run's subject) of a tiny masked language model."""
+  folder = tmp_path_factory.mktemp(request.param)
+  options = {'do_lower_case': False} if request.param == 'bert' else {}
+  made = getattr(reference_tokenizers, request.param)(folder, **options)
+  made.save_pretrained(folder)
+  kind = {'bert': 'Bert', 'xlmr': 'XLMRoberta', 'roberta': 'Roberta'}
+  config = getattr(transformers, f'{kind[request.param]}Config')(
+    vocab_size=len(made),
+    hidden_size=20,
+    num_hidden_layers=2,
+    num_attention_heads=5,
+    intermediate_size=40,
+    max_position_embeddings=70,
+    type_vocab_size=2 if request.param == 'bert' else 1,
+    initializer_range=0.5,
+    pad_token_id=made.pad_token_id,
+    bos_token_id=made.cls_token_id,
+    eos_token_id=made.sep_token_id,
+  )
+  torch.manual_seed(0)
+  model = getattr(transformers, f'{kind[request.param]}ForMaskedLM')(config)
+  model.save_pretrained(folder)
+  ours = folder.parent / f'{request.param}_ours'
+  importing.convert(importing.check(folder), ours)
+  return str(folder), run_lib.open_run(ours).subject()
+
+
+@pytest.mark.parametrize(
+  'hidden, metric', [('token', 'original'), ('word', 'within_word_l2r')]
+)
+def test_sentences(scorer_class, both, hidden, metric):
+  folder, subject = both
+  theirs = scorer_class(folder, 'cpu')
+  texts = _TEXTS
+  if hidden == 'word' and 'roberta' in folder:
+    # Its pre-tokenizer takes marks off words; here they belong to them.
+    texts = [''.join(c for c in t if c.isalpha() or c == ' ') for t in texts]
+  found = pseudo_likelihood.score(
+    subject,
+    subject.vocabulary.encode_batch(texts),
+    [0] * len(texts),
+    hidden=pseudo_likelihood.Hidden(hidden),
+  )
+  expected = theirs.sequence_score(
+    texts, PLL_metric=metric, reduction=lambda x: x.sum().item()
+  )
+  np.testing.assert_allclose(-found.sums[:, 0], expected, rtol=1e-4)
+  lengths = [len(ids) - 2 for ids in theirs.tokenizer(texts)['input_ids']]
+  assert found.sums[:, 2].tolist() == lengths
+
+
+def test_choices_after_a_text(scorer_class, both):
+  folder, subject = both
+  theirs = scorer_class(folder, 'cpu')
+  examples = [
+    examples_lib.Choice(
+      id=f'{text}{choice}',
+      question=text,
+      language='en',
+      text=text,
+      paired_text=choice,
+    )
+    for text in _TEXTS
+    for choice in _CHOICES
+  ]
+  task = pseudo_likelihood.LikelihoodChoice(
+    source=one_hot_model.Held(parts=(('en', examples),))
+  )
+  expected = theirs.conditional_score(
+    [one.text for one in examples],
+    [one.paired_text for one in examples],
+    reduction=lambda x: x.sum().item(),
+  )
+  found = task._scores(subject, 'en', examples, [])
+  np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -1,0 +1,267 @@
+"""Pseudo-log-likelihoods: what a masked language model says of a sentence.
+
+Every token is predicted from the rest of its sentence: Salazar et al. (2020),
+"Masked Language Model Scoring", section 2.3; with what follows of its word
+hidden, too: Kauf and Ivanova (2023), "A Better Way to Do Masked Language Model
+Scoring", section 2.
+"""
+
+import dataclasses
+import enum
+import os.path
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax.data import language_codes
+from xlflax.data.labelled.rows import words as words_lib
+from xlflax.evaluation import base, placement, states
+from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics.aggregates import Aggregate
+from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
+from xlflax.evaluation.tasks import head_task, multiple_choice, perplexity
+from xlflax.foundation import enums, ranges, schema
+from xlflax.objectives.corruption import infilling, masking
+from xlflax.objectives.pretraining import masked_lm
+
+_PLACE = 'place'
+_BY_WORD = ('word_perplexity', (0, 3), Aggregate.PERPLEXITY)
+
+
+class Hidden(enum.Enum):
+  """What is hidden of a sentence while one of its tokens is predicted."""
+
+  TOKEN = 'token'  # that token
+  WORD = 'word'  # and what follows of its word, as whole-word masking has it
+
+
+class Scored(enum.Enum):
+  """Which tokens of a text and a choice count."""
+
+  CHOICE = 'choice'
+  ALL = 'all'
+
+
+class Scores(NamedTuple):
+  """What is predicted of N sentences.
+
+  Attributes:
+    sums: float64 [N, 3]: -ln p of the tokens, right predictions, tokens.
+    cut: how many sentences were longer than the model reads.
+  """
+
+  sums: np.ndarray
+  cut: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OneToken(masked_lm.MaskedLM):
+  """Predicts the token at `batch['place']` [B, 1]; -1: there is none."""
+
+  hidden: Hidden
+
+  def mask(self, batch, context, rng):
+    del rng
+    tokens, place = batch['token_ids'], batch[_PLACE]
+    columns = jnp.arange(tokens.shape[1], dtype=jnp.int32)[None]
+    hidden = columns == place  # [B, T]
+    if self.hidden is Hidden.WORD:
+      begins = infilling.begins_word(tokens, context.vocabulary)
+      words = jnp.cumsum(begins, axis=1, dtype=jnp.int32)
+      own = words == masking.gather_rows(words, jnp.maximum(place, 0))
+      end = (batch['segment_ids'] > 0).sum(1, keepdims=True) - 1  # eos
+      hidden |= (columns > place) & own & (columns < end)
+    choice = masking.Choice(
+      jnp.maximum(place, 0),
+      (place >= 0).astype(jnp.float32),
+      jnp.full_like(place, masking.Action.MASK),
+    )
+    return jnp.where(hidden, context.vocabulary.mask_id, tokens), choice
+
+
+def score(
+  subject: base.Subject,
+  sentences: Sequence[Sequence[int]],
+  language_ids: Sequence[int],
+  *,
+  hidden: Hidden = Hidden.TOKEN,
+  starts: Sequence[int] = (),
+  max_length: int | None = None,
+) -> Scores:
+  """Predicts every token of sentences from the others.
+
+  Args:
+    subject: model, parameters, vocabulary, partitioner, batch size.
+    sentences: N lists of ids, without special symbols; the last tokens count
+      of those that are longer than the model reads.
+    language_ids: N indices into the vocabulary's languages.
+    hidden: beside the token.
+    starts: the first token of each that counts; (): all do.
+    max_length: tokens a sentence, bos and eos included, at most; None: as many
+      as the model reads.
+  """
+  limit = states.length_limit(subject, max_length)
+  read = [ids[-limit + 2 :] for ids in sentences]
+  lost = np.array([*map(len, sentences)]) - [*map(len, read)]
+  first = np.maximum(np.array(starts or [0] * len(read)) - lost, 0)
+  places = [
+    (i, at) for i, ids in enumerate(read) for at in range(first[i], len(ids))
+  ]
+  owner, place = np.array(places, np.int64).reshape(-1, 2).T
+  languages = np.asarray(language_ids, np.int32)
+  spec = subject.vocabulary.spec
+  totals = np.zeros((len(read), 3))
+  for indices, rows, length in states.language_batches(
+    subject, [read[i] for i in owner], languages[owner], limit
+  ):
+    chosen = owner[indices]
+    batch = states.token_rows(
+      [read[i] for i in chosen], languages[chosen], rows, length, spec
+    )
+    batch[_PLACE] = np.full((rows, 1), -1, np.int32)
+    batch[_PLACE][: len(chosen), 0] = place[indices] + 1  # after bos
+    with placement.scope(subject.partitioner):
+      sums = perplexity.score_batch(
+        _OneToken(hidden=hidden),
+        subject.model,
+        spec,
+        subject.partitioner,
+        subject.params,
+        placement.put(batch, subject.partitioner),
+        jax.random.key(0),  # nothing is drawn
+      )
+    np.add.at(totals, chosen, np.asarray(sums, np.float64)[: len(chosen)])
+  return Scores(totals, int(np.count_nonzero(lost)))
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PseudoPerplexity(base.EvalTask):
+  """Perplexity of tokens, each predicted from the rest of its sentence.
+
+  Metrics, for each language: `perplexity/<language>` = exp(`loss/<language>`)
+  of a token; `word_perplexity/<language>`, of the loss by word between spaces,
+  which models of other vocabularies can be compared by (languages without
+  spaces have none); `accuracy/<language>` and `tokens/<language>`. `mean` is
+  the mean over languages, of perplexities the geometric one. The examples of
+  intervals are sentences.
+
+  Attributes:
+    source: text, a sentence a line.
+    hidden: what is hidden: the TOKEN, or what follows of its WORD, too.
+    max_length: tokens a sentence, at most; the last ones of longer ones count.
+  """
+
+  METRICS = (
+    *perplexity.Perplexity.METRICS,
+    Metric(
+      'word_perplexity',
+      Better.LOWER,
+      Unit.UNBOUNDED,
+      title='perplexity by word',
+    ),
+  )
+  name: str = 'pseudo_perplexity'
+  source: sources_lib.TextSource
+  hidden: Hidden = Hidden.TOKEN
+  max_length: ranges.Count | None = None
+
+  def __post_init__(self):
+    enums.coerce(self, 'hidden', Hidden)
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    notes: list[str] = []
+
+    def rows(language: str) -> np.ndarray:
+      texts = [text for text in self.source.load(language) if text.strip()]
+      number = _number(subject, language, notes)
+      found = score(
+        subject,
+        subject.vocabulary.encode_each(texts, [number] * len(texts)),
+        [number] * len(texts),
+        hidden=self.hidden,
+        max_length=self.max_length,
+      )
+      if found.cut:
+        notes.append(f'{found.cut} sentences of {language} were cut')
+      spaced = words_lib.has_spaces(language)
+      words = [len(text.split()) if spaced else 0 for text in texts]
+      return np.column_stack([found.sums, words])
+
+    return perplexity.evaluate_parts(
+      self.name,
+      {code: code for code in self.source.languages_found()},
+      rows,
+      notes,
+      (*perplexity.COLUMNS, _BY_WORD),
+    )
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LikelihoodChoice(multiple_choice.ChoiceTask):
+  """The share of questions whose right choice is the likeliest, untrained.
+
+  A text and a choice, joined by a space, are one sentence; the pseudo-log-
+  likelihood of the choice's tokens is its score (XStoryCloze's endings; what
+  follows the pronoun of XWinograd). Metrics and files are those of
+  `ChoiceTask`.
+
+  Attributes:
+    hidden: see `PseudoPerplexity`.
+    scored: whether the tokens of the CHOICE count or ALL.
+    by_token: whether a score is the mean of its tokens, not their sum.
+  """
+
+  name: str = 'likelihood_choice'
+  hidden: Hidden = Hidden.TOKEN
+  scored: Scored = Scored.CHOICE
+  by_token: bool = False
+
+  def __post_init__(self):
+    enums.coerce(self, 'hidden', Hidden)
+    enums.coerce(self, 'scored', Scored)
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    result, failures = base.EvalResult(metrics={}), base.Failures(self.name)
+    notes: list[str] = []
+    for part in self.source.languages():
+      with failures.guard(part):
+        examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
+        scores = self._scores(subject, part, examples, notes)
+        self.add_chosen(part, examples, scores, result, notes)
+    result.metrics.update(head_task.means(result.metrics))
+    return dataclasses.replace(
+      result, notes=tuple(notes), failures=failures.collected()
+    )
+
+  def _scores(self, subject, part, examples, notes) -> np.ndarray:
+    """The (pseudo-)log-likelihood of each choice, [N]."""
+    codes = dict.fromkeys(one.language for one in examples)
+    ids = {code: _number(subject, code, notes) for code in codes}
+    numbers = [ids[one.language] for one in examples]
+    encode = subject.vocabulary.encode_each
+    texts = [one.text for one in examples]
+    joined = encode([f'{x.text} {x.paired_text}' for x in examples], numbers)
+    starts = [
+      len(os.path.commonprefix(pair))
+      for pair in zip(encode(texts, numbers), joined, strict=True)
+    ]
+    if self.scored is Scored.ALL:
+      starts = [0] * len(starts)
+    found = score(subject, joined, numbers, hidden=self.hidden, starts=starts)
+    if found.cut:
+      notes.append(f'{found.cut} choices of {part} lost the start of the text')
+    loss, _, tokens = found.sums.T
+    return -loss / np.maximum(tokens, 1) if self.by_token else -loss
+
+
+def _number(subject: base.Subject, language: str, notes: list[str]) -> int:
+  return language_codes.language_id(
+    subject.vocabulary, language, notes, required=subject.needs_languages
+  )
