@@ -23,10 +23,12 @@ class Tatoeba(sources.PairSource):
   Attributes:
     directory: the folder.
     languages: two- or three-letter codes to take; None: all there are.
+    name: what the names of the files begin with; 'bible' for Glot500's.
   """
 
   directory: str
   languages: tuple[str, ...] | None = None
+  name: str = 'tatoeba'
 
   @classmethod
   def choose(cls, text: sources.TextChoice, task: str) -> 'Tatoeba':
@@ -68,8 +70,8 @@ class Tatoeba(sources.PairSource):
         fix='give --tatoeba a folder that holds tatoeba.deu-eng.deu, …',
       )
     found = {}
-    for path in directory.glob('tatoeba.*-*.*'):
-      match = re.fullmatch(r'tatoeba\.(\w+)-(\w+)\.\1', path.name)
+    for path in directory.glob(f'{self.name}.*-*.*'):
+      match = re.fullmatch(r'\w+\.(\w+)-(\w+)\.\1', path.name)
       if match:
         first, second = map(language_codes.short_code, match.groups())
         found[first, second] = path, path.with_suffix('.' + match.group(2))

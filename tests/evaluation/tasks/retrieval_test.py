@@ -39,6 +39,32 @@ def test_sentences_that_are_the_same_on_both_sides_are_all_found(
   assert {row['accuracy'] for row in result.tables['layers']} == {1.0}
 
 
+def test_the_ten_nearest_agree_with_a_sort(subject, sentences, tmp_path):
+  text = sentences('de', 30), sentences('en', 30)
+  task = retrieval.Retrieval(
+    source=Given(text={('de', 'en'): text}), layer=1, centre='none'
+  )
+  result = task.evaluate(subject)
+  sides = [
+    states.sentence_states(subject, side, [i] * 30).states[1]
+    for i, side in enumerate(text)
+  ]
+  cosine = 1 - distance.cdist(*sides, 'cosine')
+  expected = [
+    np.mean([i in np.argsort(-row)[:10] for i, row in enumerate(way)])
+    for way in (cosine, cosine.T)
+  ]
+  assert min(expected) > 10 / 30 and max(expected) < 1
+  found = [result.metrics[f'{way}_top10/de'] for way in ('forward', 'backward')]
+  assert found == pytest.approx(expected)
+  assert result.metrics['accuracy_top10/de'] == pytest.approx(np.mean(expected))
+  for name, content in result.files.items():
+    (tmp_path / name).write_text(content)
+  held = task.statistics('de', tmp_path)
+  assert held['backward_top10'].value == pytest.approx(expected[1])
+  assert held['forward'].value == pytest.approx(result.metrics['forward/de'])
+
+
 @pytest.mark.parametrize('pooling', list(Pooling))
 def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
   text = sentences('de', 12), sentences('en', 12)

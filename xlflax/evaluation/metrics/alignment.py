@@ -81,6 +81,20 @@ def evaluate(
   )
 
 
+def returned(links: Sequence[np.ndarray], *, most: int = 5) -> np.ndarray:
+  """Which words of a sentence come back to themselves; bool [M].
+
+  Args:
+    links: of a word to words of the next sentence, bool [M, N], [N, ...], …,
+      [..., M]: from each to the next, and from the last to the first.
+    most: a word that comes back as more words than these does not count.
+  """
+  reached = np.eye(len(links[0]), dtype=bool)
+  for step in links:
+    reached = reached @ step
+  return reached.diagonal() & (reached.sum(1) <= most)
+
+
 def read_pharaoh(
   line: str, *, first: int = 0, where: str | None = None
 ) -> GoldLinks:

@@ -28,6 +28,7 @@ from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
 
+TOKENS = Metric('tokens', Better.NEITHER, Unit.UNBOUNDED)
 COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
   ('perplexity', (0, 2), Aggregate.PERPLEXITY),
   ('loss', (0, 2), Aggregate.RATIO),
@@ -57,7 +58,7 @@ class _MaskedPerplexity(base.EvalTask):
     Metric('perplexity', Better.LOWER, Unit.UNBOUNDED),
     Metric('loss', Better.LOWER, Unit.UNBOUNDED),
     ACCURACY,
-    Metric('tokens', Better.NEITHER, Unit.UNBOUNDED),
+    TOKENS,
   )
   length: ranges.Count = 128
   batch_size: ranges.Count = 32

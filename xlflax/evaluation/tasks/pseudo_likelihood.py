@@ -1,9 +1,8 @@
 """Pseudo-log-likelihoods: what a masked language model says of a sentence.
 
 Every token is predicted from the rest of its sentence: Salazar et al. (2020),
-"Masked Language Model Scoring", section 2.3; with what follows of its word
-hidden, too: Kauf and Ivanova (2023), "A Better Way to Do Masked Language Model
-Scoring", section 2.
+"Masked Language Model Scoring"; with what follows of its word hidden, too: Kauf
+and Ivanova (2023), "A Better Way to Do Masked Language Model Scoring".
 """
 
 import dataclasses

@@ -28,11 +28,13 @@ from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.evaluation.sentence_encoding import Centre
 from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.foundation import errors, ranges, schema
-from xlflax.similarity import cosine
+from xlflax.similarity import cosine, neighbours
 
 # Columns of the table that are metrics at `layer`.
-_BY_LAYER = """accuracy accuracy_unshared accuracy_shared csls csls_unshared
-  pair_cosine other_cosine""".split()
+_BY_LAYER = """accuracy accuracy_top10 accuracy_unshared accuracy_shared csls
+  csls_unshared pair_cosine other_cosine""".split()
+_RIGHT = ('', '_top10')  # among how many the right one is
+_SIDES = ('forward', 'backward', 'accuracy')
 _OVERLAP = ('string_overlap', 'string_overlap_unshared')
 
 
@@ -64,6 +66,9 @@ class Retrieval(sentence_task.SentenceTask):
   character 3-grams without any model (`string_overlap`,
   `string_overlap_unshared`). `forward/<pair>`, `backward/<pair>`: accuracy
   where a sentence of the pair's first, second language asks.
+  `accuracy_top10/<pair>`, `forward_top10/<pair>`, `backward_top10/<pair>`: how
+  often the right one is among the ten nearest (Glot500's, ImaniGooghari et al.
+  2023, is `backward_top10`: its English sentences ask).
   `chance/<pair>`: one in all candidates.
   `best_accuracy/<pair>`, `best_layer/<pair>`: of the layer that is best on
   these very sentences. `pair_cosine/<pair>`, `other_cosine/<pair>`: mean
@@ -93,6 +98,9 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric('forward'),
     Metric('backward'),
+    Metric('accuracy_top10', title='accuracy, ten nearest'),
+    Metric('forward_top10', title='forward, ten nearest'),
+    Metric('backward_top10', title='backward, ten nearest'),
     Metric('best_accuracy'),
     BEST_LAYER,
     Metric('chance'),
@@ -137,12 +145,12 @@ class Retrieval(sentence_task.SentenceTask):
       with failures.guard(name):
         test, counts = self._test(pair, notes)
         found, right = self._score(subject, pair, test, notes)
-        sides = ('forward', 'backward', 'accuracy')
-        values = (*right[layer], right[layer].mean(0))
-        files |= base.statistics_files(
-          name,
-          dict(zip(sides, map(aggregates.Statistics, values), strict=True)),
-        )
+        values = {
+          side + end: aggregates.Statistics(value)
+          for end, both in zip(_RIGHT, right[layer], strict=True)
+          for side, value in zip(_SIDES, (*both, both.mean(0)), strict=True)
+        }
+        files |= base.statistics_files(name, values)
         layers[name] = [{'pair': name} | row for row in found]
         pairs.append({'pair': name} | counts | _overlap(test))
     return base.EvalResult(
@@ -192,7 +200,7 @@ class Retrieval(sentence_task.SentenceTask):
   def _score(
     self, subject, pair, test: _Test, notes
   ) -> tuple[list[base.Row], list[np.ndarray]]:
-    """Rows of all layers, forward first; what is right of each, [2, N]."""
+    """Rows of all layers, forward first; what is right of each, [2, 2, N]."""
     size = len(test.first)
     # Both sides in one call: fewer partly filled batches.
     vectors = self.by_layer(
@@ -217,7 +225,12 @@ class Retrieval(sentence_task.SentenceTask):
   def _layer(
     self, subject, pair, first: np.ndarray, second: np.ndarray, test, notes
   ) -> tuple[list[base.Row], np.ndarray]:
-    """What is found in vectors [N, H] of one layer, for either direction."""
+    """What is found in vectors [N, H] of one layer, for either direction.
+
+    Returns:
+      A row for each direction; bool [2, 2, N]: whether the nearest, and one of
+      the ten nearest, is right, in either direction.
+    """
     size = len(first)
     plain = metrics_lib.mean_cosines(first, second)
     first, second = self.centred(
@@ -228,8 +241,8 @@ class Retrieval(sentence_task.SentenceTask):
     if self.csls is not None:
       found['csls'] = metrics_lib.nearest_by_csls(first, second, k=self.csls)
     rows: list[base.Row] = [{}, {}]
-    for name, neighbours in found.items():
-      for row, indices in zip(rows, neighbours, strict=True):
+    for name, nearest in found.items():
+      for row, indices in zip(rows, nearest, strict=True):
         row |= metrics_lib.accuracies(name, indices, test.kinds)
     cosines = {
       'pair_cosine': plain.pairs,
@@ -238,7 +251,17 @@ class Retrieval(sentence_task.SentenceTask):
       'compared_other_cosine': compared.others,
     }
     right = np.stack(found['accuracy']) == np.arange(size)
-    return [row | cosines for row in rows], right
+    ten = np.stack(
+      [
+        (one.indices == np.arange(size)[:, None]).any(1)
+        for one in neighbours.nearest_both(
+          cosine.unit_rows(first), cosine.unit_rows(second), k=10
+        )
+      ]
+    )
+    for row, hits in zip(rows, ten, strict=True):
+      row['accuracy_top10'] = float(hits.mean())
+    return [row | cosines for row in rows], np.stack([right, ten])
 
 
 def _overlap(test: _Test) -> base.Row:
@@ -267,8 +290,10 @@ def _metrics(
     values = {
       column: values[:, layer].mean() for column, values in by_layer.items()
     } | {column: row[column] for column in _OVERLAP}
-    ways = by_layer['accuracy'][:, layer]
-    values |= dict(zip(('forward', 'backward'), ways, strict=True))
+    for end in _RIGHT:
+      values['forward' + end], values['backward' + end] = by_layer[
+        'accuracy' + end
+      ][:, layer]
     values['chance'] = 1 / row['sentences']
     metrics |= {
       f'{column}/{name}': float(value)

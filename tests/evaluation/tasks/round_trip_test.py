@@ -1,0 +1,126 @@
+"""Round trips: hand-made chains of links, and a loop over cosines."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.spatial import distance
+
+from xlflax.evaluation import sources, states
+from xlflax.evaluation.metrics import alignment
+from xlflax.evaluation.tasks import round_trip
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+def _links(rows, columns, *pairs):
+  found = np.zeros((rows, columns), bool)
+  for pair in pairs:
+    found[pair] = True
+  return found
+
+
+def test_words_come_back_by_hand():
+  # 0 -> 1 -> 0: back. 1 -> 0 -> 2: elsewhere. 2 has no link. 3 -> 2 -> 3 or 1.
+  there = _links(4, 3, (0, 1), (1, 0), (3, 2))
+  back = _links(3, 4, (1, 0), (0, 2), (2, 3), (2, 1))
+  assert alignment.returned([there, back]).tolist() == [
+    True,
+    False,
+    False,
+    True,
+  ]
+  assert alignment.returned([there, back], most=1).tolist() == [
+    True,
+    False,
+    False,
+    False,
+  ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given(sources.TextSource):
+  """Lines from memory."""
+
+  text: dict
+
+  def languages_found(self):
+    return tuple(self.text)
+
+  def load(self, language):
+    return self.text[language]
+
+
+def _token_states(subject, text, language, layer):
+  """[T, H] of one sentence, without special symbols."""
+  ids = subject.vocabulary.encode(text, language=language)
+  number = subject.vocabulary.language_id(language)
+  length = 32
+  batch = states.token_rows(
+    [ids], np.array([number]), 1, length, subject.vocabulary.spec
+  )
+  found = states.layer_states(subject.model, subject.params['model'], batch)
+  return np.asarray(found)[layer, 0, 1 : len(ids) + 1]
+
+
+def _by_hand(subject, texts, layer):
+  """(tokens that return, tokens) of a sentence in each language."""
+  sides = [
+    _token_states(subject, text, code, layer) for code, text in texts.items()
+  ]
+  returned = 0
+  for start in range(len(sides[0])):
+    place = start
+    for side, following in zip(sides, sides[1:] + sides[:1], strict=True):
+      cosine = 1 - distance.cdist(side, following, 'cosine')
+      target = int(cosine[place].argmax())
+      if int(cosine[:, target].argmax()) != place:
+        place = None
+        break
+      place = target
+    returned += place == start
+  return returned, len(sides[0])
+
+
+def test_accuracy_agrees_with_a_loop(subject, sentences):
+  text = {code: sentences(code, 6) for code in ('de', 'en', 'ja')}
+  task = round_trip.RoundTrip(source=Given(text=text), layer=1)
+  result = task.evaluate(subject)
+  assert not result.failures
+  chains = [('de', 'en', 'ja'), ('en', 'ja', 'de'), ('ja', 'de', 'en')]
+  accuracies = []
+  for chain in chains:
+    found = np.array(
+      [
+        _by_hand(subject, {code: text[code][i] for code in chain}, 1)
+        for i in range(6)
+      ]
+    )
+    name = '-'.join(chain)
+    accuracies.append(found[:, 0].sum() / found[:, 1].sum())
+    assert result.metrics[f'accuracy/{name}'] == pytest.approx(accuracies[-1])
+    assert result.metrics[f'tokens/{name}'] == found[:, 1].sum()
+  assert result.metrics['accuracy/mean'] == pytest.approx(np.mean(accuracies))
+  assert 0 < result.metrics['accuracy/mean'] < 1
+  assert 'tokens/mean' not in result.metrics
+
+
+def test_the_same_sentences_all_come_back(subject):
+  # Equal tokens in a sentence would be told apart by their places alone.
+  task = round_trip.RoundTrip(
+    source=Given(text={'de': ['der Hund', '']}), chains=('de-de',)
+  )
+  assert task.evaluate(subject).metrics['accuracy/de-de'] == 1.0
+
+
+def test_no_way_round(subject):
+  text = {'de': ['der Hund', 'die Katze'], 'en': ['the dog'], 'ja': ['', '']}
+  task = round_trip.RoundTrip(
+    source=Given(text=text), chains=('de-en', 'de', 'de-ja', 'ja-de')
+  )
+  result = task.evaluate(subject)
+  told = {one.part: one.message for one in result.failures}
+  assert 'There is no way round. Got: 2, 1 sentences' in told['de-en']
+  assert 'two languages or more' in told['de']
+  assert 'no token' in told['ja-de']
+  assert result.metrics['accuracy/de-ja'] == 0.0

@@ -1,0 +1,154 @@
+"""Glot500's programs beside ours: ten nearest sentences, and round trips."""
+
+import argparse
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.interop.huggingface import reference_tokenizers
+from tests.official import laser_test, scorers
+from xlflax.evaluation import tatoeba
+from xlflax.evaluation.metrics import alignment
+from xlflax.evaluation.tasks import retrieval
+from xlflax.interop.huggingface import importing
+from xlflax.runs import run as run_lib
+from xlflax.similarity import word_alignment
+
+pytestmark = pytest.mark.slow
+
+_SIZES = {'hidden_size': 20, 'num_hidden_layers': 3, 'num_attention_heads': 5}
+
+
+class _L2(laser_test._Index):
+  """Exact search by distance: of unit vectors, the order of the products."""
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A tiny XLM-R."""
+  folder = tmp_path_factory.mktemp('xlmr')
+  made = reference_tokenizers.xlmr(folder)
+  made.save_pretrained(folder)
+  torch.manual_seed(0)
+  config = transformers.XLMRobertaConfig(
+    vocab_size=len(made),
+    intermediate_size=40,
+    max_position_embeddings=130,
+    type_vocab_size=1,
+    initializer_range=0.3,
+    **_SIZES,
+  )
+  transformers.XLMRobertaForMaskedLM(config).save_pretrained(folder)
+  return folder
+
+
+def _sentences(draw):
+  words = ' '.join(reference_tokenizers.LINES).split()
+  return [' '.join(draw.choice(words, draw.integers(3, 12))) for _ in range(60)]
+
+
+def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
+  faiss = types.ModuleType('faiss')
+  faiss.IndexFlatL2, faiss.normalize_L2 = _L2, laser_test._normalize
+  monkeypatch.setitem(sys.modules, 'faiss', faiss)
+  program = scorers.module(
+    'Glot500', 'evaluation', 'retrieval', 'evaluate_retrieval_bible.py'
+  )
+  draw = np.random.default_rng(0)
+  data, output = tmp_path / 'bible', tmp_path / 'out'
+  for path in (data / 'tokens', output):
+    path.mkdir(parents=True)
+  pairs = ('mal_Mlym', 'tat_Cyrl')
+  for code in pairs:
+    source = _sentences(draw)
+    english = [
+      ' '.join(draw.permutation(line.split())[: 1 + len(line) // 12])
+      for line in source
+    ]
+    for side, lines in ((code, source), ('eng_Latn', english)):
+      (data / f'bible.{code}-eng_Latn.{side}').write_text(
+        '\n'.join(lines) + '\n'
+      )
+  program.run(
+    argparse.Namespace(
+      model_type='xlmr',
+      model_name_or_path=str(folder),
+      init_checkpoint=None,
+      do_lower_case=False,
+      data_dir=f'{data}/tokens',
+      output_dir=str(output),
+      log_file=str(output / 'log'),
+      predict_langs=pairs,
+      num_layers=3,
+      specific_layer=1,
+      embed_size=20,
+      batch_size=16,
+      max_seq_length=128,
+      pool_type='mean',
+      pool_skip_special_token=False,
+      dist='cosine',
+      no_cuda=True,
+    )
+  )
+  text = (output / 'test_results.txt').read_text()
+  ours = run_lib.open_run(
+    importing.convert(importing.check(folder), tmp_path / 'ours')
+  )
+  task = retrieval.Retrieval(
+    source=tatoeba.Tatoeba(directory=str(data), name='bible'),
+    layer=2,
+    pooling='mean_all',
+    max_length=128,
+    centre='none',
+    leave_out='nothing',
+  )
+  result = task.evaluate(ours.subject())
+  assert not result.failures
+  for code in pairs:
+    own = text.split(f'language={code}\n')[1].split('====')[0]
+    theirs = dict(line.split(' = ') for line in own.splitlines())
+    for end, line in (('', 'Acc1'), ('_top10', 'Acc10')):
+      found = result.metrics[f'backward{end}/{code}-eng_Latn']
+      assert found == pytest.approx(float(theirs[line]), abs=1e-9)
+      assert 0 < found < 1
+
+
+@pytest.mark.parametrize('seed', range(40))
+def test_round_trips(seed):
+  folder = scorers.path('Glot500', 'evaluation', 'round-trip')
+  program = scorers.module(
+    'Glot500',
+    'evaluation',
+    'round-trip',
+    'evaluate_roundtrip.py',
+    beside=(folder,),
+  )
+  evaluator = program.RoundTripEvaluator.__new__(program.RoundTripEvaluator)
+  evaluator.max_branch_thresh = 5
+  draw = np.random.default_rng(seed)
+  sizes = draw.integers(1, 12, draw.integers(2, 5))
+  links = []
+  for rows, columns in zip(sizes, (*sizes[1:], sizes[0]), strict=True):
+    if seed % 2:
+      similarity = draw.normal(size=(rows, columns))
+      both = program.simalign.simalign.SentenceAligner.get_alignment_matrix(
+        similarity
+      )
+      links.append((both[0] * both[1]).astype(bool))
+      ours = word_alignment.link_matrix(similarity, 'argmax')
+      np.testing.assert_array_equal(links[-1], ours)
+    else:  # several links of a word
+      links.append(draw.random((rows, columns)) < 0.4)
+  aligns = [
+    {i: [(0, j) for j in np.flatnonzero(row)] for i, row in enumerate(one)}
+    for one in links
+  ]
+  expected = evaluator.eval_first_roundtrip_sentences(
+    [['w'] * size for size in sizes], aligns
+  )
+  found = alignment.returned(links)
+  assert (found.sum(), len(found)) == expected

@@ -1,0 +1,109 @@
+"""Round trips: does a token come back to itself through other languages?
+
+Dufter et al. (2018), "Embedding Learning Through Multilingual Concept
+Induction"; on sentences, with the links of SimAlign: ImaniGooghari et al.
+(2023), "Glot500" (`evaluate_roundtrip.py` of its repository).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlflax.data import language_codes
+from xlflax.evaluation import base, states, word_states
+from xlflax.evaluation import sources as sources_lib
+from xlflax.evaluation.metrics import alignment
+from xlflax.evaluation.metrics.aggregates import Aggregate
+from xlflax.evaluation.metrics.declaration import ACCURACY
+from xlflax.evaluation.tasks import perplexity
+from xlflax.foundation import errors, ranges, schema
+from xlflax.similarity import word_alignment as links_lib
+
+_COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
+
+
+@schema.checked
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundTrip(base.EvalTask):
+  """The share of tokens that come back through a chain of translations.
+
+  From each token of a chain's first language the links go to the second, …,
+  and from the last to the first. A link joins two tokens that are each other's
+  most similar by cosine.
+
+  Metrics: `accuracy/<chain>` and its mean; `tokens/<chain>` of the first
+  language. The examples of intervals are sentences.
+
+  Attributes:
+    source: text; a line means the same in every language.
+    chains: such as 'en-de-fr'; None: each language with the next two.
+    layer: whose states are compared; 0 is the embedding output, -1 the last
+      layer. SimAlign's and Glot500's is 8.
+    max_length: tokens a sentence, at most.
+  """
+
+  METRICS = (ACCURACY, perplexity.TOKENS)
+  name: str = 'round_trip'
+  source: sources_lib.TextSource
+  chains: tuple[str, ...] | None = None
+  layer: ranges.Layer = -1
+  max_length: ranges.Count | None = None
+
+  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    codes, notes = self.source.languages_found(), list[str]()
+    chains = self.chains or [
+      '-'.join((codes * 3)[i : i + min(len(codes), 3)])
+      for i in range(len(codes))
+    ]
+
+    def rows(chain: str) -> np.ndarray:
+      sides = [self._vectors(subject, code, notes) for code in chain.split('-')]
+      if len(sides) < 2 or len(set(map(len, sides))) > 1:
+        raise errors.CorpusError(
+          'There is no way round',
+          got=f'{", ".join(str(len(side)) for side in sides)} sentences',
+          expected='two languages or more, a line the same in all of them',
+          where=chain,
+        )
+      back = [_back(sentence) for sentence in zip(*sides, strict=True)]
+      return np.array([(one.sum(), 0, len(one)) for one in back], float)
+
+    return perplexity.evaluate_parts(
+      self.name, {chain: chain for chain in chains}, rows, notes, _COLUMNS
+    )
+
+  def _vectors(self, subject, language: str, notes) -> list[np.ndarray]:
+    """The states [T, H] of each sentence's tokens."""
+    number = language_codes.language_id(
+      subject.vocabulary, language, notes, required=subject.needs_languages
+    )
+    layer = states.layer_index(subject, self.layer, where=self.name)
+    lines = self.source.load(language)
+    numbers = [number] * len(lines)
+    readings = [
+      word_states.Reading(
+        np.array(ids, np.int32), np.arange(len(ids), dtype=np.int32)
+      )
+      for ids in subject.vocabulary.encode_each(lines, numbers)
+    ]
+    found = {
+      one.sentence: one.states[layer]
+      for one in word_states.states_of_readings(
+        subject, readings, numbers, max_length=self.max_length
+      )
+    }
+    return [found[i] for i in range(len(lines))]
+
+
+def _back(sentence: Sequence[np.ndarray]) -> np.ndarray:
+  """Which tokens of the first of translations [T, H] come back, bool [T]."""
+  return alignment.returned(
+    [
+      links_lib.link_matrix(links_lib.cosine(x, y), links_lib.Method.ARGMAX)
+      if len(x) and len(y)
+      else np.zeros((len(x), len(y)), bool)
+      for x, y in zip(sentence, (*sentence[1:], sentence[0]), strict=True)
+    ]
+  )
