@@ -4,13 +4,11 @@ Each function takes the folder of what was downloaded and the one to be
 written, and returns the names of the files that it wrote.
 """
 
-import json
 import pathlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from xlflax.data.labelled.readers import files
-from xlflax.data.labelled.sources import ranking
 from xlflax.storage import paths
 
 _MASSIVE = {'train': 'train', 'dev': 'validation', 'test': 'test'}
@@ -18,7 +16,7 @@ _BY_CHARACTER = ('ja-JP', 'zh-CN', 'zh-TW')
 Written = list[str]
 
 
-def _write(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
+def write(output: pathlib.Path, name: str, lines: Iterable[str]) -> str:
   path = output / name
   path.parent.mkdir(parents=True, exist_ok=True)
   paths.write_atomically(
@@ -52,7 +50,7 @@ def sib200(source: pathlib.Path, output: pathlib.Path) -> Written:
     if rows and {'text', 'category'} <= set(rows[0]):
       name = f'{path.parent.name}/{path.stem}.tsv'
       lines = [f'{" ".join(r["text"].split())}\t{r["category"]}' for r in rows]
-      written.append(_write(output, name, lines))
+      written.append(write(output, name, lines))
   return written
 
 
@@ -71,8 +69,8 @@ def massive(source: pathlib.Path, output: pathlib.Path) -> Written:
         ]
         place = f'{path.stem}/{split}'
         written += [
-          _write(output, f'intents/{place}.tsv', intents),
-          _write(output, f'slots/{place}.conll', slots),
+          write(output, f'intents/{place}.tsv', intents),
+          write(output, f'slots/{place}.conll', slots),
         ]
   return written
 
@@ -109,90 +107,35 @@ def slot_lines(annotated: str, locale: str) -> list[str]:
   return lines
 
 
-def lareqa(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """One ranking of all languages: a question asks for sentences in any."""
-  queries, documents, relevance = [], [], []
-  for path in sorted(source.rglob('*.json')):
-    language = path.stem
-    data = files.read_json(path)['data']
-    paragraphs = [p for article in data for p in article['paragraphs']]
-    for number, paragraph in enumerate(paragraphs):
-      context, breaks = paragraph['context'], paragraph['sentence_breaks']
-      names = [f'{language}-{number}-{i}' for i in range(len(breaks))]
-      documents += [
-        {
-          '_id': name,
-          'text': f'{context[start:stop]} {context}',
-          'language': language,
-        }
-        for name, (start, stop) in zip(names, breaks, strict=True)
-      ]
-      for asked in paragraph['qas']:
-        queries.append(
-          {
-            '_id': f'{language}-{asked["id"]}',
-            'text': asked['question'],
-            'language': language,
-          }
-        )
-        place = asked['answers'][0]['answer_start']
-        relevance += [
-          (asked['id'], name)
-          for name, (start, stop) in zip(names, breaks, strict=True)
-          if start <= place < stop
+_ARTICLE = ('text', 'document', 'source')  # what GEM's sets call it
+
+
+def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
+  """`question<1-6>/<language>/<split>.tsv` of article, summary and rating.
+
+  Articles are GEM's, which are not part of SEAHORSE: files of JSON lines with
+  `gem_id` and the article. A summary without its article is left out.
+  """
+  articles = {
+    value['gem_id']: next(value[key] for key in _ARTICLE if key in value)
+    for path in sorted(source.rglob('*.jsonl*'))
+    for _, value in files.read_json_lines(path)
+  }
+  lines: dict[str, list[str]] = {}
+  for split in ('train', 'validation', 'test'):
+    for path in sorted(source.glob(f'{split}.tsv')):
+      for _, row in files.read_csv(path):
+        texts = [
+          ' '.join(text.split())
+          for text in (articles.get(row['gem_id'], ''), row['summary'])
         ]
-  if not queries:
-    return []
-  answers: dict[str, list[str]] = {}
-  for question, document in relevance:
-    answers.setdefault(question, []).append(document)
-  return [
-    _write(
-      output,
-      f'{ranking.ALL}/{kind}.jsonl',
-      (json.dumps(row, ensure_ascii=False) for row in rows),
-    )
-    for kind, rows in (
-      (ranking.QUERIES, queries),
-      (ranking.DOCUMENTS, documents),
-    )
-  ] + [
-    _write(
-      output,
-      f'{ranking.ALL}/{ranking.RELEVANCE}',
-      (
-        f'{query["_id"]} 0 {document} 1'
-        for query in queries
-        for document in answers.get(query['_id'].split('-', 1)[1], ())
-      ),
-    )
-  ]
-
-
-def miracl(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<language>/` with queries, documents and relevance of the dev set."""
-  written: Written = []
-  for path in sorted(source.rglob('qrels.miracl-v1.0-*-dev.tsv')):
-    language = path.name.split('-')[2]
-    (topics,) = source.rglob(f'topics.miracl-v1.0-{language}-dev.tsv')
-    documents = sorted(
-      source.rglob(f'miracl-corpus-v1.0-{language}/docs-*.jsonl*')
-    )
-    rows = (
-      json.dumps(value, ensure_ascii=False)
-      for part in documents
-      for _, value in files.read_json_lines(part)
-    )
-    lines = {
-      f'{ranking.QUERIES}.tsv': (text for _, text in files.read_lines(topics)),
-      f'{ranking.DOCUMENTS}.jsonl': rows,
-      ranking.RELEVANCE: (text for _, text in files.read_lines(path)),
-    }
-    written += [
-      _write(output, f'{language}/{name}', several)
-      for name, several in lines.items()
-    ]
-  return written
+        language = row['worker_lang'].split('-')[0]
+        for number in range(1, 7):
+          rating = row[f'question{number}']
+          if all((*texts, rating)):
+            name = f'question{number}/{language}/{split}.tsv'
+            lines.setdefault(name, []).append('\t'.join((*texts, rating)))
+  return [write(output, name, several) for name, several in lines.items()]
 
 
 belebele = _copied('*_*.jsonl', lambda path: f'{path.stem}/test.jsonl')
@@ -212,94 +155,3 @@ xstory_cloze = _copied(
 xwinograd = _copied(
   'test/??.jsonl', lambda path: f'{path.stem.replace("jp", "ja")}/test.jsonl'
 )
-
-
-def mewslix(source: pathlib.Path, output: pathlib.Path) -> Written:
-  """`<split>/all/`: a mention in its sentence asks for an entity.
-
-  Botha et al. 2020; Ruder et al. 2021, "XTREME-R". A query is the mention, and
-  its sentence with the mention in braces; a document is an entity's
-  description. Mentions without an entity, as XTREME-R's script leaves them,
-  have no relevant document.
-  """
-  found = sorted(source.rglob('candidate_set_entities.jsonl'))
-  written: Written = []
-  for split in ('dev', 'test') if found else ():
-    articles = [
-      value
-      for path in _mewslix_files(source, split)
-      for _, value in files.read_json_lines(path)
-    ]
-    if articles:
-      place = f'{split}/{ranking.ALL}'
-      asked = [
-        (article['context'], mention)
-        for article in articles
-        for mention in article['mentions']
-      ]
-      written += [
-        _write_json(
-          output,
-          f'{place}/{ranking.QUERIES}',
-          (_mention(*one) for one in asked),
-        ),
-        _write_json(
-          output,
-          f'{place}/{ranking.DOCUMENTS}',
-          (_entity(value) for _, value in files.read_json_lines(found[0])),
-        ),
-        _write(
-          output,
-          f'{place}/{ranking.RELEVANCE}',
-          (
-            f'{mention["example_id"]} 0 {mention["entity_id"]} 1'
-            for _, mention in asked
-            if mention['entity_id']
-          ),
-        ),
-      ]
-  return written
-
-
-def _mewslix_files(source: pathlib.Path, split: str) -> list[pathlib.Path]:
-  """The published file of a split, or XTREME-R's, one for each language."""
-  return sorted(source.rglob(f'wikinews_mentions-{split}.jsonl')) or sorted(
-    source.rglob(f'wikinews_mentions/{split}-*.jsonl')
-  )
-
-
-def _mention(context: Mapping, mention: Mapping) -> dict[str, str]:
-  span, text = mention['mention_span'], context['text']
-  inside = [
-    one
-    for one in context['sentence_spans']
-    if one['start'] < span['end'] and span['start'] < one['end']
-  ]
-  start = min((one['start'] for one in inside), default=span['start'])
-  end = max((one['end'] for one in inside), default=span['end'])
-  left, name, right = (
-    text[min(start, span['start']) : span['start']],
-    text[span['start'] : span['end']],
-    text[span['end'] : max(end, span['end'])],
-  )
-  marked = f'{name}: {left} {{ {name} }} {right}'
-  return {
-    '_id': mention['example_id'],
-    'text': ' '.join(marked.split()),
-    'language': context['language'],
-  }
-
-
-def _entity(value: Mapping) -> dict[str, str]:
-  return {
-    '_id': value['entity_id'],
-    'text': ' '.join(value['description'].split()),
-    'language': value['description_language'],
-  }
-
-
-def _write_json(
-  output: pathlib.Path, name: str, rows: Iterable[Mapping[str, str]]
-) -> str:
-  lines = (json.dumps(row, ensure_ascii=False) for row in rows)
-  return _write(output, f'{name}.jsonl', lines)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from xlflax.foundation import errors
 from xlflax.storage import paths
-from xlflax.tasks import public_converters
+from xlflax.tasks import public_converters, public_rankings
 
 TABLE = 'public_data.toml'
 
@@ -136,12 +136,14 @@ def table() -> Mapping[str, PublicData]:
 
 def _made(name: str, row: Mapping) -> PublicData:
   """A row of the table; a converter's name becomes the function."""
-  convert = row.get('convert')
+  convert = row.get('convert', '')
+  rankings = hasattr(public_rankings, convert)
+  module = public_rankings if rankings else public_converters
   return PublicData(
     **dict(row)
     | {
       'name': name,
       'splits': tuple(row['splits']),
-      'convert': convert and getattr(public_converters, convert),
+      'convert': getattr(module, convert) if convert else None,
     }
   )

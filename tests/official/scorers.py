@@ -9,6 +9,8 @@ under their own names:
   conll2018         github.com/ufal/conll2018
   awesome-align     github.com/neulab/awesome-align
   massive           github.com/alexa/massive
+  lareqa            github.com/google-research-datasets/lareqa
+  xcopa             github.com/cambridgeltl/xcopa
   minicons          github.com/kanishkamisra/minicons
   Glot500           github.com/cisnlp/Glot500
   seqeval           github.com/chakki-works/seqeval, tag v0.0.12; or

@@ -241,3 +241,36 @@ def test_mistakes(tmp_path):
   digest = hashlib.sha256(b'{}').hexdigest()
   with pytest.raises(errors.CorpusError, match=f'Got: {digest}'):
     public_data.fetched('squad', str(tmp_path), str(tmp_path / 'out'))
+
+
+def test_seahorse(tmp_path):
+  start = tmp_path / 'in'
+  names = '\t'.join(f'question{i}' for i in range(1, 7))
+  header = f'gem_id\tworker_lang\tsummary\tmodel\t{names}\n'
+  _write(
+    start / 'test.tsv',
+    header
+    + 'xsum-1\ten-US\t"A ""short"" one."\tt5\tYes\tNo\tYes\tUnsure\tNo\tYes\n'
+    + 'xsum-2\ten-US\tNo article.\tt5\tYes\tYes\tYes\tYes\tYes\tYes\n'
+    + 'wl-3\tes-ES\tMal.\treference\tNo\t\t\t\t\t\n',
+  )
+  _write(
+    start / 'gem/xsum.jsonl',
+    _lines({'gem_id': 'xsum-1', 'document': 'Long\ttext.\nMore.'}),
+  )
+  _write(start / 'gem/wl.jsonl', _lines({'gem_id': 'wl-3', 'source': 'Largo.'}))
+  written = public_data.fetched('seahorse', str(start), str(tmp_path / 'out'))
+  assert len(written) == 7 and 'question1/es/test.tsv' in written
+
+  def read(number, language):
+    (found,) = formats.read_files(
+      'rated_pairs',
+      str(tmp_path / f'out/question{number}/{language}/test.tsv'),
+      language,
+      labels={'Yes': '1', 'No': '0', 'Unsure': '0'},
+    ).examples
+    return found.text, found.paired_text, found.score
+
+  assert read(1, 'en') == ('Long text. More.', 'A "short" one.', 1.0)
+  assert read(4, 'en')[2] == read(5, 'en')[2] == 0.0
+  assert read(1, 'es') == ('Largo.', 'Mal.', 0.0)

@@ -71,6 +71,17 @@ def test_rankings_by_hand():
     assert metric(ranked, {}) == 0
 
 
+@pytest.mark.parametrize('seed', range(20))
+def test_the_area_under_the_curve_is_that_of_scikit_learn(seed):
+  draw = np.random.default_rng(seed)
+  gold = np.append(draw.integers(0, 2, 30), [0, 1])
+  scores = draw.integers(0, [3, 1000][seed % 2], 32).astype(float)
+  assert embeddings.roc_auc(gold, scores) == pytest.approx(
+    sklearn.metrics.roc_auc_score(gold, scores)
+  )
+  assert np.isnan(embeddings.roc_auc(np.ones(3), np.arange(3)))
+
+
 def test_what_cannot_be_scored():
   assert np.isnan(embeddings.spearman(np.ones(3), np.arange(3)))
   with pytest.raises(errors.CorpusError, match='no positive pairs'):

@@ -76,6 +76,27 @@ def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
   )
 
 
+def test_ratings_of_two_kinds_have_an_area_under_the_curve(fixed, sentences):
+  scores = [0.0, 1.0, 1.0, 0.0, 1.0]
+  task = regression.Regression(
+    source=Examples(
+      parts={
+        'en': _examples(sentences, scores),
+        'de': _examples(sentences, [0.0, 0.5, 1.0]),
+      }
+    )
+  )
+  found = task.evaluate(fixed)
+  numbers = [float(line) for line in found.files['en.tsv'].splitlines()]
+  pairs = [
+    (numbers[i] > numbers[j]) + 0.5 * (numbers[i] == numbers[j])
+    for i in (1, 2, 4)
+    for j in (0, 3)
+  ]
+  assert found.metrics['roc_auc/en'] == pytest.approx(np.mean(pairs))
+  assert 'roc_auc/de' not in found.metrics
+
+
 def test_rows_keep_each_number(fixed, sentences):
   """`labels` are the bits of 3.2 and 0.25; an open pair gives no row."""
   maker = classification_rows.RegressionRows()

@@ -34,7 +34,7 @@ class Aggregate(enum.Enum):
     characters, and with those of 2 orders of words; chrF and chrF++.
   SPEARMAN, PEARSON: (gold, found) numbers; their correlation.
   MATTHEWS: the same of classes 1 and 0; 0 where one side has one class only.
-  AVERAGE_PRECISION: (1 for a positive example or 0, its score).
+  AVERAGE_PRECISION, ROC_AUC: (1 for a positive example or 0, its score).
   V_MEASURE: numbers of (class, cluster).
   """
 
@@ -51,6 +51,7 @@ class Aggregate(enum.Enum):
   PEARSON = 'pearson'
   MATTHEWS = 'matthews'
   AVERAGE_PRECISION = 'average_precision'
+  ROC_AUC = 'roc_auc'
   V_MEASURE = 'v_measure'
 
   @property
@@ -77,6 +78,7 @@ _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
   Aggregate.PEARSON: embeddings.pearson,
   Aggregate.MATTHEWS: lambda *sides: np.nan_to_num(embeddings.pearson(*sides)),
   Aggregate.AVERAGE_PRECISION: embeddings.average_precision,
+  Aggregate.ROC_AUC: embeddings.roc_auc,
   Aggregate.V_MEASURE: embeddings.v_measure,
 }
 

@@ -53,6 +53,23 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
   return float(np.sum(gained * correct / (last + 1)) / labels.sum())
 
 
+def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
+  """How often a positive example has a higher score than another; a tie is 1/2.
+
+  Args:
+    labels: [N], 1 for a positive example, else 0; NaN where all are the same.
+    scores: [N].
+  """
+  from scipy import stats  # slow to import
+
+  positive = np.asarray(labels) > 0
+  count, others = positive.sum(), (~positive).sum()
+  if not count or not others:
+    return float('nan')
+  ranks = stats.rankdata(scores)[positive].sum() - count * (count + 1) / 2
+  return float(ranks / (count * others))
+
+
 def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
   """Harmonic mean of homogeneity and completeness of N clustered texts.
 

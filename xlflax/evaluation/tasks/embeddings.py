@@ -230,8 +230,8 @@ class Ranking(sentence_task.SentenceTask):
   Metrics, means over a part's queries that have a relevant document (of the
   part `all`, for each language of its queries):
   `ndcg@10/<part>` (MIRACL, BEIR), `map@20/<part>` (LAReQA),
-  `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it map@20) and
-  `recall@100/<part>`; their means over parts. The file `<part>.tsv` (of the
+  `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it map@20),
+  `mrr@10/<part>` (XTREME-UP) and `recall@100/<part>`; their means over parts. The file `<part>.tsv` (of the
   part `all` one for each language) has the first 100 documents of each query
   as a TREC run, which trec_eval reads in the same order; without relevance it
   is all there is.
@@ -244,6 +244,7 @@ class Ranking(sentence_task.SentenceTask):
     Metric('ndcg@10', title='nDCG@10'),
     Metric('map@20', title='mAP@20'),
     Metric('mrr@20', title='MRR@20'),
+    Metric('mrr@10', title='MRR@10'),
     Metric('recall@100'),
   )
   name: str = 'ranking'
@@ -332,6 +333,7 @@ def score_run(run, relevance) -> dict[str, Statistics]:
     'ndcg@10': metrics_lib.ndcg,
     'map@20': metrics_lib.precision_at_hits,
     'mrr@20': metrics_lib.reciprocal_rank,
+    'mrr@10': functools.partial(metrics_lib.reciprocal_rank, k=10),
     'recall@100': metrics_lib.recall,
   }
   return {

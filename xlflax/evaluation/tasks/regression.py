@@ -6,6 +6,7 @@ import numpy as np
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import classification_rows
+from xlflax.evaluation.metrics.aggregates import Aggregate, Statistics
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.tasks import embeddings, head_task
 from xlflax.foundation import schema
@@ -18,10 +19,15 @@ class Regression(head_task.HeadOnTexts):
   """How predicted numbers go with people's ratings (GLUE's STS-B).
 
   Metrics: `spearman/<part>`, `pearson/<part>` and their means; a task's score
-  is the mean of both. The file `<part>.tsv` has a number a line.
+  is the mean of both. `roc_auc/<part>` where all ratings are 0 or 1 (SEAHORSE,
+  Clark et al. 2023). The file `<part>.tsv` has a number a line.
   """
 
-  METRICS = (Metric('spearman'), Metric('pearson'))
+  METRICS = (
+    Metric('spearman'),
+    Metric('pearson'),
+    Metric('roc_auc', title='area under the ROC curve'),
+  )
   EXAMPLE = examples_lib.RatedPair
   HEAD = sequence_regression.SequenceRegression
   ROWS = classification_rows.RegressionRows
@@ -41,6 +47,9 @@ class Regression(head_task.HeadOnTexts):
     self.add_scores(part, examples, found, result, notes)
 
   def example_statistics(self, gold, predictions):
-    return embeddings.correlations(
-      np.array([one.score for one in gold]), np.array(predictions, float)
-    )
+    ratings = np.array([one.score for one in gold])
+    found = embeddings.correlations(ratings, np.array(predictions, float))
+    if set(ratings) == {0, 1}:
+      rows = found['pearson'].rows
+      found['roc_auc'] = Statistics(rows, Aggregate.ROC_AUC)
+    return found
