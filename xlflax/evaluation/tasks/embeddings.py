@@ -6,7 +6,7 @@ Muennighoff et al. (2023), "MTEB: Massive Text Embedding Benchmark".
 import collections
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -329,7 +329,7 @@ def score_run(run, relevance) -> dict[str, Statistics]:
       0.
     relevance: query -> document -> relevance, each with a relevant one.
   """
-  kinds = {
+  kinds: dict[str, Callable[..., float]] = {
     'ndcg@10': metrics_lib.ndcg,
     'map@20': metrics_lib.precision_at_hits,
     'mrr@20': metrics_lib.reciprocal_rank,
