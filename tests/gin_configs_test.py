@@ -135,10 +135,14 @@ def test_evaluation(monkeypatch, file):
 
   monkeypatch.setattr(evaluate, 'check_tasks', check)
   text = (config.SHIPPED / file).read_text()
+  for included in re.findall(r"^include '(.*)'", text, re.M):
+    text += (config.SHIPPED / included).read_text()
   macros = [
     f"{name}='data'" for name in ('CORPUS', 'TATOEBA') if f'%{name}' in text
   ]
-  if '%TEST_FILES' in text:
+  if 'FileText.files = %TEST_FILES' in text:
+    macros.append("TEST_FILES={'fr': 'file'}")
+  elif '%TEST_FILES' in text:
     macros.append("TEST_FILES={'fr-en': ('first', 'second')}")
   for name in ('SLOT_TEST_FILES', 'TRAIN_FILES'):
     if f'%{name}' in text:
