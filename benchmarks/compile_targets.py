@@ -46,6 +46,7 @@ class Case:
     batches: macro -> rows on each device.
     table: the devices of the table of bounds.
     checked: the devices that it is compiled for otherwise.
+    module: that is run as `xlflax`.
   """
 
   name: str
@@ -53,6 +54,7 @@ class Case:
   batches: dict[str, int]
   table: tuple[str, ...]
   checked: tuple[str, ...]
+  module: str = 'xlflax.cli'
 
 
 _ONE, _EIGHT, _MANY = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
@@ -110,15 +112,22 @@ _MOCO = Case(
 )
 
 
-def _with(case: Case, field: str, value: str, devices: str) -> Case:
+def _with(case: Case, field: str, value: str, *devices: str) -> Case:
   """The case with another value of a field of its model."""
   return dataclasses.replace(
     case,
     name=f'{case.name}-{value}',
     flags=(*case.flags, f"--gin.EncoderConfig.{field}='{value}'"),
-    table=(devices,),
-    checked=(devices,),
+    table=devices,
+    checked=devices,
   )
+
+
+def _of_attention(case: Case, backend: str, *devices: str) -> Case:
+  """The case without dropout of attention, which other kernels do not have."""
+  case = _with(case, 'attention_backend', backend, *devices)
+  rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
+  return dataclasses.replace(case, flags=(*case.flags, rate))
 
 
 _MODELS = {
@@ -134,6 +143,13 @@ CASES = (
   _with(_MODELS['xlmr-large'], 'remat', 'minimal', _ONE),
   _with(_MODELS['mbert-tlm'], 'remat', 'full', _ONE),
   _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),
+  _of_attention(_MODELS['xlmr-base'], 'fused', _ONE, 'tpu:v6e:8'),
+  _of_attention(_MODELS['xlmr-base'], 'cudnn', _ONE),
+  dataclasses.replace(
+    _of_attention(_MODELS['xlmr-base'], 'fused', 'tpu:v6e:8'),
+    name='xlmr-base-splash',
+    module='benchmarks.peers.splash_attention',
+  ),
   *(_of_paper(row) for row in scaling.MODELS if row.file in _PAPERS),
 )
 
@@ -149,7 +165,7 @@ def plan(
     return json.loads(output.read_text())
   count = int(devices.split(':')[-1].split('/')[0])
   command = [
-    *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
+    *(sys.executable, '-m', case.module, 'train', '--dry_run'),
     *(f'--devices={devices}', f'--plan_by={by}'),
     *case.flags,
     *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),

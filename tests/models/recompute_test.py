@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from xlflax.models import activations, recompute
 
@@ -24,6 +25,21 @@ def test_values_and_gradients_are_the_functions():
 def test_only_arguments_are_kept():
   x = jnp.linspace(-1.0, 1.0, 7)
   _, pull = jax.vjp(activations.function('gelu'), x)
+  kept = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
+  assert len(kept) == 1
+  np.testing.assert_array_equal(kept[0], x)
+
+
+@pytest.mark.parametrize('name', ['gelu', 'silu', 'relu'])
+def test_of_an_activation_with_a_bias_the_product_is_kept(name):
+  x = jnp.linspace(-2.0, 2.0, 12).reshape(3, 4)
+  bias = jnp.arange(4.0)[None]
+  activation = activations.function(name)
+  found, pull = jax.vjp(recompute.biased(activation), x, bias)
+  want, pull_plain = jax.vjp(lambda x, b: activation(x + b), x, bias)
+  np.testing.assert_array_equal(found, want)
+  for got, expected in zip(pull(found), pull_plain(found), strict=True):
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
   kept = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
   assert len(kept) == 1
   np.testing.assert_array_equal(kept[0], x)

@@ -69,7 +69,7 @@ def drop_weights(
 def _drop(rate: float, kept, words: jax.Array, inputs: jax.Array) -> jax.Array:
   scaled = inputs * jnp.asarray(1 / (1 - rate), inputs.dtype)
   where = kept(words, inputs.shape, rate=rate)
-  return jnp.where(where, scaled, jnp.zeros_like(inputs))
+  return jnp.where(where, scaled.astype(jnp.float32), 0.0).astype(inputs.dtype)
 
 
 def _drop_forward(rate, kept, words, inputs):

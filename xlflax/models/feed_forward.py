@@ -38,9 +38,8 @@ class FeedForward(nn.Module):
   def __call__(self, states: jax.Array) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""
     activation = activations.function(self.config.activation)
-    hidden = self.wi(states)
     if self.config.gated_mlp:
-      hidden = activation(self.gate(states)) * hidden
+      hidden = self.gate(states, activation) * self.wi(states)
     else:
-      hidden = activation(hidden)
+      hidden = self.wi(states, activation)
     return self.wo(linear.constrain(hidden, 'batch', 'length', 'mlp'))

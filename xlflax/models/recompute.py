@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax import ad_checkpoint
@@ -29,7 +30,7 @@ def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
   Returns:
     A function of the same values and gradients, in reverse mode only.
   """
-  wrapped = jax.custom_vjp(function)
+  wrapped: Any = jax.custom_vjp(function)
 
   def forward(*arguments):
     return function(*arguments), distinct(arguments)
@@ -38,7 +39,17 @@ def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     return jax.vjp(function, *arguments)[1](gradient)
 
   wrapped.defvjp(forward, backward)
+  wrapped.plain = function
   return functools.wraps(function)(wrapped)
+
+
+def biased(function: Callable[[jax.Array], jax.Array]):
+  """Returns (x, bias) -> function(x + bias), recomputed as a whole.
+
+  Products then write x alone, which the backward pass reads.
+  """
+  plain = getattr(function, 'plain', function)
+  return recomputed(lambda x, bias: plain(x + bias))
 
 
 def distinct(arrays):

@@ -2,13 +2,14 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlflax.models import config as model_config
-from xlflax.models import targets
+from xlflax.models import recompute, targets
 from xlflax.models.products import eight_bits, split_products
 
 _Config = model_config.EncoderConfig
@@ -190,7 +191,11 @@ class Linear(nn.Module):
   use_bias: bool = True
 
   @nn.compact
-  def __call__(self, inputs: jax.Array) -> jax.Array:
+  def __call__(
+    self,
+    inputs: jax.Array,
+    activation: Callable[[jax.Array], jax.Array] | None = None,
+  ) -> jax.Array:
     """[..., *contracted] -> [..., *features] in the compute dtype."""
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
@@ -204,13 +209,16 @@ class Linear(nn.Module):
       inputs, kernel, dtype, self.axes, contracted, self.config.products
     )
     if not self.use_bias:
-      return outputs
+      return activation(outputs) if activation else outputs
     axes = (
       'norm' if axis == 'embed' else axis for axis in self.axes[contracted:]
     )
     bias = self.param('bias', zeros_init(*axes), self.features, jnp.float32)
     rows = tuple(range(inputs.ndim - contracted))
-    return outputs + jnp.expand_dims(bias.astype(dtype), rows)
+    bias = jnp.expand_dims(bias.astype(dtype), rows)
+    if activation is None:
+      return outputs + bias
+    return recompute.biased(activation)(outputs, bias)
 
 
 def logits(states: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:

@@ -51,11 +51,10 @@ def _backward(saved, cotangent: TokenLoss):
   hit = labels[:, None] == columns[None, :]
   share = jnp.exp(_logits(products, bias) - normaliser[:, None]) - hit
   gradient = (share * cotangent.loss[:, None]).astype(hidden.dtype)
-  ones = jnp.ones_like(gradient[:, :1])
   return (
     _matmul(gradient, table, (1, 0)),
     _table_gradient(gradient, hidden, table.dtype),
-    _matmul(ones, gradient, (0, 0), jnp.float32)[0].astype(bias.dtype),
+    gradient.astype(jnp.float32).sum(0).astype(bias.dtype),
     None,
   )
 

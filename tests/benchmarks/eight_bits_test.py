@@ -1,0 +1,21 @@
+"""Loss curves in eight bits: a tiny run of each variant."""
+
+import json
+
+import pytest
+
+from benchmarks import eight_bits
+
+
+@pytest.mark.slow
+def test_variants_of_a_tiny_run(tmp_path, capsys):
+  eight_bits.main(
+    [f'--work={tmp_path}', '--steps=40', '--batch=4', '--seeds=2']
+  )
+  rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert [row['products'] for row in rows] == list(eight_bits.VARIANTS)
+  for row in rows:
+    assert row['loss'][3] < row['loss'][0]
+  assert not any(rows[0]['difference'])
+  assert any(rows[1]['difference']) and any(rows[2]['difference'])
+  assert rows[1]['loss'] != rows[2]['loss']

@@ -1,0 +1,56 @@
+"""What XLA:GPU makes of dropout."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlflax.models import dropout
+from xlflax.planning.programs import hlo
+from xlflax.planning.targets import compilers
+from xlflax.training.devices import machines
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('jax_cuda12_plugin') is None,
+  reason='needs jax[cuda12]',
+)
+def test_no_zeros_are_read_from_memory():
+  """A gather's gradient is a sum into zeros, which dropout could share."""
+  machine = machines.parse('gpu:H200:1')
+  (device,) = compilers.devices(machine)
+  place = jax.sharding.SingleDeviceSharding(device)
+
+  def shaped(shape, dtype):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  def loss(states, weights, rows):
+    for i, matrix in enumerate(weights):
+      dropped = dropout.drop(jax.random.key(i), states @ matrix, rate=0.1)
+      states = states + dropped
+    chosen = jnp.take_along_axis(states, rows[:, :, None], axis=1)
+    return jnp.square(chosen.astype(jnp.float32)).sum()
+
+  with compilers.tracing(machine):
+    made = compilers.compile_step(
+      machine,
+      jax.jit(jax.grad(loss, argnums=(0, 1))),
+      shaped((8, 128, 256), jnp.bfloat16),
+      [shaped((256, 256), jnp.bfloat16)] * 3,
+      shaped((8, 16), jnp.int32),
+    )
+  module = hlo.parse(made.text)
+  uses = module.entry.users
+  for kernel in module.entry.instructions.values():
+    if kernel.opcode != 'fusion':
+      continue
+    (fused,) = module.called(kernel, 'calls')
+    several = fused.root.opcode == 'tuple'
+    roots = fused.root.operands if several else [fused.root.name]
+    for i, root in enumerate(roots):
+      if fused.instructions[root].opcode == 'broadcast':
+        found = [u for u in uses[kernel.name] if not several or u.index == i]
+        readers = uses[found[0].name] if several else found
+        assert len(readers) == 1, [reader.name for reader in readers]
