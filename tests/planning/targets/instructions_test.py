@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
 
 from xlflax.planning.programs import kernels, pallas
 from xlflax.planning.targets import instructions
@@ -76,6 +77,7 @@ def _jaxpr():
     out_specs=spec,
     out_shape=jax.ShapeDtypeStruct((64, 32), jnp.float32),
     name='squares',
+    compiler_params=plgpu.CompilerParams(num_warps=4),
   )
   return jax.make_jaxpr(call)(jnp.ones((64, 32))).jaxpr
 
