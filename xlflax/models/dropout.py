@@ -69,6 +69,8 @@ def drop_weights(
 def _drop(rate: float, kept, words: jax.Array, inputs: jax.Array) -> jax.Array:
   scaled = inputs * jnp.asarray(1 / (1 - rate), inputs.dtype)
   where = kept(words, inputs.shape, rate=rate)
+  # XLA:GPU would read zeros of the inputs' dtype from memory, where a gather's
+  # gradient begins with such zeros.
   return jnp.where(where, scaled.astype(jnp.float32), 0.0).astype(inputs.dtype)
 
 

@@ -196,7 +196,13 @@ class Linear(nn.Module):
     inputs: jax.Array,
     activation: Callable[[jax.Array], jax.Array] | None = None,
   ) -> jax.Array:
-    """[..., *contracted] -> [..., *features] in the compute dtype."""
+    """[..., *contracted] -> [..., *features] in the compute dtype.
+
+    Args:
+      inputs: [..., *contracted].
+      activation: of the outputs. The backward pass computes it again, and
+        the sum with the bias, from the product.
+    """
     dtype = self.config.compute_dtype
     contracted = len(self.axes) - len(self.features)
     kernel = self.param(
