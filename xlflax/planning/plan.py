@@ -10,6 +10,7 @@ import numpy as np
 
 from xlflax.data.sampling import row_schedule
 from xlflax.foundation import errors
+from xlflax.models import targets
 from xlflax.planning import analysis, memory, report
 from xlflax.planning.targets import attention, compilers
 from xlflax.training import params as params_lib
@@ -74,8 +75,9 @@ def _there(settings, machine: machines.Machine, by: By) -> dict[str, Any]:
       basis += f'; {obstacle}'
   else:
     own = settings.on(machine, devices=compilers.devices(machine))
-    setup = setup_lib.Setup(own)
-    made = analysis.make(setup, machine, None)
+    with targets.compiling_for(compilers.target_of(machine)):
+      setup = setup_lib.Setup(own)
+      made = analysis.make(setup, machine, None)
     basis = f'the program that XLA:{machine.platform.upper()} compiles'
     basis += f' ({compilers.version(machine)})'
   compiled = setup.settings.partitioner.devices is not None

@@ -6,7 +6,7 @@ import importlib.util
 import pytest
 
 from tests.planning.recorded import record
-from tests.training import setup_test
+from tests.training import setup_test, tiny
 from xlflax.foundation import errors
 from xlflax.planning import plan
 from xlflax.planning.programs import collectives, execution, hlo, kernels
@@ -127,6 +127,22 @@ def test_a_plan_by_the_compiler():
 @pytest.mark.parametrize('name', ['H200', 'A100-80GB', 'L40S', 'B200'])
 def test_compiling_for_gpus(name):
   _runs(f'gpu:{name}:4')
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('jax_cuda12_plugin') is None,
+  reason='needs jax[cuda12]',
+)
+def test_a_backend_that_only_the_described_machine_has():
+  machine = machines.parse('gpu:H200:1')
+  settings = setup_test.make_settings(
+    model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
+    partitioner=partitioning.Partitioner(),
+  )
+  made = plan.make(settings.on(machine), by=plan.By.COMPILER)
+  kinds = {kernel['kind'] for kernel in made['steps'][0]['kernels']}
+  assert 'attention' in kinds
 
 
 def test_the_version_of_a_compiler(monkeypatch):
