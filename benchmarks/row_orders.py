@@ -132,7 +132,8 @@ def beside(found: list[list[float]], full: list[list[float]]) -> dict:
 
   Args:
     found: mean losses [seeds][quarters].
-    full: those of the full permutation, under the same seeds.
+    full: those of the full permutation, under the same seeds; one has no
+      standard error.
   """
   gaps = [
     [a - b for a, b in zip(x, y, strict=True)]
@@ -145,7 +146,8 @@ def beside(found: list[list[float]], full: list[list[float]]) -> dict:
       round(statistics.fmean(q), 4) for q in zip(*gaps, strict=True)
     ],
     'standard_error': [
-      round(statistics.stdev(q) / root, 4) for q in zip(*gaps, strict=True)
+      round(statistics.stdev(q) / root, 4) if len(q) > 1 else None
+      for q in zip(*gaps, strict=True)
     ],
     'absolute_after_first': round(
       statistics.fmean(abs(gap) for row in gaps for gap in row[1:]), 4

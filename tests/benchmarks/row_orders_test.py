@@ -23,6 +23,8 @@ def test_orders_are_compared_seed_by_seed():
   }
   same = row_orders.beside(full, full)
   assert same['difference'] == same['standard_error'] == [0, 0]
+  alone = row_orders.beside(full[:1], full[:1])
+  assert alone['standard_error'] == [None, None]
 
 
 @pytest.mark.slow
