@@ -47,7 +47,7 @@ def results(difference: float, twin: float = 0.0) -> list[results_lib.Result]:
 )
 def test_rows(tmp_path, difference, twin, verdict):
   findings = page.write(
-    tmp_path, results(difference, twin), catalogue.chosen(('MetaXLM',))
+    tmp_path, results(difference, twin), catalogue.MADE_UP.chosen(('MetaXLM',))
   )
   judged = page.judged(findings)
   assert judged['metaxlm.dict'] is verdict
@@ -68,16 +68,16 @@ def test_rows(tmp_path, difference, twin, verdict):
 
 def test_the_page_is_made_anew_from_its_results(tmp_path):
   page.write(tmp_path / 'a', results(0.2))
-  again = results_lib.read_all(tmp_path / 'a' / page.RESULTS)
+  again = results_lib.read_all(tmp_path / 'a' / catalogue.MADE_UP.results)
   page.write(tmp_path / 'b', again)
-  for name in ('index.md', page.RESULTS):
+  for name in ('index.md', catalogue.MADE_UP.results):
     assert (tmp_path / 'a' / name).read_text() == (
       tmp_path / 'b' / name
     ).read_text()
 
 
 def test_the_order_and_the_digits_of_runs_do_not_count(tmp_path):
-  found, claims = results(0.2), catalogue.chosen(('metaxlm.dict',))
+  found, claims = results(0.2), catalogue.MADE_UP.chosen(('metaxlm.dict',))
   page.write(tmp_path / 'a', found, claims)
   shuffled = [
     dataclasses.replace(
@@ -97,19 +97,21 @@ def test_the_order_and_the_digits_of_runs_do_not_count(tmp_path):
 
 def test_the_published_page_is_that_of_its_results(tmp_path, monkeypatch):
   monkeypatch.setattr(pictures, 'save', lambda *_, **__: None)
-  page.write(tmp_path, results_lib.read_all(PUBLISHED / page.RESULTS))
+  page.write(
+    tmp_path, results_lib.read_all(PUBLISHED / catalogue.MADE_UP.results)
+  )
   assert (tmp_path / 'index.md').read_text() == (
     PUBLISHED / 'index.md'
   ).read_text(), 'run `xlflax replicate --page_only --output=docs/replication`'
 
 
 def test_the_published_results_are_of_the_settings_that_would_be_run():
-  plan = experiments.Plan(conditions=catalogue.CONDITIONS, seeds=())
+  plan = experiments.Plan(conditions=catalogue.MADE_UP.conditions, seeds=())
   settings = {
     one.name: results_lib.settings_of(plan.chain(one), plan.amounts, plan.size)
     for one in plan.conditions
   }
-  for one in results_lib.read_all(PUBLISHED / page.RESULTS):
+  for one in results_lib.read_all(PUBLISHED / catalogue.MADE_UP.results):
     assert one.settings == settings[one.condition], one.condition
 
 
@@ -166,7 +168,9 @@ def test_every_row_recomputed():
     if len(cells) == 7
   }
   rows = [found for line in text.splitlines() if (found := ROW.match(line))]
-  assert [row['name'] for row in rows] == [one.name for one in catalogue.CLAIMS]
+  assert [row['name'] for row in rows] == [
+    one.name for one in catalogue.MADE_UP.claims
+  ]
   lows: dict[str, list[float]] = {}  # of the twins of each claim
   for row in rows[::-1]:  # twins stand below their claims
     first, second = recomputed(row, scores)
@@ -194,7 +198,7 @@ def check_verdict(verdict: str, row, interval, lows: list[float]) -> None:
   if low > -margin and (high < margin or not same):
     twins = all(one > 0 for one in lows)
     assert ('not told from' in verdict) == (not twins), row['name']
-    own = catalogue.chosen((row['name'],))[0].counts
+    own = catalogue.MADE_UP.chosen((row['name'],))[0].counts
     assert ('no twin' in verdict) == (own and not lows), row['name']
     return
   below = high < -margin or (same and low > margin)
