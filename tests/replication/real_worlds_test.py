@@ -157,6 +157,7 @@ BOTH = Condition(
 def test_runs_in_real_languages(texts, tmp_path, monkeypatch):
   """Measured in each language; what is begun from is made where it lacks."""
   monkeypatch.setattr(real_worlds.RealWorld, 'TESTED', 10)
+  monkeypatch.setattr(real_worlds.RealWorld, 'LENGTH', 32)
   plan = experiments.Plan(
     conditions=(META, BOTH),
     seeds=(0,),

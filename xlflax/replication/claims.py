@@ -185,7 +185,9 @@ def find(claim: Claim, scores: Scores) -> Finding:
     found = crossed.compare(before, after)
     errors = crossed.errors(before, after)
   else:
-    found = paired.compare_paired(before[:, 0], after[:, 0])
+    found = paired.compare_paired(
+      *np.concatenate([before, after], 1).T.tolist()
+    )
     errors = None
   changes = (after - before).mean(axis=0).tolist()
   return Finding(

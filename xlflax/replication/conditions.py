@@ -125,6 +125,8 @@ class Condition:
     max_pairs: the first so many pairs; None: all.
     pairs: how they are put together.
     cross_attention: whether the model has VECO's plug-in module.
+    learned_positions: whether they are learned where the recipe has them
+      rotary, which cross-attention cannot be.
     untrained: no step is made.
     learning_rate: None: the size's.
     saved: whether others begin from it.
@@ -154,6 +156,7 @@ class Condition:
   max_pairs: int | None = None
   pairs: PairOptions = AS_XLM
   cross_attention: bool = False
+  learned_positions: bool = False
   untrained: bool = False
   learning_rate: float | None = None
   saved: bool = False

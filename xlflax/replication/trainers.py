@@ -28,6 +28,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 )
 from xlflax.training.optimization import optimizers, schedules
 
+_POSITIONS = (PositionEmbedding.LEARNED, PositionEmbedding.ROTARY)
 _TEACHER_SEED = 0  # one teacher for all seeds, which share a program
 
 
@@ -65,11 +66,7 @@ def trainer(
 def _model(condition: Condition, size: Size):
   if condition.decoder_layers:
     return translating.model(condition, size)
-  form: dict[str, Any] = {}
-  if size.recipe:
-    form = dict(
-      position_embedding=PositionEmbedding.ROTARY, mlm_head=MlmHead.TIED
-    )
+  rotary = size.recipe and not condition.learned_positions
   return encoder.Encoder(
     EncoderConfig(
       num_layers=size.layers,
@@ -82,7 +79,8 @@ def _model(condition: Condition, size: Size):
       attention_dropout_rate=0.0,
       sharing=condition.sharing,
       cross_attention=condition.cross_attention,
-      **form,
+      position_embedding=_POSITIONS[rotary],
+      mlm_head=MlmHead.TIED if size.recipe else MlmHead.TRANSFORM,
     )
   )
 

@@ -65,14 +65,15 @@ class Matching(NamedTuple):
   def rows(self) -> tuple[np.ndarray, np.ndarray]:
     """Source ids and weights [V, K] of all tokens; weights 0 for none."""
     ids = self.source_ids[:, None]
-    found = np.maximum(ids, 0), (ids >= 0).astype(np.float32)
+    plain = np.maximum(ids, 0), (ids >= 0).astype(np.float32)
     if self.mixed is None:
-      return found
+      return plain
     wide = ((0, 0), (0, self.mixed[0].shape[1] - 1))
-    return tuple(
+    found, weights = (
       np.where(ids >= 0, np.pad(own, wide), mixed)
-      for own, mixed in zip(found, self.mixed, strict=True)
+      for own, mixed in zip(plain, self.mixed, strict=True)
     )
+    return found, weights
 
   def counts(self) -> dict[str, int]:
     """How many tokens each look-up found: {'exact': 8, 'random': 2, …}."""
