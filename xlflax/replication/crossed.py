@@ -21,19 +21,19 @@ def compare(first: np.ndarray, second: np.ndarray) -> Significance:
   """The difference of two conditions, with its 95 % interval and p-value.
 
   Its squared error is that of the seeds' means and that of the languages'
-  means together, which is no less than the true one; its degrees of freedom
+  means together, on average no less than the true one; its degrees of freedom
   are Satterthwaite's (1946).
 
   Args:
     first: scores [seeds, languages], two or more of both.
     second: of the second condition.
   """
-  error = sum(errors(first, second))
+  parts = errors(first, second)
+  error = sum(parts)
   mean = float((second - first).mean())
   low = high = mean
   p_value = float(mean == 0)
   if error > 0:
-    parts = errors(first, second)
     freedom = error**2 / sum(
       part**2 / (count - 1)
       for part, count in zip(parts, first.shape, strict=True)
