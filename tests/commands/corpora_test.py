@@ -69,11 +69,13 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   _stand_in(
     programs,
     'dpkg',
+    f'[ -e "$2" ] || exit 2\n'  # as a path in the folder it runs in
     f'case "$2" in *en-us*) l=en-US;; *) l=zh-CN;; esac\n'
     f'mkdir -p "$3/usr/share/libreoffice/help"\n'
     f'cp -r "{tmp_path}/made/$l" "$3/usr/share/libreoffice/help/$l"',
   )
   monkeypatch.setenv('PATH', f'{programs}{os.pathsep}{os.environ["PATH"]}')
+  monkeypatch.chdir(tmp_path)
   for output in ('a', 'b'):
     assert (
       cli.main(
@@ -81,7 +83,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
           'corpora',
           'libreoffice',
           '--languages=en,zh',
-          f'--packages={tmp_path / "packages"}',
+          '--packages=packages',
           f'--output={tmp_path / output}',
           '--mode=disjoint',
         ]

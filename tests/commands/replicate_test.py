@@ -4,13 +4,12 @@ import pytest
 
 from xlflax import cli
 from xlflax.replication import catalogue, experiments, results
-from xlflax.replication.page import page
 
 
 @pytest.fixture
 def output(tmp_path):
   """Made-up results of the conditions of one claim, which it meets."""
-  (claim,) = catalogue.chosen(('veco.pairs',))
+  claim, *_ = catalogue.MADE_UP.chosen(('veco.pairs',))
   found = [
     results.Result(
       condition=name,
@@ -22,7 +21,7 @@ def output(tmp_path):
     for name, base in ((claim.first, 0.5), (claim.second, 0.9))
     for seed in range(3)
   ]
-  results.collect(found, tmp_path / page.RESULTS)
+  results.collect(found, tmp_path / catalogue.MADE_UP.results)
   return tmp_path
 
 
@@ -68,3 +67,28 @@ def test_seeds_of_the_page_or_as_many_as_asked(
   (plan,) = plans
   seeds = {*plan.seeds, *(seed for _, seed in plan.more)}
   assert {min(seeds), max(seeds)} == runs
+
+
+def test_real_languages_need_both_folders(tmp_path, capsys):
+  flags = ['--all', f'--corpora={tmp_path}', '--compilation_cache=']
+  assert cli.main(['replicate', *flags]) == 2
+  assert '--treebanks=DIR' in capsys.readouterr().err
+
+
+def test_both_pages_of_results(output, capsys):
+  (output / catalogue.REAL.results).write_text('[]')
+  assert cli.main(['replicate', '--page_only', f'--output={output}']) == 0
+  printed = capsys.readouterr().out
+  assert 'metaxlm.focus: not run' in printed
+  assert 'Claims in real languages' in (output / 'real.md').read_text()
+  assert (output / 'index.md').exists()
+
+
+def test_results_of_other_claims_stay(output, capsys):
+  flags = ['--claim=ecs.maps', '--budget=0', f'--output={output}']
+  work = output / 'work'
+  assert cli.main(['replicate', *flags, f'--work={work}']) == 0
+  printed = capsys.readouterr().out
+  assert 'veco.pairs: in this order' in printed
+  assert 'ecs.maps: not run' in printed
+  assert 'ecs.no_anchors' not in printed

@@ -52,8 +52,8 @@ def test_what_a_run_begins_from_counts_and_a_teacher_does_not():
   ],
 )
 def test_twins_read_as_many_tokens(twin):
-  known = {one.name: one for one in catalogue.CONDITIONS}
-  (claim,) = catalogue.chosen((twin,))
+  known = {one.name: one for one in catalogue.MADE_UP.conditions}
+  (claim,) = catalogue.MADE_UP.chosen((twin,))
   first, second = (
     budgets.tokens(known[name], known, Size())
     for name in (claim.first, claim.second)

@@ -1,7 +1,6 @@
 """`xlflax replicate`: the papers' claims, run and judged at small scale."""
 
 import argparse
-import pathlib
 
 from xlflax.commands.flags import compilation
 
@@ -15,24 +14,29 @@ FLAGS = f"""
 [one of, required]
 --claim NAME (repeated): a claim (paper.name) or a paper; may be repeated
 --all (switch): every claim
---page_only (switch): run nothing: write the page from OUTPUT/results.json
+--page_only (switch): run nothing: write the pages from OUTPUT/results.json
+  and OUTPUT/real.json
 []
 --work DIR (default runs/replication): languages, runs and results; what is
   finished there is not run again
---output DIR: folder of the page (default: WORK/page)
+--output DIR: folder of the page (default: WORK/page); runs whose results stand
+  there are not made again
 --seeds (Count): of every condition (default: as many as on the published page,
-  four or more)
+  four or more; in real languages three)
+--corpora DIR (path): real languages, as `xlflax corpora` writes them:
+  DIR/disjoint by --mode=disjoint, DIR/parallel by --mode=parallel
+--treebanks DIR (path): Universal Dependencies of these: a file
+  `en_…-train….conllu`, and `CODE_…-test….conllu` of each language
 --budget MINUTES (NonNegative): processor minutes after which no further run is
   begun
 {compilation.FLAG}
 """
+_SEEDS = 3  # of each condition in real languages
 
 
 def run(args: argparse.Namespace) -> int:
   """Runs, judges, writes the page, prints the verdicts."""
-  from xlflax.replication import catalogue
-  from xlflax.replication import results as results_lib
-  from xlflax.replication.page import page
+  from xlflax.replication import catalogue, real_worlds
   from xlflax.storage import paths
 
   work = paths.local(args.work, where='--work')
@@ -40,32 +44,66 @@ def run(args: argparse.Namespace) -> int:
     paths.local(args.output, where='--output') if args.output else work / 'page'
   )
   if args.page_only:
-    found = results_lib.read_all(output / page.RESULTS)
-  else:
-    compilation.use(args.compilation_cache)
-    found = _found(args, work)
-  claims = catalogue.chosen(() if args.all else tuple(args.claim))
-  findings = page.write(output, found, claims)
+    studies = [
+      one for one in catalogue.STUDIES if (output / one.results).exists()
+    ]
+    for study in studies or [catalogue.MADE_UP]:
+      _write(study, output, study.claims)
+    return 0
+  compilation.use(args.compilation_cache)
+  study, texts = catalogue.MADE_UP, None
+  if args.corpora or args.treebanks:
+    study = catalogue.REAL
+    texts = real_worlds.Texts.of(args.corpora, args.treebanks)
+  claims = study.chosen(() if args.all else tuple(args.claim))
+  _write(
+    study, output, claims, _found(args, study, claims, work, output, texts)
+  )
+  return 0
+
+
+def _write(study, output, claims, found=()) -> None:
+  """The page of results, new and old; prints what is found of the claims."""
+  from xlflax.replication import results as results_lib
+  from xlflax.replication.page import page
+
+  both = {
+    (one.condition, one.seed): one
+    for one in (*results_lib.read_all(output / study.results), *found)
+  }
+  run = {condition for condition, _ in both}
+  shown = [
+    one
+    for one in study.claims
+    if one in claims or run.issuperset((one.first, one.second))
+  ]
+  findings = page.write(output, list(both.values()), shown, study)
   judged = page.judged(findings)
   for one in findings:
     verdict = judged.get(one.claim.name, one.verdict)
     print(f'{one.claim.name}: {verdict.value}')
-  print(f'The page is {output / "index.md"}.')
-  return 0
+  print(f'The page is {output / study.name}.md.')
 
 
-def _found(args: argparse.Namespace, work: pathlib.Path) -> list:
+def _found(
+  args: argparse.Namespace, study, claims, work, output, texts
+) -> list:
   """The results of the claims' runs."""
   from xlflax.replication import catalogue, experiments
+  from xlflax.replication import results as results_lib
   from xlflax.replication import seeds as seeds_lib
 
-  claims = catalogue.chosen(() if args.all else tuple(args.claim))
-  conditions = catalogue.needed(claims)
-  given = args.seeds is not None
+  conditions = study.needed(claims)
+  seeds = args.seeds or (None if study is catalogue.MADE_UP else _SEEDS)
   plan = experiments.Plan(
     conditions=conditions,
-    seeds=tuple(range(args.seeds)) if given else (),
-    more=() if given else tuple(seeds_lib.planned(conditions)),
+    seeds=tuple(range(seeds or 0)),
+    more=() if seeds else tuple(seeds_lib.planned(conditions)),
+    size=study.size,
+    **({'amounts': texts} if texts else {}),
   )
   experiments.check_work(work)
+  results_lib.Store(work / 'results').take(
+    results_lib.read_all(output / study.results)
+  )
   return experiments.run(plan, work, budget=args.budget)

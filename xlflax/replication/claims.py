@@ -5,9 +5,11 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from scipy import special
 
 from xlflax.evaluation.metrics import bootstrap, paired
+from xlflax.replication import crossed
 
 NO_PAPER = 'no paper'  # where a claim stands that is the project's own
 FEWEST_SEEDS = 3  # below these a claim counts as not run
@@ -86,12 +88,16 @@ class Finding:
     verdict: by `judge`.
     seeds: that both conditions have.
     found: means, difference and interval; None if it was not run.
+    languages: language -> difference, where there are several.
+    errors: of the difference, where there are several languages.
   """
 
   claim: Claim
   verdict: Verdict
   seeds: tuple[int, ...]
   found: bootstrap.Significance | None
+  languages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+  errors: crossed.Errors | None = None
 
 
 # Condition -> seed -> measure -> value.
@@ -139,15 +145,21 @@ def seeds_to_resolve(one: Finding) -> int | None:
   """How many seeds would resolve a difference of this size, four times in five.
 
   By the spread that was seen, of normal differences; None where no difference
-  was seen.
+  was seen, or languages differ too much for any number of seeds.
   """
   found, count = one.found, len(one.seeds)
   if found is None or not found.difference:
     return None
-  half = (found.high - found.low) / 2
-  spread = half * count**0.5 / special.stdtrit(count - 1, 0.975)
-  needed = (special.ndtri(0.975) + special.ndtri(0.8)) * spread
-  return max(math.ceil((needed / found.difference) ** 2), FEWEST_SEEDS)
+  aim = found.difference / (special.ndtri(0.975) + special.ndtri(0.8))
+  if one.errors is None:
+    half = (found.high - found.low) / 2
+    error = half / special.stdtrit(count - 1, 0.975)
+    left = aim**2
+  else:
+    error, left = one.errors.seeds**0.5, aim**2 - one.errors.languages
+  if left <= 0:
+    return None
+  return max(math.ceil(count * error**2 / left), FEWEST_SEEDS)
 
 
 def find(claim: Claim, scores: Scores) -> Finding:
@@ -163,15 +175,28 @@ def find(claim: Claim, scores: Scores) -> Finding:
     return Finding(
       claim=claim, verdict=Verdict.NOT_RUN, seeds=seeds, found=None
     )
-  found = paired.compare_paired(
-    [first[seed][one] for seed in seeds],
-    [second[seed][other] for seed in seeds],
+  codes = crossed.languages(one, *(first[seed] for seed in seeds))
+  names = [f':{code}' for code in codes] or ['']
+  before, after = (
+    np.array([[run[seed][f'{measure}{n}'] for n in names] for seed in seeds])
+    for run, measure in ((first, one), (second, other))
   )
+  if len(codes) > 1:
+    found = crossed.compare(before, after)
+    errors = crossed.errors(before, after)
+  else:
+    found = paired.compare_paired(
+      *np.concatenate([before, after], 1).T.tolist()
+    )
+    errors = None
+  changes = (after - before).mean(axis=0).tolist()
   return Finding(
     claim=claim,
     verdict=judge(found, claim.order, claim.margin),
     seeds=seeds,
     found=found,
+    languages=dict(zip(codes, changes, strict=False)),
+    errors=errors,
   )
 
 

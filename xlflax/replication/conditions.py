@@ -2,6 +2,8 @@
 
 import dataclasses
 import enum
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from xlflax.data.stream import PairOptions, Positions, SideOrder
 from xlflax.data.vocabularies.settings import Anchors
@@ -49,6 +51,24 @@ class Taken(enum.Enum):
 AS_XLM = PairOptions(positions=Positions.RESET)
 AS_PPA = PairOptions(order=SideOrder.RANDOM)
 AS_BOTH = PairOptions(order=SideOrder.RANDOM, positions=Positions.RESET)
+_READ: dict[str, Callable[..., Any]] = {
+  'losses': lambda names: tuple(map(Loss, names)),
+  'anchors': lambda name: Anchors(name) if name else None,
+  'text': Text,
+  'sharing': lambda own: SharingPlan(**own),
+  'taken': Taken,
+  'norms': Norms,
+  'frozen': tuple,
+  'pairs': {'xlm': AS_XLM, 'ppa': AS_PPA, 'both': AS_BOTH}.__getitem__,
+  'norm': NormPosition,
+  'decoder': lambda own: DecoderInitialization(**own),
+}
+
+
+def fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
+  """Fields of a `Condition` by what stands in a file for them."""
+  plain: Callable[..., Any] = lambda value: value  # noqa: E731
+  return {name: _READ.get(name, plain)(value) for name, value in table.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +82,13 @@ class Size:
     batch: rows a step of monolingual text; pairs are half as many.
     learning_rate: the peak; then straight down to 0.
     warmup: steps.
+    heads: of attention.
+    recipe: whether models and rows have the form of recipes/small.gin: rotary
+      positions, no transform before the output, Muon, lines joined end to end
+      in rows of twice `length`.
+    mask_ratio: share of the tokens that are predicted.
+    tagger_steps: of fine-tuning.
+    tagger_rate: its peak.
   """
 
   layers: int = 4
@@ -70,6 +97,11 @@ class Size:
   batch: int = 32
   learning_rate: float = 5e-3
   warmup: int = 50
+  heads: int = 2
+  recipe: bool = False
+  mask_ratio: float = 0.25
+  tagger_steps: int = 100
+  tagger_rate: float = 2e-3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,10 +119,14 @@ class Condition:
     begins_from: another condition, whose run of the same seed is taken.
     taken: what is taken of it.
     norms: of rows by vocabulary matching.
+    interpolated: whether rows that match none are put together from those that
+      do (FOCUS).
     frozen: patterns of parameters that do not train.
     max_pairs: the first so many pairs; None: all.
     pairs: how they are put together.
     cross_attention: whether the model has VECO's plug-in module.
+    learned_positions: whether they are learned where the recipe has them
+      rotary, which cross-attention cannot be.
     untrained: no step is made.
     learning_rate: None: the size's.
     saved: whether others begin from it.
@@ -115,10 +151,12 @@ class Condition:
   begins_from: str | None = None
   taken: Taken = Taken.ALL
   norms: Norms = Norms.FRESH
+  interpolated: bool = False
   frozen: tuple[str, ...] = ()
   max_pairs: int | None = None
   pairs: PairOptions = AS_XLM
   cross_attention: bool = False
+  learned_positions: bool = False
   untrained: bool = False
   learning_rate: float | None = None
   saved: bool = False

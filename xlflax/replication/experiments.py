@@ -5,12 +5,15 @@ import logging
 import pathlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from xlflax.foundation import errors
 from xlflax.replication import measures, results, running, trainers
 from xlflax.replication.conditions import Condition, Size
 from xlflax.replication.papers import entailment, translating
 from xlflax.replication.worlds import Amounts, Text, World
+
+_SETTINGS = 'settings.txt'  # of a saved run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,14 +25,14 @@ class Plan:
       from.
     seeds: of runs; all conditions have the first seed before the second.
     more: further runs, after these.
-    amounts: of text.
+    amounts: of text; its `world` has the languages.
     size: of models and batches.
   """
 
   conditions: tuple[Condition, ...]
   seeds: tuple[int, ...]
   more: tuple[tuple[Condition, int], ...] = ()
-  amounts: Amounts = Amounts()
+  amounts: Any = Amounts()
   size: Size = Size()
 
   def chain(self, condition: Condition) -> tuple[Condition, ...]:
@@ -103,12 +106,11 @@ class _Experiment:
 
   def run(self, condition: Condition, seed: int) -> results.Result:
     """Trains, measures, and keeps the result."""
+    for begun in self._plan.chain(condition)[:-1]:
+      if not self._is_saved(begun, seed):
+        self._train(begun, seed)
     began = time.process_time()
-    world = self._world(condition.text)
-    trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
-    trained = self._programs.run(trainer, untrained=condition.untrained)
-    if condition.saved:
-      running.save(trained, trainer.vocabulary)
+    trainer, trained, world = self._train(condition, seed)
     loss = {'loss': trained.losses[-1][1]} if trained.losses else {}
     result = results.Result(
       condition=condition.name,
@@ -119,6 +121,22 @@ class _Experiment:
     )
     self._store.write(result)
     return result
+
+  def _is_saved(self, condition: Condition, seed: int) -> bool:
+    """Whether another run can begin from one of these settings."""
+    place = trainers.run_directory(self._work, condition.name, seed)
+    told = pathlib.Path(place, _SETTINGS)
+    return told.exists() and told.read_text() == self._settings(condition)
+
+  def _train(self, condition: Condition, seed: int):
+    """Trains, and saves what others begin from."""
+    world = self._world(condition.text)
+    trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
+    trained = self._programs.run(trainer, untrained=condition.untrained)
+    if condition.saved:
+      place = pathlib.Path(running.save(trained, trainer.vocabulary))
+      (place / _SETTINGS).write_text(self._settings(condition))
+    return trainer, trained, world
 
   def _measure(
     self, condition: Condition, trainer, trained: running.Trained, world: World
@@ -145,7 +163,7 @@ class _Experiment:
   def _world(self, text: Text) -> World:
     """The languages, written if they are not there."""
     if text not in self._worlds:
-      self._worlds[text] = World(self._work, text, self._plan.amounts)
+      self._worlds[text] = self._plan.amounts.world(self._work, text)
       self._worlds[text].write()
     return self._worlds[text]
 

@@ -17,6 +17,7 @@
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.finetuning import token_classification
 from xlflax.replication import running
 from xlflax.replication.conditions import Size
-from xlflax.replication.worlds import FIRST, SECOND, World
+from xlflax.replication.worlds import FIRST, World
 from xlflax.similarity import cka, procrustes
 from xlflax.similarity.word_alignment import Method
 from xlflax.trainer import Trainer
@@ -41,10 +42,7 @@ from xlflax.training.initialization import (
 )
 from xlflax.training.optimization import optimizers, schedules
 
-_SENTENCES = 200
 _BATCH = 100
-_TAGGER_STEPS = 100
-_TAGGER_RATE = 2e-3
 _SPECIFIC = 'model/language_specific'
 
 
@@ -59,12 +57,16 @@ def subject_of(setup, params, objectives=()) -> base.Subject:
   )
 
 
-def sentence_states(subject: base.Subject, world: World, code: str):
-  """Mean-pooled states of one side of the translations, [L + 1, N, H]."""
-  side = (FIRST, SECOND).index(code)
-  texts = [pair[side] for pair in world.translations[: 2 * _SENTENCES]]
+def sentence_states(
+  subject: base.Subject, world: World, second: str, code: str
+):
+  """Mean-pooled states of a side of a language's translations, [L + 1, N, H]."""
+  pairs = world.translations(second)[: 2 * world.TESTED]
+  texts = [pair[code == second] for pair in pairs]
   ids = [subject.vocabulary.language_id(code)] * len(texts)
-  return states.sentence_states(subject, texts, ids, max_length=16).states
+  return states.sentence_states(
+    subject, texts, ids, max_length=world.LENGTH
+  ).states
 
 
 def similarity(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
@@ -149,15 +151,38 @@ def of_model(
 ) -> dict[str, float]:
   """Retrieval and CKA of a model."""
   subject = subject_of(setup, params)
-  sides = [sentence_states(subject, world, code) for code in (FIRST, SECOND)]
   start = setup.initial_state().params
-  found = similarity(*sides) | norms(setup, params)
-  found |= {f'first_{name}': n for name, n in norms(setup, start).items()}
-  if against_random:
-    fresh = subject_of(setup, start)
-    found['random_cka'] = similarity(
-      sides[0], sentence_states(fresh, world, SECOND)
-    )['cka']
+  fresh = subject_of(setup, start)
+  parts = {}
+  for second in world.seconds:
+    sides = [
+      sentence_states(subject, world, second, code) for code in (FIRST, second)
+    ]
+    parts[second] = similarity(*sides)
+    if against_random:
+      other = sentence_states(fresh, world, second, second)
+      parts[second]['random_cka'] = similarity(sides[0], other)['cka']
+  return (
+    by_language(parts)
+    | norms(setup, params)
+    | {f'first_{name}': n for name, n in norms(setup, start).items()}
+  )
+
+
+def by_language(parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+  """Means over languages; of several languages also each one's, `name:fr`."""
+  names = next(iter(parts.values()))
+  found = {
+    name: float(np.mean([own[name] for own in parts.values()]))
+    for name in names
+  }
+  if len(parts) > 1:
+    found |= {
+      f'{name}:{code}': own[name]
+      for code, own in parts.items()
+      for name in names
+      if '/' not in name
+    }
   return found
 
 
@@ -192,8 +217,8 @@ def transfer(
     model_dir=f'{trainer.model_dir}/tagger',
     streams=(_tagged_stream(world, labels, size),),
     objectives=_tagger(labels),
-    optimizer=_tagger_optimizer(trainer),
-    total_steps=_TAGGER_STEPS,
+    optimizer=_tagger_optimizer(trainer, size),
+    total_steps=size.tagger_steps,
     cache_dir=None,
     init_from=None,
   )
@@ -206,8 +231,8 @@ def _tagged_stream(world: World, labels, size: Size):
     name='tagged',
     source=world.tagged('train', FIRST),
     rows=tagging_rows.TaggingRows(labels=labels),
-    length=size.length,
-    batch_size=size.batch,
+    length=world.LENGTH,
+    batch_size=32,
     batching=LanguageBatching.ONE_LANGUAGE,
   )
 
@@ -221,12 +246,12 @@ def _tagger(labels) -> mixture_lib.ObjectiveMixture:
   )
 
 
-def _tagger_optimizer(trainer: Trainer) -> optimizers.Optimizer:
+def _tagger_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
   """ECS freezes the language-specific parts in fine-tuning (section 4.3)."""
   specific = trainer.model.config.sharing is not None
   return optimizers.AdamW(
     learning_rate=schedules.Linear(
-      peak=_TAGGER_RATE, warmup_steps=_TAGGER_STEPS // 10
+      peak=size.tagger_rate, warmup_steps=size.tagger_steps // 10
     ),
     frozen=(_SPECIFIC,) if specific else (),
   )
@@ -234,7 +259,7 @@ def _tagger_optimizer(trainer: Trainer) -> optimizers.Optimizer:
 
 def _test(trained: running.Trained, world: World) -> dict[str, float]:
   """Accuracy in both languages."""
-  source = world.tagged('test', FIRST, SECOND)
+  source = world.tagged('test', FIRST, *world.seconds)
   task = tagging.Tagging(source=source, length=None)
   subject = subject_of(
     trained.setup,
@@ -244,18 +269,18 @@ def _test(trained: running.Trained, world: World) -> dict[str, float]:
   result = task.evaluate(subject)
   if result.failures:
     raise RuntimeError(str(result.failures[0]))
-  shared = world.shared_words
-  gold = world.tagged_tests[SECOND]
-  found = task.EXAMPLE.read_predictions(gold, result.files[f'{SECOND}.tsv'])
-  right = [
-    tag == own
-    for example, tags in zip(gold, found, strict=True)
-    for word, own, tag in zip(
-      example.words, example.tags or (), tags, strict=True
-    )
-    if word not in shared
-  ]
-  return {
-    'transfer': float(np.mean(right)),
-    'source': result.metrics[f'accuracy/{FIRST}'],
-  }
+  parts = {}
+  for second in world.seconds:
+    shared = world.shared_words(second)
+    gold = world.tagged_tests[second]
+    found = task.EXAMPLE.read_predictions(gold, result.files[f'{second}.tsv'])
+    right = [
+      tag == own
+      for example, tags in zip(gold, found, strict=True)
+      for word, own, tag in zip(
+        example.words, example.tags or (), tags, strict=True
+      )
+      if word not in shared
+    ]
+    parts[second] = {'transfer': float(np.mean(right))}
+  return by_language(parts) | {'source': result.metrics[f'accuracy/{FIRST}']}

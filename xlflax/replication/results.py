@@ -9,7 +9,6 @@ from typing import Any
 
 from xlflax.foundation import errors
 from xlflax.replication.conditions import Condition, Size
-from xlflax.replication.worlds import Amounts
 from xlflax.storage import digests, paths
 from xlflax.training.checkpointing import description
 
@@ -35,9 +34,7 @@ class Result:
   cpu_seconds: float
 
 
-def settings_of(
-  chain: tuple[Condition, ...], amounts: Amounts, size: Size
-) -> str:
+def settings_of(chain: tuple[Condition, ...], amounts: Any, size: Size) -> str:
   """The digest of a condition, of those it begins from, and of sizes."""
   plain = [_told(one) for one in (*chain, amounts, size)]
   text = json.dumps(plain, sort_keys=True)
@@ -45,11 +42,11 @@ def settings_of(
 
 
 def _told(value: Any) -> dict[str, Any]:
-  """The fields of a dataclass that are not their defaults."""
+  """The compared fields of a dataclass that are not their defaults."""
   return {
     field.name: description.describe(getattr(value, field.name))
     for field in dataclasses.fields(value)
-    if getattr(value, field.name) != field.default
+    if field.compare and getattr(value, field.name) != field.default
   }
 
 
@@ -69,6 +66,12 @@ class Store:
       return None
     found = _read(path, lambda fields: Result(**fields), own=True)
     return found if found.settings == settings else None
+
+  def take(self, found: list[Result]) -> None:
+    """Keeps results from elsewhere of what has none here."""
+    for one in found:
+      if not self._path(one.condition, one.seed).exists():
+        self.write(one)
 
   def write(self, result: Result) -> None:
     """Keeps a result."""

@@ -6,7 +6,7 @@ from typing import Any
 from xlflax.data import stream as stream_lib
 from xlflax.data.stream import Layout
 from xlflax.models import encoder
-from xlflax.models.config import EncoderConfig
+from xlflax.models.config import EncoderConfig, MlmHead, PositionEmbedding
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.inputs import Pooling
@@ -28,6 +28,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 )
 from xlflax.training.optimization import optimizers, schedules
 
+_POSITIONS = (PositionEmbedding.LEARNED, PositionEmbedding.ROTARY)
 _TEACHER_SEED = 0  # one teacher for all seeds, which share a program
 
 
@@ -47,7 +48,7 @@ def trainer(
     objectives=mixture_lib.ObjectiveMixture(entries=entries),
     streams=streams,
     vocabulary=str(world.plain().vocabulary(condition.anchors)),
-    optimizer=optimizers.AdamW(
+    optimizer=(optimizers.Muon if size.recipe else optimizers.AdamW)(
       learning_rate=schedules.Linear(
         peak=condition.learning_rate or size.learning_rate,
         warmup_steps=min(size.warmup, condition.steps // 4),
@@ -65,18 +66,21 @@ def trainer(
 def _model(condition: Condition, size: Size):
   if condition.decoder_layers:
     return translating.model(condition, size)
+  rotary = size.recipe and not condition.learned_positions
   return encoder.Encoder(
     EncoderConfig(
       num_layers=size.layers,
       hidden_dim=size.hidden,
       mlp_dim=4 * size.hidden,
-      num_heads=2,
+      num_heads=size.heads,
       max_length=2 * size.length,
       norm_position=condition.norm,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,
       sharing=condition.sharing,
       cross_attention=condition.cross_attention,
+      position_embedding=_POSITIONS[rotary],
+      mlm_head=MlmHead.TIED if size.recipe else MlmHead.TRANSFORM,
     )
   )
 
@@ -91,7 +95,7 @@ def _entries(
     streams[read.name] = read
     entries.append(
       mixture_lib.Entry(
-        stream=read.name, objective=_objective(loss, condition, world)
+        stream=read.name, objective=_objective(loss, condition, world, size)
       )
     )
   return tuple(entries), tuple(streams.values())
@@ -138,22 +142,24 @@ def stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
       mixture=_MIXTURES.get(loss, 'corpus.mono'), batching='one_language'
     )
   mono = layout is Layout.SENTENCES
+  if mono and size.recipe:
+    layout, length = Layout.BLOCKS, 2 * size.length
   return stream_lib.Stream(
     name='mono' if mono else layout.value,
     layout=layout,
     length=length,
-    batch_size=size.batch if mono else size.batch // 2,
+    batch_size=size.batch if layout is Layout.SENTENCES else size.batch // 2,
     **settings,
   )
 
 
-def _objective(loss: Loss, condition: Condition, world: World):
+def _objective(loss: Loss, condition: Condition, world: World, size: Size):
   """The objective of a loss."""
   if loss is Loss.TRANSLATION:
     return translating.OBJECTIVE
   if loss in (Loss.MOCO, Loss.ZERO_QUEUE):
     return _contrast(loss)
-  masking: dict[str, Any] = dict(mask_ratio=0.25)
+  masking: dict[str, Any] = dict(mask_ratio=size.mask_ratio)
   own = condition.sharing is not None and condition.sharing.embeddings
   if own:
     masking['random_words'] = RandomWords.LANGUAGE
@@ -226,6 +232,8 @@ def _init_from(
     include=(table[0] if condition.taken is Taken.EMBEDDINGS else 'model/',),
     allow_missing=condition.cross_attention,
     vocabulary_matching=VocabularyMatching(
-      dictionaries=dictionaries, norms=condition.norms
+      dictionaries=dictionaries,
+      norms=condition.norms,
+      text=world.corpus if condition.interpolated else None,
     ),
   )

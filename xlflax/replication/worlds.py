@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import functools
 import pathlib
+from typing import Any
 
 from xlflax.data.cache import writer
 from xlflax.data.corpus import directory as corpus_lib
@@ -32,6 +33,7 @@ class Text(enum.Enum):
   SAME_DOMAIN = 'same_domain'
   OTHER_DOMAIN = 'other_domain'  # nine tenths about the other topic
   WRONG_PAIRS = 'wrong_pairs'  # the same; broken on purpose: no translations
+  SAME_PAGES = 'same_pages'  # of real worlds: all languages on one topic
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,13 +56,18 @@ class Amounts:
   anchors: float = 0.1
   merges: int = 650
 
+  def world(self, work: pathlib.Path, text: Text) -> 'World':
+    """The languages in a working directory."""
+    return World(work, text, self)
+
 
 @dataclasses.dataclass(frozen=True)
 class World:
   """A folder of two languages, `en` and `xx`, and what is made of it.
 
   They differ in script, and in every word but the anchors; their grammar is
-  the same, as in K et al. (2020) and Dufter and Schütze (2020).
+  the same, as in K et al. (2020) and Dufter and Schütze (2020). Other worlds
+  (`real_worlds`) are of the same kind.
 
   Attributes:
     work: where everything is written.
@@ -70,7 +77,16 @@ class World:
 
   work: pathlib.Path
   text: Text
-  amounts: Amounts
+  amounts: Any
+
+  COVERAGE = 1.0  # of characters by vocabularies
+  LENGTH = 16  # tokens of a sentence
+  TESTED = 200  # translations that are searched for
+
+  @property
+  def seconds(self) -> tuple[str, ...]:
+    """The languages beside the first."""
+    return (SECOND,)
 
   @property
   def folder(self) -> pathlib.Path:
@@ -108,14 +124,14 @@ class World:
       corpus = corpus_lib.Corpus(_copy_first(self.folder))
       anchors = Anchors.JOINT
     elif anchors is Anchors.JOINT:
-      merges *= 2
+      merges *= 1 + len(self.seconds)
     vocabulary_training.train_vocabulary(
       corpus,
       path,
       anchors=anchors,
       merges=merges,
       model_type='bpe',
-      character_coverage=1.0,
+      character_coverage=self.COVERAGE,
       num_threads=1,
     )
     return path
@@ -128,7 +144,8 @@ class World:
       mixtures = ['corpus.mono.en']
       if anchors is not None:
         mixtures += ['corpus.mono', 'corpus.parallel']
-      if anchors is Anchors.JOINT:
+      dictionaries = pathlib.Path(self.corpus) / 'dictionaries'
+      if anchors is Anchors.JOINT and dictionaries.exists():
         mixtures.append('corpus.code_switched')
       plan = writer.Plan(
         directory=path,
@@ -173,7 +190,7 @@ class World:
         for one in self.tagged('test', code).load(code)
         if isinstance(one, TaggedSentence)
       ]
-      for code in (FIRST, SECOND)
+      for code in (FIRST, *self.seconds)
     }
 
   def inference(self, split: str, code: str) -> source_lib.FileExamples:
@@ -193,14 +210,13 @@ class World:
     """The parts of speech."""
     return labels_lib.labels_of(self.tagged('train', FIRST))
 
-  @functools.cached_property
-  def translations(self) -> list[tuple[str, str]]:
+  def translations(self, second: str) -> list[tuple[str, str]]:
     """Held-out pairs that share no word but punctuation."""
     sides = [
-      (self.folder / 'tatoeba' / f'test.{SECOND}-{FIRST}.{code}')
+      (self.folder / 'tatoeba' / f'test.{second}-{FIRST}.{code}')
       .read_text(encoding='utf-8')
       .splitlines()
-      for code in (FIRST, SECOND)
+      for code in (FIRST, second)
     ]
     return [
       (first, second)
@@ -210,12 +226,11 @@ class World:
       )
     ]
 
-  @functools.cached_property
-  def shared_words(self) -> frozenset[str]:
+  def shared_words(self, second: str) -> frozenset[str]:
     """The strings that the tagged test sentences of both languages have."""
     words = [
       {word for example in self.tagged_tests[code] for word in example.words}
-      for code in (FIRST, SECOND)
+      for code in (FIRST, second)
     ]
     return frozenset(words[0] & words[1])
 

@@ -15,7 +15,7 @@ _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'ĠUSA', 'Ġcat', 'Cat'), ('en',), 2)
 
 def _matched(target, source=_SOURCE, translations=()):
   """piece -> (source piece or None, kind), of the target's text."""
-  ids, kinds = vocabulary_matching.match(target, source, translations)
+  ids, kinds, _ = vocabulary_matching.match(target, source, translations)
   return {
     p: (source.piece(ids[i]) if ids[i] >= 0 else None, Kind(kinds[i]))
     for i, p in enumerate(target.all)
@@ -113,6 +113,7 @@ def test_counts():
     'exact': 1,
     'normalised': 1,
     'dictionary': 1,
+    'interpolated': 0,
   }
   assert matching.source_ids.dtype == np.int32
   assert (matching.source_ids >= 0).tolist() == (matching.kinds > 0).tolist()

@@ -47,6 +47,7 @@ def unpack(languages: list[str], folder: pathlib.Path) -> None:
   Raises:
     CorpusError: `apt-get` or `dpkg` is missing, or a package cannot be had.
   """
+  folder = folder.absolute()  # programs run in it
   folder.mkdir(parents=True, exist_ok=True)
   for language in languages:
     if _pages(folder, language).is_dir():

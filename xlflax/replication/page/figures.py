@@ -10,6 +10,7 @@ from scipy import special
 from xlflax.evaluation.reports import pictures, styles
 from xlflax.replication import catalogue, experiments
 from xlflax.replication import results as results_lib
+from xlflax.replication.catalogue import Study
 from xlflax.replication.claims import Claim, Finding, conditions_of
 
 _SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
@@ -23,27 +24,25 @@ def write(
   folder: pathlib.Path,
   findings: Sequence[Finding],
   found: Sequence[results_lib.Result],
+  study: Study,
 ) -> dict[str, str]:
   """Draws what there is; returns paper -> file in the folder."""
   scores = experiments.scores(found)
   drawn = {}
   for paper in catalogue.PAPERS:
     claims = [one.claim for one in findings if one.claim.paper == paper]
-    if own := rows(claims, scores):
-      drawn[paper] = f'{paper.lower()}.png'
+    if own := rows(claims, scores, study):
+      prefix = '' if study is catalogue.MADE_UP else f'{study.name}_'
+      drawn[paper] = f'{prefix}{paper.lower()}.png'
       pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
   return drawn
 
 
-def _titles() -> dict[str, str]:
-  return {one.name: one.title for one in catalogue.CONDITIONS}
-
-
 def rows(
-  claims: Sequence[Claim], scores: Mapping[str, Values]
+  claims: Sequence[Claim], scores: Mapping[str, Values], study: Study
 ) -> dict[str, Values]:
   """Row of a figure -> seed -> measures, of the conditions of claims."""
-  titles = _titles()
+  titles = {one.name: one.title for one in study.conditions}
   own: dict[str, Values] = {}
   for name in conditions_of(claims):
     own |= _rows(titles.get(name, name), scores.get(name, {}))

@@ -1,5 +1,6 @@
 """The page of claims: verdicts, figures, numbers and intervals, generated."""
 
+import functools
 import importlib.resources
 import pathlib
 import tomllib
@@ -9,56 +10,70 @@ from xlflax.evaluation.metrics import bootstrap
 from xlflax.replication import budgets, catalogue, experiments
 from xlflax.replication import claims as claims_lib
 from xlflax.replication import results as results_lib
+from xlflax.replication.catalogue import Study
 from xlflax.replication.claims import Claim, Finding, Scores, Verdict
 from xlflax.replication.page import controls, figures, sensitivity
 from xlflax.storage import paths
 
-RESULTS = 'results.json'
-_FILE = importlib.resources.files('xlflax.replication.page') / 'texts.toml'
-_TEXTS = tomllib.loads(_FILE.read_text(encoding='utf-8'))
+_FOLDER = importlib.resources.files('xlflax.replication.page')
+_TEXTS = {
+  study.name: tomllib.loads(
+    (_FOLDER / f'{study.name}.toml').read_text(encoding='utf-8')
+  )
+  for study in catalogue.STUDIES
+}
 
 
 def write(
   folder: pathlib.Path,
   found: Sequence[results_lib.Result],
-  claims: Sequence[Claim] = catalogue.CLAIMS,
+  claims: Sequence[Claim] | None = None,
+  study: Study = catalogue.MADE_UP,
 ) -> list[Finding]:
   """Writes page, figures and results.
 
   Args:
     folder: of the page.
     found: results of runs.
-    claims: rows of the page.
+    claims: rows of the page; None: all.
+    study: whose page it is.
 
   Returns:
     The findings, in the order of the claims.
   """
-  results_lib.collect(list(found), folder / RESULTS)
+  texts = _TEXTS[study.name]
+  results_lib.collect(list(found), folder / study.results)
   # As they are kept, so that the page made anew from them is the same.
-  found = sorted(results_lib.read_all(folder / RESULTS), key=_place)
+  found = sorted(
+    results_lib.read_all(folder / study.results),
+    key=functools.partial(_place, study),
+  )
   scores = experiments.scores(found)
-  findings = [claims_lib.find(claim, scores) for claim in claims]
-  drawn = figures.write(folder, findings, found)
+  findings = [
+    claims_lib.find(claim, scores)
+    for claim in (study.claims if claims is None else claims)
+  ]
+  drawn = figures.write(folder, findings, found, study)
   parts = [
-    _TEXTS['introduction'],
+    texts['introduction'],
     _summary(findings),
     *_verdicts(findings, scores),
     '\n## Conditions\n',
     *(f'![{paper}: conditions]({name})\n' for paper, name in drawn.items()),
-    _TEXTS['numbers'].format(fewest=claims_lib.FEWEST_SEEDS),
-    *_numbers(findings, found, scores),
+    texts['numbers'].format(fewest=claims_lib.FEWEST_SEEDS),
+    *_numbers(findings, found, scores, study),
     '',
-    controls.sentence(claims, scores),
-    _TEXTS['dropped'],
-    _setting(found, scores),
+    controls.sentence([one.claim for one in findings], scores),
+    texts['dropped'],
+    _setting(found, scores, study),
   ]
-  paths.write_atomically(folder / 'index.md', '\n'.join(parts))
+  paths.write_atomically(folder / f'{study.name}.md', '\n'.join(parts))
   return findings
 
 
-def _place(one: results_lib.Result) -> tuple[int, int]:
+def _place(study: Study, one: results_lib.Result) -> tuple[int, int]:
   """By the conditions' order, what is no condition now last; then by seed."""
-  places = {own.name: place for place, own in enumerate(catalogue.CONDITIONS)}
+  places = {name: place for place, name in enumerate(study.by_name)}
   return places.get(one.condition, len(places)), one.seed
 
 
@@ -124,6 +139,9 @@ def _beside(one: Finding, findings, scores: Scores) -> str:
     for twin in _twins(one, findings)
     if twin.found is not None
   ]
+  if one.languages:
+    own = (f'{code} {gain:+.3f}' for code, gain in one.languages.items())
+    cells.insert(0, f'by language: {", ".join(own)}')
   other = sensitivity.by_other_measure(one, scores)
   if other is not None and other.found and other.verdict is not one.verdict:
     cells.append(f'by {other.claim.measure}: {_difference(other)}')
@@ -132,16 +150,20 @@ def _beside(one: Finding, findings, scores: Scores) -> str:
 
 def _told(one: Finding, verdict: Verdict) -> str:
   """The verdict, and the budget that would tell more."""
+  if verdict is Verdict.NOT_RUN and one.seeds:
+    return (
+      f'{verdict.value} ({len(one.seeds)} of {claims_lib.FEWEST_SEEDS} seeds)'
+    )
   if verdict is not Verdict.NOT_RESOLVED or one.claim.margin:
     return verdict.value
   needed = claims_lib.seeds_to_resolve(one)
-  return (
-    f'{verdict.value} ({needed:,} seeds would)' if needed else verdict.value
-  )
+  if not needed:
+    return verdict.value + (' (more languages would)' if one.errors else '')
+  return f'{verdict.value} ({needed:,} seeds would)'
 
 
 def _numbers(
-  findings: Sequence[Finding], found, scores: Scores
+  findings: Sequence[Finding], found, scores: Scores, study: Study
 ) -> Iterator[str]:
   """The second table: all rows."""
   adjusted = holm(findings)
@@ -159,7 +181,8 @@ def _numbers(
       f'| `{claim.first}`; `{claim.second}` '
       f'| {claim.measure.replace("|", "; ")}{margin} | {_difference(one)} '
       f'| {p} | {_p(adjusted[claim.name]) if one.found else "-"} '
-      f'| {len(one.seeds)} | {_first_seeds(one, scores)} | {_tokens(claim)} '
+      f'| {len(one.seeds)} | {_first_seeds(one, scores)} '
+      f'| {_tokens(claim, study)} '
       f'| {_minutes(claim, found):.1f} |'
     )
 
@@ -186,11 +209,11 @@ def _minutes(claim: Claim, found: Sequence[results_lib.Result]) -> float:
   return sum(one.cpu_seconds for one in found if one.condition in names) / 60
 
 
-def _tokens(claim: Claim) -> str:
+def _tokens(claim: Claim, study: Study) -> str:
   """Thousands of tokens that the conditions of a claim read."""
-  known = {one.name: one for one in catalogue.CONDITIONS}
+  known = study.by_name
   first, second = (
-    round(budgets.tokens(known[name], known, experiments.Size()) / 1000)
+    round(budgets.tokens(known[name], known, study.size) / 1000)
     for name in (claim.first, claim.second)
   )
   return f'{first}' if first == second else f'{first}; {second}'
@@ -203,37 +226,37 @@ def holm(findings: Sequence[Finding]) -> dict[str, float]:
   return {one.claim.name: value for one, value in zip(run, values, strict=True)}
 
 
-def _setting(found: Sequence[results_lib.Result], scores: Scores) -> str:
-  size = experiments.Size()
-  return _TEXTS['setting'].format(
-    layers=size.layers,
-    hidden=size.hidden,
-    length=size.length,
-    batch=size.batch,
-    probes='\n'.join(_probes(scores)),
-    results=RESULTS,
+def _setting(
+  found: Sequence[results_lib.Result], scores: Scores, study: Study
+) -> str:
+  return _TEXTS[study.name]['setting'].format(
+    size=study.size,
+    probes='\n'.join(_probes(scores, study)),
+    results=study.results,
     total=sum(one.cpu_seconds for one in found) / 60,
     runs=len(found),
     seeds=_range(sorted({one.seed for one in found})),
   )
 
 
-def _probes(scores: Scores) -> Iterator[str]:
+def _probes(scores: Scores, study: Study) -> Iterator[str]:
   """Means over seeds of what tells how a condition came to its scores."""
-  yield f'| condition | {" | ".join(_TEXTS["probes"].values())} |'
-  yield '| --- ' * (1 + len(_TEXTS['probes'])) + '|'
-  for one in catalogue.CONDITIONS:
-    if cells := _means_of(scores.get(one.name, {})):
+  probes = _TEXTS[study.name]['probes']
+  yield f'| condition | {" | ".join(probes.values())} |'
+  yield '| --- ' * (1 + len(probes)) + '|'
+  for one in study.conditions:
+    if cells := _means_of(scores.get(one.name, {}), list(probes)):
       yield f'| {one.title} (`{one.name}`) | {" | ".join(cells)} |'
 
 
-def _means_of(own: Mapping[int, Mapping[str, float]]) -> list[str]:
+def _means_of(
+  own: Mapping[int, Mapping[str, float]], probes: Sequence[str]
+) -> list[str]:
   """A cell for each probe; [] where no seed has the first."""
-  first = next(iter(_TEXTS['probes']))
-  if not any(first in one for one in own.values()):
+  if not any(probes[0] in one for one in own.values()):
     return []
   cells = []
-  for name in _TEXTS['probes']:
+  for name in probes:
     values = [one[name] for one in own.values() if name in one]
     cells.append(f'{sum(values) / len(values):.3f}' if values else '-')
   return cells

@@ -116,11 +116,13 @@ class MatchedRows:
     """
     axis = self.axis(fresh.shape, source.shape)
     assert axis is not None  # checked before anything is read
-    ids = np.full(fresh.shape[axis], -1, np.int32)
-    ids[: self.target_size] = self.matching.source_ids
+    beyond = fresh.shape[axis] - self.target_size
+    ids, weights = (
+      np.pad(part, ((0, beyond), (0, 0))) for part in self.matching.rows()
+    )
     fill = functools.partial(
       _filled,
-      ids=ids,
+      parts=tuple(zip(ids.T, weights.T, strict=True)),
       size=self.target_size,
       axis=axis,
       scaled=self._norms is Norms.FRESH and fresh.ndim > 1,
@@ -205,29 +207,33 @@ class MatchedRows:
     return '\n'.join(lines) + '\n'
 
 
-def _filled(fresh, source, *, ids: np.ndarray, size: int, axis: int, scaled):
+def _filled(fresh, source, *, parts, size: int, axis: int, scaled):
   """The filled table, and medians of the norms of rows.
 
   Args:
     fresh: the table as initialised.
     source: the other run's.
-    ids: rows of `source`, -1 for none, for each of `fresh`.
+    parts: (rows of `source`, weights), which together make each of `fresh`;
+      weights are all 0 for none.
     size: of the vocabulary, beyond which rows are padding.
     axis: of tokens, in both.
     scaled: whether matched rows get the median norm of fresh ones.
   """
   others = [i for i in range(fresh.ndim) if i != axis]
-  taken = ids >= 0
-  rows = jnp.take(source, np.maximum(ids, 0), axis=axis)
+  taken = np.any([weights for _, weights in parts], axis=0)
+  rows = sum(
+    np.expand_dims(weights, others) * jnp.take(source, ids, axis=axis)
+    for ids, weights in parts
+  )
 
   def median(table, chosen):
     norms = jnp.linalg.norm(
-      jnp.moveaxis(table, axis, 0).reshape(len(ids), -1), axis=1
+      jnp.moveaxis(table, axis, 0).reshape(len(taken), -1), axis=1
     )
     return jnp.nanmedian(jnp.where(chosen, norms, jnp.nan))
 
   medians = {
-    'fresh': median(fresh, ~taken & (np.arange(len(ids)) < size)),
+    'fresh': median(fresh, ~taken & (np.arange(len(taken)) < size)),
     'source': median(rows, taken),
   }
   ratio = medians['fresh'] / medians['source']

@@ -17,7 +17,10 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
-from xlflax.training.initialization import token_normalization
+from xlflax.training.initialization import (
+  interpolated_rows,
+  token_normalization,
+)
 
 
 class Kind(enum.IntEnum):
@@ -28,6 +31,7 @@ class Kind(enum.IntEnum):
   EXACT = 2
   NORMALISED = 3
   DICTIONARY = 4
+  INTERPOLATED = 5  # by none: it is put together from those that are found
 
 
 class Norms(enum.Enum):
@@ -50,10 +54,26 @@ class Matching(NamedTuple):
   Attributes:
     source_ids: int32 [V], ids of the source vocabulary; -1 for none.
     kinds: int8 [V], of `Kind`.
+    mixed: int32 [V, K] and float32 [V, K]: source ids and their weights, of
+      tokens that are INTERPOLATED; None where none is.
   """
 
   source_ids: np.ndarray
   kinds: np.ndarray
+  mixed: tuple[np.ndarray, np.ndarray] | None = None
+
+  def rows(self) -> tuple[np.ndarray, np.ndarray]:
+    """Source ids and weights [V, K] of all tokens; weights 0 for none."""
+    ids = self.source_ids[:, None]
+    plain = np.maximum(ids, 0), (ids >= 0).astype(np.float32)
+    if self.mixed is None:
+      return plain
+    wide = ((0, 0), (0, self.mixed[0].shape[1] - 1))
+    found, weights = (
+      np.where(ids >= 0, np.pad(own, wide), mixed)
+      for own, mixed in zip(plain, self.mixed, strict=True)
+    )
+    return found, weights
 
   def counts(self) -> dict[str, int]:
     """How many tokens each look-up found: {'exact': 8, 'random': 2, …}."""
@@ -79,6 +99,8 @@ class VocabularyMatching:
     parameters: patterns of the parameters that have one row per token: the
       embeddings, the output's bias, and its table where it is not tied.
     norms: of the rows of tables (biases stay as they are).
+    text: a corpus directory; with it rows of tokens that no look-up finds are
+      put together from those that are found (FOCUS, `interpolated_rows`).
   """
 
   dictionaries: tuple[str, ...] = registry.known_by_content(
@@ -87,13 +109,23 @@ class VocabularyMatching:
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
   norms: Norms = Norms.FRESH
+  text: str | None = registry.known_by_content(contents.of_paths, default=None)
 
   def match(self, target, source) -> Matching:
-    """`match` with the entries of these dictionaries."""
-    return match(
+    """`match` with the entries of these dictionaries, and with this text."""
+    found = match(
       target,
       source,
       dictionaries_lib.read(self.dictionaries, self.source_language),
+    )
+    if self.text is None:
+      return found
+    ids, weights = interpolated_rows.mixture(
+      target, self.text, found.source_ids >= 0
+    )
+    kinds = np.where(weights.any(axis=1), Kind.INTERPOLATED, found.kinds)
+    return found._replace(
+      kinds=kinds.astype(np.int8), mixed=(found.source_ids[ids], weights)
     )
 
 
