@@ -302,20 +302,6 @@ def test_what_fails_leaves_nothing(bucket):
       '--output=out',
       '--cache=gs://bucket/x',
     ),
-    (
-      'cache',
-      '--corpus=CORPUS',
-      '--vocabulary=VOCABULARY',
-      '--output=gs://bucket/x',
-      '--shard=0/2',
-    ),
-    (
-      'prepare',
-      '--corpus=CORPUS',
-      '--output=gs://bucket/x',
-      '--min_characters=2',
-      '--shard=0/2',
-    ),
   ],
   ids=' '.join,
 )

@@ -47,7 +47,7 @@ def test_names_of_buckets_keep_their_slashes(bucket):
 
 
 @pytest.mark.parametrize(
-  'name', ['az://bucket/run', 'gs://', 's3://', 'http://a/b']
+  'name', ['hf://bucket/run', 'gs://', 's3://', 'http://a/b']
 )
 def test_other_places_are_refused(name):
   with pytest.raises(errors.RunDirectoryError) as caught:
