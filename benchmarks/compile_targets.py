@@ -124,10 +124,17 @@ def _with(case: Case, field: str, value: str, *devices: str) -> Case:
 
 
 def _of_attention(case: Case, backend: str, *devices: str) -> Case:
-  """The case without dropout of attention, which other kernels do not have."""
+  """The case without dropout of attention, which other kernels do not have.
+
+  The table has it on GPUs.
+  """
   case = _with(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
-  return dataclasses.replace(case, flags=(*case.flags, rate))
+  return dataclasses.replace(
+    case,
+    flags=(*case.flags, rate),
+    table=tuple(d for d in devices if d.startswith('gpu')),
+  )
 
 
 _MODELS = {
