@@ -62,7 +62,9 @@ setuptools.setup(
     ]
   ),
   package_dir={'xlflax.tasks': 'tasks', 'xlflax.gin_configs': 'gin_configs'},
-  package_data={'': ['*.gin', '*.html', '*.sbatch', '*.sh', '*.toml', 'py.typed']},
+  package_data={
+    '': ['*.gin', '*.html', '*.sbatch', '*.sh', '*.toml', 'py.typed']
+  },
   install_requires=[
     'jax>=0.10',
     'flax>=0.12',
