@@ -48,15 +48,17 @@ class Folder(xtreme_folder.Folder):
   def _entities(self) -> None:
     folder = self.data / 'mewslix'
     entities = {f'Q{i}': self._numbers(5, 9) for i in range(60)}
+    texts = {name: self._sentence(one, 'en') for name, one in entities.items()}
     self._save_lines(
       folder / 'candidate_set_entities.jsonl',
       [
         {
           'entity_id': name,
-          'description': self._sentence(numbers, 'en'),
+          'description': text,
           'description_language': 'en',
+          'sentence_spans': [{'start': 0, 'end': len(text)}],
         }
-        for name, numbers in entities.items()
+        for name, text in texts.items()
       ],
     )
     for language in xtreme_tasks.RANKED['mewslix'][1]:
