@@ -68,7 +68,7 @@ def test_real_runs_are_those_of_their_namesakes():
   for name in ('ecs/no_anchors', 'veco/mlm_sides', 'ppa/zero_queue'):
     one, other = (study.by_name[name] for study in catalogue.STUDIES)
     assert one.losses == other.losses and one.anchors is other.anchors
-    assert other.learning_rate is None and other.steps < one.steps
+    assert other.learning_rate is None and other.steps != one.steps
   real = catalogue.REAL
   assert real.by_name['metaxlm/focus'].interpolated
   assert real.by_name['metaxlm/focus'].taken is Taken.BOTH

@@ -1,9 +1,11 @@
 """Real languages: files as a user has them."""
 
 import dataclasses
+import math
 import random
 import shutil
 
+import numpy as np
 import pytest
 
 from xlflax.foundation import errors
@@ -107,6 +109,25 @@ def test_held_out_pairs_share_no_string(texts, tmp_path):
   assert 20 < len(pairs) < 30  # the first has PDF on both sides
   assert pairs == world.translations('ru')
   assert not any('PDF' in first for first, _ in pairs)
+
+
+class Letters:
+  """A vocabulary of letters."""
+
+  def encode_ragged(self, texts, *, language: str):
+    del language
+    return np.frombuffer(''.join(texts).encode(), np.uint8), None
+
+
+def test_entropy_of_token_frequencies(texts, tmp_path, monkeypatch):
+  world = texts.world(tmp_path, Text.SAME_DOMAIN)
+  lines = {'en': ['aaab'], 'ru': ['ab'] * 16, 'zh': ['abcd'] * 16}
+  monkeypatch.setattr(real_worlds, '_lines', lambda path: lines[path.stem])
+  share = 16**0.7
+  want = 0.75 * math.log(4 / 3) + 0.25 * math.log(4)
+  want += share * (math.log(2) + math.log(4))
+  found = world.probes(Letters())
+  assert found == {'entropy': pytest.approx(want / (1 + 2 * share))}
 
 
 def test_files_count_and_not_their_place(folders, texts, tmp_path):

@@ -156,6 +156,7 @@ class _Experiment:
     found = measures.of_model(
       setup, params, world, against_random=condition.against_random
     ) | measures.transfer(*tuned)
+    found |= world.probes(setup.vocabulary)
     if condition.aligned:
       found |= measures.word_alignment(setup, params, world)
     return found

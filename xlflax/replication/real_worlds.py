@@ -5,7 +5,12 @@ import functools
 import pathlib
 import random
 
+import numpy as np
+from scipy import stats
+
 from xlflax.data.labelled.sources.source import FileExamples
+from xlflax.data.text_tasks.corpus_tasks import ALPHA
+from xlflax.data.vocabularies.vocabulary import Vocabulary
 from xlflax.evaluation.metrics import string_overlap
 from xlflax.foundation import errors
 from xlflax.replication import held_out
@@ -164,6 +169,19 @@ class RealWorld(World):
         seen.update(pair)
         found.append((pair[0], pair[1]))
     return random.Random(0).sample(found, len(found))
+
+  def probes(self, vocabulary: Vocabulary) -> dict[str, float]:
+    """The entropy of token frequencies, in nats, as languages are drawn.
+
+    The loss of a model of text that has learned nothing else.
+    """
+    found, weights = [], []
+    for code in (FIRST, *self.seconds):
+      lines = _lines(pathlib.Path(self.corpus) / 'mono' / f'{code}.txt')
+      ids, _ = vocabulary.encode_ragged(lines, language=code)
+      found.append(stats.entropy(np.bincount(ids)))
+      weights.append(sum(map(bool, lines)) ** ALPHA)
+    return {'entropy': float(np.average(found, weights=weights))}
 
 
 @functools.lru_cache(maxsize=32)

@@ -226,6 +226,11 @@ class World:
       )
     ]
 
+  def probes(self, vocabulary: Vocabulary) -> dict[str, float]:
+    """What measures of runs are to be read beside."""
+    del vocabulary
+    return {}
+
   def shared_words(self, second: str) -> frozenset[str]:
     """The strings that the tagged test sentences of both languages have."""
     words = [
