@@ -170,11 +170,12 @@ class RealWorld(World):
         found.append((pair[0], pair[1]))
     return random.Random(0).sample(found, len(found))
 
-  def probes(self, vocabulary: Vocabulary) -> dict[str, float]:
+  def probes(self, vocabulary: Vocabulary | None) -> dict[str, float]:
     """The entropy of token frequencies, in nats, as languages are drawn.
 
     The loss of a model of text that has learned nothing else.
     """
+    assert vocabulary is not None  # experiments have one
     found, weights = [], []
     for code in (FIRST, *self.seconds):
       lines = _lines(pathlib.Path(self.corpus) / 'mono' / f'{code}.txt')

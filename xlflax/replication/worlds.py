@@ -226,7 +226,7 @@ class World:
       )
     ]
 
-  def probes(self, vocabulary: Vocabulary) -> dict[str, float]:
+  def probes(self, vocabulary: Vocabulary | None) -> dict[str, float]:
     """What measures of runs are to be read beside."""
     del vocabulary
     return {}
