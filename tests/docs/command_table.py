@@ -75,6 +75,8 @@ NOT_RUN = {
   'xlflax train --gin_file=docs/first_run/': 'of what was downloaded; '
   'tests/recipes_test.py builds it',
   'python docs/rehearsal/': 'reads what the line before it makes',
+  'xlflax replicate --all --corpora=': 'takes hours; '
+  'tests/replication/real_worlds_test.py has small languages',
   'python docs/recipes/': 'takes hours; tests/docs/recipes_test.py builds its '
   'conditions',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',

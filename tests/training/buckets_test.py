@@ -239,3 +239,9 @@ def test_a_writer_on_another_host_is_refused_or_taken_over(run):
         held.check()
         time.sleep(0.05)
   assert (run / lease.FILE).exists()  # it is the other one's now
+
+
+def test_an_object_of_a_run_s_name_is_in_nobody_s_way(run, bucket):
+  """Whether there is a folder is told by lists, which may change meanwhile."""
+  bucket.put('run', b'')
+  run_directory.check_place(run)

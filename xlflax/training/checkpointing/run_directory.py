@@ -85,7 +85,8 @@ def check(
 
 def check_place(model_dir: pathlib.Path) -> None:
   """Refuses a file where the model directory should be."""
-  if model_dir.exists() and not model_dir.is_dir():
+  is_bucket = paths.is_bucket(model_dir)  # whose folders need not exist
+  if not is_bucket and model_dir.exists() and not model_dir.is_dir():
     raise errors.RunDirectoryError(
       'The model directory is a file',
       got=str(model_dir),
