@@ -141,6 +141,7 @@ def test_retrieval_and_reranking():
       {
         'ndcg@10': mean('ndcg_cut_10'),
         'map@20': mean('map_cut_20'),  # no query has more than 20 right ones
+        'mrr@10': found.mrr['MRR@10'],
         'mrr@20': found.mrr['MRR@20'],
         'recall@100': mean('recall_100'),
       },
