@@ -217,3 +217,16 @@ def test_encoder_with_masked_lm(fields):
   gather = rows * 3 * length * hidden  # of the chosen states, if by a product
   counted = flops.of_forward(loss, params, batch)
   assert counted - 2 * (2 * rows * length * layer + head) in (0, 2 * gather)
+
+
+def test_what_is_split_and_has_no_output():
+  """Of a kernel's dropout without dropout, places on devices are left."""
+  mesh = jax.make_mesh((1,), ('data',))
+
+  def split(x):
+    jax.shard_map(
+      lambda: (), mesh=mesh, in_specs=(), out_specs=(), check_vma=False
+    )()
+    return x @ x
+
+  assert flops.of_forward(split, jnp.ones((2, 2))) == 2 * 2**3

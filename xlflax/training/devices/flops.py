@@ -54,7 +54,8 @@ def of_equation(equation) -> int:
   inner = sum(_count(j) for j in _inner(equation.params))
   if name == 'scan':
     return inner * equation.params['length']
-  if name == 'shard_map':  # shapes inside are those of a device's part
+  # Shapes inside are those of a device's part; one may be left without outputs.
+  if name == 'shard_map' and equation.outvars:
     whole, part = (
       math.prod(v.aval.shape)
       for v in (equation.outvars[0], equation.params['jaxpr'].outvars[0])
