@@ -46,7 +46,6 @@ class Case:
     batches: macro -> rows on each device.
     table: the devices of the table of bounds.
     checked: the devices that it is compiled for otherwise.
-    module: that is run as `xlflax`.
   """
 
   name: str
@@ -54,7 +53,6 @@ class Case:
   batches: dict[str, int]
   table: tuple[str, ...]
   checked: tuple[str, ...]
-  module: str = 'xlflax.cli'
 
 
 _ONE, _EIGHT, _MANY = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
@@ -124,17 +122,10 @@ def _with(case: Case, field: str, value: str, *devices: str) -> Case:
 
 
 def _of_attention(case: Case, backend: str, *devices: str) -> Case:
-  """The case without dropout of attention, which other kernels do not have.
-
-  The table has it on GPUs.
-  """
+  """The case without dropout of attention, which other kernels do not have."""
   case = _with(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
-  return dataclasses.replace(
-    case,
-    flags=(*case.flags, rate),
-    table=tuple(d for d in devices if d.startswith('gpu')),
-  )
+  return dataclasses.replace(case, flags=(*case.flags, rate))
 
 
 _MODELS = {
@@ -152,11 +143,6 @@ CASES = (
   _with(_MODELS['xlmr-base'], 'products', 'eight_bits', _ONE),
   _of_attention(_MODELS['xlmr-base'], 'fused', _ONE, 'tpu:v6e:8'),
   _of_attention(_MODELS['xlmr-base'], 'cudnn', _ONE),
-  dataclasses.replace(
-    _of_attention(_MODELS['xlmr-base'], 'fused', 'tpu:v6e:8'),
-    name='xlmr-base-splash',
-    module='benchmarks.peers.splash_attention',
-  ),
   *(_of_paper(row) for row in scaling.MODELS if row.file in _PAPERS),
 )
 
@@ -172,7 +158,7 @@ def plan(
     return json.loads(output.read_text())
   count = int(devices.split(':')[-1].split('/')[0])
   command = [
-    *(sys.executable, '-m', case.module, 'train', '--dry_run'),
+    *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
     *(f'--devices={devices}', f'--plan_by={by}'),
     *case.flags,
     *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),

@@ -1,15 +1,12 @@
-"""`xlflax` with JAX's splash attention in place of its own kernels for TPUs.
+"""JAX's splash attention beside the project's own kernels for TPUs.
 
-  python -m benchmarks.peers.splash_attention train --dry_run ...
-  python -m benchmarks.peers.splash_attention count tpu:v6e:1
+  python -m benchmarks.peers.splash_attention tpu:v6e:1
 
 Splash attention has segments, but neither dropout nor biases. Blocks are of 512,
-and one kernel makes all gradients, as in ours. `count` prints what the kernels
-of both take for XLM-R base's 12 layers of 64 x 512 tokens, by their bundles.
+and one kernel makes all gradients, as in ours. Prints what the kernels of both
+take for XLM-R base's 12 layers of 64 x 512 tokens, by their bundles.
 """
 
-import contextlib
-import functools
 import sys
 
 import jax
@@ -21,13 +18,11 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
   splash_attention_mask as splash_masks,
 )
 
-from xlflax import cli
 from xlflax.models import targets
 from xlflax.models.attention import fused, masks
 from xlflax.models.attention.fused import problem, sharded
 from xlflax.planning.programs import pallas
 from xlflax.planning.targets import bundles, compilers
-from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines
 
 _BLOCK = 512
@@ -67,15 +62,6 @@ def _of_device(arrays: problem.Arrays) -> jax.Array:
   return jax.vmap(run)(query, key, value, segments).swapaxes(1, 2)
 
 
-@contextlib.contextmanager
-def _instead(function):
-  kept, fused.attend = fused.attend, function
-  try:
-    yield
-  finally:
-    fused.attend = kept
-
-
 def milliseconds(machine: machines.Machine, function, rate: float) -> dict:
   """Kernel -> milliseconds of all layers, by the bundles that it issues."""
   assert machine.accelerator is not None
@@ -103,8 +89,9 @@ def milliseconds(machine: machines.Machine, function, rate: float) -> dict:
   }
 
 
-def _count(devices: str) -> int:
-  machine = machines.parse(devices)
+def main() -> None:
+  """Prints a line for each."""
+  machine = machines.parse(sys.argv[1])
   compilers.devices(machine)
   for name, function, rate in (
     ('splash', attend, 0.0),
@@ -112,24 +99,7 @@ def _count(devices: str) -> int:
     ('ours, dropout', fused.attend, 0.1),
   ):
     print(name, milliseconds(machine, function, rate), flush=True)
-  return 0
-
-
-def main() -> int:
-  """Runs a command; its model FLOPs are those of the project's own form."""
-  if sys.argv[1:2] == ['count']:
-    return _count(sys.argv[2])
-  ours, counted = fused.attend, setup_lib.Setup.flops
-
-  @functools.wraps(counted)
-  def flops(self, active):
-    with _instead(ours):
-      return counted(self, active)
-
-  setup_lib.Setup.flops = flops
-  with _instead(attend):
-    return cli.main()
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  main()
