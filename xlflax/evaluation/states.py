@@ -127,8 +127,27 @@ def sentence_states(
   Returns:
     The states in the order of `texts`, and how many texts were cut.
   """
+  return token_states(
+    subject,
+    subject.vocabulary.encode_each(list(texts), language_ids),
+    language_ids,
+    pooling=pooling,
+    max_length=max_length,
+    layers=layers,
+  )
+
+
+def token_states(
+  subject: base.Subject,
+  token_ids: Sequence[Sequence[int]],
+  language_ids: Sequence[int],
+  *,
+  pooling: Pooling = Pooling.MEAN,
+  max_length: int | None = None,
+  layers: Sequence[int] | None = None,
+) -> SentenceStates:
+  """`sentence_states` of N lists of ids, without special symbols."""
   limit = length_limit(subject, max_length)
-  token_ids = subject.vocabulary.encode_each(list(texts), language_ids)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[: limit - 2] for ids in token_ids]
   states = None
@@ -139,7 +158,7 @@ def sentence_states(
       pooled = pooled[np.asarray(layers)]
     if states is None:
       count, _, hidden = pooled.shape
-      states = np.empty((count, len(texts), hidden), np.float32)
+      states = np.empty((count, len(token_ids), hidden), np.float32)
     states[:, indices] = np.asarray(pooled)[:, : len(indices)]
   if states is None:
     config = subject.model.config

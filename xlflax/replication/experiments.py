@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xlflax.foundation import errors
-from xlflax.replication import measures, results, running, trainers
+from xlflax.replication import measures, probes, results, running, trainers
 from xlflax.replication.conditions import Condition, Size
 from xlflax.replication.papers import entailment, translating
 from xlflax.replication.worlds import Amounts, Text, World
@@ -157,6 +157,10 @@ class _Experiment:
       setup, params, world, against_random=condition.against_random
     ) | measures.transfer(*tuned)
     found |= world.probes(setup.vocabulary)
+    gains = probes.pair_gain(
+      measures.subject_of(setup, params), world, condition, self._plan.size
+    )
+    found |= measures.by_language(gains) if gains else {}
     if condition.aligned:
       found |= measures.word_alignment(setup, params, world)
     return found

@@ -6,6 +6,8 @@
 | `retrieval/l` | the same of layer l, 0 being the embeddings |
 | `plain_retrieval` | without taking the mean off |
 | `mapped_retrieval` | after an orthogonal map, learned on other translations |
+| `shuffled_retrieval` | `retrieval` of sentences whose tokens stand in random order |
+| `pair_gain` | loss of masked tokens beside a wrong translation, less that beside the right one, in nats: of both sides in a row, or in VECO's cross-attention |
 | `cka`, `cka/l` | linear CKA of the translations' states, mean of all layers |
 | `offset` | share of the translations' variance that lies between the means of the two languages, mean of all Transformer layers |
 | `norm/SCRIPT` | median norm of the embeddings of a script's pieces; `first_norm/SCRIPT`: before the first step |
@@ -30,7 +32,7 @@ from xlflax.evaluation.tasks import tagging
 from xlflax.evaluation.tasks import word_alignment as alignment_task
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.finetuning import token_classification
-from xlflax.replication import running
+from xlflax.replication import probes, running
 from xlflax.replication.conditions import Size
 from xlflax.replication.worlds import FIRST, World
 from xlflax.similarity import cka, procrustes
@@ -58,14 +60,31 @@ def subject_of(setup, params, objectives=()) -> base.Subject:
 
 
 def sentence_states(
-  subject: base.Subject, world: World, second: str, code: str
+  subject: base.Subject,
+  world: World,
+  second: str,
+  code: str,
+  *,
+  shuffled: bool = False,
 ):
-  """Mean-pooled states of a side of a language's translations, [L + 1, N, H]."""
-  pairs = world.translations(second)[: 2 * world.TESTED]
-  texts = [pair[code == second] for pair in pairs]
-  ids = [subject.vocabulary.language_id(code)] * len(texts)
-  return states.sentence_states(
-    subject, texts, ids, max_length=world.LENGTH
+  """Mean-pooled states of a side of a language's translations, [L + 1, N, H].
+
+  Args:
+    subject: the model.
+    world: the languages.
+    second: the language.
+    code: it, or the first language.
+    shuffled: each sentence's tokens stand in random order.
+  """
+  token_ids = probes.side(subject, world, second, code)
+  if shuffled:
+    draw = np.random.default_rng(0)
+    token_ids = [draw.permutation(ids) for ids in token_ids]
+  return states.token_states(
+    subject,
+    token_ids,
+    [subject.vocabulary.language_id(code)] * len(token_ids),
+    max_length=world.LENGTH,
   ).states
 
 
@@ -159,6 +178,11 @@ def of_model(
       sentence_states(subject, world, second, code) for code in (FIRST, second)
     ]
     parts[second] = similarity(*sides)
+    mixed = [
+      sentence_states(subject, world, second, code, shuffled=True)
+      for code in (FIRST, second)
+    ]
+    parts[second]['shuffled_retrieval'] = similarity(*mixed)['retrieval']
     if against_random:
       other = sentence_states(fresh, world, second, second)
       parts[second]['random_cka'] = similarity(sides[0], other)['cka']

@@ -95,7 +95,7 @@ def _entries(
     streams[read.name] = read
     entries.append(
       mixture_lib.Entry(
-        stream=read.name, objective=_objective(loss, condition, world, size)
+        stream=read.name, objective=objective(loss, condition, world, size)
       )
     )
   return tuple(entries), tuple(streams.values())
@@ -153,7 +153,7 @@ def stream(loss: Loss, condition: Condition, size: Size) -> stream_lib.Stream:
   )
 
 
-def _objective(loss: Loss, condition: Condition, world: World, size: Size):
+def objective(loss: Loss, condition: Condition, world: World, size: Size):
   """The objective of a loss."""
   if loss is Loss.TRANSLATION:
     return translating.OBJECTIVE
