@@ -5,6 +5,7 @@ import pytest
 from xlflax.foundation import errors
 from xlflax.replication import budgets, catalogue
 from xlflax.replication.conditions import Taken
+from xlflax.training.initialization.vocabulary_matching import Mixing
 
 STUDIES = pytest.mark.parametrize(
   'study', catalogue.STUDIES, ids=lambda one: one.name
@@ -95,6 +96,17 @@ def test_needed_are_those_compared_and_those_begun_from():
     'metaxlm/dict',
     'metaxlm/shuffled_dict',  # of the claim's twin
   ]
+
+
+def test_claims_that_need_dictionaries_are_left_out_without_them(caplog):
+  study = catalogue.REAL
+  names = {one.name for one in study.without_dictionaries(study.claims)}
+  assert {one.name for one in study.claims} - names == {'metaxlm.wechsel'}
+  assert 'metaxlm.wechsel' in caplog.text
+  with pytest.raises(errors.ConfigError, match='--dictionaries'):
+    study.without_dictionaries(study.chosen(('metaxlm.wechsel',)))
+  wechsel = study.by_name['metaxlm/wechsel']
+  assert wechsel.mixing is Mixing.TRANSLATED and wechsel.reads_dictionary
 
 
 def test_unknown_claim():

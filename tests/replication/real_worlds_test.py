@@ -140,6 +140,20 @@ def test_files_count_and_not_their_place(folders, texts, tmp_path):
   assert real_worlds.Texts.of(moved, folders[1]).digest != texts.digest
 
 
+def test_dictionaries_count_where_they_are_read(folders, texts, tmp_path):
+  words = tmp_path / 'words'
+  words.mkdir()
+  (words / 'en-ru.tsv').write_text('cat\tкот\n', encoding='utf-8')
+  own = real_worlds.Texts.of(*folders, words)
+  assert own == texts and own.read_by([BOTH]) == texts
+  dictionary = dataclasses.replace(BOTH, taken=Taken.WITH_DICTIONARY)
+  read = own.read_by([META, dictionary])
+  assert read.digest == texts.digest and read.words
+  assert own.world(tmp_path, Text.SAME_DOMAIN).dictionary() == words
+  (words / 'en-ru.tsv').write_text('cat\tкит\n', encoding='utf-8')
+  assert own.read_by([META, dictionary]) != read
+
+
 def test_what_is_missing_is_told(folders, tmp_path):
   with pytest.raises(errors.ConfigError, match='--treebanks'):
     real_worlds.Texts.of(folders[0], None)

@@ -27,6 +27,8 @@ FLAGS = f"""
   DIR/disjoint by --mode=disjoint, DIR/parallel by --mode=parallel
 --treebanks DIR (path): Universal Dependencies of these: a file
   `en_…-train….conllu`, and `CODE_…-test….conllu` of each language
+--dictionaries DIR (path): files `en-CODE….tsv` or `.txt`, for the claims that
+  need them
 --budget MINUTES (NonNegative): processor minutes after which no further run is
   begun
 {compilation.FLAG}
@@ -54,8 +56,12 @@ def run(args: argparse.Namespace) -> int:
   study, texts = catalogue.MADE_UP, None
   if args.corpora or args.treebanks:
     study = catalogue.REAL
-    texts = real_worlds.Texts.of(args.corpora, args.treebanks)
+    texts = real_worlds.Texts.of(
+      args.corpora, args.treebanks, args.dictionaries
+    )
   claims = study.chosen(() if args.all else tuple(args.claim))
+  if texts and not texts.dictionaries:
+    claims = study.without_dictionaries(claims)
   _write(
     study, output, claims, _found(args, study, claims, work, output, texts)
   )

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.resources
+import logging
 import tomllib
 from typing import Any
 
@@ -64,6 +65,31 @@ class Study:
         wanted.add(begun)
         name = begun
     return tuple(one for one in self.conditions if one.name in wanted)
+
+  def without_dictionaries(
+    self, claims: tuple[Claim, ...]
+  ) -> tuple[Claim, ...]:
+    """The claims whose runs read none; says which are left out.
+
+    Raises:
+      ConfigError: no claim is left.
+    """
+    kept = tuple(
+      one
+      for one in claims
+      if not any(own.reads_dictionary for own in self.needed((one,)))
+    )
+    left = ', '.join(one.name for one in claims if one not in kept)
+    if not kept:
+      raise errors.ConfigError(
+        'These claims need bilingual dictionaries',
+        got=left,
+        expected='a folder with files such as en-fr.tsv',
+        where='--dictionaries',
+      )
+    if left:
+      logging.warning('Without --dictionaries these are left out: %s.', left)
+    return kept
 
   def _named(self, name: str) -> tuple[Claim, ...]:
     return tuple(

@@ -11,7 +11,7 @@ from xlflax.models.config import NormPosition
 from xlflax.models.variants.sharing import SharingPlan
 from xlflax.replication.worlds import Text
 from xlflax.training.initialization.decoder import DecoderInitialization
-from xlflax.training.initialization.vocabulary_matching import Norms
+from xlflax.training.initialization.vocabulary_matching import Mixing, Norms
 
 
 class Loss(enum.Enum):
@@ -58,6 +58,7 @@ _READ: dict[str, Callable[..., Any]] = {
   'sharing': lambda own: SharingPlan(**own),
   'taken': Taken,
   'norms': Norms,
+  'mixing': Mixing,
   'frozen': tuple,
   'pairs': {'xlm': AS_XLM, 'ppa': AS_PPA, 'both': AS_BOTH}.__getitem__,
   'norm': NormPosition,
@@ -119,8 +120,8 @@ class Condition:
     begins_from: another condition, whose run of the same seed is taken.
     taken: what is taken of it.
     norms: of rows by vocabulary matching.
-    interpolated: whether rows that match none are put together from those that
-      do (FOCUS).
+    interpolated: whether rows that match none are put together from others.
+    mixing: from which (FOCUS, WECHSEL).
     frozen: patterns of parameters that do not train.
     max_pairs: the first so many pairs; None: all.
     pairs: how they are put together.
@@ -152,6 +153,7 @@ class Condition:
   taken: Taken = Taken.ALL
   norms: Norms = Norms.FRESH
   interpolated: bool = False
+  mixing: Mixing = Mixing.MATCHED
   frozen: tuple[str, ...] = ()
   max_pairs: int | None = None
   pairs: PairOptions = AS_XLM
@@ -167,3 +169,8 @@ class Condition:
   entailment_steps: int = 0
   decoder_layers: int = 0
   decoder: DecoderInitialization | None = None
+
+  @property
+  def reads_dictionary(self) -> bool:
+    """Whether a run needs a bilingual dictionary."""
+    return self.taken in (Taken.WITH_DICTIONARY, Taken.SHUFFLED_DICTIONARY)

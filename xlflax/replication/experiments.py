@@ -173,8 +173,9 @@ class _Experiment:
     return self._worlds[text]
 
   def _settings(self, condition: Condition) -> str:
+    chain = self._plan.chain(condition)
     return results.settings_of(
-      self._plan.chain(condition), self._plan.amounts, self._plan.size
+      chain, self._plan.amounts.read_by(chain), self._plan.size
     )
 
 

@@ -79,7 +79,7 @@ def sentence_states(
   token_ids = probes.side(subject, world, second, code)
   if shuffled:
     draw = np.random.default_rng(0)
-    token_ids = [draw.permutation(ids) for ids in token_ids]
+    token_ids = [draw.permutation(ids).tolist() for ids in token_ids]
   return states.token_states(
     subject,
     token_ids,

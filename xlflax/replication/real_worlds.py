@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 import random
+from collections.abc import Iterable
 
 import numpy as np
 from scipy import stats
@@ -14,6 +15,7 @@ from xlflax.data.vocabularies.vocabulary import Vocabulary
 from xlflax.evaluation.metrics import string_overlap
 from xlflax.foundation import errors
 from xlflax.replication import held_out
+from xlflax.replication.conditions import Condition
 from xlflax.replication.worlds import FIRST, Text, World
 from xlflax.storage import contents, paths
 
@@ -32,19 +34,29 @@ class Texts:
     treebanks: folder with files `CODE_…-ud-….conllu` of Universal
       Dependencies: English ones to train on, and one of each to test on.
     merges: of each language's vocabulary.
-    digest: of what is read.
+    dictionaries: folder with bilingual dictionaries of these languages, which
+      runs that take one read; None: there is none.
+    digest: of what all runs read.
+    words: of the dictionaries, for runs that take one.
   """
 
   corpora: pathlib.Path = dataclasses.field(compare=False)
   treebanks: pathlib.Path = dataclasses.field(compare=False)
   merges: int = 1000
+  dictionaries: pathlib.Path | None = dataclasses.field(
+    default=None, compare=False
+  )
   digest: str = ''
+  words: str = ''
 
   @classmethod
   def of(
-    cls, corpora: pathlib.Path | None, treebanks: pathlib.Path | None
+    cls,
+    corpora: pathlib.Path | None,
+    treebanks: pathlib.Path | None,
+    dictionaries: pathlib.Path | None = None,
   ) -> 'Texts':
-    """The files of two folders.
+    """The files of folders.
 
     Raises:
       ConfigError: a folder or file is missing.
@@ -55,7 +67,7 @@ class Texts:
         got='one of them',
         expected='--corpora=DIR and --treebanks=DIR',
       )
-    found = cls(corpora=corpora, treebanks=treebanks)
+    found = cls(corpora=corpora, treebanks=treebanks, dictionaries=dictionaries)
     digest = contents.of_paths(
       [
         [corpora / kind / 'mono' for kind in ('disjoint', 'parallel')],
@@ -74,6 +86,13 @@ class Texts:
         fix='write them by `xlflax corpora libreoffice`, by both modes',
       )
     return dataclasses.replace(found, digest=digest)
+
+  def read_by(self, chain: Iterable[Condition]) -> 'Texts':
+    """What runs depend on that begin one from the other."""
+    if not any(one.reads_dictionary for one in chain):
+      return self
+    digest = contents.of_paths([self.dictionaries])
+    return dataclasses.replace(self, words=digest or '')
 
   @property
   def seconds(self) -> tuple[str, ...]:
@@ -157,6 +176,11 @@ class RealWorld(World):
       files={code: str(self.amounts.treebank(split, code)) for code in parts},
       max_examples=_TAGGED if split == 'test' else None,
     )
+
+  def dictionary(self) -> pathlib.Path:
+    """The folder of dictionaries."""
+    assert self.amounts.dictionaries is not None  # else no such run is made
+    return self.amounts.dictionaries
 
   def translations(self, second: str) -> list[tuple[str, str]]:
     """Held-out pairs that share no string, each sentence once, at random."""

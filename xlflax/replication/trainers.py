@@ -235,5 +235,6 @@ def _init_from(
       dictionaries=dictionaries,
       norms=condition.norms,
       text=world.corpus if condition.interpolated else None,
+      mixing=condition.mixing,
     ),
   )

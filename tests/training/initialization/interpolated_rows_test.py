@@ -16,6 +16,7 @@ from xlflax.training.initialization import (
 )
 from xlflax.training.initialization.vocabulary_matching import (
   Kind,
+  Mixing,
   Norms,
   VocabularyMatching,
 )
@@ -81,6 +82,41 @@ def test_rows_of_what_is_near(text, tmp_path):
   made.report(tmp_path / 'report')
   told = json.loads((tmp_path / 'report' / matched_rows.REPORT).read_text())
   assert told['counts']['interpolated'] == 2
+
+
+def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
+  """WECHSEL: rows by the source's tokens, though the two share no sentence."""
+  monkeypatch.setattr(interpolated_rows, '_DIMENSIONS', 3)
+  draw = random.Random(0)
+  english = 'sea ship sail oven bread flour king queen crown'.split()
+  (tmp_path / 'mono').mkdir()
+  for code, words in (('en', english), ('xx', [f'x{own}' for own in english])):
+    groups = [words[i : i + 3] for i in (0, 3, 6)]
+    lines = [' '.join(draw.choices(groups[i % 3], k=8)) for i in range(300)]
+    (tmp_path / 'mono' / f'{code}.txt').write_text('\n'.join(lines))
+  source = Words(tuple(f'▁{word}' for word in english))
+  target = Words(tuple(f'▁x{word}' for word in english))
+  (tmp_path / 'dictionaries').mkdir()
+  words = tmp_path / 'dictionaries/en-xx.tsv'
+  words.write_text(
+    ''.join(f'{word}\tx{word}\n' for word in english if word != 'ship')
+  )
+  made = VocabularyMatching(
+    text=str(tmp_path),
+    dictionaries=(str(words),),
+    mixing=Mixing.TRANSLATED,
+  )
+  found = made.match(target, source)
+  ship = target.all.index('▁xship')
+  assert found.kinds[ship] == Kind.INTERPOLATED
+  assert (found.kinds == Kind.DICTIONARY).sum() == 8
+  ids, weights = found.rows()
+  assert weights[ship].sum() == pytest.approx(1, rel=1e-5)
+  near = [source.all.index(f'▁{word}') for word in english[:3]]
+  assert weights[ship][np.isin(ids[ship], near)].sum() > 0.9
+  monkeypatch.setattr(interpolated_rows, '_DIMENSIONS', 20)
+  assert made.match(target, source).kinds[ship] == Kind.RANDOM
+  assert 'xx stay fresh' in caplog.text
 
 
 def test_without_text_rows_stay_fresh():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import registry
+from xlflax.foundation import enums, registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
 from xlflax.training.initialization import (
@@ -46,6 +46,14 @@ class Norms(enum.Enum):
   # All multiplied by one number, after which their median is that of the rows
   # that are fresh; as they are where none is.
   FRESH = 'fresh'
+
+
+class Mixing(enum.Enum):
+  """How rows of tokens that no look-up finds are put together from text."""
+
+  MATCHED = 'matched'  # from matched tokens that they are near (FOCUS)
+  # From source tokens that they are near, by a map between languages (WECHSEL).
+  TRANSLATED = 'translated'
 
 
 class Matching(NamedTuple):
@@ -100,7 +108,8 @@ class VocabularyMatching:
       embeddings, the output's bias, and its table where it is not tied.
     norms: of the rows of tables (biases stay as they are).
     text: a corpus directory; with it rows of tokens that no look-up finds are
-      put together from those that are found (FOCUS, `interpolated_rows`).
+      put together from others (`interpolated_rows`).
+    mixing: from which.
   """
 
   dictionaries: tuple[str, ...] = registry.known_by_content(
@@ -111,6 +120,12 @@ class VocabularyMatching:
   norms: Norms = Norms.FRESH
   text: str | None = registry.known_by_content(contents.of_paths, default=None)
 
+  mixing: Mixing = Mixing.MATCHED
+
+  def __post_init__(self):
+    enums.coerce(self, 'norms', Norms)
+    enums.coerce(self, 'mixing', Mixing)
+
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries, and with this text."""
     found = match(
@@ -120,13 +135,22 @@ class VocabularyMatching:
     )
     if self.text is None:
       return found
-    ids, weights = interpolated_rows.mixture(
-      target, self.text, found.source_ids >= 0
-    )
+    matched = found.source_ids >= 0
+    if self.mixing is Mixing.MATCHED:
+      ids, weights = interpolated_rows.mixture(target, self.text, matched)
+      ids = found.source_ids[ids]
+    else:
+      taught = np.flatnonzero(matched & (found.kinds != Kind.SPECIAL))
+      ids, weights = interpolated_rows.translated(
+        target,
+        source,
+        self.text,
+        np.stack([taught, found.source_ids[taught]], axis=1),
+        self.source_language,
+      )
+      weights = np.where(matched[:, None], 0, weights)
     kinds = np.where(weights.any(axis=1), Kind.INTERPOLATED, found.kinds)
-    return found._replace(
-      kinds=kinds.astype(np.int8), mixed=(found.source_ids[ids], weights)
-    )
+    return found._replace(kinds=kinds.astype(np.int8), mixed=(ids, weights))
 
 
 def match(
