@@ -1,0 +1,46 @@
+"""What XLA:GPU makes of the head's gradients."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlflax.objectives.cross_entropy import compact_cross_entropy
+from xlflax.planning.programs import hlo
+from xlflax.planning.targets import compilers
+from xlflax.training.devices import machines
+
+ROWS, WORDS, WIDTH = 4928, 250002, 768
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('jax_cuda12_plugin') is None,
+  reason='needs jax[cuda12]',
+)
+@pytest.mark.parametrize('devices', ['gpu:H200:1', 'gpu:B200:1'])
+def test_logits_are_never_in_memory_in_float32(devices):
+  machine = machines.parse(devices)
+  (device,) = compilers.devices(machine)
+  place = jax.sharding.SingleDeviceSharding(device)
+
+  def shaped(shape, dtype):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+  def loss(hidden, table, bias, labels):
+    found = compact_cross_entropy.cross_entropy(hidden, table, bias, labels)
+    return found.loss.mean()
+
+  with compilers.tracing(machine):
+    made = compilers.compile_step(
+      machine,
+      jax.jit(jax.grad(loss, argnums=(0, 1, 2))),
+      shaped((ROWS, WIDTH), jnp.bfloat16),
+      shaped((WORDS, WIDTH), jnp.float32),
+      shaped((WORDS,), jnp.float32),
+      shaped((ROWS,), jnp.int32),
+    )
+  made_of = hlo.parse(made.text).entry.instructions.values()
+  widest = max(array.bytes for one in made_of for array in one.arrays)
+  assert widest <= 2 * ROWS * WORDS  # bfloat16
