@@ -138,6 +138,29 @@ def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
   return [write(output, name, several) for name, several in lines.items()]
 
 
+def mlqe_pe(source: pathlib.Path, output: pathlib.Path) -> Written:
+  """`<from_en|to_en>/<language>/<split>.tsv`: that side, English, z_mean.
+
+  As the shared tasks' baselines read it: no quoting, z-scores' mean.
+  """
+  written = []
+  for path in sorted(source.rglob('*.df.short.tsv')):
+    split, pair = path.name.split('.')[:2]
+    first, second = pair[:2], pair[2:]
+    sides, folder = ('original', 'translation'), f'to_en/{first}'
+    if first == 'en':
+      sides, folder = ('translation', 'original'), f'from_en/{second}'
+    rows = files.read_csv(path, quoted=False)
+    written.append(
+      write(
+        output,
+        f'{folder}/{"test" if split == "test20" else split}.tsv',
+        ('\t'.join(row[key] for key in (*sides, 'z_mean')) for _, row in rows),
+      )
+    )
+  return written
+
+
 belebele = _copied('*_*.jsonl', lambda path: f'{path.stem}/test.jsonl')
 xcopa = _copied(
   '*.??.jsonl',

@@ -274,3 +274,33 @@ def test_seahorse(tmp_path):
   assert read(1, 'en') == ('Long text. More.', 'A "short" one.', 1.0)
   assert read(4, 'en')[2] == read(5, 'en')[2] == 0.0
   assert read(1, 'es') == ('Largo.', 'Mal.', 0.0)
+
+
+def test_mlqe_pe(tmp_path):
+  start = tmp_path / 'in'
+  header = (
+    'segid\toriginal\ttranslation\tscores\tmean\tz_scores\tz_mean\tmodel\n'
+  )
+  rest = '[90, 80]\t85.0\t[0.7, 0.8]\t0.75\t-0.5\n'
+  _write(
+    start / 'ru-en-dev/dev.ruen.df.short.tsv',
+    f'{header}1\tОн "тут.\tHe is "here.\t{rest}',
+  )
+  _write(
+    start / 'en-de/test20.ende.df.short.tsv',
+    f'{header.replace("segid", "index")}0\tHe sees.\tEr sieht.\t{rest}',
+  )
+  written = public_data.fetched('mlqe_pe', str(start), str(tmp_path / 'out'))
+  assert written == ['from_en/de/test.tsv', 'to_en/ru/dev.tsv']
+  for name, language, text, other in (
+    (written[0], 'de', 'Er sieht.', 'He sees.'),
+    (written[1], 'ru', 'Он "тут.', 'He is "here.'),
+  ):
+    (found,) = formats.read_files(
+      'rated_pairs',
+      str(tmp_path / 'out' / name),
+      language,
+      paired_language='en',
+    ).examples
+    assert (found.text, found.paired_text) == (text, other)
+    assert found.score == 0.75

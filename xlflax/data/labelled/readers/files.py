@@ -87,18 +87,24 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
 
 
 def read_csv(
-  path: str | os.PathLike, delimiter: str = '\t'
+  path: str | os.PathLike, delimiter: str = '\t', *, quoted: bool = True
 ) -> Iterator[tuple[int, dict[str, str]]]:
   """Yields (number of its last line, column -> field) of a file with a header.
 
-  Fields may be quoted, and then hold line ends, as pandas writes them.
+  Fields may be `quoted`, and then hold line ends, as pandas writes them.
 
   Raises:
     CorpusError: no such file; file:line of a row with another number of
       fields than the header, or of an open quotation mark.
   """
   lines = (f'{line}\n' for _, line in read_lines(path))
-  rows = csv.DictReader(lines, delimiter=delimiter, restkey=_ODD, restval=_ODD)
+  rows = csv.DictReader(
+    lines,
+    delimiter=delimiter,
+    restkey=_ODD,
+    restval=_ODD,
+    quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+  )
   try:
     for row in rows:
       if _ODD in row or _ODD in row.values():
