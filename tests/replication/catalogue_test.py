@@ -3,8 +3,8 @@
 import pytest
 
 from xlflax.foundation import errors
-from xlflax.replication import budgets, catalogue
-from xlflax.replication.conditions import Taken
+from xlflax.replication import budgets, catalogue, trainers
+from xlflax.replication.conditions import Loss, Taken
 from xlflax.training.initialization.vocabulary_matching import Mixing
 
 STUDIES = pytest.mark.parametrize(
@@ -86,6 +86,15 @@ def test_real_runs_are_those_of_their_namesakes():
     )
     if names[0] != 'metaxlm/both':
       assert len({one.steps for one in runs}) == 1
+
+
+@STUDIES
+def test_queues_hold_whole_batches(study):
+  for one in study.conditions:
+    for loss in {Loss.MOCO, Loss.ZERO_QUEUE}.intersection(one.losses):
+      queue = trainers.objective(loss, one, None, study.size).queue
+      pairs = trainers.stream(loss, one, study.size).batch_size
+      assert 400 < queue.size <= 512 and queue.size % pairs == 0
 
 
 def test_needed_are_those_compared_and_those_begun_from():

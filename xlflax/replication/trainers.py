@@ -29,6 +29,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 from xlflax.training.optimization import optimizers, schedules
 
 _POSITIONS = (PositionEmbedding.LEARNED, PositionEmbedding.ROTARY)
+_KEYS = 512  # of momentum contrast, at most: whole batches of pairs
 _TEACHER_SEED = 0  # one teacher for all seeds, which share a program
 
 
@@ -158,7 +159,7 @@ def objective(loss: Loss, condition: Condition, world: World, size: Size):
   if loss is Loss.TRANSLATION:
     return translating.OBJECTIVE
   if loss in (Loss.MOCO, Loss.ZERO_QUEUE):
-    return _contrast(loss)
+    return _contrast(loss, size)
   masking: dict[str, Any] = dict(mask_ratio=size.mask_ratio)
   own = condition.sharing is not None and condition.sharing.embeddings
   if own:
@@ -176,13 +177,14 @@ def objective(loss: Loss, condition: Condition, world: World, size: Size):
   return masked_lm.MaskedLM(**masking)
 
 
-def _contrast(loss: Loss) -> contrastive.SentenceAlignment:
+def _contrast(loss: Loss, size: Size) -> contrastive.SentenceAlignment:
   """PPA's momentum contrast, or the control without negatives."""
+  pairs = size.batch // 2
   kind = contrastive.SentenceAlignment
   if loss is Loss.ZERO_QUEUE:
     kind = broken.ZeroQueue
   return kind(
-    queue=MomentumQueue(size=512, momentum=0.95),
+    queue=MomentumQueue(size=_KEYS // pairs * pairs, momentum=0.95),
     pooling=Pooling.FIRST,
     projection_dim=32,
     normalize=contrastive.Normalize.STATES,

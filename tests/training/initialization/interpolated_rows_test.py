@@ -102,9 +102,7 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
     ''.join(f'{word}\tx{word}\n' for word in english if word != 'ship')
   )
   made = VocabularyMatching(
-    text=str(tmp_path),
-    dictionaries=(str(words),),
-    mixing=Mixing.TRANSLATED,
+    text=str(tmp_path), dictionaries=(str(words),), mixing=Mixing.TRANSLATED
   )
   found = made.match(target, source)
   ship = target.all.index('▁xship')
