@@ -64,10 +64,33 @@ def test_gain_is_of_wrong_pairs_beside_right_ones(monkeypatch):
     vocabulary=Letters(), sharing=None, model=None, params={}
   )
   condition = Condition(name='t/x', title='x', steps=1, cross_attention=True)
-  found = probes.pair_gain(subject, World(), condition, Size())
-  assert found == {'fr': {'pair_gain': pytest.approx(1.0)}}
+  found = probes.partner_gain(subject, World(), condition, Size())
+  assert found == {'fr': {'partner_gain': pytest.approx(1.0)}}
   subject.sharing = 'a language has its own parts'
-  assert probes.pair_gain(subject, World(), condition, Size()) == {}
+  assert probes.partner_gain(subject, World(), condition, Size()) == {}
+
+
+def test_wrong_translations_are_of_like_length(monkeypatch):
+  """The longest alone gets a much shorter one."""
+  seen = []
+
+  def loss_of(subject, objective, stream, languages, first, second):
+    seen.append([len(x) - len(y) for x, y in zip(first, second, strict=True)])
+    return 0.0
+
+  monkeypatch.setattr(probes, '_loss', loss_of)
+  monkeypatch.setattr(probes.trainers, 'objective', lambda *own: None)
+  lengths = [3, 12, 5, 10, 4, 11, 6, 9, 8, 7]
+  monkeypatch.setattr(
+    World, 'translations', lambda *_: [('a' * n, 'b' * n) for n in lengths]
+  )
+  subject = types.SimpleNamespace(
+    vocabulary=Letters(), sharing=None, model=None, params={}
+  )
+  condition = Condition(name='t/x', title='x', steps=1)
+  probes.partner_gain(subject, World(), condition, Size())
+  right, wrong = seen
+  assert set(right) == {0} and sorted(map(abs, wrong)) == [1] * 9 + [9]
 
 
 def test_tokens_in_random_order_are_the_same_tokens(monkeypatch):

@@ -201,7 +201,7 @@ def test_runs_in_real_languages(texts, tmp_path, monkeypatch):
   )
   meta, both = experiments.run(plan, tmp_path)
   assert set(meta.measures) == {'loss'}
-  for name in ('retrieval', 'transfer', 'shuffled_retrieval', 'pair_gain'):
+  for name in ('retrieval', 'transfer', 'shuffled_retrieval', 'partner_gain'):
     parts = [both.measures[f'{name}:{code}'] for code in ('ru', 'zh')]
     assert both.measures[name] == pytest.approx(sum(parts) / 2, abs=1e-4)
   # The results alone, on another machine: only what is missing is run.

@@ -157,7 +157,7 @@ class _Experiment:
       setup, params, world, against_random=condition.against_random
     ) | measures.transfer(*tuned)
     found |= world.probes(setup.vocabulary)
-    gains = probes.pair_gain(
+    gains = probes.partner_gain(
       measures.subject_of(setup, params), world, condition, self._plan.size
     )
     found |= measures.by_language(gains) if gains else {}

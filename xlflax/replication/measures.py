@@ -7,7 +7,7 @@
 | `plain_retrieval` | without taking the mean off |
 | `mapped_retrieval` | after an orthogonal map, learned on other translations |
 | `shuffled_retrieval` | `retrieval` of sentences whose tokens stand in random order |
-| `pair_gain` | loss of masked tokens beside a wrong translation, less that beside the right one, in nats: of both sides in a row, or in VECO's cross-attention |
+| `partner_gain` | loss of masked tokens beside a wrong translation of like length, less that beside the right one, in nats: of both sides in a row, or in VECO's cross-attention |
 | `cka`, `cka/l` | linear CKA of the translations' states, mean of all layers |
 | `offset` | share of the translations' variance that lies between the means of the two languages, mean of all Transformer layers |
 | `norm/SCRIPT` | median norm of the embeddings of a script's pieces; `first_norm/SCRIPT`: before the first step |

@@ -27,14 +27,15 @@ def side(
   return subject.vocabulary.encode_each(texts, [number] * len(texts))
 
 
-def pair_gain(
+def partner_gain(
   subject: base.Subject, world: World, condition: Condition, size: Size
 ) -> dict[str, dict[str, float]]:
   """How much better tokens are predicted beside their translation.
 
   Both sides of held-out translations are masked as in training, and predicted
   beside each other: in one row, or by VECO's cross-attention where the model
-  has it. Then each second side goes to the next pair.
+  has it. Then each second side goes to the next longer pair: how much of a row
+  is in another language matters by itself.
 
   Args:
     subject: the model.
@@ -43,7 +44,7 @@ def pair_gain(
     size: of rows; share of masked tokens.
 
   Returns:
-    language -> {'pair_gain': nats a predicted token}; {} of models whose
+    language -> {'partner_gain': nats a predicted token}; {} of models whose
     languages cannot stand in one row.
   """
   if subject.sharing is not None:
@@ -57,13 +58,17 @@ def pair_gain(
   found = {}
   for second in world.seconds:
     codes = FIRST, second
-    first, other = (side(subject, world, second, code) for code in codes)
+    sides = (side(subject, world, second, code) for code in codes)
+    pairs = sorted(
+      zip(*sides, strict=True), key=lambda pair: sum(map(len, pair))
+    )
+    first, other = (list(own) for own in zip(*pairs, strict=True))
     languages = tuple(map(subject.vocabulary.language_id, codes))
     right, wrong = (
       _loss(subject, objective, stream, languages, first, own)
       for own in (other, [*other[1:], other[0]])
     )
-    found[second] = {'pair_gain': wrong - right}
+    found[second] = {'partner_gain': wrong - right}
   return found
 
 
