@@ -145,13 +145,16 @@ def test_dictionaries_count_where_they_are_read(folders, texts, tmp_path):
   words.mkdir()
   (words / 'en-ru.tsv').write_text('cat\tкот\n', encoding='utf-8')
   own = real_worlds.Texts.of(*folders, words)
-  assert own == texts and own.read_by([BOTH]) == texts
+  assert own.read_by([BOTH]) == texts
   dictionary = dataclasses.replace(BOTH, taken=Taken.WITH_DICTIONARY)
   read = own.read_by([META, dictionary])
   assert read.digest == texts.digest and read.words
   assert own.world(tmp_path, Text.SAME_DOMAIN).dictionary() == words
   (words / 'en-ru.tsv').write_text('cat\tкит\n', encoding='utf-8')
-  assert own.read_by([META, dictionary]) != read
+  other = real_worlds.Texts.of(*folders, words)
+  assert other.read_by([META, dictionary]) != read
+  with pytest.raises(errors.ConfigError, match='no dictionaries'):
+    real_worlds.Texts.of(*folders, tmp_path / 'nowhere')
 
 
 def test_what_is_missing_is_told(folders, tmp_path):

@@ -85,14 +85,19 @@ class Texts:
         where=str(corpora),
         fix='write them by `xlflax corpora libreoffice`, by both modes',
       )
-    return dataclasses.replace(found, digest=digest)
+    words = contents.of_paths([dictionaries]) if dictionaries else ''
+    if words is None:
+      raise errors.ConfigError(
+        'There are no dictionaries',
+        got=str(dictionaries),
+        where='--dictionaries',
+      )
+    return dataclasses.replace(found, digest=digest, words=words)
 
   def read_by(self, chain: Iterable[Condition]) -> 'Texts':
     """What runs depend on that begin one from the other."""
-    if not any(one.reads_dictionary for one in chain):
-      return self
-    digest = contents.of_paths([self.dictionaries])
-    return dataclasses.replace(self, words=digest or '')
+    read = any(one.reads_dictionary for one in chain)
+    return self if read else dataclasses.replace(self, words='')
 
   @property
   def seconds(self) -> tuple[str, ...]:

@@ -115,6 +115,7 @@ TEXTS = real_worlds.Texts(
   corpora=pathlib.Path(),
   treebanks=pathlib.Path(),
   digest='0a7d7fc3aed8c2ecd9632ce1ed707fb7',
+  words='0bcc7d322bf830c1cb082294c9cfa0cb',
 )
 
 
@@ -129,10 +130,12 @@ def test_the_published_results_are_of_the_settings_that_would_be_run(
   plan = experiments.Plan(
     conditions=study.conditions, seeds=(), amounts=amounts, size=study.size
   )
-  settings = {
-    one.name: results_lib.settings_of(plan.chain(one), plan.amounts, plan.size)
-    for one in plan.conditions
-  }
+  settings = {}
+  for one in plan.conditions:
+    chain = plan.chain(one)
+    settings[one.name] = results_lib.settings_of(
+      chain, plan.amounts.read_by(chain), plan.size
+    )
   for one in results_lib.read_all(PUBLISHED / study.results):
     assert one.settings == settings[one.condition], one.condition
 
