@@ -43,7 +43,14 @@ def test_twins_stand_beside_claims(study):
       own.second,
       'ecs/default',
       'ecs/default_long',
+      'metaxlm/none_equal',  # for None
     )
+
+
+def test_every_claim_of_a_paper_has_a_twin_in_real_languages():
+  claims = catalogue.REAL.claims
+  own = {one.beside for one in claims}
+  assert {one.name for one in claims if one.counts} <= own
 
 
 @STUDIES
