@@ -111,18 +111,17 @@ def sentence_states(
   """Pooled states of every layer, or of some.
 
   A sentence is read as `bos pieces eos`. `Pooling.MEAN` averages over the
-  tokens that are not special (over all if there is no other);
-  `Pooling.MEAN_ALL` averages over all tokens; `Pooling.FIRST` takes the state of bos.
+  tokens that are not special (over all if there is no other); `MEAN_ALL` over
+  all tokens; `FIRST` takes the state of bos.
 
   Args:
     subject: model, parameters, vocabulary, partitioner, batch size.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
     pooling: how the states of a sentence become one vector.
-    max_length: tokens a sentence, bos and eos included, at most; None, or
-      more than the model has positions for: as many as it has.
-    layers: indices of the layers to return, the embedding output being 0;
-      None: all.
+    max_length: tokens a sentence, bos and eos included, at most and if the
+      model has as many positions; None: as many as it has.
+    layers: those to return, the embedding output being 0; None: all.
 
   Returns:
     The states in the order of `texts`, and how many texts were cut.
@@ -150,20 +149,14 @@ def token_states(
   limit = length_limit(subject, max_length)
   truncated = sum(len(ids) > limit - 2 for ids in token_ids)
   token_ids = [ids[: limit - 2] for ids in token_ids]
-  states = None
+  config = subject.model.config
+  count = config.num_layers + 1 if layers is None else len(layers)
+  states = np.empty((count, len(token_ids), config.hidden_dim), np.float32)
   for indices, pooled in _run(
     subject, token_ids, np.asarray(language_ids, np.int32), pooling, limit
   ):
-    if layers is not None:
-      pooled = pooled[np.asarray(layers)]
-    if states is None:
-      count, _, hidden = pooled.shape
-      states = np.empty((count, len(token_ids), hidden), np.float32)
+    pooled = pooled if layers is None else pooled[np.asarray(layers)]
     states[:, indices] = np.asarray(pooled)[:, : len(indices)]
-  if states is None:
-    config = subject.model.config
-    count = config.num_layers + 1 if layers is None else len(layers)
-    states = np.empty((count, 0, config.hidden_dim), np.float32)
   return SentenceStates(states, truncated)
 
 
