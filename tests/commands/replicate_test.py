@@ -69,8 +69,9 @@ def test_seeds_of_the_page_or_as_many_as_asked(
   assert {min(seeds), max(seeds)} == runs
 
 
-def test_real_languages_need_both_folders(tmp_path, capsys):
-  flags = ['--all', f'--corpora={tmp_path}', '--compilation_cache=']
+@pytest.mark.parametrize('flag', ['corpora', 'dictionaries'])
+def test_real_languages_need_both_folders(tmp_path, capsys, flag):
+  flags = ['--all', f'--{flag}={tmp_path}', '--compilation_cache=']
   assert cli.main(['replicate', *flags]) == 2
   assert '--treebanks=DIR' in capsys.readouterr().err
 

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
   compilation.use(args.compilation_cache)
   study, texts = catalogue.MADE_UP, None
-  if args.corpora or args.treebanks:
+  if args.corpora or args.treebanks or args.dictionaries:
     study = catalogue.REAL
     texts = real_worlds.Texts.of(
       args.corpora, args.treebanks, args.dictionaries

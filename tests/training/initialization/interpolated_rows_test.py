@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.training.vocabularies import Pieces
+from xlflax.foundation import errors
 from xlflax.training.initialization import (
   interpolated_rows,
   matched_rows,
@@ -115,6 +116,11 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(interpolated_rows, '_DIMENSIONS', 20)
   assert made.match(target, source).kinds[ship] == Kind.RANDOM
   assert 'xx stay fresh' in caplog.text
+
+
+def test_mixing_without_text_is_refused():
+  with pytest.raises(errors.ConfigError, match='need text'):
+    VocabularyMatching(mixing='translated')
 
 
 def test_without_text_rows_stay_fresh():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import enums, registry
+from xlflax.foundation import enums, errors, registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
 from xlflax.training.initialization import (
@@ -119,12 +119,19 @@ class VocabularyMatching:
   parameters: tuple[str, ...] = TOKEN_ROWS
   norms: Norms = Norms.FRESH
   text: str | None = registry.known_by_content(contents.of_paths, default=None)
-
   mixing: Mixing = Mixing.MATCHED
 
   def __post_init__(self):
     enums.coerce(self, 'norms', Norms)
     enums.coerce(self, 'mixing', Mixing)
+    if self.mixing is Mixing.TRANSLATED and self.text is None:
+      raise errors.ConfigError(
+        'Rows across languages need text',
+        got='no text',
+        expected='a corpus directory',
+        where='VocabularyMatching.text',
+        fix="set it, or leave out mixing='translated'",
+      )
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries, and with this text."""
