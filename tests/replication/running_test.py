@@ -1,5 +1,6 @@
 """Runs that share programs are the runs of their trainers; all else resumes."""
 
+import concurrent.futures
 import dataclasses
 
 import jax
@@ -135,6 +136,36 @@ def test_what_is_finished_is_not_run_again(world):
   assert [one.cpu_seconds for one in again] == [
     pytest.approx(one.cpu_seconds, abs=1e-4) for one in found
   ]
+
+
+def test_what_another_process_makes_is_left_to_it(world):
+  plan = experiments.Plan(
+    conditions=(FIRST, SECOND), seeds=(7,), amounts=AMOUNTS, size=SIZE
+  )
+  other = experiments._Experiment(plan, world.work)
+  with other._alone(SECOND, 7):
+    assert [one.condition for one in experiments.run(plan, world.work)] == [
+      't/first'
+    ]
+  made = experiments.run(plan, world.work)
+  assert [one.condition for one in made] == ['t/first', 't/second']
+
+
+def test_processes_that_share_a_directory_make_each_run_once(
+  world, tmp_path, caplog
+):
+  caplog.set_level('INFO')
+  plan = experiments.Plan(
+    conditions=(FIRST, dataclasses.replace(FIRST, name='t/other')),
+    seeds=(0, 1),
+    amounts=AMOUNTS,
+    size=SIZE,
+  )
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    found = list(pool.map(lambda _: experiments.run(plan, tmp_path), range(2)))
+  assert max(map(len, found)) == 4
+  made = [one.message for one in caplog.records if 'retrieval' in one.message]
+  assert len(made) == len(set(made)) == 4
 
 
 def test_begins_from_the_saved_run(world):

@@ -18,7 +18,7 @@ FLAGS = f"""
   and OUTPUT/real.json
 []
 --work DIR (default runs/replication): languages, runs and results; what is
-  finished there is not run again
+  finished there is not run again, and processes that share it share the runs
 --output DIR: folder of the page (default: WORK/page); runs whose results stand
   there are not made again
 --seeds (Count): of every condition (default: as many as on the published page,

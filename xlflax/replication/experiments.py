@@ -12,8 +12,13 @@ from xlflax.replication import measures, probes, results, running, trainers
 from xlflax.replication.conditions import Condition, Size
 from xlflax.replication.papers import entailment, translating
 from xlflax.replication.worlds import Amounts, Text, World
+from xlflax.storage import locking
 
 _SETTINGS = 'settings.txt'  # of a saved run
+
+
+class _MadeElsewhereError(errors.AnalysisError):
+  """Another process makes this run."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,9 @@ def run(
 ) -> list[results.Result]:
   """Runs what is missing, and returns all results of the plan.
 
+  Processes that share a working directory share the runs: none makes what
+  another is making, and each returns what is finished when it ends.
+
   Args:
     plan: conditions and seeds.
     work: where languages, caches, runs and results are kept; what is finished
@@ -60,18 +68,19 @@ def run(
   """
   experiment = _Experiment(plan, work)
   began = time.process_time()
-  found = []
   for condition, seed in _order(plan):
-    result = experiment.finished(condition, seed)
     spent = (time.process_time() - began) / 60
-    if result is None and (budget is None or spent < budget):
-      result = experiment.run(condition, seed)
-      logging.info(
-        '%s, seed %d: %s', condition.name, seed, _shown(result.measures)
-      )
-    if result is not None:
-      found.append(result)
-  return found
+    if budget is not None and spent >= budget:
+      break
+    if experiment.finished(condition, seed) is None:
+      try:
+        found = experiment.run(condition, seed).measures
+      except _MadeElsewhereError:
+        logging.info('%s, seed %d: by another process', condition.name, seed)
+        continue
+      logging.info('%s, seed %d: %s', condition.name, seed, _shown(found))
+  finished = (experiment.finished(*one) for one in _order(plan))
+  return [one for one in finished if one is not None]
 
 
 def _order(plan: Plan) -> Iterator[tuple[Condition, int]]:
@@ -105,10 +114,30 @@ class _Experiment:
     return self._store.read(condition.name, seed, self._settings(condition))
 
   def run(self, condition: Condition, seed: int) -> results.Result:
-    """Trains, measures, and keeps the result."""
+    """Trains, measures, and keeps the result.
+
+    Raises:
+      _MadeElsewhereError: another process does so.
+    """
+    with self._alone(condition, seed):
+      # Another process may have ended since the caller looked.
+      return self.finished(condition, seed) or self._make(condition, seed)
+
+  def _alone(self, condition: Condition, seed: int, *, wait: bool = False):
+    """Keeps other processes from a run."""
+    return locking.alone(
+      self._work / 'locks' / condition.name,
+      name=str(seed),
+      what='run',
+      error=_MadeElsewhereError,
+      wait=wait,
+    )
+
+  def _make(self, condition: Condition, seed: int) -> results.Result:
     for begun in self._plan.chain(condition)[:-1]:
-      if not self._is_saved(begun, seed):
-        self._train(begun, seed)
+      with self._alone(begun, seed, wait=True):
+        if not self._is_saved(begun, seed):
+          self._train(begun, seed)
     began = time.process_time()
     trainer, trained, world = self._train(condition, seed)
     loss = {'loss': trained.losses[-1][1]} if trained.losses else {}
@@ -130,8 +159,15 @@ class _Experiment:
 
   def _train(self, condition: Condition, seed: int):
     """Trains, and saves what others begin from."""
-    world = self._world(condition.text)
-    trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
+    with locking.alone(
+      self._work,
+      name='.languages.lock',
+      what='working directory',
+      error=errors.AnalysisError,
+      wait=True,
+    ):
+      world = self._world(condition.text)
+      trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
     trained = self._programs.run(trainer, untrained=condition.untrained)
     if condition.saved:
       place = pathlib.Path(running.save(trained, trainer.vocabulary))

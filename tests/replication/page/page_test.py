@@ -115,7 +115,7 @@ TEXTS = real_worlds.Texts(
   corpora=pathlib.Path(),
   treebanks=pathlib.Path(),
   digest='0a7d7fc3aed8c2ecd9632ce1ed707fb7',
-  words='0bcc7d322bf830c1cb082294c9cfa0cb',
+  words='5f3af819008c45a9ca7e2731205b836d',
 )
 
 
