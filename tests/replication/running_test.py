@@ -143,7 +143,7 @@ def test_what_another_process_makes_is_left_to_it(world):
     conditions=(FIRST, SECOND), seeds=(7,), amounts=AMOUNTS, size=SIZE
   )
   other = experiments._Experiment(plan, world.work)
-  with other._alone(SECOND, 7):
+  with other._alone(SECOND.name, 7):
     assert [one.condition for one in experiments.run(plan, world.work)] == [
       't/first'
     ]

@@ -119,14 +119,14 @@ class _Experiment:
     Raises:
       _MadeElsewhereError: another process does so.
     """
-    with self._alone(condition, seed):
+    with self._alone(condition.name, seed):
       # Another process may have ended since the caller looked.
       return self.finished(condition, seed) or self._make(condition, seed)
 
-  def _alone(self, condition: Condition, seed: int, *, wait: bool = False):
-    """Keeps other processes from a run."""
+  def _alone(self, name: str, seed: int = 0, *, wait: bool = False):
+    """Keeps other processes from a run, or from the languages."""
     return locking.alone(
-      self._work / 'locks' / condition.name,
+      self._work / 'locks' / name,
       name=str(seed),
       what='run',
       error=_MadeElsewhereError,
@@ -135,7 +135,7 @@ class _Experiment:
 
   def _make(self, condition: Condition, seed: int) -> results.Result:
     for begun in self._plan.chain(condition)[:-1]:
-      with self._alone(begun, seed, wait=True):
+      with self._alone(begun.name, seed, wait=True):
         if not self._is_saved(begun, seed):
           self._train(begun, seed)
     began = time.process_time()
@@ -159,13 +159,7 @@ class _Experiment:
 
   def _train(self, condition: Condition, seed: int):
     """Trains, and saves what others begin from."""
-    with locking.alone(
-      self._work,
-      name='.languages.lock',
-      what='working directory',
-      error=errors.AnalysisError,
-      wait=True,
-    ):
+    with self._alone('languages', wait=True):
       world = self._world(condition.text)
       trainer = trainers.trainer(condition, world, self._plan.size, seed=seed)
     trained = self._programs.run(trainer, untrained=condition.untrained)

@@ -1,5 +1,7 @@
 """The loss of search against torch; parts and devices change nothing."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from xlflax.data.labelled import stream as stream_lib
 from xlflax.data.labelled.rows import classification_rows
 from xlflax.data.labelled.sources import source
 from xlflax.foundation import errors
+from xlflax.objectives import packing
 from xlflax.objectives.finetuning import search_contrast
 
 _VECTORS = np.random.default_rng(0).normal(size=(5, 3, 8)).astype(np.float32)
@@ -163,7 +166,7 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   gold, batch = _taught(batch)
   objective = search_contrast.SearchDistillation()
   found = np.asarray(
-    objective._vectors(model, params, batch, fixtures.make_context())
+    objective._vectors(model, params, batch, fixtures.make_context())[0]
   ).reshape(16, 8)
   expected = torch.nn.MSELoss()(torch.tensor(found), torch.from_numpy(gold))
   loss, gradient = _run(objective, model, params, batch)
@@ -189,7 +192,7 @@ def test_the_library_has_the_same_distance(model, whole):
   gold, batch = _taught(batch)
   objective = search_contrast.SearchDistillation()
   found = np.array(
-    objective._vectors(model, params, batch, fixtures.make_context())
+    objective._vectors(model, params, batch, fixtures.make_context())[0]
   ).reshape(8, 2, 8)
   columns = [torch.from_numpy(found[:, i]) for i in range(2)]
   theirs = library.MSELoss(torch.nn.Identity())
@@ -224,3 +227,48 @@ def test_parts_that_do_not_fill_the_batch():
 def test_what_does_not_fit_is_refused():
   with pytest.raises(errors.ConfigError, match='group'):
     search_contrast.SearchContrast(group=1)
+
+
+@pytest.mark.parametrize('rows_at_once', [None, 8])
+@pytest.mark.parametrize('pooling', ['mean_all', 'mean', 'first'])
+def test_texts_that_share_rows_have_the_gradient_of_rows_apart(
+  model, whole, pooling, rows_at_once
+):
+  batch, params, _ = whole
+  apart = search_contrast.SearchContrast(pooling=pooling)
+  packed = dataclasses.replace(apart, packed=0.9, rows_at_once=rows_at_once)
+  expected = _run(apart, model, params, batch)
+  _same(_run(packed, model, params, batch), expected)
+
+
+def test_packed_documents_of_all_devices_are_negatives(model, whole):
+  batch, params, expected = whole
+  rows = NamedSharding(
+    Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
+  )
+  objective = search_contrast.SearchContrast(dimensions=(4, 8), packed=0.9)
+  found = _run(objective, model, params, jax.device_put(batch, rows))
+  _same(found, expected)
+
+
+def test_queries_without_room_are_left_out_and_counted(
+  model, whole, monkeypatch
+):
+  """The batch's texts have 6, and each third 4, tokens."""
+  batch, params, _ = whole
+  monkeypatch.setattr(packing, '_WIDTH', 6)
+  context = fixtures.make_context()
+  objective = search_contrast.SearchContrast(packed=0.5)
+  output = jax.jit(lambda p: objective(model, p, batch, context))(params)
+  placed = packing.pack(batch, context.vocabulary, share=0.5, longest=16).placed
+  assert placed.sum() == 8  # one in each row of six tokens
+  kept = np.asarray(placed).reshape(8, 2).all(axis=1)
+  share = output.metrics['search/left_out']
+  assert share.total.sum() / share.weight.sum() == 1 - kept.mean()
+  missing = {
+    **batch,
+    'labels': np.where(np.repeat(kept, 2), batch['labels'], -1),
+  }
+  apart = search_contrast.SearchContrast()(model, params, missing, context)
+  np.testing.assert_allclose(output.loss.total, apart.loss.total, rtol=1e-5)
+  assert output.loss.weight == kept.sum() == apart.loss.weight

@@ -70,7 +70,9 @@ def sequence_logits(
       mask,
     )
   first = states[:, 0] if pooling is Pooling.FIRST else _mean(states, mask)
-  return _logits(head, first, activation, epsilon, drop)
+  return token_logits(
+    head, first, activation=activation, epsilon=epsilon, drop=drop
+  )
 
 
 def token_logits(
@@ -86,11 +88,6 @@ def token_logits(
   For question answering the two classes are start and end of the answer.
   The other arguments are those of `sequence_logits`.
   """
-  return _logits(head, states, activation, epsilon, drop)
-
-
-def _logits(head, states, activation, epsilon, drop) -> jax.Array:
-  """[..., H] -> [..., C]."""
   drop = drop or _nothing
   if 'dense' in head or 'norm' in head:
     states = _hidden(head, drop(states), activation, epsilon)

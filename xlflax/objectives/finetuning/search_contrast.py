@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from xlflax.data import batch as batch_lib
 from xlflax.foundation import errors, ranges, registry
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.objectives import base, inputs, losses, metrics
+from xlflax.objectives import base, inputs, losses, metrics, packing
 from xlflax.objectives.inputs import Pooling
 from xlflax.objectives.row_hashes import same_rows
 
@@ -30,11 +30,15 @@ class SearchContrast(base.Objective):
   computed again when the gradient of the vectors is known. Loss and gradients
   are those of the whole batch (GradCache; Gao et al. 2021, section 3).
 
+  With `packed` the encoder reads rows that texts share, and little padding:
+  loss and gradients are those of the rows apart. A query is left out if one of
+  its texts finds no room; `left_out` is the share of these.
+
   With `dimensions` it is the sum of the losses of vectors that are cut to
   each of these sizes (Matryoshka; Kusupati et al. 2022, equation 1).
 
   The run's sentence vectors are those that are trained here, at length 1.
-  Metrics by language of the query: loss and accuracy.
+  Metrics by language of the query: loss, accuracy and, if packed, left_out.
 
   Attributes:
     group: texts of a query, itself included.
@@ -45,6 +49,8 @@ class SearchContrast(base.Objective):
       with the run.
     rows_at_once: rows that are encoded together, all devices' together, a
       divisor of the batch; None: all.
+    packed: tokens that the encoder reads, as a share of the batch's, padding
+      included; None: all, in rows of their own.
     name: the objective's name.
   """
 
@@ -57,6 +63,7 @@ class SearchContrast(base.Objective):
   dimensions: tuple[ranges.Width, ...] = ()
   prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
   rows_at_once: ranges.Count | None = None
+  packed: ranges.PositiveShare | None = None
   name: str = 'search'
 
   def check_stream(self, stream) -> None:
@@ -97,16 +104,20 @@ class SearchContrast(base.Objective):
         expected='1',
         fix='set ROWS_AT_ONCE in place of the accumulation',
       )
-    vectors = self._vectors(model, params, batch, context)
-    valid = jnp.min(self._grouped(batch[batch_lib.LABELS]), axis=1) >= 0
+    vectors, placed = self._vectors(model, params, batch, context)
+    given = jnp.min(self._grouped(batch[batch_lib.LABELS]), axis=1) >= 0
+    valid = given & jnp.all(placed, axis=1)
     values = self._values(vectors, batch, valid)
     weights = valid.astype(jnp.float32)
-    languages = inputs.row_languages(batch, context.vocabulary)
+    languages = inputs.row_languages(batch, context.vocabulary)[:: self.group]
+    of_all = languages, context.vocabulary
+    told = metrics.named(self.name, values, weights, *of_all)
+    if self.packed is not None:
+      left_out = {'left_out': 1.0 * ~valid}
+      told |= metrics.named(self.name, left_out, 1.0 * given, *of_all)
     return base.ObjectiveOutput(
       base.WeightedMean(jnp.sum(values['loss'] * weights), jnp.sum(weights)),
-      metrics.named(
-        self.name, values, weights, languages[:: self.group], context.vocabulary
-      ),
+      told,
     )
 
   def _values(self, vectors, batch, valid) -> dict[str, jax.Array]:
@@ -145,28 +156,46 @@ class SearchContrast(base.Objective):
     """[N * group, ...] -> [N, group, ...]."""
     return values.reshape(-1, self.group, *values.shape[1:])
 
-  def _vectors(self, model, params, batch, context) -> jax.Array:
-    """The pooled states, [N, group, H]."""
+  def _vectors(self, model, params, batch, context):
+    """The pooled states [N, group, H], and which had room [N, group]."""
     params = inputs.bind(model, params, batch, context.vocabulary)
 
     def encoded(part, rng):
-      return inputs.sentence_vectors(
-        model, params, part, context=context, rng=rng, pooling=self.pooling
+      if self.packed is None:
+        vectors = inputs.sentence_vectors(
+          model, params, part, context=context, rng=rng, pooling=self.pooling
+        )
+        return vectors, jnp.ones(len(vectors), bool)
+      packed = packing.pack(
+        part,
+        context.vocabulary,
+        share=self.packed,
+        longest=model.config.max_length,
       )
+      states = inputs.encode(
+        model, params, packed.batch, context=context, rng=rng
+      )
+      vectors = packed.pool(states, self.pooling, context.vocabulary)
+      return vectors, packed.placed
 
     size = len(batch[batch_lib.TOKEN_IDS])
     count = size // (self.rows_at_once or size)
     if count == 1:
-      return self._grouped(encoded(batch, context.rng))
+      return jax.tree.map(self._grouped, encoded(batch, context.rng))
     parts = {  # part j has the rows j, j + count, …: some of each device
       key: jnp.swapaxes(x.reshape(-1, count, *x.shape[1:]), 0, 1)
       for key, x in batch.items()
     }
-    vectors = jax.lax.map(
+    found = jax.lax.map(
       lambda one: jax.checkpoint(encoded)(*one),
       (parts, jax.random.split(context.rng, count)),
-    )  # [count, N * group / count, H]
-    return self._grouped(jnp.swapaxes(vectors, 0, 1).reshape(size, -1))
+    )  # [count, N * group / count, …]
+    return jax.tree.map(
+      lambda x: self._grouped(
+        jnp.swapaxes(x, 0, 1).reshape(size, *x.shape[2:])
+      ),
+      found,
+    )
 
   def _excluded(self, tokens: jax.Array, valid: jax.Array) -> jax.Array:
     """What no query sees, of groups [N, group, T]; see `ranked`."""

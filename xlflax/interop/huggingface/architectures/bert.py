@@ -1,5 +1,6 @@
 """BERT and its multilingual form (Devlin et al., 2019)."""
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -140,28 +141,17 @@ def unlike(
       that may be anything; 'head_dim', too.
     **wanted: field -> its value.
   """
-  square = (
-    'head_dim' in free
-    or config.dim_per_head * config.num_heads == config.hidden_dim
-  )
   plain = {name: value for name, value in _PLAIN.items() if name not in free}
   wanted = plain | wanted | dict(cross_attention=False, sharing=None)
-  return [
+  problems = [
     f'{name} is {getattr(config, name)!r}, not {value!r}'
     for name, value in wanted.items()
     if getattr(config, name) != value
-  ] + (
-    []
-    if square
-    else [
-      f'num_heads x head_dim is {config.num_heads} x '
-      f'{config.dim_per_head}, not hidden_dim'
-    ]
-  )
-
-
-def _read(options, task):
-  return read_options(options, task)
+  ]
+  size = config.num_heads, config.dim_per_head
+  if 'head_dim' not in free and math.prod(size) != config.hidden_dim:
+    problems.append(f'num_heads x head_dim is {size}, not hidden_dim')
+  return problems
 
 
 def _write(config):
@@ -193,7 +183,7 @@ ARCHITECTURES = {
     ),
     output=('cls.predictions.decoder.weight', 'cls.predictions.decoder.bias'),
     buffers=BUFFERS,
-    read=_read,
+    read=read_options,
     write=_write,
   )
 }
