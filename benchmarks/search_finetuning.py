@@ -16,10 +16,11 @@ Dropout is off unless --dropout is given, so that losses can be compared step
 by step. Without it a seed is an order of the pairs only.
 
 Accuracy is Tatoeba's: whether the nearest sentence is the translation, mean of
-both directions, by vectors that one function makes for both sides. Processor
-seconds are those of all of a side's processes, from start to exit, imports,
-compilation and saving included. WORK keeps what was measured; what is there is
-not run again.
+both directions, by vectors that one function makes for both sides. With
+--packed short texts share rows on our side; the other pads each batch to its
+longest text either way. Processor seconds are those of all of a side's
+processes, from start to exit, imports, compilation and saving included. WORK
+keeps what was measured; what is there is not run again.
 """
 
 import argparse
@@ -54,6 +55,7 @@ class Setting:
   rate: float = 1e-4
   warmup: float = 0.1
   dropout: float = 0.0
+  packed: float = 0.0  # PACKED of our side; 0: rows apart
 
   @property
   def codes(self) -> list[str]:
@@ -111,6 +113,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
     'EPOCHS=1',
     f'BATCH_SIZE={2 * setting.pairs}',
     f'LENGTH={setting.length}',
+    f'PACKED={setting.packed or None}',
     f'LEARNING_RATE={setting.rate}',
     f'WARMUP_RATIO={setting.warmup}',
     f'SEED={seed}',

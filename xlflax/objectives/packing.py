@@ -21,7 +21,7 @@ _KEYS = (
   batch_lib.LANGUAGE_IDS,
   batch_lib.SIDE_IDS,
 )
-_WIDTH = 256  # tokens of a packed row, or of one text that is longer
+_WIDTH = 128  # tokens of a packed row, or of one text that is longer
 
 
 class Packed(NamedTuple):

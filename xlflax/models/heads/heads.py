@@ -62,17 +62,14 @@ def sequence_logits(
     ConfigError: there is no such pooling.
   """
   pooling = enums.of_value(pooling, Pooling, where='pooling')
-  if pooling is Pooling.LATE:
-    return _mean(
-      token_logits(
-        head, states, activation=activation, epsilon=epsilon, drop=drop
-      ),
-      mask,
-    )
-  first = states[:, 0] if pooling is Pooling.FIRST else _mean(states, mask)
-  return token_logits(
-    head, first, activation=activation, epsilon=epsilon, drop=drop
+  read = states
+  if pooling is not Pooling.LATE:
+    is_first = pooling is Pooling.FIRST
+    read = states[:, 0] if is_first else _mean(states, mask)
+  found = token_logits(
+    head, read, activation=activation, epsilon=epsilon, drop=drop
   )
+  return _mean(found, mask) if pooling is Pooling.LATE else found
 
 
 def token_logits(
