@@ -18,7 +18,8 @@ by step. Without it a seed is an order of the pairs only.
 Accuracy is Tatoeba's: whether the nearest sentence is the translation, mean of
 both directions, by vectors that one function makes for both sides. With
 --packed short texts share rows on our side; the other pads each batch to its
-longest text either way. Processor seconds are those of all of a side's
+longest text either way. Our layers are unrolled, as docs/performance.md says of
+one core. Processor seconds are those of all of a side's
 processes, from start to exit, imports, compilation and saving included. WORK
 keeps what was measured; what is there is not run again.
 """
@@ -106,7 +107,10 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
     return [[sys.executable, '-m', module, described, str(seed)]]
   folder = setting.folder(side, seed)
   start = f'{folder}-start'
-  rates = (f"'{name}': {setting.dropout}" for name in _DROPOUT)
+  overrides = ', '.join(
+    [f"'{name}': {setting.dropout}" for name in _DROPOUT]
+    + ["'layer_loop': 'unroll'"]
+  )
   bindings = [
     f"INIT_FROM='{start}'",
     f"TRAIN_FILES={{'en': '{setting.pairs_file(seed)}'}}",
@@ -119,7 +123,7 @@ def commands(setting: Setting, side: str, seed: int) -> list[list[str]]:
     f'SEED={seed}',
     'optimizers.AdamW.weight_decay=0.0',
     'optimizers.AdamW.eps=1e-8',
-    f'pretrained.model.overrides={{{", ".join(rates)}}}',
+    f'pretrained.model.overrides={{{overrides}}}',
     'labelled_stream.LabelledStream.shuffle=False',
     'trainer.Trainer.log_every_steps=1',
   ]

@@ -206,7 +206,12 @@ class Setup:
       report_dir: where it is reported what came from there; None: nowhere.
     """
     key = randomness.key(self.settings.seed, randomness.Purpose.PARAMETERS)
-    state = self.factory.create(key)
+    state = self.factory.create(
+      key,
+      without=initialization.replaced(
+        self.settings.init_from, self.factory.abstract.params
+      ),
+    )
     if self.settings.init_from:
       state = initialization.apply(
         self.settings.init_from,

@@ -1,6 +1,7 @@
 """The train state: all that changes from step to step, and its shardings."""
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import flax.struct
@@ -12,6 +13,7 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.models import api as models_api
 from xlflax.models import targets
 from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import params as params_lib
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 
@@ -103,7 +105,17 @@ class StateFactory:
         model, mixture, optimizer, vocabulary, params, use_ema=use_ema
       )
 
-    self._create = lambda rng: around(make(rng))
+    def create(rng, without):
+      params = nn.meta.unbox(make(rng))
+      return around(
+        params_lib.map_named(
+          lambda n, leaf: jnp.zeros_like(leaf) if n in without else leaf, params
+        )
+        if without
+        else params
+      )
+
+    self._create = create
     self._create_objective_state = lambda params: init_objective_state(
       model, mixture, params, vocabulary
     )
@@ -141,11 +153,19 @@ class StateFactory:
       self.shardings,
     )
 
-  def create(self, rng: jax.Array) -> TrainState:
-    """A fresh, sharded state; each device makes only its own parts."""
+  def create(
+    self, rng: jax.Array, *, without: Collection[str] = ()
+  ) -> TrainState:
+    """A fresh, sharded state; each device makes only its own parts.
+
+    Args:
+      rng: a key.
+      without: names of parameters that will be replaced: they are 0, since to
+        draw all of a published model's takes as long as some training steps.
+    """
     with self._partitioner.scope():
       return jax.jit(
-        self._create,
+        functools.partial(self._create, without=without),
         out_shardings=self.shardings,
         compiler_options=targets.options_of_one_run(),
       )(rng)

@@ -137,6 +137,17 @@ def checkpoints_of(init: Inits | None) -> list[str]:
   return found
 
 
+def replaced(init: Inits | None, params) -> set[str]:
+  """Names of the parameters of which `apply` keeps no value."""
+  return {
+    name
+    for one in several(init)
+    if not one.allow_missing
+    for name in params_lib.names(params)
+    if one.wants(name) and not one.matches_rows(name)
+  }
+
+
 def apply(
   init: Inits,
   state: state_lib.TrainState,
@@ -290,11 +301,14 @@ def _made(
 
   Two may start from one array, and steps donate what they are given.
   """
-  values = {
-    name: jax.numpy.copy(arrays[source.names[0]])
-    for name, source in sources.items()
-    if source.whole
-  }
+  values: dict[str, jax.Array] = {}
+  given = set[str]()
+  for name, source in sources.items():
+    if source.whole:
+      [part] = source.names
+      array = arrays[part]
+      values[name] = jax.numpy.copy(array) if part in given else array
+      given.add(part)
   others = {
     name: source for name, source in sources.items() if not source.whole
   }
