@@ -1,6 +1,7 @@
 """Train states: what they hold, and the same values on any mesh."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -157,3 +158,25 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
     monkeypatch.setattr(targets, 'options_of_one_run', options.copy)
     made.append(factory.create(jax.random.key(0)).params)
   tiny.assert_trees_equal(*made)
+
+
+def test_parameters_that_will_be_replaced_are_not_drawn():
+  factory = tiny.make_factory(use_ema=False)
+  key = jax.random.key(0)
+  names = set(params_lib.names(factory.abstract.params))
+  whole = params_lib.names(factory.create(key).params)
+  some = {name for name in names if name.startswith('model/layers')}
+  assert some and some != names
+  found = params_lib.names(factory.create(key, without=some).params)
+  for name, values in whole.items():
+    expected = np.zeros_like(values) if name in some else values
+    np.testing.assert_array_equal(found[name], expected, err_msg=name)
+  draws = [
+    jax.jit(functools.partial(factory._create, without=without))
+    .lower(key)
+    .compile()
+    .as_text()
+    .count(' xor(')  # of random bits
+    for without in (set(), names)
+  ]
+  assert draws[0] > 0 and draws[1] == 0

@@ -90,11 +90,7 @@ class AlignmentStudy(study.SeriesStudy):
 
   source: source_lib.ExampleSource
   maps: str | None = None
-  methods: tuple[Method, ...] = (
-    Method.MUTUAL_TRANSPORT,
-    Method.TRANSPORT,
-    Method.ARGMAX,
-  )
+  methods: tuple[Method, ...] = tuple(reversed(Method))
   layer: ranges.Layer = -1
   regularization: ranges.Positive = 0.1
   mass: Mass = Mass.UNIFORM

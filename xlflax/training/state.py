@@ -106,13 +106,11 @@ class StateFactory:
       )
 
     def create(rng, without):
-      params = nn.meta.unbox(make(rng))
+      fresh = nn.meta.unbox(make(rng))
       return around(
         params_lib.map_named(
-          lambda n, leaf: jnp.zeros_like(leaf) if n in without else leaf, params
+          lambda n, leaf: jnp.zeros_like(leaf) if n in without else leaf, fresh
         )
-        if without
-        else params
       )
 
     self._create = create

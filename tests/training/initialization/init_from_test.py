@@ -13,6 +13,7 @@ from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
+from xlflax.training.initialization import vocabulary_matching
 
 _SOURCE = {
   'model': {
@@ -236,3 +237,25 @@ def test_renaming_that_is_no_regular_expression(run, rename):
   text = _fails(run, error=errors.ConfigError, renames=(rename,))
   assert f'Got: {rename[0]!r} -> {rename[1]!r}' in text
   assert 'InitFrom.renames' in text
+
+
+def test_what_is_replaced_for_certain(run):
+  def replaced(**fields):
+    init = initialization.InitFrom(model_dir=run, **fields)
+    return initialization.replaced([init], _SOURCE)
+
+  every = {f'model/{name}' for name in _ALL}
+  assert replaced() == every
+  assert replaced(exclude=('output_bias',)) == every - {'model/output_bias'}
+  assert replaced(allow_missing=True) == set()
+  matching = vocabulary_matching.VocabularyMatching()
+  rows = {'model/embeddings/token', 'model/output_bias'}
+  assert replaced(vocabulary_matching=matching) == every - rows
+  assert initialization.replaced(None, _SOURCE) == set()
+  others = [
+    initialization.InitFrom(model_dir=run, include=('layers',)),
+    initialization.InitFrom(model_dir=run, include=('embeddings',)),
+  ]
+  assert initialization.replaced(others, _SOURCE) == every - {
+    'model/output_bias'
+  }

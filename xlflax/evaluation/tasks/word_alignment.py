@@ -83,11 +83,7 @@ class WordAlignment(labelled_task.LabelledTask):
   )
   EXAMPLE = examples_lib.AlignedSentence
   name: str = 'word_alignment'
-  methods: tuple[Method, ...] = (
-    Method.MUTUAL_TRANSPORT,
-    Method.TRANSPORT,
-    Method.ARGMAX,
-  )
+  methods: tuple[Method, ...] = tuple(reversed(Method))
   layer: ranges.Layer = -1
   regularization: ranges.Positive = 0.1
   mass: Mass = Mass.UNIFORM

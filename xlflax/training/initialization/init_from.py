@@ -7,6 +7,7 @@ patterns both are taken. A body that does not train afterwards (table 4) is
 the optimizer's `frozen=('model/layers',)`.
 """
 
+import collections
 import dataclasses
 import logging
 import pathlib
@@ -301,14 +302,12 @@ def _made(
 
   Two may start from one array, and steps donate what they are given.
   """
-  values: dict[str, jax.Array] = {}
-  given = set[str]()
-  for name, source in sources.items():
-    if source.whole:
-      [part] = source.names
-      array = arrays[part]
-      values[name] = jax.numpy.copy(array) if part in given else array
-      given.add(part)
+  whole = {name: s.names[0] for name, s in sources.items() if s.whole}
+  times = collections.Counter(whole.values())
+  values = {
+    name: arrays[part] if times[part] == 1 else jax.numpy.copy(arrays[part])
+    for name, part in whole.items()
+  }
   others = {
     name: source for name, source in sources.items() if not source.whole
   }
