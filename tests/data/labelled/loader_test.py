@@ -267,7 +267,7 @@ def test_rows_that_are_cut_are_told(caplog):
   opened = _open(rows=Cut(), length=3)
   (part,) = opened.statistics()
   assert part.truncated == 10
-  assert '10 of 10 rows of en fill the 3 tokens' in caplog.text
+  assert 'takes 3 of the 3 tokens of a row; 10 of 10 are full' in caplog.text
   assert _open(rows=Cut()).statistics()[0].truncated == 0
   assert _open(length=3).statistics()[0].truncated == 0
 

@@ -67,16 +67,16 @@ class LabelledLoader:
     for part, size in sizes.items():
       if not size:
         raise _unusable(stream, part, self._tables[part].counts['examples'])
-      if cut := self._cut(part):
-        logging.warning(
-          'Stream %s: %d of %d rows of %s fill the %d tokens of a row: text '
-          'that is longer is cut.',
-          stream.name,
-          cut,
-          self._tables[part].num_rows,
-          part,
-          stream.length,
-        )
+      table, cut = self._tables[part], self._cut(part)
+      taken = table.num_tokens(batch_lib.TOKEN_IDS) / table.num_rows
+      logging.log(
+        logging.WARNING if cut else logging.INFO,
+        'Stream %s: text of %s takes %.0f of the %d tokens of a row%s.',
+        *(stream.name, part, taken, stream.length),
+        f'; {cut} of {table.num_rows} are full: what is longer is cut'
+        if cut
+        else '',
+      )
     of_groups: Any = dataclasses.replace(
       stream, batch_size=stream.batch_size // group, group_size=1
     )
