@@ -49,18 +49,20 @@ def trained(run: pathlib.Path) -> str:
 
 
 def tags(folder: pathlib.Path) -> dict[str, dict[str, float]]:
-  """'trained' or 'untrained' -> language -> accuracy of parts of speech."""
-  found = {}
+  """'trained' or 'untrained' -> language -> mean accuracy over the seeds."""
+  found: dict[str, dict[str, list[float]]] = {}
   for path in folder.glob('trials/*/eval/tagging/*/*.json'):
     which = 'untrained' if 'untrained' in path.parts[-5] else 'trained'
     metrics = json.loads(path.read_text('utf-8'))['metrics']
     if 'accuracy/fr' in metrics:
-      found[which] = {
-        name.partition('/')[2]: value
-        for name, value in metrics.items()
-        if name.startswith('accuracy/') and name != 'accuracy/mean'
-      }
-  return found
+      scores = found.setdefault(which, collections.defaultdict(list))
+      for name, value in metrics.items():
+        if name.startswith('accuracy/') and name != 'accuracy/mean':
+          scores[name.partition('/')[2]].append(value)
+  return {
+    which: {code: statistics.mean(seeds) for code, seeds in scores.items()}
+    for which, scores in found.items()
+  }
 
 
 def main() -> None:
