@@ -51,14 +51,13 @@ def trained(run: pathlib.Path) -> str:
 def tags(folder: pathlib.Path) -> dict[str, dict[str, float]]:
   """'trained' or 'untrained' -> language -> mean accuracy over the seeds."""
   found: dict[str, dict[str, list[float]]] = {}
-  for path in folder.glob('trials/*/eval/tagging/*/*.json'):
+  for path in folder.glob('trials/*/eval/tagging_test/*/*.json'):
     which = 'untrained' if 'untrained' in path.parts[-5] else 'trained'
     metrics = json.loads(path.read_text('utf-8'))['metrics']
-    if 'accuracy/fr' in metrics:
-      scores = found.setdefault(which, collections.defaultdict(list))
-      for name, value in metrics.items():
-        if name.startswith('accuracy/') and name != 'accuracy/mean':
-          scores[name.partition('/')[2]].append(value)
+    scores = found.setdefault(which, collections.defaultdict(list))
+    for name, value in metrics.items():
+      if name.startswith('accuracy/') and name != 'accuracy/mean':
+        scores[name.partition('/')[2]].append(value)
   return {
     which: {code: statistics.mean(seeds) for code, seeds in scores.items()}
     for which, scores in found.items()
@@ -68,7 +67,10 @@ def tags(folder: pathlib.Path) -> dict[str, dict[str, float]]:
 def main() -> None:
   work = pathlib.Path(sys.argv[1])
   for kind in sys.argv[2:] or ('mono', 'pairs', 'published'):
-    runs = sorted((work / 'runs').glob(f'{kind}-*'))
+    runs = sorted(
+      done.parent for done in (work / 'pos').glob(f'{kind}-*/.done')
+    )
+    runs = [work / 'runs' / one.name for one in runs]
     print(f'\n{kind}: retrieval without shared strings\n')
     for run in runs:
       for name in ('untrained', trained(run)):
