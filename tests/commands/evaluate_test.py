@@ -43,6 +43,19 @@ def test_parse_steps(text, expected):
   assert evaluate.parse_steps(text) == expected
 
 
+def test_what_only_training_needs_is_not_asked_for():
+  """A suite's file says how to train and to test; this command tests."""
+  args = _parse('--gin_file=suites/xtreme/xnli.gin', "--gin.DATA='download'")
+  with pytest.raises(errors.CorpusError, match='Got: download'):
+    evaluate.configured(args).parameter('evaluate.evaluate.tasks')
+
+
+def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
+  arguments = ['--gin_file=suites/synthetic/choices.gin']
+  assert cli.main(['evaluate', f'--model_dir={tmp_path}', *arguments]) == 2
+  assert 'none for DATA. What to do: --gin.DATA' in capsys.readouterr().err
+
+
 def test_tasks_by_name():
   tasks = _tasks(
     '--tasks=retrieval,tatoeba,perplexity,translation_perplexity',

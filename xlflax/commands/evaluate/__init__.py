@@ -155,7 +155,9 @@ def _evaluated(args: argparse.Namespace, configuration):
 
 def configured(args: argparse.Namespace) -> config.Configuration:
   """What the gin files of tasks and the flags say."""
-  return config.configure(args, _macros(args), defaults=[_DEFAULTS])
+  return config.configure(
+    args, _macros(args), defaults=[_DEFAULTS], partial=True
+  )
 
 
 def _macros(args: argparse.Namespace) -> dict[str, Any]:
