@@ -200,7 +200,7 @@ SMALLER = {
   'docs/first_run.md': {
     '--size=8000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=1800': world.MONO,
-    '--gin.TRAIN_STEPS=500': '--gin.TRAIN_STEPS=2',
+    '--gin.TRAIN_STEPS=950': '--gin.TRAIN_STEPS=2',
   },
   'docs/questions.md': {
     '--size=32000': '--size=500 --character_coverage=1',
