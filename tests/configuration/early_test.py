@@ -32,7 +32,13 @@ def test_macros():
   files = ('pretrain/mlm.gin', 'models/tiny.gin')
   given = ('MODEL_DIR', 'VOCABULARY')
   early.check_configuration(_args(*files, bindings=['TRAIN_STEPS=3']), given)
-  early.check_configuration(_args(*files), partial=True)
+  early.check_configuration(
+    _args('suites/xtreme/xnli.gin', bindings=["DATA='d'"]), partial=True
+  )
+  with pytest.raises(errors.ConfigError, match='none for DATA'):
+    early.check_configuration(_args('suites/xtreme/xnli.gin'), partial=True)
+  with pytest.raises(errors.ConfigError, match='none for .*INIT_FROM'):
+    early.check_configuration(_args('suites/xtreme/xnli.gin'))
   own = ['TRAIN_STEPS=3', 'MINE=4', 'trainer.Trainer.seed=%MINE']
   early.check_configuration(_args(*files, bindings=own), given)
   with pytest.raises(errors.ConfigError, match='Got: MINE. Expected: one of'):
@@ -69,6 +75,10 @@ wrong = ['--gin_file=pretrain/mlm.gin', '--gin.trainer.Trainer.sed=1']
 assert cli.main(['train', *wrong]) == 2
 assert cli.main(['finetune', '--output=o', '--corpus=nowhere']) == 2
 assert cli.main(['evaluate', '--model_dir=nowhere', '--tasks=retrieval']) == 2
+test = 'gin_file=evaluate/tagging.gin'
+assert cli.main(['evaluate', '--model_dir=.', '--' + test]) == 2
+tuned = ['--gin_file=finetune/tagging.gin', '--output=o', '--init_from=.']
+assert cli.main(['finetune', *tuned, '--test_' + test]) == 2
 slow = {'jax', 'tensorflow', 'flax', 'matplotlib', 'gin.tf'} & set(sys.modules)
 assert not slow, slow
 """

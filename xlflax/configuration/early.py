@@ -10,6 +10,7 @@ from xlflax.configuration import gin_parameters, gin_values, shipped_configs
 from xlflax.foundation import errors, suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
+_OF_TRAINING = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
 
 
 def check_names(
@@ -101,7 +102,7 @@ def check_configuration(
     args: with the flags of Gin.
     macros: that other flags set.
     defaults: files that are read before those of `--gin_file`.
-    partial: whether required macros may be missing.
+    partial: whether what only training needs may be missing.
   """
   folders = shipped_configs.folders(args.gin_search_paths)
   trees = [
@@ -122,8 +123,8 @@ def check_configuration(
   _check_own(files, uses)
   gin_parameters.check(args.gin_bindings, files)
   gin_values.check(args.gin_bindings, files)
-  if not partial:
-    _check_required(files, {*macros, *set_here}, uses)
+  uses -= _OF_TRAINING if partial else set()
+  _check_required(files, {*macros, *set_here}, uses)
 
 
 def _check_own(
