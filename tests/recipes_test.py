@@ -97,6 +97,24 @@ def test_the_first_run_of_a_published_model_is_contrast_alone():
 
 
 @pytest.mark.parametrize(
+  'file', ['first_run/contrast', 'recipes/own_vocabulary_mlm']
+)
+def test_a_published_model_gets_the_vocabulary_of_the_corpus(file):
+  settings = gin_files.settings_of(
+    [f'docs/{file}.gin', 'docs/recipes/own_vocabulary.gin', 'models/tiny.gin'],
+    [
+      "MODEL_DIR='a'",
+      "CORPUS='c'",
+      "VOCABULARY='v'",
+      "CONTINUED='m'",
+      'TRAIN_STEPS=9',
+    ],
+  )
+  init = settings.init_from
+  assert (init.model_dir, init.vocabulary_matching.text) == ('m', 'c')
+
+
+@pytest.mark.parametrize(
   'file', ['mlm', 'mlm_tlm', 'mlm_tlm_contrast', 'moco_tlm']
 )
 def test_the_small_recipe_goes_after_every_objective(file):
