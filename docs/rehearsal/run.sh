@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$1 data=$2
 shift 2
 languages=en,ca,cs,da,de,el,es,et,eu,fi,fr,hi,hu,id,ja,ko,nl,pl,pt,ru,sv,tr,vi,zh
-mlm_steps=${MLM_STEPS:-2000} pair_steps=${PAIR_STEPS:-600}
+mlm_steps=${MLM_STEPS:-32500} pair_steps=${PAIR_STEPS:-4200}
 mkdir -p "$work/runs"
 
 timed() {  # name, command: seconds (user, system, wall) and KB go to WORK/times
@@ -33,7 +33,7 @@ train() {  # name, gin file, steps, further flags
     --gin_file="$file" --gin_file=recipes/small.gin --corpus="$work/corpus" \
     --vocabulary="$work/vocab" --cache="$work/cache" \
     --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
-    --gin.CheckpointOptions.every_steps=250 "$@"
+    --gin.MASK_RATIO=0.15 --gin.CheckpointOptions.every_steps=1000 "$@"
 }
 
 resumed() {  # 60 steps at once, and in three calls: table.py compares losses
