@@ -67,6 +67,7 @@ class Setting:
   length: int = 64
   batch: int = 20
   rate: float = 2e-3
+  threads: int = 1  # of torch
 
   @property
   def every(self) -> int:

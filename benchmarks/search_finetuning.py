@@ -57,6 +57,7 @@ class Setting:
   warmup: float = 0.1
   dropout: float = 0.0
   packed: float = 0.0  # PACKED of our side; 0: rows apart
+  threads: int = 1  # of torch
 
   @property
   def codes(self) -> list[str]:

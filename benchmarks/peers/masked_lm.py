@@ -2,11 +2,13 @@
 
 As its Trainer would: fused AdamW, no decay of biases and norms, gradient norm
 clipped at 1, a linear schedule; 15 % of the tokens chosen, four fifths of them
-masked, a tenth random. Called by `benchmarks.efficiency`.
+masked, a tenth random. A training that was stopped goes on from its state.
+Called by `benchmarks.efficiency` and by docs/rehearsal/peer.py.
 """
 
 import json
 import sys
+import time
 
 import numpy as np
 import torch
@@ -15,6 +17,8 @@ from torch.nn import functional
 
 from benchmarks import efficiency
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+
+_STATE_EVERY = 1000  # steps
 
 
 def network(setting: efficiency.Setting, spec) -> transformers.BertForMaskedLM:
@@ -71,10 +75,13 @@ def loss_of(variant: str, model):
 
 
 def train(setting: efficiency.Setting, variant: str) -> None:
-  """Trains, and saves the model at each checkpoint's step."""
-  torch.set_num_threads(1)
+  """Trains, and saves the model at each checkpoint's step.
+
+  STATE.pt in the variant's folder has the processor seconds of all starts.
+  """
+  torch.set_num_threads(setting.threads)
   spec = vocabulary_lib.Vocabulary.load(setting.vocabulary).spec
-  rows = torch.from_numpy(np.load(setting.rows)).long()
+  rows = torch.from_numpy(np.load(setting.rows))
   special = torch.zeros(spec.size, dtype=torch.bool)
   special[list(spec.special_ids)] = True
   model = network(setting, spec).train()
@@ -94,18 +101,37 @@ def train(setting: efficiency.Setting, variant: str) -> None:
   )
   loss = loss_of(variant, model)
   folder = setting.folder(variant)
-  for step in range(setting.steps):
-    ids = rows[step * setting.batch : (step + 1) * setting.batch]
+  parts = {'model': model, 'optimizer': optimizer, 'schedule': schedule}
+  file, begin, before = folder / 'STATE.pt', 0, 0.0
+  if file.exists():
+    state = torch.load(file, weights_only=True)
+    for name, part in parts.items():
+      part.load_state_dict(state[name])
+    torch.set_rng_state(state['random'])
+    begin, before = state['step'], state['seconds']
+
+  def keep(step: int) -> None:
+    state = {name: part.state_dict() for name, part in parts.items()}
+    state['random'] = torch.get_rng_state()
+    state |= {'step': step, 'seconds': before + time.process_time()}
+    torch.save(state, file.with_suffix('.new'))
+    file.with_suffix('.new').rename(file)
+
+  for step in range(begin, setting.steps):
+    ids = rows[step * setting.batch : (step + 1) * setting.batch].long()
     loss(*masked(ids, spec, special)).backward()
     torch.nn.utils.clip_grad_norm_(params, 1.0)
     optimizer.step()
     schedule.step()
     optimizer.zero_grad(set_to_none=True)
-    if (step + 1) % setting.every == 0:
+    checkpoint = folder / 'checkpoints' / str(step + 1)
+    if (step + 1) % setting.every == 0 and not checkpoint.exists():
       unfinished = folder / f'unfinished-{step + 1}'
       model.save_pretrained(unfinished)
       (folder / 'checkpoints').mkdir(exist_ok=True)
-      unfinished.rename(folder / 'checkpoints' / str(step + 1))
+      unfinished.rename(checkpoint)
+    if (step + 1) % _STATE_EVERY == 0 or step + 1 == setting.steps:
+      keep(step + 1)
 
 
 if __name__ == '__main__':

@@ -17,7 +17,7 @@ from benchmarks import search_finetuning
 
 def train(setting: search_finetuning.Setting, seed: int) -> None:
   """Trains on the pairs in their order, saves the model and its losses."""
-  torch.set_num_threads(1)
+  torch.set_num_threads(setting.threads)
   dropout = {
     name: setting.dropout
     for name in ('hidden_dropout_prob', 'attention_probs_dropout_prob')

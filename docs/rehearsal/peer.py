@@ -1,14 +1,14 @@
 """What Hugging Face and Sentence-Transformers make of the same compute.
 
-  python docs/rehearsal/peer.py WORK
+  python docs/rehearsal/peer.py WORK [THREADS]
 
 After docs/rehearsal/run.sh: BertForMaskedLM of the same sizes (4 layers of
 128, the head at the masked places only) for the processor seconds of the run
 `mlm`, then SentenceTransformerTrainer on the same pairs for those of
 `aligned`. How many steps that is follows from PILOT steps of each, start-up
-left out. Packages sentence-transformers and torch have to be importable. The
-outcome is WORK/runs/peer, a model directory as `xlflax convert from-hf` makes
-it.
+left out. A masked LM that was stopped goes on. Packages sentence-transformers
+and torch have to be importable. The outcome is WORK/runs/peer, a model
+directory as `xlflax convert from-hf` makes it.
 """
 
 import dataclasses
@@ -48,7 +48,7 @@ def steps_for(run, wanted: float) -> int:
   return max(int((wanted - start) / ((long - short) / (2 * PILOT))), PILOT)
 
 
-def masked_lm(work: pathlib.Path) -> pathlib.Path:
+def masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   """Hugging Face's folder, pretrained."""
   setting = efficiency.Setting(
     corpus=str(work / 'corpus'),
@@ -60,24 +60,35 @@ def masked_lm(work: pathlib.Path) -> pathlib.Path:
     length=128,
     batch=20,
     rate=1e-3,
+    threads=threads,
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
+    """Processor seconds, those of starts that were stopped too."""
+    import torch
+
     one = dataclasses.replace(
       setting,
       tokens=steps * setting.batch * setting.length,
       work=f'{setting.work}/{name}-{steps}',
     )
-    shutil.rmtree(one.work, ignore_errors=True)
-    one.folder('torch/gathered').mkdir(parents=True)
-    efficiency.write_rows(one)
-    return seconds(efficiency.torch_command(one, 'torch/gathered'))
+    one.folder('torch/gathered').mkdir(parents=True, exist_ok=True)
+    if not one.rows.exists():
+      efficiency.write_rows(one)
+    subprocess.run(efficiency.torch_command(one, 'torch/gathered'), check=True)
+    state = one.folder('torch/gathered') / 'STATE.pt'
+    return torch.load(state, weights_only=True)['seconds']
 
-  wanted = budget(work, 'mlm')
-  steps = steps_for(run, wanted)
-  steps -= steps % efficiency.CHECKPOINTS
-  spent = run(steps, 'whole')
-  note(work, 'masked_lm', steps=steps, seconds=spent, wanted=wanted)
+  found = noted(work).get('masked_lm', {})
+  if not found:
+    wanted = budget(work, 'mlm')
+    steps = steps_for(run, wanted)
+    steps -= steps % efficiency.CHECKPOINTS
+    found = {'steps': steps, 'wanted': wanted}
+    note(work, 'masked_lm', found)
+  steps = found['steps']
+  if 'seconds' not in found:
+    note(work, 'masked_lm', found | {'seconds': run(steps, 'whole')})
   whole = pathlib.Path(f'{setting.work}/whole-{steps}')
   return whole / f'torch-gathered/checkpoints/{steps}'
 
@@ -96,7 +107,9 @@ def pairs(work: pathlib.Path, count: int) -> list[str]:
   return found[:count]
 
 
-def aligned(work: pathlib.Path, model: pathlib.Path) -> pathlib.Path:
+def aligned(
+  work: pathlib.Path, model: pathlib.Path, threads: int
+) -> pathlib.Path:
   """Sentence-Transformers' folder, trained on pairs."""
   own = work / 'peer/own'  # of the same vocabulary
   shutil.rmtree(own, ignore_errors=True)
@@ -110,6 +123,7 @@ def aligned(work: pathlib.Path, model: pathlib.Path) -> pathlib.Path:
     pairs=PAIRS,
     length=SIDE,
     rate=2e-4,
+    threads=threads,
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
@@ -125,21 +139,28 @@ def aligned(work: pathlib.Path, model: pathlib.Path) -> pathlib.Path:
   wanted = budget(work, 'aligned')
   steps = steps_for(run, wanted)
   spent = run(steps, 'whole')
-  note(work, 'aligned', steps=steps, seconds=spent, wanted=wanted)
+  found = {'steps': steps, 'wanted': wanted, 'seconds': spent}
+  note(work, 'aligned', found)
   return pathlib.Path(f'{setting.work}/whole-{steps}/sentence-transformers-0')
 
 
-def note(work: pathlib.Path, name: str, **found) -> None:
-  """Keeps what was spent in WORK/peer.json."""
+def noted(work: pathlib.Path) -> dict:
+  """What WORK/peer.json says was spent."""
   path = work / 'peer.json'
-  known = json.loads(path.read_text()) if path.exists() else {}
-  path.write_text(json.dumps(known | {name: found}, indent=1) + '\n')
+  return json.loads(path.read_text()) if path.exists() else {}
+
+
+def note(work: pathlib.Path, name: str, found: dict) -> None:
+  """Keeps what was spent in WORK/peer.json."""
+  everything = json.dumps(noted(work) | {name: found}, indent=1)
+  (work / 'peer.json').write_text(everything + '\n')
   print(name, found, flush=True)
 
 
 def main() -> None:
   work = pathlib.Path(sys.argv[1])
-  folder = aligned(work, masked_lm(work))
+  threads = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+  folder = aligned(work, masked_lm(work, threads), threads)
   run = work / 'runs/peer'
   shutil.rmtree(run, ignore_errors=True)
   convert('from-hf', str(folder), f'--output={run}')

@@ -64,7 +64,7 @@ untrained() {  # as it begins: one step by a rate of nothing
 }
 
 peer() {
-  [ -d "$work/runs/peer" ] || python "$here/peer.py" "$work"
+  [ -d "$work/runs/peer" ] || python "$here/peer.py" "$work" "${PEER_THREADS:-1}"
 }
 
 scores() {

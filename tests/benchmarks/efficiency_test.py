@@ -92,3 +92,37 @@ def test_every_variant_is_measured(setting, variant):
   assert tokens == (4096, 8192, 12288, 16384, 20480)
   assert list(seconds) == sorted(seconds) and seconds[0] > 1
   assert losses[-1] < losses[0] < math.log(2100)
+
+
+@pytest.mark.slow
+def test_a_stopped_peer_goes_on_as_if_it_had_not(setting, monkeypatch):
+  torch = pytest.importorskip('torch')
+  from benchmarks.peers import masked_lm
+
+  monkeypatch.setattr(masked_lm, '_STATE_EVERY', 10)
+  efficiency.write_rows(setting)
+  folder = setting.folder('torch/gathered')
+  clip, calls = torch.nn.utils.clip_grad_norm_, []
+
+  def stop(*args):
+    calls.append(args)
+    if len(calls) == 36:
+      raise KeyboardInterrupt
+    return clip(*args)
+
+  def train():
+    masked_lm.train(setting, 'torch/gathered')
+    return torch.load(folder / 'STATE.pt', weights_only=True)
+
+  folder.mkdir()
+  whole = train()
+  folder.rename(folder.with_name('whole'))
+  folder.mkdir()
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(torch.nn.utils, 'clip_grad_norm_', stop)
+    train()
+  stopped = train()
+  assert whole['step'] == stopped['step'] == 80
+  assert stopped['seconds'] > 0
+  for name, value in whole['model'].items():
+    assert torch.equal(value, stopped['model'][name]), name
