@@ -13,8 +13,10 @@ under their own names:
   xcopa             github.com/cambridgeltl/xcopa
   minicons          github.com/kanishkamisra/minicons
   Glot500           github.com/cisnlp/Glot500
-  seqeval           github.com/chakki-works/seqeval, tag v0.0.12; or
-                    `pip install --no-deps --target seqeval seqeval==0.0.12`
+  seqeval           github.com/chakki-works/seqeval, tag v0.0.12; or `pip
+                    install --no-deps --no-build-isolation --target seqeval
+                    seqeval==0.0.12`, where setuptools < 70, setuptools_scm < 8,
+                    pytest-runner, wheel and packaging are importable
 """
 
 import importlib.util
