@@ -13,7 +13,7 @@ from matplotlib import figure
 from tests import fake_bucket
 from tests.finetuning import fakes
 from tests.training import tiny
-from xlflax import cli, examination
+from xlflax import cli, commands, examination
 from xlflax import evaluate as evaluate_lib
 from xlflax.analysis import curves_study, models, report, study
 from xlflax.configuration import config
@@ -302,6 +302,10 @@ def test_what_fails_leaves_nothing(bucket):
       '--output=out',
       '--cache=gs://bucket/x',
     ),
+    (
+      *('corpora', 'libreoffice', '--languages=en,de', '--output=out'),
+      '--packages=gs://bucket/x',
+    ),
   ],
   ids=' '.join,
 )
@@ -328,6 +332,10 @@ def test_what_has_to_be_on_disk(
       '--vocabulary=VOCABULARY',
     ),
     ('vocab', '--corpus=gs://bucket/x', '--output=out', '--size=80'),
+    (
+      *('corpora', 'pages', '--folder=en=gs://bucket/x'),
+      *('--folder=de=gs://bucket/x', '--output=out'),
+    ),
     ('pretrain', 'gs://bucket/x', '--output=out', '--steps=1'),
     ('inspect', 'CORPUS', '--against=gs://bucket/x'),
     (
@@ -368,6 +376,17 @@ def _refused(
   assert cli.main(given) == 2
   assert list(tmp_path.iterdir()) == []
   return capsys.readouterr().err
+
+
+def test_a_name_that_was_given_is_no_path_of_this_disk_before_it_was_asked():
+  """`paths.of`, `.local` or `mirrors.here`: pathlib takes buckets for folders."""
+  folder = pathlib.Path(commands.__file__).parent
+  found = {
+    path.relative_to(folder).as_posix()
+    for path in folder.rglob('*.py')
+    if 'pathlib.Path(args.' in path.read_text()
+  }
+  assert found == {'translate.py'}  # where `paths.local` has refused buckets
 
 
 def test_corpora_are_written_on_disk_in_python():

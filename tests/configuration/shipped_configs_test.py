@@ -59,3 +59,14 @@ def test_a_file_that_includes_itself(tmp_path):
   (tmp_path / 'b.gin').write_text("include 'a.gin'\n")
   with pytest.raises(errors.ConfigError, match='a.gin -> b.gin -> a.gin'):
     shipped_configs.read('a.gin', [str(tmp_path)])
+
+
+def test_phases_are_in_the_order_of_their_numbers(tmp_path):
+  for name in ('phase1', 'phase2', 'phase10', 'phase1_old', 'phases'):
+    (tmp_path / f'{name}.gin').touch()
+  found = shipped_configs.phases(str(tmp_path))
+  assert [name.rpartition('/')[2] for name in found] == [
+    'phase1.gin',
+    'phase2.gin',
+    'phase10.gin',
+  ]

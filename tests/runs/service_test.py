@@ -1,6 +1,7 @@
 """Pages of runs and of an encoder, through a real server."""
 
 import json
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -89,6 +90,18 @@ def test_masked_words(url, asked):
   (expected,) = asked.run.fill_mask([text], languages='de', top_k=10)
   assert [row['token'] for row in rows] == [one.token for one in expected]
   assert rows[0]['probability'] == pytest.approx(expected[0].probability)
+
+
+def test_letters_may_be_sent_as_they_are(url):
+  """As curl sends them: UTF-8, without percent signs."""
+  target = '/api/masked?text=ein+<mask>+schläft&language=de'
+  address = urllib.parse.urlsplit(url).netloc
+  with socket.create_connection(address.split(':'), timeout=60) as opened:
+    request = f'GET {target} HTTP/1.0\r\nHost: {address}\r\n\r\n'
+    opened.sendall(request.encode())
+    answer = opened.makefile('rb').read()
+  rows = json.loads(answer.partition(b'\r\n\r\n')[2])['rows']
+  assert rows == _rows(url, 'masked', text='ein <mask> schläft', language='de')
 
 
 def test_a_sentence_is_its_own_nearest(url):

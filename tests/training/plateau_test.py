@@ -8,7 +8,11 @@ import pytest
 
 from tests.training import tiny
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.objectives.pretraining import contrastive, masked_lm
+from xlflax.objectives.pretraining import (
+  contrastive,
+  cross_attention_mlm,
+  masked_lm,
+)
 from xlflax.training import plateau
 
 
@@ -125,7 +129,9 @@ def test_a_loss_that_is_no_number_says_nothing():
 
 
 def _plateaus(loaders):
+  two_losses = cross_attention_mlm.CrossAttentionMLM()
   entries = (
+    mixture_lib.Entry(stream='mono', objective=two_losses),
     mixture_lib.Entry(stream='mono', objective=masked_lm.MaskedLM()),
     mixture_lib.Entry(stream='live', objective=masked_lm.MaskedLM(name='l')),
     mixture_lib.Entry(stream='mono', objective=contrastive.SentenceAlignment()),
@@ -153,6 +159,7 @@ def test_of_a_run_and_of_the_run_that_goes_on(few, caplog):
   told = [r.getMessage() for r in caplog.records]
   assert len(told) == 2 and 'by step 30' in told[1]
   whole = ones.result()
+  assert list(whole) == ['mlm']
   assert (whole['mlm']['reached'], whole['mlm']['left']) == (20, 30)
   caplog.clear()
   again = _plateaus(loaders)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import pathlib
 
 from xlflax.commands.flags import compilation, parsing
 from xlflax.commands.train import train_flags
@@ -53,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
   if not args.against_plan:
     print(text)
   if args.output:
-    paths.write_atomically(pathlib.Path(args.output), text + '\n')
+    paths.write_atomically(paths.of(args.output), text + '\n')
   return 0

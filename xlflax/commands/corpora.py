@@ -7,7 +7,7 @@ import pathlib
 
 from xlflax.commands.flags import parsing
 from xlflax.foundation import errors
-from xlflax.storage import mirrors
+from xlflax.storage import mirrors, paths
 
 HELP = (
   'Makes a corpus directory of text that many languages share: the help pages '
@@ -75,8 +75,9 @@ def _libreoffice(args: argparse.Namespace):
   from xlflax.data.aligned import packages
 
   languages = args.languages.split(',')
-  folder = pathlib.Path(
-    args.packages or f'{mirrors.place(args.output)}.packages'
+  folder = paths.local(
+    args.packages or f'{mirrors.place(args.output)}.packages',
+    where='--packages',
   )
   packages.unpack(languages, folder)
   texts = {}
@@ -124,5 +125,5 @@ def _folders(args: argparse.Namespace) -> dict[str, pathlib.Path]:
         expected='CODE=DIR, each language once',
         where='--folder',
       )
-    found[code] = pathlib.Path(folder)
+    found[code] = paths.of(folder)
   return found

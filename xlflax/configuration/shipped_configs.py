@@ -181,7 +181,9 @@ def phases(value: str, search: Sequence[str] = ()) -> list[str]:
     ConfigError: there are none, or two have one name.
   """
   for folder in ('', *search, str(SHIPPED)):
-    found = sorted((pathlib.Path(folder) / value).glob('phase*.gin'))
+    files = (pathlib.Path(folder) / value).glob('phase*.gin')
+    numbered = [path for path in files if path.stem[5:].isdecimal()]
+    found = sorted(numbered, key=lambda path: int(path.stem[5:]))
     if found:
       break
   names = [f'{value.rstrip("/")}/{path.name}' for path in found] or [

@@ -26,7 +26,7 @@ from xlflax.training.checkpointing import (
 UNTRAINED = 'untrained'
 _FORMAT = 2
 # The keys of an identity that every result of one folder shares.
-_SHARED = ('task', 'seed', 'parameters')
+_SHARED = ('task', 'seed', 'parameters', 'sentence')
 
 Step = ranges.Natural | str
 
@@ -83,7 +83,7 @@ def identity(
 
 def group(identity: Mapping[str, Any]) -> Group:
   """Returns the group of the results with an identity."""
-  shared = {key: identity[key] for key in _SHARED}
+  shared = {key: identity[key] for key in _SHARED if key in identity}
   return Group(
     identity['task']['name'],
     re.sub(r'[^\w.]+', '_', identity['split']),

@@ -233,7 +233,7 @@ def chosen_pairs(
   """
   _check_any(found, where)
   if wanted is None:
-    return found
+    return check_directions(found, where)
   chosen = tuple(
     pair
     for pair in found
@@ -241,7 +241,19 @@ def chosen_pairs(
   )
   names = {name for pair in chosen for name in (*pair, '-'.join(pair))}
   _check_missing(set(wanted) - names, map('-'.join, found), where)
-  return chosen
+  return check_directions(chosen, where)
+
+
+def check_directions(pairs: tuple[Pair, ...], where: str) -> tuple[Pair, ...]:
+  """Returns the pairs; ConfigError where two would have one name."""
+  if len(set(map(pair_name, pairs))) < len(pairs):
+    raise errors.ConfigError(
+      'Two directions of a pair would have one result',
+      got=', '.join(map('-'.join, pairs)),
+      where=where,
+      fix='evaluate one direction, and the other in a task of another `name`',
+    )
+  return pairs
 
 
 def chosen_languages(

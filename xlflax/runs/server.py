@@ -101,7 +101,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     return None
 
   def _answered(self) -> Reply:
-    url = urllib.parse.urlsplit(self.path)
+    # Bytes of UTF-8, which http.server takes for Latin-1.
+    target = self.path.encode('latin-1').decode('utf-8', 'replace')
+    url = urllib.parse.urlsplit(target)
     query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
     try:
       return self.reply(url.path, query)

@@ -16,10 +16,11 @@ from xlflax.data import batch as batch_lib
 from xlflax.data import loader as loader_lib
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.objectives.pretraining import masked_lm
+from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
 
 NEAR = 1.05  # a loss of so many entropies: frequencies are learned
 LEFT = 0.95  # and here more than they
+_SUM = cross_attention_mlm.CrossAttentionMLM  # of two losses a token
 _TOKENS, _ROWS = 2**20, 2**13  # of a stream's first batches, at most
 
 
@@ -142,9 +143,11 @@ def entropies(
   """
   found: dict[str, list[loader_lib.Loader]] = {}
   for entry in mixture.entries if loaders else ():
-    loader = loaders[entry.stream]
-    if isinstance(entry.objective, masked_lm.MaskedLM) and loader.signature:
-      found.setdefault(entry.objective.name, []).append(loader)
+    loader, objective = loaders[entry.stream], entry.objective
+    if isinstance(objective, _SUM) or not loader.signature:
+      continue
+    if isinstance(objective, masked_lm.MaskedLM):
+      found.setdefault(objective.name, []).append(loader)
   return {name: unigram_entropy(ones, spec) for name, ones in found.items()}
 
 

@@ -49,3 +49,14 @@ def test_one_that_never_answers_ends_nothing(caplog):
   behind.close()
   assert 'it does not answer' in caplog.text
   writer.go_on.set()
+
+
+def test_a_full_queue_does_not_hold_the_end(monkeypatch, caplog):
+  monkeypatch.setattr(background, '_WAITING', 1)
+  writer = _Writer()
+  behind = background.Background(writer, 'it', close_within=0.1)
+  for step in range(4):
+    behind.write(step, {})
+  behind.close()
+  assert 'it does not answer' in caplog.text
+  writer.go_on.set()

@@ -1,11 +1,11 @@
 """`xlflax convert from-t5x`: a T5X checkpoint as a model directory."""
 
 import argparse
-import pathlib
 
 from xlflax.commands.flags import gin_flags
 from xlflax.configuration import config
 from xlflax.foundation import errors
+from xlflax.storage import paths
 
 HELP = (
   'Makes a model directory from a checkpoint of T5X: of its T5 (T5 v1.1, '
@@ -76,7 +76,7 @@ def _vocabulary(args: argparse.Namespace):
 
   codes = tuple(filter(None, (args.languages or '').split(',')))
   return tokenizers.read(
-    pathlib.Path(args.tokenizer),
+    paths.local(args.tokenizer, where='--tokenizer'),
     model_type='mt5',
     size=None,
     languages=codes or languages.DEFAULT,

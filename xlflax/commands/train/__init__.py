@@ -86,7 +86,7 @@ def _plan(args, each: Sequence[phases.Phase], trainers, machine) -> int:
   if args.output and distributed.is_lead():
     result = {'phases': plans} if args.phases else plans['']
     text = json.dumps(result, indent=2) + '\n'
-    paths.write_atomically(pathlib.Path(args.output), text)
+    paths.write_atomically(paths.of(args.output), text)
   return 0
 
 

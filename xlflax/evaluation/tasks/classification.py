@@ -73,7 +73,7 @@ class Classification(head_task.HeadOnTexts):
     )
     found = [
       objective.labels[int(np.argmax(logits))]
-      for logits in self.outputs(subject, objective, examples)
+      for logits in self.outputs(subject, objective, examples, notes)
     ]
     labelled, found = self.add_scores(part, examples, found, result, notes)
     if not labelled:

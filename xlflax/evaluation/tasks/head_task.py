@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import paired_rows
 from xlflax.data.labelled.rows import rows as rows_lib
@@ -212,11 +213,17 @@ class HeadOnTexts(HeadTask):
     del objective
     return self.ROWS(separator=self.separator, positions=self.positions)
 
-  def outputs(self, subject, objective, examples) -> list[Any]:
-    """What the head says of each example."""
+  def outputs(self, subject, objective, examples, notes) -> list[Any]:
+    """What the head says of each example; `notes` counts the full rows."""
     maker = self.rows(objective)
     length = row_predictions.length_of(subject, self.length)
     rows = maker.texts(examples, subject.vocabulary, length=length)
+    full = sum(len(own[0][batch_lib.TOKEN_IDS]) == length for own in rows)
+    if full:
+      notes.append(
+        f'{examples[0].language}: {full} of {len(rows)} rows have {length} '
+        'tokens, where longer texts are cut (length)'
+      )
     found: list[Any] = [None] * len(rows)
     for index, output in self.predict(
       subject, objective, examples, rows, maker, length

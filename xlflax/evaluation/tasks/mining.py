@@ -97,7 +97,9 @@ class BitextMining(sentence_task.CollectionTask):
     metrics: dict[str, float] = {}
     files: dict[str, str] = {}
     rows: list[base.Row] = []
-    for part in self.source.languages():
+    parts = self.source.languages()
+    sources_lib.check_directions(tuple(p.split('-') for p in parts), self.name)
+    for part in parts:
       with failures.guard(part):
         mined = self.source.load(part)
         name = sources_lib.pair_name(mined.languages)

@@ -85,5 +85,5 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
     self, subject, objective, part, examples, result, notes
   ) -> None:
     """Adds a part's predictions and scores to the result."""
-    scores = np.array(self.outputs(subject, objective, examples))
+    scores = np.array(self.outputs(subject, objective, examples, notes))
     self.add_chosen(part, examples, scores, result, notes)

@@ -42,7 +42,7 @@ class Regression(head_task.HeadOnTexts):
     self, subject, objective, part, examples, result, notes
   ) -> None:
     """Adds a part's predictions and scores to the result."""
-    outputs = self.outputs(subject, objective, examples)
+    outputs = self.outputs(subject, objective, examples, notes)
     found = [str(float(one[0])) for one in outputs]
     self.add_scores(part, examples, found, result, notes)
 

@@ -188,7 +188,7 @@ def _options(run, record, chosen: choices.Choice, dtype: str) -> dict[str, Any]:
 
 
 def _pooled(run, chosen: choices.Choice, pooling: Pooling):
-  """The modules of an encoder that was trained here.
+  """The modules of an encoder that was trained here, with its own prompts.
 
   Raises:
     ConfigError: the library has no such pooling, or passes no languages.
@@ -196,11 +196,12 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
   by_language = getattr(chosen.config, 'use_language_embeddings', False)
   mean = pooling is Pooling.MEAN
   if chosen.task is Task.STATES and not mean and not by_language:
-    return sentence_encoding.SentenceEncoding(
-      pooling=pooling,
+    own = _sentence(run, chosen.task, chosen.shapes)
+    own = own or sentence_encoding.SentenceEncoding(
       max_length=chosen.config.max_length,
       settings={'similarity_fn_name': 'cosine'},
     )
+    return own if own.pooling is pooling else own.changed(pooling=pooling)
   raise errors.ConfigError(
     'Sentence-Transformers cannot make these vectors',
     got=f'pooling {pooling.value}, task {chosen.task.value}, '

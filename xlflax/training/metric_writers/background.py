@@ -1,8 +1,10 @@
 """Writers that may be slow or fail, behind a thread: training never waits."""
 
+import contextlib
 import logging
 import queue
 import threading
+import time
 
 from xlflax.training.metric_writers import base
 
@@ -44,8 +46,10 @@ class Background:
 
   def close(self) -> None:
     """Waits until all is written, for a minute at most."""
-    self._queue.put(None)
-    self._thread.join(self._close_within)
+    end = time.monotonic() + self._close_within
+    with contextlib.suppress(queue.Full):
+      self._queue.put(None, timeout=self._close_within)
+    self._thread.join(max(end - time.monotonic(), 0))
     if self._thread.is_alive():
       logging.warning(
         '%s does not answer; the last metrics are in metrics.jsonl only.',
