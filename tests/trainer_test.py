@@ -1,5 +1,6 @@
 """A trainer made from a recipe, and what a user's type checker says."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 import xlflax
 from xlflax.foundation import errors
+from xlflax.training import session
 
 _GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}
 # What people write, with the types that they count on.
@@ -121,3 +123,26 @@ def test_a_script_passes_a_strict_type_checker(tmp_path):
   said = checked.stdout.splitlines()
   assert not [line for line in said if 'right.py' in line], checked.stdout
   assert sum('wrong.py' in line for line in said) == 2, checked.stdout
+
+
+@pytest.mark.parametrize(
+  ('metric', 'given', 'highest'),
+  [
+    ('perplexity/perplexity/mean', None, False),
+    ('retrieval/accuracy/mean', None, True),
+    ('perplexity/perplexity/mean', True, True),
+  ],
+)
+def test_the_best_checkpoint_is_the_one_that_the_metric_says(
+  monkeypatch, metric, given, highest
+):
+  kept = []
+  monkeypatch.setattr(
+    session, 'run', lambda trainer, **_: kept.append(trainer.checkpoints)
+  )
+  made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
+  options = dataclasses.replace(
+    made.checkpoints, best_metric=metric, best_is_highest=given
+  )
+  dataclasses.replace(made, checkpoints=options).train()
+  assert [one.best_is_highest for one in kept] == [highest]

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from xlflax.configuration import config
+from xlflax.evaluation import families
+from xlflax.evaluation.metrics.declaration import Better
 from xlflax.foundation import calls, ranges, registry
 from xlflax.planning import against, in_run
 from xlflax.planning import plan as plan_lib
@@ -67,8 +69,13 @@ class Trainer(settings_lib.Settings):
         not finite.
     """
     text = gin_config() if callable(gin_config) else gin_config
+    made, options = self, self.checkpoints
+    if options.best_metric and options.best_is_highest is None:
+      highest = families.better_of(options.best_metric) is Better.HIGHER
+      options = dataclasses.replace(options, best_is_highest=highest)
+      made = dataclasses.replace(self, checkpoints=options)
     return session.run(
-      self, gin_config=text, compares=in_run.of_run(self), report=report
+      made, gin_config=text, compares=in_run.of_run(self), report=report
     )
 
   @calls.checked

@@ -1,6 +1,7 @@
 """What is found without JAX is what is found with it."""
 
 import argparse
+import re
 import subprocess
 import sys
 
@@ -93,3 +94,28 @@ def test_help_and_mistakes_import_nothing_slow():
   )
   assert made.returncode == 0, made.stderr
   assert shipped_configs.SHIPPED.is_dir()
+
+
+def test_macros_that_guides_name():
+  """By the guide of SQuAD v2, and of packed rows for distillation."""
+  given = ["TEST_FILES={'en': 'a.json'}", "FORMAT='squad_v2'"]
+  early.check_configuration(
+    _args('evaluate/question_answering.gin', bindings=given)
+  )
+  files = [
+    shipped_configs.read(f'finetune/{name}.gin').file.path.read_text()
+    for name in ('search', 'search_distillation')
+  ]
+  contrast, distilled = (
+    set(
+      re.findall(
+        r'^  (\w+) = %',
+        text.partition(start)[2].partition('\nlabelled')[0],
+        re.M,
+      )
+    )
+    for text, start in zip(
+      files, ('SearchContrast:\n', 'SearchDistillation:\n'), strict=True
+    )
+  )
+  assert 'packed' in contrast and contrast <= distilled

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from xlflax.evaluation import base, results
+from xlflax.evaluation import base, results, sentence_encoding
 from xlflax.foundation import errors
 from xlflax.training.checkpointing import run_directory
 
@@ -62,6 +62,7 @@ def test_a_result_is_found_by_its_settings(tmp_path):
     dict(task=_Task(layer=2)),
     dict(seed=1),
     dict(parameters='not averaged'),
+    dict(sentence=sentence_encoding.SentenceEncoding(normalize=True)),
   ],
 )
 def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):

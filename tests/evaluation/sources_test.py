@@ -103,3 +103,11 @@ def test_names_of_pairs():
     errors.ConfigError, match='Got: en. Expected: two codes such as en-ja'
   ):
     sources.FilePairs(files={'en': 'a.tsv'})
+
+
+def test_two_directions_of_a_pair_would_have_one_result():
+  files = {'en-fr': 'a.tsv', 'fr-en': 'b.tsv', 'de-fr': 'c.tsv'}
+  with pytest.raises(errors.ConfigError, match='Two directions.*en-fr, fr-en'):
+    sources.FilePairs(files=files).pairs()
+  del files['fr-en']
+  assert len(sources.FilePairs(files=files).pairs()) == 2

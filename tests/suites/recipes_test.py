@@ -94,7 +94,7 @@ def test_a_recipe_of_another_suite_is_refused(tmp_path, capsys):
 def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
   suite = recipe_table.build('xtreme_r', 'xtreme')
   notes = suite.recipe_notes(suite.task('xcopa'))
-  assert 'recipe xtreme: LEARNING_RATE = 2e-5; BATCH_SIZE = 32' in notes[0]
+  assert 'recipe xtreme: LEARNING_RATE = 2e-5; BATCH_SIZE = 64' in notes[0]
   assert any('Social IQa' in note for note in notes[1:])
   result = suite_results.TaskResult(
     task='a', family='f', label='m', step=1, run='r', recipe='xtreme'

@@ -44,3 +44,12 @@ def test_a_stop_ends_the_trace(tmp_path, monkeypatch):
   profiler.close()
   profiler.close()
   assert ended == [1]
+
+
+def test_steps_that_are_past_are_told_once(tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(profiling.jax.profiler, 'start_trace', None)
+  profiler = profiling.Profiler(profiling.Steps.of('2:4'), tmp_path)
+  for step in (500, 501):
+    profiler.before(step)
+    profiler.after(step + 1, jnp.ones(1))
+  assert caplog.text.count('no trace of steps 2 to 4') == 1

@@ -62,6 +62,13 @@ class Profiler:
 
   def before(self, step: int) -> None:
     """Begins the trace where `step` steps are done and the next is traced."""
+    if self._steps and step > self._steps.first and not self._running:
+      logging.warning(
+        'There is no trace of steps %s: the run goes on at step %s.',
+        f'{self._steps.first:,} to {self._steps.last:,}',
+        f'{step:,}',
+      )
+      self._steps = None
     if self._steps and step == self._steps.first:
       jax.profiler.start_trace(str(self._directory))
       self._running = True
@@ -80,6 +87,6 @@ class Profiler:
   def close(self) -> None:
     """Ends a trace that a stop cut."""
     if self._running:
-      self._running = False
+      self._running, self._steps = False, None
       jax.profiler.stop_trace()
       logging.info('Wrote the trace of the steps to %s.', self._directory)

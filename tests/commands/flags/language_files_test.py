@@ -13,3 +13,8 @@ def test_files_by_language():
 def test_a_file_without_language(text):
   with pytest.raises(errors.ConfigError, match='LANGUAGE=FILE.*--input'):
     language_files.parse([text], where='--input')
+
+
+def test_a_language_twice():
+  with pytest.raises(errors.ConfigError, match='en=b.*each language once'):
+    language_files.parse(['en=a', 'en=b'], where='--input')

@@ -79,7 +79,7 @@ def test_languages_of_a_corpus_directory(tmp_path):
   assert (whole.directory, whole.links) == (given, {})
   assert whole.link('elsewhere') == given and not list(whole.shell())
   (tmp_path / 'links/mono').mkdir(parents=True)
-  (tmp_path / 'links/mono/ru.txt').write_text('of another command')
+  (tmp_path / 'links/mono/ru.txt').symlink_to(root / 'mono/ru.txt')
   some = stages.Source.of(given, 'en,de', f'{tmp_path}/out')
   corpus = Corpus(some.link(str(tmp_path / 'links')))
   assert corpus.languages == ('de', 'en')
@@ -128,3 +128,35 @@ def test_commands(tmp_path):
 def test_training_that_stopped_is_not_done(tmp_path):
   assert stages.is_done(['xlflax', 'cache'], str(tmp_path))
   assert not stages.is_done(['xlflax', 'train'], str(tmp_path))
+
+
+def test_text_where_the_links_would_be_is_not_lost(tmp_path):
+  """The folder of the text itself, and one of another project."""
+  for root, given in (
+    (tmp_path / 'corpus', tmp_path / 'corpus'),
+    (tmp_path / 'other/corpus', tmp_path / 'text'),
+  ):
+    for folder in (root, given):
+      folder.mkdir(parents=True, exist_ok=True)
+      (folder / 'en.txt').write_text('one\n')
+      (folder / 'de.txt').write_text('eins\n')
+    for languages in (None, 'en'):
+      with pytest.raises(errors.RunDirectoryError, match='files of its own'):
+        stages.Source.of(str(given), languages, str(root.parent))
+    assert (root / 'de.txt').read_text() == 'eins\n'
+
+
+def test_files_in_folders_below_a_language(tmp_path):
+  for name in ('de/train/0.txt', 'de/train/1.txt', 'de/more'):
+    (tmp_path / 'f' / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / 'f' / name).write_text('eins\n')
+  (tmp_path / 'f/de/more').rename(tmp_path / 'f/de/more.txt')
+  source = stages.Source.of(str(tmp_path / 'f'), None, str(tmp_path / 'out'))
+  assert list(source.links) == [
+    'mono/de.more.txt',
+    'mono/de.train.0.txt',
+    'mono/de.train.1.txt',
+  ]
+  (tmp_path / 'f/de.more.txt').write_text('zwei\n')
+  with pytest.raises(errors.CorpusError, match='Two files would have one name'):
+    stages.Source.of(str(tmp_path / 'f'), None, str(tmp_path / 'out'))

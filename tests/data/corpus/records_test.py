@@ -106,6 +106,20 @@ def test_a_translation_memory(tmp_path):
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 
 
+def test_a_translation_memory_of_two_varieties(tmp_path):
+  memory = """<?xml version="1.0"?><tmx version="1.4"><body>
+    <tu><tuv xml:lang="pt-PT"><seg>autocarro</seg></tuv>
+        <tuv xml:lang="pt-BR"><seg>onibus</seg></tuv></tu>
+    <tu><tuv xml:lang="pt-BR"><seg>trem</seg></tuv>
+        <tuv xml:lang="pt"><seg>comboio</seg></tuv></tu>
+  </body></tmx>"""
+  corpus = _write(tmp_path, 'parallel/pt-pt_BR.tmx', memory.encode())
+  assert list(corpus.parallel('pt', 'pt_BR')) == [
+    ('autocarro', 'onibus'),
+    ('comboio', 'trem'),
+  ]
+
+
 def _archive(**texts: str) -> bytes:
   sink = io.BytesIO()
   with zipfile.ZipFile(sink, 'w') as archive:

@@ -88,6 +88,18 @@ def _expected(subject, examples, length=32):
   ]
 
 
+def test_rows_that_are_full_are_told(fixed, sentences):
+  """Whose text may have been cut, which training warns of too."""
+  examples = make_examples(sentences, 'en', ['yes'] * 4)
+  long = classification.Classification(
+    source=Examples(parts={'en': examples}), length=None
+  )
+  assert long.evaluate(fixed).notes[0].startswith('en: 2 of 4 rows have 32')
+  result = dataclasses.replace(long, length=6).evaluate(fixed)
+  (note,) = result.notes
+  assert note.startswith('en: 4 of 4 rows have 6 tokens')
+
+
 def test_scores_of_known_predictions(fixed, sentences):
   blank = make_examples(sentences, 'en', [None] * 20)
   right = _expected(fixed, blank)

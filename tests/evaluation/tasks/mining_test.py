@@ -263,3 +263,9 @@ def test_sides_are_centred_apart(subject, sentences):
     raw = states.sentence_states(subject, side, [i] * len(side)).states[1]
     np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
   assert notes[-1] == 'the mean of its language is taken away from each vector'
+
+
+def test_two_directions_would_have_one_result(subject):
+  task = mining.BitextMining(source=Given(parts={'fr-en': None, 'en-fr': None}))
+  with pytest.raises(errors.ConfigError, match='Two directions of a pair'):
+    task.evaluate(subject)

@@ -94,6 +94,19 @@ def test_pseudo_perplexity_agrees_with_numpy(
       assert metrics['word_perplexity/de'] == pytest.approx(
         math.exp(loss.sum() / words), rel=1e-4
       )
+      most = sorted(len(one) for one, _ in found)[4]
+      shorter = dataclasses.replace(task, max_length=most + 2)
+      shorter = shorter.evaluate(subject)
+      kept = [
+        (np.sum(one), len(text.split()))
+        for (one, _), text in zip(found, texts, strict=True)
+        if len(one) <= most
+      ]
+      assert 4 < len(kept) < 9
+      assert f'{9 - len(kept)} sentences of de were cut' in shorter.notes
+      assert shorter.metrics['word_perplexity/de'] == pytest.approx(
+        math.exp(np.divide(*np.sum(kept, 0))), rel=1e-4
+      )
   assert 'word_perplexity/ja' not in metrics
   assert metrics['perplexity/mean'] == pytest.approx(
     math.exp(np.mean(list(losses.values()))), rel=1e-4

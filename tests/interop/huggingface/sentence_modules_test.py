@@ -11,6 +11,7 @@ import transformers
 import xlflax
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.exporting_test import run_of
+from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import (
   exporting,
@@ -264,6 +265,18 @@ def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   np.testing.assert_allclose(found, want, atol=1e-4)
   encoding, _ = sentence_modules.read(tmp_path / 'out')
   assert encoding.pooling is Pooling(pooling) and encoding.max_length == 12
+
+
+def test_what_a_run_says_of_its_vectors_is_kept(run_of):
+  directory, *_ = run_of(type_vocab_size=2, position_offset=0)
+  own = sentence_encoding.SentenceEncoding(
+    pooling='mean_all', normalize=True, prompts={'query': 'query: '}
+  )
+  sentence_encoding.write(directory, own)
+  assert exporting.check(directory, pooling='mean_all').sentence == own
+  other = exporting.check(directory, pooling='first').sentence
+  assert (other.pooling, other.prompts) == (Pooling.FIRST, own.prompts)
+  assert not other.normalize
 
 
 def test_the_library_reads_what_was_trained_here(run_of, tmp_path):

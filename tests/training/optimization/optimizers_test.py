@@ -511,3 +511,12 @@ def test_stable_adamw_clips_each_scanned_layer_by_itself():
   )
   np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)
   assert abs(together[0, 0]) < abs(together[1, 0])
+
+
+def test_adafactor_decays_by_the_rate():
+  """Nothing while the rate is 0, 0.1 * 0.5 of the size at 0.1."""
+  params = {'dense': {'kernel': jnp.ones((3, 3))}}
+  for rate, size in ((0.0, 1.0), (0.1, 0.95)):
+    optimizer = optimizers.Adafactor(learning_rate=rate, weight_decay=0.5)
+    moved = _step(optimizer, params, _zeros(params))
+    np.testing.assert_allclose(moved['dense']['kernel'], size, rtol=1e-6)

@@ -16,11 +16,11 @@ def parse(items: Sequence[str], *, where: str) -> dict[str, str]:
   files = {}
   for item in items:
     language, path = names.split(item)
-    if not (language and path):
+    if not (language and path) or language in files:
       raise errors.ConfigError(
         'An input is named wrongly',
         got=item,
-        expected='LANGUAGE=FILE',
+        expected='LANGUAGE=FILE, each language once',
         where=where,
       )
     files[language] = path

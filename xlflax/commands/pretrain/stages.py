@@ -31,6 +31,7 @@ class Source:
 
     Raises:
       CorpusError: there is no such folder, file or language.
+      RunDirectoryError: the folder for links has files of its own.
     """
     from xlflax.data.corpus import forms
 
@@ -67,14 +68,15 @@ class Source:
     description = root / forms.FILE
     if description.exists():
       links[forms.FILE] = description.resolve()
-    return cls(str(mirrors.place(output) / 'corpus'), links)
+    place = _check_links_only(mirrors.place(output) / 'corpus')
+    return cls(str(place), links)
 
   def link(self, directory: str) -> str:
     """Makes the links, if there are any, in a directory; names the corpus."""
     root = pathlib.Path(directory)
     if not self.links:
       return self.directory
-    shutil.rmtree(root, ignore_errors=True)
+    shutil.rmtree(_check_links_only(root), ignore_errors=True)
     for name, path in self.links.items():
       (root / name).parent.mkdir(parents=True, exist_ok=True)
       (root / name).symlink_to(path)
@@ -124,11 +126,31 @@ def is_done(command: list[str], output: str) -> bool:
   return command[1] != 'train' or run.last_step_of_finished(model) is not None
 
 
+def _check_links_only(root: pathlib.Path) -> pathlib.Path:
+  """Returns a folder that is not there, or holds links only.
+
+  Raises:
+    RunDirectoryError: there is anything else, which would be lost.
+  """
+  own = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
+  if own or root.is_symlink():
+    raise errors.RunDirectoryError(
+      'The folder for links to the text holds files of its own',
+      got=str(own[0] if own else root),
+      expected='a folder that this command made, or none',
+      fix='give another --output',
+    )
+  return root
+
+
 def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   """Name in a corpus directory -> file, of such a directory or a folder.
 
   In a folder, en.jsonl and en-de.tmx are mono/en.jsonl and parallel/en-de.tmx,
-  and de/1.parquet is mono/de.1.parquet.
+  and de/train/1.parquet is mono/de.train.1.parquet.
+
+  Raises:
+    CorpusError: two files would have one name.
   """
   from xlflax.data.corpus import directory
 
@@ -139,10 +161,19 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   for path in sorted(root.glob('[!.]*')):
     inner = {path.name: path}
     if path.is_dir() and not path.suffix:
-      inner = {f'{path.name}.{p.name}': p for p in path.glob('[!.]*.*')}
+      inner = {
+        '.'.join(p.relative_to(root).parts): p
+        for p in sorted(path.rglob('[!.]*'))
+        if p.is_file()
+      }
     for name, file in inner.items():
       kind = 'parallel' if '-' in name.partition('.')[0] else 'mono'
-      found[f'{kind}/{name}'] = file
+      if file != found.setdefault(f'{kind}/{name}', file):
+        raise errors.CorpusError(
+          'Two files would have one name in the corpus',
+          got=f'{found[f"{kind}/{name}"]} and {file}',
+          fix='rename one of them',
+        )
   return {
     name: path
     for name, path in found.items()

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import pathlib
 import sys
 from collections.abc import Sequence
 

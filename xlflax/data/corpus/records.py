@@ -218,9 +218,9 @@ def _tmx(stream: BinaryIO, path: pathlib.Path):
       for side in unit.iter('tuv'):
         code = side.get(_XML_LANGUAGE) or side.get('lang') or ''
         segment = side.find('seg')
-        for language in languages:
-          if segment is not None and _is_code(code, language):
-            found[language] = ''.join(segment.itertext())
+        own = [language for language in languages if _is_code(code, language)]
+        if segment is not None and own:
+          found[max(own, key=len)] = ''.join(segment.itertext())
       unit.clear()
       if len(found) == len(languages):
         yield number, found

@@ -27,7 +27,7 @@ from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
 
 _PLACE = 'place'
-_BY_WORD = ('word_perplexity', (0, 3), Aggregate.PERPLEXITY)
+_BY_WORD = ('word_perplexity', (4, 3), Aggregate.PERPLEXITY)
 
 
 class Hidden(enum.Enum):
@@ -49,11 +49,11 @@ class Scores(NamedTuple):
 
   Attributes:
     sums: float64 [N, 3]: -ln p of the tokens, right predictions, tokens.
-    cut: how many sentences were longer than the model reads.
+    cut: bool [N], which sentences were longer than the model reads.
   """
 
   sums: np.ndarray
-  cut: int
+  cut: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def score(
         jax.random.key(0),  # nothing is drawn
       )
     np.add.at(totals, chosen, np.asarray(sums, np.float64)[: len(chosen)])
-  return Scores(totals, int(np.count_nonzero(lost)))
+  return Scores(totals, lost > 0)
 
 
 @schema.checked
@@ -144,7 +144,7 @@ class PseudoPerplexity(base.EvalTask):
   Metrics, for each language: `perplexity/<language>` = exp(`loss/<language>`)
   of a token; `word_perplexity/<language>`, of the loss by word between spaces,
   which models of other vocabularies can be compared by (languages without
-  spaces have none); `accuracy/<language>` and `tokens/<language>`. `mean` is
+  spaces have none, sentences that were cut do not count); `accuracy/<language>` and `tokens/<language>`. `mean` is
   the mean over languages, of perplexities the geometric one. The examples of
   intervals are sentences.
 
@@ -185,11 +185,13 @@ class PseudoPerplexity(base.EvalTask):
         hidden=self.hidden,
         max_length=self.max_length,
       )
-      if found.cut:
-        notes.append(f'{found.cut} sentences of {language} were cut')
+      if found.cut.any():
+        notes.append(f'{found.cut.sum()} sentences of {language} were cut')
       spaced = words_lib.has_spaces(language)
       words = [len(text.split()) if spaced else 0 for text in texts]
-      return np.column_stack([found.sums, words])
+      words = np.where(found.cut, 0, words)
+      by_word = np.where(words, found.sums[:, 0], 0)
+      return np.column_stack([found.sums, words, by_word])
 
     return perplexity.evaluate_parts(
       self.name,
@@ -254,8 +256,10 @@ class LikelihoodChoice(multiple_choice.ChoiceTask):
     if self.scored is Scored.ALL:
       starts = [0] * len(starts)
     found = score(subject, joined, numbers, hidden=self.hidden, starts=starts)
-    if found.cut:
-      notes.append(f'{found.cut} choices of {part} lost the start of the text')
+    if found.cut.any():
+      notes.append(
+        f'{found.cut.sum()} choices of {part} lost the start of the text'
+      )
     loss, _, tokens = found.sums.T
     return -loss / np.maximum(tokens, 1) if self.by_token else -loss
 

@@ -40,7 +40,8 @@ class CheckpointOptions:
     keep_every_steps: those at multiples of this are kept for ever.
     best_metric: evaluation metric whose best checkpoint is kept too, such as
       'retrieval/mean'; written when that metric is evaluated.
-    best_is_highest: whether more of `best_metric` is better.
+    best_is_highest: whether more of `best_metric` is better; None: as the
+      task declares its metric.
     asynchronous: write in the background while training goes on.
     write_concurrent_gb: writes the parameters with little memory: only so
       many 10^9 bytes at a time (at least the largest of them) and without
@@ -51,7 +52,7 @@ class CheckpointOptions:
   keep_last: ranges.Count | None = 3
   keep_every_steps: ranges.Count | None = None
   best_metric: str | None = None
-  best_is_highest: bool = True
+  best_is_highest: bool | None = None
   asynchronous: bool = True
   write_concurrent_gb: ranges.Count | None = None
 
@@ -60,7 +61,7 @@ class CheckpointOptions:
     value = metrics.get(self.best_metric or '', math.nan)
     if not math.isfinite(value):
       return -math.inf
-    return value if self.best_is_highest else -value
+    return -value if self.best_is_highest is False else value
 
   def preservation_policy(self):
     policies: list[Any] = [checkpoint_managers.LatestN(self.keep_last)]

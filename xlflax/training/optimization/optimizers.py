@@ -300,7 +300,10 @@ class SGD(Optimizer):
 @registry.register('adafactor')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adafactor(Optimizer):
-  """Adafactor (Shazeer & Stern 2018) with factored second moments."""
+  """Adafactor (Shazeer & Stern 2018) with factored second moments.
+
+  `weight_decay` is multiplied by the rate, as in `AdamW`.
+  """
 
   decay_rate: ranges.PositiveShare = 0.8
   min_dim_size_to_factor: ranges.Count = 128
@@ -310,8 +313,7 @@ class Adafactor(Optimizer):
   no_decay: Sequence[str] = NO_DECAY
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
-    return optax.adafactor(
-      rate,
+    steps = optax.adafactor(
       decay_rate=self.decay_rate,
       min_dim_size_to_factor=self.min_dim_size_to_factor,
       multiply_by_parameter_scale=self.multiply_by_parameter_scale,
@@ -319,6 +321,8 @@ class Adafactor(Optimizer):
       weight_decay_rate=self.weight_decay,
       weight_decay_mask=_decay_mask(self.no_decay),
     )
+    scale = optax.scale_by_learning_rate(rate, flip_sign=False)
+    return optax.chain(steps, scale)
 
 
 def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:

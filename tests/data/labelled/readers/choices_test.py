@@ -5,6 +5,7 @@ import json
 import pytest
 
 from xlflax.data.labelled.readers import choices
+from xlflax.data.labelled.sources import source
 from xlflax.foundation import errors
 
 _XCOPA = {
@@ -33,6 +34,43 @@ def test_xcopa(write):
   assert (first.label, second.label, third.label) == ('wrong', 'right', None)
   assert (first.question, second.question, third.question) == ('0', '0', '1')
   assert third.paired_text == 'What was the effect? Sun.' and third.is_blind
+
+
+@pytest.mark.parametrize(
+  ('label', 'labels'),
+  [
+    ('1', ['wrong', 'right']),
+    (0, ['right', 'wrong']),
+    (-1, [None, None]),
+    ('', [None, None]),
+    (2, None),
+    (True, None),
+  ],
+)
+def test_the_label_of_xcopa(write, label, labels):
+  line = json.dumps(_XCOPA | {'label': label})
+  path = write('a.jsonl', f'{json.dumps(_XCOPA)}\n{line}')
+  if labels is None:
+    with pytest.raises(
+      errors.CorpusError, match='a.jsonl:2.*right choice|right'
+    ):
+      choices.read_xcopa(path, 'en')
+  else:
+    found = choices.read_xcopa(path, 'en').examples[2:]
+    assert [one.label for one in found] == labels
+
+
+def test_a_limit_leaves_whole_questions(write):
+  path = write('a.jsonl', '\n'.join([json.dumps(_BELEBELE)] * 3))
+  found = {
+    most: len(
+      source.FileExamples(
+        files={'sw': path}, format='belebele', max_examples=most
+      ).load('sw')
+    )
+    for most in (3, 4, 6, 11, 12, 99)
+  }
+  assert found == {3: 0, 4: 4, 6: 4, 11: 8, 12: 12, 99: 12}
 
 
 def test_belebele(write):
@@ -100,7 +138,7 @@ def test_xstory_cloze_as_its_own_loader_reads_it(write):
   assert problem.endswith('a.tsv:4: 3 fields: left out')
   for wrong in ('3', 'x'):
     row = f's\t1\t2\t3\t4\t5\t6\t{wrong}\n'
-    with pytest.raises(errors.CorpusError, match='Expected: 1 or 2. Where.*:2'):
+    with pytest.raises(errors.CorpusError, match='Expected: 1 to 2. Where.*:2'):
       choices.read_xstory_cloze(write('b.tsv', 'header\n' + row), 'sw')
   blind = write('c.tsv', 'header\ns\t1\t2\t3\t4\t5\t6\t\n')
   assert all(
@@ -126,7 +164,7 @@ def test_xwinograd_as_the_harness_reads_it(write):
   ]
   for change, message in (
     ({'sentence': 'none'}, 'no _'),
-    ({'answer': '0'}, 'Expected: 1 or 2'),
+    ({'answer': '0'}, 'Expected: 1 to 2'),
     ({'option1': ''}, 'text of the key option1'),
   ):
     path = write('b.jsonl', json.dumps(line | change))

@@ -55,6 +55,16 @@ class Choice(base.Example):
     return [json.loads(line)['label'] for line in text.splitlines()]
 
 
+def first(examples: Sequence[base.Example], most: int | None) -> list:
+  """At most so many of a part's examples; of choices, whole questions."""
+  while most and most < len(examples):
+    before, after = examples[most - 1 : most + 1]
+    if not isinstance(after, Choice) or after.question != before.question:
+      break
+    most -= 1
+  return list(examples[:most])
+
+
 def by_question(examples: Sequence[Choice]) -> dict[str, list[int]]:
   """Question -> places of its choices among the examples."""
   found: dict[str, list[int]] = {}

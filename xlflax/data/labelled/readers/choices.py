@@ -9,6 +9,7 @@ import csv
 import enum
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
@@ -62,7 +63,7 @@ def read_xcopa(
       language,
       _get(value, 'premise', path, number),
       [_get(value, name, path, number) for name in ('choice1', 'choice2')],
-      None if blanked else value.get('label'),
+      None if blanked else _right(value.get('label'), path, number, 0, 1),
       asked=_ASKED.get(kind, kind),
     )
   files.check_any(found, path)
@@ -78,13 +79,13 @@ def read_belebele(path: str | os.PathLike, language: str) -> files.Reading:
   """
   found: list[examples_lib.Example] = []
   for number, value in files.read_json_lines(path):
-    right = value.get('correct_answer_num')
+    right = _right(value.get('correct_answer_num'), path, number, 1, 4)
     found += _choices(
       str(number - 1),
       language,
       _get(value, 'flores_passage', path, number),
       [_get(value, name, path, number) for name in _BELEBELE],
-      None if right in (None, '') else int(right) - 1,
+      right,
       asked=_get(value, 'question', path, number),
     )
   files.check_any(found, path)
@@ -143,7 +144,7 @@ def read_xstory_cloze(path: str | os.PathLike, language: str) -> files.Reading:
       problems.append(f'{path}:{rows.line_num}: {len(row)} fields: left out')
       continue
     story, *texts, answer = map(str.strip, row)
-    right = _one_or_two(answer, path, rows.line_num)
+    right = _right(answer, path, rows.line_num, 1, 2)
     found += _choices(story, language, ' '.join(texts[:4]), texts[4:], right)
   files.check_any(found, path)
   return files.Reading(found, tuple(problems))
@@ -167,20 +168,22 @@ def read_xwinograd(path: str | os.PathLike, language: str) -> files.Reading:
     if not gap:
       raise files.malformed('line of multiple choice', path, number, 'no _')
     nouns = [_get(value, f'option{i}', path, number) for i in (1, 2)]
-    right = _one_or_two(str(value.get('answer') or ''), path, number)
+    right = _right(value.get('answer'), path, number, 1, 2)
     texts, choices = [before + noun for noun in nouns], [after.strip()] * 2
     found += _choices(str(number - 1), language, texts, choices, right)
   files.check_any(found, path)
   return files.Reading(found)
 
 
-def _one_or_two(answer: str, path, number: int) -> int | None:
-  """0 or 1; None where the answer is not told."""
-  if answer not in ('', '1', '2'):
+def _right(answer: Any, path, number: int, first: int, last: int) -> int | None:
+  """The right choice from 0, of numbers from `first`; None: it is not told."""
+  if answer in (None, '', -1, '-1'):
+    return None
+  if str(answer) not in map(str, range(first, last + 1)):
     raise files.malformed(
-      'right choice', path, number, repr(answer), expected='1 or 2'
+      'right choice', path, number, repr(answer), expected=f'{first} to {last}'
     )
-  return int(answer) - 1 if answer else None
+  return int(answer) - first
 
 
 def _choices(

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
+from xlflax.data.labelled.examples import choices
 from xlflax.data.labelled.formats import Paths
 from xlflax.data.labelled.readers.files import Reading
 from xlflax.foundation import errors, ranges, registry, schema, suggestions
@@ -75,7 +76,7 @@ class FileExamples(ExampleSource):
     return tuple(self.files)
 
   def load(self, part: str) -> list[examples_lib.Example]:
-    return self._read(part).examples[: self.max_examples]
+    return choices.first(self._read(part).examples, self.max_examples)
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self._read(part).problems

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
+from xlflax.data.labelled.examples import choices
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.foundation import errors, ranges, registry
 
@@ -64,7 +65,7 @@ class TaskExamples(source_lib.ExampleSource):
       raise errors.CorpusError(
         'A task has no examples', got=part, where=_where(self)
       )
-    return examples[: self.max_examples]
+    return choices.first(examples, self.max_examples)
 
   def problems(self, part: str) -> tuple[str, ...]:
     names = _names(self, part)
