@@ -157,7 +157,7 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   if any((root / name).is_dir() for name in ('mono', 'parallel')):
     files = directory.Corpus(root).files
     return {str(one.path.relative_to(root)): one.path for one in files}
-  found = {}
+  found: dict[str, pathlib.Path] = {}
   for path in sorted(root.glob('[!.]*')):
     inner = {path.name: path}
     if path.is_dir() and not path.suffix:

@@ -98,7 +98,8 @@ class BitextMining(sentence_task.CollectionTask):
     files: dict[str, str] = {}
     rows: list[base.Row] = []
     parts = self.source.languages()
-    sources_lib.check_directions(tuple(p.split('-') for p in parts), self.name)
+    pairs = [(p.partition('-')[0], p.partition('-')[2]) for p in parts]
+    sources_lib.check_directions(tuple(pairs), self.name)
     for part in parts:
       with failures.guard(part):
         mined = self.source.load(part)

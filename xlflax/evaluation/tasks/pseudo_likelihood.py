@@ -188,8 +188,8 @@ class PseudoPerplexity(base.EvalTask):
       if found.cut.any():
         notes.append(f'{found.cut.sum()} sentences of {language} were cut')
       spaced = words_lib.has_spaces(language)
-      words = [len(text.split()) if spaced else 0 for text in texts]
-      words = np.where(found.cut, 0, words)
+      counts = [len(text.split()) if spaced else 0 for text in texts]
+      words = np.where(found.cut, 0, counts)
       by_word = np.where(words, found.sums[:, 0], 0)
       return np.column_stack([found.sums, words, by_word])
 

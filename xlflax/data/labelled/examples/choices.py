@@ -57,11 +57,10 @@ class Choice(base.Example):
 
 def first(examples: Sequence[base.Example], most: int | None) -> list:
   """At most so many of a part's examples; of choices, whole questions."""
-  while most and most < len(examples):
-    before, after = examples[most - 1 : most + 1]
-    if not isinstance(after, Choice) or after.question != before.question:
-      break
-    most -= 1
+  if most and most < len(examples) and isinstance(examples[most], Choice):
+    questions = [getattr(one, 'question', '') for one in examples]
+    while most and questions[most] == questions[most - 1]:
+      most -= 1
   return list(examples[:most])
 
 
