@@ -400,3 +400,15 @@ def test_what_the_caller_gives_is_not_built(tmp_path):
 
 def broken(value):
   return value / 0
+
+
+def test_what_nothing_that_was_built_reads_is_told(caplog):
+  """A rate of AdamW's schedule where another one is used; a field of a caller."""
+  given = [*_GIVEN, 'LENGTH=7', 'schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
+  made = config.load(_FILES, [*given, 'MONO="a"'], macros={'SEED': 3})
+  _bound(made, seed=4)
+  made.warn_of_unread()
+  assert [record.getMessage() for record in caplog.records] == [
+    'DECAY is set, but nothing in this run reads it.',
+    'SEED is set, but nothing in this run reads it.',
+  ]

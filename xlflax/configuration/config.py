@@ -152,6 +152,13 @@ class Configuration:
       with gin_checks.building():
         return copy.deepcopy(value)  # Gin builds what it copies.
 
+  def warn_of_unread(self) -> None:
+    """Says which macros of the command line nothing that was built has read."""
+    for name in sorted(self.flags):
+      key = (name, gin_checks.MACRO)
+      if key in self.bound and key not in self.used:
+        logging.warning('%s is set, but nothing in this run reads it.', name)
+
   def operative(self) -> str:
     """A gin file of what was really used, for the run directory.
 

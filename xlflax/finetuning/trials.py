@@ -177,6 +177,7 @@ class TrialRunner:
           trainer, evaluation=configuration.build(during_training.Evaluation)
         )
       trainer = self._keeping_best(trainer)
+    configuration.warn_of_unread()
     return MadeTrial(trial, trainer, configuration.operative)
 
   def _keeping_best(self, trainer: trainer_lib.Trainer) -> trainer_lib.Trainer:

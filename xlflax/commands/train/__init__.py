@@ -130,6 +130,7 @@ def _trainer(args: argparse.Namespace, configuration: config.Configuration):
     **given,
     **train_flags.invented_vocabulary(args),
   )
+  configuration.warn_of_unread()
   if not args.json:
     return built
   # Programs get the losses of each objective and language, too.
