@@ -332,11 +332,13 @@ def test_a_unions_description(tmp_path, toy_corpus):
 def test_overwriting_leaves_no_model_of_another_vocabulary(
   tmp_path, toy_corpus
 ):
+  (tmp_path / 'sentencepiece.bpe.model').write_bytes(b'of another program')
   train_vocabulary(toy_corpus, tmp_path, size=180)
   train_vocabulary(
     toy_corpus, tmp_path, size=60, anchors='none', overwrite=True
   )
   assert sorted(path.name for path in tmp_path.iterdir()) == [
+    'sentencepiece.bpe.model',
     'sentencepiece.de.model',
     'sentencepiece.en.model',
     'sentencepiece.ru.model',
@@ -344,6 +346,7 @@ def test_overwriting_leaves_no_model_of_another_vocabulary(
   ]
   made = train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
   assert sorted(path.name for path in tmp_path.iterdir()) == [
+    'sentencepiece.bpe.model',
     'sentencepiece.model',
     'vocabulary.json',
   ]

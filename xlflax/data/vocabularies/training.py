@@ -132,7 +132,7 @@ def sentence_quotas(
 def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
   """Writes a vocabulary; each file appears only when it is complete.
 
-  Models of another vocabulary in the directory are removed.
+  Models of the vocabulary that was there are removed.
 
   Raises:
     VocabularyError: the directory cannot be written.
@@ -143,11 +143,14 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
   files = made.files()
   try:
     output_dir.mkdir(parents=True, exist_ok=True)
+    old = output_dir / vocabulary.DESCRIPTION_FILE
+    before = old.read_text(encoding='utf-8') if old.exists() else ''
+    before += 'sentencepiece.model' if before else ''  # it has no name there
     for name, content in files.items():
       paths.write_atomically(output_dir / name, content)
     paths.write_atomically(output_dir / vocabulary.DESCRIPTION_FILE, text)
     for path in output_dir.glob('sentencepiece*.model'):
-      if path.name not in files:
+      if path.name in before and path.name not in files:
         path.unlink()
   except OSError as error:
     raise errors.VocabularyError(
