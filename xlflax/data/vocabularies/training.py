@@ -145,7 +145,7 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
     output_dir.mkdir(parents=True, exist_ok=True)
     old = output_dir / vocabulary.DESCRIPTION_FILE
     before = old.read_text(encoding='utf-8') if old.exists() else ''
-    before += 'sentencepiece.model' if before else ''  # it has no name there
+    before += vocabulary.MODEL_FILE if before else ''  # not named there
     for name, content in files.items():
       paths.write_atomically(output_dir / name, content)
     paths.write_atomically(output_dir / vocabulary.DESCRIPTION_FILE, text)
