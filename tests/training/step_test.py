@@ -10,7 +10,7 @@ from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import params as params_lib
 from xlflax.training import step as step_lib
-from xlflax.training.optimization import optimizers
+from xlflax.training.optimization import optimizers, schedules
 
 _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
 
@@ -108,6 +108,21 @@ def test_training_goes_on_after_a_step_that_is_not_finite():
   batches = {'mono': tiny.make_batch()}
   skipped, _ = _moved(builder, batches, steps=2)
   once, _ = _moved(_builder(_entry()), batches)
+  np.testing.assert_array_equal(skipped['w'], once['w'])
+
+
+def test_rates_go_by_steps_where_one_was_skipped():
+  """The second step's rate, after a first that changed nothing."""
+  rate = schedules.Piecewise(values=(0.1, 0.2), boundaries=(1,))
+  batches = {'mono': tiny.make_batch()}
+  skipped, _ = _moved(
+    _builder(_entry(poison=0), optimizer=optimizers.SGD(learning_rate=rate)),
+    batches,
+    steps=2,
+  )
+  once, _ = _moved(
+    _builder(_entry(), optimizer=optimizers.SGD(learning_rate=0.2)), batches
+  )
   np.testing.assert_array_equal(skipped['w'], once['w'])
 
 

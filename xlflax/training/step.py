@@ -238,7 +238,7 @@ class StepBuilder(NamedTuple):
         objective_state=objective_state,
       )
 
-    state = choose(finite, advance, state)
+    state = choose(finite, advance, state, _schedules_on)
     return state.replace(step=state.step + 1)
 
   def _named(self, outputs) -> dict[str, base.WeightedMean]:
@@ -253,10 +253,27 @@ class StepBuilder(NamedTuple):
     return metrics
 
 
+def _schedules_on(state: state_lib.TrainState) -> state_lib.TrainState:
+  """The state after a step that is skipped: rates go by the run's steps."""
+  opt_state = jax.tree.map(
+    lambda x: x._replace(count=x.count + 1) if _is_schedule(x) else x,
+    state.opt_state,
+    is_leaf=_is_schedule,
+  )
+  return state.replace(opt_state=opt_state)
+
+
+def _is_schedule(state: Any) -> bool:
+  return isinstance(state, optax.ScaleByScheduleState)
+
+
 def choose(
-  condition: jax.Array, update: Callable[[Any], Any], state: Any
+  condition: jax.Array,
+  update: Callable[[Any], Any],
+  state: Any,
+  otherwise: Callable[[Any], Any] = lambda same: same,
 ) -> Any:
-  """`update(state)` where the condition holds, else `state`.
+  """`update(state)` where the condition holds, else `otherwise(state)`.
 
   On a CPU a branch lets XLA update donated arrays in place; a choice of
   values makes it copy those that several of the new ones are computed from,
@@ -267,11 +284,14 @@ def choose(
     condition: bool [].
     update: returns a tree of the same structure, shapes and dtypes.
     state: its argument.
+    otherwise: the same; what it was given, without one.
   """
   if targets.current().platform == 'cpu':
-    return jax.lax.cond(condition, update, lambda same: same, state)
+    return jax.lax.cond(condition, update, otherwise, state)
   return jax.tree.map(
-    lambda new, old: jnp.where(condition, new, old), update(state), state
+    lambda new, old: jnp.where(condition, new, old),
+    update(state),
+    otherwise(state),
   )
 
 
