@@ -1,5 +1,7 @@
 """Text, dictionaries, layers and checkpoints that `xlflax analyze` can't use."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -209,11 +211,12 @@ def test_a_dictionary_of_other_words(folder, capsys):
         '--train=de-en=x',
         '--test=de-en=x',
         '--layers=1',
+        '--max_length=9',
         '--min_count=2',
         '--states=x',
       ],
-      'Without --text a flag has no effect. Got: --layers, --min_count, '
-      '--states. What to do: give --text too, or leave the flag out',
+      'Without --text a flag has no effect. Got: --layers, --max_length, '
+      '--min_count, --states. What to do: give --text too, or leave the flag out',
     ),
     (
       ['words', '--train=de-en=x', '--test=de-en=x', '--vec=de=x'],
@@ -241,7 +244,7 @@ def test_text_without_a_model(folder, capsys):
   assert 'Without --model_dir or --series a flag has no effect' in said
 
 
-def test_links_found_by_one_command_are_mapped_by_another(runs, folder):
+def test_links_found_by_one_command_are_mapped_by_another(runs, folder, capsys):
   """Text, links in Pharaoh's format, maps of words in context."""
   model, text = (
     f'--model_dir={runs / "good"}',
@@ -271,6 +274,16 @@ def test_links_found_by_one_command_are_mapped_by_another(runs, folder):
     link.count('-') == 1 for line in lines for link in line.split()
   )
   run('procrustes', '--pivot=de', f'--alignments=de-en={links}', '--layers=1')
+  from_one = folder / 'from_one.txt'
+  from_one.write_text(
+    re.sub(r'\d+', lambda n: str(int(n[0]) + 1), '\n'.join(lines))
+  )
+  command = ['analyze', 'procrustes', f'--output={folder / "wrong"}', *_COMMON]
+  command += [model, text, '--pivot=de', f'--alignments=de-en={from_one}']
+  assert cli.main([*command, '--layers=1']) != 0
+  assert (
+    'A link names a word that its sentence lacks' in capsys.readouterr().err
+  )
   rows = (folder / 'procrustes' / 'procrustes.csv').read_text().splitlines()
   assert len(rows) == 2 and ',1,words,' in rows[1]
   assert (folder / 'procrustes' / 'good.de-en.1.layer1.npz').exists()

@@ -93,3 +93,30 @@ def test_results_of_other_claims_stay(output, capsys):
   assert 'veco.pairs: in this order' in printed
   assert 'ecs.maps: not run' in printed
   assert 'ecs.no_anchors' not in printed
+
+
+def test_results_of_other_text_are_not_mixed_with_new_ones(
+  output, monkeypatch, capsys
+):
+  """Of fewer seeds, at other settings, where the page has more of old ones."""
+  claim, *_ = catalogue.MADE_UP.chosen(('veco.pairs',))
+  new = [
+    results.Result(
+      condition=name,
+      seed=seed,
+      settings='of other text',
+      measures={'transfer': 0.5, 'retrieval': 0.1},
+      cpu_seconds=1.0,
+    )
+    for name in (claim.first, claim.second)
+    for seed in range(2)
+  ]
+  monkeypatch.setattr(experiments, 'run', lambda *_, **__: new)
+  flags = ['--claim=veco.pairs', f'--output={output}', '--compilation_cache=']
+  assert cli.main(['replicate', *flags, f'--work={output / "work"}']) == 0
+  kept = results.read_all(output / catalogue.MADE_UP.results)
+  assert {(one.seed, one.settings) for one in kept} == {
+    (0, 'of other text'),
+    (1, 'of other text'),
+  }
+  assert 'loses 6 results' in capsys.readouterr().err

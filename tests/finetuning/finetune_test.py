@@ -109,6 +109,15 @@ def test_another_configuration_in_the_folder(run):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
+def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
+  """The best checkpoint by the new one may be gone."""
+  first = run('LEARNING_RATE=0.2,0.4')
+  with pytest.raises(errors.RunDirectoryError, match='another metric or dev'):
+    run('LEARNING_RATE=0.2,0.4', select='dev/f1/en')
+  assert fakes.CALLS == []
+  assert run('LEARNING_RATE=0.2,0.4').to_json() == first.to_json()
+
+
 def test_a_folder_in_which_another_process_trains(run, tmp_path):
   other = os.getppid()
   with pytest.MonkeyPatch.context() as patch:

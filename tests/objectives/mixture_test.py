@@ -170,3 +170,22 @@ def test_a_weight_is_a_finite_number_above_0(weight):
 def test_unknown_stream():
   with pytest.raises(errors.ConfigError, match="Got: 'x'.*'mono', 'pairs'"):
     MIXTURES[1].stream_step('x', 0)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'period'),
+  [
+    ({}, 1),
+    ({'combine': Combine.ALTERNATE, 'pattern': (0,) * 300 + (1,)}, 301),
+    ({'combine': Combine.SAMPLE}, 1000),
+  ],
+)
+def test_a_period_has_every_group(fields, period):
+  entries = (
+    Entry(stream='a', objective=MLM.objective, weight=0.999),
+    Entry(stream='b', objective=TLM.objective, weight=0.001),
+  )
+  mixture = ObjectiveMixture(entries=entries, **fields)
+  assert mixture.period == period
+  active = {mixture.active(step) for step in range(period)}
+  assert active == set(mixture.groups)

@@ -71,6 +71,11 @@ def test_parameters_of_another_step(run, subject):
     for step in (10, 20)
   ]
   assert scale[1] / scale[0] == pytest.approx(1.2 / 1.1, rel=1e-5)
+  for name, step in (('last', 20), (10, 10)):
+    np.testing.assert_array_equal(
+      run.params(name)['model']['embeddings']['token'],
+      run.params(step)['model']['embeddings']['token'],
+    )
   fresh = run.params('untrained')['model']
   assert jax.tree.structure(fresh) == jax.tree.structure(
     subject.params['model']

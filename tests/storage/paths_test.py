@@ -172,3 +172,20 @@ def test_what_others_write_is_seen(bucket):
   assert [p.name for p in paths.children(folder)] == ['1']
   bucket.put('run/2/params', b'')
   assert [p.name for p in paths.children(folder)] == ['1', '2']
+
+
+def test_a_link_to_a_folder_is_written_through(tmp_path):
+  (tmp_path / 'real').mkdir()
+  (tmp_path / 'link').symlink_to(tmp_path / 'real')
+  with paths.new_directory(tmp_path / 'link', where='--output') as made:
+    (made / 'a').write_text('work')
+  assert (tmp_path / 'link').is_symlink()
+  assert (tmp_path / 'real/a').read_text() == 'work'
+
+
+def test_a_mounted_folder_is_refused_before_the_work():
+  with (
+    pytest.raises(errors.RunDirectoryError, match='a mounted folder'),
+    paths.new_directory(pathlib.Path('/proc'), where='--output'),
+  ):
+    raise AssertionError('not reached')

@@ -4,6 +4,7 @@ import csv
 import json
 import pathlib
 import shutil
+import types
 
 import jax
 import pytest
@@ -266,3 +267,21 @@ def test_statistics_are_no_predictions(tmp_path):
     evaluated=(results.Evaluated(tmp_path, None),),
   )
   assert one._predictions('de') == str(tmp_path / 'de.tsv')
+
+
+def test_tasks_of_one_task_are_no_seeds():
+  """Two with one metric are refused; a part that failed loses no other."""
+  made = results.TaskResult(task='t', family='f', label='m', step=20)
+
+  def report(**found):
+    return types.SimpleNamespace(
+      results=found, tasks=(), folders={}, failures=('lost',)
+    )
+
+  good, other = (base.EvalResult(metrics={'f1/en': x}) for x in (0.8, 0.4))
+  found = made.with_report(report(a={20: good}, b={}), 20)
+  found = found.with_report(report(a={20: other}), 20)
+  assert found.values == {'f1/en': (0.8, 0.4)}
+  assert found.failures == ('lost', 'lost')
+  with pytest.raises(errors.ConfigError, match='one metric.*f1/en'):
+    made.with_report(report(a={20: good}, b={20: other}), 20)

@@ -232,7 +232,15 @@ def _word_vectors(
       subject, block, [(language, index)] * len(block), max_length=max_length
     ):
       places = wanted[start + one.sentence]
-      row = np.full(max([len(block[one.sentence]), *(places + 1)]), -1)
+      if places.size and places.max() >= len(block[one.sentence]):
+        raise errors.AnalysisError(
+          'A link names a word that its sentence lacks',
+          got=f'word {places.max()}',
+          expected=f'0 to {len(block[one.sentence]) - 1}',
+          where=f'sentence {start + one.sentence + 1} of {language}',
+          fix='links count words from 0; make them of this very text',
+        )
+      row = np.full(len(block[one.sentence]), -1)
       row[one.words] = np.arange(len(one.words))
       known = row[places] >= 0
       if len(one.words):

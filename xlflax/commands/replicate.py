@@ -1,6 +1,7 @@
 """`xlflax replicate`: the papers' claims, run and judged at small scale."""
 
 import argparse
+import logging
 
 from xlflax.commands.flags import compilation
 
@@ -68,20 +69,37 @@ def run(args: argparse.Namespace) -> int:
   return 0
 
 
-def _write(study, output, claims, found=()) -> None:
-  """The page of results, new and old; prints what is found of the claims."""
+def _write(study, output, claims, found=None) -> None:
+  """The page of results, new and old; prints what is found of the claims.
+
+  Old results of conditions that were asked for now stay where they have the
+  same settings; a claim compares results of one call.
+  """
   from xlflax.replication import results as results_lib
   from xlflax.replication.page import page
 
-  both = {
-    (one.condition, one.seed): one
-    for one in (*results_lib.read_all(output / study.results), *found)
-  }
+  needed = () if found is None else study.needed(claims)
+  asked = {condition.name for condition in needed}
+  settings = {one.condition: one.settings for one in found or ()}
+  before = results_lib.read_all(output / study.results)
+  kept = [
+    one
+    for one in before
+    if one.condition not in asked or settings.get(one.condition) == one.settings
+  ]
+  if len(kept) < len(before):
+    logging.warning(
+      'The page loses %d results of other text or settings.',
+      len(before) - len(kept),
+    )
+  both = {(one.condition, one.seed): one for one in (*kept, *(found or ()))}
   run = {condition for condition, _ in both}
   shown = [
     one
     for one in study.claims
-    if one in claims or run.issuperset((one.first, one.second))
+    if one in claims
+    or run.issuperset(pair := {one.first, one.second})
+    and len(pair & asked) != 1
   ]
   findings = page.write(output, list(both.values()), shown, study)
   judged = page.judged(findings)

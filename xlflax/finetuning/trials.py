@@ -57,6 +57,7 @@ class TrialResult:
     directory: of its run.
     status: how it ended.
     config: fingerprint of its trainer, total steps and epochs.
+    judged_by: the metric that is selected by, and a hash of the dev tasks.
     message: what went wrong, if anything.
     exit_status: what fits that; see `errors.ExitStatus`.
     step: of its checkpoint: the best on the dev set, or the last.
@@ -69,6 +70,7 @@ class TrialResult:
   directory: pathlib.Path
   status: Status
   config: str
+  judged_by: str = ''
   message: str = ''
   exit_status: int = errors.ExitStatus.DONE
   step: int | None = None
@@ -199,9 +201,11 @@ class TrialRunner:
     """
     known = self.record(made.trial)
     if known is not None and known.config == made.fingerprint:
-      if known.is_final:
+      if known.is_final and known.judged_by == self._judged_by(made):
         self._prune(known)
         return known
+      if known.is_final:
+        self._check_same_run(known, made)
     elif known is not None:
       self._check_same_run(known, made)
     result = self._train(made, known.seconds if known else 0.0)
@@ -215,7 +219,9 @@ class TrialRunner:
     if self.other_config is not run_directory.OtherConfig.REFUSE:
       return
     what = "another configuration's trial"
-    if before[0] == now[0]:
+    if before == now:
+      what = 'a trial that another metric or dev set has judged'
+    elif before[0] == now[0]:
       if not known.is_final or before[-1] == now[-1]:
         return
       what = 'a trial that began from another checkpoint, text or cache'
@@ -225,6 +231,12 @@ class TrialRunner:
       where='--output',
       fix='give another --output, or continue the trial with the new '
       'settings by --other_config=accept',
+    )
+
+  def _judged_by(self, made: MadeTrial) -> str:
+    evaluation = description.describe(made.trainer.evaluation)
+    return (
+      f'{self.select} {digests.of_json(evaluation).rpartition(":")[2][:16]}'
     )
 
   def record(self, trial: grid_lib.Trial) -> TrialResult | None:
@@ -254,7 +266,10 @@ class TrialRunner:
     start = time.monotonic()
     trial = made.trial
     given: dict[str, Any] = dict(
-      trial=trial, directory=self.directory(trial), config=made.fingerprint
+      trial=trial,
+      directory=self.directory(trial),
+      config=made.fingerprint,
+      judged_by=self._judged_by(made),
     )
     try:
       outcome = made.trainer.train(gin_config=made.gin_config)

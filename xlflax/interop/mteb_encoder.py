@@ -101,7 +101,8 @@ class MtebEncoder:
       hf_split: is not used.
       hf_subset: such as 'swa', 'eng-fra'.
       prompt_type: `query` or `document`; with the task it names the prompt.
-      **options: `batch_size` replaces the adapter's; others are not used.
+      **options: `batch_size` counts where the adapter was given none; others
+        are not used.
     """
     del hf_split
     texts = [text for batch in inputs for text in batch['text']]

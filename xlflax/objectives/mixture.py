@@ -193,6 +193,12 @@ class ObjectiveMixture:
       return tuple(dict.fromkeys(self._cycle))
     return tuple((i,) for i in range(len(self.entries)))
 
+  @property
+  def period(self) -> int:
+    """Steps in which each group has exactly its share."""
+    cycles = {Combine.SUM: 1, Combine.ALTERNATE: len(self._cycle)}
+    return cycles.get(self.combine) or sum(self._counts)
+
   def loss_weight(self, index: int) -> float:
     """Factor of an entry's loss: 1 where weights are shares of steps."""
     return (

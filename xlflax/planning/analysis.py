@@ -14,8 +14,6 @@ from xlflax.training import setup as setup_lib
 from xlflax.training import state as state_lib
 from xlflax.training.devices import machines
 
-# Steps over which the shares of the kinds of step are taken.
-_SCHEDULE = 256
 # Kernels that a plan names.
 _COSTLIEST = 12
 _NAMES = ('name', 'kind', 'module', 'phase')
@@ -41,10 +39,11 @@ def make(
     would send at the least), 'roofline' (None for CPUs), 'flops_per_step',
     'warnings'; 'attention' of an estimate.
   """
-  schedule = [setup.settings.objectives.active(i) for i in range(_SCHEDULE)]
+  mixture = setup.settings.objectives
+  schedule = [mixture.active(i) for i in range(mixture.period)]
   steps = []
   for active in dict.fromkeys(schedule):
-    share = schedule.count(active) / _SCHEDULE
+    share = schedule.count(active) / len(schedule)
     steps.append(
       steps_lib.compiled(setup, active, machine, share)
       if choice is None

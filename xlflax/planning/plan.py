@@ -184,7 +184,7 @@ def _time(setup: setup_lib.Setup) -> dict[str, Any]:
 def flops_per_step(setup: setup_lib.Setup) -> float:
   """Returns the model FLOPs of a step, the mean over kinds of steps."""
   objectives = setup.settings.objectives
-  kinds = [objectives.active(step) for step in range(256)]
+  kinds = [objectives.active(step) for step in range(objectives.period)]
   each = {kind: setup.flops(kind) for kind in set(kinds)}
   return float(np.mean([each[kind] for kind in kinds]))
 

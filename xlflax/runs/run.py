@@ -66,10 +66,11 @@ class Run(run_lib.SavedRun):
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.
     """
+    if step is not None:
+      step = inputs.choose_step(self, step)
     if step is None or step == self.step:
       return self._params
     if isinstance(step, str):
-      inputs.choose_step(self, step)
       return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
     return self.restore_params(step, partitioner=self.partitioner)
 

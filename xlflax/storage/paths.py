@@ -357,6 +357,15 @@ def new_directory(
     RunDirectoryError: there is something already.
   """
   target = absolute(target)
+  if not is_bucket(target):
+    target = target.resolve()  # a link stays
+  if os.path.ismount(target):
+    raise errors.RunDirectoryError(
+      'The output is a mounted folder, which cannot be replaced',
+      got=str(target),
+      expected='a folder below it',
+      fix=f'give another {where}',
+    )
   if target.exists() and (not target.is_dir() or children(target)):
     raise errors.RunDirectoryError(
       'The output is there already',

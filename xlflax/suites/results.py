@@ -82,12 +82,27 @@ class TaskResult:
     return f'{self.label}@{self.step}'
 
   def with_report(self, report: evaluate_lib.Report, step: int) -> 'TaskResult':
-    """The result with that of one more seed."""
+    """The result with that of one more seed.
+
+    Raises:
+      ConfigError: two tasks of the report have one metric of one part.
+    """
     values, notes = dict(self.values), list(self.notes)
-    for by_step in report.results.values():
-      for name, value in by_step[step].metrics.items():
-        values[name] = (*values.get(name, ()), value)
-      notes += by_step[step].notes
+    named: dict[str, float] = {}
+    for found in (results.get(step) for results in report.results.values()):
+      if found is None:  # its failure is in the report
+        continue
+      if twice := named.keys() & found.metrics.keys():
+        raise errors.ConfigError(
+          'Two test tasks of a task of a suite have one metric',
+          got=', '.join(sorted(twice)),
+          where=self.task,
+          fix='make them two tasks of the suite',
+        )
+      named |= found.metrics
+      notes += found.notes
+    for name, value in named.items():
+      values[name] = (*values.get(name, ()), value)
     return dataclasses.replace(
       self,
       values=values,

@@ -267,6 +267,27 @@ def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   assert encoding.pooling is Pooling(pooling) and encoding.max_length == 12
 
 
+def test_settings_under_an_older_name(tmp_path):
+  (tmp_path / 'modules.json').write_text(
+    json.dumps(
+      [
+        {'idx': 0, 'path': '', 'type': 'x.Transformer'},
+        {'idx': 1, 'path': '1_Pooling', 'type': 'x.Pooling'},
+      ]
+    )
+  )
+  (tmp_path / '1_Pooling').mkdir()
+  (tmp_path / '1_Pooling/config.json').write_text(
+    '{"pooling_mode_mean_tokens": true}'
+  )
+  old = tmp_path / 'sentence_xlm-roberta_config.json'
+  old.write_text('{"max_seq_length": 9, "do_lower_case": false}')
+  assert sentence_modules.read(tmp_path)[0].max_length == 9
+  old.write_text('{"max_seq_length": 9, "do_lower_case": true}')
+  with pytest.raises(errors.ConfigError, match='do_lower_case is true'):
+    sentence_modules.read(tmp_path)
+
+
 def test_what_a_run_says_of_its_vectors_is_kept(run_of):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
   own = sentence_encoding.SentenceEncoding(

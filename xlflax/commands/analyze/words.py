@@ -63,7 +63,8 @@ def _series(args: argparse.Namespace) -> tuple:
   if not series:
     flags.refuse(args, ('text',), '--model_dir or --series')
   if not args.text:
-    flags.refuse(args, ('layers', 'max_lines', 'min_count', 'states'), '--text')
+    own = ('layers', 'max_length', 'max_lines', 'min_count', 'states')
+    flags.refuse(args, own, '--text')
   return series
 
 

@@ -95,7 +95,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
       activation = _activation(_json(place / 'config.json'), problems)
       heads[DENSE.format(len(activations))] = _dense(place)
       activations.append(activation)
-  transformer = _json(transformer_folder(folder) / _TRANSFORMER)
+  transformer = _transformer(transformer_folder(folder))
   if transformer.get('do_lower_case'):
     problems.append('do_lower_case is true')
   if problems:
@@ -163,6 +163,13 @@ def write(
     'default_prompt_name': encoding.default_prompt,
   }
   model_files.write_json(folder / _CONFIG, prompts | dict(encoding.settings))
+
+
+def _transformer(folder: pathlib.Path) -> dict[str, Any]:
+  """The settings of the encoder, whose file older versions named otherwise."""
+  kinds = 'bert roberta distilbert camembert albert xlm-roberta xlnet'.split()
+  files = [folder / _TRANSFORMER.replace('bert', kind) for kind in kinds]
+  return _json(next(filter(pathlib.Path.exists, files), files[0]))
 
 
 def _modules(folder: pathlib.Path) -> list[dict[str, str]]:

@@ -108,7 +108,10 @@ ARCHITECTURES = {
     head_style=lambda config, options: {
       'activation': 'gelu',
       'pooling': {'bos': 'first'}.get(
-        pooling := options.get('classifier_pooling', 'late'), pooling
+        pooling := options.get(
+          'classifier_pooling', options.get('clf_pooling', 'late')
+        ),
+        pooling,
       ),
     },
     buffers=(r'rotary_emb\.inv_freq$',),
