@@ -34,6 +34,8 @@ train() {  # name, gin file, steps, further flags
     --vocabulary="$work/vocab" --cache="$work/cache" \
     --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
     --gin.MASK_RATIO=0.15 --gin.CheckpointOptions.every_steps=1000 "$@"
+  # A signal ends a run with status 0: what follows needs all of it.
+  [ -e "$work/runs/$name/finished.json" ] || [[ $* == *--stop_at_step* ]]
 }
 
 resumed() {  # 60 steps at once, and in three calls: table.py compares losses
