@@ -91,6 +91,7 @@ def test_whole_model_from_the_newest_checkpoint(run, caplog):
   assert 'Initialised 4 parameters' in caplog.text and '0 are fresh' in (
     caplog.text
   )
+  assert f'{run} has not ended' in caplog.text
 
 
 def test_average_starts_from_them(run):
@@ -112,8 +113,9 @@ def test_directory_alone(run):
     tiny.assert_trees_equal(state.params, _SOURCE)
 
 
-def test_given_step(run):
+def test_given_step(run, caplog):
   assert set(_values(_apply(run, _zeros(_SOURCE), step=1)).values()) == {0.0}
+  assert 'has not ended' not in caplog.text
 
 
 @pytest.mark.parametrize(

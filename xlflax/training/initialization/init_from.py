@@ -21,6 +21,7 @@ from xlflax.storage import bucket_checks, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
 from xlflax.training import state as state_lib
+from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory, saved_checkpoints
 from xlflax.training.initialization import decoder as decoder_lib
 from xlflax.training.initialization import (
@@ -248,6 +249,9 @@ def _values(
   init_checks.check_renames(init)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
+  run = paths.of(init.model_dir)
+  if init.step is None and not (run / run_lib.FINISHED).exists():
+    logging.warning('%s has not ended: %s is its newest.', run, checkpoint)
   saved_checkpoints.verify(checkpoint, 'params')
   saved = saved_checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
