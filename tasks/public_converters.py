@@ -4,11 +4,13 @@ Each function takes the folder of what was downloaded and the one to be
 written, and returns the names of the files that it wrote.
 """
 
+import logging
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable
 
 from xlflax.data.labelled.readers import files
+from xlflax.foundation import errors
 from xlflax.storage import paths
 
 _MASSIVE = {'train': 'train', 'dev': 'validation', 'test': 'test'}
@@ -33,6 +35,13 @@ def _copied(
   def convert(source: pathlib.Path, output: pathlib.Path) -> Written:
     written = []
     for path in sorted(source.rglob(pattern)):
+      if name(path) in written:
+        raise errors.CorpusError(
+          'Two files of a download would have one name',
+          got=f'{path}, as another one: {name(path)}',
+          where=str(source),
+          fix='give the folder of one of them',
+        )
       target = output / name(path)
       target.parent.mkdir(parents=True, exist_ok=True)
       shutil.copyfile(path, target)
@@ -122,6 +131,7 @@ def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
     for _, value in files.read_json_lines(path)
   }
   lines: dict[str, list[str]] = {}
+  lost = 0
   for split in ('train', 'validation', 'test'):
     for path in sorted(source.glob(f'{split}.tsv')):
       for _, row in files.read_csv(path):
@@ -129,12 +139,15 @@ def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
           ' '.join(text.split())
           for text in (articles.get(row['gem_id'], ''), row['summary'])
         ]
+        lost += not texts[0]
         language = row['worker_lang'].split('-')[0]
         for number in range(1, 7):
           rating = row[f'question{number}']
           if all((*texts, rating)):
             name = f'question{number}/{language}/{split}.tsv'
             lines.setdefault(name, []).append('\t'.join((*texts, rating)))
+  if lost:
+    logging.warning('%d summaries of SEAHORSE have no article here.', lost)
   return [write(output, name, several) for name, several in lines.items()]
 
 

@@ -90,6 +90,15 @@ def test_an_interrupted_file_goes_on(
   assert not list(tmp_path.glob('*.partial*'))
 
 
+def test_a_file_of_another_program_is_not_taken_for_a_part(
+  copier_of_lines, text, tmp_path
+):
+  (tmp_path / 'out.partial').write_text('of a download')
+  with pytest.raises(errors.CorpusError, match='out.partial'):
+    copier_of_lines.file(text, tmp_path / 'out')
+  assert (tmp_path / 'out.partial').read_text() == 'of a download'
+
+
 @pytest.mark.parametrize('change', ['text', 'setting', 'checkpoint'])
 def test_another_text_or_setting_begins_anew(
   copying_run, copier_of_lines, text, tmp_path, change, monkeypatch, caplog

@@ -265,6 +265,13 @@ def _resume(
         'translated from the start.',
         partial,
       )
+    if before is None and partial.exists() and partial.stat().st_size:
+      raise errors.CorpusError(
+        'A file lies where the lines that are done would',
+        got=str(partial),
+        expected='none, or that of an interrupted call, with its .json',
+        fix='move it, or give another output',
+      )
     partial.write_bytes(b'')
     record.write_text(json.dumps(identity))
     return 0

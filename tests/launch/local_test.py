@@ -74,6 +74,15 @@ def test_success(job, capsys):
   assert made.log(1).read_text() == 'hello from 1\nresult of 1\n'
 
 
+def test_the_same_command_adds_to_its_logs(job, capsys):
+  for _ in range(2):
+    made = job('print("result of", i)')
+    assert made.start() == 0
+    assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
+  for i in range(2):
+    assert made.log(i).read_text() == 2 * f'hello from {i}\nresult of {i}\n'
+
+
 def test_environment_and_arguments(job):
   made = job(
     "print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])", port=1234

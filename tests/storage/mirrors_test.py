@@ -133,6 +133,26 @@ def test_an_output_that_another_machine_goes_on_with(
     assert mirrors.written(root, 'a') == root
 
 
+def test_another_machine_loses_nothing_after_a_kill(
+  root, monkeypatch, tmp_path
+):
+  """Neither what was there nor what is no file of ours."""
+  with mirrors.output(root) as folder:
+    _write(folder, old='1')
+  _write(root, **{'own.lock': 'of the user'})
+
+  def run():
+    with mirrors.output(root) as there:
+      _write(there, new='2')
+      (there / 'mark.json').write_text('{}')
+
+  _killed(monkeypatch, run, 'mark.json')
+  monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'another'))
+  run()
+  assert _texts(mirrors.here(root)).items() >= {'old': '1', 'new': '2'}.items()
+  assert (root / 'own.lock').read_text() == 'of the user'
+
+
 def test_what_was_deleted_in_the_bucket_begins_anew(root):
   with mirrors.output(root) as folder:
     _write(folder, a='1')

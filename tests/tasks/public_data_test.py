@@ -61,6 +61,18 @@ def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
   ]
 
 
+def test_two_files_of_one_name_are_refused(tmp_path):
+  """XCOPA's repository has translations of its own test sets, too."""
+  for folder in ('data', 'data-gmt'):
+    _write(tmp_path / f'in/{folder}/zh/test.zh.jsonl', _lines({'idx': 0}))
+  with pytest.raises(errors.CorpusError, match='Two files of a download'):
+    public_data.fetched('xcopa', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  found = public_data.fetched(
+    'xcopa', str(tmp_path / 'in/data'), str(tmp_path / 'out')
+  )
+  assert found == ['zh/test.jsonl']
+
+
 def test_massive(tmp_path):
   rows = [
     {

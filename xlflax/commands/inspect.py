@@ -4,6 +4,8 @@ import argparse
 import dataclasses
 import json
 
+from xlflax.commands.flags import apart
+
 HELP = (
   'Reads all text of a corpus directory and says what is in it: sizes, lengths, '
   'repeated lines, languages by file, equal sides, ids and columns, broken '
@@ -39,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.data.preparation import inspection
   from xlflax.data.preparation.decontamination import Decontamination
 
+  apart.check(args.corpus, args.page, what='page', flag='page')
   corpus = Corpus(args.corpus)
   files = [name for name in (args.against or '').split(',') if name]
   found = inspection.inspect(corpus, Decontamination(files=files))

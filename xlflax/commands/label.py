@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.commands.flags import compilation, language_files
+from xlflax.commands.flags import apart, compilation, language_files
 
 HELP = (
   'Writes the labels that a run fine-tuned for parts of speech or '
@@ -27,6 +27,8 @@ FLAGS = f"""
 def run(args: argparse.Namespace) -> int:
   """Labels and lists the files."""
   files = language_files.parse(args.input, where='--input')
+  for code, path in files.items():
+    apart.check_input(path, f'{args.output}/{code}.conll', flag='output')
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import self_labelling
 

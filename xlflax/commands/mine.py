@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.commands.flags import compilation
+from xlflax.commands.flags import apart, compilation
 
 HELP = (
   'Writes pairs of queries and documents with hard negatives: documents of '
@@ -25,6 +25,7 @@ FLAGS = f"""
 
 def run(args: argparse.Namespace) -> int:
   """Mines, and says how many lines were written."""
+  apart.check_input(args.pairs, args.output, flag='output')
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import hard_negatives
   from xlflax.runs import run as run_lib

@@ -6,7 +6,7 @@ import pathlib
 import sys
 from typing import Any, Literal
 
-from xlflax.commands.flags import compilation
+from xlflax.commands.flags import apart, compilation
 from xlflax.foundation import errors, flag_tables, ranges
 from xlflax.storage import paths
 
@@ -101,6 +101,11 @@ def _stream(lines, args: argparse.Namespace):
 def _check(args: argparse.Namespace) -> None:
   for flag in ('input', 'output'):
     paths.local(getattr(args, flag), where=f'--{flag}')
+  source = args.input
+  if source == '-' and pathlib.Path('/dev/stdin').is_file():
+    source = '/dev/stdin'  # of a shell's `<`
+  if '-' not in (source, args.output):
+    apart.check_input(source, args.output, flag='output')
   if args.input != '-' and not pathlib.Path(args.input).is_file():
     raise errors.CorpusError(
       'There is no such file of text',

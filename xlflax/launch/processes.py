@@ -146,12 +146,11 @@ class _Running:
 
   def _start(self) -> None:
     first = self._specs[0].log
-    if self._variables and first.exists():
+    if first.exists():
       self._shown = first.stat().st_size
     self._processes = self._spares.take(self._specs, self._variables)
-    mode = 'ab' if self._variables else 'wb'
     for spec in self._specs[len(self._processes) :]:
-      self._processes.append(spec.start(self._variables, mode=mode))
+      self._processes.append(spec.start(self._variables))
     logging.info(
       'Started %d processes (%s), logs in %s; this is process 0:',
       len(self._specs),

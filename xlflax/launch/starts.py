@@ -39,16 +39,12 @@ class Process:
   name: str
 
   def start(
-    self,
-    variables: Mapping[str, str],
-    *,
-    mode: str = 'ab',
-    stdin: int = subprocess.DEVNULL,
+    self, variables: Mapping[str, str], *, stdin: int = subprocess.DEVNULL
   ) -> subprocess.Popen:
-    """Starts it, with these variables too; its log is opened by `mode`."""
+    """Starts it, with these variables too; its log goes on."""
     self.log.parent.mkdir(parents=True, exist_ok=True)
     own = {'PYTHONUNBUFFERED': '1', **variables, **self.variables}
-    with self.log.open(mode) as log:
+    with self.log.open('ab') as log:
       return subprocess.Popen(
         self.arguments,
         env=os.environ | own,

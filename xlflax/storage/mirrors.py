@@ -189,8 +189,8 @@ class _Mirror:
       # Somebody else wrote or deleted it since it was uploaded from here.
       shutil.rmtree(self.folder, ignore_errors=True)
     self.folder.mkdir(parents=True, exist_ok=True)
-    if is_whole:
-      local = self._local()
+    local = self._local()
+    if is_whole or not (new or local):  # begun by another machine
       newer = {
         name: state
         for name, state in self._there.items()
@@ -218,6 +218,7 @@ class _Mirror:
     local = self._local()
     changed = dict(local.items() - self._there.items())
     gone = set() if is_part else self._there.keys() - local.keys()
+    gone = {name for name in gone if not name.endswith(_NEVER)}
     if (self._digests or is_part) and not changed and not gone:
       return  # it is there
     if not is_part:

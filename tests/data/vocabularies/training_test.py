@@ -329,6 +329,16 @@ def test_a_unions_description(tmp_path, toy_corpus):
   )
 
 
+def test_a_model_of_another_program_is_not_replaced(tmp_path, toy_corpus):
+  (tmp_path / 'sentencepiece.model').write_bytes(b'mine')
+  with pytest.raises(errors.VocabularyError, match='A model of another'):
+    train_vocabulary(toy_corpus, tmp_path, size=180)
+  assert (tmp_path / 'sentencepiece.model').read_bytes() == b'mine'
+  train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
+  (tmp_path / 'vocabulary.json').unlink()  # as a killed call leaves it
+  assert len(train_vocabulary(toy_corpus, tmp_path, size=180)) == 180
+
+
 def test_overwriting_leaves_no_model_of_another_vocabulary(
   tmp_path, toy_corpus
 ):

@@ -162,3 +162,21 @@ def test_a_table_of_the_terminal():
   table.add_row('1', '2')
   made = run_pages.of_rich(table)
   assert (made.title, made.head, made.rows) == ('t', ['a', 'b'], [['1', '2']])
+
+
+def test_settings_that_differ_where_one_does_not_see_it():
+  """In the end of a long text, in what lies at a path, and beyond the table."""
+  long = '/mnt/experiments/multilingual/encoders/xlmr-base-seed'
+  runs = [
+    _record(
+      f'run{i}',
+      corpus=f'{long}{i}',
+      same='a',
+      **{f'z{n:02}': i * n for n in range(70)},
+    )
+    for i in (1, 2)
+  ]
+  rows = run_pages._differences(runs).rows
+  assert rows[0][0] == 'corpus' and rows[0][1] != rows[0][2]
+  assert len(rows) == 60 and rows[-1][0] == 'and 11 more'
+  assert 'same' not in [row[0] for row in rows]

@@ -12,8 +12,15 @@ import transformers
 
 from tests.interop.huggingface import reference_models as reference
 from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.interop.huggingface import (
+  exporting,
+  folder_writing,
+  importing,
+  labelled_heads,
+)
+from xlflax.interop.huggingface.architectures import architectures
 from xlflax.objectives import base
+from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory
 
@@ -174,3 +181,32 @@ def test_models_without_a_labelled_head_record_none(tmp_path):
   reference.save(reference.make('BertModel'), tmp_path / 'hf')
   importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
   assert run_lib.open_run(tmp_path / 'ours').objectives == {}
+
+
+@pytest.mark.parametrize(
+  ('model_type', 'fields', 'expected'),
+  [
+    ('deberta-v2', {}, {'pooler_hidden_act': 'tanh'}),
+    ('deberta-v2', {'pooling': 'mean'}, None),
+    ('eurobert', {'activation': 'gelu'}, {'classifier_pooling': 'bos'}),
+    (
+      'eurobert',
+      {'activation': 'gelu', 'pooling': 'mean'},
+      {'classifier_pooling': 'mean'},
+    ),
+    ('eurobert', {}, None),
+    ('bert', {}, {}),
+  ],
+)
+def test_how_an_exported_head_reads_states(model_type, fields, expected):
+  """What config.json can say is said, another head is refused."""
+  objective = sequence_classification.SequenceClassification(
+    labels=_LABELS, **fields
+  )
+  architecture = architectures.find(model_type)
+  if expected is None:
+    with pytest.raises(errors.ConfigError, match='is another one'):
+      labelled_heads.style_options(architecture, None, objective, {})
+  else:
+    found = labelled_heads.style_options(architecture, None, objective, {})
+    assert found == expected

@@ -1,5 +1,7 @@
 """What heads read: layers, plugged-in features, frozen and shared bodies."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,6 +99,15 @@ def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
     ]
   )(params)
   np.testing.assert_allclose(trained, still, rtol=1e-6)
+
+
+def test_head_layers_that_would_not_see_positions_are_refused(model):
+  config = dataclasses.replace(
+    model.config, position_embedding='disentangled', relative_buckets=4
+  )
+  objective = TokenClassification(labels=_LABELS, head_layers=2)
+  with pytest.raises(errors.ConfigError, match='would not see positions'):
+    objective._check(model.clone(config=config))
 
 
 def test_head_layers_do_not_see_padding(model, batch):

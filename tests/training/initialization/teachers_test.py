@@ -99,6 +99,7 @@ def test_docstring_of_reorder():
     {
       'output_bias': np.array([1.0, 2.0]),
       'other': 5,
+      'output': np.diag([7.0, 8.0]),
       'embeddings': {'token': np.eye(2), 'norm': 3},
     },
     np.array([1, -1, 1, 0]),
@@ -112,6 +113,7 @@ def test_docstring_of_reorder():
   np.testing.assert_array_equal(
     got['embeddings']['token'], [[0, 1], [1, 0], [0, 1], [1, 0]]
   )
+  np.testing.assert_array_equal(got['output'], [[0, 8], [7, 0], [0, 8], [7, 0]])
   assert got['other'] == 5 and got['embeddings']['norm'] == 3
 
 

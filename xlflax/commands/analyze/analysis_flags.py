@@ -280,7 +280,15 @@ def draw(args: argparse.Namespace, analysis: Any, **settings: Any) -> int:
     **settings: of `study.analyze`.
   """
   from xlflax.analysis import study
+  from xlflax.training.checkpointing import run_directory
 
+  if (paths.of(args.output) / run_directory.MODEL).exists():
+    raise errors.ConfigError(
+      'The output is a model directory',
+      got=f'--output={args.output}',
+      expected='a folder of its own',
+      where='--output',
+    )
   found = study.analyze(
     analysis, output=args.output, command=args.command_line, **settings
   )

@@ -1,4 +1,4 @@
-"""Outputs of commands do not lie in the corpus that they read."""
+"""Outputs of commands are not what they read, nor lie in a corpus."""
 
 import pathlib
 
@@ -26,6 +26,21 @@ def check(corpus: str | None, output: str | None, *, what: str, flag: str):
       got=f'--{flag}={output}',
       expected=f'a directory outside of {corpus}',
       fix=f'Write it beside the corpus: --{flag}={folder}-{what}',
+    )
+
+
+def check_input(given: str, output: str, *, flag: str):
+  """Refuses an output that is the input, which would be replaced.
+
+  Raises:
+    ConfigError: they are one file or folder.
+  """
+  if _from_the_root(given) == _from_the_root(output):
+    raise errors.ConfigError(
+      'The output would replace what is read',
+      got=f'--{flag}={output}',
+      expected=f'another place than {given}',
+      where=f'--{flag}',
     )
 
 

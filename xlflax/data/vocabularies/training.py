@@ -88,8 +88,23 @@ def train_vocabulary(
     | {'text_sha256': digest.hexdigest(), 'sentences': quotas},
     'statistics': fertility(trained, corpus),
   }
+  if not overwrite:
+    _check_models(trained, output_dir)
   write_vocabulary(trained, description, output_dir)
   return Vocabulary.load(output_dir)
+
+
+def _check_models(made: Vocabulary, output_dir: pathlib.Path) -> None:
+  """Refuses models of other programs; a killed call may have left its own."""
+  for name, content in made.files().items():
+    path = output_dir / name
+    if path.exists() and path.read_bytes() != content:
+      raise errors.VocabularyError(
+        'A model of another vocabulary is there',
+        got=str(path),
+        expected='an empty directory, or a vocabulary of this program',
+        fix='give another --output, or replace it by --overwrite',
+      )
 
 
 def sentence_quotas(

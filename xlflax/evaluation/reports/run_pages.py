@@ -325,11 +325,18 @@ def _differences(runs: Sequence[RunRecord]) -> text.Table:
   names = sorted({name for run in runs for name in run.settings})
   rows = []
   for name in names:
-    values = [_short(run.settings.get(name, '-')) for run in runs]
-    if len(set(values)) > 1:
-      rows.append([name, *values])
+    whole = [run.settings.get(name, '-') for run in runs]
+    if all(value == whole[0] for value in whole):
+      continue
+    values = [_short(value) for value in whole]
+    if len(set(values)) == 1:  # paths of other content, ends of long texts
+      values = [f'{value} ({i})' for i, value in enumerate(values, start=1)]
+    rows.append([name, *values])
+  if len(rows) > _MANY:
+    more = f'and {len(rows) - _MANY + 1} more'
+    rows[_MANY - 1 :] = [[more, *['…'] * len(runs)]]
   return text.Table(
-    'Settings that differ', ['', *(run.name for run in runs)], rows[:_MANY]
+    'Settings that differ', ['', *(run.name for run in runs)], rows
   )
 
 

@@ -316,9 +316,12 @@ def _complete(options, architecture, task, run, shapes, dtype):
     if len(options.get('id2label') or {}) != labels:
       options['id2label'] = {str(i): f'LABEL_{i}' for i in range(labels)}
       options['label2id'] = {f'LABEL_{i}': i for i in range(labels)}
-    options |= labelled_heads.label_options(
-      run.objectives.get(task.value), labels
-    )
+    objective = run.objectives.get(task.value)
+    options |= labelled_heads.label_options(objective, labels)
+    if task is Task.SEQUENCE_CLASSIFICATION and objective is not None:
+      options |= labelled_heads.style_options(
+        architecture, run.model.config, objective, options
+      )
   if options.get('use_lang_emb') and not options.get('lang2id'):
     options['lang2id'] = {code: i for i, code in enumerate(spec.languages)}
     options['id2lang'] = {str(i): c for i, c in enumerate(spec.languages)}

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax.foundation import errors
-from xlflax.interop.huggingface.architectures.architectures import Task
+from xlflax.interop.huggingface.architectures.architectures import (
+  Architecture,
+  Task,
+)
+from xlflax.models import activations
 from xlflax.objectives.finetuning import base as finetuning
 from xlflax.objectives.finetuning import (
   question_answering,
@@ -71,6 +75,35 @@ def label_options(objective: Any, count: int) -> dict[str, Any]:
     'id2label': {str(i): label for i, label in enumerate(labels)},
     'label2id': {label: i for i, label in enumerate(labels)},
   }
+
+
+def style_options(
+  architecture: Architecture, config: Any, objective: Any, options: dict
+) -> dict[str, Any]:
+  """How a classifier's head reads states, where config.json can say it.
+
+  Raises:
+    ConfigError: the architecture's head reads them otherwise.
+  """
+  pooling = objective.pooling.value
+  found: dict[str, Any] = {}
+  if architecture.model_type == 'deberta-v2':
+    name = activations.to_huggingface(objective.activation)
+    found = {'pooler_hidden_act': name}
+  elif architecture.model_type == 'eurobert':
+    found = {'classifier_pooling': {'first': 'bos'}.get(pooling, pooling)}
+  else:
+    return {}  # `verification` compares the logits
+  style = architecture.head_style(config, options | found)
+  there = (style.get('activation', 'tanh'), style.get('pooling', 'first'))
+  if there != (objective.activation, pooling):
+    raise errors.ConfigError(
+      f'The head of {architecture.model_type} is another one',
+      got=f'activation {objective.activation}, pooling {pooling}',
+      expected=f'activation {there[0]}, pooling {there[1]}',
+      where=f'objective {objective.name!r}',
+    )
+  return found
 
 
 def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:

@@ -306,6 +306,14 @@ class FineTuning(base.Objective):
         expected=f'0 (embeddings) to {depth}, or counted from the end',
         where=f'{type(self).__name__}.layer',
       )
+    positions = getattr(body_config(model), 'position_embedding', None)
+    if self.head_layers and positions == 'disentangled':
+      raise errors.ConfigError(
+        'Layers of a head would not see positions',
+        got=f'head_layers={self.head_layers}, disentangled attention',
+        expected='head_layers=0',
+        where=f'{type(self).__name__}.head_layers',
+      )
     if self.features is Features.PLUG_IN:
       cross_attention.check_enabled(
         model.config, where=f'{type(self).__name__}.features'

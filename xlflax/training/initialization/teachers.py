@@ -151,8 +151,13 @@ def reorder(
   bias = np.asarray(params['output_bias'], np.float32)[taken]
   bias = np.where(scored, bias - temperature * shares, MASKED_SCORE)
   table = np.asarray(params['embeddings']['token'], np.float32)[taken]
+  own = {
+    name: np.asarray(params[name], np.float32)[taken]
+    for name in {'output'} & params.keys()
+  }
   return {
     **params,
+    **own,
     'output_bias': bias.astype(np.float32),
     'embeddings': {**params['embeddings'], 'token': table},
   }

@@ -31,7 +31,7 @@ _LEAVE = 1.0  # seconds that the store stays when all have read it
 _LOST_PEER = re.compile(
   r'(closed|reset) by peer|gloo .*(timed? ?out|connect|read error)|'
   r'nccl.*(remote process|network error|system error|abort)|'
-  r'barrier|coordination service|heartbeat|'
+  r'(?<!optimization[_-])(?<!opt-)barrier|coordination service|heartbeat|'
   r'task .*(unhealthy|disconnect|died)',
   re.IGNORECASE | re.DOTALL,
 )

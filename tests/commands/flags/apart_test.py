@@ -1,0 +1,48 @@
+"""No output replaces what a command reads."""
+
+import os
+
+import pytest
+
+from xlflax import cli
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+  """Files to read, whose text has to stay."""
+  monkeypatch.chdir(tmp_path)
+  names = ('en.txt', 'en.conll', 'pairs.tsv', 'corpus/mono/en.txt', 'run/a')
+  for name in names:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text('own text\n')
+  (tmp_path / 'run/model.json').write_text('{}')
+  os.symlink('en.txt', 'link')
+  return tmp_path
+
+
+_TRANSLATE = 'translate --model_dir=run --source=en --target=de'
+
+
+@pytest.mark.parametrize(
+  'command',
+  [
+    f'{_TRANSLATE} --input=en.txt --output=en.txt',
+    f'{_TRANSLATE} --input=en.txt --output=link',
+    'mine --model_dir=run --pairs=pairs.tsv --language=en --output=pairs.tsv',
+    'label --model_dir=run --input=en=en.conll --output=.',
+    'tasks fetch sib200 --downloaded=corpus --output=corpus',
+    'inspect corpus --page=corpus/mono/en.txt',
+    'analyze cka --model_dir=run --text=de-en=en.txt,en.txt --output=run',
+  ],
+)
+def test_what_is_read_is_not_replaced(here, command, capsys):
+  assert cli.main(command.split()) == 2
+  said = capsys.readouterr().err
+  assert (
+    'would replace what is read' in said
+    or 'would lie in the corpus' in said
+    or 'is a model directory' in said
+  ), said
+  for path in here.rglob('*'):
+    if path.is_file() and path.name != 'model.json':
+      assert path.read_text() == 'own text\n'
