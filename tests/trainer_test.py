@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 import xlflax
+from xlflax.evaluation import during_training
 from xlflax.foundation import errors
 from xlflax.training import session
 
@@ -144,5 +145,6 @@ def test_the_best_checkpoint_is_the_one_that_the_metric_says(
   options = dataclasses.replace(
     made.checkpoints, best_metric=metric, best_is_highest=given
   )
-  dataclasses.replace(made, checkpoints=options).train()
+  evaluation = during_training.Evaluation(tasks=(), every_steps=5)
+  dataclasses.replace(made, checkpoints=options, evaluation=evaluation).train()
   assert [one.best_is_highest for one in kept] == [highest]

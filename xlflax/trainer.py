@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from xlflax.configuration import config
-from xlflax.evaluation import families
-from xlflax.evaluation.metrics.declaration import Better
 from xlflax.foundation import calls, ranges, registry
 from xlflax.planning import against, in_run
 from xlflax.planning import plan as plan_lib
@@ -70,8 +68,12 @@ class Trainer(settings_lib.Settings):
     """
     text = gin_config() if callable(gin_config) else gin_config
     made, options = self, self.checkpoints
-    if options.best_metric and options.best_is_highest is None:
-      highest = families.better_of(options.best_metric) is Better.HIGHER
+    if (
+      self.evaluation is not None
+      and options.best_metric
+      and options.best_is_highest is None
+    ):
+      highest = self.evaluation.is_better_higher(options.best_metric)
       options = dataclasses.replace(options, best_is_highest=highest)
       made = dataclasses.replace(self, checkpoints=options)
     return session.run(

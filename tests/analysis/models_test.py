@@ -208,7 +208,7 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   tsv = tmp_path / 'de-de.tsv'
   tsv.write_text(''.join(f'{a}\t{a}\n' for a in sentences('de', 12)))
   links = tmp_path / 'links'
-  links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')  # 99: no such word
+  links.write_text('0-0 1-1\n' * 11 + '0-0\n')
   study = procrustes_study.ProcrustesStudy(
     source=parallel_text.Oriented(
       source=sources.FilePairs(files={'de-de': str(tsv)}), pivot='de'
@@ -223,6 +223,11 @@ def test_a_map_of_words_in_context(subject, sentences, tmp_path):
   (row,) = found.rows
   assert (row['pairs'], row['held_out'], row['level']) == (21, 2, 'words')
   assert row['cosine_after'] == pytest.approx(1, abs=1e-4)
+  links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')
+  (failure,) = study.run(fakes.FakeModels(subject=subject)).failures
+  assert 'A link names a word that its sentence lacks. Got: word 99' in str(
+    failure
+  )
   turned = dataclasses.replace(study, links={'en-de': str(links)})
   links.write_text('0-1 2-0\n')
   (found,) = turned._links(('de', 'en'), 1)

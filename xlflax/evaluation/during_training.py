@@ -4,7 +4,8 @@ import dataclasses
 import logging
 
 from xlflax.evaluation import base as evaluation_base
-from xlflax.evaluation import results, sentence_encoding
+from xlflax.evaluation import families, results, sentence_encoding
+from xlflax.evaluation.metrics.declaration import Better
 from xlflax.foundation import ranges, registry
 from xlflax.training import state as state_lib
 from xlflax.training.processes import distributed
@@ -35,6 +36,10 @@ class Evaluation:
   def is_due(self, step: int, last_step: int) -> bool:
     """Returns whether the tasks run after a step."""
     return step % self.every_steps == 0 or step == last_step
+
+  def is_better_higher(self, metric: str) -> bool:
+    """Returns whether more of a metric is better, as its task declares it."""
+    return families.better_of(metric) is Better.HIGHER
 
   def run(self, setup, state: state_lib.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics; see `evaluate`."""

@@ -23,6 +23,13 @@ class Evaluation(Protocol):
       'task/metric' -> number.
     """
 
+  def is_better_higher(self, metric: str) -> bool:
+    """Returns whether more of 'task/metric' is better.
+
+    Raises:
+      ConfigError: nothing says so.
+    """
+
 
 class Comparison(Protocol):
   """What some steps are compared with, such as `planning.in_run`."""
