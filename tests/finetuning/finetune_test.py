@@ -64,8 +64,12 @@ def test_only_the_best_checkpoint_is_kept(run, tmp_path):
   assert [p.name for p in folder.iterdir() if p.name.isdigit()] == ['10']
 
 
-def test_all_checkpoints_are_kept(run, tmp_path):
+@pytest.mark.parametrize('again', [False, True])
+def test_all_checkpoints_are_kept(run, tmp_path, again):
+  """Also by a later call that would keep fewer of a new trial."""
   run('LEARNING_RATE=0.2', keep='all')
+  if again:
+    run('LEARNING_RATE=0.2')
   folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'checkpoints'
   assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {'10', '20'}
 

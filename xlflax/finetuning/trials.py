@@ -202,7 +202,6 @@ class TrialRunner:
     known = self.record(made.trial)
     if known is not None and known.config == made.fingerprint:
       if known.is_final and known.judged_by == self._judged_by(made):
-        self._prune(known)
         return known
       if known.is_final:
         self._check_same_run(known, made)
