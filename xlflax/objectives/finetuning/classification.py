@@ -127,7 +127,9 @@ def class_output(
     The loss; metrics `<name>/loss` (nats) and `<name>/accuracy` by language.
   """
   weights = (labels >= 0).astype(jnp.float32)
-  loss, correct = losses.cross_entropy(logits, jnp.maximum(labels, 0))
+  loss, _ = losses.cross_entropy(logits, jnp.maximum(labels, 0))
+  # Of labels that tie one is right: an untrained head's all do.
+  correct = (jnp.argmax(logits, axis=-1) == labels).astype(jnp.float32)
   return base.ObjectiveOutput(
     base.WeightedMean(
       jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)
