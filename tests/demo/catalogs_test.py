@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from xlflax.data.corpus import directory as corpus_lib
@@ -115,3 +117,14 @@ def test_wrong_languages_are_refused(tmp_path, languages, message):
   with pytest.raises(errors.CorpusError) as caught:
     catalogs.build_corpus(tmp_path, languages=languages)
   assert message in str(caught.value)
+
+
+def test_text_that_is_there_keeps_its_time(tmp_path):
+  """A demonstration that was stopped goes on: a cache knows files by it."""
+  times = []
+  for _ in range(2):
+    catalogs.build_corpus(tmp_path, languages=('en', 'de'), num_test=20)
+    files = sorted(p for p in tmp_path.rglob('*') if p.is_file())
+    times.append([path.stat().st_mtime_ns for path in files])
+    time.sleep(0.01)
+  assert len(times[0]) > 5 and times[0] == times[1]

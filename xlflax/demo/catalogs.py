@@ -8,6 +8,8 @@ Both are installed with xlflax; nothing is downloaded.
 import dataclasses
 import importlib.util
 import pathlib
+import shutil
+import tempfile
 from collections.abc import Sequence
 
 from xlflax.data.aligned import message_catalog
@@ -179,15 +181,26 @@ def build_corpus(
   split = split_messages(
     messages, num_test=num_test, num_validation=num_validation, seed=seed
   )
-  for name, part in dataclasses.asdict(split).items():
-    _write_split(output_dir, part, name)
-  for language in others:
-    corpus_writer.write_dictionary(
-      output_dir,
-      (ENGLISH, language),
-      message_catalog.read_names(language, locales).items(),
-    )
+  with tempfile.TemporaryDirectory() as folder:
+    for name, part in dataclasses.asdict(split).items():
+      _write_split(folder, part, name)
+    for language in others:
+      corpus_writer.write_dictionary(
+        folder,
+        (ENGLISH, language),
+        message_catalog.read_names(language, locales).items(),
+      )
+    _copy_changed(pathlib.Path(folder), output_dir)
   return split
+
+
+def _copy_changed(folder: pathlib.Path, output: pathlib.Path) -> None:
+  """A file that is there keeps its time, by which a cache knows it."""
+  for path in sorted(p for p in folder.rglob('*') if p.is_file()):
+    target = output / path.relative_to(folder)
+    if not target.exists() or target.read_bytes() != path.read_bytes():
+      target.parent.mkdir(parents=True, exist_ok=True)
+      shutil.copyfile(path, target)
 
 
 def _catalog_paths(locale: str, directory: pathlib.Path) -> list[pathlib.Path]:
