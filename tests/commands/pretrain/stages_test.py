@@ -147,7 +147,8 @@ def test_text_where_the_links_would_be_is_not_lost(tmp_path):
 
 
 def test_files_in_folders_below_a_language(tmp_path):
-  for name in ('de/train/0.txt', 'de/train/1.txt', 'de/more'):
+  names = ('de/train/0.txt', 'de/train/1.txt', 'de/more', 'de/.cache/x.txt')
+  for name in names:
     (tmp_path / 'f' / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / 'f' / name).write_text('eins\n')
   (tmp_path / 'f/de/more').rename(tmp_path / 'f/de/more.txt')

@@ -164,7 +164,7 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
       inner = {
         '.'.join(p.relative_to(root).parts): p
         for p in sorted(path.rglob('[!.]*'))
-        if p.is_file()
+        if p.is_file() and '/.' not in str(p.relative_to(root))
       }
     for name, file in inner.items():
       kind = 'parallel' if '-' in name.partition('.')[0] else 'mono'

@@ -144,8 +144,9 @@ class PseudoPerplexity(base.EvalTask):
   Metrics, for each language: `perplexity/<language>` = exp(`loss/<language>`)
   of a token; `word_perplexity/<language>`, of the loss by word between spaces,
   which models of other vocabularies can be compared by (languages without
-  spaces have none, sentences that were cut do not count); `accuracy/<language>` and `tokens/<language>`. `mean` is
-  the mean over languages, of perplexities the geometric one. The examples of
+  spaces have none, sentences that were cut do not count);
+  `accuracy/<language>` and `tokens/<language>`. `mean` is the mean over
+  languages, of perplexities the geometric one. The examples of
   intervals are sentences.
 
   Attributes:
