@@ -1,4 +1,4 @@
-"""`xlflax demo`: from real text to a report, in minutes on a CPU."""
+"""`xlflax demo`: from real text to scores, in minutes on a CPU."""
 
 import argparse
 
@@ -8,8 +8,8 @@ from xlflax.demo import catalogs
 HELP = (
   'Trains and evaluates a small cross-lingual encoder on real messages '
   'that ship inside PyPI packages, with no download: corpus, '
-  'vocabulary, token cache, pretraining, retrieval and perplexity '
-  'against the untrained model, and a report with pictures.'
+  'vocabulary, token cache, pretraining, and retrieval and perplexity '
+  'against the untrained model, with pictures.'
 )
 
 

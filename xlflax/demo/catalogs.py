@@ -20,12 +20,6 @@ from xlflax.foundation import errors, suggestions
 ENGLISH = 'en'
 # 8 scripts; each of these has at least 95 % of Django's messages.
 LANGUAGES = tuple('en ar de el es fa fr he ja ko nl pl ru tr uk zh'.split())
-_NAMES = dict(
-  pair.split('=')
-  for pair in """ar=Arabic de=German el=Greek en=English es=Spanish fa=Persian
-  fr=French he=Hebrew ja=Japanese ko=Korean nl=Dutch pl=Polish ru=Russian
-  tr=Turkish uk=Ukrainian zh=Chinese""".split()
-)
 # Django's names of locales where they are not the language code.
 _DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
 
@@ -37,11 +31,6 @@ class Split:
   train: dict[str, dict[str, str]]
   validation: dict[str, dict[str, str]]
   test: dict[str, dict[str, str]]
-
-
-def name(language: str) -> str:
-  """The English name of a language of `LANGUAGES`, of others the code."""
-  return _NAMES.get(language, language)
 
 
 def check_packages() -> None:

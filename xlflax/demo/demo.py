@@ -1,4 +1,4 @@
-"""Real text to report: what `xlflax demo` runs, phase by phase.
+"""Real text to scores: what `xlflax demo` runs, phase by phase.
 
 Every phase calls the public function behind a command of its own, so that
 what the demo does can be repeated, and changed, with those commands.
@@ -8,34 +8,34 @@ import contextlib
 import logging
 import pathlib
 import time
-from typing import Any
 
 import rich.console
 import rich.rule
 
 from xlflax import evaluate as evaluate_lib
 from xlflax import trainer
-from xlflax.demo import catalogs, pipeline, report, summary
-from xlflax.evaluation import sources
+from xlflax.demo import catalogs, nearest_messages, pipeline
+from xlflax.evaluation import sources, summary
 from xlflax.evaluation.tasks import perplexity, retrieval
-from xlflax.foundation import console_tables
-from xlflax.training.checkpointing import run_directory
+from xlflax.foundation import console_tables, errors
 
-_PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation', 'report')
+_PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation')
 _MASK_DRAWS = 8  # the held-out text is short
 
 
-def run(settings: pipeline.Settings) -> dict[str, Any]:
+def run(settings: pipeline.Settings) -> evaluate_lib.Report:
   """Runs all phases; what an earlier call finished is not done again.
 
   Args:
     settings: of text and training.
 
   Returns:
-    The summary, as `report/summary.json` has it.
+    Retrieval and perplexity of the untrained and the trained model, which
+    `eval/report.html` of the run shows.
 
   Raises:
-    XlflaxError: a package is missing, or the directory holds another run.
+    XlflaxError: a package is missing, the directory holds another run, or a
+      part of the evaluation failed.
   """
   phases = _Phases()
   # What is missing or misspelt is found before anything is written.
@@ -50,7 +50,7 @@ def run(settings: pipeline.Settings) -> dict[str, Any]:
     logging.info(
       '%d languages, %d pairs of messages: %s',
       len(settings.languages),
-      _num_pairs(split),
+      sum(map(len, split.train.values())),
       settings.path('corpus'),
     )
   with phases.begin('vocabulary', 'SentencePiece over all languages'):
@@ -59,37 +59,29 @@ def run(settings: pipeline.Settings) -> dict[str, Any]:
     pipeline.write_cache(settings, vocabulary)
   with phases.begin('training', 'MLM, TLM and sentence alignment'):
     configuration = pipeline.configured(settings)
-    result = configuration.build(trainer.Trainer).train(
+    configuration.build(trainer.Trainer).train(
       gin_config=configuration.operative
     )
   with phases.begin('evaluation', 'Held-out messages, untrained and trained'):
-    results = _evaluate(settings)
-    found = summary.nearest_messages(
-      settings.model_dir, settings.path('corpus')
-    )
-  with phases.begin('report', 'Tables and pictures'):
-    made = summary.make(
-      settings,
-      split=split,
-      results=results,
-      examples=found,
-      steps=result['step'],
-      seconds=phases.seconds,
-    )
-    page = report.write_report(
-      pathlib.Path(settings.model_dir) / run_directory.REPORT,
-      made,
-      report.read_losses(pathlib.Path(settings.model_dir)),
-    )
-  phases.end(made, page)
-  return made
+    report = _evaluate(settings)
+    found = nearest_messages.find(settings.model_dir, settings.path('corpus'))
+  console = rich.console.Console()
+  summary.print_tables(report.tasks, report.results, console)
+  console_tables.show(nearest_messages.table(found), console)
+  page = pathlib.Path(settings.model_dir) / 'eval' / 'report.html'
+  for line in (
+    f'{phases.seconds:.0f} seconds. All results, with pictures: {page}',
+    *_commands(settings),
+  ):
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
+  return report
 
 
 class _Phases:
-  """Headings, and how long each phase took."""
+  """Headings, and how long all phases took."""
 
   def __init__(self):
-    self.seconds: dict[str, float] = {}
+    self.seconds = 0.0
     self._console = rich.console.Console(stderr=True)
 
   @contextlib.contextmanager
@@ -100,18 +92,9 @@ class _Phases:
     )
     start = time.monotonic()
     yield
-    self.seconds[name] = round(time.monotonic() - start, 2)
-    logging.info('%s: %.1f s', name, self.seconds[name])
-
-  def end(self, made: dict[str, Any], page: pathlib.Path) -> None:
-    console = rich.console.Console()
-    console_tables.show(summary.table(made), console)
-    console.print(
-      f'{sum(self.seconds.values()):.0f} seconds. Report: {page}',
-      soft_wrap=True,
-    )
-    console.print('With your own text:')
-    console.print(f'  {summary.OWN_TEXT}', soft_wrap=True, highlight=False)
+    seconds = time.monotonic() - start
+    self.seconds += seconds
+    logging.info('%s: %.1f s', name, seconds)
 
 
 def _evaluate(settings: pipeline.Settings) -> evaluate_lib.Report:
@@ -124,10 +107,31 @@ def _evaluate(settings: pipeline.Settings) -> evaluate_lib.Report:
       draws=_MASK_DRAWS,
     ),
   )
-  return evaluate_lib.evaluate(
+  report = evaluate_lib.evaluate(
     model_dir=settings.model_dir, tasks=tasks, untrained=True
   )
+  if report.failures:
+    raise errors.CorpusError(
+      'The evaluation of the demo failed',
+      got='; '.join(map(str, report.failures)),
+    )
+  return report
 
 
-def _num_pairs(split: catalogs.Split) -> int:
-  return sum(map(len, split.train.values()))
+def _commands(settings: pipeline.Settings) -> list[str]:
+  """Commands to go on with, in this very place."""
+  corpus, model_dir = settings.path('corpus'), settings.model_dir
+  return [
+    'The same numbers, by another layer:',
+    f'  xlflax evaluate --model_dir={model_dir} --tasks=retrieval '
+    f'--corpus={corpus} --gin.retrieval.Retrieval.layer=1',
+    'Losses, tokens and settings on a page:',
+    f'  xlflax report {model_dir} --output={model_dir}_report',
+    'Another run on the same text:',
+    f'  xlflax train --gin_file={settings.gin_files[-1]} '
+    f'--model_dir={model_dir}_2 --corpus={corpus} '
+    f'--vocabulary={settings.path("vocabulary")} '
+    f'--cache={settings.path("cache")} --gin.LEARNING_RATE=1e-3',
+    'Your own text, corpus/mono/<language>.txt, a sentence a line:',
+    '  xlflax pretrain corpus --output=runs/own --hours=1',
+  ]

@@ -24,7 +24,7 @@ class Settings:
   """What a demo run is made of.
 
   Attributes:
-    model_dir: the run's directory; the report is in its folder `report`.
+    model_dir: the run's directory.
     languages: codes, English among them.
     vocabulary_size: entries of the vocabulary; None: 700 a language.
     num_test: messages held out for the evaluation, in every language.
