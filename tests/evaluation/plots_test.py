@@ -54,14 +54,35 @@ def test_what_there_is_is_drawn(tmp_path, found, names):
     assert image.std() > 0.05  # something is on it
 
 
-def test_the_untrained_model_is_drawn_at_step_0(tmp_path, monkeypatch):
+def test_the_untrained_model_is_drawn_at_step_0():
+  found = {'untrained': _result(0), 10: _result(1), 20: _result(1)}
+  (axes,) = plots._curves(_Task(), found).axes
+  assert list(axes.lines[0].get_xdata()) == [0, 10, 20]
+
+
+def test_two_results_are_bars_and_more_are_curves(tmp_path, monkeypatch):
   drawn = []
-  monkeypatch.setattr(
-    plots, '_curves', lambda task, found: drawn.extend(found) or None
-  )
+  for name in ('_bars', '_curves'):
+    monkeypatch.setattr(
+      plots, name, lambda task, found, name=name: drawn.append(name)
+    )
   monkeypatch.setattr(plots.pictures, 'save', lambda *args, **options: args[1])
   plots.write(tmp_path, _Task(), {'untrained': _result(0), 10: _result(1)})
-  assert drawn == [0, 10]
+  plots.write(tmp_path, _Task(), {n: _result(1) for n in (1, 2, 3)})
+  assert drawn == ['_bars', '_curves']
+
+
+def test_bars_name_both_models_and_every_part():
+  found = {'untrained': _result(0.25), 1000: _result(0.5)}
+  figure = plots._bars(_Task(), found)
+  (axes,) = figure.axes
+  heights = [[bar.get_height() for bar in drawn] for drawn in axes.containers]
+  assert heights == [[0.25, 0.25], [0.5, 0.5]]
+  assert [text.get_text() for text in axes.get_xticklabels()] == ['de', 'mean']
+  (legend,) = figure.legends
+  shown = [text.get_text() for text in legend.get_texts()]
+  assert shown == ['untrained', 'step 1,000']
+  assert {text.get_text() for text in axes.texts} == {'0.25', '0.50'}
 
 
 def test_many_parts_get_a_legend_beside_the_picture(tmp_path):

@@ -17,7 +17,7 @@ from xlflax import trainer
 from xlflax.demo import catalogs, nearest_messages, pipeline
 from xlflax.evaluation import sources, summary
 from xlflax.evaluation.tasks import perplexity, retrieval
-from xlflax.foundation import console_tables, errors
+from xlflax.foundation import errors
 
 _PHASES = ('corpus', 'vocabulary', 'cache', 'training', 'evaluation')
 _MASK_DRAWS = 8  # the held-out text is short
@@ -67,7 +67,7 @@ def run(settings: pipeline.Settings) -> evaluate_lib.Report:
     found = nearest_messages.find(settings.model_dir, settings.path('corpus'))
   console = rich.console.Console()
   summary.print_tables(report.tasks, report.results, console)
-  console_tables.show(nearest_messages.table(found), console)
+  console.print(nearest_messages.table(found))
   page = pathlib.Path(settings.model_dir) / 'eval' / 'report.html'
   for line in (
     f'{phases.seconds:.0f} seconds. All results, with pictures: {page}',

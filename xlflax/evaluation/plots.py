@@ -22,8 +22,8 @@ def write(
 ) -> list[pathlib.Path]:
   """Draws a task's results into `directory`.
 
-  `<task>.<split>.png` shows the main metric by step, where there are two
-  results or more; the untrained model stands at step 0.
+  `<task>.<split>.png` shows the main metric: bars of two results, curves of
+  more, in which the untrained model stands at step 0.
   `<task>.<split>.layers.png` shows the table `layers` of the last result,
   where it has one.
 
@@ -37,15 +37,11 @@ def write(
   """
   written = []
   name = task.name if task.split == 'all' else f'{task.name}.{task.split}'
-  curve: ByStep = {
-    max(results.order(step), 0): result
-    for step, result in found.items()
-    if result.metrics
-  }
-  if len(curve) > 1:
-    written.append(
-      pictures.save(_curves(task, curve), directory / f'{name}.png', dpi=_DPI)
-    )
+  known: ByStep = {k: result for k, result in found.items() if result.metrics}
+  if len(known) > 1:
+    canvas = (_bars if len(known) == 2 else _curves)(task, known)
+    file = directory / f'{name}.png'
+    written.append(pictures.save(canvas, file, dpi=_DPI))
   last = list(found.items())[-1:]
   if last and last[0][1].tables.get('layers'):
     file = directory / f'{name}.layers.png'
@@ -57,10 +53,28 @@ def _title(task: base.EvalTask | summary.Recorded) -> str:
   return task.name if task.split == 'all' else f'{task.name} ({task.split})'
 
 
+def _bars(
+  task: base.EvalTask | summary.Recorded, found: ByStep
+) -> figure.Figure:
+  """A bar of each part for each of two results."""
+  prefix = f'{task.primary_metric}/'
+  models = {
+    step if isinstance(step, str) else f'step {step:,}': {
+      name.removeprefix(prefix): value
+      for name, value in result.metrics.items()
+      if name.startswith(prefix)
+    }
+    for step, result in found.items()
+  }
+  label = families.metric(task.primary_metric).explained
+  return pictures.bars(_title(task), label, models)
+
+
 def _curves(
   task: base.EvalTask | summary.Recorded, found: ByStep
 ) -> figure.Figure:
   """One thin line for each part, a thick one for their mean."""
+  found = {max(results.order(step), 0): one for step, one in found.items()}
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
   prefix = f'{task.primary_metric}/'

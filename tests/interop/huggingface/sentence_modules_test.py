@@ -300,6 +300,21 @@ def test_what_a_run_says_of_its_vectors_is_kept(run_of):
   assert not other.normalize
 
 
+def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  plain = folder_writing.convert(exporting.check(directory), tmp_path / 'plain')
+  assert not any('sentence vectors' in note for note in plain)
+  own = sentence_encoding.SentenceEncoding(pooling='mean_all')
+  sentence_encoding.write(directory, own)
+  notes = folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  assert any('--sentence_transformers' in note for note in notes)
+  checked = exporting.check(directory, task='states')
+  assert not any(
+    'sentence vectors' in note
+    for note in folder_writing.convert(checked, tmp_path / 'states')
+  )
+
+
 def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
   library = pytest.importorskip('sentence_transformers')
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)

@@ -67,8 +67,8 @@ def bars(
       ha='right' if slanted else 'center',
       rotation_mode='anchor' if slanted else 'default',
     )
-    axes.set_ylabel(label)
     styles.tidy(axes)
+  canvas.supylabel(label, fontsize='medium')
   canvas.suptitle(title, fontsize='large')
   styles.legend(canvas, grid, list(models))
   return canvas
@@ -120,7 +120,8 @@ def _draw_bars(
       **styles.bar(index),
     )
     if numbers:
-      axes.bar_label(drawn, fmt='%.1f', fontsize=7, padding=1)
+      digits = 2 - sum(axes.get_ylim()[1] > top for top in (10, 1000))
+      axes.bar_label(drawn, fmt=f'%.{digits}f', fontsize=7, padding=1)
   axes.axhline(0, color='black', linewidth=0.8)
 
 

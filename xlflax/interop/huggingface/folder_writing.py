@@ -10,6 +10,7 @@ import numpy as np
 
 from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
+from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import calls, errors, ranges
 from xlflax.interop.huggingface import (
   generation,
@@ -76,6 +77,11 @@ def convert(
     if checked.sentence:
       sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
     notes = _write_tokenizer(checked.run, made)
+    if not checked.sentence and sentence_encoding.read(checked.run.directory):
+      notes.append(
+        'how the run makes sentence vectors is left out; the folder has it '
+        'with --task=states or --sentence_transformers=POOLING'
+      )
     notes += _write_frames(checked, made)
     _limit_tokenizer(made, checked)
     notes += _verify(checked, made)
