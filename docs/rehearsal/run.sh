@@ -72,6 +72,7 @@ peer() {
 scores() {
   local name
   for name in untrained aligned peer; do
+    [ -e "$work/runs/$name/finished.json" ] || [ "$name" = peer ] || continue
     [ -d "$work/runs/$name" ] || continue
     [ -e "$work/scores/$name/.done" ] && continue
     mkdir -p "$work/scores/$name/runs"
