@@ -7,7 +7,7 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 data=$1 work=$2
 shift 2
-families=${*:-encoder pos parsing ner nli pawsx qa retrieval mining alignment perplexity translation}
+families=${*:-encoder pos parsing ner nli pawsx qa retrieval ntrex mining alignment perplexity translation}
 files=$work/files encoder=$work/runs/encoder
 ewt=$data/ud/UD_English-EWT/en_ewt-ud gsd=$data/ud
 mkdir -p "$work/done"
@@ -122,6 +122,13 @@ measure() {  # name, further flags
 
 retrieval() {
   measure retrieval --tasks=tatoeba --tatoeba="$data/tatoeba" --untrained
+}
+
+ntrex() {
+  mkdir -p "$work/ntrex/test/parallel"
+  cp "$data"/ntrex/en-*.tsv "$work/ntrex/test/parallel"
+  measure ntrex --tasks=retrieval --corpus="$work/ntrex" --untrained \
+    --gin.retrieval.Retrieval.name="'ntrex'"
 }
 
 mining() {

@@ -80,7 +80,7 @@ scores() {
     timed "retrieval-$name" xlflax evaluate --model_dir="$work/runs/$name" \
       --corpus="$work/corpus" --tasks=retrieval --max_examples=1000
     "$here/../evaluation/run.sh" "$data" "$work/scores/$name" \
-      retrieval mining pos ner nli pawsx qa || true
+      retrieval ntrex mining pos ner nli pawsx qa || true
     touch "$work/scores/$name/.done"
   done
 }

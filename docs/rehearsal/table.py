@@ -16,6 +16,7 @@ from xlflax.evaluation import results, summary
 _ROWS = (
   ('Paragraphs', 'retrieval', 'accuracy_unshared', ''),
   ('Tatoeba', 'tatoeba', 'accuracy', ''),
+  ('NTREX', 'ntrex', 'accuracy', ''),
   ('Mining, F1', 'mining_ntrex', 'f1', ''),
   ('Parts of speech', 'tagging_test', 'accuracy', 'pos'),
   ('Names, F1', 'tagging_test', 'f1', 'ner'),

@@ -73,7 +73,7 @@ def test_copied_sides_and_numbers_go_whatever_is_asked(tmp_path, capsys):
   pairs = [('The file', 'Tiedosto'), ('Save as', 'Save As…'), ('12', '12')]
   corpus_writer.write_parallel(directory, ('en', 'fi'), pairs)
   corpus_writer.write_monolingual(directory, 'en', [['A file', '5 %']])
-  assert _run(directory, tmp_path, '--moses') == 0
+  assert _run(directory, tmp_path) == 0
   mono, parallel = capsys.readouterr().out.splitlines()
   assert mono.endswith('1 lines  dropped: 1 no letters')
   assert parallel.endswith('1 lines  dropped: 1 equal sides, 1 no letters')
@@ -118,7 +118,6 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
   'flags, message',
   [
-    ((), 'Nothing says what to do with the text'),
     (('--moses', '--copies=2'), 'Got: copies. What to do: add --code_switch'),
     (('--moses', '--num_processes=0'), '--num_processes is out of range'),
     (

@@ -96,6 +96,13 @@ def test_sides_that_were_never_translated(tmp_path):
   assert 150 < number < 300
 
 
+def test_sides_without_letters(tmp_path):
+  rows = [*_pairs(90), *((f'{n} %', f'{n + 1} $') for n in range(10))]
+  path = writer.write_parallel(tmp_path, ('en', 'fi'), rows)
+  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  assert told.startswith(f'{path} has a side without a letter in 10 of 100 ')
+
+
 def test_of_compressed_files_the_beginning_is_read(tmp_path):
   pairs = [*_copies(60), *_pairs(600)]
   for name, rows in (('a', pairs), ('b', pairs[::-1])):

@@ -117,7 +117,7 @@ def test_what_is_said_of_a_run():
   )
   assert one.add(1230, 5.69, 3.1e6) == (
     'mlm: left the plateau of token frequencies (entropy 7.00, within a '
-    'language 6.00) by step 1,230 (3.1M tokens).'
+    'language 6.00) by step 1,230 after 1,130 on it (3.1M tokens).'
   )
   assert one.add(1300, 5.9) == one.add(1350, 5.0) == one.advice() == ''
   assert (one.reached, one.left) == (100, 1230)

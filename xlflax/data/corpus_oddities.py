@@ -20,7 +20,7 @@ from xlflax.data.corpus.lines import Span
 
 LINES = 100  # read of each language, and of each column
 _PAIRS, _PLACES = 500, 10  # read of each pair, from so many places of a file
-_FEW, _FEW_SHARE = 4, 0.05  # copied sides of which nothing is said
+_FEW, _FEW_SHARE = 4, 0.05  # odd pairs of which nothing is said
 _LETTERS = 200  # fewer say nothing about a language
 _MARGIN = 0.05  # by which swapped columns must be the better ones
 
@@ -64,6 +64,7 @@ def find(corpus: corpus_lib.Corpus) -> list[str]:
       if pairs and _swapped(file.languages, columns, known):
         found.append(_tell_swapped(file))
       found += _copied(file, pairs)
+      found += _numbers(file, pairs)
   return found
 
 
@@ -112,6 +113,17 @@ def _copied(
       f'{file.path} has sides that are equal, or nearly, in {count:,} of '
       f'{len(pairs):,} pairs that were looked at. They were not translated: '
       'xlflax prepare drops them.'
+    )
+
+
+def _numbers(
+  file: corpus_files.TextFile, pairs: Sequence[corpus_lib.Pair]
+) -> Iterator[str]:
+  count = sum(not all(any(map(str.isalpha, x)) for x in pair) for pair in pairs)
+  if count > max(_FEW, _FEW_SHARE * len(pairs)):
+    yield (
+      f'{file.path} has a side without a letter in {count:,} of {len(pairs):,} '
+      'pairs that were looked at: xlflax prepare drops them.'
     )
 
 

@@ -63,9 +63,10 @@ class Plateau:
     below = LEFT * self.entropy.within
     if self.left is None and loss < below:
       self.left = step
+      spent = f' after {step - self.reached:,} on it' if self.reached else ''
       return (
         f'{self.name}: left the plateau of token frequencies (entropy '
-        f'{self.entropy}) by step {step:,} ({tokens / 1e6:,.1f}M tokens).'
+        f'{self.entropy}) by step {step:,}{spent} ({tokens / 1e6:,.1f}M tokens).'
       )
     if self.reached or self.left or not loss <= NEAR * self.entropy.joint:
       return ''
@@ -84,7 +85,7 @@ class Plateau:
       f'{self.name}: the loss ({self.loss:.2f}) is still near the entropy of '
       f'token frequencies ({self.entropy}): the model has learned '
       f'frequencies only, since step {self.reached:,}. Train more steps, with '
-      "another LEARNING_RATE, NORM_POSITION='pre' or DROPOUT=0.0: "
+      'the settings of recipes/small.gin or another LEARNING_RATE: '
       'docs/training.md, "The plateau of token frequencies".'
     )
 

@@ -211,7 +211,7 @@ def _task(**settings):
 
 
 def test_pairs_with_and_without_shared_strings_are_scored_apart(
-  subject, monkeypatch
+  subject, monkeypatch, tmp_path
 ):
   """Sentence 0 finds its translation; 2 is nearer to what is 3's."""
   x = np.eye(4)
@@ -229,6 +229,10 @@ def test_pairs_with_and_without_shared_strings_are_scored_apart(
     'accuracy_unshared/mean': 3 / 4,
   }
   assert {name: result.metrics[name] for name in expected} == expected
+  for name, content in result.files.items():
+    (tmp_path / name).write_text(content)
+  unshared = _task().statistics('de', tmp_path)['accuracy_unshared']
+  assert unshared.value == 3 / 4 and len(unshared.rows) == 2
   (row,) = result.tables['pairs']
   counts = ('sentences', 'unshared', 'shared', 'equal', 'without_letters')
   assert [row[name] for name in counts] == [4, 2, 2, 1, 1]

@@ -40,25 +40,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-  if (
-    not (
-      args.moses
-      or args.split_sentences
-      or args.segment_chinese
-      or args.code_switch
-    )
-    and not _given(args, _FILTERS)
-    and args.duplicates == 'keep'
-    and args.decontaminate is None
-    and args.min_margin is None
-  ):
-    raise errors.ConfigError(
-      'Nothing says what to do with the text',
-      expected='--moses, --split_sentences, --segment_chinese, '
-      '--code_switch, a filter such as '
-      '--min_characters, --duplicates, --decontaminate, --min_margin, or '
-      'several of them',
-    )
   _check_margins(args)
   if args.duplicates != 'near' and _given(args, _NEAR):
     raise errors.ConfigError(

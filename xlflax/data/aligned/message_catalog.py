@@ -37,7 +37,7 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
   Raises:
     CorpusError: the file is not a gettext catalog.
   """
-  import polib  # Of the extra `demo`.
+  import polib
 
   read = polib.mofile if path.suffix == '.mo' else polib.pofile
   try:

@@ -150,6 +150,9 @@ class Retrieval(sentence_task.SentenceTask):
           for end, both in zip(_RIGHT, right[layer], strict=True)
           for side, value in zip(_SIDES, (*both, both.mean(0)), strict=True)
         }
+        unshared = right[layer][0].mean(0)[test.kinds == Kind.UNSHARED]
+        if len(unshared):
+          values['accuracy_unshared'] = aggregates.Statistics(unshared)
         files |= base.statistics_files(name, values)
         layers[name] = [{'pair': name} | row for row in found]
         pairs.append({'pair': name} | counts | _overlap(test))
