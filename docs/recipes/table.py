@@ -1,9 +1,14 @@
-"""Prints the tables of docs/recipes.md:  python docs/recipes/table.py RESULTS"""
+"""Prints the tables of docs/recipes.md, and draws its curves.
+
+python docs/recipes/table.py RESULTS [PICTURE]
+"""
 
 import json
 import pathlib
 import sys
 import tomllib
+
+from xlflax.evaluation.reports import drawing, pictures
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = (
@@ -43,6 +48,26 @@ def main(results: str) -> None:
     print('|', ' | '.join(map(str, row)), '|')
 
 
+def draw(results: str, picture: str) -> None:
+  """Training loss by step of conditions with 1,280 tokens a step, seed 0."""
+  found = json.loads(pathlib.Path(results).read_text('utf-8'))
+  panels = {
+    'what is best': ('shipped', 'base', 'modern', 'combined'),
+    'optimizer': ('adamw', 'base'),
+    'one change': ('mask_15', 'post_norm', 'rotary', 'base'),
+  }
+  canvas = drawing.curves(
+    'Training loss (masked tokens, each run by its own mask ratio)',
+    'loss, nats',
+    {
+      title: {name: found[f'{name}-0']['curve'] for name in names}
+      for title, names in panels.items()
+    },
+    xlabel=drawing.STEP,
+  )
+  pictures.save(canvas, pathlib.Path(picture), dpi=100)
+
+
 def _losses(one: dict) -> list[float]:
   """Of the trained model on validation pages: en, ru, their mean."""
   metrics = one['measures'][f'perplexity/{one["steps"]}']
@@ -51,3 +76,5 @@ def _losses(one: dict) -> list[float]:
 
 if __name__ == '__main__':
   main(sys.argv[1])
+  for picture in sys.argv[2:]:
+    draw(sys.argv[1], picture)
