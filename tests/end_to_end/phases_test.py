@@ -1,6 +1,7 @@
 """`train --phases`: planned at once, trained in turn, continued where it was."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -76,6 +77,33 @@ def test_stopped_and_called_again_it_is_the_same(whole, workspace, tmp_path):
       np.testing.assert_array_equal(value, theirs[key], err_msg=key)
     assert losses(root / name) == losses(whole / name)
   assert _results(_train(workspace, root)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'recipe',
+  [
+    '--phases=recipes/eurobert/tiny',
+    '--phases=recipes/mmbert/tiny',
+    '--gin_file=recipes/xlm_e/tiny.gin',
+  ],
+)
+def test_the_other_recipes_learn(workspace, tmp_path, recipe):
+  root = tmp_path / 'run'
+  found = _results(
+    workspace.run(
+      'train',
+      recipe,
+      *workspace.inputs,
+      workspace.cache,
+      f'--model_dir={root}',
+      '--gin.trainer.Trainer.log_every_steps=5',
+    )
+  )
+  assert len(found) in (1, 2, 3) and all(one['finished'] for one in found)
+  runs = [pathlib.Path(one['model_dir']) for one in found]
+  reported = [row['loss'] for run in runs for row in losses(run).values()]
+  assert min(reported[-2:]) < reported[0]
 
 
 def test_a_phase_that_has_ended_with_other_settings(whole, workspace):
