@@ -15,6 +15,7 @@ from xlflax.evaluation import results, summary
 # Title, task, metric, where it lies below scores/MODEL ('' is the run itself).
 _ROWS = (
   ('Paragraphs', 'retrieval', 'accuracy_unshared', ''),
+  ('by 3-grams', 'retrieval', 'string_overlap_unshared', ''),
   ('Tatoeba', 'tatoeba', 'accuracy', ''),
   ('NTREX', 'ntrex', 'accuracy', ''),
   ('Mining, F1', 'mining_ntrex', 'f1', ''),
@@ -58,6 +59,11 @@ def scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
   return {}
 
 
+def megabytes(folder: pathlib.Path) -> float:
+  """What a folder takes of a disk."""
+  return sum(f.stat().st_size for f in folder.rglob('*') if f.is_file()) / 1e6
+
+
 def losses(run: pathlib.Path) -> dict[int, float]:
   """Step -> loss that a run reported."""
   rows = map(json.loads, (run / 'metrics.jsonl').read_text().splitlines())
@@ -86,6 +92,10 @@ def main() -> None:
     print(
       f'| {name} | {spent:.0f} | {float(wall):.0f} | {int(memory) / 1e3:.0f} |'
     )
+  print()
+  for folder in ('packages', 'corpus', 'vocab', 'cache', 'runs/*', 'published'):
+    for path in sorted(work.glob(folder)):
+      print(f'{path.relative_to(work)}: {megabytes(path):.0f} MB')
   whole, parts = (
     losses(work / 'runs' / f'copy-{n}') for n in ('whole', 'parts')
   )
