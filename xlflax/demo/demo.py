@@ -127,11 +127,6 @@ def _commands(settings: pipeline.Settings) -> list[str]:
     f'--corpus={corpus} --gin.retrieval.Retrieval.layer=1',
     'Losses, tokens and settings on a page:',
     f'  xlflax report {model_dir} --output={model_dir}_report',
-    'Another run on the same text:',
-    f'  xlflax train --gin_file={settings.gin_files[-1]} '
-    f'--model_dir={model_dir}_2 --corpus={corpus} '
-    f'--vocabulary={settings.path("vocabulary")} '
-    f'--cache={settings.path("cache")} --gin.LEARNING_RATE=1e-3',
     'Your own text, corpus/mono/<language>.txt, a sentence a line:',
     '  xlflax pretrain corpus --output=runs/own --hours=1',
   ]

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import figure
 
+from xlflax.analysis import figures
+from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import pictures
 from xlflax.finetuning import report as report_lib
 from xlflax.foundation import errors
@@ -41,14 +43,11 @@ class Matrix:
   @property
   def gaps(self) -> np.ndarray:
     """[R] score in the training language minus the mean of the others."""
-    gaps = np.full(len(self.rows), np.nan)
-    for row, language in enumerate(self.rows):
-      if language in self.columns and len(self.columns) > 1:
-        own = self.columns.index(language)
-        gaps[row] = (
-          self.scores[row, own] - np.delete(self.scores[row], own).mean()
-        )
-    return gaps
+    found = [
+      averages.transfer_gap(dict(zip(self.columns, row, strict=True)), source=n)
+      for n, row in zip(self.rows, self.scores, strict=True)
+    ]
+    return np.array(found, float)
 
   def to_csv(self) -> str:
     """A line for each training language, with its transfer gap."""
@@ -123,32 +122,13 @@ def write(
 
 def draw(matrix: Matrix) -> figure.Figure:
   """A heat map: training languages down, test languages across."""
-  size = (1.5 + 0.7 * len(matrix.columns), 1.5 + 0.6 * len(matrix.rows))
-  canvas = figure.Figure(figsize=size, layout='constrained')
-  axes = canvas.subplots()
-  image = axes.imshow(100 * matrix.scores, cmap='viridis')
-  middle = np.nanmean(image.get_clim()) if matrix.scores.size else 0.0
-  for row, column in np.ndindex(*matrix.scores.shape):
-    value = 100 * matrix.scores[row, column]
-    if np.isfinite(value):
-      axes.text(
-        column,
-        row,
-        f'{value:.1f}',
-        ha='center',
-        va='center',
-        fontsize=8,
-        color='white' if value < middle else 'black',
-      )
-  axes.set_xticks(range(len(matrix.columns)), matrix.columns)
-  axes.set_yticks(range(len(matrix.rows)), matrix.rows)
-  axes.set(
-    xlabel='test language',
-    ylabel='training language',
-    title=f'{matrix.metric}, points',
-  )
-  canvas.colorbar(image, ax=axes, shrink=0.8)
-  return canvas
+  points = {
+    (train, test): 100 * float(score)
+    for train, row in zip(matrix.rows, matrix.scores, strict=True)
+    for test, score in zip(matrix.columns, row, strict=True)
+    if np.isfinite(score)
+  }
+  return figures.directions(matrix.metric, 'points', {'': points})
 
 
 def _shown(value: float) -> str:

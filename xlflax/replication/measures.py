@@ -26,6 +26,7 @@ import numpy as np
 from xlflax.data.labelled import stream as labelled_stream
 from xlflax.data.labelled.rows import tagging_rows
 from xlflax.data.stream import LanguageBatching
+from xlflax.data.vocabularies import token_normalization
 from xlflax.evaluation import base, states
 from xlflax.evaluation.metrics import retrieval as retrieval_lib
 from xlflax.evaluation.tasks import tagging
@@ -38,10 +39,7 @@ from xlflax.replication.worlds import FIRST, World
 from xlflax.similarity import cka, procrustes
 from xlflax.similarity.word_alignment import Method
 from xlflax.trainer import Trainer
-from xlflax.training.initialization import (
-  token_normalization,
-  vocabulary_matching,
-)
+from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.optimization import optimizers, schedules
 
 _BATCH = 100

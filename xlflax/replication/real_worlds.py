@@ -19,7 +19,7 @@ from xlflax.replication.conditions import Condition
 from xlflax.replication.worlds import FIRST, Text, World
 from xlflax.storage import contents, paths
 
-_PAIRS = 8000  # of each two languages, evenly taken
+_PAIRS = 8000  # of each two languages: every n-th, the first so many
 _TAGGED = 300  # test sentences of each language
 
 

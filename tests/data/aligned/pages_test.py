@@ -37,6 +37,21 @@ def test_paragraphs_of_a_whole_page():
   assert {'menu', '1', '2', '4', 'after'} == set(found)
 
 
+@pytest.mark.parametrize(
+  'text, found',
+  [
+    ('<li id="1"><p>One.</p><p>Two.</p></li>', {'1': 'One. Two.'}),
+    ('<td id="1">A<ul><li>b</li><li>c</li></ul></td>', {'1': 'A b c'}),
+    (
+      '<p id="1">One.<p id="2">Two.<li id="3">Three.<li id="4">Four.',
+      {'1': 'One.', '2': 'Two.', '3': 'Three.', '4': 'Four.'},
+    ),
+  ],
+)
+def test_blocks_are_apart_and_ends_may_be_implied(text, found):
+  assert pages.paragraphs(text) == found
+
+
 def test_elements_that_a_page_leaves_open():
   assert pages.paragraphs('<div id="a"><p id="1">open', element='a') == {
     '1': 'open'

@@ -194,6 +194,19 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
   )
 
 
+def test_a_task_of_less_than_a_batch_has_one():
+  made = schedule.TaskSchedule(
+    lambda step: np.array([0.5, 0.5]),
+    batch_size=8,
+    batching=_ONE,
+    key=2,
+    block_steps=8,
+    most=np.array([100, 3]),
+  )
+  tasks = np.concatenate([made.slots(step)[0] for step in range(13)])
+  assert np.bincount(tasks).tolist() == [96, 8]
+
+
 def test_alpha_may_be_scheduled():
   rates = schedule.stream_rates(
     _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]

@@ -9,7 +9,7 @@ import pytest
 
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
-from xlflax.data.vocabularies import vocabulary
+from xlflax.data.vocabularies import token_normalization, vocabulary
 from xlflax.data.vocabularies.settings import Anchors
 from xlflax.data.vocabularies.training import train_vocabulary
 from xlflax.data.vocabularies.union import UnionVocabulary
@@ -200,7 +200,8 @@ def test_word_starts(unions, anchors):
     np.frombuffer(union.spec.word_starts, np.uint8), bitorder='little'
   )[: union.spec.size]
   assert flags.tolist() == [
-    int(union.bare_piece(i).startswith('▁')) for i in range(len(union))
+    int(piece[0] == '▁' or token_normalization.script(piece) == 'CJK')
+    for piece in map(union.bare_piece, range(len(union)))
   ]
   assert 0 < flags.sum() < union.spec.size
 

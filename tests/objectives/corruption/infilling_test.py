@@ -1,5 +1,6 @@
 """Text infilling and sentence permutation against plain lists."""
 
+import dataclasses
 import functools
 import math
 
@@ -130,6 +131,9 @@ def test_words_are_whole_and_special_symbols_stay():
 def test_without_word_starts_every_token_is_a_word(vocabulary):
   batch = fake.batch_of([[[8, 11, 12]]], 6, [0])
   assert infilling.word_starts(batch, vocabulary).sum() == 3
+  size = len(fake.SPEC.word_starts)  # no id begins a word: XLM marks the ends
+  unmarked = dataclasses.replace(fake.SPEC, word_starts=bytes(size))
+  assert infilling.word_starts(batch, unmarked).sum() == 3
 
 
 @functools.partial(jax.jit, static_argnums=2)

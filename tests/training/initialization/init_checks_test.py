@@ -56,8 +56,8 @@ def test_hint_names_the_file_that_builds_the_model(run, tmp_path):
   assert f'--gin_file={tmp_path}/model.gin last' in init_checks.build_hint(run)
 
 
-def _vocabulary(content):
-  spec = types.SimpleNamespace(size=64)
+def _vocabulary(content, *languages):
+  spec = types.SimpleNamespace(size=64, languages=languages)
   return types.SimpleNamespace(spec=spec, hash=content * 32)
 
 
@@ -81,3 +81,15 @@ def test_rows_of_other_tokens_are_refused(tmp_path):
   text = str(error.value)
   assert 'model/embeddings/token, model/output_bias' in text
   assert 'InitFrom.vocabulary_matching' in text
+
+
+def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
+  old = _vocabulary('ab', 'de', 'en')
+  run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=old)
+  monkeypatch.setattr(init_checks.inputs, 'own_vocabulary', lambda _: old)
+  init = init_from.InitFrom(model_dir=str(tmp_path))
+  rows = ['model/embeddings/language']
+  init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'de', 'en'))
+  with pytest.raises(errors.VocabularyError, match='for other languages') as e:
+    init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'en', 'fr'))
+  assert 'Got: en, fr. Expected: de, en.' in str(e.value)

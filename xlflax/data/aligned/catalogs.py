@@ -1,11 +1,20 @@
 """Folders of gettext catalogs, read as pages with the same ids."""
 
+import html
 import pathlib
+import re
 
 from xlflax.data.aligned import message_catalog
 from xlflax.data.aligned.pages import Page
 from xlflax.foundation import errors
 from xlflax.storage import mirrors
+
+# Of GTK and Qt: one a message, before a letter; within a word before a small
+# one.
+_MARK = re.compile(r'[_&](?=\w)')
+_SHORTCUT = re.compile(
+  r'(?<!\w)[_&](?=\w)|(?<!\S)([^\W\d_]+)[_&](?=[^\W\dA-Z_]+[.:…]*(?!\S))'
+)
 
 
 def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
@@ -41,5 +50,12 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
 
 
 def _line(text: str) -> str:
-  """Text on one line, without the marks of keyboard shortcuts."""
-  return ' '.join(text.replace('_', '').replace('&', '').split())
+  """Text on one line, without the mark of a keyboard shortcut.
+
+  Before: `Sa_ve as…`, `&amp; R&D`, `my_file.txt`; after: `Save as…`, `& R&D`,
+  `my_file.txt`.
+  """
+  text = html.unescape(text)
+  if len(_MARK.findall(text)) == 1:
+    text = _SHORTCUT.sub(lambda found: found[1] or '', text)
+  return ' '.join(text.split())

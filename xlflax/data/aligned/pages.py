@@ -95,6 +95,10 @@ class _Reader(html.parser.HTMLParser):
       if tag == 'br':
         self._parts.append(' ')
       return
+    if tag in _BLOCKS:
+      self._parts.append(' ')
+      if self._open and self._open[-1][0] in ('p', tag):  # its end is implied
+        self._close_part(self._open.pop()[1])
     given = dict(attrs)
     part = ''
     if tag in _SILENT or 'hidden' in given:
@@ -116,6 +120,8 @@ class _Reader(html.parser.HTMLParser):
     )
 
   def handle_endtag(self, tag):
+    if tag in _BLOCKS:
+      self._parts.append(' ')
     if not any(tag == name for name, _ in self._open):
       return
     while self._open:

@@ -207,7 +207,7 @@ class TaskSchedule:
     self._draws = block_steps * (1 if self._one_task else batch_size)
     self._most = most
     if most is not None and self._one_task:
-      self._most = most // batch_size
+      self._most = -(-most // batch_size)
     self._name = name
     self._lock = threading.Lock()
     self._restart()

@@ -21,6 +21,7 @@ import sentencepiece
 from xlflax.data.vocabularies import imported, vocabulary
 from xlflax.data.vocabularies import sentencepiece as single
 from xlflax.data.vocabularies import spec as spec_lib
+from xlflax.data.vocabularies.token_normalization import Notation, word_starts
 from xlflax.foundation import errors
 
 FILE = 'sentencepiece.bpe.model'
@@ -76,7 +77,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     self._processor = single.load_model(model)
     self.model_ids, self._pieces = self._move(self._processor)
     self._own = {int(i): n for n, i in enumerate(self.model_ids)}
-    starts = np.array([p.startswith('▁') for p in self._pieces], np.bool_)
+    starts = np.array(word_starts(self._pieces, Notation.SENTENCEPIECE))
     self._codes = {
       piece: len(self._pieces) - 1 - len(self.codes) + i
       for i, piece in enumerate(self.codes)

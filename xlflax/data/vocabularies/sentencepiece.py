@@ -12,10 +12,10 @@ import sentencepiece
 
 from xlflax.data.vocabularies import vocabulary
 from xlflax.data.vocabularies.spec import VocabularySpec
+from xlflax.data.vocabularies.token_normalization import Notation, word_starts
 from xlflax.foundation import errors
 
 _SYMBOL = re.compile(r'<lang:(.+)>')
-_WORD = '▁'
 
 
 class SentencePieceVocabulary(vocabulary.Vocabulary):
@@ -133,7 +133,7 @@ def read_model(directory: pathlib.Path, name: str, sha256) -> bytes:
 
 def pack_word_starts(pieces: Iterable[str]) -> bytes:
   """`VocabularySpec.word_starts` of entries, in the order of their ids."""
-  starts = np.array([piece.startswith(_WORD) for piece in pieces], np.bool_)
+  starts = np.array(word_starts(pieces, Notation.SENTENCEPIECE), np.bool_)
   return np.packbits(starts, bitorder='little').tobytes()
 
 

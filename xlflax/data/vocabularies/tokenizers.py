@@ -13,6 +13,7 @@ import numpy as np
 import tokenizers
 
 from xlflax.data.vocabularies import imported, regexes
+from xlflax.data.vocabularies.token_normalization import Notation, word_starts
 
 FILE = 'tokenizer.json'
 _HIDDEN = '\U000f0000special'  # begins with a private character
@@ -175,5 +176,6 @@ def _word_starts(pieces: Sequence[str], description: dict) -> np.ndarray:
   outside = json.dumps(
     [description.get(part) for part in ('pre_tokenizer', 'decoder')]
   )
-  mark = 'Ġ' if 'ByteLevel' in outside else '▁'
-  return np.array([p.startswith(mark) for p in pieces], np.bool_)
+  bytewise = 'ByteLevel' in outside
+  notation = Notation.BYTE_LEVEL if bytewise else Notation.SENTENCEPIECE
+  return np.array(word_starts(pieces, notation), np.bool_)

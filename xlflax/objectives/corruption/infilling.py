@@ -134,7 +134,7 @@ def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
 
   Every id does where the vocabulary does not say which do.
   """
-  if not vocabulary.word_starts:
+  if not any(vocabulary.word_starts):
     return jnp.ones(token_ids.shape, bool)
   table = np.unpackbits(
     np.frombuffer(vocabulary.word_starts, np.uint8), bitorder='little'

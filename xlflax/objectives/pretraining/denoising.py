@@ -179,6 +179,7 @@ class TokenMasking(SequenceToSequence):
     masked_lm.masker(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
+    batch = row_edits.one_text(batch)
     token_ids, choice = masked_lm.masker(self).mask(batch, context, rng)
     source = {**batch, batch_lib.TOKEN_IDS: token_ids}
     if self.predicted is Predicted.ALL:

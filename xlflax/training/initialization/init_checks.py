@@ -10,6 +10,7 @@ from xlflax.training import params as params_lib
 from xlflax.training.checkpointing import inputs, run_directory
 from xlflax.training.initialization import vocabulary_matching
 
+_OF_LANGUAGES = ('embeddings/language$', '/language_specific/')
 MODEL_GIN = 'model.gin'  # beside imported models: builds the same model
 ABSENT = ' is not in the checkpoint'
 
@@ -53,7 +54,7 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
 
 
 def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
-  """Refuses rows of tokens that would stand for other tokens here.
+  """Refuses rows that would stand for other tokens, or languages, here.
 
   Args:
     init: an `InitFrom`.
@@ -62,9 +63,12 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
       nothing.
 
   Raises:
-    VocabularyError: the other run has another vocabulary, and rows are taken
-      by their places.
+    VocabularyError: the other run has another vocabulary, or languages, and
+      rows are taken by their places.
   """
+  names = list(names)
+  if vocabulary is not None:
+    _check_languages(init, names, vocabulary)
   rows = [
     name
     for name in names
@@ -78,6 +82,22 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
       where=f'InitFrom.model_dir, {", ".join(rows)}',
       fix='train with the vocabulary of that run, set '
       'InitFrom.vocabulary_matching, or leave the rows out by InitFrom.exclude',
+    )
+
+
+def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
+  taken = [name for name in names if params_lib.matches(_OF_LANGUAGES, name)]
+  known = run_directory.vocabulary_of(paths.of(init.model_dir))
+  if not taken or known is None or known.hash == vocabulary.hash:
+    return
+  theirs = inputs.own_vocabulary(paths.of(init.model_dir)).spec.languages
+  if theirs != vocabulary.spec.languages:
+    raise errors.VocabularyError(
+      'Parameters of languages would stand for other languages here',
+      got=', '.join(vocabulary.spec.languages),
+      expected=', '.join(theirs),
+      where=f'InitFrom.model_dir, {taken[0]}',
+      fix='leave them out by InitFrom.exclude, or keep the languages',
     )
 
 

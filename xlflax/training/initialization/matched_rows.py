@@ -10,13 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlflax.data.vocabularies import token_normalization
 from xlflax.foundation import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import inputs
-from xlflax.training.initialization import (
-  token_normalization,
-  vocabulary_matching,
-)
+from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.initialization.vocabulary_matching import (
   Kind,
   Matching,

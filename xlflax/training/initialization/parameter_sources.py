@@ -99,7 +99,8 @@ def find(
   unrolled = [f'{stack}_{i}/{rest}' for i in range(len(saved))]
   count = sum(name in saved for name in unrolled)
   available = saved[scanned][0] if scanned in saved else count
-  if not available:
+  refused = index is not None and choose is every_layer and depth != available
+  if not available or refused:
     return None
   chosen = choose(depth, available)
   if index is not None:

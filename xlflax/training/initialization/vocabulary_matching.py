@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.vocabularies import token_normalization
 from xlflax.foundation import enums, errors, registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
-from xlflax.training.initialization import (
-  interpolated_rows,
-  token_normalization,
-)
+from xlflax.training.initialization import interpolated_rows
 
 
 class Kind(enum.IntEnum):

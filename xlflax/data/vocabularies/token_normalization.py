@@ -10,7 +10,7 @@ XLM has it).
 import enum
 import functools
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -102,6 +102,17 @@ def may_be_word(token: PlainToken) -> bool:
   It can if it begins one, or if its script has no spaces between words.
   """
   return token.begins_word or script(token.text) in _UNSPACED
+
+
+def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:
+  """Which tokens begin a word, or may be one: see `may_be_word`.
+
+  WordPiece's tokenizers have their own words of such scripts, or characters.
+  """
+  tokens = plain_tokens(list(pieces), notation)
+  if notation is Notation.WORDPIECE:
+    return [token.begins_word for token in tokens]
+  return [may_be_word(token) for token in tokens]
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -2,11 +2,8 @@
 
 import pytest
 
-from xlflax.training.initialization import token_normalization
-from xlflax.training.initialization.token_normalization import (
-  Notation,
-  PlainToken,
-)
+from xlflax.data.vocabularies import token_normalization
+from xlflax.data.vocabularies.token_normalization import Notation, PlainToken
 
 _TOKENS = [
   PlainToken('the', True),
@@ -82,6 +79,23 @@ def test_normalize():
 )
 def test_script(text, script):
   assert token_normalization.script(text) == script
+
+
+@pytest.mark.parametrize(
+  'notation, pieces, starts',
+  [
+    (
+      Notation.SENTENCEPIECE,
+      ['▁the', 'ing', '我', '▁你', 'ไทย', 'かな'],
+      '101111',
+    ),
+    (Notation.BYTE_LEVEL, ['Ġthe', 'ing', 'æĪĳ', 'æĪ'], '1010'),
+    (Notation.WORDPIECE, ['the', '##ing', '我', '##本'], '1010'),
+  ],
+)
+def test_scripts_without_spaces_have_words(notation, pieces, starts):
+  found = token_normalization.word_starts(pieces, notation)
+  assert found == [one == '1' for one in starts]
 
 
 def test_words():
