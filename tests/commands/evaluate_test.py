@@ -85,6 +85,12 @@ def test_gin_bindings_set_what_flags_do_not():
   assert (task.pooling, task.layer) == (Pooling.FIRST, 1)
 
 
+def test_a_task_may_have_another_name(caplog):
+  flags = ['--tasks=retrieval', '--corpus=c']
+  (task,) = _tasks(*flags, "--gin.retrieval.Retrieval.name='news'")
+  assert (task.name, caplog.records) == ('news', [])
+
+
 @pytest.mark.parametrize(
   'flags, text',
   [

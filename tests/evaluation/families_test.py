@@ -52,7 +52,7 @@ def test_text_of_a_family():
   made = families.arguments('tatoeba', _CHOICE)
   assert (made['name'], made['source'].directory) == ('tatoeba', 't')
   assert families.arguments('tagging', _CHOICE)['source'].kind == 'tagging'
-  assert families.arguments('one_file', _CHOICE) == {'name': 'one_file'}
+  assert families.arguments('one_file', _CHOICE) == {}
   with pytest.raises(
     errors.ConfigError, match='task parsing needs text. Expected: --mixture=N'
   ):

@@ -85,6 +85,8 @@ class Configuration:
       _check_given(target, fields)
       return target(**fields)
     key = ('', found.selector)
+    for name in self.bound.get(key, {}).keys() & fields.keys():
+      logging.warning('%s.%s is not used: a flag says it.', found.selector, name)
     arguments = {
       name: value
       for name, value in self.bound.get(key, {}).items()

@@ -47,7 +47,9 @@ def arguments(name: str, text: sources.TextChoice) -> dict[str, Any]:
   Raises:
     ConfigError: no family has this name, or there is no text of its kind.
   """
-  return {'name': name} | find(name).arguments(name, text)
+  family = find(name)
+  own = {} if getattr(family, 'name', '') == name else {'name': name}
+  return own | family.arguments(name, text)
 
 
 def metric(name: str) -> Metric:
