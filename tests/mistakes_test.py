@@ -123,7 +123,6 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'cache --output=o --corpus=corpus': ('no --vocabulary', 'xlflax vocab'),
   'cache --output=o --corpus=corpus --vocabulary=v --num_processes=0': (
     '--num_processes', 'Got: 0'),
-  'prepare --corpus=corpus --output=o': ('--moses',),
   'prepare --corpus=corpus --output=o --moses --copies=2': ('--code_switch',),
   'label --model_dir=run --output=o --input=text.fr': (
     'Got: text.fr', 'LANGUAGE=FILE'),

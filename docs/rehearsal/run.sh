@@ -67,7 +67,8 @@ untrained() {  # as it begins: one step by a rate of nothing
 }
 
 peer() {
-  [ -d "$work/runs/peer" ] || python "$here/peer.py" "$work" "${PEER_THREADS:-1}"
+  [ -d "$work/runs/peer" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
+    python "$here/peer.py" "$work" "${PEER_THREADS:-1}"
 }
 
 scores() {

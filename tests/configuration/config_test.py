@@ -409,7 +409,7 @@ def test_what_nothing_that_was_built_reads_is_told(caplog):
   _bound(made, seed=4)
   made.warn_of_unread()
   assert [record.getMessage() for record in caplog.records] == [
-    'xlflax.trainer.Trainer.seed is not used: a flag says it.',
+    'xlflax.trainer.Trainer.seed: a flag overrides it.',
     'DECAY is set, but nothing in this run reads it.',
     'SEED is set, but nothing in this run reads it.',
   ]

@@ -86,7 +86,7 @@ class Configuration:
       return target(**fields)
     key = ('', found.selector)
     for name in self.bound.get(key, {}).keys() & fields.keys():
-      logging.warning('%s.%s is not used: a flag says it.', found.selector, name)
+      logging.warning('%s.%s: a flag overrides it.', found.selector, name)
     arguments = {
       name: value
       for name, value in self.bound.get(key, {}).items()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import unicodedata
 
 import jax
 import numpy as np
@@ -41,6 +42,12 @@ def log_p(subject):
   return of
 
 
+def _is_japanese(piece):
+  """Whether its first letter is of a script without spaces."""
+  letter = next(filter(str.isalpha, piece), 'a')
+  return unicodedata.name(letter).startswith(('CJK', 'HIRAGANA', 'KATAKANA'))
+
+
 def _by_hand(subject, log_p, text, language, *, word):
   """-ln p and rightness of each token of a text, one hidden row each."""
   vocabulary = subject.vocabulary
@@ -51,7 +58,7 @@ def _by_hand(subject, log_p, text, language, *, word):
     row = list(ids)
     row[place] = vocabulary.spec.mask_id
     for later in range(place + 1, len(ids) if word else 0):
-      if pieces[later].startswith('▁'):
+      if pieces[later].startswith('▁') or _is_japanese(pieces[later]):
         break
       row[later] = vocabulary.spec.mask_id
     rows.append(row)
