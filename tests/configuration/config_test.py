@@ -405,11 +405,12 @@ def broken(value):
 def test_what_nothing_that_was_built_reads_is_told(caplog):
   """A rate of AdamW's schedule where another one is used; a field of a caller."""
   given = [*_GIVEN, 'LENGTH=7', 'schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
+  given += ['trainer.Trainer.log_every_steps=3']
   made = config.load(_FILES, [*given, 'MONO="a"'], macros={'SEED': 3})
-  _bound(made, seed=4)
+  _bound(made, seed=4, log_every_steps=5)
   made.warn_of_unread()
   assert [record.getMessage() for record in caplog.records] == [
-    'xlflax.trainer.Trainer.seed: a flag overrides it.',
+    'trainer.Trainer.log_every_steps: another flag overrides it.',
     'DECAY is set, but nothing in this run reads it.',
     'SEED is set, but nothing in this run reads it.',
   ]

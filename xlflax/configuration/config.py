@@ -85,8 +85,10 @@ class Configuration:
       _check_given(target, fields)
       return target(**fields)
     key = ('', found.selector)
-    for name in self.bound.get(key, {}).keys() & fields.keys():
-      logging.warning('%s.%s: a flag overrides it.', found.selector, name)
+    for flag in self.flags:
+      selector, _, name = flag.rpartition('.')
+      if name in fields and f'.{found.selector}'.endswith(f'.{selector}'):
+        logging.warning('%s: another flag overrides it.', flag)
     arguments = {
       name: value
       for name, value in self.bound.get(key, {}).items()

@@ -6,7 +6,6 @@ what the demo does can be repeated, and changed, with those commands.
 
 import contextlib
 import logging
-import pathlib
 import time
 
 import rich.console
@@ -68,9 +67,9 @@ def run(settings: pipeline.Settings) -> evaluate_lib.Report:
   console = rich.console.Console()
   summary.print_tables(report.tasks, report.results, console)
   console.print(nearest_messages.table(found))
-  page = pathlib.Path(settings.model_dir) / 'eval' / 'report.html'
   for line in (
-    f'{phases.seconds:.0f} seconds. All results, with pictures: {page}',
+    f'{phases.seconds:.0f} seconds. All results, with pictures: '
+    f'{settings.model_dir}/eval/report.html',
     *_commands(settings),
   ):
     console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -47,9 +47,8 @@ def arguments(name: str, text: sources.TextChoice) -> dict[str, Any]:
   Raises:
     ConfigError: no family has this name, or there is no text of its kind.
   """
-  family = find(name)
-  own = {} if getattr(family, 'name', '') == name else {'name': name}
-  return own | family.arguments(name, text)
+  own = {} if getattr(find(name), 'name', '') == name else {'name': name}
+  return own | find(name).arguments(name, text)
 
 
 def metric(name: str) -> Metric:
