@@ -181,6 +181,7 @@ SMALLER = {
       '--phases=recipes/modernbert/tiny --corpus'),
     '--phases=recipes/mmbert': '--phases=recipes/mmbert/tiny',
     'recipes/mmbert/phase3.gin': 'recipes/mmbert/tiny/phase3.gin',
+    'recipes/xlm_e/base.gin': 'recipes/xlm_e/tiny.gin',
     '=20000 ': '=3 ', '=3000 ': '=2 ', '=600 ': '=1 ', '=500 ': '=1 ',
     '=256 ': '=8 ', 'SIZE=32 ': 'SIZE=8 ', '=2048': '=24',
     '--size=64000': '--size=500 --character_coverage=1',
