@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,12 @@ def test_files(matrix, tmp_path):
     '80.0',
     '90.0',
   ]
+
+
+def test_without_a_score_there_is_a_table_only(matrix, tmp_path):
+  empty = dataclasses.replace(matrix, scores=np.full((2, 3), np.nan))
+  (table,) = directions.write(tmp_path, [empty])
+  assert table.read_text().splitlines()[1:] == ['en,,,,', 'fr,,,,']
 
 
 @pytest.mark.parametrize('languages', [['en'], ['en', 'en']])

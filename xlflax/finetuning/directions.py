@@ -110,13 +110,15 @@ def _matrix(
 def write(
   output: pathlib.Path, matrices: Sequence[Matrix]
 ) -> list[pathlib.Path]:
-  """Writes `directions.<task>.csv` and a heat map of each matrix."""
+  """Writes `directions.<task>.csv` and, of what has scores, a heat map."""
   written = []
   for matrix in matrices:
     name = f'directions.{matrix.metric.split("/")[0]}'
-    written += [output / f'{name}.csv', output / f'{name}.png']
-    paths.write_atomically(written[-2], matrix.to_csv())
-    pictures.save(draw(matrix), written[-1], dpi=_DPI)
+    written.append(output / f'{name}.csv')
+    paths.write_atomically(written[-1], matrix.to_csv())
+    if np.isfinite(matrix.scores).any():
+      picture = output / f'{name}.png'
+      written.append(pictures.save(draw(matrix), picture, dpi=_DPI))
   return written
 
 
