@@ -130,8 +130,10 @@ def test_a_killed_process_of_another_node_starts_all_again(tmp_path):
   code = """
     (folder / f'{i}of{n}_{again}').write_text(flags['coordinator'])
     if not again:
-      if i == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
+      while i == 3:
+        if len([f for f in folder.glob('*of4_False') if f.stat().st_size]) == 4:
+          os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.02)
       time.sleep(60)
   """
   start = time.monotonic()
