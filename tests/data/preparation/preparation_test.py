@@ -145,7 +145,7 @@ def test_a_second_call_does_what_is_missing(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)
   (out / 'mono/zh.txt.zst').unlink()
-  (out / 'parallel/en-zh.tsv').write_text('cut')
+  (out / 'parallel/en-zh.tsv').unlink()
   corpus_writer.write_monolingual(
     source, 'en', [['new text']], split='validation'
   )
@@ -158,6 +158,24 @@ def test_a_second_call_does_what_is_missing(source, tmp_path):
   }
   assert (out / 'valid/mono/en.txt').read_text() == 'new text\n'
   assert all(p.reused for p in _prepare(source, out))
+
+
+@pytest.mark.parametrize('change', ['none', 'source', 'gone'])
+def test_what_was_changed_by_hand_is_not_lost(source, tmp_path, change):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  mended = out / 'parallel/en-zh.tsv'
+  mended.write_text('corrected\tby hand\n')
+  if change == 'source':
+    (source / 'parallel/en-zh.tsv').write_text('a\tb\n')
+  elif change == 'gone':
+    (source / 'parallel/en-zh.tsv').unlink()
+  with pytest.raises(errors.CorpusError, match='was changed since it was'):
+    _prepare(source, out)
+  assert mended.read_text() == 'corrected\tby hand\n'
+  mended.unlink()
+  _prepare(source, out)
+  assert mended.exists() == (change != 'gone')
 
 
 def test_a_failure_leaves_finished_files_only(source, tmp_path):

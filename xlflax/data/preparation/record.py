@@ -149,13 +149,18 @@ class Record:
     return record
 
   def find(self, name: str, source: Fingerprint) -> Prepared | None:
-    """The written file, if it is there and its source has not changed."""
+    """The written file, if it is there and its source has not changed.
+
+    Raises:
+      CorpusError: it was changed since, and would be written again.
+    """
     known = self._known.get(name)
     if (
       known is None
       or known['source'] != list(dataclasses.astuple(source))
       or paths.size(self.output / name) != digests.size(known['digest'])
     ):
+      self._check_as_written(name)
       return None
     lines, words, changed = known['counts']
     dropped = known['dropped']
@@ -179,11 +184,30 @@ class Record:
     self._save()
 
   def remove_others(self, paths: set[str]) -> None:
-    """Deletes written files that are no longer to be there."""
+    """Deletes written files that are no longer to be there.
+
+    Raises:
+      CorpusError: one was changed since.
+    """
     for path in set(self._data['files']) - paths:
+      self._check_as_written(path)
       (self.output / path).unlink(missing_ok=True)
       del self._data['files'][path]
     self._save()
+
+  def _check_as_written(self, name: str) -> None:
+    """Refuses to lose what somebody has made of a written file."""
+    known = self._known.get(name)  # None: it is to be overwritten
+    path = self.output / name
+    if known and path.exists() and digests.of_file(path) != known['digest']:
+      raise errors.CorpusError(
+        'A prepared file was changed since it was written, and would be lost',
+        where=path,
+        got=f'{paths.size(path):,} bytes',
+        expected=f'{digests.size(known["digest"]):,} bytes, as written',
+        fix='move or delete it, and it is written again; or choose another '
+        '--output',
+      )
 
   def _digest(self, name: str) -> str:
     path = self.output / name
