@@ -31,7 +31,6 @@ _TEST = [
   'transformers>=5.0',
   'torch==2.13.0',
   'scipy>=1.11',
-  'scikit-learn>=1.4',
   'hypothesis>=6.100',
   'POT>=0.9.5',
   'gcsfs>=2024.2',
@@ -85,6 +84,7 @@ setuptools.setup(
     'conllu>=6.0',
     'sacrebleu>=2.4',
     'seqeval>=1.2.2',
+    'scikit-learn>=1.4',
     'ufal.chu-liu-edmonds>=1.0',
     # SeqIO tasks. Training from a token cache never imports them.
     'seqio>=0.0.20',

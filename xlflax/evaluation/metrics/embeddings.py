@@ -4,6 +4,7 @@ Sources: the tasks of MTEB (Muennighoff et al., 2023, section 3.2); Rosenberg
 and Hirschberg (2007), V-measure; Järvelin and Kekäläinen (2002), nDCG.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -103,42 +104,12 @@ def k_means(
   Lloyd's iteration from k-means++ seeding (Arthur and Vassilvitskii, 2007);
   of several starts the one of the least squared distance counts.
   """
-  generator = np.random.default_rng(seed)
-  vectors = np.asarray(vectors, np.float64)
-  starts = [_k_means(vectors, count, generator) for _ in range(restarts)]
-  return min(starts, key=lambda found: found[1])[0]
+  from sklearn import cluster, exceptions  # slow to import
 
-
-def _k_means(vectors, count, generator, iterations: int = 100):
-  centres = _seeded(vectors, count, generator)
-  labels = np.full(len(vectors), -1)
-  for _ in range(iterations):
-    distances = _squared_distances(vectors, centres)
-    found = distances.argmin(1)
-    if (found == labels).all():
-      break
-    labels = found
-    for cluster in np.unique(labels):
-      centres[cluster] = vectors[labels == cluster].mean(0)
-  return labels, _squared_distances(vectors, centres).min(1).sum()
-
-
-def _seeded(vectors, count, generator) -> np.ndarray:
-  """Centres that are drawn far from each other, [count, H]."""
-  centres = [vectors[generator.integers(len(vectors))]]
-  while len(centres) < count:
-    distances = _squared_distances(vectors, np.array(centres)).min(1)
-    total = distances.sum()
-    chances = distances / total if total > 0 else None
-    centres.append(vectors[generator.choice(len(vectors), p=chances)])
-  return np.array(centres)
-
-
-def _squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """[N, H], [M, H] -> [N, M]."""
-  products = -2 * first @ second.T
-  sums = np.square(first).sum(1)[:, None] + np.square(second).sum(1)[None]
-  return np.maximum(products + sums, 0.0)
+  found = cluster.KMeans(count, n_init=restarts, random_state=seed)
+  with warnings.catch_warnings():  # fewer different vectors than groups
+    warnings.simplefilter('ignore', exceptions.ConvergenceWarning)
+    return found.fit_predict(np.asarray(vectors, np.float64))
 
 
 def _entropy(shares: np.ndarray) -> float:

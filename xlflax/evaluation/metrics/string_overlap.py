@@ -5,7 +5,6 @@ a number in it. Pairs with and without shared strings are therefore scored
 apart, and string overlap itself is a baseline.
 """
 
-import collections
 import enum
 import re
 import unicodedata
@@ -114,23 +113,12 @@ def _most_similar(queries, keys, block_size: int) -> np.ndarray:
 def _weighted(texts: Sequence[str]):
   """Sparse unit vectors [n, grams]."""
   from scipy import sparse  # slow to import
+  from sklearn.feature_extraction import text  # slow to import
 
-  numbers: dict[str, int] = {}
-  columns: list[int] = []
-  counts: list[int] = []
-  ends = [0]
-  for text in texts:
-    grams = collections.Counter(_grams(text))
-    columns += [numbers.setdefault(gram, len(numbers)) for gram in grams]
-    counts += grams.values()
-    ends.append(len(columns))
-  shape = len(texts), max(len(numbers), 1)
-  texts_with = np.bincount(np.array(columns, int), minlength=shape[1])
-  idf = np.log((1 + len(texts)) / (1 + texts_with)) + 1
-  values = np.array(counts) * idf[np.array(columns, int)]
-  vectors = sparse.csr_matrix((values, columns, ends), shape)
-  lengths = np.sqrt(vectors.multiply(vectors).sum(1)).A1
-  return sparse.diags(1 / np.where(lengths > 0, lengths, 1)) @ vectors
+  grams = [_grams(one) for one in texts]
+  if not any(grams):
+    return sparse.csr_matrix((len(texts), 1))
+  return text.TfidfVectorizer(analyzer=list).fit_transform(grams)
 
 
 def _grams(text: str) -> list[str]:
