@@ -147,9 +147,6 @@ def test_sentences_along_training(run, corpus, tmp_path):
     for step in (1, 2)
     for mapping, pairs in (('none', 0), ('procrustes', 60))
   ]
-  curves = tmp_path / 'curves'
-  assert _analyze('curves', curves, f'--analysis={out}') == 0
-  assert (curves / 'sentences.with.a.map.png').exists()
 
 
 def test_a_part_that_fails(run, corpus, tmp_path, capsys):

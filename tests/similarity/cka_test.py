@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from xlflax.foundation import errors
-from xlflax.similarity import cka, cka_gram
+from xlflax.similarity import cka
 
 
 @pytest.fixture
@@ -146,34 +146,6 @@ def test_single_precision_products_are_near(states):
   for sums in (single, double):
     sums.update(first, second)
   np.testing.assert_allclose(single.result(), double.result(), atol=1e-5)
-
-
-@pytest.mark.parametrize('layers', list(cka.Layers))
-@pytest.mark.parametrize('estimator', list(cka.Estimator))
-@pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_products_of_sentences_and_of_features_agree(
-  monkeypatch, layers, estimator, dtype
-):
-  rng = np.random.default_rng(4)
-  first = rng.normal(size=(3, 30, 12)) + 9
-  second = first[..., :7] ** 2 + rng.normal(size=(3, 30, 7))
-  results = []
-  monkeypatch.setattr(cka_gram, '_ENTRIES', 700)  # several blocks of rows
-  for answer in (lambda *_, **__: True, lambda *_, **__: False):
-    monkeypatch.setattr(cka_gram, 'is_cheaper', answer)
-    sums = cka.LayerCKA(layers=layers, estimator=estimator, dtype=dtype)
-    sums.update(first, second)
-    results.append(sums.result())
-  np.testing.assert_allclose(
-    *results, atol=1e-5 if dtype is np.float32 else 1e-10
-  )
-
-
-def test_the_cheaper_products_are_taken():
-  size = (13, 768)
-  assert cka_gram.is_cheaper(1000, size, size, diagonal=False)
-  assert not cka_gram.is_cheaper(10_000, size, size, diagonal=False)
-  assert not cka_gram.is_cheaper(3000, size, size, diagonal=True)
 
 
 @pytest.mark.parametrize('estimator', list(cka.Estimator))

@@ -1,4 +1,4 @@
-"""Curves along training: evaluation results, transfer gap, analyses.
+"""Curves along training: evaluation results and the transfer gap.
 
 Source: MetaXLM (Chi et al., 2022) section 5.1 and figure 5: score in the
 source language, mean of the others, and their difference, by checkpoint.
@@ -8,7 +8,7 @@ import dataclasses
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report, study
@@ -16,7 +16,7 @@ from xlflax.evaluation import base, results
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import drawing, score_table, text
 from xlflax.evaluation.reports import pictures as score_pictures
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, schema
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 
@@ -25,44 +25,23 @@ _EXPLANATION = (
   'are. Transfer is the mean of the languages other than {source}, the '
   'transfer gap the score in {source} minus that mean.'
 )
-# analysis -> (column of the number, column of the layer, rows that count)
-_VALUES: Mapping[str, tuple[str, str, Callable[[report.Row], bool]]] = {
-  'cka': (
-    'cka',
-    'first_layer',
-    lambda row: row['first_layer'] == row['second_layer'],
-  ),
-  'sentences': ('accuracy', 'layer', lambda row: True),
-  'words': ('precision@1', 'layer', lambda row: row['score'] == 'csls'),
-  'alignment': ('aer', 'layer', lambda row: True),
-  'procrustes': ('accuracy_after', 'layer', lambda row: True),
-}
-_NAMES: Mapping[str, str] = {
-  'none': 'without a map',
-  'procrustes': 'with a map',
-}
-_KINDS = ('mapping', 'representation', 'method')
 
 
 @schema.checked
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvesStudy(study.Study):
-  """What is there of runs and analyses, by checkpoint.
+  """What is there of runs, by checkpoint.
 
   Attributes:
     runs: directories of runs with results of evaluations.
-    analyses: folders of analyses that were made at several steps.
     tasks: evaluation tasks that are shown; None: all.
     metric: of the tasks; None: the one that each task's score is made of.
-    layers: of analyses; negative ones count from the end.
     source: the language that runs were fine-tuned in.
   """
 
-  runs: tuple[str, ...] = ()
-  analyses: tuple[str, ...] = ()
+  runs: tuple[str, ...]
   tasks: tuple[str, ...] | None = None
   metric: str | None = None
-  layers: tuple[ranges.Layer, ...] = (-1,)
   source: str = averages.ENGLISH
 
   def run(self, models: models_lib.Models) -> report.Analysis:
@@ -73,11 +52,6 @@ class CurvesStudy(study.Study):
     for directory, name in zip(self.runs, _names(self.runs), strict=True):
       with failures.guard(directory):
         rows += self._of_run(paths.of(directory), name, failures)
-    for directory, name in zip(
-      self.analyses, _names(self.analyses), strict=True
-    ):
-      with failures.guard(directory):
-        rows += self._of_analysis(paths.of(directory), name)
     rows.sort(
       key=lambda row: (row['task'], row['model'], row['part'], row['step'])
     )
@@ -149,57 +123,6 @@ class CurvesStudy(study.Study):
       }
       for part, value in scores[metric].items()
     ]
-
-  def _of_analysis(
-    self, directory: pathlib.Path, name: str
-  ) -> list[report.Row]:
-    analysis, found = report.read_rows(directory)
-    if analysis not in _VALUES:
-      raise errors.AnalysisError(
-        'An analysis has no curves',
-        got=analysis,
-        where=str(directory),
-        expected='one of ' + ', '.join(_VALUES),
-      )
-    column, layer, counts = _VALUES[analysis]
-    found = [
-      row
-      for row in found
-      if counts(row)
-      and isinstance(row['step'], int)
-      and row[layer] is not None
-      and row[column] is not None
-    ]
-    if not found:
-      raise errors.AnalysisError(
-        'An analysis has no numbers by step and layer',
-        where=str(directory),
-        fix='make it with --steps=all',
-      )
-    layers = study.chosen_layers(
-      self.layers, max(row[layer] for row in found) + 1
-    )
-    rows = []
-    for row in found:
-      if row[layer] in layers:
-        kinds = ' '.join(
-          _NAMES.get(row[kind], str(row[kind])).replace('_', ' ')
-          for kind in _KINDS
-          if kind in row
-        )
-        rows.append(
-          {
-            'model': row['series']
-            if len(self.analyses) == 1
-            else f'{name}: {row["series"]}',
-            'task': f'{analysis} {kinds}'.strip(),
-            'metric': column,
-            'part': f'{row["pair"]} L{row[layer]}',
-            'step': row['step'],
-            'value': 100 * row[column],
-          }
-        )
-    return rows
 
   def _pictures(self, rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     pictures = {}

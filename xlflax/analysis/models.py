@@ -201,10 +201,11 @@ class Models:
     """What a model's states depend on, as JSON values."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
+    sentence = sentence_encoding.read(run.directory)
     return {
       'model': base.settings_hash(description.describe(run.model)),
       'vocabulary': run.vocabulary.hash,
-      'sentence': str(sentence_encoding.read(run.directory)),
+      'sentence': sentence and sentence.describe(),
       'step': ref.step,
       'checkpoint': results.checkpoint_identity(run.directory, ref.step),
     } | ({'seed': self._seed} if ref.step == results.UNTRAINED else {})

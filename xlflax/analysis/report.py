@@ -167,26 +167,6 @@ def write(
   return [*(directory / name for name in names), *drawn.values()]
 
 
-def read_rows(directory: pathlib.Path) -> tuple[str, list[Row]]:
-  """(name of the analysis, its rows) of a folder.
-
-  Raises:
-    AnalysisError: there is no analysis in it.
-  """
-  path = directory / JSON
-  try:
-    record = digests.checked(json.loads(path.read_text(encoding='utf-8')))
-    return record['analysis'], record['rows']
-  except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-    errors.check_system(error, path)
-    raise errors.AnalysisError(
-      'There is no analysis in a folder',
-      got=str(error),
-      where=str(path),
-      expected='a folder as `xlflax analyze` wrote it',
-    ) from error
-
-
 def to_csv(rows: Sequence[Row]) -> str:
   """The rows under the names of their columns; NaN is an empty cell."""
   out = io.StringIO()

@@ -157,10 +157,18 @@ class Configuration:
         return copy.deepcopy(value)  # Gin builds what it copies.
 
   def warn_of_unread(self) -> None:
-    """Says which macros of the command line nothing that was built has read."""
+    """Says what of the command line nothing that was built has read."""
     for name in sorted(self.flags):
       key = (name, gin_checks.MACRO)
-      if key in self.bound and key not in self.used:
+      of, is_parameter, _ = name.rpartition('.')
+      scope, _, selector = of.rpartition('/')
+      unread = key in self.bound and key not in self.used
+      if is_parameter:
+        unread = not any(
+          scope in own and f'.{kind}'.endswith(f'.{selector}')
+          for own, kind in self.used
+        )
+      if unread:
         logging.warning('%s is set, but nothing in this run reads it.', name)
 
   def operative(self) -> str:

@@ -23,7 +23,14 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
-from xlflax.foundation import errors, notebooks, progress, ranges, schema
+from xlflax.foundation import (
+  errors,
+  notebooks,
+  progress,
+  ranges,
+  registry,
+  schema,
+)
 from xlflax.models.variants import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
 from xlflax.training import finite_values
@@ -373,13 +380,15 @@ def settings(value: Any) -> Any:
   """The settings of a task as JSON values, equal where results must be equal.
 
   An object with a method `fingerprint` stands for data and is replaced by
-  what that method says: the text counts, not the path it lies at.
+  what that method says, a field that is `registry.known_by_content` by what
+  lies at its paths: the text counts, not the path it lies at.
   """
   if hasattr(value, 'fingerprint'):
     return {'class': type(value).__name__, 'fingerprint': value.fingerprint()}
   if dataclasses.is_dataclass(value):
     fields = {
-      field.name: settings(getattr(value, field.name))
+      field.name: registry.content_of(field, getattr(value, field.name))
+      or settings(getattr(value, field.name))
       for field in dataclasses.fields(value)
     }
     return {'class': type(value).__name__, **fields}

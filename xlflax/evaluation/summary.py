@@ -146,7 +146,11 @@ def _drawn(task, part: str, folder: pathlib.Path) -> dict[str, bootstrap.Drawn]:
   """Metric -> a part's scores on drawn test sets; {} if nothing tells."""
   try:
     found = task.statistics(part, folder) if part not in ('', 'mean') else {}
-    return {metric: bootstrap.draw(one) for metric, one in found.items()}
+    return {
+      metric: bootstrap.draw(one)
+      for metric, one in found.items()
+      if one.by_cluster().size > 1
+    }
   except (OSError, ValueError, LookupError, StopIteration, errors.XlflaxError):
     return {}
 
@@ -273,14 +277,22 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
     yield part, f'{part}{mark}', values[part]
   if strange and 'mean' in parts:
     known = [values[part] for part in parts if part not in {*strange, 'mean'}]
-    means = [_mean(column) for column in zip(*known, strict=True)]
+    means = [
+      _mean(column, geometric=metric.endswith('perplexity'))
+      for (metric, *_), column in zip(
+        columns, zip(*known, strict=True), strict=True
+      )
+    ]
     yield 'mean', f'mean of the vocabulary’s {len(known)}', means
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(
+  values: Sequence[float | None], *, geometric: bool = False
+) -> float | None:
   """The mean; None where a value is missing."""
   found = [value for value in values if value is not None]
-  return statistics.fmean(found) if len(found) == len(values) else None
+  mean = statistics.geometric_mean if geometric else statistics.fmean
+  return mean(found) if len(found) == len(values) else None
 
 
 def _strange(parts: Sequence[str], languages: Sequence[str]) -> set[str]:

@@ -13,6 +13,7 @@ from xlflax import trainer as trainer_lib
 from xlflax.configuration import config
 from xlflax.data.cache import format as cache_format
 from xlflax.data.corpus import directory as corpus_lib
+from xlflax.evaluation import base as evaluation_base
 from xlflax.evaluation import checkpoint_choice, during_training, families
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.finetuning import grid as grid_lib
@@ -200,13 +201,14 @@ class TrialRunner:
       RunDirectoryError: the trial's folder is of another configuration.
     """
     known = self.record(made.trial)
-    if known is not None and known.config == made.fingerprint:
-      if known.is_final and known.judged_by == self._judged_by(made):
-        return known
-      if known.is_final:
-        self._check_same_run(known, made)
-    elif known is not None:
+    if known is None:  # what judges it is known whatever ends it
+      place, own = self.directory(made.trial), made.fingerprint
+      judge = self._judged_by(made)
+      self._write(TrialResult(made.trial, place, Status.STOPPED, own, judge))
+    else:
       self._check_same_run(known, made)
+      if known.is_final and known.config == made.fingerprint:
+        return known
     result = self._train(made, known.seconds if known else 0.0)
     self._write(result)
     self._prune(result)
@@ -214,13 +216,18 @@ class TrialRunner:
 
   def _check_same_run(self, known: TrialResult, made: MadeTrial) -> None:
     """Raises RunDirectoryError unless the trial may be continued."""
+    if known.judged_by != self._judged_by(made):
+      raise errors.RunDirectoryError(
+        'The folder holds a trial that another metric or dev set has judged',
+        got=str(known.directory),
+        where='--output',
+        fix='give another --output: scores of two dev sets cannot be compared',
+      )
     before, now = known.config.split(), made.fingerprint.split()
     if self.other_config is not run_directory.OtherConfig.REFUSE:
       return
     what = "another configuration's trial"
-    if before == now:
-      what = 'a trial that another metric or dev set has judged'
-    elif before[0] == now[0]:
+    if before[0] == now[0]:
       if not known.is_final or before[-1] == now[-1]:
         return
       what = 'a trial that began from another checkpoint, text or cache'
@@ -233,10 +240,10 @@ class TrialRunner:
     )
 
   def _judged_by(self, made: MadeTrial) -> str:
-    evaluation = description.describe(made.trainer.evaluation)
-    return (
-      f'{self.select} {digests.of_json(evaluation).rpartition(":")[2][:16]}'
-    )
+    one = made.trainer.evaluation
+    judges = one and [one.tasks, one.seed, one.use_ema]
+    found = evaluation_base.settings(judges)
+    return f'{self.select} {evaluation_base.settings_hash(found)}'
 
   def record(self, trial: grid_lib.Trial) -> TrialResult | None:
     """What an earlier call has written of a trial."""

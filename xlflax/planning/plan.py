@@ -111,7 +111,10 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
   loaders = setup.open_loaders()
   try:
     streams = {
-      name: _stream(loader, settings.steps) for name, loader in loaders.items()
+      name: _stream(
+        loader, settings.objectives.stream_step(name, settings.steps)
+      )
+      for name, loader in loaders.items()
     }
   finally:
     for loader in loaders.values():

@@ -8,7 +8,7 @@ squared norm: for few sentences and many dimensions the plain one is near 1 for
 anything.
 
 The result over batches is that over all sentences at once, and memory does not
-depend on their number: see `cka_sums`, and `cka_gram` for few sentences.
+depend on their number: see `cka_sums`.
 """
 
 import enum
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xlflax.foundation import calls, enums, errors
-from xlflax.similarity import checks, cka_gram
+from xlflax.similarity import checks
 from xlflax.similarity.cka_sums import Hsic, Sums
 
 # A layer is constant if its spread is at most this part of its squared norms:
@@ -160,15 +160,6 @@ class LayerCKA:
     return found.across / (first[:, None] * second[None])
 
   def _hsic(self) -> Hsic:
-    if self._sums is None and cka_gram.is_cheaper(
-      self.count, *self._sizes, diagonal=self._diagonal
-    ):
-      return cka_gram.hsic(
-        *self._joined(),
-        diagonal=self._diagonal,
-        debiased=self._debiased,
-        dtype=self._dtype,
-      )
     if self._waiting:
       self._add(*self._joined())
     assert self._sums is not None

@@ -287,6 +287,7 @@ class SuiteReport:
           ),
           _sum(result.cost for result in results),
           self.expected,
+          next((result.run for result in results), ''),
         )
       )
     return made

@@ -177,7 +177,8 @@ def warnings(
   streams = {stream.name: stream for stream in settings.streams}
   found = []
   for name, ones in tasks.items():
-    read = row_schedule.rows_read(streams[name], ones, settings.steps)
+    steps = settings.objectives.stream_step(name, settings.steps)
+    read = row_schedule.rows_read(streams[name], ones, steps)
     for task, seen in zip(ones, read.tolist(), strict=True):
       where = f'{task.task} (stream {name})'
       if task.rows and seen / task.rows > MANY_EPOCHS:

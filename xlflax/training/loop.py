@@ -308,6 +308,7 @@ class Loop:
     if best is None:
       return
     if best not in metrics:
+      self._save(state)
       raise errors.ConfigError(
         'The metric that selects the best checkpoint was not evaluated',
         got=best,

@@ -153,6 +153,7 @@ class Settings:
     init = inits[0] if inits and is_one else inits or None
     object.__setattr__(self, 'init_from', init)
     self._check_length()
+    self._check_best()
     self._check_streams()
 
   def _check_length(self):
@@ -177,6 +178,15 @@ class Settings:
         got='neither total_steps nor epochs',
         where='Trainer',
         fix='give total_steps (gin: TRAIN_STEPS)',
+      )
+
+  def _check_best(self):
+    if self.checkpoints.best_metric is not None and self.evaluation is None:
+      raise errors.ConfigError(
+        'There is no evaluation that would tell the best checkpoint',
+        got=f'best_metric={self.checkpoints.best_metric!r}',
+        where='CheckpointOptions.best_metric',
+        fix='give an evaluation (gin_file evaluate/during_training.gin)',
       )
 
   def _check_streams(self):

@@ -26,8 +26,8 @@ action (optional, one of write finish, default write): finish: check that
 --beam_options FLAGS: Beam's own flags, such as "--runner=DirectRunner
   --direct_num_workers=8 --direct_running_mode=multi_processing"
 [one of]
---overwrite (switch): replace what was written from other text or with another
-  vocabulary
+--overwrite (switch): write the mixture anew, whatever its text, steps or
+  vocabulary were
 --add (switch): files that came to the text make a new generation of the cache;
   the ones before it can still be read
 []

@@ -2,6 +2,8 @@
 
 import argparse
 
+from xlflax.commands.flags import parsing
+
 HELP = (
   'Makes a model directory from a local Hugging Face or '
   'Sentence-Transformers folder: BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R XL, '
@@ -25,6 +27,9 @@ path PATH: folder with config.json, weights and tokenizer
   without a token
 --drop PATTERN (repeated): leave out tensors whose names match; may be repeated
 """
+
+
+RULES = (parsing.Excludes('languages unused_rows', 'vocabulary'),)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from xlflax.commands.flags import gin_flags
+from xlflax.commands.flags import gin_flags, parsing
 from xlflax.configuration import config
 from xlflax.foundation import errors
 from xlflax.storage import paths
@@ -30,6 +30,12 @@ checkpoint CHECKPOINT: folder such as MODEL_DIR/checkpoint_1000
   (default: gelu_tanh where they are gated, else relu)
 {gin_flags.FLAGS}
 """
+
+
+RULES = (
+  parsing.Needs('languages', 'tokenizer'),
+  parsing.Excludes('layers activation', 'gin_file'),
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -152,11 +152,12 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   Raises:
     CorpusError: two files would have one name.
   """
-  from xlflax.data.corpus import directory
+  from xlflax.data.corpus import directory, forms
 
   if any((root / name).is_dir() for name in ('mono', 'parallel')):
     files = directory.Corpus(root).files
-    return {str(one.path.relative_to(root)): one.path for one in files}
+    whole = [part for one in files for part in forms.parts(one.path)]
+    return {str(path.relative_to(root)): path for path in whole}
   found: dict[str, pathlib.Path] = {}
   for path in sorted(root.glob('[!.]*')):
     inner = {path.name: path}

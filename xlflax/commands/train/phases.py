@@ -54,11 +54,12 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
   Raises:
     CheckpointError: a run could not begin from the one before.
-    RunDirectoryError: a run that has ended had other settings.
+    RunDirectoryError: a run that has ended had other settings, or one that has
+      begun follows one that has not ended.
   """
   from xlflax.training import setup as setup_lib
   from xlflax.training.checkpointing import run as run_lib
-  from xlflax.training.checkpointing import run_directory
+  from xlflax.training.checkpointing import run_directory, saved_checkpoints
   from xlflax.training.initialization import init_from
 
   finished, before = [], None
@@ -72,6 +73,12 @@ def check(trainers: Sequence[Any]) -> list[bool]:
         model_dir=before.settings.model_dir,
       )
     ended = run_lib.last_step_of_finished(setup.model_dir)
+    if not all(finished) and saved_checkpoints.finished_steps(setup.model_dir):
+      raise errors.RunDirectoryError(
+        'A phase began from an earlier end of the one before, which goes on',
+        got=str(setup.model_dir),
+        fix='give the steps of before, or another --model_dir',
+      )
     finished.append(ended is not None and ended >= setup.settings.steps)
     if finished[-1]:
       run_directory.check(

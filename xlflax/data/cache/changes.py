@@ -16,8 +16,8 @@ Members = Mapping[tuple[str, str], set[str]]
 class Changed(enum.Enum):
   """What becomes of a task that is in the cache and whose text has changed.
 
-  REFUSE: an error. REPLACE: it is written anew, as is a cache of another
-  vocabulary. ADD: new files and new tasks of a mixture make a new generation
+  REFUSE: an error. REPLACE: all is written anew, a cache of another vocabulary
+  too. ADD: new files and new tasks of a mixture make a new generation
   of the cache; files and tasks that have changed or are gone are an error.
   """
 

@@ -52,7 +52,7 @@ class CachedLoader:
     for task in tasks.values():
       task.shards.ahead = stream.locality is not None
     if corpus is not None:
-      cache.check_corpus(corpus, stream.mixture, stream.split)
+      cache.check_corpus(corpus, stream.mixture, stream.split, stream.languages)
     self.identity = cache.digest(stream.mixture, stream.split)
     self.signature = cache.signature(stream.mixture, stream.split)
     if verified is not None and self.signature not in verified:
@@ -72,10 +72,7 @@ class CachedLoader:
         for name, index in indices.items()
       },
       sizes={
-        name: _size(task, indices[name], stream)
-        if stream.sizes is stream_lib.Sizes.TOKENS
-        else _at_most(_size(task, indices[name], stream), stream)
-        for name, task in tasks.items()
+        name: _size(task, indices[name], stream) for name, task in tasks.items()
       },
     )
     self._metas = [tasks[name].meta for name in self._schedule.tasks]
@@ -191,10 +188,11 @@ def _size(
 ) -> int:
   """N_i of the rates: a task's examples, tokens, or the pairs that are kept."""
   if stream.sizes is stream_lib.Sizes.TOKENS:
-    return sum(side.tokens for side in task.meta.statistics)
+    tokens = sum(side.tokens for side in task.meta.statistics)
+    return tokens * _at_most(index.num_rows, stream) // index.num_rows
   if row_lengths.counts_kept_pairs(stream):
-    return index.num_rows
-  return task.meta.source_examples
+    return _at_most(index.num_rows, stream)
+  return _at_most(task.meta.source_examples, stream)
 
 
 def _at_most(count: int, stream: stream_lib.Stream) -> int:

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from xlflax.data.cache import format as cache_format
@@ -213,17 +213,25 @@ class TokenCache:
       )
     return tasks
 
-  def check_corpus(self, corpus, mixture: str, split: str) -> None:
+  def check_corpus(
+    self,
+    corpus,
+    mixture: str,
+    split: str,
+    languages: Collection[str] | None = None,
+  ) -> None:
     """Raises a CacheError if text or dictionaries have changed since.
 
-    Tasks that are not of a corpus directory are not checked. Files may have
-    come since where a newer generation has them.
+    Tasks that are not of a corpus directory are not checked. Files and
+    languages may have come since where a newer generation has them.
 
     Args:
       corpus: a `corpus.Corpus`.
       mixture: its tasks of the corpus are checked.
       split: of the tasks.
+      languages: that are read; None: all.
     """
+    self._check_members(corpus, mixture, split, languages)
     for task in self.rates(mixture, split):
       if not task.startswith('corpus.'):
         continue
@@ -246,6 +254,29 @@ class TokenCache:
           fix=rebuild_command(self.directory, mixture, split)
           + ' --overwrite, or --add for new files alone',
         )
+
+  def _check_members(self, corpus, mixture, split, languages):
+    """Refuses text of languages that the newest generation knows nothing of."""
+    asked = {
+      'corpus.mono': [(code,) for code in corpus.languages],
+      'corpus.parallel': corpus.pairs,
+    }
+    known = {self._meta(t, split).languages for t in self.rates(mixture, split)}
+    new = [
+      '-'.join(own)
+      for own in asked.get(mixture, ())
+      if own not in known
+      and split in corpus.splits(*own)
+      and (languages is None or set(own) <= set(languages))
+    ]
+    if new and self.generation == len(self._header.generations):
+      raise errors.CacheError(
+        'The corpus has text that the token cache does not have',
+        got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
+        where=corpus.directory,
+        fix=rebuild_command(self.directory, mixture, split)
+        + ' --add, or name what is read by Stream.languages',
+      )
 
   def _has_task(self, task, split):
     key = cache_format.task_key(task, split)

@@ -10,6 +10,7 @@ shards on one of several machines, and `finish` seals what they have written.
 import dataclasses
 import itertools
 import pathlib
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +111,11 @@ def write_cache(
   with disk.locked(plan.directory):
     jobs = plan.jobs(tasks)
     header = _open_header(plan, tasks, jobs)
+    if plan.changed is Changed.REPLACE:  # what steps do is known by names alone
+      for job in jobs:
+        if changes.is_sealed(job, header):
+          shutil.rmtree(job.directory)
+      jobs = plan.jobs(tasks)
     missing = [job for job in jobs if not changes.is_sealed(job, header)]
     if runner is None:
       worker_processes.write_jobs(

@@ -161,7 +161,7 @@ def check(directory: pathlib.Path) -> None:
 
 def _root(path: pathlib.Path) -> tuple[pathlib.Path, str]:
   """The corpus directory of a file, and its name below it."""
-  root = path.parents[1]
+  root = path.parent.parent
   if root.name in ('valid', 'test') and not (root / FILE).exists():
     root = root.parent
   return root, path.relative_to(root).as_posix()

@@ -220,10 +220,19 @@ def _tmx(stream: BinaryIO, path: pathlib.Path):
         segment = side.find('seg')
         own = [language for language in languages if _is_code(code, language)]
         if segment is not None and own:
-          found[max(own, key=len)] = ''.join(segment.itertext())
+          found[max(own, key=len)] = _plain(segment)
       unit.clear()
       if len(found) == len(languages):
         yield number, found
+
+
+def _plain(node) -> str:
+  """Text without native codes, but with the text inside of these (`sub`)."""
+  is_code = node.tag in ('bpt', 'ept', 'it', 'ph', 'ut')
+  texts = [(node.text, is_code)]
+  for child in node:
+    texts += [(_plain(child), False), (child.tail, is_code)]
+  return ''.join(text for text, left_out in texts if text and not left_out)
 
 
 def _is_code(code: str, language: str) -> bool:

@@ -12,6 +12,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import TRAIN
 from xlflax.data.corpus.files import Kind, TextFile
+from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.preparation.line_processing import (
@@ -68,7 +69,7 @@ def of_corpus(corpus, languages, code_switching) -> list[Output]:
   return sorted(outputs, key=lambda file: file.path)
 
 
-def is_wanted(file: TextFile, languages) -> bool:
+def is_wanted(file: TextFile | Dictionary, languages) -> bool:
   """Whether a file is of some languages, of which None are all."""
   return languages is None or set(file.languages) <= set(languages)
 

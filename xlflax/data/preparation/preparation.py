@@ -59,7 +59,8 @@ def prepare(
 ) -> list[Prepared]:
   """Writes a corpus directory of processed text.
 
-  Dictionaries are processed like text, so that they go on matching it. Only
+  Dictionaries are processed like text, so that they go on matching it; those of
+  languages that are left out switch text, and are not written. Only
   monolingual training text is switched, by the processed dictionaries; its
   draws depend on the names of the files. Copy k of a file `en.txt` is
   `en.copy<k>.txt`.
@@ -109,12 +110,15 @@ def prepare(
     record = _open_record(corpus, output, settings, outputs, share, overwrite)
     if share:
       outputs = outputs[share[0] :: share[1]]
-    dictionaries = _dictionaries(corpus, processing, languages)
+    dictionaries = _dictionaries(corpus, processing)
     if not share or share[0] == 0:
-      for one in dictionaries:
-        record.add_dictionary(
-          corpus_writer.write_dictionary(output, one.languages, one.entries)
-        )
+      record.check_dictionaries()
+      written = [
+        corpus_writer.write_dictionary(output, one.languages, one.entries)
+        for one in dictionaries
+        if outputs_lib.is_wanted(one, languages)
+      ]
+      record.set_dictionaries(written, remove_others=not share)
     dropped = {
       'duplicate': duplicates.find(corpus, deduplication),
       'evaluation text': decontamination_lib.find(corpus, decontamination),
@@ -315,13 +319,11 @@ def _check_share(
     )
 
 
-def _dictionaries(corpus, processing, languages) -> list[Dictionary]:
+def _dictionaries(corpus, processing) -> list[Dictionary]:
   """The processed dictionaries."""
   process = line_processing.processors(processing)
   out = []
   for file in corpus.dictionaries:
-    if not outputs_lib.is_wanted(file, languages):
-      continue
     dictionary = Dictionary.read(file.path, languages=file.languages)
     first, second = map(process, dictionary.languages)
     entries = tuple(

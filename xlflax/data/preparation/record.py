@@ -89,11 +89,12 @@ class Record:
     files: dict = {}
     made: dict = {}
     for stored in _stored(output).values():
-      made |= stored['dictionaries']
       if stored['settings'] == settings:
         files |= stored['files']
+        made |= stored['dictionaries']
       elif overwrite:
         files |= dict.fromkeys(stored['files'])
+        made |= dict.fromkeys(stored['dictionaries'])
       else:
         raise _other_settings(
           output,
@@ -134,12 +135,11 @@ class Record:
     }
     _check_shares(output, settings, division)
     stored = _stored(output)
+    of_all = stored.get(RECORD_FILE, _data(settings, {}))
     own = stored.get(path.name, _data(settings, {}))
-    record = cls(
-      path,
-      own | {'division': division},
-      stored.get(RECORD_FILE, {'files': {}})['files'],
-    )
+    made = of_all['dictionaries'] | own['dictionaries'] if not share[0] else {}
+    data = own | {'division': division, 'dictionaries': made}
+    record = cls(path, data, of_all['files'])
     try:  # another one may have begun at the same time
       _check_shares(output, settings, division)
     except errors.CorpusError:
@@ -160,7 +160,8 @@ class Record:
       or known['source'] != list(dataclasses.astuple(source))
       or paths.size(self.output / name) != digests.size(known['digest'])
     ):
-      self._check_as_written(name)
+      if known:  # else it is to be overwritten
+        self._check_as_written(name, known['digest'])
       return None
     lines, words, changed = known['counts']
     dropped = known['dropped']
@@ -177,10 +178,22 @@ class Record:
     self._data['files'][prepared.path] = self._known[prepared.path] = known
     self._save()
 
-  def add_dictionary(self, path: pathlib.Path) -> None:
-    """Notes a dictionary that was just written."""
-    name = path.relative_to(self.output).as_posix()
-    self._data['dictionaries'][name] = self._digest(name)
+  def check_dictionaries(self) -> None:
+    """Raises a CorpusError if a written dictionary was changed since."""
+    for name, digest in self._data['dictionaries'].items():
+      self._check_as_written(name, digest)
+
+  def set_dictionaries(
+    self, made: Sequence[pathlib.Path], *, remove_others: bool
+  ) -> None:
+    """Notes dictionaries that were just written; others may have to go."""
+    names = {path.relative_to(self.output).as_posix() for path in made}
+    for name in (
+      set(self._data['dictionaries']) - names if remove_others else ()
+    ):
+      (self.output / name).unlink(missing_ok=True)
+      del self._data['dictionaries'][name]
+    self._data['dictionaries'] |= {name: self._digest(name) for name in names}
     self._save()
 
   def remove_others(self, paths: set[str]) -> None:
@@ -190,23 +203,22 @@ class Record:
       CorpusError: one was changed since.
     """
     for path in set(self._data['files']) - paths:
-      self._check_as_written(path)
+      if known := self._data['files'][path]:
+        self._check_as_written(path, known['digest'])
       (self.output / path).unlink(missing_ok=True)
       del self._data['files'][path]
     self._save()
 
-  def _check_as_written(self, name: str) -> None:
+  def _check_as_written(self, name: str, digest: str | None) -> None:
     """Refuses to lose what somebody has made of a written file."""
-    known = self._known.get(name)  # None: it is to be overwritten
     path = self.output / name
-    if known and path.exists() and digests.of_file(path) != known['digest']:
+    if digest and path.exists() and digests.of_file(path) != digest:
       raise errors.CorpusError(
         'A prepared file was changed since it was written, and would be lost',
         where=path,
         got=f'{paths.size(path):,} bytes',
-        expected=f'{digests.size(known["digest"]):,} bytes, as written',
-        fix='move or delete it, and it is written again; or choose another '
-        '--output',
+        expected=f'{digests.size(digest):,} bytes, as written',
+        fix='move it, and it is written again; or choose another --output',
       )
 
   def _digest(self, name: str) -> str:
@@ -227,8 +239,8 @@ def written(output: pathlib.Path) -> dict[str, str]:
   """
   found: dict[str, str] = {}
   for stored in _stored(output).values():
-    found |= {name: one['digest'] for name, one in stored['files'].items()}
-    found |= stored['dictionaries']
+    found |= {n: one['digest'] for n, one in stored['files'].items() if one}
+    found |= {n: one for n, one in stored['dictionaries'].items() if one}
   return {name: one for name, one in found.items() if one != _NOTHING}
 
 

@@ -1,6 +1,8 @@
 """Tokenised examples of SeqIO tasks as `examples.Examples`. Needs TensorFlow."""
 
 import dataclasses
+import functools
+import json
 import pathlib
 from collections.abc import Iterator
 
@@ -72,7 +74,9 @@ def fingerprint(task: str, split: str) -> dict:
   `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 1700000000]],
   'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
   bytes and time of modification of each file that can be looked at. A step
-  that has a method `fingerprint` (JSON data) is a list of its name and that.
+  that has a method `fingerprint` (JSON data) is a list of its name and that; a
+  `functools.partial` of its function and arguments. Otherwise a step is known
+  by its name alone: after it has changed, write the cache with --overwrite.
   """
   known = task_registry.fingerprint(task, split)
   found = task_registry.get_task(task, split=split)
@@ -80,8 +84,9 @@ def fingerprint(task: str, split: str) -> dict:
     files = map(_file, found.source.list_shards(split))
   else:
     files = map(dataclasses.astuple, known)
+  part = getattr(found.source, 'slices', {}).get(split)
   return {
-    'source': type(found.source).__name__,
+    'source': type(found.source).__name__ + (f' {part}' if part else ''),
     'files': [list(file) for file in files],
     'preprocessors': [_step(step) for step in found.preprocessors],
   }
@@ -111,9 +116,16 @@ def identity(task: str, split: str) -> dict:
 
 def _step(step) -> str | list:
   """A preprocessor's name, and its own fingerprint where it has one."""
-  name = getattr(step, '__name__', type(step).__name__)
+  if isinstance(step, functools.partial):
+    given = json.dumps([step.args, step.keywords], default=_name, skipkeys=True)
+    return [_step(step.func), json.loads(given)]
+  name = _name(step)
   known = getattr(step, 'fingerprint', None)
   return name if known is None else [name, known()]
+
+
+def _name(thing) -> str:
+  return getattr(thing, '__name__', type(thing).__name__)
 
 
 def _file(path: str) -> tuple:

@@ -35,9 +35,9 @@ class TfdsSource(seqio.TfdsDataSource):
       data_dir: TFDS's directory; None: $TFDS_DATA_DIR, or what
         `seqio.set_tfds_data_dir_override` says.
     """
-    self._described = tfds_name
+    self._described, self.slices = tfds_name, dict(splits)
     super().__init__(
-      tfds_name, tfds_data_dir=data_dir, splits=dict(splits), read_only=True
+      tfds_name, tfds_data_dir=data_dir, splits=self.slices, read_only=True
     )
 
   def get_dataset(self, *args, **kwargs):

@@ -77,23 +77,11 @@ def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
   Raises:
     CorpusError: there are no texts, or not as many of both.
   """
+  from sklearn import metrics  # slow to import
+
   checks.same_length(classes, clusters, what='clusters')
   checks.not_empty(classes, what='texts')
-  rows, columns = (
-    np.unique(np.asarray(one), return_inverse=True)[1]
-    for one in (classes, clusters)
-  )
-  table = np.zeros((rows.max() + 1, columns.max() + 1))
-  np.add.at(table, (rows, columns), 1)
-  joint = table / table.sum()
-  of_class, of_cluster = joint.sum(1), joint.sum(0)
-  inside = joint > 0
-  expected = np.outer(of_class, of_cluster)
-  shared = np.sum(joint[inside] * np.log(joint[inside] / expected[inside]))
-  homogeneity = shared / _entropy(of_class) if len(of_class) > 1 else 1.0
-  completeness = shared / _entropy(of_cluster) if len(of_cluster) > 1 else 1.0
-  total = homogeneity + completeness
-  return float(2 * homogeneity * completeness / total) if total > 1e-15 else 0.0
+  return float(metrics.v_measure_score(classes, clusters))
 
 
 def k_means(
@@ -110,10 +98,6 @@ def k_means(
   with warnings.catch_warnings():  # fewer different vectors than groups
     warnings.simplefilter('ignore', exceptions.ConvergenceWarning)
     return found.fit_predict(np.asarray(vectors, np.float64))
-
-
-def _entropy(shares: np.ndarray) -> float:
-  return float(-np.sum(shares * np.log(shares)))
 
 
 def ndcg(

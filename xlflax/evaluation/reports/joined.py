@@ -16,7 +16,8 @@ def tables(folders: Sequence[pathlib.Path]) -> list[score_table.ScoreTable]:
 
   Raises:
     RunDirectoryError: a folder has no report, or a damaged one.
-    ConfigError: two reports have a task of one name for one model.
+    ConfigError: two reports have a task of one name for one model, or two
+      models of one name.
   """
   found: dict[str, score_table.ScoreTable] = {}
   for folder in folders:
@@ -41,6 +42,12 @@ def _report(folder: pathlib.Path) -> pathlib.Path:
 def _joined(
   first: score_table.ScoreTable, second: score_table.ScoreTable
 ) -> score_table.ScoreTable:
+  if first.run and second.run and first.run != second.run:
+    raise errors.ConfigError(
+      'Two reports are of different runs of one name',
+      got=f'{first.model}, of the runs {first.run} and {second.run}',
+      fix='rename the folder of one run, and make its report again',
+    )
   twice = sorted(set(first.tasks) & set(second.tasks))
   if twice:
     raise errors.ConfigError(

@@ -206,7 +206,8 @@ def drawn(
         found[key] = one
 
   for one in table.scores:
-    if one.examples and one.examples[0].size and math.isfinite(one.score):
+    known = one.examples and one.examples[0].by_cluster().size > 1
+    if known and math.isfinite(one.score):
       key = (one.task, one.metric, one.language)
       found[key] = bootstrap.draw(one.examples, samples=samples, seed=seed)
       add(key, [key], [score_table.points(one.metric, 1.0)])

@@ -95,6 +95,7 @@ class ScoreTable:
     cost: of the scores; None where it is not known.
     expected: task -> how many languages it has, of every task that there
       should be; other tasks have those of all models side by side.
+    run: what tells the model's run from another one of its name; '' if nothing.
   """
 
   model: str
@@ -102,6 +103,7 @@ class ScoreTable:
   notes: tuple[str, ...] = ()
   cost: Cost | None = None
   expected: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  run: str = ''
 
   def __post_init__(self):
     seen: set[tuple[str, str, str]] = set()
@@ -168,6 +170,7 @@ class ScoreTable:
     """Plain JSON values; a score that is not finite becomes null."""
     return {
       'model': self.model,
+      'run': self.run,
       'notes': list(self.notes),
       'expected': dict(self.expected),
       'cost': None if self.cost is None else dataclasses.asdict(self.cost),
@@ -205,6 +208,7 @@ class ScoreTable:
       tuple(value['notes']),
       None if value['cost'] is None else Cost(**value['cost']),
       value['expected'],
+      value['run'],
     )
 
 

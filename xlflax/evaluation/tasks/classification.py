@@ -13,7 +13,7 @@ from xlflax.evaluation.metrics import classification as metrics_lib
 from xlflax.evaluation.metrics.declaration import ACCURACY, F1, Metric
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import enums, schema
+from xlflax.foundation import enums, errors, schema
 from xlflax.objectives.finetuning import sequence_classification
 
 
@@ -78,6 +78,13 @@ class Classification(head_task.HeadOnTexts):
     labelled, found = self.add_scores(part, examples, found, result, notes)
     if not labelled:
       return
+    if self.positive not in (None, *objective.labels):
+      raise errors.ConfigError(
+        'The positive class is none of the model',
+        got=repr(self.positive),
+        expected=f'one of {", ".join(objective.labels)}',
+        where='Classification.positive',
+      )
     gold = [example.label for example in labelled]
     others = sorted(set(gold) - set(objective.labels))
     scores = metrics_lib.evaluate(

@@ -15,8 +15,9 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Better, Metric
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import errors, ranges, registry, schema
 from xlflax.similarity import margin as margin_lib
+from xlflax.storage import contents
 
 
 @schema.checked
@@ -46,12 +47,23 @@ class SimilaritySearch(sentence_task.SentenceTask):
   source: sources_lib.PairSource
   margin: str = 'ratio'
   k: ranges.Count = 4
-  altered: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  altered: Mapping[str, str] = registry.known_by_content(
+    contents.of_paths, default_factory=dict
+  )
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
+    pairs = self.source.pairs()
+    unknown = set(self.altered) - {second for _, second in pairs}
+    if unknown:
+      raise errors.ConfigError(
+        'Altered sentences are of no second side',
+        got=', '.join(sorted(unknown)),
+        expected='languages of ' + ', '.join(map(sources_lib.pair_name, pairs)),
+        where='SimilaritySearch.altered',
+      )
     return self.scored(
-      self.source.pairs(),
+      pairs,
       lambda pair, _, notes: self._errors(subject, pair, notes),
       name=sources_lib.pair_name,
     )

@@ -15,7 +15,11 @@ from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import calls, enums, errors, suggestions
 from xlflax.interop.huggingface import export_choices as choices
 from xlflax.interop.huggingface import generation as generation_lib
-from xlflax.interop.huggingface import importing, labelled_heads
+from xlflax.interop.huggingface import (
+  importing,
+  labelled_heads,
+  sentence_modules,
+)
 from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface.architectures import config_options, linear_head
 from xlflax.interop.huggingface.architectures import rules as rules_lib
@@ -134,6 +138,13 @@ def check(
     tokenizer_type=run.vocabulary.description.get('model_type'),
     pad_id=run.vocabulary.spec.pad_id,
   )
+  if direction and chosen.task is not Task.SEQ2SEQ:
+    raise errors.ConfigError(
+      'A direction is of translation models',
+      got=f'a model for {chosen.task.value}',
+      where='direction',
+      fix='leave it out',
+    )
   architecture, config = chosen.architecture, chosen.config
   options = _options(run, record, chosen, dtype)
   return Export(
@@ -196,12 +207,13 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
   by_language = getattr(chosen.config, 'use_language_embeddings', False)
   mean = pooling is Pooling.MEAN
   if chosen.task is Task.STATES and not mean and not by_language:
-    own = _sentence(run, chosen.task, chosen.shapes)
-    own = own or sentence_encoding.SentenceEncoding(
-      max_length=chosen.config.max_length,
-      settings={'similarity_fn_name': 'cosine'},
+    return _sentence(run, chosen.task, chosen.shapes, pooling) or (
+      sentence_encoding.SentenceEncoding(
+        pooling=pooling,
+        max_length=chosen.config.max_length,
+        settings={'similarity_fn_name': 'cosine'},
+      )
     )
-    return own if own.pooling is pooling else own.changed(pooling=pooling)
   raise errors.ConfigError(
     'Sentence-Transformers cannot make these vectors',
     got=f'pooling {pooling.value}, task {chosen.task.value}, '
@@ -213,13 +225,24 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
   )
 
 
-def _sentence(run, task: Task, shapes):
+def _sentence(run, task: Task, shapes, pooling: Pooling | None = None):
   """The modules of a model that has states only, if their layers are there."""
   found = sentence_encoding.read(run.directory)
   heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}
-  if task is Task.STATES and found and found.has_parameters(heads):
-    return found
-  return None
+  if not (task is Task.STATES and found and found.has_parameters(heads)):
+    return None
+  if pooling not in (None, found.pooling):
+    found = found.changed(pooling=pooling)
+  if found.layers != (-1,) or found.pooling not in sentence_modules.POOLINGS:
+    raise errors.ConfigError(
+      'Sentence-Transformers cannot make the sentence vectors of this run',
+      got=f'pooling {found.pooling.value} of layers {found.layers}',
+      expected='the last layer, pooled by '
+      + ', '.join(sorted(one.value for one in sentence_modules.POOLINGS)),
+      where=str(run.directory / run_directory.SENTENCE),
+      fix='give --sentence_transformers, or change it by sentence_encoding.write',
+    )
+  return found
 
 
 def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:

@@ -53,6 +53,7 @@ def of_run(
 
   Raises:
     VocabularyError: it lacks a language of the direction.
+    ConfigError: there is a direction of a model that was not trained.
   """
   kept = dict(record.get(KEY) or {})
   usual = {
@@ -65,6 +66,8 @@ def of_run(
       translation_options.TranslationOptions(), run.objectives
     )
   except errors.ConfigError:  # nothing was trained here
+    if direction:
+      raise
     return Generation(kept or usual)
   spec = run.vocabulary.spec
   ids = [_symbol(run.vocabulary, code) for code in direction or ()]

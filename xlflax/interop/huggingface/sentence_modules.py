@@ -30,6 +30,7 @@ _CONFIG = 'config_sentence_transformers.json'
 _TRANSFORMER = 'sentence_bert_config.json'
 _KINDS = ('Transformer', 'Pooling', 'Dense', 'Normalize')
 _POOLING = {'cls': Pooling.FIRST, 'mean': Pooling.MEAN_ALL}
+POOLINGS = frozenset(_POOLING.values())  # that the library knows
 _ACTIVATIONS = {
   'Identity': IDENTITY,
   'Tanh': 'tanh',

@@ -17,6 +17,7 @@ from xlflax.training.checkpointing import description as description_lib
 
 CONFIG = 'config.gin'
 TRAINER = 'trainer.json'
+AVERAGED = 'averaged_trainer.json'  # of the first run of a mean of checkpoints
 MODEL = 'model.json'
 OBJECTIVES = 'objectives.json'
 VOCABULARY = 'vocabulary'
@@ -348,6 +349,14 @@ def copy_origin(
     found = [one for one in map(paths.of, sources) if (one / name).exists()]
     if found and not (name == SENTENCE and (model_dir / name).exists()):
       write_part(model_dir, name, read_part(found[0], name))
+
+
+def trained_by(model_dir: pathlib.Path) -> dict[str, Any]:
+  """The trainer of a run, or of the first one of a mean; {} of what is bare."""
+  for name in (TRAINER, AVERAGED):
+    if (model_dir / name).exists():
+      return read_part(model_dir, name)
+  return {}
 
 
 def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:

@@ -156,6 +156,8 @@ def _write(
     run.directory / run_directory.VOCABULARY, directory
   )
   run_directory.copy_origin([one.directory for one, _ in runs], directory)
+  if trainer := run_directory.trained_by(run.directory):
+    run_directory.write_part(directory, run_directory.AVERAGED, trainer)
   record = {str(one.directory): steps for one, steps in runs}
   last = max(steps[-1] for _, steps in runs)
   text = json.dumps(record, indent=2) + '\n'

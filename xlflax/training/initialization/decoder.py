@@ -17,7 +17,7 @@ import enum
 import re
 from collections.abc import Collection
 
-from xlflax.foundation import registry
+from xlflax.foundation import errors, registry
 
 
 class Layers(enum.Enum):
@@ -45,13 +45,32 @@ class DecoderInitialization:
   """How an `EncoderDecoder` starts from the run of an `Encoder`.
 
   Attributes:
-    layers: those of the encoder that a decoder with fewer layers takes. For a
-      tied decoder, what `EncoderDecoderConfig.tied_layers` says.
+    layers: those of the encoder that a decoder with fewer layers takes. None:
+      for a tied decoder `EncoderDecoderConfig.tied_layers`, else the last.
     cross_attention: PLUG_IN, or FRESH.
   """
 
-  layers: Layers = Layers.LAST
+  layers: Layers | None = None
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
+
+  def of_model(self, model) -> 'DecoderInitialization':
+    """With the layers that a tied decoder shares.
+
+    Raises:
+      ConfigError: others are asked for.
+    """
+    config = getattr(model, 'config', None)
+    if not getattr(config, 'tie_decoder', False):
+      return self
+    tied = Layers(config.tied_layers.value)
+    if self.layers not in (None, tied):
+      raise errors.ConfigError(
+        'A tied decoder would take attention of layers that it does not share',
+        got=f'layers={self.layers.value!r}',
+        expected=f'{tied.value!r}, as EncoderDecoderConfig.tied_layers',
+        where='DecoderInitialization.layers',
+      )
+    return dataclasses.replace(self, layers=tied)
 
   def wants(self, name: str) -> bool:
     """Whether a parameter comes from the encoder's run."""

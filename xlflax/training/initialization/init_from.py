@@ -247,6 +247,9 @@ def _values(
   params_lib.check_patterns(init.include, params, where='InitFrom.include')
   params_lib.check_patterns(init.exclude, params, where='InitFrom.exclude')
   init_checks.check_renames(init)
+  if init.decoder is not None:
+    own = init.decoder.of_model(model)
+    init = dataclasses.replace(init, decoder=own)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
   run = paths.of(init.model_dir)

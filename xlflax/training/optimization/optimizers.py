@@ -8,6 +8,7 @@ import abc
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -343,7 +344,8 @@ def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
 
 def _stacked(name: str) -> int:
   """How many leading axes hold a parameter of each language or layer."""
-  return len({'language_specific', 'layers'} & set(name.split('/')))
+  own = re.sub(r'\blayers/layer_\d+/', '', name)  # of heads: not stacked
+  return len({'language_specific', 'layers'} & set(own.split('/')))
 
 
 def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:

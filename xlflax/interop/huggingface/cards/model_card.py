@@ -39,9 +39,11 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
       from, if its folder stated one.
   """
   origin = _read(checked.run.directory, run_directory.ORIGIN)
-  trainer = _read(checked.run.directory, run_directory.TRAINER)
+  trainer = run_directory.trained_by(checked.run.directory)
   settings = trainer.get(description.FIELDS, {})
   stated = origin.get('card', {})
+  is_mean = (checked.run.directory / run_directory.AVERAGED).exists()
+  kind = 'the mean of checkpoints up to step' if is_mean else 'step'
   return '\n'.join(
     [
       '---',
@@ -51,7 +53,7 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
       '',
       f'# {name}',
       '',
-      f'{checked.options["architectures"][0]}, step {checked.step}, exported '
+      f'{checked.options["architectures"][0]}, {kind} {checked.step}, exported '
       f'by xlflax {importlib.metadata.version("xlflax")}.',
       '',
       *_training(settings, origin),
@@ -95,13 +97,29 @@ def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
       if name.partition('/')[0] in scores and math.isfinite(value)
     ]
     data = {'name': f'{group.task} ({group.split})', 'type': group.task}
-    if metrics:
+    if metrics and _is_of_folder(checked, group):
       found.append(
         {'task': {'type': pipeline}, 'dataset': data, 'metrics': metrics}
       )
   if not found:
     return []
   return ['model-index: ' + json.dumps([{'name': name, 'results': found}])]
+
+
+def _is_of_folder(checked: Export, group: results.Group) -> bool:
+  """Whether the folder has the parameters, and makes the vectors, of a result."""
+  place = checked.run.directory / run_directory.EVALUATION / group.folder
+  known = _read(place, f'{checked.step}.json')['settings']
+  task = known['task']
+  if known['parameters'] != 'default' or 'pooling' not in task:
+    return known['parameters'] == 'default'
+  asked, layer = task['pooling'], task['layer']
+  if checked.sentence is None:
+    return asked is layer is None
+  of_run = known.get('sentence') or {'pooling': 'mean', 'layers': [-1]}
+  own = checked.sentence.pooling.value, [*checked.sentence.layers]
+  layers = of_run['layers'] if layer is None else [layer]
+  return (asked or of_run['pooling'], [*layers]) == own
 
 
 def _training(settings: Mapping[str, Any], origin) -> list[str]:

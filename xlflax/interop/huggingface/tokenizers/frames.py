@@ -31,9 +31,7 @@ def separator_of(model_dir: pathlib.Path) -> Separator | None:
 
   Where streams differ, labelled ones count.
   """
-  if not (model_dir / run_directory.TRAINER).exists():
-    return None
-  trainer = run_directory.read_part(model_dir, run_directory.TRAINER)
+  trainer = run_directory.trained_by(model_dir)
   found: dict[bool, set[str]] = {True: set(), False: set()}
   for stream in trainer.get(description.FIELDS, {}).get('streams', []):
     fields = stream[description.FIELDS]

@@ -51,6 +51,12 @@ _USUAL = {
   'mt5': _T5,
   'umt5': _T5,
 }
+_CLASS = 'tokenizer_class'
+# What reads vocab.txt, and what reads vocab.json with merges.txt.
+_WORDPIECES = (
+  'Bert DistilBert Electra MobileBert ConvBert Funnel MPNet Splinter'
+)
+_BYTE_LEVELS = 'Roberta Bart GPT2 Longformer LED Deberta Blenderbot ModernBert'
 _KEYS = {
   'pad': ('pad_token',),
   'bos': ('cls_token', 'bos_token'),
@@ -153,10 +159,16 @@ def _read(path: pathlib.Path) -> bytes:
 
 def _settings(folder: pathlib.Path) -> dict[str, Any]:
   found: dict[str, Any] = {}
-  for name in ('special_tokens_map.json', 'tokenizer_config.json'):
+  for name in (
+    'config.json',
+    'special_tokens_map.json',
+    'tokenizer_config.json',
+  ):
     try:
       text = (folder / name).read_text(encoding='utf-8')
       found |= json.loads(text)
+      if name == 'config.json':  # which has settings of the model, too
+        found = {_CLASS: found.get(_CLASS)}
     except FileNotFoundError:
       continue
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -200,12 +212,28 @@ def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
   """A tokenizer from the files that preceded tokenizer.json, or None."""
   with regexes.told('The tokenizer files cannot be read'):
     if (folder / 'vocab.txt').is_file():
+      _check_class(settings, _WORDPIECES)
       return _wordpiece(str(folder / 'vocab.txt'), settings)
     if (folder / 'vocab.json').is_file() and (folder / 'merges.txt').is_file():
+      _check_class(settings, _BYTE_LEVELS)
       return _byte_level(folder, settings)
     if settings.get('tokenizer_class') == 'ByT5Tokenizer':
       return _bytes(settings)
   return None
+
+
+def _check_class(settings, known: str) -> None:
+  """Refuses tokenizers that have such files and cut text by other rules."""
+  full = settings.get('tokenizer_class') or ''
+  own = full.removesuffix('Fast').removesuffix('Tokenizer')
+  cut = settings.get('word_tokenizer_type', 'basic')  # of Japanese ones
+  if own not in ('', 'PreTrained', *known.split()) or cut != 'basic':
+    raise errors.VocabularyError(
+      'The tokenizer cuts text by rules of its own',
+      got=f'{full or "a tokenizer"}, word_tokenizer_type {cut!r}',
+      expected=f'{vocabulary_tokenizers.FILE}, or one of {known}',
+      fix='give a vocabulary of xlflax by --vocabulary=DIR',
+    )
 
 
 def _bytes(settings) -> tokenizers.Tokenizer:

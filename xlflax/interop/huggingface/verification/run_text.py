@@ -18,9 +18,9 @@ def sample(directory: pathlib.Path) -> tuple[list[str], list[str]]:
   Args:
     directory: a model directory.
   """
-  if not (directory / run_directory.TRAINER).exists():
+  trainer = run_directory.trained_by(directory)
+  if not trainer:
     return [], []
-  trainer = run_directory.read_part(directory, run_directory.TRAINER)
   path = trainer.get(description.FIELDS, {}).get('corpus')
   why = 'no text of the run was compared: '
   if path is None:
