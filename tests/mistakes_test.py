@@ -50,6 +50,10 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'doctor --devices': ('a CPU', 'a GPU or a TPU'),
   'doctor --devices --repair': ('--repair has no effect with --devices',),
   'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
+  'convert from-hf f --output=o --vocabulary=v --languages=en': (
+    '--languages has no effect with --vocabulary',),
+  'convert from-t5x c --output=o --vocabulary=v --languages=en': (
+    '--languages', '--tokenizer'),
   'convert average --model_dir=run --output=o --last=2 --steps=1': (
     'not allowed with',),
   # Flags without effect.

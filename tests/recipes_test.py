@@ -68,6 +68,10 @@ def test_phases_follow_each_other(name):
   count = _CHAINS[name.partition('/')[0]]
   assert list(found) == [f'phase{i + 1}' for i in range(count)]
   assert phases_lib.check(list(found.values())) == [False] * count
+  streams = [
+    (made.seed, made.streams[0].seed_offset) for made in found.values()
+  ]
+  assert streams == [(0, i) for i in range(count)]  # whatever SEED is given
   for before, (phase, made) in zip([None, *found], found.items(), strict=False):
     assert made.model_dir == f'runs/a/{phase}'
     source = made.init_from and made.init_from.model_dir

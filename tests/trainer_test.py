@@ -146,5 +146,7 @@ def test_the_best_checkpoint_is_the_one_that_the_metric_says(
     made.checkpoints, best_metric=metric, best_is_highest=given
   )
   evaluation = during_training.Evaluation(tasks=(), every_steps=5)
+  with pytest.raises(errors.ConfigError, match='no evaluation that would tell'):
+    dataclasses.replace(made, checkpoints=options)
   dataclasses.replace(made, checkpoints=options, evaluation=evaluation).train()
   assert [one.best_is_highest for one in kept] == [highest]

@@ -15,7 +15,7 @@ from xlflax.analysis import (
   states,
 )
 from xlflax.data.labelled.sources import source
-from xlflax.evaluation import sources
+from xlflax.evaluation import sentence_encoding, sources
 from xlflax.foundation import errors
 from xlflax.storage import manifests
 
@@ -64,6 +64,18 @@ def test_checkpoints_of_a_run(run, subject):
   ]
   assert identities[0] != identities[1] != identities[2]
   assert models.Models(seed=1).identity(fresh) != identities[2]
+
+
+def test_another_prompt_gives_other_states(make_run, tmp_path):
+  run = make_run(tmp_path / 'run', (1,))
+  found = []
+  for default in (None, 'passage'):
+    own = sentence_encoding.SentenceEncoding(
+      prompts={'passage': 'passage: '}, default_prompt=default
+    )
+    sentence_encoding.write(run, own)
+    found.append(models.Models().identity(models.ModelRef(str(run), 1)))
+  assert found[0] != found[1]
 
 
 def test_runs_of_other_lengths(run, make_run, tmp_path):

@@ -113,6 +113,7 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
     'languages': ['de'],
     'seed': 4,
   }
+  assert all(f['words'] for f in files)  # could be switched
 
 
 @pytest.mark.parametrize(

@@ -109,3 +109,11 @@ def test_the_other_recipes_learn(workspace, tmp_path, recipe):
 def test_a_phase_that_has_ended_with_other_settings(whole, workspace):
   output = _train(workspace, whole, '--gin.BATCH_SIZE=4', status=2)
   assert 'batch_size' in output and 'Traceback' not in output
+
+
+def test_a_phase_that_goes_on_is_refused_where_later_ones_have_begun(
+  whole, workspace
+):
+  output = _train(workspace, whole, '--gin.PHASE1_STEPS=40', status=2)
+  assert 'earlier end of the one before' in output
+  assert not (whole / 'phase1/checkpoints/40').exists()

@@ -142,3 +142,14 @@ def test_a_page_has_chance_and_coverage(tmp_path):
   assert '1 of 2 languages (none of ja)' in str(shown.title)
   assert [[*column.cells] for column in shown.columns][1] == ['0.400', '']
   assert len(summary.table(task, {7: result}).columns) == 2
+
+
+def test_the_mean_of_perplexities_is_geometric():
+  task = _Task(primary_metric='perplexity')
+  metrics = {'de': 10.0, 'en': 1000.0, 'xx': 50.0, 'mean': 79.37}
+  result = base.EvalResult(
+    metrics={f'perplexity/{k}': v for k, v in metrics.items()}
+  )
+  lines = _printed({20: result}, task, languages=('de', 'en'))
+  [last] = [line for line in lines if 'vocabulary’s' in line]
+  assert last[-1] == '100.000'

@@ -1,5 +1,6 @@
 """Grids over training that costs nothing: order, records, selection."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -120,6 +121,28 @@ def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
     run('LEARNING_RATE=0.2,0.4', select='dev/f1/en')
   assert fakes.CALLS == []
   assert run('LEARNING_RATE=0.2,0.4').to_json() == first.to_json()
+
+
+@pytest.mark.parametrize('first', ['finished', 'stopped', 'killed'])
+@pytest.mark.parametrize('other_config', ['refuse', 'accept'])
+def test_scores_of_two_dev_sets_are_not_compared(
+  run, monkeypatch, first, other_config
+):
+  trained = fakes.FakeTrainer.train
+
+  def ended(self, **arguments):
+    if first == 'killed':
+      raise KeyboardInterrupt
+    return trained(self, **arguments) | {'finished': first == 'finished'}
+
+  with monkeypatch.context() as patch:
+    patch.setattr(fakes.FakeTrainer, 'train', ended)
+    with contextlib.suppress(KeyboardInterrupt):
+      run('LEARNING_RATE=0.2')
+  other = ("dev/fakes.Counted.scores=(('en', 0.1),)",)
+  with pytest.raises(errors.RunDirectoryError, match='another metric or dev'):
+    run('LEARNING_RATE=0.2', bindings=other, other_config=other_config)
+  assert run('LEARNING_RATE=0.2').is_complete
 
 
 def test_a_folder_in_which_another_process_trains(run, tmp_path):

@@ -258,6 +258,30 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
     gin_files.trace_steps(settings)  # this model has none
 
 
+@pytest.mark.parametrize(
+  'optimizer', ['AdamW', 'Adam', 'StableAdamW', 'Muon', 'Adafactor']
+)
+@pytest.mark.parametrize('schedule', ['Linear', 'WSD', 'Cosine'])
+def test_every_optimizer_and_schedule(
+  settings_of, tmp_path, optimizer, schedule
+):
+  own = tmp_path / 'own.gin'
+  own.write_text(
+    'from __gin__ import dynamic_registration\n'
+    'from xlflax.training.optimization import optimizers, schedules\n'
+    f'OPTIMIZER = @optimizers.{optimizer}()\n'
+    f'SCHEDULE = @schedules.{schedule}()\n'
+    f'HEAD_SCHEDULE = @head/schedules.{schedule}()\n'
+    "FROZEN = ('model/',)\nWARMUP_RATIO = 0.06\nHEAD_LEARNING_RATE = 1e-2\n"
+  )
+  made = settings_of('finetune/classification.gin', str(own)).optimizer
+  assert made.frozen == ('model/',)
+  ((pattern, head),) = made.rates
+  for rate in (made.learning_rate, head):
+    assert type(rate).__name__ == schedule and rate.warmup_steps == 0.06
+  assert (pattern, head.peak) == ('^heads/', 1e-2)
+
+
 def test_translated_test_sets():
   configuration = config.load(
     ['evaluate/classification.gin', 'finetune/settings/translate_test.gin'],

@@ -34,6 +34,7 @@ def setup(tmp_path):
     model=tiny.make_model(),
     streams=[stream],
     partitioner=partitioner,
+    objectives=types.SimpleNamespace(stream_step=lambda name, step: step),
     optimizer=optimizers.AdamW(learning_rate=1e-3),
     checkpoints=checkpoints.CheckpointOptions(every_steps=500),
     evaluation=types.SimpleNamespace(
@@ -93,6 +94,13 @@ def test_warnings(setup):
   small, odd = announcement.warnings(setup.settings, tasks)
   assert small.startswith('small (stream mono) is read 640 times over: give sw')
   assert odd.startswith('31.0% of the pieces of am in odd (stream mono) are')
+
+
+def test_a_stream_of_every_other_step_is_read_half_as_often(setup):
+  setup.settings.objectives.stream_step = lambda name, step: step // 2
+  tasks = {'mono': [_task('small', ('sw',), 0.5, rows=100)]}
+  [small] = announcement.warnings(setup.settings, tasks)
+  assert 'is read 320 times over' in small
 
 
 def test_a_live_stream_has_no_rows(setup):

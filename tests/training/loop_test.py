@@ -241,3 +241,4 @@ def test_an_evaluation_is_saved_for_its_best_metric(tmp_path):
   made._settings.checkpoints = types.SimpleNamespace(best_metric='bleu')
   with pytest.raises(errors.ConfigError, match='Got: bleu. .*one of f1, mrr'):
     made._maybe_evaluate('state', 1)
+  assert saved[1:] == [('state', None)]  # what was trained is not lost

@@ -101,12 +101,30 @@ def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
   assert meta.examples == 3
 
 
+def test_replacing_writes_what_seems_to_be_the_same(make_plan, tmp_path):
+  """What a task's steps do is not known to the cache."""
+  cache_writer.write_cache(make_plan())
+  [shard] = (tmp_path / 'cache').rglob('*.safetensors')
+  before = shard.read_bytes()
+  shard.write_bytes(bytes(len(before)))  # as of other steps
+  cache_writer.write_cache(make_plan())
+  assert shard.read_bytes() != before
+  cache_writer.write_cache(make_plan(changed=_REPLACE))
+  [shard] = (tmp_path / 'cache').rglob('*.safetensors')
+  assert shard.read_bytes() == before
+
+
 def test_a_new_language_is_another_generation(make_plan, tmp_path):
   """A run of the first generation goes on reading what it has read."""
   cache_writer.write_cache(make_plan())
   first = cache_reader.TokenCache(tmp_path / 'cache')
+  asked = 'corpus.mono', 'train'
+  first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
   header = (tmp_path / 'cache/cache.json').read_bytes()
   _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
+  first.check_corpus(Corpus(tmp_path / 'corpus'), *asked, languages=['en'])
+  with pytest.raises(errors.CacheError, match='does not have. Got: de.*--add'):
+    first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
   with pytest.raises(
     errors.CacheError,
     match=r'corpus\.mono has other tasks than in the cache. Got: new: '
@@ -124,6 +142,7 @@ def test_a_new_language_is_another_generation(make_plan, tmp_path):
     'corpus.mono', 'train'
   )
   assert set(old.open('corpus.mono', 'train')) == {'corpus.mono.en'}
+  old.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
   assert set(new.open('corpus.mono', 'train')) == {
     'corpus.mono.en',
     'corpus.mono.de',

@@ -33,6 +33,11 @@ def test_rates_by_tokens(open_both, open_cached):
   np.testing.assert_allclose(
     [row.rate for row in loader.statistics()], np.array(tokens) / sum(tokens)
   )
+  few = open_cached(alpha=1.0, sizes='tokens', max_examples=3)
+  read = [3 * row.tokens // row.rows for row in loader.statistics()]
+  np.testing.assert_allclose(
+    [row.rate for row in few.statistics()], np.array(read) / sum(read)
+  )
   with pytest.raises(errors.ConfigError, match='Rates by tokens need a token'):
     open_both(alpha=1.0, sizes='tokens')
 

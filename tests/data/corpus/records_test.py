@@ -96,8 +96,8 @@ def test_pairs_are_records(tmp_path, ending, pack):
 
 def test_a_translation_memory(tmp_path):
   memory = """<?xml version="1.0"?><tmx version="1.4"><body>
-    <tu><tuv xml:lang="en-US"><seg>a <bpt i="1"/>house</seg></tuv>
-        <tuv xml:lang="fr"><seg>une maison</seg></tuv></tu>
+    <tu><tuv xml:lang="en-US"><seg>a <bpt i="1">&lt;b&gt;</bpt>ho<hi>us</hi>e<ept i="1">&lt;/b&gt;</ept></seg></tuv>
+        <tuv xml:lang="fr"><seg>une <ph>{<sub>mais</sub>}</ph>on</seg></tuv></tu>
     <tu><tuv xml:lang="en"><seg>no other side</seg></tuv></tu>
     <tu><tuv xml:lang="FR"><seg>deux bateaux</seg></tuv>
         <tuv xml:lang="en"><seg>two boats</seg></tuv></tu>

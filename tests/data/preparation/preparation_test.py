@@ -178,6 +178,38 @@ def test_what_was_changed_by_hand_is_not_lost(source, tmp_path, change):
   assert mended.exists() == (change != 'gone')
 
 
+def test_dictionaries_are_not_lost_and_do_not_stay(source, tmp_path):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  mended = out / 'dictionaries/en-de.tsv'
+  mended.write_text('cat\tKatze\n')
+  with pytest.raises(errors.CorpusError, match='en-de.tsv'):
+    _prepare(source, out)
+  assert mended.read_text() == 'cat\tKatze\n'
+  mended.unlink()
+  _prepare(source, out)
+  _prepare(source, out, languages=['en', 'zh'])
+  assert not Corpus(out).dictionaries
+  _prepare(source, out)
+  (source / 'dictionaries/en-de.tsv').unlink()
+  _prepare(source, out, overwrite=True)
+  assert not Corpus(out).dictionaries
+  assert not preparation_record.written(out).keys() & {'dictionaries/en-de.tsv'}
+
+
+def test_text_does_not_depend_on_which_languages_are_written(source, tmp_path):
+  corpus_writer.write_dictionary(source, ('en', 'fr'), [('life', 'vie')])
+  texts = []
+  for name, calls in (('a', (['en'], ['en', 'zh'])), ('b', (['en', 'zh'],))):
+    for languages in calls:
+      done = _prepare(
+        source, tmp_path / name, code_switching=ALWAYS, languages=languages
+      )
+    assert done[0].changed > 0
+    texts.append(gzip.decompress((tmp_path / name / done[0].path).read_bytes()))
+  assert texts[0] == texts[1] and b'vie' in texts[0] and b'Katze' in texts[0]
+
+
 def test_a_failure_leaves_finished_files_only(source, tmp_path):
   out = tmp_path / 'out'
   path = source / 'parallel/en-zh.tsv'

@@ -43,6 +43,14 @@ def test_pairs():
   assert kept == {'inputs': b'one', 'targets': b'eins'}
 
 
+def test_what_is_kept_follows_from_languages_too():
+  one, other = (
+    web_text.KeepLines(TextFilters(), [code]).fingerprint()
+    for code in ('en', 'de')
+  )
+  assert one != other
+
+
 def test_in_a_task(registry, toy_vocabulary):
   """Its settings are part of the fingerprint, so caches notice others."""
   step = web_text.KeepLines(TextFilters(min_characters=5), ['en'])

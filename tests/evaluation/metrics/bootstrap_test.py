@@ -233,6 +233,9 @@ def test_clusters_are_drawn_whole():
     )
   )
   assert copy.by_cluster().rows.tolist() == [[0.0, 3.0], [9.0, 9.0]]
+  one = aggregates.Statistics(rows, clusters=np.zeros(12))
+  better = aggregates.Statistics(rows + 0.1, clusters=np.zeros(12))
+  assert bootstrap.compare(one, better).p_value == 1  # nothing was drawn
   with pytest.raises(errors.CorpusError, match='other clusters'):
     bootstrap.compare(_mean(rows), copy)
 

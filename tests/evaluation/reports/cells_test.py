@@ -19,7 +19,7 @@ _COST = score_table.Cost(
 )
 
 
-def _table(model, share, *, task='xnli', folder='', cost=_COST):
+def _table(model, share, *, task='xnli', folder='', cost=_COST, run=''):
   right = (np.arange(100) < 100 * share).astype(float)
   return score_table.ScoreTable(
     model,
@@ -35,6 +35,7 @@ def _table(model, share, *, task='xnli', folder='', cost=_COST):
       for metric in ('f1', 'exact_match')
     ),
     cost=cost,
+    run=run,
   )
 
 
@@ -95,6 +96,14 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
     joined.tables([tmp_path / 'one', tmp_path / 'one'])
   with pytest.raises(errors.RunDirectoryError, match='no report'):
     joined.tables([tmp_path])
+
+
+def test_two_runs_of_one_name_are_not_joined(tmp_path):
+  for run in ('1', '2'):
+    table = _table('a', 0.5, task=run, run=run)
+    report.write(tmp_path / run / 'report', [table], samples=20)
+  with pytest.raises(errors.ConfigError, match='a, of the runs 1 and 2'):
+    joined.tables([tmp_path / '1', tmp_path / '2'])
 
 
 def test_costs_of_two_tasks():

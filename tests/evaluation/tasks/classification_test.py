@@ -276,3 +276,11 @@ def test_a_positive_class(fixed, sentences):
   assert 'matthews/mean' in found.metrics
   plain = classification.Classification(source=Examples(parts={'en': examples}))
   assert 'f1/en' not in plain.evaluate(fixed).metrics
+
+
+def test_a_positive_class_that_is_none(fixed, sentences):
+  examples = make_examples(sentences, 'en', ['yes', 'no'])
+  result = classification.Classification(
+    source=Examples(parts={'en': examples}), positive='1', length=32
+  ).evaluate(fixed)
+  assert 'one of' in str(result.failures[0]) and 'f1/en' not in result.metrics

@@ -1,10 +1,13 @@
 """xsim and xsim++ beside a plain loop."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from xlflax.evaluation import sources, states
+from xlflax.evaluation import base, sources, states
 from xlflax.evaluation.tasks import similarity_search
+from xlflax.foundation import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -53,6 +56,14 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
     f'{name}/{part}' for name in ('xsim', 'xsim++') for part in ('de', 'mean')
   }
   assert metrics['xsim/de'] <= metrics['xsim++/de']
+  before = base.settings(task)
+  (tmp_path / 'altered').write_text('der Hund und\nkalte\n')
+  assert base.settings(task) != before
+  strange = dataclasses.replace(
+    task, altered={'deu': str(tmp_path / 'altered')}
+  )
+  with pytest.raises(errors.ConfigError, match='no second side. Got: deu'):
+    strange.evaluate(subject)
 
 
 def test_altered_sentences_lose_the_mean_of_the_translations(

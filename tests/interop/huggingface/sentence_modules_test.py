@@ -329,3 +329,13 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
   directory, *_ = run_of()
   with pytest.raises(errors.ConfigError, match='mean has the special symbols'):
     exporting.check(directory, pooling='mean')
+
+
+@pytest.mark.parametrize('own', [{'layers': (0,)}, {'pooling': 'mean'}])
+def test_vectors_of_other_layers_or_tokens_are_refused(run_of, own):
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  sentence_encoding.write(directory, sentence_encoding.SentenceEncoding(**own))
+  with pytest.raises(errors.ConfigError, match='cannot make the sentence'):
+    exporting.check(directory, task='states')
+  if 'pooling' in own:  # another one is asked for
+    assert exporting.check(directory, pooling='first').sentence

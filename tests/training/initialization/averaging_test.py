@@ -110,6 +110,8 @@ def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps): 
   )
   record = json.loads((output / averaging.RECORD).read_text())
   assert record == {str(directory): list(steps)}
+  assert run_directory.trained_by(output) == run_directory.trained_by(directory)
+  assert not (output / run_directory.TRAINER).exists()  # it cannot be resumed
   assert [p.name for p in tmp_path.iterdir()] == ['mean']
 
 

@@ -16,7 +16,7 @@ from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import parameter_sources
-from xlflax.training.initialization.decoder import DecoderInitialization
+from xlflax.training.initialization.decoder import DecoderInitialization, Layers
 from xlflax.training.initialization.parameter_sources import Source
 
 _SIZES = dict(
@@ -157,6 +157,17 @@ def test_every_parameter(run, request, layers, taken, tied, scanned):
   _check(got, run[1], taken)
   if tied:  # only the cross-attention is the decoder's own
     assert all('cross_attention' in n for n in got if n.startswith('decoder'))
+
+
+@pytest.mark.parametrize('tied', ['first', 'last'])
+def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
+  model = _translator(tie_decoder=True, tied_layers=tied)
+  assert DecoderInitialization().of_model(model).layers.value == tied
+  other = {'first': Layers.LAST, 'last': Layers.FIRST}[tied]
+  with pytest.raises(errors.ConfigError, match='does not share. Got: layers='):
+    DecoderInitialization(layers=other).of_model(model)
+  plain = _translator(tie_decoder=False, tied_layers=tied)
+  assert DecoderInitialization().of_model(plain).layers is None
 
 
 def test_as_deep_a_decoder(veco):

@@ -424,6 +424,9 @@ def test_muon_takes_matrices_of_each_language_apart():
   name = 'model/language_specific/layers_0/attention/output/kernel'
   axes = optimizers._matrix_axes(name, jnp.zeros((3, 2, 4, 8)))
   assert axes.reduction_axis == (1, 2) and axes.output_axis == (3,)
+  name = 'heads/pos/layers/layer_0/attention/query/kernel'
+  axes = optimizers._matrix_axes(name, jnp.zeros((8, 2, 4)))
+  assert axes.reduction_axis == (0,) and axes.output_axis == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
 
-def _note(directory, step, value):
+def _note(directory, step, value, parameters='default', **settings):
   """A result of a checkpoint, as evaluation writes it."""
   result = base.EvalResult(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
@@ -20,9 +20,9 @@ def _note(directory, step, value):
   )
   identity = {
     'split': 'test',
-    'task': {'name': 'retrieval'},
+    'task': {'name': 'retrieval'} | settings,
     'seed': 0,
-    'parameters': 'default',
+    'parameters': parameters,
   }
   results.write(directory, result, step=step, identity=identity)
 
@@ -92,3 +92,18 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   text = model_card.of_export(exporting.check(directory), name='mine')
   told = 'Started from: a run of xlflax of 7 steps (mlm), which started from '
   assert f'- {told}random parameters' in text and str(first) not in text
+
+
+def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  _note(directory, 3, 0.1, pooling=None, layer=None)  # means without symbols
+  _note(directory, 3, 0.2, pooling='mean_all', layer=None)
+  _note(directory, 3, 0.3, pooling='mean_all', layer=1)
+  _note(directory, 3, 0.4, parameters='not averaged')
+  for pooling, value in (('mean_all', 0.2), (None, 0.1)):
+    checked = exporting.check(directory, pooling=pooling)
+    text = model_card.of_export(checked, name='mine')
+    found = huggingface_hub.ModelCard(text).data.eval_results
+    assert [one.metric_value for one in found if 'mean' in one.metric_name] == [
+      value
+    ]

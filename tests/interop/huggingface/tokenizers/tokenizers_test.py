@@ -329,3 +329,18 @@ def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
     tmp_path, model_type='xlm-roberta', size=None, languages=('en',)
   )
   assert found.spec.mask_id == len(pieces) - 1
+
+
+@pytest.mark.parametrize(
+  'settings',
+  [
+    {'tokenizer_class': 'BertJapaneseTokenizer'},
+    {'word_tokenizer_type': 'mecab'},
+    {'tokenizer_class': 'HerbertTokenizerFast'},
+  ],
+)
+def test_a_tokenizer_of_other_rules_is_refused(tmp_path, settings):
+  reference_tokenizers.bert(tmp_path)
+  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(settings))
+  with pytest.raises(errors.VocabularyError, match='rules of its own'):
+    importer.read(tmp_path, model_type='bert', size=None, languages=('en',))

@@ -109,7 +109,8 @@ def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
 def _is_of_folder(checked: Export, group: results.Group) -> bool:
   """Whether the folder has the parameters, and makes the vectors, of a result."""
   place = checked.run.directory / run_directory.EVALUATION / group.folder
-  known = _read(place, f'{checked.step}.json')['settings']
+  record = (place / f'{checked.step}.json').read_text(encoding='utf-8')
+  known = json.loads(record)['settings']
   task = known['task']
   if known['parameters'] != 'default' or 'pooling' not in task:
     return known['parameters'] == 'default'
