@@ -1,5 +1,6 @@
 """Imported tokenizers give the ids that the originals give."""
 
+import json
 import pathlib
 import unicodedata
 
