@@ -412,6 +412,6 @@ def test_what_nothing_that_was_built_reads_is_told(caplog):
   assert [record.getMessage() for record in caplog.records] == [
     'trainer.Trainer.log_every_steps: another flag overrides it.',
     'DECAY is set, but nothing in this run reads it.',
-    'schedules.WSD.decay_steps is set, but nothing in this run reads it.',
     'SEED is set, but nothing in this run reads it.',
+    'schedules.WSD.decay_steps is set, but nothing in this run reads it.',
   ]

@@ -268,7 +268,8 @@ def test_every_optimizer_and_schedule(
   own = tmp_path / 'own.gin'
   own.write_text(
     'from __gin__ import dynamic_registration\n'
-    'from xlflax.training.optimization import optimizers, schedules\n'
+    'from xlflax.training.optimization import optimizers\n'
+    'from xlflax.training.optimization import schedules\n'
     f'OPTIMIZER = @optimizers.{optimizer}()\n'
     f'SCHEDULE = @schedules.{schedule}()\n'
     f'HEAD_SCHEDULE = @head/schedules.{schedule}()\n'

@@ -202,9 +202,7 @@ class TrialRunner:
     """
     known = self.record(made.trial)
     if known is None:  # what judges it is known whatever ends it
-      place, own = self.directory(made.trial), made.fingerprint
-      judge = self._judged_by(made)
-      self._write(TrialResult(made.trial, place, Status.STOPPED, own, judge))
+      self._write(TrialResult(**self._known(made), status=Status.STOPPED))
     else:
       self._check_same_run(known, made)
       if known.is_final and known.config == made.fingerprint:
@@ -239,6 +237,15 @@ class TrialRunner:
       'settings by --other_config=accept',
     )
 
+  def _known(self, made: MadeTrial) -> dict[str, Any]:
+    """What is known of a trial before it is trained."""
+    return {
+      'trial': made.trial,
+      'directory': self.directory(made.trial),
+      'config': made.fingerprint,
+      'judged_by': self._judged_by(made),
+    }
+
   def _judged_by(self, made: MadeTrial) -> str:
     one = made.trainer.evaluation
     judges = one and [one.tasks, one.seed, one.use_ema]
@@ -271,12 +278,7 @@ class TrialRunner:
     """One call of `train`; what it raises is part of the result."""
     start = time.monotonic()
     trial = made.trial
-    given: dict[str, Any] = dict(
-      trial=trial,
-      directory=self.directory(trial),
-      config=made.fingerprint,
-      judged_by=self._judged_by(made),
-    )
+    given = self._known(made)
     try:
       outcome = made.trainer.train(gin_config=made.gin_config)
       given |= {
