@@ -77,7 +77,6 @@ def test_a_folder(tmp_path):
       '0.6',
     ]
   assert (tmp_path / 'out' / 'y.npz').read_bytes() == b'bytes'
-  assert report.read_rows(tmp_path / 'out') == ('sentences', _rows())
 
 
 def test_nan_is_null_and_an_empty_cell(tmp_path):
@@ -112,8 +111,6 @@ def test_no_numbers_is_an_error(tmp_path):
   with pytest.raises(errors.AnalysisError, match='found nothing.*broken'):
     report.write(tmp_path / 'out', _analysis(rows=[]))
   assert not (tmp_path / 'out').exists()
-  with pytest.raises(errors.AnalysisError, match='no analysis in a folder'):
-    report.read_rows(tmp_path)
 
 
 @pytest.mark.parametrize(

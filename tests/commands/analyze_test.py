@@ -202,7 +202,7 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
       ],
       'There is no such file of text. Got: nowhere',
     ),
-    (['curves'], 'There is nothing to draw'),
+    (['curves'], 'Got: no --model_dir'),
     (['directions', '--result=a=x', '--result=a=y'], 'each name once'),
     (
       ['directions', '--result=nowhere'],

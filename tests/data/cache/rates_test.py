@@ -33,8 +33,10 @@ def test_rates_by_tokens(open_both, open_cached):
   np.testing.assert_allclose(
     [row.rate for row in loader.statistics()], np.array(tokens) / sum(tokens)
   )
-  few = open_cached(alpha=1.0, sizes='tokens', max_examples=3)
-  read = [3 * row.tokens // row.rows for row in loader.statistics()]
+  pairs = {'layout': 'pairs', 'length': 64, 'alpha': 1.0, 'sizes': 'tokens'}
+  whole = open_cached(**pairs).statistics()
+  few = open_cached(**pairs, max_examples=3)
+  read = [3 * row.tokens // row.rows for row in whole]
   np.testing.assert_allclose(
     [row.rate for row in few.statistics()], np.array(read) / sum(read)
   )

@@ -68,6 +68,13 @@ class Classification(head_task.HeadOnTexts):
     self, subject, objective, part, examples, result, notes
   ) -> None:
     """Adds a part's predictions and scores to the result."""
+    if self.positive not in (None, *objective.labels):
+      raise errors.ConfigError(
+        'The positive class is none of the model',
+        got=repr(self.positive),
+        expected=f'one of {", ".join(objective.labels)}',
+        where='Classification.positive',
+      )
     unseen_labels.check(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
@@ -78,13 +85,6 @@ class Classification(head_task.HeadOnTexts):
     labelled, found = self.add_scores(part, examples, found, result, notes)
     if not labelled:
       return
-    if self.positive not in (None, *objective.labels):
-      raise errors.ConfigError(
-        'The positive class is none of the model',
-        got=repr(self.positive),
-        expected=f'one of {", ".join(objective.labels)}',
-        where='Classification.positive',
-      )
     gold = [example.label for example in labelled]
     others = sorted(set(gold) - set(objective.labels))
     scores = metrics_lib.evaluate(
