@@ -116,8 +116,8 @@ def test_curves(bucket):
   study.analyze(
     curves_study.CurvesStudy(runs=(_RUN,)), output='gs://bucket/curves'
   )
-  name, rows = report.read_rows(paths.of('gs://bucket/curves'))
-  assert name == 'curves' and [row['step'] for row in rows] == [10, 20]
+  record = json.loads(_content(bucket, 'curves/analysis.json'))
+  assert [row['step'] for row in record['rows']] == [10, 20]
   assert any(
     key.startswith('curves/') and key.endswith('.png') for key in bucket.objects
   )

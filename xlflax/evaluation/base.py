@@ -23,14 +23,8 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
-from xlflax.foundation import (
-  errors,
-  notebooks,
-  progress,
-  ranges,
-  registry,
-  schema,
-)
+from xlflax.foundation import errors, notebooks, progress, ranges, schema
+from xlflax.foundation import registry as registry_lib
 from xlflax.models.variants import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
 from xlflax.training import finite_values
@@ -387,7 +381,7 @@ def settings(value: Any) -> Any:
     return {'class': type(value).__name__, 'fingerprint': value.fingerprint()}
   if dataclasses.is_dataclass(value):
     fields = {
-      field.name: registry.content_of(field, getattr(value, field.name))
+      field.name: registry_lib.content_of(field, getattr(value, field.name))
       or settings(getattr(value, field.name))
       for field in dataclasses.fields(value)
     }
