@@ -247,7 +247,7 @@ class TrialRunner:
     }
 
   def _judged_by(self, made: MadeTrial) -> str:
-    one = made.trainer.evaluation
+    one: Any = made.trainer.evaluation
     judges = one and [one.tasks, one.seed, one.use_ema]
     found = evaluation_base.settings(judges)
     return f'{self.select} {evaluation_base.settings_hash(found)}'

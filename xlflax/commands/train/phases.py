@@ -62,7 +62,8 @@ def check(trainers: Sequence[Any]) -> list[bool]:
   from xlflax.training.checkpointing import run_directory, saved_checkpoints
   from xlflax.training.initialization import init_from
 
-  finished, before = [], None
+  finished: list[bool] = []
+  before = None
   for trainer in trainers:
     setup = setup_lib.Setup(trainer)
     if before is not None:

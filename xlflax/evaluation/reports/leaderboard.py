@@ -206,8 +206,11 @@ def drawn(
         found[key] = one
 
   for one in table.scores:
-    known = one.examples and one.examples[0].by_cluster().size > 1
-    if known and math.isfinite(one.score):
+    if (
+      one.examples
+      and one.examples[0].by_cluster().size > 1
+      and math.isfinite(one.score)
+    ):
       key = (one.task, one.metric, one.language)
       found[key] = bootstrap.draw(one.examples, samples=samples, seed=seed)
       add(key, [key], [score_table.points(one.metric, 1.0)])

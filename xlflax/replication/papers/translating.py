@@ -25,7 +25,7 @@ _TRANSLATED = 100  # sentences
 def model(condition: Condition, size: Size) -> encoder_decoder.EncoderDecoder:
   """A deep encoder and a decoder that shares its layers, as VECO's."""
   layers = TiedLayers.LAST
-  if condition.decoder is not None:
+  if condition.decoder is not None and condition.decoder.layers is not None:
     layers = TiedLayers(condition.decoder.layers.value)
   return encoder_decoder.EncoderDecoder(
     EncoderDecoderConfig(

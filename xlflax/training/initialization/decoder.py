@@ -16,6 +16,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Collection
+from typing import Any
 
 from xlflax.foundation import errors, registry
 
@@ -59,11 +60,11 @@ class DecoderInitialization:
     Raises:
       ConfigError: others are asked for.
     """
-    config = getattr(model, 'config', None)
+    config: Any = getattr(model, 'config', None)
     if not getattr(config, 'tie_decoder', False):
       return self
     tied = Layers(config.tied_layers.value)
-    if self.layers not in (None, tied):
+    if self.layers is not None and self.layers is not tied:
       raise errors.ConfigError(
         'A tied decoder would take attention of layers that it does not share',
         got=f'layers={self.layers.value!r}',
