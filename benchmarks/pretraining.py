@@ -9,7 +9,8 @@ Batches are synthetic: neither text nor TensorFlow is needed. `x/…` are what
 `xlflax benchmark` times for the gin files below, in bf16, with the attention
 that `attention_backend='auto'` chooses; attention dropout keeps cuDNN away, so
 there is a variant without. `torch/…` are the peers: autocast to bf16, SDPA,
-fused AdamW, as they are and with `torch.compile`. MFU counts the model's own
+fused AdamW, as they are, with `torch.compile`, and with the head for masked
+positions only beside that, as xlflax has it. MFU counts the model's own
 FLOPs, those of xlflax's forward and backward pass, for both.
 """
 
@@ -26,6 +27,7 @@ VARIANTS = (
   'x/chunked',
   'torch/as_is',
   'torch/compiled',
+  'torch/gathered',
 )
 
 
@@ -160,8 +162,9 @@ def arguments_of(model: Model, variant: str, *, calls: int) -> list[str]:
 
 def variants_of(name: str) -> tuple[str, ...]:
   """Those of `VARIANTS` that a model has."""
-  model = MODELS[name]
-  return tuple(v for v in VARIANTS if v.startswith('x/') or model.peer)
+  peer = MODELS[name].peer
+  left_out = {None: 'torch/', 'mt5': 'torch/gathered'}.get(peer, '-')
+  return tuple(v for v in VARIANTS if not v.startswith(left_out))
 
 
 def measure_here(name: str, variant: str, calls: int, **changed) -> dict:

@@ -18,13 +18,18 @@ def measure(model, variant: str, *, calls: int) -> dict:
 
   Args:
     model: a `benchmarks.pretraining.Model`.
-    variant: 'torch/as_is' or 'torch/compiled'.
+    variant: 'torch/as_is', 'torch/compiled', or 'torch/gathered', compiled and
+      only masked positions given to its head.
     calls: timed steps, after three that compile and warm up.
   """
   torch.manual_seed(0)
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   torch.set_float32_matmul_precision('high')
   network = _network(model).to(device).train()
+  arrays = batch_of(model)
+  if variant == 'torch/gathered':
+    network = _Gathered(network)
+    arrays = _gathered(arrays)
   optimizer = torch.optim.AdamW(
     network.parameters(),
     lr=1e-4,
@@ -35,9 +40,9 @@ def measure(model, variant: str, *, calls: int) -> dict:
   )
   batch = {
     key: torch.from_numpy(value).to(device)
-    for key, value in batch_of(model).items()
+    for key, value in arrays.items()
   }
-  run = torch.compile(network) if variant == 'torch/compiled' else network
+  run = network if variant == 'torch/as_is' else torch.compile(network)
 
   def step():
     with torch.autocast(device, torch.bfloat16):
@@ -67,6 +72,32 @@ def measure(model, variant: str, *, calls: int) -> dict:
       'torch': torch.__version__,
       'transformers': transformers.__version__,
     },
+  }
+
+
+class _Gathered(torch.nn.Module):
+  """A masked language model whose head sees masked positions only."""
+
+  def __init__(self, network: transformers.PreTrainedModel):
+    super().__init__()
+    self._network = network
+
+  def forward(self, input_ids, positions, targets):
+    states = self._network.base_model(input_ids).last_hidden_state
+    head = getattr(self._network, 'lm_head', None) or self._network.cls
+    logits = head(states.flatten(0, 1)[positions])  # [N, V]
+    loss = torch.nn.functional.cross_entropy(logits, targets)
+    return transformers.modeling_outputs.MaskedLMOutput(loss=loss)
+
+
+def _gathered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Labels [B, T] as positions [N] in the flat batch and their targets [N]."""
+  labels = arrays['labels'].reshape(-1)
+  (positions,) = np.nonzero(labels != -100)
+  return {
+    'input_ids': arrays['input_ids'],
+    'positions': positions,
+    'targets': labels[positions],
   }
 
 

@@ -1,7 +1,7 @@
 """Trains each condition of the study of recipes, and measures it.
 
   python docs/recipes/study.py --work WORK [--only REGEX] [--seeds 0,1,2] \
-      [--cores 1]
+      [--cores 1] [--flags=--trust_kernels]
 
 WORK gets the corpus, vocabularies, caches, runs and `results.json`; what is
 there is not made or measured again. conditions.toml declares what is run and
@@ -20,7 +20,10 @@ import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 EVALUATIONS = (
-  ('validation', ['--tasks=perplexity', '--gin.Perplexity.draws=4']),
+  (
+    'validation',
+    ['--tasks=perplexity', '--gin.Perplexity.draws=4', '--steps=all'],
+  ),
   ('test', ['--tasks=retrieval']),
 )
 
@@ -53,12 +56,16 @@ class Study:
     declared: the contents of conditions.toml.
     work: where everything is made.
     cores: processors to run on, as `taskset -c` has them.
+    flags: of `xlflax train` besides.
   """
 
-  def __init__(self, declared: dict, work: pathlib.Path, cores: str):
+  def __init__(
+    self, declared: dict, work: pathlib.Path, cores: str, flags: list[str]
+  ):
     self._declared = declared
     self._work = work
     self._cores = cores
+    self._flags = flags
 
   def run(self, condition: dict, seed: int, known: dict) -> dict:
     """Trains and measures one condition; a dict of numbers.
@@ -86,6 +93,7 @@ class Study:
       *inputs,
       f'--model_dir={model_dir}',
       *(f'--gin.{key}={value}' for key, value in set_.items()),
+      *self._flags,
       log=log,
     )
     for split, words in EVALUATIONS:
@@ -160,10 +168,13 @@ def main() -> int:
   parser.add_argument('--only', default='', help='names, a regular expression')
   parser.add_argument('--seeds', default='0')
   parser.add_argument('--cores', default='0')
+  parser.add_argument('--flags', default='', help='of `xlflax train` besides')
   args = parser.parse_args()
   declared = tomllib.loads((HERE / 'conditions.toml').read_text('utf-8'))
   results = args.work / 'results.json'
-  study = Study(declared, args.work.resolve(), args.cores)
+  study = Study(
+    declared, args.work.resolve(), args.cores, args.flags.split()
+  )
   for seed in map(int, args.seeds.split(',')):
     for condition in declared['condition']:
       name = condition['name']
