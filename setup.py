@@ -68,7 +68,7 @@ setuptools.setup(
     'jax>=0.10',
     'flax>=0.12',
     'optax>=0.2.5',
-    'orbax-checkpoint>=0.11.20',
+    'orbax-checkpoint>=0.12.5',
     'numpy>=1.26',
     'gin-config>=0.5',
     'sentencepiece>=0.2',

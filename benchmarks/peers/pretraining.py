@@ -39,8 +39,7 @@ def measure(model, variant: str, *, calls: int) -> dict:
     fused=True,
   )
   batch = {
-    key: torch.from_numpy(value).to(device)
-    for key, value in arrays.items()
+    key: torch.from_numpy(value).to(device) for key, value in arrays.items()
   }
   run = network if variant == 'torch/as_is' else torch.compile(network)
 

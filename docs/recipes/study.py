@@ -172,9 +172,7 @@ def main() -> int:
   args = parser.parse_args()
   declared = tomllib.loads((HERE / 'conditions.toml').read_text('utf-8'))
   results = args.work / 'results.json'
-  study = Study(
-    declared, args.work.resolve(), args.cores, args.flags.split()
-  )
+  study = Study(declared, args.work.resolve(), args.cores, args.flags.split())
   for seed in map(int, args.seeds.split(',')):
     for condition in declared['condition']:
       name = condition['name']

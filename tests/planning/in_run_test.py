@@ -52,6 +52,18 @@ def test_figures_are_of_one_step_by_parts_of_the_model():
   assert found['measured/not planned'] == pytest.approx(0.0002)
 
 
+def test_graphs_of_kernels_are_one_part():
+  """As an H200 names them: nothing is known of what is in a graph."""
+  profile = {'command_buffer_1': 0.07, 'dot.1': 0.02, 'all-gather.3': 0.005}
+  found = in_run.figures(_run(), profile, _H200)
+  assert found[f'planned/{in_run.WHOLE}'] == pytest.approx(0.002)
+  assert found[f'measured/{in_run.WHOLE}'] == pytest.approx(0.018)
+  assert found['measured/communication'] == pytest.approx(0.001)
+  assert not [name for name in found if name.endswith(('MLP', 'not planned'))]
+  found |= {'step': 0.02, 'loading': 0.0, 'clock': 1.0}
+  assert 'kernels of all parts (XLA_FLAGS=' in in_run.sentence(found)
+
+
 def test_a_step_as_planned_needs_no_reason():
   assert in_run.sentence(_FINE) == (
     'A step takes 50.0 ms, 1.04 times its plan (48.0 ms).'

@@ -24,10 +24,8 @@ def fit(canvas: figure.Figure) -> None:
     _fit_ticks(axes.yaxis)
   for text in canvas.findobj(text_lib.Text):
     families = list(text.get_fontfamily())
-    content = _fitted(text.get_text(), families)
-    if content != text.get_text() or families != text.get_fontfamily():
-      text.set_text(content)
-      text.set_fontfamily(families)
+    text.set_text(_fitted(text.get_text(), families))
+    text.set_fontfamily(families)
 
 
 def _fit_ticks(axis: axis_lib.Axis) -> None:
@@ -51,11 +49,8 @@ def _fitted(content: str, families: list[str]) -> str:
       unknown += character
     elif family not in families:
       families.append(family)
-  return (
-    re.sub(f'[{re.escape(unknown)}]+', _code_point, content)
-    if (unknown)
-    else content
-  )
+  pattern = f'[{re.escape(unknown)}]+' if unknown else '(?!)'
+  return re.sub(pattern, _code_point, content)
 
 
 def _code_point(found: re.Match[str]) -> str:

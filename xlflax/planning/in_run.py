@@ -28,6 +28,9 @@ from xlflax.training.devices import accelerators, gpu_state, machines
 AFTER, PROFILED = 100, 5  # steps
 SLOW = 1.3  # times the plan: then it is said why
 COMMUNICATION = 'communication'
+# XLA:GPU launches kernels as graphs, of which a profile knows no parts.
+_GRAPHS = 'command_buffer'
+WHOLE = 'all parts (XLA_FLAGS=--xla_gpu_enable_command_buffer= tells which)'
 _EXCHANGES = re.compile(
   r'all-|reduce-scatter|collective-|ragged|nccl|send|recv', re.I
 )
@@ -132,8 +135,8 @@ def figures(
 ) -> dict[str, float]:
   """Returns seconds of a step: 'planned', 'planned/PART', 'measured/PART'.
 
-  Parts are those of the model, and `COMMUNICATION`, of which the plan hides
-  some beside computation.
+  Parts are those of the model (of graphs of kernels `WHOLE`), and
+  `COMMUNICATION`, of which the plan hides some beside computation.
 
   Args:
     planned: of all profiled steps.
@@ -141,13 +144,15 @@ def figures(
     accelerator: of the plan's rates.
   """
   found: dict[str, float] = collections.defaultdict(float)
-  part_of = {k.name: k.part for k in planned.kernels}
+  whole = WHOLE if any(name.startswith(_GRAPHS) for name in profile) else ''
+  part_of = {k.name: whole or k.part for k in planned.kernels}
   for kernel, n in planned.kernels.items():
-    found[f'planned/{kernel.part}'] += n * kernel.seconds(accelerator)
+    found[f'planned/{part_of[kernel.name]}'] += n * kernel.seconds(accelerator)
   for exchange, n in planned.exchanged.items():
     found[f'planned/{COMMUNICATION}'] += n * exchange.seconds(accelerator)
   for name, seconds in profile.items():
-    other = COMMUNICATION if _EXCHANGES.search(name) else 'not planned'
+    other = whole or 'not planned'
+    other = COMMUNICATION if _EXCHANGES.search(name) else other
     found[f'measured/{part_of.get(name, other)}'] += seconds
   found['planned'] = planned.seconds
   return {name: value / PROFILED for name, value in found.items()}

@@ -92,3 +92,46 @@ def test_attention_of_cudnn():
   assert flops('__cudnn$fmhaSoftmax') == 2 * once
   assert flops('__cudnn$fmhaSoftmaxBackward') == 5 * once
   assert flops('TopK') is None
+
+
+def _by_cublas(left, right, result, config, operands='%p, %q'):
+  """FLOPs of a call, in the form that XLA:GPU writes."""
+  entry = hlo.parse(
+    f'ENTRY %m (p: {left}, q: {right}) -> {result} {{\n'
+    f'  %p = {left} parameter(0)\n  %q = {right} parameter(1)\n'
+    f'  ROOT %r = ({result}, s8[4194304]) custom-call({operands}), '
+    'custom_call_target="__cublas$lt$matmul", metadata={op_name="jit(f)/d"}, '
+    'backend_config={"gemm_backend_config":{"selected_algorithm":"0",'
+    f'"dot_dimension_numbers":{config},"epilogue":"BIAS_GELU"}}}}\n}}\n'
+  ).entry
+  return products.of_library(entry, entry.root)
+
+
+def test_products_of_cublas():
+  """What a device's autotuning takes counts as the dot that it was."""
+  assert (
+    _by_cublas(
+      'bf16[1024,768]',
+      'bf16[768,3072]',
+      'bf16[1024,3072]',
+      '{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],'
+      '"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]}',
+    )
+    == 2 * 1024 * 768 * 3072
+  )
+  assert (
+    _by_cublas(
+      'bf16[12,5,8,64]',
+      'bf16[12,5,7,64]',
+      'bf16[12,8,7]',
+      '{"lhs_contracting_dimensions":["1","3"],'
+      '"rhs_contracting_dimensions":["1","3"],'
+      '"lhs_batch_dimensions":["0"],"rhs_batch_dimensions":["0"]}',
+    )
+    == 2 * 12 * 8 * 7 * 5 * 64
+  )
+  entry = hlo.parse(
+    'ENTRY %m (p: f32[8]) -> f32[8] {\n  %p = f32[8] parameter(0)\n'
+    '  ROOT %r = f32[8] custom-call(%p), custom_call_target="TopK"\n}\n'
+  ).entry
+  assert products.of_library(entry, entry.root) == 0

@@ -20,7 +20,7 @@ def _without_packages(monkeypatch):
     importlib.util,
     'find_spec',
     lambda name, *a: (
-      None if name in ('libtpu', 'jax_cuda12_plugin') else found(name, *a)
+      None if name == 'libtpu' or '_plugin' in name else found(name, *a)
     ),
   )
 
@@ -40,6 +40,21 @@ def test_what_is_missing(monkeypatch, devices, reason):
   if machine.accelerator:
     with pytest.raises(errors.ConfigError, match='--plan_by=estimate'):
       plan.check_compiler(machine)
+
+
+def test_plugins_of_either_cuda(monkeypatch):
+  found = importlib.util.find_spec
+  monkeypatch.setattr(
+    importlib.util,
+    'find_spec',
+    lambda name, *a: (
+      name == 'jax_cuda13_plugin' if '_plugin' in name else found(name, *a)
+    ),
+  )
+  monkeypatch.setattr(importlib.metadata, 'version', {}.get)
+  machine = machines.parse('gpu:H200:8')
+  assert not compilers.missing(machine)
+  assert compilers.version(machine).startswith('jax-cuda13-plugin ')
 
 
 def test_devices_that_the_compilers_do_not_know(monkeypatch):
@@ -147,5 +162,6 @@ def test_a_backend_that_only_the_described_machine_has():
 
 def test_the_version_of_a_compiler(monkeypatch):
   monkeypatch.setattr(importlib.metadata, 'version', lambda name: '0.0.42.1')
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name)
   machine = machines.parse('tpu:v6e:1')
   assert compilers.version(machine) == 'libtpu 0.0.42.1'

@@ -360,12 +360,11 @@ def _changes(stored, now) -> list[str]:
   out = [f'{name} is new' for name in sorted(after.keys() - before.keys())]
   out += [f'{name} is gone' for name in sorted(before.keys() - after.keys())]
   for name in sorted(before.keys() & after.keys()):
-    if before[name][0] != after[name][0]:
-      out.append(
-        f'{name} has {after[name][0]} bytes instead of {before[name][0]}'
-      )
-    elif before[name] != after[name]:
-      out.append(f'{name} was modified')
+    (size, *time), (new_size, *new_time) = before[name], after[name]
+    if size != new_size:
+      out.append(f'{name} has {new_size} bytes instead of {size}')
+    elif time != new_time:
+      out.append(f'{name} was modified (or copied: cp -p keeps its time)')
   return out
 
 

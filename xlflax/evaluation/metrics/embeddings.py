@@ -44,14 +44,11 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
   Raises:
     CorpusError: no positive pair, or not as many of both.
   """
+  from sklearn import metrics  # slow to import
+
   checks.same_length(labels, scores, what='scores')
-  labels, scores = np.asarray(labels, float), np.asarray(scores, float)
   checks.not_empty(np.flatnonzero(labels), what='positive pairs')
-  order = np.argsort(-scores, kind='stable')
-  last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
-  correct = np.cumsum(labels[order])[last]
-  gained = np.diff(correct, prepend=0.0)
-  return float(np.sum(gained * correct / (last + 1)) / labels.sum())
+  return float(metrics.average_precision_score(labels, scores))
 
 
 def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
@@ -61,14 +58,11 @@ def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     labels: [N], 1 for a positive example, else 0; NaN where all are the same.
     scores: [N].
   """
-  from scipy import stats  # slow to import
+  from sklearn import metrics  # slow to import
 
-  positive = np.asarray(labels) > 0
-  count, others = positive.sum(), (~positive).sum()
-  if not count or not others:
+  if len(np.unique(labels)) < 2:
     return float('nan')
-  ranks = stats.rankdata(scores)[positive].sum() - count * (count + 1) / 2
-  return float(ranks / (count * others))
+  return float(metrics.roc_auc_score(labels, scores))
 
 
 def v_measure(classes: Sequence[str], clusters: Sequence[int]) -> float:
@@ -131,12 +125,9 @@ def precision_at_hits(
   divided by as many as could be there.
   """
   right = {name for name, value in relevance.items() if value > 0}
-  hits, total = 0, 0.0
-  for place, name in enumerate(ranked[:k], 1):
-    if name in right:
-      hits += 1
-      total += hits / place
-  return total / min(len(right), k) if right else 0.0
+  hits = np.array([name in right for name in ranked[:k]], float)
+  precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+  return float(hits @ precision / min(len(right), k)) if right else 0.0
 
 
 def reciprocal_rank(

@@ -162,7 +162,8 @@ def _arithmetic(module, computation, instruction, platform):
   elif instruction.opcode == 'fusion':
     found = list(_fused_products(module, instruction))
   else:
-    return 0.0, 1.0
+    flops = products.of_library(computation, instruction)
+    return flops, rate(computation, instruction, platform) if flops else 1.0
   return (
     sum(products.flops(c, i) for c, i in found),
     min((rate(c, i, platform) for c, i in found), default=1.0),
@@ -188,12 +189,7 @@ def rate(
   if (
     platform == 'tpu'
     or dtypes <= {'bf16', 'f16'}
-    or 'bf16'
-    in (
-      product.attributes.split('algorithm=')[-1][:40]
-      if 'algorithm=' in product.attributes
-      else ''
-    )
+    or re.search(r'algorithm=.{0,36}bf16', product.attributes)
   ):
     return 1.0
   return 0.5

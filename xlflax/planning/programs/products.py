@@ -1,4 +1,4 @@
-"""FLOPs of products in the text of HLO: dots, convolutions, attention."""
+"""FLOPs of products in the text of HLO: dots, convolutions, library calls."""
 
 import math
 import re
@@ -8,6 +8,10 @@ from xlflax.planning.programs import hlo
 OPCODES = ('dot', 'convolution')
 _LABELS = re.compile(r'dim_labels=(\w+)_(\w+)->(\w+)')
 _ATTENTION = re.compile(r'custom_call_target="__cudnn\$fmha')
+# What autotuning takes on a device: __cublas$gemm, __cublas$lt$matmul$f8, …
+_LIBRARY = re.compile(
+  r'custom_call_target="__cublas\$.*"lhs_contracting_dimensions":\[([^]]*)\]'
+)
 
 
 def flops(computation: hlo.Computation, product: hlo.Instruction) -> float:
@@ -90,6 +94,17 @@ def _taps(size: int, kernel: int, output: int, window: _Window) -> int:
     for tap in range(kernel)
   )
   return sum(0 <= p <= last and p % window.dilation == 0 for p in places)
+
+
+def of_library(computation: hlo.Computation, call: hlo.Instruction) -> float:
+  """Returns the FLOPs of a product by cuBLAS; 0 for other calls."""
+  match = _LIBRARY.search(call.attributes)
+  if not match:
+    return 0.0
+  left = computation.instructions[call.operands[0]].arrays[0]
+  axes = [int(axis.strip('"')) for axis in match.group(1).split(',') if axis]
+  contracted = math.prod(left.shape[axis] for axis in axes)
+  return 2.0 * call.arrays[0].size * contracted
 
 
 def of_attention(

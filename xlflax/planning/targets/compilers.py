@@ -8,7 +8,6 @@ extra `plan-tpu`). The CPU stays JAX's default device.
 import contextlib
 import dataclasses
 import importlib.metadata
-import importlib.util
 import math
 import os
 import re
@@ -17,12 +16,11 @@ from typing import Any
 
 import jax
 
-from xlflax.foundation import errors
+from xlflax.foundation import accelerator_packages, errors
 from xlflax.models import targets
 from xlflax.planning.targets import gpu_targets, scheduled, scratch
 from xlflax.training.devices import machines
 
-_PACKAGES = {'gpu': 'jax_cuda12_plugin', 'tpu': 'libtpu'}
 EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
 
@@ -64,10 +62,10 @@ class Compiled:
 
 def missing(machine: machines.Machine) -> str:
   """Returns why the machine's compiler cannot be used; '' if it can."""
-  package = _PACKAGES.get(machine.platform)
-  if package is None or machine.accelerator is None:
+  if machine.accelerator is None:
     return 'nothing is known of a CPU'
-  if importlib.util.find_spec(package) is None:
+  if not accelerator_packages.installed(machine.platform):
+    package = accelerator_packages.PACKAGES[machine.platform][0]
     return f'{package} is not installed (extra {EXTRAS[machine.platform]})'
   if machine.platform == 'gpu':
     name, chip = machine.accelerator.name, machine.accelerator.chip
@@ -81,8 +79,8 @@ def missing(machine: machines.Machine) -> str:
 
 def version(machine: machines.Machine) -> str:
   """Returns the compiler's package with its version: 'libtpu 0.0.42.1'."""
-  package = _PACKAGES[machine.platform].replace('_', '-')
-  return f'{package} {importlib.metadata.version(package)}'
+  name = accelerator_packages.installed(machine.platform)[0].replace('_', '-')
+  return f'{name} {importlib.metadata.version(name)}'
 
 
 def target_of(machine: machines.Machine) -> targets.Target:
