@@ -22,7 +22,7 @@ _WEB = [
   'rensa>=0.5',
   'babel>=2.12',
   'fonttools>=4.43',
-  'sentencex>=1.0',
+  'sentencex>=1.0.13',
 ]
 _TEST = [
   'pytest>=8',
@@ -65,13 +65,13 @@ setuptools.setup(
     '': ['*.gin', '*.html', '*.sbatch', '*.sh', '*.toml', 'py.typed']
   },
   install_requires=[
-    'jax>=0.10',
-    'flax>=0.12',
-    'optax>=0.2.5',
+    'jax>=0.10.2',
+    'flax>=0.12.8',
+    'optax>=0.2.8',
     'orbax-checkpoint>=0.12.5',
-    'numpy>=1.26',
+    'numpy>=2.0',
     'gin-config>=0.5',
-    'sentencepiece>=0.2',
+    'sentencepiece>=0.2.1',
     'rich>=13',
     'matplotlib>=3.8',
     'zstandard>=0.22',
@@ -85,10 +85,10 @@ setuptools.setup(
     'sacrebleu>=2.4',
     'seqeval>=1.2.2',
     'scikit-learn>=1.4',
-    'ufal.chu-liu-edmonds>=1.0',
+    'ufal.chu-liu-edmonds>=1.0.3',
     # SeqIO tasks. Training from a token cache never imports them.
     'seqio>=0.0.20',
-    'tensorflow>=2.17',
+    'tensorflow>=2.20',
     'tensorflow-datasets>=4.9.4',
     'importlib_resources>=6',  # TFDS imports it, undeclared
     # The demonstration's text: message catalogs in many languages.

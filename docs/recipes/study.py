@@ -17,6 +17,7 @@ import resource
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).resolve().parent
 EVALUATIONS = (
@@ -60,7 +61,11 @@ class Study:
   """
 
   def __init__(
-    self, declared: dict, work: pathlib.Path, cores: str, flags: list[str]
+    self,
+    declared: dict,
+    work: pathlib.Path,
+    cores: str,
+    flags: Sequence[str] = (),
   ):
     self._declared = declared
     self._work = work
