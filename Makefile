@@ -8,13 +8,14 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart test test-slow lint format docs dist hooks goldens \
+.PHONY: help quickstart test test-slow test-oldest lint format docs dist hooks goldens \
   benchmarks compile-targets campaign audit sbom clean
 
 help:
 	@echo 'make quickstart   train and evaluate a small model on embedded text'
 	@echo 'make test         run the tests'
 	@echo 'make test-slow    run the long checks too'
+	@echo 'make test-oldest  run the tests with the oldest packages that setup.py allows'
 	@echo 'make lint         ruff (rules and format) and mypy'
 	@echo 'make format       mend what ruff can mend'
 	@echo 'make hooks        run lint before each commit (pre-commit)'
@@ -49,6 +50,15 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest --slow --timeout=3600 -n $(WORKERS) --dist loadfile \
+	  --max-worker-restart 2
+
+OLDEST := build/oldest
+test-oldest:
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet uv
+	VIRTUAL_ENV=$(OLDEST) $(OLDEST)/bin/uv pip install --quiet \
+	  --resolution=lowest-direct --editable '.[test]'
+	$(OLDEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --max-worker-restart 2
 
 goldens: $(VENV)/.dev

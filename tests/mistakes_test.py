@@ -54,6 +54,10 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     '--languages has no effect with --vocabulary',),
   'convert from-t5x c --output=o --vocabulary=v --languages=en': (
     '--languages', '--tokenizer'),
+  'convert from-t5x c --output=o --vocabulary=v --gin_file=models/tiny.gin '
+  '--layers=unrolled': ('--layers has no effect with --gin_file',),
+  'convert from-t5x c --output=o --vocabulary=v --gin_file=models/tiny.gin '
+  '--activation=relu': ('--activation has no effect with --gin_file',),
   'convert average --model_dir=run --output=o --last=2 --steps=1': (
     'not allowed with',),
   # Flags without effect.

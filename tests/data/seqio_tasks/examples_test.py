@@ -84,6 +84,28 @@ def test_fingerprint(unsized_task, toy_corpus):
   }
 
 
+@pytest.mark.usefixtures('unsized_task')
+def test_arguments_of_a_step_are_in_the_fingerprint(registry):
+  """A cache notices another argument, and a function by its name."""
+  source = seqio.TaskRegistry.get('unsized.en').source
+
+  def shortened(dataset, characters, by=len):
+    del characters, by
+    return dataset
+
+  found = []
+  for characters in (3, 4):
+    name = f'shortened{characters}.en'
+    step = functools.partial(shortened, characters=characters, by=_long)
+    registry.add_monolingual_task(
+      name, source, language='en', preprocessors=[step]
+    )
+    found.append(task_examples.fingerprint(name, 'train')['preprocessors'][0])
+  assert found == [
+    ['shortened', [[], {'characters': n, 'by': '_long'}]] for n in (3, 4)
+  ]
+
+
 def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
   """More shards than the (unknown) size lets expect; equal batches."""
   [meta] = cache_writer.write_cache(

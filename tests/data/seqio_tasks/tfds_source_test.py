@@ -3,6 +3,7 @@
 import pytest
 import seqio
 
+from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import tfds_source
 from xlflax.foundation import errors
 
@@ -21,6 +22,20 @@ def test_registering_looks_nothing_up(registry, monkeypatch):
   )
   assert tuple(task.splits) == ('train',)
   assert registry.task_languages('x2') == ('de', 'en')
+
+
+@pytest.mark.usefixtures('registry')
+def test_a_slice_is_in_the_fingerprint(monkeypatch):
+  """The files of all slices are the same."""
+  monkeypatch.setattr(
+    tfds_source.TfdsSource, 'list_shards', lambda self, split: []
+  )
+  for name, part in {'x3': 'train[:1%]', 'x4': 'train[1%:]'}.items():
+    tfds_source.add_monolingual(
+      name, 'some/en:1.0.0', language='en', splits={'train': part}
+    )
+    made = task_examples.fingerprint(name, 'train')
+    assert made['source'] == f'TfdsSource {part}'
 
 
 def test_a_dataset_that_is_not_prepared(tmp_path):

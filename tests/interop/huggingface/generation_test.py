@@ -9,6 +9,7 @@ import transformers
 
 import xlflax
 from tests.interop.huggingface.exporting_test import run_of
+from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.pretraining import seq2seq
@@ -80,3 +81,9 @@ def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
   written = json.loads((tmp_path / 'out/generation_config.json').read_text())
   assert 'decoder_start_token_id' not in written
   assert written['eos_token_id'] == 2
+
+
+def test_a_direction_of_an_encoder_is_refused(run_of):
+  directory, *_ = run_of()
+  with pytest.raises(errors.ConfigError, match='A direction is of translation'):
+    exporting.check(directory, direction=('de', 'en'))

@@ -55,7 +55,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
         }
       ).encode()
       return self._answer(content, body)
-    if path.startswith(f'{_MODEL}/tree/'):
+    if path.startswith((f'{_MODEL}/tree/', '/api/models/org/new/tree/')):
       listed = [
         {
           'type': 'file',
@@ -193,6 +193,23 @@ def test_a_folder_is_published_for_its_owner_alone(
   assert b'It is for tests.' in sent['README.md']
   assert {'config.json', 'model.safetensors', 'digests.json'} <= sent.keys()
   importing.check_digests(exported)  # with the card as it is now
+
+
+def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
+  """A model that was split, or had a graph, is read by neither any more."""
+  folder, _ = hub
+  stale = ('model-00001-of-00002.safetensors', 'model.safetensors.index.json')
+  for name in (*stale, 'adapter_model.safetensors'):
+    (folder / name).write_bytes(b'old')
+  monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
+  assert cli.main(['publish', str(exported), 'org/new']) == 0
+  commit = _Hub.sent['/api/models/org/new/commit/main'].decode().splitlines()
+  gone = {
+    line['value']['path']
+    for line in map(json.loads, commit)
+    if line['key'] == 'deletedFile'
+  }
+  assert gone == set(stale)
 
 
 def test_a_preview_sends_nothing(hub, exported, capfd):

@@ -183,6 +183,7 @@ def publish(what: Upload, name: str, *, private: bool = True) -> str:
       repo_id=name,
       folder_path=what.folder,
       allow_patterns=list(what.files),
+      delete_patterns=['model*.safetensors*', 'onnx/*'],  # of other weights
       commit_message='Published by xlflax',
     )
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
