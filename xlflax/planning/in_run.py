@@ -30,7 +30,7 @@ SLOW = 1.3  # times the plan: then it is said why
 COMMUNICATION = 'communication'
 # XLA:GPU launches kernels as graphs, of which a profile knows no parts.
 _GRAPHS = 'command_buffer'
-WHOLE = 'all parts (XLA_FLAGS=--xla_gpu_enable_command_buffer= tells which)'
+WHOLE = 'all parts'
 _EXCHANGES = re.compile(
   r'all-|reduce-scatter|collective-|ragged|nccl|send|recv', re.I
 )
