@@ -54,8 +54,7 @@ def _fitted(content: str, families: list[str]) -> str:
 
 
 def _code_point(found: re.Match[str]) -> str:
-  more = '…' if len(found[0]) > 1 else ''
-  return f'U+{ord(found[0][0]):04X}{more}'
+  return f'U+{ord(found[0][0]):04X}' + '…' * (len(found[0]) > 1)
 
 
 def _missing(content: str, families: Sequence[str]) -> list[str]:

@@ -151,8 +151,7 @@ def figures(
   for exchange, n in planned.exchanged.items():
     found[f'planned/{COMMUNICATION}'] += n * exchange.seconds(accelerator)
   for name, seconds in profile.items():
-    other = whole or 'not planned'
-    other = COMMUNICATION if _EXCHANGES.search(name) else other
+    other = COMMUNICATION if _EXCHANGES.search(name) else whole or 'not planned'
     found[f'measured/{part_of.get(name, other)}'] += seconds
   found['planned'] = planned.seconds
   return {name: value / PROFILED for name, value in found.items()}

@@ -3,12 +3,16 @@
 import json
 
 import jax
+import numpy as np
 import pytest
 import torch
 import transformers
 
 import xlflax
+from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.exporting_test import run_of
+from xlflax import cli
+from xlflax.data.labelled.rows import rows as rows_lib
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.models import encoder_decoder, encoder_decoder_config
@@ -87,3 +91,62 @@ def test_a_direction_of_an_encoder_is_refused(run_of):
   directory, *_ = run_of()
   with pytest.raises(errors.ConfigError, match='A direction is of translation'):
     exporting.check(directory, direction=('de', 'en'))
+
+
+@pytest.mark.parametrize(
+  ('kind', 'symbols', 'noted'),
+  [
+    ('mbart', 'bos', True),
+    ('mbart', 'language_last', True),
+    ('mt5', 'bos', False),
+  ],
+)
+def test_a_published_models_texts_are_framed_as_in_training(
+  tmp_path, kind, symbols, noted
+):
+  """mBART's own frame is `x </s> en_XX`; T5's `<pad>` is not looked at."""
+  folder, directory = tmp_path / kind, tmp_path / 'run'
+  folder.mkdir()
+  tokenizer = getattr(reference_tokenizers, kind)(folder)
+  sizes = {
+    'mbart': dict(
+      d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16,
+      decoder_ffn_dim=16, encoder_attention_heads=2, decoder_attention_heads=2,
+      max_position_embeddings=24,
+    ),
+    'mt5': dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2),
+  }  # fmt: skip
+  model = {
+    'mbart': transformers.MBartForConditionalGeneration,
+    'mt5': transformers.MT5ForConditionalGeneration,
+  }[kind]
+  model(
+    model.config_class(vocab_size=len(tokenizer), **sizes[kind])
+  ).save_pretrained(folder)
+  tokenizer.save_pretrained(folder)
+  flags = ['from-hf', str(folder), f'--output={directory}']
+  assert cli.main(['convert', *flags]) == 0
+  objective = seq2seq.Translation(
+    decoder_start='language' if kind == 'mbart' else 'bos',
+    source_symbols=symbols,
+  )
+  saved_objectives.write(directory, [objective])
+  codes = ('de', 'en') if kind == 'mbart' else None
+  notes = folder_writing.convert(
+    exporting.check(directory, direction=codes), tmp_path / 'out'
+  )
+  assert any('frames source texts' in note for note in notes) == noted
+  run = xlflax.open_run(directory)
+  vocabulary = run.vocabulary
+  row = rows_lib.text_row(
+    [np.asarray(vocabulary.encode('ein Hund'), np.int32)],
+    (vocabulary.language_id('de') if kind == 'mbart' else 0,),
+    vocabulary.spec,
+  )
+  rows = {name: jax.numpy.asarray(value)[None] for name, value in row.items()}
+  rows = seq2seq.with_symbols(rows, objective.source_symbols, vocabulary.spec)
+  ids = rows['token_ids'][0].tolist()
+  written = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+  assert written('ein Hund').input_ids == [
+    i for i in ids if i != vocabulary.spec.pad_id
+  ]

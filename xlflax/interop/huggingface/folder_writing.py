@@ -116,11 +116,10 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
     model_files.write_json(
       folder / generation.FILE, checked.generation.settings
     )
-  if own and checked.generation.source is not None:
-    generation.frame_source(
-      folder, checked.generation.source, vocabulary.spec.eos_id
-    )
-  return [*checked.generation.notes]
+  source = checked.generation.source
+  if source and generation.frame_source(folder, source) and not own:
+    notes.append('the tokenizer frames source texts as the run did in training')
+  return [*notes, *checked.generation.notes]
 
 
 def _verify(checked: Export, folder: pathlib.Path) -> list[str]:

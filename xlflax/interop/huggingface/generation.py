@@ -28,12 +28,13 @@ class Generation:
 
   Attributes:
     settings: generation_config.json; {} for none.
-    source: id of the language's symbol that follows a source text, or None.
+    source: template of a source text as in training, such as ('$A', '2', '9')
+      for the end and its language's symbol; () is the tokenizer's own.
     notes: what the reader should know.
   """
 
   settings: Mapping[str, Any]
-  source: int | None = None
+  source: tuple[str, ...] = ()
   notes: tuple[str, ...] = ()
 
 
@@ -93,7 +94,10 @@ def of_run(
       + (', and end source texts with that of theirs' if follows else '')
       + ', or export one --direction such as de en'
     )
-  return Generation(settings, ids[0] if ids and follows else None, tuple(notes))
+  ends = [spec.eos_id, *ids[:1]] if follows else [spec.eos_id]
+  begin = [] if follows or spec.bos_id == spec.pad_id else [spec.bos_id]
+  frame = (*map(str, begin), '$A', *map(str, ends))
+  return Generation(settings, frame if ids or not follows else (), tuple(notes))
 
 
 def _symbol(vocabulary, code: str) -> int:
@@ -109,12 +113,13 @@ def _symbol(vocabulary, code: str) -> int:
   return spec.language_symbol_ids[index]
 
 
-def frame_source(folder: pathlib.Path, symbol: int, eos_id: int) -> None:
-  """Has the tokenizer end a text with the symbol of its language."""
+def frame_source(folder: pathlib.Path, single: Sequence[str]) -> bool:
+  """Has the tokenizer frame a text so; returns whether it did otherwise."""
   made = frames.opened(folder)
-  if made is None:
-    return
-  ends = [f'{eos_id}', f'{symbol}']
-  frames.set_template(
-    folder, made, single=['$A', *ends], pair=['$A', '$B', *ends]
-  )
+  ids = [int(part) for part in single if part != '$A']
+  if made is None or made.encode('').ids == ids:
+    return False
+  after = single.index('$A') + 1
+  both = [*single[:after], '$B', *single[after:]]
+  frames.set_template(folder, made, single=[*single], pair=both)
+  return True
