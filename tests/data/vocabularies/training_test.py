@@ -94,8 +94,30 @@ def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
   path.write_text('\n'.join(toy_sentences['en'][:100]))
   train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
   path.write_text('\n'.join(toy_sentences['en'][100:200]))
-  with pytest.raises(errors.VocabularyError, match='text of .* is not the'):
+  with pytest.raises(errors.VocabularyError, match='text or languages of'):
     train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
+
+
+def test_a_language_with_held_out_text_alone_is_another_vocabulary(
+  tmp_path, toy_sentences
+):
+  """It gets a symbol, though the text that is trained on is the same."""
+
+  def train(**more):
+    made = train_vocabulary(
+      Corpus(tmp_path / 'corpus'), tmp_path / 'v', size=50, **more
+    )
+    return made.spec.languages
+
+  for name, code in {'mono/en.txt': 'en', 'test/mono/de.txt': 'de'}.items():
+    path = tmp_path / 'corpus' / name
+    path.parent.mkdir(parents=True)
+    path.write_text('\n'.join(toy_sentences[code][:100]))
+    if code == 'en':
+      assert train() == train() == ('en',)
+  with pytest.raises(errors.VocabularyError, match='text or languages of'):
+    train()
+  assert train(overwrite=True) == ('de', 'en')
 
 
 @pytest.mark.parametrize(

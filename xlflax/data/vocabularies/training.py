@@ -76,7 +76,7 @@ def train_vocabulary(
   }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):
     return Vocabulary.load(output_dir)
-  digest = hashlib.sha256()
+  digest = hashlib.sha256(repr(_languages(corpus, texts, settings)).encode())
   trained = _train(corpus, texts, settings, digest)
   quotas = {
     code: dataclasses.asdict(quota)
@@ -179,23 +179,25 @@ def _train(
   corpus: Corpus, texts: _Texts, settings: Settings, digest
 ) -> Vocabulary:
   """The models of all texts, put together; `digest` is fed with the text."""
-  joint = settings.anchors is Anchors.JOINT
-  languages = sorted(
-    {*corpus.languages, *settings.languages} if joint else texts
-  )
   models = {
     name: vocabulary_trainer.train(
       make_text,
       settings=settings,
-      languages=languages,
+      languages=_languages(corpus, texts, settings),
       digest=digest,
       where=f'the text of {name}' if name else None,
     )
     for name, make_text in texts.items()
   }
-  if joint:
+  if settings.anchors is Anchors.JOINT:
     return SentencePieceVocabulary(models[_ALL])
   return UnionVocabulary(models, anchors=settings.anchors)
+
+
+def _languages(corpus: Corpus, texts: _Texts, settings: Settings) -> list[str]:
+  """Those with symbols; of a joint vocabulary without text to train on, too."""
+  joint = settings.anchors is Anchors.JOINT
+  return sorted({*corpus.languages, *settings.languages} if joint else texts)
 
 
 def _is_there(
@@ -208,24 +210,19 @@ def _is_there(
   text_digest = found.pop('text_sha256', None)
   found.pop('sentences', None)
   wanted = settings.as_dict()
-  if found:  # Settings that older vocabularies do not record.
-    found = {
-      key: Settings(size=1).as_dict()[key]
-      for key in ('merges', 'anchors', 'sentinels')
-    } | found
   differences = [
     f'{key}: {found.get(key)!r} there, {wanted.get(key)!r} asked'
     for key in sorted(found.keys() | wanted.keys())
     if found.get(key) != wanted.get(key)
   ]
   if not differences:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(repr(_languages(corpus, texts, settings)).encode())
     for make_text in texts.values():
       for _ in vocabulary_trainer.Recorder(make_text(), digest):
         pass
     if digest.hexdigest() == text_digest:
       return True
-    differences = [f'the text of {corpus.directory} is not the same']
+    differences = [f'text or languages of {corpus.directory} are not the same']
   raise errors.VocabularyError(
     'The output directory already holds another vocabulary',
     got='; '.join(differences),
