@@ -105,6 +105,16 @@ def test_accuracy_agrees_with_a_loop(subject, sentences):
   assert 'tokens/mean' not in result.metrics
 
 
+def test_what_is_cut_is_counted(subject):
+  long = 'der Hund ' * 30
+  task = round_trip.RoundTrip(
+    source=Given(text={'de': ['der Hund', long], 'en': ['the dog', 'dog']}),
+    chains=('de-en',),
+    max_length=16,
+  )
+  assert '1 sentences of de were cut' in task.evaluate(subject).notes
+
+
 def test_the_same_sentences_all_come_back(subject):
   # Equal tokens in a sentence would be told apart by their places alone.
   task = round_trip.RoundTrip(

@@ -120,6 +120,9 @@ class Perplexity(_MaskedPerplexity):
         ),
       )
       lines = _encode(subject, self.source.load(language), *ids)
+      cut = sum(len(line) > stream.capacity for line in lines)
+      if cut and self.layout is stream_lib.Layout.SENTENCES:
+        notes.append(f'{cut} sentences of {language} were cut')
       units = self._units(lines, stream, subject.vocabulary.spec)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 

@@ -95,6 +95,9 @@ class RoundTrip(base.EvalTask):
         subject, readings, numbers, max_length=self.max_length
       )
     }
+    cut = sum(len(found[i]) < len(r.words) for i, r in enumerate(readings))
+    if cut:
+      notes.append(f'{cut} sentences of {language} were cut')
     return [found[i] for i in range(len(lines))]
 
 
