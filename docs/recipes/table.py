@@ -30,7 +30,7 @@ def main(results: str) -> None:
   for condition in declared['condition']:
     for seed in range(3):
       one = found.get(f'{condition["name"]}-{seed}')
-      if one is None:
+      if one is None or len(_along(one)) > 1:
         continue
       losses, base = _losses(one), found.get(f'base-{seed}')
       below = f'{_losses(base)[-1] - losses[-1]:+.3f}' if base else ''
@@ -46,6 +46,35 @@ def main(results: str) -> None:
       )
   for row in (COLUMNS, ['---'] * len(COLUMNS), *rows):
     print('|', ' | '.join(map(str, row)), '|')
+
+
+def widths(results: str) -> None:
+  """Held-out loss along the runs whose checkpoints were kept."""
+  found = json.loads(pathlib.Path(results).read_text('utf-8'))
+  curves = {name: _along(one) for name, one in found.items()}
+  curves = {name: curve for name, curve in curves.items() if len(curve) > 1}
+  steps = sorted({step for curve in curves.values() for step in curve})
+  header = ['condition', 'processor seconds', *(f'step {s}' for s in steps)]
+  rows = [
+    [
+      f'`{name.removesuffix("-0")}`',
+      round(found[name]['processor_seconds']),
+      *(f'{curve[step]:.3f}' for step in steps),
+    ]
+    for name, curve in curves.items()
+  ]
+  for row in (header, ['---'] * len(header), *rows):
+    print('|', ' | '.join(map(str, row)), '|')
+
+
+def _along(one: dict) -> dict[int, float]:
+  """Step -> held-out loss, mean of the languages."""
+  steps = (name.partition('/') for name in one['measures'])
+  return {
+    int(step): one['measures'][f'perplexity/{step}']['loss/mean']
+    for task, _, step in sorted(steps, key=lambda part: len(part[2]))
+    if task == 'perplexity' and step.isdecimal()
+  }
 
 
 def draw(results: str, picture: str) -> None:
@@ -76,5 +105,7 @@ def _losses(one: dict) -> list[float]:
 
 if __name__ == '__main__':
   main(sys.argv[1])
+  print()
+  widths(sys.argv[1])
   for picture in sys.argv[2:]:
     draw(sys.argv[1], picture)

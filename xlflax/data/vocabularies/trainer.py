@@ -207,7 +207,7 @@ def _translate(
       where=where,
       fix=f'choose a larger {flag} or a lower --character_coverage',
     )
-  if 'normalization' in message.lower() or 'NOT_FOUND' in message:
+  if 'normalization' in message.lower() or 'charsmap' in message:
     return errors.ConfigError(
       f'SentencePiece refused its settings ({message})',
       got=settings.normalization,
