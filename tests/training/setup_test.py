@@ -205,11 +205,11 @@ def test_learning_rate_that_follows_from_the_run():
 
   setup = made(None)
   assert setup.followed_rate == (
-    '1.4e-4, from width 256, 208 tokens a step, 3,000 steps, post-norm; '
+    '5.7e-4, from width 256, 208 tokens a step, 3,000 steps, post-norm; '
     'set LEARNING_RATE to choose'
   )
-  assert setup.settings.optimizer.rate_at(0) == pytest.approx(1.4e-4)
-  given = made(1.4e-4)
+  assert setup.settings.optimizer.rate_at(0) == pytest.approx(5.7e-4)
+  given = made(5.7e-4)
   assert given.followed_rate == ''
   assert given.description == setup.description
 

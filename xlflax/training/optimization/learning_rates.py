@@ -6,7 +6,9 @@
 
 times POST_NORM for layer norms after each block and CONTINUED for parameters
 that another run has trained, and at most HIGHEST; rounded to two digits. For
-optimizers whose steps have the size of Adam's.
+optimizers whose steps have the size of Adam's. Height and power of width are
+those of docs/recipes.md, "Another width" (64 and 128 wide, 1,000 steps); the
+power of steps leads from there to what published base models train with.
 """
 
 import dataclasses
@@ -15,13 +17,13 @@ from typing import Any
 from xlflax.foundation import errors
 from xlflax.training.optimization import optimizers, schedules
 
-BASE = 2e-3
+BASE = 8e-3
 WIDTH, WIDTH_POWER = 128, -1.0
 TOKENS, TOKENS_POWER, MOST_TOKENS = 2_560, 0.5, 10_240
-STEPS, STEPS_POWER = 3_000, -0.1
+STEPS, STEPS_POWER = 3_000, -0.5
 POST_NORM = 0.5
-CONTINUED = 0.25
-HIGHEST = 4e-3
+CONTINUED = 1 / 16
+HIGHEST = 1.1e-2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,7 @@ class Basis:
     return float(f'{min(found, HIGHEST):.1e}')
 
   def words(self) -> str:
-    """'1.1e-3, from width 128, 2,560 tokens a step, 3,000 steps; set ...'."""
+    """'8.0e-3, from width 128, 2,560 tokens a step, 3,000 steps; set ...'."""
     parts = [
       f'{self.peak():.1e}'.replace('e-0', 'e-') + f', from width {self.width}',
       f'{self.tokens:,} tokens a step',
