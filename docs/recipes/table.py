@@ -59,7 +59,7 @@ def widths(results: str) -> None:
     [
       f'`{name.removesuffix("-0")}`',
       round(found[name]['processor_seconds']),
-      *(f'{curve[step]:.3f}' for step in steps),
+      *(f'{curve[s]:.3f}' if s in curve else '' for s in steps),
     ]
     for name, curve in curves.items()
   ]

@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from benchmarks import measure, pretraining, training_step
+from benchmarks.peers import pretraining as peers
 
 
 def _few(quick, names):
@@ -91,3 +93,19 @@ def test_needs_no_tensorflow():
     'assert not {"tensorflow", "seqio"} & set(sys.modules)\n'
   )
   subprocess.run([sys.executable, '-c', code], check=True, cwd=measure.ROOT)
+
+
+@pytest.mark.parametrize('name', ['xlmr-base', 'mbert-tlm'])
+def test_a_head_of_masked_positions_has_the_same_loss(name):
+  model = pretraining.tiny(pretraining.MODELS[name])
+  network = peers._network(model).eval()
+  batch = {k: torch.from_numpy(v) for k, v in peers.batch_of(model).items()}
+  masked = {
+    name: torch.from_numpy(value)
+    for name, value in peers._gathered(peers.batch_of(model)).items()
+  }
+  with torch.no_grad():
+    found = peers._Gathered(network)(**masked).loss
+    torch.testing.assert_close(found, network(**batch).loss)
+  assert 'torch/gathered' in pretraining.variants_of(name)
+  assert 'torch/gathered' not in pretraining.variants_of('mt5-base')

@@ -29,7 +29,6 @@ AFTER, PROFILED = 100, 5  # steps
 SLOW = 1.3  # times the plan: then it is said why
 COMMUNICATION = 'communication'
 # XLA:GPU launches kernels as graphs, of which a profile knows no parts.
-_GRAPHS = 'command_buffer'
 WHOLE = 'all parts'
 _EXCHANGES = re.compile(
   r'all-|reduce-scatter|collective-|ragged|nccl|send|recv', re.I
@@ -144,7 +143,7 @@ def figures(
     accelerator: of the plan's rates.
   """
   found: dict[str, float] = collections.defaultdict(float)
-  whole = WHOLE if any(name.startswith(_GRAPHS) for name in profile) else ''
+  whole = WHOLE if any('command_buffer' in name for name in profile) else ''
   part_of = {k.name: whole or k.part for k in planned.kernels}
   for kernel, n in planned.kernels.items():
     found[f'planned/{part_of[kernel.name]}'] += n * kernel.seconds(accelerator)

@@ -82,6 +82,18 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(seed):
   assert np.isnan(embeddings.roc_auc(np.ones(3), np.arange(3)))
 
 
+def test_average_precision_and_area_by_hand():
+  gold, scores = np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.7, 0.1])
+  assert embeddings.average_precision(gold, scores) == pytest.approx(5 / 6)
+  assert embeddings.roc_auc(gold, scores) == 3 / 4
+  tied = np.array([0.9, 0.7, 0.7, 0.1])  # the second and third together
+  assert embeddings.average_precision(gold, tied) == pytest.approx(5 / 6)
+  assert embeddings.roc_auc(gold, tied) == 3.5 / 4
+  broken = np.array([0.9, np.nan, 0.7, 0.1])
+  assert np.isnan(embeddings.average_precision(gold, broken))
+  assert np.isnan(embeddings.roc_auc(gold, broken))
+
+
 def test_what_cannot_be_scored():
   assert np.isnan(embeddings.spearman(np.ones(3), np.arange(3)))
   with pytest.raises(errors.CorpusError, match='no positive pairs'):

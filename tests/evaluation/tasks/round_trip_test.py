@@ -109,10 +109,10 @@ def test_what_is_cut_is_counted(subject):
   long = 'der Hund ' * 30
   task = round_trip.RoundTrip(
     source=Given(text={'de': ['der Hund', long], 'en': ['the dog', 'dog']}),
-    chains=('de-en',),
     max_length=16,
   )
-  assert '1 sentences of de were cut' in task.evaluate(subject).notes
+  notes = task.evaluate(subject).notes
+  assert [n for n in notes if 'cut' in n] == ['1 sentences of de were cut']
 
 
 def test_the_same_sentences_all_come_back(subject):

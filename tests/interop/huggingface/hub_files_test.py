@@ -46,7 +46,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
       f'{_MODEL}/revision/main',
       f'{_MODEL}/revision/{_COMMIT}',
     ):
-      names = sorted(p.name for p in self.folder.iterdir())
+      names = sorted(p.name for p in _files(self.folder))
       content = json.dumps(
         {
           'id': 'org/name',
@@ -59,11 +59,11 @@ class _Hub(http.server.BaseHTTPRequestHandler):
       listed = [
         {
           'type': 'file',
-          'path': p.name,
+          'path': p.relative_to(self.folder).as_posix(),
           'size': p.stat().st_size,
           'oid': hashlib.sha1(p.read_bytes()).hexdigest(),
         }
-        for p in sorted(self.folder.iterdir())
+        for p in _files(self.folder)
       ]
       return self._answer(json.dumps(listed).encode(), body)
     file = self.folder / path.rpartition('/')[2]
@@ -110,6 +110,10 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 
   def log_message(self, *args):
     pass
+
+
+def _files(folder):
+  return sorted(path for path in folder.rglob('*') if path.is_file())
 
 
 @pytest.fixture
@@ -198,8 +202,15 @@ def test_a_folder_is_published_for_its_owner_alone(
 def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
   """A model that was split, or had a graph, is read by neither any more."""
   folder, _ = hub
-  stale = ('model-00001-of-00002.safetensors', 'model.safetensors.index.json')
-  for name in (*stale, 'adapter_model.safetensors'):
+  stale = {
+    'model-00001-of-00002.safetensors',
+    'model.safetensors.index.json',
+    'onnx/model.onnx',
+    'modules.json',
+  }
+  others = ('adapter_model.safetensors', 'models/x.safetensors')
+  for name in (*stale, *others):
+    (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(b'old')
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
   assert cli.main(['publish', str(exported), 'org/new']) == 0
@@ -209,7 +220,7 @@ def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
     for line in map(json.loads, commit)
     if line['key'] == 'deletedFile'
   }
-  assert gone == set(stale)
+  assert gone == stale
 
 
 def test_a_preview_sends_nothing(hub, exported, capfd):

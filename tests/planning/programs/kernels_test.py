@@ -82,6 +82,28 @@ def test_rates_of_products(dtype, rate):
   assert _kernels(_PRODUCT.replace('bf16', dtype))[0].rate == rate
 
 
+def test_products_of_cublas_are_products_of_a_plan():
+  """Whose rate is that of the factors, whatever is added to them."""
+  text = (
+    'ENTRY %m (p: bf16[8,16], q: bf16[16,4], b: f32[4]) -> f32[8,4] {\n'
+    '  %p = bf16[8,16] parameter(0)\n  %q = bf16[16,4] parameter(1)\n'
+    '  %b = f32[4] parameter(2)\n'
+    '  ROOT %r = (f32[8,4], s8[64]) custom-call(%p, %q, %b), '
+    'custom_call_target="__cublas$lt$matmul", backend_config={'
+    '"gemm_backend_config":{"dot_dimension_numbers":{'
+    '"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]},'
+    '"precision_config":{"algorithm":"ALG_UNSET"},"epilogue":"BIAS"}}\n}\n'
+  )
+  (kernel,) = _kernels(text)
+  assert kernel.kind is kernels.Kind.PRODUCT
+  assert (kernel.flops, kernel.rate) == (2 * 8 * 16 * 4, 1.0)
+  whole = text.replace('bf16', 'f32')
+  assert _kernels(whole)[0].rate == 0.5
+  by = whole.replace('ALG_UNSET', 'ALG_DOT_BF16_BF16_F32')
+  assert _kernels(by)[0].rate == 1.0
+  assert _kernels(text.replace('bf16', 'f8e4m3fn'))[0].rate == 2.0
+
+
 def test_seconds_are_those_of_the_scarcer_resource():
   device = accelerators.Accelerator(
     platform='gpu',

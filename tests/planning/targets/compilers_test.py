@@ -57,6 +57,16 @@ def test_plugins_of_either_cuda(monkeypatch):
   assert compilers.version(machine).startswith('jax-cuda13-plugin ')
 
 
+def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
+  found = importlib.util.find_spec
+  monkeypatch.setattr(
+    importlib.util,
+    'find_spec',
+    lambda name, *a: 'rocm' in name if '_plugin' in name else found(name, *a),
+  )
+  assert 'is not installed' in compilers.missing(machines.parse('gpu:H200:8'))
+
+
 def test_devices_that_the_compilers_do_not_know(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: object())
   assert 'V100' in compilers.missing(machines.parse('gpu:V100:8'))

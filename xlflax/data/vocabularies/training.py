@@ -76,7 +76,7 @@ def train_vocabulary(
   }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):
     return Vocabulary.load(output_dir)
-  digest = hashlib.sha256(repr(_languages(corpus, texts, settings)).encode())
+  digest = hashlib.sha256()
   trained = _train(corpus, texts, settings, digest)
   quotas = {
     code: dataclasses.asdict(quota)
@@ -206,23 +206,24 @@ def _is_there(
   """Whether this very vocabulary exists; an error if another one does."""
   if not (output_dir / vocabulary.DESCRIPTION_FILE).exists():
     return False
-  found = dict(vocabulary.read_description(output_dir).get('training') or {})
+  described = vocabulary.read_description(output_dir)
+  found = dict(described.get('training') or {}, symbols=described['languages'])
   text_digest = found.pop('text_sha256', None)
   found.pop('sentences', None)
-  wanted = settings.as_dict()
+  wanted = settings.as_dict() | {'symbols': _languages(corpus, texts, settings)}
   differences = [
     f'{key}: {found.get(key)!r} there, {wanted.get(key)!r} asked'
     for key in sorted(found.keys() | wanted.keys())
     if found.get(key) != wanted.get(key)
   ]
   if not differences:
-    digest = hashlib.sha256(repr(_languages(corpus, texts, settings)).encode())
+    digest = hashlib.sha256()
     for make_text in texts.values():
       for _ in vocabulary_trainer.Recorder(make_text(), digest):
         pass
     if digest.hexdigest() == text_digest:
       return True
-    differences = [f'text or languages of {corpus.directory} are not the same']
+    differences = [f'the text of {corpus.directory} is not the same']
   raise errors.VocabularyError(
     'The output directory already holds another vocabulary',
     got='; '.join(differences),

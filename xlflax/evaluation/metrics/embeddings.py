@@ -48,6 +48,8 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
 
   checks.same_length(labels, scores, what='scores')
   checks.not_empty(np.flatnonzero(labels), what='positive pairs')
+  if np.isnan(scores).any():
+    return float('nan')
   return float(metrics.average_precision_score(labels, scores))
 
 
@@ -60,7 +62,7 @@ def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
   """
   from sklearn import metrics  # slow to import
 
-  if len(np.unique(labels)) < 2:
+  if len(np.unique(labels)) < 2 or np.isnan(scores).any():
     return float('nan')
   return float(metrics.roc_auc_score(labels, scores))
 

@@ -95,9 +95,9 @@ class RoundTrip(base.EvalTask):
         subject, readings, numbers, max_length=self.max_length
       )
     }
-    cut = sum(len(found[i]) < len(r.words) for i, r in enumerate(readings))
-    if cut:
-      notes.append(f'{cut} sentences of {language} were cut')
+    n = sum(len(found[i]) < len(r.words) for i, r in enumerate(readings))
+    if n and (note := f'{n} sentences of {language} were cut') not in notes:
+      notes.append(note)
     return [found[i] for i in range(len(lines))]
 
 

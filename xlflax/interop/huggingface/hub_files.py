@@ -26,6 +26,7 @@ _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
 # Of the card: what the Hub asks for, and what people look at first.
 _TOLD = ('license', 'language', 'base_model', 'pipeline_tag', 'library_name')
+_OLD = 'model.safetensors* model-0*.safetensors onnx/m* modules.json'.split()
 _SMALL = ('*.json', 'README.md', '*.txt', *tokenizers.FILES)
 
 
@@ -166,6 +167,8 @@ def check_name(name: str) -> None:
 def publish(what: Upload, name: str, *, private: bool = True) -> str:
   """Uploads a folder as a model of the Hub; returns its address.
 
+  Weights, graphs and the list of modules of an earlier upload are removed.
+
   Args:
     what: from `upload`.
     name: 'organisation/name' on the Hub.
@@ -183,7 +186,7 @@ def publish(what: Upload, name: str, *, private: bool = True) -> str:
       repo_id=name,
       folder_path=what.folder,
       allow_patterns=list(what.files),
-      delete_patterns=['model*.safetensors*', 'onnx/*'],  # of other weights
+      delete_patterns=_OLD,
       commit_message='Published by xlflax',
     )
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:

@@ -183,13 +183,14 @@ def rate(
   computation: hlo.Computation, product: hlo.Instruction, platform: str
 ) -> float:
   """Returns a product's rate: float32 has half of it on GPUs (TF32)."""
-  dtypes = {o.arrays[0].dtype for o in computation.operands(product)}
+  # What cuBLAS adds to a product comes after its two factors.
+  dtypes = {o.arrays[0].dtype for o in [*computation.operands(product)][:2]}
   if any(dtype.startswith('f8') for dtype in dtypes):
     return 2.0
   if (
     platform == 'tpu'
     or dtypes <= {'bf16', 'f16'}
-    or re.search(r'algorithm=.{0,36}bf16', product.attributes)
+    or re.search(r'(?i)algorithm\W+\w{0,36}bf16', product.attributes)
   ):
     return 1.0
   return 0.5

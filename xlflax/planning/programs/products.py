@@ -9,9 +9,7 @@ OPCODES = ('dot', 'convolution')
 _LABELS = re.compile(r'dim_labels=(\w+)_(\w+)->(\w+)')
 _ATTENTION = re.compile(r'custom_call_target="__cudnn\$fmha')
 # What autotuning takes on a device: __cublas$gemm, __cublas$lt$matmul$f8, …
-_LIBRARY = re.compile(
-  r'custom_call_target="__cublas\$.*"lhs_contracting_dimensions":\[([^]]*)\]'
-)
+_LIBRARY = re.compile(r'"__cublas\$.*"lhs_contracting_dimensions":\[([^]]*)\]')
 
 
 def flops(computation: hlo.Computation, product: hlo.Instruction) -> float:

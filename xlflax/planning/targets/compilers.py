@@ -64,7 +64,7 @@ def missing(machine: machines.Machine) -> str:
   """Returns why the machine's compiler cannot be used; '' if it can."""
   if machine.accelerator is None:
     return 'nothing is known of a CPU'
-  if not accelerator_packages.installed(machine.platform):
+  if not _package(machine):
     package = accelerator_packages.PACKAGES[machine.platform][0]
     return f'{package} is not installed (extra {EXTRAS[machine.platform]})'
   if machine.platform == 'gpu':
@@ -79,8 +79,13 @@ def missing(machine: machines.Machine) -> str:
 
 def version(machine: machines.Machine) -> str:
   """Returns the compiler's package with its version: 'libtpu 0.0.42.1'."""
-  name = accelerator_packages.installed(machine.platform)[0].replace('_', '-')
+  name = _package(machine).replace('_', '-')
   return f'{name} {importlib.metadata.version(name)}'
+
+
+def _package(machine: machines.Machine) -> str:
+  names = accelerator_packages.installed(machine.platform)
+  return next((name for name in names if 'rocm' not in name), '')
 
 
 def target_of(machine: machines.Machine) -> targets.Target:

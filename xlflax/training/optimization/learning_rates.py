@@ -21,9 +21,7 @@ BASE = 8e-3
 WIDTH, WIDTH_POWER = 128, -1.0
 TOKENS, TOKENS_POWER, MOST_TOKENS = 2_560, 0.5, 10_240
 STEPS, STEPS_POWER = 3_000, -0.5
-POST_NORM = 0.5
-CONTINUED = 1 / 16
-HIGHEST = 1.1e-2
+POST_NORM, CONTINUED, HIGHEST = 0.5, 1 / 16, 1.1e-2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,11 +44,10 @@ class Basis:
 
   def peak(self) -> float:
     """The peak by the rule above."""
-    tokens = min(self.tokens, MOST_TOKENS)
     found = (
       BASE
       * (self.width / WIDTH) ** WIDTH_POWER
-      * (tokens / TOKENS) ** TOKENS_POWER
+      * (min(self.tokens, MOST_TOKENS) / TOKENS) ** TOKENS_POWER
       * (self.steps / STEPS) ** STEPS_POWER
       * (POST_NORM if self.post_norm else 1)
       * (CONTINUED if self.continued else 1)
