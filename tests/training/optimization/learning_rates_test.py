@@ -36,6 +36,7 @@ def test_each_part_by_hand():
   assert change(_SMALL, steps=30_000).peak() == 2.5e-3  # 10 ** -0.5
   assert change(_SMALL, post_norm=True).peak() == 4e-3
   assert change(_SMALL, continued=True).peak() == 5e-4
+  assert change(_SMALL, continued=True, steps=2).peak() == 5e-4
   assert change(_SMALL, width=16).peak() == 1.1e-2  # never higher
   said = change(_SMALL, post_norm=True, continued=True).words()
   assert 'steps, post-norm, parameters of another run; set' in said

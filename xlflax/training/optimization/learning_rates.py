@@ -5,10 +5,11 @@
          * (steps / STEPS) ** STEPS_POWER
 
 times POST_NORM for layer norms after each block and CONTINUED for parameters
-that another run has trained, and at most HIGHEST; rounded to two digits. For
-optimizers whose steps have the size of Adam's. Height and power of width are
-those of docs/recipes.md, "Another width" (64 and 128 wide, 1,000 steps); the
-power of steps leads from there to what published base models train with.
+that another run has trained (there fewer steps than STEPS count as STEPS), and
+at most HIGHEST; rounded to two digits. For optimizers whose steps have the size
+of Adam's. Height and power of width are those of docs/recipes.md, "Another
+width" (64 and 128 wide, 1,000 steps); the power of steps leads from there to
+what published base models train with.
 """
 
 import dataclasses
@@ -48,7 +49,7 @@ class Basis:
       BASE
       * (self.width / WIDTH) ** WIDTH_POWER
       * (min(self.tokens, MOST_TOKENS) / TOKENS) ** TOKENS_POWER
-      * (self.steps / STEPS) ** STEPS_POWER
+      * (max(self.steps, STEPS * self.continued) / STEPS) ** STEPS_POWER
       * (POST_NORM if self.post_norm else 1)
       * (CONTINUED if self.continued else 1)
     )
