@@ -8,8 +8,8 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help quickstart test test-slow test-oldest lint format docs dist hooks goldens \
-  benchmarks compile-targets campaign audit sbom clean
+.PHONY: help quickstart test test-slow test-oldest lint format docs dist hooks \
+  goldens benchmarks compile-targets campaign audit sbom clean
 
 help:
 	@echo 'make quickstart   train and evaluate a small model on embedded text'

@@ -4,7 +4,7 @@ import argparse
 
 HELP = (
   'Uploads a folder that `xlflax convert to-hf` wrote to the Hugging Face Hub, '
-  'where only its owner sees it.'
+  'where only its owner sees it; weights and graphs of an earlier upload go.'
 )
 
 FLAGS = """
