@@ -114,10 +114,6 @@ class Session:
     self._call('Input.dispatchKeyEvent', type='keyDown', **more, **text)
     self._call('Input.dispatchKeyEvent', type='keyUp', **more)
 
-  def type(self, text: str) -> None:
-    """Text for what has the focus."""
-    self._call('Input.insertText', text=text)
-
   def violations(self) -> list[str]:
     """What axe-core finds: contrast, labels, roles, order of headings."""
     source = axe()

@@ -1,9 +1,9 @@
-"""The notebooks in examples/, executed one after the other.
+"""The programs in examples/: notebooks and a script.
 
-Their code cells run as plain programs: that needs no Jupyter, which would add
-some thirty packages to the tests, and shows that they need no kernel.
+The code cells of notebooks run as plain programs, which needs no Jupyter.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,6 +12,10 @@ import subprocess
 import sys
 
 import pytest
+
+import xlflax
+
+pytest_plugins = ['tests.evaluation.fixtures']
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / 'examples'
 
@@ -60,3 +64,24 @@ def test_notebooks_run(tmp_path):
     r'^(?:de|es|fr|nl|ru) +\d +([\d.]+) +([\d.]+)', printed, re.M
   )
   assert len(accuracies) == 5 * 3
+
+
+def test_gradio_demo_finds_a_sentence_in_its_own_file(make_run, tmp_path):
+  spec = importlib.util.spec_from_file_location(
+    'gradio_demo', EXAMPLES / 'gradio_demo.py'
+  )
+  demo = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(demo)
+  (tmp_path / 'de.txt').write_text('die Katze schläft\n\nein Hund\n')
+  (tmp_path / 'en.txt').write_text('a dog\n')
+  sentences = demo.read_sentences(
+    [f'{language}={tmp_path}/{language}.txt' for language in ('de', 'en')]
+  )
+  assert sentences == [
+    ('de', 'die Katze schläft'), ('de', 'ein Hund'), ('en', 'a dog')
+  ]  # fmt: skip
+  run = xlflax.open_run(make_run(tmp_path / 'run'), step='untrained')
+  rows = demo.SentenceSearch(run, sentences).search('ein Hund', 'de')
+  assert len(rows) == 3
+  assert rows[0][:2] == ['ein Hund', 'de']
+  assert rows[0][2] == pytest.approx(1, abs=1e-4)

@@ -39,7 +39,6 @@ COMMANDS = {
   'leaderboard': 'join the reports of suites and models on one page',
   'translate': 'translate files or standard input by beam search',
   'report': 'put runs side by side on one page',
-  'serve': 'show runs live in a browser, or try an encoder',
   'analyze': 'how similar languages are inside of models, with pictures',
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'publish': 'upload an exported model to the Hugging Face Hub',

@@ -111,8 +111,9 @@ NOT_RUN = {
   'xlflax evaluate --model_dir=runs/translation': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax tasks fetch sib200': 'needs the network; tests/tasks fetches',
-  'xlflax serve': 'goes on until Ctrl-C; tests/runs/service_test.py asks it',
-  'curl ': 'asks what is served before it',
+  'tensorboard ': 'runs until Ctrl-C',
+  'python examples/gradio_demo.py': 'runs until Ctrl-C; '
+  'tests/examples_test.py calls its search',
 }  # fmt: skip
 # Listings that are not run: what they contain -> why.
 NOT_RUN_PYTHON = {
