@@ -62,9 +62,8 @@ test-oldest:
 	  --max-worker-restart 2
 
 goldens: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/models tests/coverage_table_test.py \
-	  tests/declared_ranges_test.py tests/suites/recipes_test.py \
-	  --regenerate_goldens
+	$(BIN)/python -m pytest tests/models tests/declared_ranges_test.py \
+	  tests/suites/recipes_test.py --regenerate_goldens
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

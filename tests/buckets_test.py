@@ -78,6 +78,7 @@ def _evaluate(model_dir, **settings):
   )
 
 
+@pytest.mark.slow
 def test_results_and_pictures(bucket, pretrained, tmp_path):
   fakes.copy_run(pretrained, tmp_path / 'run')
   expected, got = _evaluate(tmp_path / 'run'), _evaluate(_RUN)
@@ -189,6 +190,7 @@ def test_a_grid(bucket, training_gin, fake_training):
   assert fake_training == [] and again.to_json() == first.to_json()
 
 
+@pytest.mark.slow
 def test_directions(bucket, training_gin, fake_training, tmp_path):
   gin = tmp_path / 'languages.gin'
   gin.write_text(
@@ -239,6 +241,7 @@ evaluate.evaluate.model_dir = %DATA
     assert f'suite/report/{name}' in bucket.objects
 
 
+@pytest.mark.slow
 def test_predictions_of_a_leaderboard(bucket):
   name = submission.file_name('xnli', 'de')
   missing = submission.write('gs://bucket/predictions', {name: 'x\n'})
@@ -246,6 +249,7 @@ def test_predictions_of_a_leaderboard(bucket):
   assert _content(bucket, f'predictions/{name}') == b'x\n'
 
 
+@pytest.mark.slow
 def test_an_average(bucket, pretrained, tmp_path):
   """From a bucket to a bucket, as on disk; the second call is refused."""
   outputs = str(tmp_path / 'mean'), 'gs://bucket/mean'

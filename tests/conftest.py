@@ -26,7 +26,6 @@ import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from tests import slow_tests  # noqa: E402
 from tests.worker_memory import (  # noqa: E402, F401
   programs_freed,
   pytest_sessionfinish,
@@ -71,7 +70,6 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-  slow_tests.mark(items)
   if config.getoption('--slow'):
     return
   skip = pytest.mark.skip(reason='slow; run with --slow (make test-slow)')

@@ -286,6 +286,7 @@ def test_a_directory_that_is_no_run(tmp_path):
     _evaluate(tmp_path, _Total())
 
 
+@pytest.mark.slow
 def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
   run, corpus
 ):

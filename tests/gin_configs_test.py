@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests import gin_files
+from tests.slow import mark_slow
 from xlflax import evaluate
 from xlflax.configuration import config
 from xlflax.evaluation import base as evaluation_base
@@ -110,7 +111,10 @@ def test_every_file_is_tested():
   assert len(_TRAININGS) >= 9 and len(_EVALUATIONS) >= 2
 
 
-@pytest.mark.parametrize('file', _TRAININGS)
+@pytest.mark.parametrize(
+  'file',
+  mark_slow(_TRAININGS, slow=['pretrain/veco_phase2.gin', 'demo/demo.gin']),
+)
 def test_training(settings_of, file):
   """Parsed, finalised, built; each kind of step traced on eight devices."""
   settings = settings_of(_with_the_rest(file), _macros(file))

@@ -1,11 +1,9 @@
-"""The map in ARCHITECTURE.md: the order of imports, and the size of rooms."""
+"""The layers in ARCHITECTURE.md: no upward imports and no import cycles."""
 
 import ast
-import collections
 import functools
 import pathlib
 import re
-import statistics
 
 import pytest
 
@@ -146,7 +144,7 @@ def _levels() -> dict[str, int]:
 
 def test_the_table_names_what_is_there():
   rooms = [room for row in _rows() for room in row]
-  assert len(rooms) == len(set(rooms)) > 20
+  assert rooms and len(rooms) == len(set(rooms))
   for room in rooms:
     path = _ROOT / 'xlflax' / room
     if not path.exists():
@@ -155,27 +153,12 @@ def test_the_table_names_what_is_there():
 
 
 def test_no_import_runs_upwards():
-  assert len(_files()) > 300
+  assert _files()
   assert upward(_imports(), _levels()) == set()
 
 
 def test_no_circle_is_left():
   assert circles(_imports()) == set()
-
-
-def test_rooms_and_files_are_small():
-  folders = collections.Counter(path.parent for path in _files().values())
-  assert {
-    str(folder): count for folder, count in folders.items() if count > 25
-  } == {}
-  root = folders[_ROOT / 'xlflax']
-  assert root <= 8
-  lines = {
-    module: len(path.read_text(encoding='utf-8').splitlines())
-    for module, path in _files().items()
-  }
-  assert {module: n for module, n in lines.items() if n > 400} == {}
-  assert statistics.median(lines.values()) <= 145
 
 
 TABLE = """

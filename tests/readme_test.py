@@ -40,12 +40,6 @@ def _run(program: str, smaller: dict[str, str]) -> None:
   exec(compile(program, str(README), 'exec'), {})
 
 
-def test_each_program_has_ten_lines():
-  programs = _programs()
-  assert len(programs) == 2
-  assert all(len(program.splitlines()) <= 10 for program in programs)
-
-
 def test_training_and_evaluating_on_a_corpus(
   corpus, tmp_path, monkeypatch, capsys
 ):

@@ -24,7 +24,7 @@ _TINY = shapes.Shape(
   'variant',
   [
     variant
-    if variant in ('x/gathered_chunked', 'torch/gathered')
+    if variant == 'torch/gathered'
     else pytest.param(variant, marks=pytest.mark.slow)
     for variant in training_step.VARIANTS
   ],
@@ -123,6 +123,7 @@ def test_what_gpus_need_of_the_input():
   )
 
 
+@pytest.mark.slow
 def test_code_switching():
   figures = code_switching.run(
     _TINY, lines=400, entries=200, calls=1, rounds=1, tokens_per_second=1000.0

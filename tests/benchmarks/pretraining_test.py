@@ -18,6 +18,7 @@ def _few(quick, names):
   ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _few(['mbert-tlm'], pretraining.MODELS))
 def test_every_model_trains(name):
   figures = pretraining.measure_here(name, 'x/as_is', 1, tiny=True)

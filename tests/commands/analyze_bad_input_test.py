@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.slow import mark_slow
 from xlflax import cli
 from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import checkpoints
@@ -113,7 +114,9 @@ _KINDS = (
 )
 
 
-@pytest.mark.parametrize('kind', _KINDS)
+@pytest.mark.parametrize(
+  'kind', mark_slow(_KINDS, ('cka', 'words', 'alignment'))
+)
 def test_states_that_are_nan(runs, folder, capsys, kind):
   said = _fails(
     folder, capsys, _flags(kind, folder), f'--model_dir={runs / "broken"}'

@@ -108,6 +108,7 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
     assert found['random', 'en-en', layer] < 0.99
 
 
+@pytest.mark.slow
 def test_several_devices(run, corpus, tmp_path, monkeypatch):
   flags = [
     f'--model_dir={run}',

@@ -95,6 +95,7 @@ def test_pairs_are_classified(pretrained, sentences, tmp_path):
   assert len(predicted) == 24 and set(predicted) <= {'same', 'other'}
 
 
+@pytest.mark.slow
 def test_questions_are_answered(pretrained, sentences, tmp_path):
   paragraphs = []
   for i, context in enumerate(sentences('en', 8)):

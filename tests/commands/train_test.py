@@ -190,6 +190,7 @@ def test_examples_are_command_lines(arguments_of, command):
     assert arguments_of(*shlex.split(line)[1:])['settings'].streams
 
 
+@pytest.mark.slow
 def test_devices_that_are_not_there(tmp_path):
   """In a process of its own, whose devices are not yet chosen."""
   command = [

@@ -9,6 +9,8 @@ from xlflax import cli
 from xlflax.demo import demo, nearest_messages, pipeline
 from xlflax.foundation import errors
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip('seqio')
 pytest.importorskip('django')
 pytest.importorskip('pycountry')

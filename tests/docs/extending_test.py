@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.slow import mark_slow
+
 _ROOT = pathlib.Path(__file__).parents[2]
 _DOCUMENT = _ROOT / 'docs' / 'extending.md'
 _FILE = re.compile(r'# ([\w./-]+\.\w+)\n')
@@ -68,18 +70,10 @@ def _run(block: _Block, folder: pathlib.Path) -> None:
   )
 
 
-_TRAINING = ('A probing task', 'A task family')  # these train a model
+_SLOW = ('An objective', 'A SeqIO task', 'A probing task', 'A task family')
 
 
-@pytest.mark.parametrize(
-  'heading',
-  [
-    pytest.param(
-      heading, marks=[pytest.mark.slow] if heading in _TRAINING else []
-    )
-    for heading in _sections()
-  ],
-)
+@pytest.mark.parametrize('heading', mark_slow(_sections(), _SLOW))
 def test_the_listings_of_a_section_run(heading, tmp_path):
   blocks = _blocks(_sections()[heading])
   used = False

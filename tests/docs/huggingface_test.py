@@ -56,6 +56,7 @@ def folder(tmp_path):
   return tmp_path
 
 
+@pytest.mark.slow
 def test_the_commands_run(folder):
   programs = pathlib.Path(sys.executable).parent
   result = subprocess.run(

@@ -129,6 +129,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
   assert '--other_config=accept' in message
 
 
+@pytest.mark.slow
 def test_other_text_read_live(fails, workspace, corpus, tmp_path):
   def train(*more: str) -> list[str]:
     return _train(workspace, tmp_path / 'run', *more, corpus=corpus)
@@ -170,6 +171,7 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
   assert '(90, 16) here, (100, 16) in the checkpoint' in message
 
 
+@pytest.mark.slow
 def test_truncated_newest_checkpoint(workspace, finished, run):
   for path in (run / 'checkpoints/8/train').rglob('*'):
     if path.is_file() and path.stat().st_size > 1000:
@@ -195,6 +197,7 @@ sys.exit(cli.main(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 def test_full_disk_during_a_save(workspace, finished, run):
   del finished
   assert resource.RLIMIT_FSIZE is not None

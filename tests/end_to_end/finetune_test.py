@@ -81,6 +81,7 @@ def _changes(folder):
   }
 
 
+@pytest.mark.slow
 def test_a_killed_grid_goes_on(grid):
   start, output = grid
   second = output / 'trials' / 'SEED=1'

@@ -69,6 +69,7 @@ def _weights(folder):
   return safetensors.numpy.load_file(folder / 'model.safetensors')
 
 
+@pytest.mark.slow
 def test_import_evaluate_train_export(folder, workspace, tmp_path):
   ours, run = tmp_path / 'ours', tmp_path / 'run'
   shown = workspace.run(
@@ -126,6 +127,7 @@ def test_import_evaluate_train_export(folder, workspace, tmp_path):
   assert loaded.config.max_position_embeddings == 34
 
 
+@pytest.mark.slow
 def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
   workspace.run(
     'convert',
@@ -161,6 +163,7 @@ def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
   assert json.loads((tmp_path / 'back/config.json').read_text()) == config
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_in_one_message(folder, workspace, tmp_path):
   output = workspace.run(
     'convert',

@@ -103,6 +103,7 @@ def wider(tmp_path_factory):
   return directory
 
 
+@pytest.mark.slow
 def test_veco_on_an_encoder_of_another_shape(fails, wider):
   message = fails('pretrain/veco_phase1.gin', *_PAIRS, f'INIT_DIR="{wider}"')
   assert 'The checkpoint does not fit the model' in message
@@ -133,6 +134,7 @@ def test_queue_that_the_batch_does_not_divide(fails):
   assert 'set MomentumQueue.size to 16' in message
 
 
+@pytest.mark.slow
 def test_another_try_in_the_same_directory(fails):
   """Of a run that a mistake ended at its start, nothing is in the way."""
   for size in (20, 28):
@@ -146,6 +148,7 @@ def test_another_try_in_the_same_directory(fails):
     assert f'Got: a queue of {size} keys' in message
 
 
+@pytest.mark.slow
 def test_heads_that_the_other_run_did_not_train(fails, wider):
   message = fails(
     'pretrain/moco_tlm.gin',

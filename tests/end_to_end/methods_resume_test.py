@@ -149,6 +149,7 @@ def _kinds(model_dir):
   }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'name',
   [
@@ -180,6 +181,7 @@ def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
   assert losses(run) == losses(uninterrupted)
 
 
+@pytest.mark.slow
 def test_what_the_checkpoints_of_moco_hold(whole):
   """So that the comparison above is one of queue, pointer, key encoder."""
   at, end = (_saved(whole('moco'), step) for step in (_EVERY, _STEPS))

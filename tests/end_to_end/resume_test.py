@@ -100,6 +100,7 @@ def _check_mended(run):
   assert [path.read_bytes() for path in lost] == before
 
 
+@pytest.mark.slow
 def test_killed_during_a_save(workspace, loader, tmp_path):
   flags, uninterrupted = loader
   run = tmp_path / 'run'
@@ -113,6 +114,7 @@ def test_killed_during_a_save(workspace, loader, tmp_path):
   _equal(run, uninterrupted)
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_exits_cleanly(workspace, tmp_path):
   process = workspace.start(
     'train',

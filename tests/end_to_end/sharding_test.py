@@ -37,6 +37,7 @@ def _assert_close(ours, theirs, tolerance):
         )
 
 
+@pytest.mark.slow
 def test_eight_devices_equal_one(workspace, single, tmp_path):
   workspace.train(
     tmp_path / 'run', workspace.cache, *_MESH, steps=_STEPS, devices=8

@@ -23,6 +23,7 @@ def without(tmp_path):
   return {'PYTHONPATH': str(tmp_path / 'absent')}
 
 
+@pytest.mark.slow
 def test_trains_and_evaluates_from_a_cache(workspace, tmp_path, without):
   from tests.end_to_end.conftest import TINY
 

@@ -22,6 +22,8 @@ from xlflax.training.devices import partitioning
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
 
+pytestmark = pytest.mark.slow
+
 _PLAN = sharing.SharingPlan(embeddings=True, layers=1)
 _WORDS = {
   'en': 'the small dog sees an old tree near water'.split(),

@@ -253,7 +253,12 @@ def test_a_macro_that_there_is_not(run):
 
 
 @pytest.mark.parametrize(
-  'tested, number', [('selected', 1), ('best_two', 2), ('all', 3)]
+  'tested, number',
+  [
+    ('selected', 1),
+    pytest.param('best_two', 2, marks=pytest.mark.slow),
+    pytest.param('all', 3, marks=pytest.mark.slow),
+  ],
 )
 def test_which_settings_are_tested(run, tested, number):
   report = run(

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests import gin_files
+from tests.slow import mark_slow
 from xlflax.configuration import config
 from xlflax.data.labelled.rows import paired_rows
 from xlflax.data.labelled.sources import code_switched, joined, xtreme_tasks
@@ -185,7 +186,12 @@ def test_every_file_of_the_papers_is_tested():
   }
 
 
-@pytest.mark.parametrize('family', ['tagging', 'parsing', 'classification'])
+@pytest.mark.parametrize(
+  'family',
+  mark_slow(
+    ['tagging', 'parsing', 'classification'], slow=['parsing', 'classification']
+  ),
+)
 def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
   settings = settings_of(
     f'finetune/{family}.gin', f'finetune/settings/layer_head_{family}.gin'

@@ -73,6 +73,7 @@ def test_missing_process(together):
     assert '2 of 3 processes within 15 s; missing: 2.' in output
 
 
+@pytest.mark.slow
 def test_different_gin(together):
   for output in together(_flags(0), _flags(1, '--gin.LEARNING_RATE=0.5')):
     assert 'The processes were started with different configurations' in output
@@ -89,6 +90,7 @@ def test_port_that_is_taken(together):
   assert "Something that is not the job's process 0 answers" in outputs[1]
 
 
+@pytest.mark.slow
 def test_batch_that_does_not_divide_the_mesh(together):
   for output in together(
     _flags(0, '--gin.BATCH_SIZE=7'), _flags(1, '--gin.BATCH_SIZE=7')

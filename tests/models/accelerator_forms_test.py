@@ -44,7 +44,12 @@ def _model(**options):
 
 
 @pytest.mark.parametrize(
-  'target, options', [(_GPU, {}), (_GPU, dict(remat='minimal')), (_TPU, {})]
+  'target, options',
+  [
+    (_GPU, {}),
+    pytest.param(_GPU, dict(remat='minimal'), marks=pytest.mark.slow),
+    (_TPU, {}),
+  ],
 )
 def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
   """Unrolled, GELU by erf, norms in closed form, barriers; dropout."""

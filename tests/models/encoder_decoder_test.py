@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.models import layer_stacking, random_parameters
+from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.models import api, encoder, encoder_decoder
 from xlflax.models import encoder_decoder_config as config_lib
@@ -108,6 +109,7 @@ def _loss(model):
   return jax.value_and_grad(loss, has_aux=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'kind', ['t5', pytest.param('post_ln', marks=pytest.mark.slow)]
 )
@@ -135,6 +137,7 @@ def _check_all_learn(gradients):
     assert 'key' in str(path) or np.abs(gradient).max() > 1e-9, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['tied', 'umt5'])
 def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
   scanned = nn.unbox(trees(kind))
@@ -172,7 +175,12 @@ def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
   )
 
 
-@pytest.mark.parametrize('kind', ['post_ln', 'tied', 'pre_ln', 't5', 'umt5'])
+@pytest.mark.parametrize(
+  'kind',
+  mark_slow(
+    ['post_ln', 'tied', 'pre_ln', 't5', 'umt5'], slow=['tied', 'pre_ln', 'umt5']
+  ),
+)
 def test_cached_steps_equal_whole_rows(trees, kind):
   model, params = _model(kind), nn.unbox(trees(kind))
   inputs = _inputs(kind)
@@ -251,7 +259,7 @@ def _pack(rows, first, second, width):
   ]
 
 
-@pytest.mark.parametrize('kind', ['pre_ln', 'umt5'])
+@pytest.mark.parametrize('kind', mark_slow(['pre_ln', 'umt5'], slow=['umt5']))
 def test_packed_equals_padded(trees, kind):
   model, params = _model(kind), trees(kind)
   want = _call(model, params, '__call__', **_inputs(kind))

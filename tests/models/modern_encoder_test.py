@@ -143,6 +143,7 @@ def test_a_local_encoder_sees_no_farther_than_its_windows():
   np.testing.assert_array_equal(np.flatnonzero(seen), [3, 4, 5, 6, 7])
 
 
+@pytest.mark.slow
 def test_the_first_norm_is_not_read():
   params = _params(encoder.Encoder(_MODERN))
   model = encoder.Encoder(_MODERN)
@@ -254,6 +255,7 @@ def test_shared_keys_and_values_are_repeated():
   np.testing.assert_allclose(dropped, want, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scan', [True, False])
 def test_training_with_dropout_and_rematerialisation(scan):
   config = dataclasses.replace(
@@ -284,6 +286,7 @@ def test_training_with_dropout_and_rematerialisation(scan):
   )
 
 
+@pytest.mark.slow
 def test_eight_devices_equal_one():
   config = dataclasses.replace(
     _MODERN, num_heads=2, vocab_multiple=8, num_layers=2, global_every=2

@@ -91,7 +91,9 @@ def _sharded(batch):
 
 
 @pytest.mark.parametrize(
-  'objective', [SpanCorruption(), Infilling()], ids=lambda o: o.name
+  'objective',
+  [SpanCorruption(), pytest.param(Infilling(), marks=pytest.mark.slow)],
+  ids=lambda o: o.name,
 )
 def test_sharded_equals_one_device(objective, blocks):
   jax.tree.map(

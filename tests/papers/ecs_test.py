@@ -3,6 +3,7 @@
 import pytest
 
 from tests.papers import rows
+from tests.slow import mark_slow
 from xlflax.data import stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives.corruption import random_words
@@ -70,7 +71,13 @@ def test_sharing_plan(row):
   assert (words is own) == (row.startswith('sep_emb'))
 
 
-@pytest.mark.parametrize('row', _ROWS)
+@pytest.mark.parametrize(
+  'row',
+  mark_slow(
+    _ROWS,
+    slow=['sep_l1_3', 'sep_l1_6', 'sep_emb_l1_3', 'wiki_cc', 'extra_anchors'],
+  ),
+)
 def test_twin(row):
   rows.check_twin('ecs', row)
   twin, full = rows.twin('ecs', row), rows.settings('ecs', row)

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.papers import rows
+from tests.slow import mark_slow
 from xlflax.data import stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.objectives.inputs import Pooling
@@ -30,7 +31,7 @@ def test_rows_of_table_5():
   assert _ROWS == sorted(s + a for s in _SIZES for a in _ABLATIONS)
 
 
-@pytest.mark.parametrize('row', _ROWS)
+@pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'250k', '2m'}))
 def test_published_settings(row):
   """Sections 2 and 3.3."""
   size, _, _ = row.partition('_')
@@ -72,7 +73,7 @@ def test_ablations(row):
     assert {s.layout for s in settings.streams} == {stream.Layout.SIDES}
 
 
-@pytest.mark.parametrize('row', _ROWS)
+@pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'600k'}))
 def test_twin(row):
   rows.check_twin('ppa', row)
 

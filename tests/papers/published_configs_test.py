@@ -159,6 +159,7 @@ def _settings(directory, corpus, *more):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _TOKENIZERS)
 def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
@@ -177,6 +178,7 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _HEADLESS)
 def test_encoder_without_a_head_is_trained_on_and_goes_back(
   name, corpus, tmp_path

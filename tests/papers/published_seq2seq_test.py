@@ -164,6 +164,7 @@ def _check_folder(folder, run, model, tokenizer):
   np.testing.assert_allclose(got, want, atol=3e-5, rtol=3e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _MODELS)
 def test_encoder_decoder_is_trained_on_and_goes_back(
   name, corpus, tmp_path, monkeypatch

@@ -107,6 +107,7 @@ def _settings(gin_file, directory, corpus):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('row', _ROWS)
 def test_row_starts_from_the_published_model_and_goes_back(
   row, corpus, tmp_path

@@ -7,6 +7,7 @@ import pytest
 
 from tests import gin_files
 from tests.papers import rows
+from tests.slow import mark_slow
 from xlflax.configuration import config
 from xlflax.data import stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
@@ -41,7 +42,9 @@ def test_rows_of_the_tables():
   assert (len(_PRETRAINING), len(_TRANSLATION), len(_IWSLT)) == (8, 14, 6)
 
 
-@pytest.mark.parametrize('row', _PRETRAINING)
+@pytest.mark.parametrize(
+  'row', mark_slow(_PRETRAINING, slow=['large_phase1', 'small_ca_mlm'])
+)
 def test_published_settings_of_pretraining(row):
   """Section 4, table 8."""
   settings = rows.trace('veco', row)
@@ -111,7 +114,17 @@ def test_ablations_of_table_5(row, objectives):
   assert settings.total_steps == 240_000
 
 
-@pytest.mark.parametrize('row', _TRANSLATION + _IWSLT)
+@pytest.mark.parametrize(
+  'row',
+  mark_slow(
+    _TRANSLATION + _IWSLT,
+    slow=[
+      row
+      for row in _TRANSLATION + _IWSLT
+      if not row.startswith(('shallow_last', 'wmt14_en_de'))
+    ],
+  ),
+)
 def test_published_settings_of_translation(row):
   """Section 6.1, tables 3 and 4."""
   settings = rows.trace('veco', row)
@@ -204,7 +217,11 @@ def test_scripts_take_all_of_veco_but_its_head(row):
 
 
 @pytest.mark.parametrize(
-  'row', [r for r in _ROWS if not r.startswith('shallow') and '_mbart' not in r]
+  'row',
+  mark_slow(
+    [r for r in _ROWS if not r.startswith('shallow') and '_mbart' not in r],
+    slow=set(_ROWS) - {'script_en_de', 'script_en_fr', 'small_ca_mlm'},
+  ),
 )
 def test_twin(row):
   rows.check_twin('veco', row)
@@ -217,6 +234,7 @@ def test_what_the_twins_begin_from(row):
   assert settings.model.config.hidden_dim <= 128
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'row', [r for r in _ROWS if r.startswith('shallow') or '_mbart' in r]
 )

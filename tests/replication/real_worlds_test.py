@@ -192,6 +192,7 @@ BOTH = Condition(
 )
 
 
+@pytest.mark.slow
 def test_runs_in_real_languages(texts, tmp_path, monkeypatch):
   """Measured in each language; what is begun from is made where it lacks."""
   monkeypatch.setattr(real_worlds.RealWorld, 'TESTED', 10)

@@ -14,6 +14,8 @@ from xlflax.replication.conditions import AS_BOTH, Condition, Loss, Size, Taken
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization.decoder import DecoderInitialization
 
+pytestmark = pytest.mark.slow
+
 AMOUNTS = worlds.Amounts(
   sentences=60, pairs=40, examples=20, held_out=40, merges=60
 )

@@ -110,6 +110,7 @@ def test_all_tasks(make_suite, runs, tmp_path):
   assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'trials').is_dir()
 
 
+@pytest.mark.slow
 def test_files(make_suite, runs, tmp_path):
   with read_only.only_read(pathlib.Path(runs[0])):
     _run(make_suite('tuned', 'plain'), runs[:1], tmp_path)
@@ -202,6 +203,7 @@ def test_some_tasks_and_steps(make_suite, runs, tmp_path):
   assert (tmp_path / 'out' / 'report' / 'plain.curves.png').exists()
 
 
+@pytest.mark.slow
 def test_watching_a_run(make_suite, runs, tmp_path):
   run_lib.mark_finished(tmp_path / 'mlm', 20)
   report = _run(

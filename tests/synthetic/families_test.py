@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.slow import mark_slow
 from tests.synthetic import oracle
 from xlflax.synthetic import inference, typology
 from xlflax.synthetic.concepts import CONCEPTS
@@ -29,7 +30,7 @@ def _content(reader, text):
   )
 
 
-@pytest.mark.parametrize('split', ['train', 'test'])
+@pytest.mark.parametrize('split', mark_slow(['train', 'test'], slow=['train']))
 def test_inference_labels_hold_in_models(folder, split):
   for premise, hypothesis, label in folder.rows(f'nli/{split}.en.tsv'):
     [first], [second] = (

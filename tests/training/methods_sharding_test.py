@@ -129,6 +129,7 @@ def _losses(case, partitioner):
   return losses, state.params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'name',
   [

@@ -157,6 +157,7 @@ def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
     assert (leaf != before[name]).any() or name.endswith(_NO_EFFECT), name
 
 
+@pytest.mark.slow
 def test_eight_devices_equal_one(alone):
   mesh = partitioning.Partitioner(fsdp=2, tensor=2)
   sharded = _step(mesh, optimizers.Adam(learning_rate=0.1, eps=1.0))
@@ -170,6 +171,7 @@ def test_eight_devices_equal_one(alone):
   assert table.addressable_shards[0].data.shape == (2, 32, 8)
 
 
+@pytest.mark.slow
 def test_frozen_language_specific_parts():
   """They keep their values and have no optimizer state (fine-tuning)."""
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=_FROZEN)

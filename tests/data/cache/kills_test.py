@@ -22,6 +22,7 @@ def written(tmp_path_factory, toy_corpus, toy_vocabulary):
   return writing.files(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', range(20))
 def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
   """Forked, so that a start costs little; killed within a tenth of a second."""

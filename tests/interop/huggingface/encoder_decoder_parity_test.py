@@ -18,6 +18,7 @@ import transformers
 
 from tests.interop.huggingface import encoder_decoder_models as models
 from tests.interop.huggingface import reference_models as reference
+from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import decoding
@@ -104,12 +105,15 @@ def _check_gradients(model, run, grads):
   assert seen == set(parameters)
 
 
-@pytest.mark.parametrize('name', models.MODELS)
+@pytest.mark.parametrize(
+  'name', mark_slow(models.MODELS, set(models.MODELS) - {'mbart', 'm2m_100'})
+)
 def test_logits_and_gradients_equal_the_reference(imported, name):
   model, _, run = imported(name)
   _check(model, run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['mt5', 'umt5', 'mbart'])
 def test_unrolled_layers_equal_the_reference(imported, name):
   model, _, run = imported(name, scan_layers=False)
@@ -125,7 +129,9 @@ def _same_tensors(first, second):
     np.testing.assert_array_equal(second[key], value, err_msg=key)
 
 
-@pytest.mark.parametrize('name', models.MODELS)
+@pytest.mark.parametrize(
+  'name', mark_slow(models.MODELS, slow=['bart', 'mbart_plain'])
+)
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   model, folder, run = imported(name)
   folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
@@ -152,7 +158,9 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
   _same_tensors(folder / 'hf', tmp_path / 'back')
 
 
-@pytest.mark.parametrize('name', ['t5_v1_1', 'mt5', 'mbart', 'bart'])
+@pytest.mark.parametrize(
+  'name', mark_slow(['t5_v1_1', 'mt5', 'mbart', 'bart'], slow=['bart'])
+)
 def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   """Without the record of config.json the options follow from the model."""
   model, _, run = imported(name)
@@ -173,7 +181,7 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
     )
 
 
-@pytest.mark.parametrize('name', ['mt5', 'mbart'])
+@pytest.mark.parametrize('name', mark_slow(['mt5', 'mbart'], slow=['mt5']))
 def test_generating_from_an_imported_model(imported, name):
   model, _, run = imported(name)
   source, _, _ = models.inputs()

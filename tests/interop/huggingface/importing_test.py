@@ -431,6 +431,7 @@ def test_parameters_are_sharded_as_they_are_read(folder):
   )
 
 
+@pytest.mark.slow
 def test_a_bucket(folder, tmp_path):
   """A model directory is made there and read from there."""
   pytest.importorskip('gcsfs')

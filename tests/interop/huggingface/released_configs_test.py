@@ -12,6 +12,7 @@ import transformers
 
 from tests.interop.huggingface import reference_models as reference
 from tests.interop.huggingface import released_configs as released
+from tests.slow import mark_slow
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import encoder_decoder
 from xlflax.training.checkpointing import run as run_lib
@@ -90,7 +91,19 @@ def _apply(model, params, ids, states):
   )
 
 
-@pytest.mark.parametrize('name', released.CONFIGS)
+@pytest.mark.parametrize(
+  'name',
+  mark_slow(
+    released.CONFIGS,
+    slow=[
+      'xlm-roberta-large',
+      'roberta-large',
+      'multilingual-e5-base',
+      'umt5-base',
+      't5-base',
+    ],
+  ),
+)
 def test_published_configuration(name, tmp_path):
   """Its model is computed, and goes back as the type that it came as."""
   model = published(name, tmp_path / 'hf')

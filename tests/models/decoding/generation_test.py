@@ -181,6 +181,7 @@ def test_one_beam_is_greedy(params):
   )
 
 
+@pytest.mark.slow
 def test_exact_early_stopping_finds_no_worse_rows(params):
   full = _generate(
     params,
@@ -202,6 +203,7 @@ def test_exact_early_stopping_finds_no_worse_rows(params):
   assert (np.diff(exact.scores, axis=1) <= 0).all()
 
 
+@pytest.mark.slow
 def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
   """Fewer hypotheses asked for are the first of more."""
   options = dict(beam_size=4, max_length=8, early_stopping='exact')
@@ -215,6 +217,7 @@ def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'options',
   [
@@ -238,6 +241,7 @@ def test_rows_have_limits_of_their_own(params, options):
   assert (np.asarray(got.token_ids)[limits == 2][..., 2:] == _PAD).all()
 
 
+@pytest.mark.slow
 def test_larger_penalty_gives_longer_rows(params):
   lengths = [
     _lengths(
@@ -286,7 +290,12 @@ def test_samples_have_the_models_distribution(params):
 
 
 @pytest.mark.parametrize(
-  'options', [dict(top_k=2), dict(top_p=0.7), dict(top_k=3, top_p=0.9)]
+  'options',
+  [
+    dict(top_k=2),
+    pytest.param(dict(top_p=0.7), marks=pytest.mark.slow),
+    pytest.param(dict(top_k=3, top_p=0.9), marks=pytest.mark.slow),
+  ],
 )
 def test_truncated_samples(params, options):
   got = _generate(
@@ -306,6 +315,7 @@ def test_truncated_samples(params, options):
     assert set(np.asarray(got.token_ids[row, :, 0]).tolist()) == support
 
 
+@pytest.mark.slow
 def test_samples_differ_by_key_and_go_on_after_the_start(params):
   def draw(seed):
     return np.asarray(
@@ -323,6 +333,7 @@ def test_samples_differ_by_key_and_go_on_after_the_start(params):
   np.testing.assert_array_equal(draw(2), _cut(draw(2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('method', ['greedy', 'beam'])
 def test_longer_start_is_read_before(params, method):
   """A start of two tokens, the second of which is what came first."""
@@ -350,6 +361,7 @@ def test_language_and_start_matter(params):
   assert (np.asarray(got.scores) != np.asarray(start.scores)).all()
 
 
+@pytest.mark.slow
 def test_suppressed_tokens_are_never_generated(params):
   for method in ('beam', 'sample'):
     got = _generate(
@@ -367,8 +379,11 @@ def test_suppressed_tokens_are_never_generated(params):
   'options',
   [
     dict(method='greedy'),
-    dict(beam_size=3, num_samples=2),
-    dict(method='sample', num_samples=2, rng=jax.random.key(4)),
+    pytest.param(dict(beam_size=3, num_samples=2), marks=pytest.mark.slow),
+    pytest.param(
+      dict(method='sample', num_samples=2, rng=jax.random.key(4)),
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_sharded_equals_one_device(params, boxed, options):
@@ -384,6 +399,7 @@ def test_sharded_equals_one_device(params, boxed, options):
   np.testing.assert_allclose(got.scores, want.scores, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
   options = decoding.DecodingOptions(beam_size=2, max_length=4)
   program = generation.compiled(_MODEL, options, _EOS, _PAD)
@@ -397,6 +413,7 @@ def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
   assert program._cache_size() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'fields',
   [

@@ -199,6 +199,7 @@ def _loss(model, params, key):
   return jnp.square(states[..., :5]).mean()
 
 
+@pytest.mark.slow
 def test_remat_changes_nothing_and_dropout_follows_its_key():
   params = _params(_model())
   steps = [
@@ -230,6 +231,7 @@ def test_bfloat16_is_close():
   assert 0 < np.sqrt(np.mean(difference**2)) < 0.05
 
 
+@pytest.mark.slow
 def test_eight_devices_equal_one():
   model = _model(vocab_multiple=8)
   rules = (
@@ -305,6 +307,7 @@ def test_features_of_a_pair():
     )
 
 
+@pytest.mark.slow
 def test_gradient_of_the_memory_is_stopped_unless_asked_for():
   x, y = _pair()
   x = dict(x, positions=x['positions'] % 4)

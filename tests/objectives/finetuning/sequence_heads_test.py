@@ -276,6 +276,7 @@ def test_gradients_are_those_of_finite_differences(run, params, objective):
   )
 
 
+@pytest.mark.slow
 def test_dropout_draws_from_the_key_and_prediction_has_none(run):
   first, same, other = (
     run(_CLASSES, train=True, seed=seed) for seed in (0, 0, 1)
@@ -285,6 +286,7 @@ def test_dropout_draws_from_the_key_and_prediction_has_none(run):
   np.testing.assert_array_equal(first[2], other[2])
 
 
+@pytest.mark.slow
 def test_without_jit_the_loss_is_the_same(run, model, params, batch):
   for objective in (_CLASSES, _ANSWERS):
     output = objective(model, params, batch, _context())

@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.models import random_parameters
 from tests.objectives import veco_reference
+from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
@@ -194,6 +195,7 @@ def test_no_gradient_flows_into_the_memory(params, pairs, context, run):
   assert abs(other.loss.total - output.loss.total) > 0.01
 
 
+@pytest.mark.slow
 def test_hand_made_literal(params, vocabulary, context, run):
   """A uniform model: both terms of every chosen token cost log V."""
   zeros = jax.tree.map(np.zeros_like, params)
@@ -225,8 +227,10 @@ def test_hand_made_literal(params, vocabulary, context, run):
   'fields',
   [
     dict(chunk_size=7),
-    dict(head=Head.EVERY_POSITION),
-    dict(head=Head.EVERY_POSITION, chunk_size=8),
+    pytest.param(dict(head=Head.EVERY_POSITION), marks=pytest.mark.slow),
+    pytest.param(
+      dict(head=Head.EVERY_POSITION, chunk_size=8), marks=pytest.mark.slow
+    ),
   ],
 )
 def test_heads_and_chunks_are_one_loss(fields, pairs, context, run):
@@ -238,6 +242,7 @@ def test_heads_and_chunks_are_one_loss(fields, pairs, context, run):
   )
 
 
+@pytest.mark.slow
 def test_sums_of_micro_batches_add_up(pairs, context, run):
   """And the pair without a second side is one like any other."""
   (whole, gradient), *micro = [
@@ -290,7 +295,7 @@ def test_packed_equals_padded(pairs, context, run):
   _assert_close(got, want, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize('head', list(Head))
+@pytest.mark.parametrize('head', mark_slow(Head, slow=[Head.EVERY_POSITION]))
 def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   objective = CrossAttentionMLM(mask_ratio=0.5, head=head)
@@ -310,6 +315,7 @@ def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
   assert (chosen[::2] != chosen[1::2]).any(axis=1).sum() >= 3
 
 
+@pytest.mark.slow
 def test_dropout_is_on_in_training_only(params, pairs, context, run):
   model = _encoder(dropout_rate=0.3, attention_dropout_rate=0.3)
 
@@ -364,6 +370,7 @@ def test_the_other_side_is_on_the_same_device():
   np.testing.assert_array_equal(swapped[:4, 0], [3, 0, 9, 6])
 
 
+@pytest.mark.slow
 def test_sides_with_parameters_of_their_own(params, pairs, context):
   """A sharing plan reads each side with its language's parameters."""
   choice = sharing.SharingPlan(embeddings=True, layers=1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.models import random_parameters
+from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.models.config import EncoderConfig
 from xlflax.models.encoder import Encoder
@@ -193,7 +194,7 @@ def _oracle(objective, batch, temperature):
   return np.sum(losses), np.sum(agreement), chosen, len(losses)
 
 
-@pytest.mark.parametrize('temperature', [1.0, 2.0])
+@pytest.mark.parametrize('temperature', mark_slow([1.0, 2.0], slow=[1.0]))
 def test_matches_numpy(distill, batch, temperature):
   objective = dataclasses.replace(distill, temperature=temperature)
   output, _ = run(objective, batch, state=_state(temperature))

@@ -10,6 +10,7 @@ import optax
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.objectives import base, inputs, metrics
 from xlflax.objectives.corruption import masking
@@ -125,7 +126,7 @@ def test_hand_made_literal(params, vocabulary, context, run):
   assert output.loss.weight == 2 and output.state == ()
 
 
-@pytest.mark.parametrize('other', VARIANTS)
+@pytest.mark.parametrize('other', mark_slow(VARIANTS, slow=VARIANTS[:1]))
 def test_heads_and_chunks_are_one_loss(other, batch, context, run):
   """Gathered = every position, chunked = whole; gradients too."""
   _assert_close(run(other, batch, context()), run(HALF, batch, context()))

@@ -186,6 +186,7 @@ def test_a_draw_of_the_original_is_not_replaced(batch):
   )
 
 
+@pytest.mark.slow
 def test_rows_of_padding_are_a_mask(batch):
   """The discriminator's loss over a batch is that without its empty rows."""
   rows = {k: np.concatenate([v, np.zeros_like(v)]) for k, v in batch.items()}
@@ -240,6 +241,7 @@ def test_each_loss_trains_its_own_network(batch):
   assert (both['model']['output_bias'] == 0).all()  # no MLM of its own
 
 
+@pytest.mark.slow
 def test_shared_embeddings_get_both_gradients(batch):
   shared = ReplacedTokenDetection(
     generator=dataclasses.replace(GENERATOR, hidden_dim=8, num_heads=2),

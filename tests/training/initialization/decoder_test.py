@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.models import api, encoder, encoder_decoder, encoder_decoder_config
 from xlflax.models import config as model_config
@@ -146,7 +147,9 @@ def _check(got, source, layers, *, fresh=None):
 )
 @pytest.mark.parametrize('tied', [False, True])
 @pytest.mark.parametrize('scanned', [False, True])
-@pytest.mark.parametrize('run', ['veco', 'unrolled'])
+@pytest.mark.parametrize(
+  'run', mark_slow(['veco', 'unrolled'], slow=['unrolled'])
+)
 def test_every_parameter(run, request, layers, taken, tied, scanned):
   """Tied or not, scanned or not on either side, the first or last layers."""
   run = request.getfixturevalue(run)

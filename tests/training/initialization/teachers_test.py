@@ -193,6 +193,7 @@ def _batch(student):
   }
 
 
+@pytest.mark.slow
 def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
   """And a resumed run reads no checkpoint of the teacher's."""
   copy = tmp_path / 'copy'

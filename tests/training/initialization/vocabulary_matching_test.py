@@ -196,6 +196,7 @@ def test_malformed_line(tmp_path, name, line):
   assert f'{name}:2' in str(raised.value)
 
 
+@pytest.mark.slow
 def test_large_vocabularies_take_seconds():
   """A quarter of a million tokens, each looked up by every way."""
   size = 250_000

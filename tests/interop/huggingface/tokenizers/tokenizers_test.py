@@ -10,6 +10,7 @@ import tokenizers as library
 import transformers
 
 from tests.interop.huggingface import reference_tokenizers
+from tests.slow import mark_slow
 from xlflax.data.vocabularies import token_normalization
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -247,6 +248,9 @@ def test_word_starts(pair):
     assert all(map(token_normalization.may_be_word, others))
 
 
+@pytest.mark.parametrize(
+  'pair', mark_slow(_KINDS, set(_KINDS) - {'xlm-roberta'}), indirect=True
+)
 def test_texts_of_every_script(pair):
   if not _UDHR.is_dir():
     pytest.skip('no folder of texts beside the project')
