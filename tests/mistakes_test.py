@@ -46,9 +46,6 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_TRAIN} --other_config=yes': ('Got: yes', 'accept, refuse'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
-  'doctor': ('none of DIR, --devices', 'give one of them'),
-  'doctor --devices': ('a CPU', 'a GPU or a TPU'),
-  'doctor --devices --repair': ('--repair has no effect with --devices',),
   'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
   'convert from-hf f --output=o --vocabulary=v --languages=en': (
     '--languages has no effect with --vocabulary',),

@@ -6,7 +6,6 @@ from typing import Any
 
 from xlflax.configuration import config
 from xlflax.foundation import calls, ranges, registry
-from xlflax.planning import against, in_run
 from xlflax.planning import plan as plan_lib
 from xlflax.training import benchmark, session
 from xlflax.training import settings as settings_lib
@@ -76,9 +75,7 @@ class Trainer(settings_lib.Settings):
       highest = self.evaluation.is_better_higher(options.best_metric)
       options = dataclasses.replace(options, best_is_highest=highest)
       made = dataclasses.replace(self, checkpoints=options)
-    return session.run(
-      made, gin_config=text, compares=in_run.of_run(self), report=report
-    )
+    return session.run(made, gin_config=text, report=report)
 
   @calls.checked
   def plan(
@@ -113,18 +110,3 @@ class Trainer(settings_lib.Settings):
       Step time, tokens/s, MFU, peak memory: see `training.benchmark.run`.
     """
     return benchmark.run(self, steps=steps)
-
-  @calls.checked
-  def compare_with_plan(self, *, steps: ranges.Count = 10) -> dict[str, Any]:
-    """Profiles steps beside the plan of their program, kernel by kernel.
-
-    Args:
-      steps: how many are profiled.
-
-    Returns:
-      Planned and measured seconds: see `planning.against.compare`.
-
-    Raises:
-      XlflaxError: there is no GPU or TPU, or its profiler says nothing.
-    """
-    return against.compare(self, steps=steps)

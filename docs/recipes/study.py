@@ -1,7 +1,7 @@
 """Trains each condition of the study of recipes, and measures it.
 
   python docs/recipes/study.py --work WORK [--only REGEX] [--seeds 0,1,2] \
-      [--cores 1] [--flags=--trust_kernels]
+      [--cores 1]
 
 WORK gets the corpus, vocabularies, caches, runs and `results.json`; what is
 there is not made or measured again. conditions.toml declares what is run and

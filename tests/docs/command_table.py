@@ -83,11 +83,6 @@ NOT_RUN = {
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',
   '  python -m benchmarks': 'takes hours on a GPU; see tests/benchmarks',
-  'xlflax benchmark --against_plan': 'needs a GPU; '
-  'tests/planning/against_test.py has a profile',
-  'xlflax doctor --devices': 'needs a GPU or a TPU; '
-  'first_contact_test.py and rates_test.py have devices that lie',
-  'xlflax train --trust_kernels': 'the flag has no effect on a CPU',
   'xlflax demo   ': 'takes minutes; the next line is the same on less text',
   'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',
   'xlflax cache --runner=beam': 'needs Apache Beam; '

@@ -23,8 +23,6 @@ _TRAIN_STEPS = 1_000_000  # of schedules; not what is timed
 FLAGS = f"""
 {train_flags.COMMON}
 --steps (Count, default 10): timed steps
---against_plan (switch): profile the steps, and print the measured time of each
-  kernel beside the planned one (needs a GPU or TPU)
 --output FILE: also write the JSON to this file
 """
 
@@ -41,16 +39,8 @@ def run(args: argparse.Namespace) -> int:
   made = configuration.build(
     trainer.Trainer, **train_flags.invented_vocabulary(args)
   )
-  if args.against_plan:
-    from xlflax.planning import against
-
-    result = made.compare_with_plan(steps=args.steps)
-    against.show(result)
-  else:
-    result = made.benchmark(steps=args.steps)
-  text = json.dumps(result, indent=2)
-  if not args.against_plan:
-    print(text)
+  text = json.dumps(made.benchmark(steps=args.steps), indent=2)
+  print(text)
   if args.output:
     paths.write_atomically(paths.of(args.output), text + '\n')
   return 0

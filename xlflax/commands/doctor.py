@@ -5,32 +5,23 @@ import json
 import pathlib
 import sys
 
-from xlflax.commands.flags import compilation, meet_devices, parsing
+from xlflax.commands.flags import parsing
 from xlflax.storage import manifests, paths
 
 HELP = (
   'Says of anything that xlflax wrote (a run, token cache, vocabulary, prepared '
   'corpus, grid, suite, evaluation, report, analysis, exported model, compiled '
   'programs) whether it is whole, what is missing or damaged, and what to do. '
-  'Without --repair nothing is changed. With --devices: rates of products, '
-  'memory and links beside the data sheet, and which form of attention is '
-  'correct and fastest on this GPU or TPU.'
+  'Without --repair nothing is changed.'
 )
 RULES = (
   parsing.Needs('vocabulary', 'repair'),
-  parsing.Excludes('json repair', 'devices'),
   parsing.Needs('corpus task_module tfds_data_dir', 'vocabulary'),
 )
 
 
-FLAGS = f"""
-[one of, required]
-directories DIR (any number): what to look at
---devices (switch): measure the devices, and compare and time the forms of
-  attention on the default one, at XLM-R base's shapes; the record beside the
-  compilation cache is used by later runs of the same shapes
-[]
-{compilation.FLAG}
+FLAGS = """
+directories DIR (one or more): files and directories to examine
 --json (switch): print JSON instead of lines
 --repair (switch): make again what can be made again: small files of a run from
   its checkpoint, manifests, pages; damaged compiled programs and cached rows
@@ -47,9 +38,6 @@ directories DIR (any number): what to look at
 
 def run(args: argparse.Namespace) -> int:
   """Prints what was found; 2 where something is damaged."""
-  if args.devices:
-    compilation.use(args.compilation_cache)
-    return meet_devices.show()
   from xlflax import examination
 
   look = _repaired if args.repair else _examined

@@ -5,9 +5,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import TypeVar
-
-_Result = TypeVar('_Result')
 
 _partings: list[Callable[[], None]] = []
 _left: list[threading.Thread] = []
@@ -23,30 +20,6 @@ def begin_command() -> None:
   """Says that `end_command` will end the process."""
   global _is_command
   _is_command = True
-
-
-def in_time(function: Callable[[], _Result], seconds: float) -> list[_Result]:
-  """Returns [result], or [] of a function that does not return in time.
-
-  Its thread is then left to itself. What the function raises is raised.
-  """
-  found: list[_Result] = []
-  raised: list[BaseException] = []
-
-  def run():
-    try:
-      found.append(function())
-    except BaseException as error:  # noqa: BLE001, raised below
-      raised.append(error)
-
-  thread = threading.Thread(target=run, name='in time', daemon=True)
-  thread.start()
-  thread.join(seconds)
-  if raised:
-    raise raised[0]
-  if not found:
-    leave_to_itself(thread)
-  return found
 
 
 def leave_to_itself(thread: threading.Thread) -> None:

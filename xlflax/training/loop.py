@@ -16,7 +16,6 @@ from xlflax.training import (
   in_flight,
   metric_accumulator,
   profiling,
-  protocols,
   replay,
   reporting,
 )
@@ -44,15 +43,12 @@ from xlflax.training.processes import (
 class Loop:
   """One call of `train`, from opening checkpoints to closing them."""
 
-  _comparison: protocols.Comparison | None = None
-
   def __init__(
     self,
     setup: setup_lib.Setup,
     loaders,
     inputs: dict[str, Any],
     lease: lease_lib.Lease | None,
-    compares: protocols.Compares | None = None,
     report: writers.Report | None = None,
   ):
     self._setup = setup
@@ -88,8 +84,6 @@ class Loop:
       setup.model_dir,
       memory=setup.settings.profile_memory,
     )
-    if compares and distributed.is_lead():
-      self._comparison = compares(self._program, lambda: self._times.all_loaded)
 
   def run(self) -> dict[str, Any]:
     # Signals are heard from here until the last checkpoint is whole.
@@ -179,8 +173,6 @@ class Loop:
       state, output = self._one_step(state, step)
       step += 1
       self._profiler.after(step, output)
-      if self._comparison:
-        self._comparison.at(step, output)
       self._accumulator.add(output)
       self._in_flight.add(step, output.loss)
       self._spikes.add(step, self._settings.objectives.active(step - 1), output)
@@ -270,14 +262,6 @@ class Loop:
         self._steps[active], active, step + 1, state, batches, *limits
       )
 
-  def _program(self, step: int):
-    """The kind of a step that was taken, its function, abstract arguments."""
-    active = self._settings.objectives.active(step)
-    state = self._setup.factory.abstract_sharded
-    limits = self._spikes.arguments(active)
-    batches = self._setup.abstract_batches(active)
-    return active, self._steps[active], (state, batches, *limits)
-
   def _report(self, step: int) -> None:
     """Takes the accumulated sums, checks them, writes and prints them."""
     if self._lease:
@@ -288,8 +272,6 @@ class Loop:
     soundness.check(sums, step, self._settings, self._last_good)
     self._spikes.update()
     self._reporter.report(step, sums)
-    if self._comparison and (found := self._comparison.take()):
-      self._reporter.report_comparison(step, found)
 
   def _last_good(self) -> int | None:
     """The last checkpoint, once it is written."""

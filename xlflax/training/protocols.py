@@ -1,6 +1,5 @@
 """What training knows of the rooms above it."""
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from xlflax.training import state as state_lib
@@ -29,17 +28,3 @@ class Evaluation(Protocol):
     Raises:
       ConfigError: nothing says so.
     """
-
-
-class Comparison(Protocol):
-  """What some steps are compared with, such as `planning.in_run`."""
-
-  def at(self, step: int, output: Any) -> None:
-    """Is told that `step` steps were begun, and the last one's output."""
-
-  def take(self) -> dict[str, float]:
-    """Returns what was found since the last call, by name."""
-
-
-# (step -> its kind, jitted function and arguments; seconds waited for batches)
-Compares = Callable[[Callable[[int], Any], Callable[[], float]], Comparison]

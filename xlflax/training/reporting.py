@@ -169,11 +169,6 @@ class Reporter:
     if self._writer:
       self._writer.write(step, eval=metrics)
 
-  def report_comparison(self, step: int, found: dict[str, float]) -> None:
-    """Writes the seconds of some steps beside those of their plan."""
-    if self._writer:
-      self._writer.write(step, plan=found)
-
   def hasten(self) -> None:
     """Has what was written reach its destinations now."""
     if self._writer:

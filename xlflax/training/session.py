@@ -11,7 +11,6 @@ from xlflax.foundation import errors
 from xlflax.storage import bucket_checks, paths
 from xlflax.storage import lease as lease_lib
 from xlflax.training import loop as loop_lib
-from xlflax.training import protocols
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoint_items as items_lib
@@ -31,7 +30,6 @@ def run(
   settings: settings_lib.Settings,
   *,
   gin_config: str,
-  compares: protocols.Compares | None = None,
   report: writers.Report | None = None,
 ) -> dict[str, Any]:
   """Trains from the last checkpoint, or from the start, to the last step."""
@@ -48,7 +46,7 @@ def run(
       if distributed.is_lead():
         _claim_directory(setup, vocabulary, gin_config)
         inputs.record(setup.model_dir, described, loaders)
-      loop = loop_lib.Loop(setup, loaders, described, lease, compares, report)
+      loop = loop_lib.Loop(setup, loaders, described, lease, report)
       return loop.run()
   finally:
     for loader in loaders.values():

@@ -49,25 +49,6 @@ def runs():
   ]
 
 
-def test_a_step_beside_its_plan(runs, tmp_path):
-  """Of a run whose metrics have one; a later report does not hide it."""
-  plan = {'step': 0.05, 'planned': 0.04, 'measured/MLP': 0.03}
-  lines = [
-    {'step': 150, 'plan': plan | {'planned/MLP': 0.02}},
-    {'step': 200, 'train': {'loss': 2.0}, 'speed': {'tokens_per_second': 9.0}},
-  ]
-  text = ''.join(json.dumps(line) + '\n' for line in lines)
-  (tmp_path / 'metrics.jsonl').write_text(text)
-  run = run_pages.read(tmp_path, name='slow')
-  assert run.speed['tokens_per_second'] == 9.0
-  page = run_pages.side_by_side(tmp_path / 'page', [*runs, run]).read_text()
-  table = page.split('A step beside its plan</h2>')[1].split('</table>')[0]
-  cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
-  assert cells == 'slow all 50.00 40.00 slow MLP 30.00 20.00'.split()
-  alone = run_pages.side_by_side(tmp_path / 'none', runs).read_text()
-  assert 'beside its plan' not in alone
-
-
 def test_restarts_have_their_failure_and_phases(tmp_path):
   phases = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
   told = dict(zip(phases, (21.5, 1, 2, 3, 4, 11.5), strict=True))

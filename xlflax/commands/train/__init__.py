@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from xlflax.commands.flags import compilation, joining, meet_devices
+from xlflax.commands.flags import compilation, joining
 from xlflax.commands.train import closing, phases, train_flags
 from xlflax.configuration import config
 from xlflax.foundation import screen, stopping
@@ -99,8 +99,6 @@ def _train(args, each: Sequence[phases.Phase], trainers) -> int:
       continue
     if distributed.is_lead():
       closing.tell_export(trainer)
-    if not args.trust_kernels:
-      meet_devices.of_run(trainer)
     line = screen.Line(f'{trainer.model_dir}: starting or saving')
     with contextlib.closing(line):
       result = trainer.train(gin_config=phase.configuration.operative)

@@ -58,9 +58,6 @@ FLAGS = f"""
 --hang_timeout SECONDS (NonNegative): without a step, batch or checkpoint for so
   long, all processes write their stacks and the job ends with status 74, to be
   started again; 0 waits for ever (default: 900, or ten steps)
---trust_kernels (switch): do not measure GPUs, TPUs and the links between them,
-  nor compare the forms of attention on a kind that was not met before (see
-  `xlflax doctor --devices`)
 --profile_steps FIRST:LAST: trace the steps after FIRST up to LAST into
   MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev
 --profile_memory (switch): with --profile_steps: write the devices' memory too,

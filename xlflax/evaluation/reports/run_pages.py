@@ -89,8 +89,7 @@ class RunRecord:
     tokens: objective -> language -> tokens read; '' for all languages.
     environments: versions, devices and processes, of the first report of each
       start, with its step.
-    speed: of the last report: 'tokens_per_second', 'run_seconds', ...; seconds
-      of a step beside its plan: 'plan/measured/MLP', 'plan/planned/MLP', ...
+    speed: of the last report: 'tokens_per_second', 'run_seconds', ...
     restarts: what failed, and the seconds that it cost, by generation.
     steps: of its checkpoints.
     results: by task, split and settings, then by step.
@@ -162,7 +161,6 @@ def _metrics(
   losses: dict[str, dict[int, float]] = {}
   tokens: dict[str, dict[str, float]] = {}
   speed: dict[str, float] = {}
-  planned: dict[str, float] = {}
   try:
     lines = metrics_file.read_own(directory).splitlines()
   except errors.RunDirectoryError as error:
@@ -180,11 +178,9 @@ def _metrics(
           read = tokens.setdefault(first, {})
           read[language] = read.get(language, 0) + value
       speed = {**(record.get('speed') or speed)}
-      planned |= record.get('plan') or {}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
-  planned = {f'plan/{name}': seconds for name, seconds in planned.items()}
-  return losses, tokens, speed | planned
+  return losses, tokens, speed
 
 
 def _settings(directory: pathlib.Path) -> dict[str, Any]:
@@ -229,7 +225,6 @@ def side_by_side(
   tables = [
     _overview(runs),
     _tokens(runs),
-    _beside_plans(runs),
     _environments(runs),
     _restarts(runs),
     *(run_scores.table(group, runs) for group in groups),
@@ -262,19 +257,6 @@ def _overview(runs: Sequence[RunRecord]) -> text.Table:
 
   head = ['run', 'steps', _LOSS, 'tokens/s', 'hours']
   return text.Table('Training', head, map(row, runs))
-
-
-def _beside_plans(runs: Sequence[RunRecord]) -> text.Table:
-  """What the parts of a step take and should take, of runs on accelerators."""
-  rows = []
-  for run in runs:
-    parts = [n[14:] for n in run.speed if n.startswith('plan/measured/')]
-    names = [(part, f'measured/{part}', f'planned/{part}') for part in parts]
-    for part, *both in [('all', 'step', 'planned'), *names] if parts else ():
-      seconds = (run.speed.get(f'plan/{name}', 0.0) for name in both)
-      rows.append([run.name, part, *(f'{s * 1e3:.2f}' for s in seconds)])
-  head = ['run', 'part of a step', 'measured, ms', 'planned, ms']
-  return text.Table('A step beside its plan', head, rows)
 
 
 def _tokens(runs: Sequence[RunRecord]) -> text.Table:

@@ -2,7 +2,6 @@
 
 import functools
 import logging
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -182,32 +181,11 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
   return backend
 
 
-# Whether there is dropout -> backends in the order of `prefer`.
-_preferred: dict[bool, tuple[_Backend, ...]] = {}
-
-
-def prefer(orders: Mapping[bool, tuple[_Backend, ...]]) -> None:
-  """Has AUTO choose among these backends, the first that can be used.
-
-  Args:
-    orders: whether there is dropout -> backends; {} forgets what was said.
-  """
-  _preferred.clear()
-  _preferred.update(orders)
-
-
-def usable(case: Case) -> list[_Backend]:
-  """Returns the backends other than XLA that nothing keeps from a case."""
-  return [b for b, obstacle_of in _OBSTACLES.items() if not obstacle_of(case)]
-
-
 def _automatic(case: Case) -> _Backend:
-  """The preferred one, or cuDNN where it can be used, else fused, else XLA."""
+  """Returns cuDNN if it supports the case, else fused attention, else XLA."""
   passed_over: list[tuple[str, _Obstacle]] = []
-  for backend in _preferred.get(bool(case.dropout_rate), tuple(_OBSTACLES)):
-    if backend is _Backend.XLA:
-      break
-    obstacle = _OBSTACLES[backend](case)
+  for backend, obstacle_of in _OBSTACLES.items():
+    obstacle = obstacle_of(case)
     if backend is _Backend.FUSED and case.platform == 'cpu':
       obstacle = 'a CPU', 'a GPU or a TPU'
     if obstacle is None:

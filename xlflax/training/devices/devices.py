@@ -3,8 +3,6 @@
 import time
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from xlflax.training.devices import accelerators
 
@@ -25,36 +23,6 @@ def product_rate(
   )
   seconds = _turn(lambda x: x @ right, left, repeats)
   return 2 * size**3 / seconds
-
-
-def memory_rate(size: int = 2**30, repeats: int = 10) -> float:
-  """Bytes/s that a device here reads and writes, by an array of `size`."""
-  array = jnp.zeros(size // 4, jnp.float32)
-  return 2 * array.nbytes / _turn(lambda x: x + 1, array, repeats)
-
-
-def link_rate(size: int = 2**28, repeats: int = 10) -> float:
-  """Bytes/s that each device sends to others while all sum their arrays.
-
-  All processes of a job call it together.
-
-  Args:
-    size: bytes of a device's array.
-    repeats: sums, of which the mean counts.
-  """
-  mesh = jax.sharding.Mesh(np.array(jax.devices()), ('all',))
-  spec = jax.sharding.PartitionSpec('all')
-  summed = jax.shard_map(
-    lambda x: jax.lax.psum(x, 'all') / mesh.size,
-    mesh=mesh,
-    in_specs=spec,
-    out_specs=spec,
-    check_vma=False,
-  )
-  sharding = jax.sharding.NamedSharding(mesh, spec)
-  array = jnp.ones(size // 4 * mesh.size, jnp.float32, device=sharding)
-  sent = 2 * (mesh.size - 1) / mesh.size * size
-  return sent / _turn(summed, array, repeats)
 
 
 def _turn(function, array: jax.Array, repeats: int) -> float:

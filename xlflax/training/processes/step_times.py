@@ -72,7 +72,6 @@ class StepTimes:
     self._hosts: list[str] | None = None
     self._late: set[int] = set()  # at the last report
     self._named: set[int] = set()
-    self.all_loaded = 0.0  # seconds of waiting for batches, of the whole run
     self.restart(0)
 
   def restart(self, step: int) -> None:
@@ -93,7 +92,6 @@ class StepTimes:
     start = self._clock()
     yield
     self._loaded += self._clock() - start
-    self.all_loaded += self._clock() - start
 
   def take(self, step: int) -> Times | None:
     """The times since the last call; all processes call it at one step.
