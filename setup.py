@@ -71,6 +71,8 @@ setuptools.setup(
     'orbax-checkpoint>=0.12.5',
     'numpy>=2.1',
     'gin-config>=0.5',
+    'pydantic>=2.11',
+    'annotated-types>=0.7',
     'sentencepiece>=0.2.1',
     'rich>=13',
     'matplotlib>=3.8',
