@@ -9,13 +9,13 @@ steps. Each failure strikes a run of its own:
 
 - task, coordinator: `kill -9` of a process, or of process 0;
 - stopped: SIGSTOP of a process;
-- agent: `kill -9` of the agent of the second of two nodes;
-- node: the same, with the node's processes;
-- lead: `kill -9` of the agent of the first node.
+- supervisor: `kill -9` of the supervisor of the second of two nodes;
+- node: the same, and of the processes of the node;
+- first_supervisor: `kill -9` of the supervisor of the first node.
 
 `detect` is the time from the failure until the launcher sees it; the other
 phases are those of the run's own `restart` lines, and so are the processor
-seconds of process 0. Agents that end are started again by this script, as the
+seconds of process 0. This script restarts supervisors that end, as the
 step of a Slurm job is; `total` is from the failure to the first step past those
 that were lost. What the run computed then is compared with a run that nothing
 disturbed, bit by bit. `--goodput` is the share of the time in which new steps
@@ -36,10 +36,21 @@ import sys
 import tempfile
 import time
 
-from xlflax.launch import agents
+from xlflax.launch import supervisor
 
-FAILURES = ('task', 'coordinator', 'stopped', 'agent', 'node', 'lead')
-_OF_NODES = ('agent', 'node', 'lead')  # failures of jobs with two nodes
+FAILURES = (
+  'task',
+  'coordinator',
+  'stopped',
+  'supervisor',
+  'node',
+  'first_supervisor',
+)
+_OF_NODES = (
+  'supervisor',
+  'node',
+  'first_supervisor',
+)  # failures of jobs with two nodes
 _PHASES = ('agree', 'start', 'restore', 'compile', 'repeat')
 _TINY = {
   'EncoderConfig.num_layers': 1,
@@ -64,7 +75,7 @@ class Job:
     folder: of corpus, vocabulary, cache and compiled programs.
     name: of the run.
     processes: how many train.
-    nodes: of which each has an agent; 1 for the local launcher.
+    nodes: Number of nodes with a supervisor each; 1 uses `launch local`.
     restarts: of the launcher.
   """
 
@@ -82,15 +93,19 @@ class Job:
   def start(self, *more: str) -> None:
     command = [sys.executable, '-m', 'xlflax.cli', 'launch']
     each = [
-      f'--num_processes={self.processes // self.nodes}',
+      f'--nproc_per_node={self.processes // self.nodes}',
       '--cpu_devices=1',
-      f'--restarts={self.restarts}',
+      f'--max_restarts={self.restarts}',
     ]
     train = ['--', 'train', *flags(self.folder, self.directory), *more]
-    lead = f'localhost:{agents.free_port()}'
+    endpoint = f'localhost:{supervisor.free_port()}'
     for node in range(self.nodes):
-      own = [f'--nodes={self.nodes}', f'--node={node}', f'--lead={lead}']
-      kind = ['agent', *each, *own] if self.nodes > 1 else ['local', *each]
+      own = [
+        f'--nnodes={self.nodes}',
+        f'--node_rank={node}',
+        f'--rdzv_endpoint={endpoint}',
+      ]
+      kind = ['node', *each, *own] if self.nodes > 1 else ['local', *each]
       self.directory.parent.mkdir(parents=True, exist_ok=True)
       with self.directory.with_suffix('.log').open('ab') as log:
         self.launchers.append(
@@ -121,7 +136,7 @@ class Job:
     return {x['step']: x['train']['loss'] for x in self.rows() if 'train' in x}
 
   def pid_of(self, process: int) -> int:
-    """Of a process that trains: the oldest, as its spare came later."""
+    """Returns the process ID of a training process."""
     wanted = {f'--process_id={process}', f'--model_dir={self.directory}'}
     found = []
     for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
@@ -136,8 +151,8 @@ class Job:
       'task': lambda: [self.pid_of(self.processes - 1)],
       'coordinator': lambda: [self.pid_of(0)],
       'stopped': lambda: [self.pid_of(1)],
-      'agent': lambda: [self.launchers[-1].pid],
-      'lead': lambda: [self.launchers[0].pid],
+      'supervisor': lambda: [self.launchers[-1].pid],
+      'first_supervisor': lambda: [self.launchers[0].pid],
       'node': lambda: [
         self.launchers[-1].pid,
         *map(self.pid_of, range(self.processes // 2, self.processes)),

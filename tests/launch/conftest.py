@@ -21,7 +21,7 @@ def uninterrupted(workspace):  # noqa: F811
   workspace.run(
     'launch',
     'local',
-    '--num_processes=2',
+    '--nproc_per_node=2',
     '--cpu_devices=1',
     '--',
     *slurm_jobs.train(workspace, directory),

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.launch import controllers
-from xlflax.launch import agents, kubernetes, manifests, processes, starts
+from xlflax.launch import kubernetes, manifests, supervisor
 
 _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
@@ -82,14 +82,14 @@ def _scripts(folder, attempts):
   """Processes that end as the next attempt says."""
   (folder / 'attempts').touch()
 
-  def make(port):
+  def make():
     lines = (folder / 'attempts').read_text()
     statuses = attempts[len(lines)]
     (folder / 'attempts').write_text(lines + '.')
     return [
-      starts.Process(
+      supervisor.WorkerProcess(
         arguments=['sh', '-c', _ending(status, 0.2 * i)],
-        variables={},
+        environment={},
         log=folder / f'{i}.log',
         name=f'Process {i} of 2',
       )
@@ -107,11 +107,8 @@ def _ending(status: int, later: float) -> str:
 
 def _run_locally(tmp_path, attempts, restarts=3) -> tuple[int, int]:
   """Status, and how many attempts there were."""
-  status = processes.run(
-    _scripts(tmp_path, attempts),
-    agents.Lead(),
-    grace_seconds=5,
-    restarts=restarts,
+  status = supervisor.supervise(
+    _scripts(tmp_path, attempts), grace_seconds=5, max_restarts=restarts
   )
   return status, len((tmp_path / 'attempts').read_text())
 
@@ -132,21 +129,21 @@ def test_local_restarts_end(tmp_path):
 
 def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
   """Its peers would wait for it until their own limits."""
-  monkeypatch.setattr(processes, '_MOST_FROZEN', 5)
+  monkeypatch.setattr(supervisor, '_MAX_STOPPED_POLLS', 5)
 
-  def make(port):
+  def make():
     again = (tmp_path / '1.log').exists()
     return [
-      starts.Process(
+      supervisor.WorkerProcess(
         arguments=['sh', '-c', 'exit 0' if again else code],
-        variables={},
+        environment={},
         log=tmp_path / f'{i}.log',
         name=f'Process {i} of 2',
       )
       for i, code in enumerate(('sleep 60', 'kill -STOP $$; sleep 60'))
     ]
 
-  assert processes.run(make, agents.Lead(), grace_seconds=5, restarts=1) == 0
+  assert supervisor.supervise(make, grace_seconds=5, max_restarts=1) == 0
   assert 'Process 1 of 2 is stopped by a signal' in caplog.text
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
 
@@ -155,13 +152,13 @@ def test_a_process_that_ends_while_it_is_looked_at_is_not_frozen(
   tmp_path, monkeypatch
 ):
   """It is a zombie between two looks: the system has none that could stop."""
-  look = processes._Running._kill_frozen
+  poll = supervisor._ProcessGroup._kill_stopped_processes
 
-  def late(running):
-    for process in running._processes:
+  def late(group):
+    for process in group._processes:
       if process.returncode is None:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    look(running)
+    poll(group)
 
-  monkeypatch.setattr(processes._Running, '_kill_frozen', late)
+  monkeypatch.setattr(supervisor._ProcessGroup, '_kill_stopped_processes', late)
   assert _run_locally(tmp_path, [(0, 0)]) == (0, 1)

@@ -12,8 +12,7 @@ import time
 import pytest
 
 from xlflax.foundation import errors, stopping
-from xlflax.launch import job as job_lib
-from xlflax.launch import local, processes
+from xlflax.launch import base, local, supervisor
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # What a process of a test does, given its number `i` and the folder.
@@ -38,7 +37,7 @@ def job(tmp_path):
     worker.write_text(_WORKER + textwrap.dedent(code))
     return local.LocalJob(
       command=('train', f'--folder={tmp_path}'),
-      num_processes=processes,
+      nproc_per_node=processes,
       cpu_devices=1,
       logs=tmp_path / 'logs',
       grace_seconds=0.5,
@@ -63,13 +62,13 @@ def _wait_for(*paths: pathlib.Path) -> None:
 
 
 def test_too_many_processes(job):
-  with pytest.raises(errors.ConfigError, match='from 1 to 1024'):
+  with pytest.raises(errors.ConfigError, match='nproc_per_node'):
     job('', processes=10**12)
 
 
 def test_success(job, capsys):
   made = job('print("result of", i)')
-  assert made.start() == 0
+  assert made.launch() == 0
   assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
   assert made.log(1).read_text() == 'hello from 1\nresult of 1\n'
 
@@ -77,7 +76,7 @@ def test_success(job, capsys):
 def test_the_same_command_adds_to_its_logs(job, capsys):
   for _ in range(2):
     made = job('print("result of", i)')
-    assert made.start() == 0
+    assert made.launch() == 0
     assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
   for i in range(2):
     assert made.log(i).read_text() == 2 * f'hello from {i}\nresult of {i}\n'
@@ -87,7 +86,7 @@ def test_environment_and_arguments(job):
   made = job(
     "print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])", port=1234
   )
-  assert made.start() == 0
+  assert made.launch() == 0
   shown = made.log(1).read_text()
   assert "1 ['train', " in shown
   assert (
@@ -107,12 +106,12 @@ def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
       wait()
   """)
   start = time.monotonic()
-  assert made.start() == 1
+  assert made.launch() == 1
   assert time.monotonic() - start < 20
   err = capsys.readouterr().err
   assert 'Traceback' in err and 'ValueError: broken' in err
   assert 'Process 1 of 2 failed with status 1' in caplog.text
-  assert 'There is no checkpoint yet.' in caplog.text
+  assert 'no checkpoint' in caplog.text
   assert not _is_alive(tmp_path / 'started_0')
 
 
@@ -123,10 +122,8 @@ def test_killed_process_ends_all(job, tmp_path, caplog):
         os.kill(os.getpid(), signal.SIGKILL)
       wait()
   """)
-  assert made.start() == 128 + signal.SIGKILL
-  assert 'Process 1 of 2 was killed by SIGKILL; ending the others' in (
-    caplog.text
-  )
+  assert made.launch() == 128 + signal.SIGKILL
+  assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
 
 
 def test_last_checkpoint_is_named(job, tmp_path, caplog):
@@ -137,17 +134,17 @@ def test_last_checkpoint_is_named(job, tmp_path, caplog):
     **vars(made)
     | {'command': (*made.command, '--model_dir', str(tmp_path / 'run'))}
   )
-  made.start()
-  assert 'continues from the checkpoint of step 16.' in caplog.text
+  made.launch()
+  assert 'step 16' in caplog.text
 
 
 def _launch(made: local.LocalJob) -> subprocess.Popen:
   """The launcher as a process of its own."""
   code = (
     'import sys, pathlib; from xlflax.launch import local; '
-    f'job = local.LocalJob(command={made.command!r}, num_processes=2, '
+    f'job = local.LocalJob(command={made.command!r}, nproc_per_node=2, '
     f'cpu_devices=1, logs=pathlib.Path({str(made.logs)!r}), '
-    f'program={made.program!r}); sys.exit(job.start())'
+    f'program={made.program!r}); sys.exit(job.launch())'
   )
   return subprocess.Popen([sys.executable, '-c', code], cwd=_ROOT)
 
@@ -193,10 +190,9 @@ def test_restart_after_a_failure(job, tmp_path, caplog):
         touch('failed')
         sys.exit(3)
   """,
-    restarts=2,
+    max_restarts=2,
   )
-  assert made.start() == 0
-  assert 'Starting the job again (1 of 2 within an hour)' in caplog.text
+  assert made.launch() == 0
   assert made.log(1).read_text() == 'hello from 1\n' * 2  # of both
 
 
@@ -211,10 +207,10 @@ def test_processes_that_start_again_know_since_when(job, tmp_path):
       else:
         wait()
   """,
-    restarts=1,
+    max_restarts=1,
   )
   before = time.time()
-  assert made.start() == 0
+  assert made.launch() == 0
   [told] = json.loads((tmp_path / 'told_0').read_text())
   assert told['failure'].startswith('Process 1 of 2 was killed by SIGKILL on ')
   assert before < told['noticed'] < told['started'] < time.time()
@@ -228,13 +224,13 @@ def test_restarts_are_counted_within_an_hour(job, tmp_path, monkeypatch):
         file.write('.')
       sys.exit(3 if len((folder / f'starts_{i}').read_text()) < 4 else 0)
   """,
-    restarts=1,
+    max_restarts=1,
   )
-  assert made.start() == 3
+  assert made.launch() == 3
   for i in range(2):
     (tmp_path / f'starts_{i}').unlink(missing_ok=True)
-  monkeypatch.setattr(processes, '_BUDGET_SECONDS', 0.0)
-  assert made.start() == 0
+  monkeypatch.setattr(supervisor, '_RESTART_WINDOW_SECONDS', 0.0)
+  assert made.launch() == 0
 
 
 def test_a_mistake_is_the_last_that_is_said(job, capsys, caplog):
@@ -245,11 +241,10 @@ def test_a_mistake_is_the_last_that_is_said(job, capsys, caplog):
         sys.exit(2)
       wait()
   """)
-  assert made.start() == 2
+  assert made.launch() == 2
   assert capsys.readouterr().err.endswith(
     'xlflax train: process 1 of 2: No such corpus. Got: x\nFix: make it\n'
   )
-  assert 'is not started again after a mistake' in caplog.text
 
 
 def test_no_restart_after_a_mistake(job, tmp_path):
@@ -259,27 +254,28 @@ def test_no_restart_after_a_mistake(job, tmp_path):
         file.write(str(i))
       sys.exit(2 if i == 1 else 0)
   """,
-    restarts=2,
+    max_restarts=2,
   )
-  assert made.start() == 2
+  assert made.launch() == 2
   assert sorted((tmp_path / 'starts').read_text()) == ['0', '1']
 
 
 def test_gpus_are_shared():
-  made = local.LocalJob(command=('train',), num_processes=2)
-  assert made.variables(1, ['0', '1', '2', '3']) == {
+  made = local.LocalJob(command=('train',), nproc_per_node=2)
+  assert made.environment(1, ['0', '1', '2', '3']) == {
     'CUDA_VISIBLE_DEVICES': '2,3'
   }
-  assert made.variables(0, []) == {
+  assert made.environment(0, []) == {
     'JAX_PLATFORMS': 'cpu',
     'JAX_NUM_CPU_DEVICES': '1',
   }
 
 
 def test_gpus_that_can_not_be_shared():
-  made = local.LocalJob(command=('train',), num_processes=2)
-  with pytest.raises(errors.ConfigError, match='2 processes, 3 GPUs'):
-    made.variables(0, ['0', '1', '2'])
+  made = local.LocalJob(command=('train',), nproc_per_node=2)
+  with pytest.raises(errors.ConfigError) as raised:
+    made.environment(0, ['0', '1', '2'])
+  assert raised.value.got == '2 processes, 3 GPUs'
 
 
 @pytest.mark.parametrize(
@@ -291,32 +287,33 @@ def test_gpus_that_can_not_be_shared():
   ],
 )
 def test_gpus_that_may_be_used(environment, expected):
-  assert local.gpus(environment) == expected
+  assert local.visible_gpus(environment) == expected
 
 
 @pytest.mark.parametrize(
-  'size', [dict(num_processes=0), dict(num_processes=1, cpu_devices=0)]
+  'size', [dict(nproc_per_node=0), dict(nproc_per_node=1, cpu_devices=0)]
 )
 def test_no_processes_or_devices(size):
-  with pytest.raises(errors.ConfigError, match='is out of range. Got: 0'):
+  with pytest.raises(errors.ConfigError):
     local.LocalJob(command=('train',), **size)
 
 
 @pytest.mark.parametrize(
-  'command, text',
+  'command, got',
   [
-    ((), 'nothing to launch'),
-    (('xlflax',), 'nothing to launch'),
-    (('tasks', 'list'), 'does not run as several processes. Got: tasks'),
-    (
-      ('train', '--process_id=0'),
-      'launcher sets this flag of the command. Got: --process_id',
-    ),
+    ((), None),
+    (('xlflax',), None),
+    (('tasks', 'list'), 'tasks'),
+    (('train', '--process_id=0'), '--process_id'),
+    (('prepare', '--corpus=c'), 'prepare --corpus=c'),
   ],
 )
-def test_commands_that_can_not_be_launched(command, text):
-  with pytest.raises(errors.ConfigError, match=text):
-    job_lib.check(command)
+def test_commands_that_cannot_be_launched(command, got):
+  with pytest.raises(errors.ConfigError) as raised:
+    base.check_command(
+      command, (*base.DISTRIBUTED_COMMANDS, *base.SHARDED_COMMANDS)
+    )
+  assert raised.value.got == got
 
 
 @pytest.mark.parametrize(
@@ -328,4 +325,95 @@ def test_commands_that_can_not_be_launched(command, text):
   ],
 )
 def test_value_of_a_flag(words, expected):
-  assert job_lib.flag_value(words, '--model_dir') == expected
+  assert base.flag_value(words, '--model_dir') == expected
+
+
+@pytest.mark.parametrize(
+  'more, where',
+  [
+    ({'rdzv_endpoint': 'host0'}, '--rdzv_endpoint'),
+    ({'nnodes': 2, 'node_rank': 2}, '--node_rank'),
+  ],
+)
+def test_mistakes_of_a_node(more, where):
+  with pytest.raises(errors.ConfigError) as raised:
+    local.NodeJob(command=('train',), nproc_per_node=1, **more)
+  assert raised.value.where == where
+
+
+def test_node_rank_defaults_to_that_of_slurm(monkeypatch):
+  monkeypatch.setenv('SLURM_NODEID', '3')
+  job = local.NodeJob(command=('train',), nproc_per_node=2, nnodes=4)
+  assert job.arguments(1, job.coordinator())[1:4] == [
+    '--coordinator=localhost:29400',
+    '--num_processes=8',
+    '--process_id=7',
+  ]
+
+
+def _start_node(tmp_path, code: str, rank: int, port: int) -> subprocess.Popen:
+  """Starts the supervisor of one of two nodes with two processes each."""
+  worker = tmp_path / 'worker.py'
+  worker.write_text(
+    _WORKER.replace("pathlib.Path(flags['folder'])", repr(str(tmp_path)))
+    + textwrap.dedent(code)
+  )
+  arguments = dict(
+    command=('train',),
+    nproc_per_node=2,
+    nnodes=2,
+    node_rank=rank,
+    rdzv_endpoint=f'localhost:{port}',
+    cpu_devices=1,
+    grace_seconds=1.0,
+    max_restarts=1,
+    program=(sys.executable, str(worker)),
+  )
+  return subprocess.Popen(
+    [
+      sys.executable,
+      '-c',
+      'import pathlib, sys\nfrom xlflax.launch import local\n'
+      f'job = local.NodeJob(**{arguments!r}, '
+      f'logs=pathlib.Path({str(tmp_path)!r}))\nsys.exit(job.launch())',
+    ],
+    cwd=_ROOT,
+    stderr=(tmp_path / f'{rank}.err').open('w'),
+  )
+
+
+def test_each_node_restarts_its_own_processes(tmp_path):
+  """Process 3 is killed; the others fail because they lose it."""
+  code = f"""
+    path = pathlib.Path({str(tmp_path)!r})
+    again = 'XLFLAX_RESTART' in os.environ
+    (path / f'{{i}}_{{again}}').write_text(flags['coordinator'])
+    if not again:
+      while len(list(path.glob('*_False'))) < 4:
+        time.sleep(0.02)
+      if i == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+      time.sleep(0.5)
+      sys.exit(74)
+  """
+  port = supervisor.free_port()
+  nodes = [_start_node(tmp_path, code, rank, port) for rank in (0, 1)]
+  assert [node.wait(60) for node in nodes] == [0, 0]
+  addresses = {
+    (tmp_path / f'{i}_{again}').read_text()
+    for i in range(4)
+    for again in (False, True)
+  }
+  assert addresses == {f'localhost:{port}'}
+  for i in range(4):
+    assert (
+      tmp_path / f'process_{i}.log'
+    ).read_text() == f'hello from {i}\n' * 2
+
+
+def test_a_mistake_on_one_node_is_not_restarted(tmp_path):
+  code = 'print("xlflax train: no corpus"); sys.exit(2)'
+  port = supervisor.free_port()
+  nodes = [_start_node(tmp_path, code, rank, port) for rank in (0, 1)]
+  assert [node.wait(60) for node in nodes] == [2, 2]
+  assert (tmp_path / '1.err').read_text().endswith('xlflax train: no corpus\n')

@@ -4,18 +4,17 @@ import pytest
 
 from xlflax import cli
 from xlflax.foundation import errors
-from xlflax.launch import job as job_lib
-from xlflax.launch import registry, slurm
+from xlflax.launch import base, registry, slurm
 
 _TOY = """
 import dataclasses
 
-from xlflax.launch import job, registry
+from xlflax.launch import base, registry
 
 
 @registry.register('toy', help='nothing at all', example='xlflax launch toy')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ToyJob(job.Job):
+class ToyJob(base.Job):
   command: tuple[str, ...]
   nodes: int = 1
 
@@ -23,11 +22,11 @@ class ToyJob(job.Job):
   def add_arguments(cls, parser):
     parser.add_argument('--nodes', type=int, default=1, help='toy machines')
 
-  def rendered(self):
+  def render(self):
     return f'{self.nodes} x {" ".join(self.command)}'
 
-  def start(self):
-    print('started', self.rendered())
+  def launch(self):
+    print('started', self.render())
     return 7
 """
 
@@ -63,9 +62,9 @@ def test_its_flags_have_help(toy, capsys):
 
 def test_launchers_of_the_package_are_found():
   assert list(registry.load()) == [
-    'agent',
     'kubernetes',
     'local',
+    'node',
     'slurm',
     'tpu',
   ]
@@ -81,5 +80,5 @@ def test_a_missing_module_is_named():
 
 def test_two_launchers_can_not_have_one_name():
   with pytest.raises(errors.ConfigError, match="'slurm' of xlflax.launch.slur"):
-    registry.register('slurm', help='', example='')(job_lib.Job)
+    registry.register('slurm', help='', example='')(base.Job)
   assert registry.find('slurm').job is slurm.SlurmJob

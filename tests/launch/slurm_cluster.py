@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 
-from xlflax.launch import starts
+from xlflax.launch import supervisor
 
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scancel', 'sinfo')
 UNFINISHED = ('PENDING', 'RUNNING', 'COMPLETING', 'CONFIGURING', 'REQUEUED')
@@ -229,7 +229,7 @@ class TinyCluster:
         stdout=log,
         stderr=log,
         stdin=subprocess.DEVNULL,
-        preexec_fn=starts.die_with_parent,
+        preexec_fn=supervisor.die_with_parent,
       )
     self._daemons.append(daemon)
     return daemon

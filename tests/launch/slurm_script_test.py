@@ -223,8 +223,8 @@ def test_agents_take_the_allocation_of_their_node(start, tmp_path):
     '--ntasks=2',
     '--ntasks-per-node=1',
     '--cpus-per-task=12',
-    *('xlflax', 'launch', 'agent', '--num_processes=4', '--nodes=2'),
-    *('--restarts=20', '--lead=n7:20007', '--', 'train', '--x=1'),
+    *('xlflax', 'launch', 'node', '--nproc_per_node=4', '--nnodes=2'),
+    *('--max_restarts=20', '--rdzv_endpoint=n7:20007', '--', 'train', '--x=1'),
   ]
 
 

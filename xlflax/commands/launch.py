@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from xlflax.commands.flags import parsing
 from xlflax.foundation import flag_tables
-from xlflax.launch import job as job_lib
-from xlflax.launch import registry
+from xlflax.launch import base, registry
 
 HELP = (
   'Starts a job of several processes: on this machine, or through a '
@@ -48,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
   flags, command = _split(arguments)
   parsed = _parser(launcher).parse_args(flags)
   job = launcher.job.from_flags(
-    parsed, job_lib.check(command, launcher.job.commands)
+    parsed, base.check_command(command, launcher.job.commands)
   )
   if parsed.dry_run:
-    print(job.rendered())
+    print(job.render())
     return 0
-  return job.start()
+  return job.launch()
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -9,8 +9,7 @@ import shutil
 import subprocess
 
 from xlflax.foundation import errors
-from xlflax.launch import job as job_lib
-from xlflax.launch import kubernetes_flags, manifests, registry, yaml_text
+from xlflax.launch import base, kubernetes_flags, manifests, registry, yaml_text
 from xlflax.launch import kubernetes_settings as settings_lib
 
 _EXAMPLE = r"""# four nodes of eight GPUs under Kubernetes, runs on the claim `runs`
@@ -24,10 +23,10 @@ xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nodes=4 \
   'kubernetes', help='an indexed Job or a JobSet', example=_EXAMPLE
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KubernetesJob(settings_lib.KubernetesSettings, job_lib.Job):
+class KubernetesJob(settings_lib.KubernetesSettings, base.Job):
   """A job for a Kubernetes cluster; `KubernetesSettings` says of what."""
 
-  commands = (*job_lib.JOINING, *job_lib.SHARING)
+  commands = (*base.DISTRIBUTED_COMMANDS, *base.SHARDED_COMMANDS)
 
   flags = kubernetes_flags.FLAGS
   flag_kinds = {
@@ -35,11 +34,11 @@ class KubernetesJob(settings_lib.KubernetesSettings, job_lib.Job):
     'Toleration': settings_lib.Toleration.parse,
   }
 
-  def rendered(self) -> str:
+  def render(self) -> str:
     """Returns the manifests as YAML documents."""
     return yaml_text.dumped(*manifests.manifests(self))
 
-  def start(self) -> int:
+  def launch(self) -> int:
     """Applies the manifests, and prints the cluster's answer."""
     print(submit(self, dict(os.environ)))
     return 0
@@ -58,7 +57,7 @@ def submit(job: KubernetesJob, environment: dict[str, str]) -> str:
     )
   result = subprocess.run(
     ['kubectl', 'apply', '-f', '-'],
-    input=job.rendered(),
+    input=job.render(),
     text=True,
     env=environment,
     capture_output=True,

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from xlflax.foundation import errors, ranges
-from xlflax.launch import job as job_lib
-from xlflax.launch import values
+from xlflax.launch import base
 
 # Variables by which the processes of a job find each other.
 _OWN_VARIABLES = """XLFLAX_COORDINATOR XLFLAX_NUM_PROCESSES XLFLAX_PROCESS_ID
@@ -155,8 +154,8 @@ class KubernetesSettings:
   memory: str | None = None
   resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
   shared_memory: str = '16Gi'
-  env: Mapping[str, str] = values.lines(default_factory=dict)
-  annotations: Mapping[str, str] = values.lines(default_factory=dict)
+  env: Mapping[str, str] = base.multiline(default_factory=dict)
+  annotations: Mapping[str, str] = base.multiline(default_factory=dict)
   labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
   node_selector: Mapping[str, str] = dataclasses.field(default_factory=dict)
   tolerations: Sequence[Toleration] = ()
@@ -171,9 +170,16 @@ class KubernetesSettings:
   grace_seconds: ranges.Natural = 180
 
   def __post_init__(self):
-    values.check(self)
-    values.check_image(self.image)
-    values.check_variables(self.env, r'[A-Za-z_.-][\w.-]*')
+    base.check_text(self)
+    base.check_image(self.image)
+    for name in self.env:
+      if not re.fullmatch(r'[A-Za-z_.-][\w.-]*', name, re.ASCII):
+        raise errors.ConfigError(
+          'This is no name of a variable',
+          got=name,
+          expected='letters, digits and _, no digit first',
+          where='--env',
+        )
     if self.slices > 1 and (self.kind, self.platform) != (Kind.JOBSET, 'tpu'):
       raise errors.ConfigError(
         'Several slices are TPUs of a JobSet',
@@ -223,11 +229,11 @@ class KubernetesSettings:
   @property
   def own_flags(self) -> list[str]:
     """What the launcher adds to the command."""
-    if self.command[0] not in job_lib.JOINING:
+    if self.command[0] not in base.DISTRIBUTED_COMMANDS:
       return []
     flags = [f'--stopped_status={errors.ExitStatus.STOPPED}']
-    flags += job_lib.platform_flag(self.command, self.platform)
-    if job_lib.flag_value(self.command, '--join_timeout') is None:
+    flags += base.platform_flags(self.command, self.platform)
+    if base.flag_value(self.command, '--join_timeout') is None:
       # Nodes of a large job come minutes apart.
       flags.append('--join_timeout=3600')
     return flags

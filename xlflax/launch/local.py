@@ -1,5 +1,10 @@
-"""Jobs of several processes on this machine: `xlflax launch local`."""
+"""Jobs whose processes start on this machine.
 
+`xlflax launch local` runs all processes of a job. `xlflax launch node` runs
+the processes of one node of a larger job, like torchrun.
+"""
+
+import abc
 import dataclasses
 import os
 import pathlib
@@ -10,84 +15,82 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from xlflax.foundation import errors, ranges
-from xlflax.launch import agents, processes, registry, starts, values
-from xlflax.launch import job as job_lib
+from xlflax.launch import base, registry, supervisor
 from xlflax.storage import paths
 
 _PROGRAM = (sys.executable, '-m', 'xlflax.cli')
-_SHOWN_PORT = 12345  # where a free one would be chosen
-_EXAMPLE = """# four processes here, sharing the GPUs; with --cpu_devices=2 on the CPU
-xlflax launch local --num_processes=4 -- train --gin_file=... --model_dir=...
+_EXAMPLE_PORT = 12345  # shown by --dry_run in place of a free port
+_EXAMPLE = """# Four processes that share the GPUs. Add --cpu_devices=2 to run on the CPU.
+xlflax launch local --nproc_per_node=4 -- train --gin_file=... --model_dir=...
+"""
+_NODE_EXAMPLE = """# On each of two nodes with four GPUs, with --node_rank=0 and --node_rank=1
+xlflax launch node --nnodes=2 --node_rank=0 --nproc_per_node=4 \\
+    --rdzv_endpoint=host0:7000 --max_restarts=20 -- train --gin_file=... --model_dir=...
+"""
+_FLAGS = """
+--nproc_per_node (Processes, required): number of processes
+--cpu_devices (Count): number of CPU devices of each process; by default the
+  processes share the GPUs, or have one CPU device each if there is no GPU
+--logs DIR (path): directory for the logs of the processes (default:
+  MODEL_DIR.logs, or logs)
+--max_restarts (Natural, default 0): maximum number of restarts within an hour
+  after failures other than user errors
+--grace_seconds SECONDS (NonNegative, default 5.0): time that the other
+  processes have to exit after a failure
 """
 
 
-@registry.register('local', help='processes on this machine', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalJob(job_lib.Job):
-  """A job on this machine.
+class _SupervisedJob(base.Job):
+  """A job whose processes on this machine are supervised by the launcher.
 
   Attributes:
-    command: what each process runs, such as ('train', '--model_dir=runs/a').
-    num_processes: how many.
-    cpu_devices: force so many CPU devices for each process; None takes the
-      GPUs, shared equally, or one CPU device where there is none.
-    logs: folder of a log for each process; None: beside the run's directory,
-      or ./logs where the command names none.
-    port: of process 0 for the others; None takes a free one.
-    grace_seconds: how long the others may take to end after a failure.
-    restarts: how often within an hour the job is started again after a
-      failure that is no user's mistake; it continues from its last checkpoint.
-    spares: whether the processes of the next start wait beside the running
-      ones, with all imported: they need memory, and no device.
-    program: what runs the command.
+    command: Command that each process runs.
+    nproc_per_node: Number of processes on each node.
+    cpu_devices: Number of CPU devices of each process. If None, the processes
+      share the GPUs equally, or have one CPU device each if there is no GPU.
+    logs: Directory for the logs of the processes. If None, MODEL_DIR.logs, or
+      ./logs if the command has no --model_dir.
+    grace_seconds: Time that the other processes have to exit after a failure.
+    max_restarts: Maximum number of restarts within an hour after failures
+      other than user errors. A restart resumes from the last checkpoint.
+    program: Program that runs the command.
   """
 
-  flags = """
---num_processes (Processes, required)
---cpu_devices (Count): N CPU devices for each process (default: the GPUs, shared
-  equally; without any, 1)
---logs DIR (path): folder of the processes' logs (default: MODEL_DIR.logs, or
-  logs)
---port PORT (Port): of process 0 (default: a free one)
---restarts (Natural, default 0): after a failure start again, at most so often
-  within an hour
---no_spares (switch off, as spares): keep no processes waiting for the next
-  start, which takes seconds longer then, and less memory now
---grace SECONDS (NonNegative, as grace_seconds, default 5.0): how long the
-  others may take to end after a failure
-"""
   command: tuple[str, ...]
-  num_processes: ranges.Processes
+  nproc_per_node: ranges.Processes
   cpu_devices: ranges.Count | None = None
   logs: pathlib.Path | None = None
-  port: ranges.Port | None = None
   grace_seconds: ranges.NonNegative = 5.0
-  restarts: ranges.Natural = 0
-  spares: bool = True
+  max_restarts: ranges.Natural = 0
   program: tuple[str, ...] = _PROGRAM
 
   def __post_init__(self):
-    values.check(self)
+    base.check_text(self)
+
+  @abc.abstractmethod
+  def coordinator(self, default_port: int | None = None) -> str:
+    """Returns the address of process 0 for one attempt."""
+
+  @abc.abstractmethod
+  def rank(self, local_rank: int) -> int:
+    """Returns the index of a process among those of all nodes."""
 
   @property
-  def host(self) -> str:
-    """Where the job's first process is."""
-    return 'localhost'
+  @abc.abstractmethod
+  def world_size(self) -> int:
+    """Number of processes of the job."""
 
-  def place(self, process_id: int) -> tuple[int, int]:
-    """A process's number among those of all nodes, and how many they are."""
-    return process_id, self.num_processes
-
-  def log(self, process_id: int) -> pathlib.Path:
-    """Returns the path of a process's log; of all nodes in one folder."""
-    return self.log_directory / f'process_{self.place(process_id)[0]}.log'
+  def log(self, local_rank: int) -> pathlib.Path:
+    """Returns the path of a process's log."""
+    return self.log_directory / f'process_{self.rank(local_rank)}.log'
 
   @property
   def log_directory(self) -> pathlib.Path:
-    """Folder of the logs; on disk, also for a run in a bucket."""
+    """Directory of the logs; on a local disk also for a run in a bucket."""
     if self.logs is not None:
       return self.logs
-    directory = job_lib.model_dir(self.command)
+    directory = base.model_dir(self.command)
     if directory is None:
       return pathlib.Path('logs')
     name = f'{directory.name}.logs'
@@ -95,104 +98,198 @@ class LocalJob(job_lib.Job):
       return pathlib.Path(name)
     return directory.with_name(name)
 
-  def arguments(self, process_id: int, port: int) -> list[str]:
-    """The command line of a process, after `xlflax`."""
+  def arguments(self, local_rank: int, coordinator: str) -> list[str]:
+    """Returns the command line of a process, without the program."""
     return [
       *self.command,
-      *self.joining(process_id, port),
+      f'--coordinator={coordinator}',
+      f'--num_processes={self.world_size}',
+      f'--process_id={self.rank(local_rank)}',
       f'--stopped_status={errors.ExitStatus.STOPPED}',
-      *job_lib.platform_flag(self.command, self._platform()),
-    ]
-
-  def joining(self, process_id: int, port: int) -> list[str]:
-    """The flags by which the processes find each other."""
-    number, count = self.place(process_id)
-    return [
-      f'--coordinator={self.host}:{port}',
-      f'--num_processes={count}',
-      f'--process_id={number}',
+      *base.platform_flags(self.command, self._platform()),
     ]
 
   def _platform(self) -> str:
-    return 'gpu' if self.cpu_devices is None and gpus(os.environ) else 'cpu'
+    has_gpus = self.cpu_devices is None and visible_gpus(os.environ)
+    return 'gpu' if has_gpus else 'cpu'
 
-  def variables(self, process_id: int, gpus: Sequence[str]) -> dict[str, str]:
-    """What a process's environment has beyond the launcher's.
+  def environment(self, local_rank: int, gpus: Sequence[str]) -> dict[str, str]:
+    """Returns the variables that a process has in addition to the launcher's.
 
     Raises:
-      ConfigError: the GPUs cannot be shared equally.
+      ConfigError: If the GPUs cannot be shared equally.
     """
     if self.cpu_devices is None and gpus:
-      if len(gpus) % self.num_processes:
+      if len(gpus) % self.nproc_per_node:
         raise errors.ConfigError(
           'The processes cannot share the GPUs equally',
-          got=f'{self.num_processes} processes, {len(gpus)} GPUs',
-          fix='start another number of processes, set CUDA_VISIBLE_DEVICES, '
-          'or give --cpu_devices',
+          got=f'{self.nproc_per_node} processes, {len(gpus)} GPUs',
+          fix='Change --nproc_per_node or CUDA_VISIBLE_DEVICES, or pass '
+          '--cpu_devices.',
         )
-      share = len(gpus) // self.num_processes
-      own = gpus[process_id * share : (process_id + 1) * share]
-      return {'CUDA_VISIBLE_DEVICES': ','.join(own)}
+      count = len(gpus) // self.nproc_per_node
+      selected = gpus[local_rank * count : (local_rank + 1) * count]
+      return {'CUDA_VISIBLE_DEVICES': ','.join(selected)}
     return {
       'JAX_PLATFORMS': 'cpu',
       'JAX_NUM_CPU_DEVICES': str(self.cpu_devices or 1),
     }
 
-  def processes(self, port: int) -> list[starts.Process]:
-    """Returns the processes, of which the first listens on `port`."""
-    names = gpus(os.environ)
+  def workers(
+    self, coordinator: str | None = None
+  ) -> list[supervisor.WorkerProcess]:
+    """Returns the processes of this machine for one attempt."""
+    coordinator = coordinator or self.coordinator()
+    gpus = visible_gpus(os.environ)
     return [
-      starts.Process(
-        arguments=[*self.program, *self.arguments(i, port)],
-        variables=self.variables(i, names),
+      supervisor.WorkerProcess(
+        arguments=[*self.program, *self.arguments(i, coordinator)],
+        environment=self.environment(i, gpus),
         log=self.log(i),
-        name='Process {} of {}'.format(*self.place(i)),
+        name=f'Process {self.rank(i)} of {self.world_size}',
       )
-      for i in range(self.num_processes)
+      for i in range(self.nproc_per_node)
     ]
 
-  def rendered(self) -> str:
-    """Returns the command lines of the processes."""
-    port = self.port or _SHOWN_PORT
+  def render(self) -> str:
+    """Returns the processes as shell commands."""
+    coordinator = self.coordinator(_EXAMPLE_PORT)
     lines = []
-    for i, process in enumerate(self.processes(port)):
-      variables = ' '.join(
-        f'{k}={shlex.quote(v)}' for k, v in process.variables.items()
+    for i, worker in enumerate(self.workers(coordinator)):
+      environment = ' '.join(
+        f'{k}={shlex.quote(v)}' for k, v in worker.environment.items()
       )
-      command = shlex.join(['xlflax', *self.arguments(i, port)])
-      log = shlex.quote(str(process.log))
-      lines.append(f'{variables} {command} > {log} 2>&1 &')
+      command = shlex.join(['xlflax', *self.arguments(i, coordinator)])
+      log = shlex.quote(str(worker.log))
+      lines.append(f'{environment} {command} > {log} 2>&1 &')
     return '\n'.join([*lines, 'wait'])
 
-  def start(self) -> int:
-    """Runs the processes to their end; see `processes.run`."""
-    status = self.run(agents.Lead(self.port))
-    return 0 if status == errors.ExitStatus.STOPPED else status
-
-  def run(self, all_agents: agents.Lead | agents.Follower) -> int:
-    """Runs this node's processes to their end; see `processes.run`."""
-    return processes.run(
-      self.processes,
-      all_agents,
+  def supervise(self) -> int:
+    """Runs the processes of this machine; see `supervisor.supervise`."""
+    return supervisor.supervise(
+      self.workers,
       grace_seconds=self.grace_seconds,
-      restarts=self.restarts,
-      model_dir=job_lib.model_dir(self.command),
-      spares=self.spares and self.program == _PROGRAM,
+      max_restarts=self.max_restarts,
+      model_dir=base.model_dir(self.command),
     )
 
 
-def gpus(environment: Mapping[str, str]) -> list[str]:
-  """Names of the GPUs that may be used, for CUDA_VISIBLE_DEVICES."""
+@registry.register('local', help='processes on this machine', example=_EXAMPLE)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalJob(_SupervisedJob):
+  """A job on this machine.
+
+  Attributes:
+    nproc_per_node: Number of processes.
+    port: TCP port of process 0. If None, a free port.
+  """
+
+  flags = _FLAGS + '--port (Port): TCP port of process 0 (default: a free one)'
+  port: ranges.Port | None = None
+
+  def coordinator(self, default_port: int | None = None) -> str:
+    """Returns the address of process 0, by default with a free port."""
+    port = self.port or default_port or supervisor.free_port()
+    return f'localhost:{port}'
+
+  def rank(self, local_rank: int) -> int:
+    """Returns the index of a process."""
+    return local_rank
+
+  @property
+  def world_size(self) -> int:
+    """Number of processes of the job."""
+    return self.nproc_per_node
+
+  def launch(self) -> int:
+    """Runs the processes to their end. An orderly stop is a success."""
+    status = self.supervise()
+    return 0 if status == errors.ExitStatus.STOPPED else status
+
+
+@registry.register(
+  'node', help='the processes of one node of a job', example=_NODE_EXAMPLE
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NodeJob(_SupervisedJob):
+  """The processes of one node of a job.
+
+  Start this launcher on every node. Processes that fail end the processes of
+  all nodes, and the launcher of each node restarts its own.
+
+  Attributes:
+    nproc_per_node: Number of processes on each node.
+    nnodes: Number of nodes.
+    node_rank: Index of this node, starting at 0. If None, SLURM_NODEID, or 0.
+    rdzv_endpoint: HOST:PORT at which process 0, on node 0, listens.
+  """
+
+  flags = f"""{_FLAGS}
+--nnodes N (Count, default 1): number of nodes
+--node_rank I (Natural): index of this node, starting at 0 (default:
+  SLURM_NODEID, or 0)
+--rdzv_endpoint HOST:PORT (default localhost:29400): address at which process 0
+  on node 0 listens
+"""
+  nnodes: ranges.Count = 1
+  node_rank: ranges.Natural | None = None
+  rdzv_endpoint: str = 'localhost:29400'
+
+  def __post_init__(self):
+    super().__post_init__()
+    host, separator, port = self.rdzv_endpoint.rpartition(':')
+    if not (host and separator and port.isdecimal()):
+      raise errors.ConfigError(
+        'The rendezvous endpoint is not an address with a port',
+        got=self.rdzv_endpoint,
+        expected='HOST:PORT',
+        where='--rdzv_endpoint',
+      )
+    if self._node_rank >= self.nnodes:
+      raise errors.ConfigError(
+        'The rank of a node is less than the number of nodes',
+        got=f'--node_rank={self._node_rank} --nnodes={self.nnodes}',
+        expected=f'a rank from 0 to {self.nnodes - 1}',
+        where='--node_rank',
+      )
+
+  @property
+  def _node_rank(self) -> int:
+    if self.node_rank is not None:
+      return self.node_rank
+    return int(os.environ.get('SLURM_NODEID', 0))
+
+  def coordinator(self, default_port: int | None = None) -> str:
+    """Returns the address of process 0, which is the same for all attempts."""
+    del default_port
+    return self.rdzv_endpoint
+
+  def rank(self, local_rank: int) -> int:
+    """Returns the index of a process among those of all nodes."""
+    return self._node_rank * self.nproc_per_node + local_rank
+
+  @property
+  def world_size(self) -> int:
+    """Number of processes of the job."""
+    return self.nnodes * self.nproc_per_node
+
+  def launch(self) -> int:
+    """Runs the processes of this node and returns the status of the job."""
+    return self.supervise()
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[str]:
+  """Returns the names of the usable GPUs, for CUDA_VISIBLE_DEVICES."""
   if environment.get('JAX_PLATFORMS') == 'cpu':
     return []
-  if (listed := environment.get('CUDA_VISIBLE_DEVICES')) is not None:
-    return [name for name in listed.split(',') if name]
+  if (visible := environment.get('CUDA_VISIBLE_DEVICES')) is not None:
+    return [name for name in visible.split(',') if name]
   if not shutil.which('nvidia-smi'):
     return []
-  shown = subprocess.run(
+  result = subprocess.run(
     ['nvidia-smi', '--query-gpu=index', '--format=csv,noheader'],
     capture_output=True,
     text=True,
     check=False,
   )
-  return shown.stdout.split() if shown.returncode == 0 else []
+  return result.stdout.split() if result.returncode == 0 else []

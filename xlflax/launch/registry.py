@@ -1,6 +1,6 @@
 """The launchers: what may follow `xlflax launch`, and how each is added.
 
-A launcher is one module: a class of jobs (`xlflax.launch.job.Job`) under
+A launcher is one module: a class of jobs (`xlflax.launch.base.Job`) under
 `register`, which gives it its name and help. The modules of this package are
 found by themselves, others are named by `--launcher_module`.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from xlflax import launch
 from xlflax.foundation import errors, schema, user_modules
-from xlflax.launch import job as job_lib
+from xlflax.launch import base
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Launcher:
   name: str
   help: str
   example: str
-  job: type[job_lib.Job]
+  job: type[base.Job]
 
 
 _launchers: dict[str, Launcher] = {}
@@ -38,7 +38,7 @@ _launchers: dict[str, Launcher] = {}
 
 def register(
   name: str, *, help: str, example: str
-) -> Callable[[type[job_lib.Job]], type[job_lib.Job]]:
+) -> Callable[[type[base.Job]], type[base.Job]]:
   """Returns a decorator that makes a class of jobs a launcher.
 
   Args:
@@ -47,7 +47,7 @@ def register(
     example: command lines under a comment, for `--help`.
   """
 
-  def decorate(job: type[job_lib.Job]) -> type[job_lib.Job]:
+  def decorate(job: type[base.Job]) -> type[base.Job]:
     known = _launchers.get(name)
     if known is not None and known.job.__module__ != job.__module__:
       raise errors.ConfigError(

@@ -15,8 +15,7 @@ import tempfile
 from typing import ClassVar
 
 from xlflax.foundation import errors, ranges
-from xlflax.launch import job as job_lib
-from xlflax.launch import registry, values
+from xlflax.launch import base, registry
 
 SCRIPT = (pathlib.Path(__file__).parent / 'train.sbatch').read_text('utf-8')
 
@@ -51,7 +50,7 @@ xlflax launch slurm --array=0-15 --cpus_per_process=8 -- \
 
 @registry.register('slurm', help='a job for sbatch', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlurmJob(job_lib.Job):
+class SlurmJob(base.Job):
   """A job for `sbatch`.
 
   Attributes:
@@ -75,7 +74,10 @@ class SlurmJob(job_lib.Job):
     more: further arguments of `sbatch`.
   """
 
-  commands: ClassVar[tuple[str, ...]] = (*job_lib.JOINING, *job_lib.SHARING)
+  commands: ClassVar[tuple[str, ...]] = (
+    *base.DISTRIBUTED_COMMANDS,
+    *base.SHARDED_COMMANDS,
+  )
   flags = f"""
 --nodes N (Count, default 1)
 --gpus_per_node (Natural, default 0)
@@ -119,7 +121,7 @@ class SlurmJob(job_lib.Job):
   more: tuple[str, ...] = ()
 
   def __post_init__(self):
-    values.check(self)
+    base.check_text(self)
     self._check_texts()
     if self.process_per is Per.GPU and not self.gpus_per_node:
       raise errors.ConfigError(
@@ -127,13 +129,21 @@ class SlurmJob(job_lib.Job):
         got='--gpus_per_node=0',
         expected='1 or more',
       )
-    if self.array and not self.sweep and self.command[0] not in job_lib.SHARING:
+    if (
+      self.array
+      and not self.sweep
+      and self.command[0] not in base.SHARDED_COMMANDS
+    ):
       raise errors.ConfigError(
         'An array needs the flags of its tasks',
         got=f'--array={self.array}',
         expected='--sweep=FILE with a line of flags for each',
       )
-    if self.array and self.command[0] in job_lib.SHARING and self._tasks() > 1:
+    if (
+      self.array
+      and self.command[0] in base.SHARDED_COMMANDS
+      and self._tasks() > 1
+    ):
       raise errors.ConfigError(
         'Each job of an array of shares is one process',
         got=f'--array={self.array} and {self._tasks()} processes',
@@ -182,9 +192,7 @@ class SlurmJob(job_lib.Job):
       *self.more,
       script,
       *self.command,
-      *job_lib.platform_flag(
-        self.command, 'gpu' if self.gpus_per_node else None
-      ),
+      *base.platform_flags(self.command, 'gpu' if self.gpus_per_node else None),
     ]
 
   def _tasks(self) -> int:
@@ -218,13 +226,13 @@ class SlurmJob(job_lib.Job):
       variables['XLFLAX_SWEEP'] = str(self.sweep.absolute())
     return variables
 
-  def rendered(self) -> str:
+  def render(self) -> str:
     """Returns the line that submits the job, and the script."""
     variables = [f'{k}={shlex.quote(v)}' for k, v in self.variables().items()]
     line = ' '.join([*variables, shlex.join(self.sbatch('train.sbatch'))])
     return f'# {line}\n# where train.sbatch is:\n{SCRIPT}'
 
-  def start(self) -> int:
+  def launch(self) -> int:
     """Submits the job, and prints Slurm's answer."""
     print(submit(self, dict(os.environ)))
     return 0

@@ -14,8 +14,7 @@ import subprocess
 import tempfile
 
 from xlflax.foundation import errors, ranges
-from xlflax.launch import job as job_lib
-from xlflax.launch import registry, values
+from xlflax.launch import base, registry
 
 # Nodes are called NAME-1023, in at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
@@ -54,7 +53,7 @@ def _text(name: str) -> str:
   'tpu', help='all workers of Cloud TPU slices', example=_EXAMPLE
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TpuJob(job_lib.Job):
+class TpuJob(base.Job):
   """A job on Cloud TPU.
 
   Attributes:
@@ -106,15 +105,15 @@ class TpuJob(job_lib.Job):
   spot: bool = False
   image: str | None = None
   source: str | None = None
-  setup: str | None = values.lines(default=None)
+  setup: str | None = base.multiline(default=None)
   program: str | None = None
   restarts: ranges.Natural = 20
   keep: bool = False
   poll_seconds: ranges.Natural = 30
 
   def __post_init__(self):
-    values.check(self)
-    values.check_image(self.image)
+    base.check_text(self)
+    base.check_image(self.image)
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
         'The name is not usable on Google Cloud',
@@ -138,7 +137,7 @@ class TpuJob(job_lib.Job):
       return [self.name]
     return [f'{self.name}-{i}' for i in range(self.slices)]
 
-  def rendered(self) -> str:
+  def render(self) -> str:
     """Returns the shell script that does all of it."""
     place = [f'--zone={self.zone}'] + (
       [f'--project={self.project}'] if self.project else []
@@ -181,11 +180,11 @@ class TpuJob(job_lib.Job):
     program = self.program or (
       f'{_CONTAINER} {self.image} xlflax' if self.image else 'venv/bin/xlflax'
     )
-    words = [*self.command, *job_lib.platform_flag(self.command, 'tpu')]
+    words = [*self.command, *base.platform_flags(self.command, 'tpu')]
     stopped = f'--stopped_status={errors.ExitStatus.STOPPED}'
     return f'{program} {shlex.join([*words, stopped])}'
 
-  def start(self) -> int:
+  def launch(self) -> int:
     """Runs the script here, to its end."""
     return run(self, dict(os.environ))
 
@@ -202,7 +201,7 @@ def run(job: TpuJob, environment: dict[str, str]) -> int:
       fix='install the Google Cloud CLI, or print the script by --dry_run',
     )
   with tempfile.NamedTemporaryFile('w', suffix='.sh') as file:
-    file.write(job.rendered())
+    file.write(job.render())
     file.flush()
     return subprocess.run(
       ['bash', file.name], env=environment, check=False

@@ -3,7 +3,7 @@
 import json
 import time
 
-from xlflax.launch import processes
+from xlflax.launch import supervisor
 from xlflax.training.processes import activities, restarts
 
 
@@ -17,7 +17,7 @@ class _Clock:
 def _restart(told, clock, records=({'step': 7},)):
   at = activities.Activities(clock)
   clock.now += 2  # restoring
-  environment = {processes.RESTART: json.dumps(told)} if told else {}
+  environment = {supervisor.RESTART_VARIABLE: json.dumps(told)} if told else {}
   return at, restarts.Restart(environment, at, records)
 
 

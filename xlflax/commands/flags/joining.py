@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 
 from xlflax.configuration import config
-from xlflax.launch import job, starts
 from xlflax.training.processes import cluster
 
 _PLATFORMS = ('cpu', 'gpu', 'tpu')  # `processes.platforms.Platform`
@@ -38,9 +37,6 @@ def join(
   """
   from xlflax.training.processes import distributed, platforms
 
-  given = starts.wait_for_turn()
-  if given is not None:
-    args.coordinator = job.flag_value(given, '--coordinator')
   platform = args.platform and platforms.Platform(args.platform)
   platforms.choose(platform)
   distributed.initialize(

@@ -18,6 +18,7 @@ from xlflax.training.processes import cluster as cluster_lib
 from xlflax.training.processes import (
   failure_detection,
   heartbeats,
+  proxies,
   rendezvous,
   statements,
 )
@@ -69,6 +70,7 @@ def initialize(
   if job is None or job.num_processes == 1:
     return
   _prefix_log(job)
+  proxies.exempt_coordinator(job.coordinator, os.environ)
   rendezvous.meet(
     job, _statement(job, configuration), timeout_seconds=timeout_seconds
   )

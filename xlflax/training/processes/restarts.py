@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.launch import processes, starts
+from xlflax.launch import supervisor
 from xlflax.training.processes import activities as activities_lib
 
 _COMPILATION = activities_lib.Activity.COMPILATION
@@ -30,7 +30,7 @@ class Restart:
     activities: activities_lib.Activities,
     records: Sequence[Mapping[str, Any]],
   ):
-    told = json.loads(environment.get(processes.RESTART, '[]'))
+    told = json.loads(environment.get(supervisor.RESTART_VARIABLE, '[]'))
     known = [row['restart'] for row in records if 'restart' in row]
     last = max((one['noticed'] for one in known), default=0.0)
     # A failure before the steps of an earlier one were repeated adds to it.
@@ -55,7 +55,7 @@ class Restart:
     ended = time.time(), time.process_time()
     compiled = self._activities.seconds()['compilation'] - self._wall
     compiling = self._activities.processors(_COMPILATION) - self._processor
-    before = self._restored[1] - starts.processor_before
+    before = self._restored[1]
     return {
       'generation': self._generation,
       'failure': '; '.join(one['failure'] for one in failures),

@@ -1,0 +1,272 @@
+"""Base class of launchers, and checks of the command that a job runs."""
+
+import abc
+import argparse
+import dataclasses
+import pathlib
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from xlflax.foundation import errors, flag_tables
+from xlflax.storage import paths
+
+# Commands whose processes join into one JAX job.
+DISTRIBUTED_COMMANDS = ('train',)
+# Commands whose processes divide the work with --shard=auto.
+SHARDED_COMMANDS = ('cache', 'prepare', 'vocab')
+# Flags of a command that the launcher sets.
+_LAUNCHER_FLAGS = (
+  '--coordinator',
+  '--num_processes',
+  '--process_id',
+  '--cluster',
+  '--stopped_status',
+)
+MULTILINE = 'multiline'  # key in the metadata of a field
+_IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
+
+
+class Job(abc.ABC):
+  """A job of several processes that run the same command.
+
+  A launcher is a frozen dataclass that derives from this class and is
+  registered with `xlflax.launch.registry.register`. Its fields are the options
+  of `xlflax launch NAME`.
+
+  Attributes:
+    command: Command that each process runs, such as
+      `('train', '--gin_file=pretrain/mlm.gin')`.
+    commands: Names of the commands that the launcher can start.
+    flags: Table of the launcher's flags (`xlflax.foundation.flag_tables`).
+    flag_kinds: Parsers of values that only these flags have.
+  """
+
+  command: tuple[str, ...]
+  commands: ClassVar[tuple[str, ...]] = DISTRIBUTED_COMMANDS
+  flags: ClassVar[str] = ''
+  flag_kinds: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+
+  @classmethod
+  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+    """Adds the launcher's flags; each sets the field of its `dest`."""
+    flag_tables.add(parser, cls.flags, Pairs=AddPair, **cls.flag_kinds)
+
+  @classmethod
+  def from_flags(
+    cls, args: argparse.Namespace, command: tuple[str, ...]
+  ) -> Self:
+    """Returns the job that parsed flags describe.
+
+    Raises:
+      ConfigError: If a value contains a control character.
+    """
+    assert dataclasses.is_dataclass(cls)
+    flags = {
+      field.name: getattr(args, field.name)
+      for field in dataclasses.fields(cls)
+      if hasattr(args, field.name)
+    }
+    job = cls(**flags | {'command': command})
+    check_text(job)
+    return job
+
+  @abc.abstractmethod
+  def render(self) -> str:
+    """Returns the text that `--dry_run` prints."""
+
+  @abc.abstractmethod
+  def launch(self) -> int:
+    """Starts or submits the job and returns the exit status.
+
+    Raises:
+      ConfigError: If a program is missing or the cluster rejects the job.
+    """
+
+
+class AddPair(argparse.Action):
+  """Adds the value of a repeated flag NAME=VALUE to a dict."""
+
+  def __call__(self, parser, namespace, value, option_string=None):
+    name, sign, text = value.partition('=')
+    if not name or not sign:
+      raise errors.ConfigError(
+        'A name has no value',
+        got=value,
+        expected=self.metavar,
+        where=option_string,
+      )
+    pairs = getattr(namespace, self.dest)
+    setattr(namespace, self.dest, pairs | {name: text})
+
+
+def check_command(
+  command: Sequence[str], commands: Sequence[str] = DISTRIBUTED_COMMANDS
+) -> tuple[str, ...]:
+  """Returns the command of a job without a leading 'xlflax'.
+
+  Args:
+    command: Words of a command line.
+    commands: Names of the commands that the launcher can start.
+
+  Raises:
+    ConfigError: If there is no command, if it does not run as several
+      processes, or if it has a flag that the launcher sets.
+  """
+  words = tuple(command)
+  if words[:1] == ('xlflax',):
+    words = words[1:]
+  if not words:
+    raise errors.ConfigError(
+      'The command to launch is missing',
+      expected='a command after --',
+      fix='xlflax launch local --nproc_per_node=2 -- train --gin_file=...',
+    )
+  name = words[0]
+  if name not in commands:
+    raise errors.ConfigError(
+      'This command does not run as several processes',
+      got=name,
+      expected='one of ' + ', '.join(commands),
+    )
+  if name in SHARDED_COMMANDS and flag_value(words, '--shard') is None:
+    raise errors.ConfigError(
+      'Without --shard every process would do all of the work',
+      got=' '.join(words),
+      expected='--shard=auto',
+    )
+  if name in DISTRIBUTED_COMMANDS:
+    for flag in _LAUNCHER_FLAGS:
+      if any(w == flag or w.startswith(f'{flag}=') for w in words):
+        raise errors.ConfigError(
+          'The launcher sets this flag of the command',
+          got=flag,
+          fix='Remove it.',
+        )
+  return words
+
+
+def flag_value(command: Sequence[str], flag: str) -> str | None:
+  """Returns the last value of `--flag=value` or `--flag value`."""
+  values = flag_values(command, flag)
+  return values[-1] if values else None
+
+
+def flag_values(command: Sequence[str], flag: str) -> list[str]:
+  """Returns all values of `--flag=value` or `--flag value`."""
+  values = []
+  for i, word in enumerate(command):
+    if word.startswith(f'{flag}='):
+      values.append(word.partition('=')[2])
+    elif word == flag and i + 1 < len(command):
+      values.append(command[i + 1])
+  return values
+
+
+def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:
+  """Returns the flag that makes a job fail if its accelerators are missing.
+
+  The list is empty if the job has no accelerators, if the command has the flag
+  itself, and for commands whose processes do not join.
+  """
+  if (
+    platform is None
+    or command[0] not in DISTRIBUTED_COMMANDS
+    or flag_value(command, '--platform') is not None
+  ):
+    return []
+  return [f'--platform={platform}']
+
+
+def model_dir(command: Sequence[str]) -> pathlib.Path | None:
+  """Returns the value of `--model_dir` as a path."""
+  value = flag_value(command, '--model_dir')
+  return paths.of(value) if value else None
+
+
+def last_checkpoint(directory: pathlib.Path | None) -> int | None:
+  """Returns the step of the newest complete checkpoint of a run."""
+  if directory is None:
+    return None
+  steps = [
+    int(path.name)
+    for path in paths.children(directory / 'checkpoints')
+    if path.name.isdigit() and _is_complete(path)
+  ]
+  return max(steps, default=None)
+
+
+def _is_complete(checkpoint: pathlib.Path) -> bool:
+  # In a bucket, an unfinished checkpoint has its final name already.
+  return (
+    not paths.is_bucket(checkpoint)
+    or (checkpoint / 'commit_success.txt').exists()
+  )
+
+
+def multiline(**arguments) -> Any:
+  """Returns a dataclass field whose text may have several lines."""
+  return dataclasses.field(metadata={MULTILINE: True}, **arguments)
+
+
+def check_text(job: Any) -> None:
+  """Rejects control characters in every field of a job, at any depth.
+
+  Templates quote each value for YAML or for a shell. A line break, NUL or
+  escape character is not safe in a comment, in a terminal or in a directive
+  even if it is quoted.
+
+  Raises:
+    ConfigError: If a value contains a control character. Line breaks and tabs
+      are allowed in fields made by `multiline`.
+  """
+  for field in dataclasses.fields(job):
+    allowed = '\n\t' if field.metadata.get(MULTILINE) else ''
+    for text in _iterate_text(getattr(job, field.name)):
+      for character in text:
+        if _is_control(character) and character not in allowed:
+          raise errors.ConfigError(
+            'A value of the job contains a control character',
+            got=repr(text),
+            expected=f'text without {character!r}',
+            where=field.name,
+          )
+
+
+def check_image(image: str | None) -> None:
+  """Rejects text that is not the name of a container image.
+
+  Raises:
+    ConfigError: If the text could be read as a flag, a variable or several
+      words.
+  """
+  if image is not None and not _IMAGE.fullmatch(image):
+    raise errors.ConfigError(
+      'The name of the container image is not valid',
+      got=image,
+      expected='REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST',
+      where='--image',
+    )
+
+
+def _is_control(character: str) -> bool:
+  return unicodedata.category(character) in ('Cc', 'Cs', 'Zl', 'Zp')
+
+
+def _iterate_text(value: Any) -> Iterator[str]:
+  """Yields all text in a value, including keys, items and fields."""
+  if isinstance(value, str):
+    yield value
+  elif isinstance(value, Mapping):
+    for key, item in value.items():
+      yield from _iterate_text(key)
+      yield from _iterate_text(item)
+  elif isinstance(value, Sequence) and not isinstance(value, bytes):
+    for item in value:
+      yield from _iterate_text(item)
+  elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+    for field in dataclasses.fields(value):
+      yield from _iterate_text(getattr(value, field.name))
+  elif hasattr(value, '__fspath__'):
+    yield str(value)

@@ -1,0 +1,342 @@
+"""Node supervisor: starts the processes of a node, watches and restarts them.
+
+All processes of a job end when one of them fails: the supervisor ends those of
+its node, and the processes of other nodes end when they detect the lost peer.
+Each supervisor then restarts its own processes, which join again at the
+coordinator. Supervisors therefore do not communicate with each other.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from xlflax.foundation import errors, stopping
+from xlflax.launch import base
+
+# Environment variable with the earlier failures, for restarted processes.
+RESTART_VARIABLE = 'XLFLAX_RESTART'
+_POLL_SECONDS = 0.1
+_MAX_LOG_LINES = 60  # of a failed process's log that are printed
+_MAX_STOPPED_POLLS = 50  # consecutive polls in which a process is stopped
+_RESTART_WINDOW_SECONDS = 3600.0
+_MAX_REPORTED_FAILURES = 20
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerProcess:
+  """A process to start.
+
+  Attributes:
+    arguments: Command line.
+    environment: Variables added to the environment of the supervisor.
+    log: File to which standard output and standard error are appended.
+    name: Name used in messages, such as 'Process 3 of 4'.
+  """
+
+  arguments: Sequence[str]
+  environment: dict[str, str]
+  log: pathlib.Path
+  name: str
+
+  def start(self, environment: dict[str, str]) -> subprocess.Popen:
+    """Starts the process with further environment variables."""
+    self.log.parent.mkdir(parents=True, exist_ok=True)
+    with self.log.open('ab') as log:
+      return subprocess.Popen(
+        self.arguments,
+        env=os.environ
+        | {'PYTHONUNBUFFERED': '1'}
+        | environment
+        | self.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+      )
+
+
+def supervise(
+  make_workers: Callable[[], Sequence[WorkerProcess]],
+  *,
+  grace_seconds: float,
+  max_restarts: int = 0,
+  model_dir: pathlib.Path | None = None,
+) -> int:
+  """Runs the processes of this node to their end and restarts failed ones.
+
+  Args:
+    make_workers: Returns the processes of one attempt. The log of the first
+      one is also printed.
+    grace_seconds: Time that the other processes have to exit after a failure.
+    max_restarts: Maximum number of restarts within an hour. User errors are
+      never retried.
+    model_dir: Model directory, whose last checkpoint is named after a failure.
+
+  Returns:
+    0 after success, 75 after an orderly stop, otherwise the exit status of the
+    process that failed first, as a shell reports it.
+  """
+  restart_times: list[float] = []
+  failures: list[dict[str, Any]] = json.loads(
+    os.environ.get(RESTART_VARIABLE, '[]')
+  )
+  while True:
+    reported = failures[-_MAX_REPORTED_FAILURES:]
+    environment = {RESTART_VARIABLE: json.dumps(reported)} if reported else {}
+    workers = make_workers()
+    with _ProcessGroup(
+      workers,
+      environment,
+      grace_seconds,
+      model_dir,
+      kill_stopped=max_restarts > 0,
+    ) as group:
+      status = group.wait()
+    now = time.monotonic()
+    restart_times = [
+      t for t in restart_times if now - t < _RESTART_WINDOW_SECONDS
+    ]
+    if (
+      not is_failure(status)
+      or status == errors.ExitStatus.MISTAKE
+      or group.stop_requested
+      or len(restart_times) >= max_restarts
+    ):
+      return status
+    logging.warning(
+      'Restarting the processes (restart %d of at most %d within an hour), '
+      '%.1f s after the failure.',
+      len(restart_times) + 1,
+      max_restarts,
+      time.time() - group.detected_at,
+    )
+    restart_times.append(now)
+    failures.append(
+      {
+        'failure': group.failure,
+        'noticed': group.detected_at,
+        'started': time.time(),
+      }
+    )
+
+
+def is_failure(status: int) -> bool:
+  """Returns whether a process with this exit status failed."""
+  return status not in (0, errors.ExitStatus.STOPPED)
+
+
+def free_port() -> int:
+  """Returns a TCP port of this machine on which nothing listens."""
+  with socket.socket() as listener:
+    listener.bind(('', 0))
+    return listener.getsockname()[1]
+
+
+def die_with_parent() -> None:
+  """Makes Linux send this process SIGTERM when its parent dies."""
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class _ProcessGroup:
+  """The processes of one attempt. Leaving the context kills them.
+
+  Attributes:
+    failure: Description of the first failure and its host.
+    detected_at: Time at which the processes were last polled.
+    stop_requested: Whether a signal asked the job to stop.
+  """
+
+  def __init__(
+    self,
+    workers: Sequence[WorkerProcess],
+    environment: dict[str, str],
+    grace_seconds: float,
+    model_dir: pathlib.Path | None,
+    *,
+    kill_stopped: bool,
+  ):
+    self.failure = ''
+    self.detected_at = time.time()
+    self.stop_requested = False
+    self._workers = workers
+    self._environment = environment
+    self._grace_seconds = grace_seconds
+    self._model_dir = model_dir
+    self._kill_stopped = kill_stopped
+    self._stopped_polls = [0] * len(workers)
+    self._log_offset = 0
+    self._processes: list[subprocess.Popen] = []
+    self._previous_handlers: dict[int, Any] = {}
+
+  def __enter__(self) -> '_ProcessGroup':
+    for number in filter(stopping.is_heard, stopping.SIGNALS):
+      self._previous_handlers[number] = signal.signal(number, self._forward)
+    try:
+      self._start()
+    except BaseException:
+      self.__exit__()
+      raise
+    return self
+
+  def __exit__(self, *exc) -> None:
+    self._kill_all()
+    for number, handler in self._previous_handlers.items():
+      signal.signal(number, handler)
+
+  def _start(self) -> None:
+    first_log = self._workers[0].log
+    if first_log.exists():
+      self._log_offset = first_log.stat().st_size
+    for worker in self._workers:
+      self._processes.append(worker.start(self._environment))
+    logging.info(
+      'Started %d processes (%s). Logs are in %s. Log of the first process:',
+      len(self._workers),
+      ', '.join(str(process.pid) for process in self._processes),
+      first_log.parent,
+    )
+
+  def _forward(self, number, frame) -> None:
+    del frame
+    self.stop_requested = True
+    logging.warning(
+      'Forwarding %s to all processes.', signal.Signals(number).name
+    )
+    for process in self._processes:
+      with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+  def wait(self) -> int:
+    """Prints the first log and returns the exit status of the job."""
+    with self._workers[0].log.open('rb') as log:
+      log.seek(self._log_offset)
+      while True:
+        statuses = [process.poll() for process in self._processes]
+        _print_new_text(log)
+        self.detected_at = time.time()
+        for index, status in enumerate(statuses):
+          if status is not None and is_failure(status):
+            return self._end_after_failure(index, log)
+        if None not in statuses:
+          if errors.ExitStatus.STOPPED in statuses:
+            return errors.ExitStatus.STOPPED
+          return 0
+        if self._kill_stopped:
+          self._kill_stopped_processes()
+        time.sleep(_POLL_SECONDS)
+
+  def _kill_stopped_processes(self) -> None:
+    """Kills processes that SIGSTOP has suspended for several seconds."""
+    if sys.platform != 'linux':
+      return
+    for index, process in enumerate(self._processes):
+      if not _is_stopped(process):
+        self._stopped_polls[index] = 0
+        continue
+      self._stopped_polls[index] += 1
+      if self._stopped_polls[index] > _MAX_STOPPED_POLLS:
+        logging.error(
+          '%s is stopped by a signal. Killing it.', self._workers[index].name
+        )
+        os.killpg(process.pid, signal.SIGKILL)
+
+  def _end_after_failure(self, index: int, log: IO[bytes]) -> int:
+    """Ends the other processes and returns the status of the failed one."""
+    worker = self._workers[index]
+    code = self._processes[index].returncode
+    description = f'{worker.name} {_describe_exit(code)}'
+    self.failure = f'{description} on {socket.gethostname()}'
+    logging.error('%s. Ending the other processes.', description)
+    # A killed process cannot have informed the others: do not wait for them.
+    self._end_all(0 if code == -signal.SIGKILL else self._grace_seconds)
+    _print_new_text(log)
+    if index:
+      self._print_end_of_log(worker.log)
+    if code == errors.ExitStatus.MISTAKE:
+      logging.error('The job is not restarted after a user error:')
+      print(_last_message(worker.log), file=sys.stderr, flush=True)
+      return code
+    step = base.last_checkpoint(self._model_dir)
+    logging.error(
+      'The job failed. %s Logs of all processes are in %s.',
+      'There is no checkpoint yet.'
+      if step is None
+      else f'A restart resumes from the checkpoint of step {step}.',
+      worker.log.parent,
+    )
+    return 128 - code if code < 0 else code
+
+  def _end_all(self, grace_seconds: float) -> None:
+    """Waits for the processes to exit and kills those that do not."""
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and any(
+      process.poll() is None for process in self._processes
+    ):
+      time.sleep(_POLL_SECONDS)
+    self._kill_all()
+
+  def _kill_all(self) -> None:
+    for process in self._processes:
+      if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+          os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+  def _print_end_of_log(self, path: pathlib.Path) -> None:
+    print(
+      f'--- end of {path}',
+      *_last_lines(path),
+      '---',
+      sep='\n',
+      file=sys.stderr,
+      flush=True,
+    )
+
+
+def _is_stopped(process: subprocess.Popen) -> bool:
+  """Returns whether a signal has suspended a running process."""
+  options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+  try:
+    return process.returncode is None and bool(
+      os.waitid(os.P_PID, process.pid, options)
+    )
+  except ChildProcessError:  # The process has ended since it was polled.
+    return False
+
+
+def _last_lines(log: pathlib.Path) -> list[str]:
+  return log.read_text(errors='replace').splitlines()[-_MAX_LOG_LINES:]
+
+
+def _last_message(log: pathlib.Path) -> str:
+  """Returns the error message at the end of a log."""
+  lines = _last_lines(log)
+  starts = [i for i, line in enumerate(lines) if line.startswith('xlflax')]
+  return '\n'.join(lines[starts[-1] if starts else -1 :])
+
+
+def _describe_exit(code: int) -> str:
+  if code < 0:
+    return f'was killed by {signal.Signals(-code).name}'
+  return f'failed with status {code}'
+
+
+def _print_new_text(log: IO[bytes]) -> None:
+  text = log.read()
+  if text:
+    sys.stdout.write(text.decode(errors='replace'))
+    sys.stdout.flush()
