@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.storage import bucket_checks, digests, paths
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, saved_checkpoints
 
 _STEPS = 50  # of a short run with one save
@@ -38,7 +38,7 @@ _ARRAYS = 24  # of each of parameters, first and second moments
 _OF_CALLER = ('copy', 'stall')  # else processor time is of the process
 
 
-def make_state(megabytes: float) -> state_lib.TrainState:
+def make_state(megabytes: float) -> train_state.TrainState:
   """A state of so many 10^6 bytes, random so that it does not compress."""
   count = max(1, int(megabytes * 1e6 / 4 / 3 / _ARRAYS))
 
@@ -51,7 +51,7 @@ def make_state(megabytes: float) -> state_lib.TrainState:
     }
 
   return jax.block_until_ready(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(0),
       params=arrays(0),
       opt_state={'mu': arrays(1), 'nu': arrays(2)},

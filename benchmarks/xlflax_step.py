@@ -14,8 +14,7 @@ from xlflax.models import config as model_config
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import state as state_lib
-from xlflax.training import step as step_lib
+from xlflax.training import train_state, train_step
 from xlflax.training.devices import flops, partitioning
 from xlflax.training.optimization import optimizers
 
@@ -36,7 +35,7 @@ class Training(NamedTuple):
   """A jitted step and what it is called with, inside `scope()`."""
 
   step: jax.stages.Wrapped
-  state: state_lib.TrainState
+  state: train_state.TrainState
   batches: dict[str, batch_lib.Batch]
   partitioner: partitioning.Partitioner
 
@@ -56,10 +55,10 @@ def prepare(shape: shapes.Shape, variant: str, **options) -> Training:
   optimizer = optimizers.AdamW(learning_rate=1e-4, clip_norm=1.0)
   spec = _vocabulary(shape)
   partitioner = partitioning.Partitioner()
-  factory = state_lib.StateFactory(
+  factory = train_state.StateFactory(
     model, mixture, optimizer, spec, partitioner, use_ema=False
   )
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model=model, mixture=mixture, optimizer=optimizer, vocabulary=spec, seed=0
   )
   step = jax.jit(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.slow import mark_slow
 from xlflax import cli
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -26,7 +26,7 @@ def runs(make_run, subject, tmp_path_factory):
     root / 'broken', checkpoints.CheckpointOptions(asynchronous=False)
   )
   saved.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(1),
       opt_state={'m': jnp.zeros(2)},
       ema=(),

@@ -14,7 +14,7 @@ from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import base
 from xlflax.models import api, config, encoder
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 
 _WORDS = {
@@ -124,7 +124,7 @@ def make_run(subject, vocabulary_dir):
     for step in steps:
       params = jax.tree.map(lambda x, s=step: x * (1 + s / 100), subject.params)
       saved.save(
-        state_lib.TrainState(
+        train_state.TrainState(
           step=jnp.int32(step),
           params=params,
           opt_state={'m': jnp.zeros(2)},

@@ -11,7 +11,7 @@ from tests.evaluation import copying_model
 from xlflax.evaluation import base
 from xlflax.models import api
 from xlflax.objectives.pretraining import seq2seq
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import (
   checkpoints,
   run_directory,
@@ -47,7 +47,7 @@ def copying_run(copier, vocabulary_dir, tmp_path_factory) -> pathlib.Path:
   )
   for step in (10, 20):
     saved.save(
-      state_lib.TrainState(
+      train_state.TrainState(
         step=jnp.int32(step),
         params=copier.params,
         opt_state={'m': jnp.zeros(2)},

@@ -10,7 +10,7 @@ from xlflax.data.labelled.sources import source as source_lib
 from xlflax.finetuning import self_labelling
 from xlflax.foundation import errors
 from xlflax.objectives.finetuning import token_classification
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, saved_objectives
 
 pytest_plugins = ['tests.finetuning.fixtures']
@@ -35,7 +35,7 @@ def teacher(make_run, subject, tmp_path_factory):
     directory, checkpoints.CheckpointOptions(asynchronous=False)
   )
   saved.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(5),
       params=subject.params | {'heads': jax.tree.map(jnp.asarray, heads)},
       opt_state={'m': jnp.zeros(2)},

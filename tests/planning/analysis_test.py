@@ -18,9 +18,8 @@ from xlflax.models import encoder_decoder_config as pair_config
 from xlflax.models import targets
 from xlflax.planning import advice, analysis, memory, plan, report
 from xlflax.planning.targets import attention, compilers, program
-from xlflax.training import announcement
+from xlflax.training import announcement, train_state
 from xlflax.training import setup as setup_lib
-from xlflax.training import state as state_lib
 from xlflax.training.devices import accelerators, machines, partitioning
 from xlflax.training.optimization import optimizers
 
@@ -144,7 +143,7 @@ def test_split_state_falls_as_the_number_of_devices():
 def _boxed(setup):
   return jax.eval_shape(
     functools.partial(
-      state_lib.init_params, setup.model, setup.settings.objectives
+      train_state.init_params, setup.model, setup.settings.objectives
     ),
     jax.random.key(0),
   )

@@ -12,7 +12,7 @@ from flax import linen as nn
 import xlflax
 from xlflax import models
 from xlflax.foundation import errors
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
 
@@ -72,7 +72,7 @@ def _write_plain(run, directory) -> xlflax.Run:
   saved = checkpoints.Checkpoints(
     directory, checkpoints.CheckpointOptions(asynchronous=False)
   )
-  state = state_lib.TrainState(
+  state = train_state.TrainState(
     step=jnp.int32(5),
     params={'model': params},
     opt_state=(),

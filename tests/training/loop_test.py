@@ -17,8 +17,8 @@ from xlflax.training import (
   metric_accumulator,
   replay,
   reporting,
+  train_step,
 )
-from xlflax.training import step as step_lib
 from xlflax.training.optimization import spikes
 from xlflax.training.processes import (
   activities,
@@ -178,7 +178,7 @@ def test_the_watchdog_knows_what_the_loop_is_at(tmp_path):
   )
   made._settings = types.SimpleNamespace(
     objectives=types.SimpleNamespace(active=lambda step: (0,)),
-    non_finite=step_lib.NonFinite.SKIP,
+    non_finite=train_step.NonFinite.SKIP,
     seed=1,
     evaluation=types.SimpleNamespace(is_due=lambda *_: True, run=lambda *_: {}),
     steps=3,

@@ -17,7 +17,7 @@ from xlflax.objectives.pretraining import (
   masked_lm,
   seq2seq,
 )
-from xlflax.training import step as step_lib
+from xlflax.training import train_step
 from xlflax.training.devices import flops, partitioning
 from xlflax.training.optimization import optimizers
 
@@ -98,7 +98,7 @@ def _losses(case, partitioner):
     partitioner=partitioner,
     use_ema=False,
   )
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model=case.model,
     mixture=case.mixture,
     optimizer=optimizer,

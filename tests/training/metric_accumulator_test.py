@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from xlflax.objectives import base
-from xlflax.training import metric_accumulator
-from xlflax.training import step as step_lib
+from xlflax.training import metric_accumulator, train_step
 
 
 def _output(
   loss, *, finite=True, tokens=10.0, norm=1.0, total=(1.0, 2.0), moved=1.0
 ):
-  return step_lib.StepOutput(
+  return train_step.StepOutput(
     metrics={
       'mlm/loss': base.WeightedMean(jnp.asarray(total), jnp.ones(2)),
       'mlm/rows': base.WeightedMean(jnp.float32(3.0), jnp.float32(1.0)),

@@ -8,7 +8,7 @@ from tests.training import tiny
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining.contrastive import SentenceAlignment
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
-from xlflax.training import step as step_lib
+from xlflax.training import train_step
 from xlflax.training.checkpointing import checkpoints, saved_checkpoints
 from xlflax.training.devices import partitioning
 from xlflax.training.initialization import init_from as initialization
@@ -48,7 +48,7 @@ def _factory(partitioner):
 def _trained(partitioner, steps=4):
   """A state after some steps of 8 pairs: the queue of 24 wraps around."""
   factory = _factory(partitioner)
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model=tiny.make_model(num_layers=1, scan_layers=False),
     mixture=MIXTURE,
     optimizer=_OPTIMIZER,

@@ -13,7 +13,7 @@ from xlflax.data.vocabularies import vocabulary
 from xlflax.models import api, encoder
 from xlflax.models import config as model_config
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import (
   checkpoints,
   run_directory,
@@ -108,7 +108,7 @@ def english(root):
   saved = checkpoints.Checkpoints(
     root / 'en', checkpoints.CheckpointOptions(asynchronous=False)
   )
-  state = state_lib.TrainState(
+  state = train_state.TrainState(
     step=np.int32(2),
     params={'model': params},
     opt_state=(),

@@ -12,10 +12,9 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import contrastive, denoising, masked_lm
-from xlflax.training import benchmark, session
+from xlflax.training import benchmark, session, train_step
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
-from xlflax.training import step as step_lib
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
@@ -63,7 +62,7 @@ def make_settings(**fields) -> settings_lib.Settings:
     seed=0,
     accumulation=1,
     ema_decay=None,
-    non_finite=step_lib.NonFinite.STOP,
+    non_finite=train_step.NonFinite.STOP,
     log_every_steps=10,
     prefetch=2,
     stop_at_step=None,

@@ -14,8 +14,7 @@ from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
-from xlflax.training import sharing_checks
-from xlflax.training import step as step_lib
+from xlflax.training import sharing_checks, train_step
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 
@@ -127,7 +126,7 @@ def _step(partitioner, optimizer):
   """The state before and after one step on German."""
   factory = _factory(partitioner, optimizer=optimizer)
   state = factory.create(jax.random.key(3))
-  step = step_lib.StepBuilder(
+  step = train_step.TrainStepBuilder(
     model=_model(),
     mixture=_mixture(),
     optimizer=optimizer,

@@ -12,7 +12,7 @@ from xlflax.models import encoder
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 
@@ -60,8 +60,8 @@ def one_device() -> partitioning.Partitioner:
 
 def make_factory(
   *, model=None, mixture=None, optimizer=None, partitioner=None, use_ema=True
-) -> state_lib.StateFactory:
-  return state_lib.StateFactory(
+) -> train_state.StateFactory:
+  return train_state.StateFactory(
     model or make_model(),
     mixture or make_mixture(),
     optimizer or optimizers.AdamW(learning_rate=0.01),
@@ -123,7 +123,7 @@ def regression_state(optimizer, *, ema: bool = False, length: int = 12):
   params = {
     'model': {'bias': jnp.float32(0.5), 'w': jnp.linspace(-1.0, 1.0, length)}
   }
-  return state_lib.TrainState(
+  return train_state.TrainState(
     step=jnp.zeros([], jnp.int32),
     params=params,
     opt_state=optimizer.transform.init(params),

@@ -11,7 +11,7 @@ from xlflax.foundation import errors
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
 from xlflax.training import params as params_lib
-from xlflax.training import step as step_lib
+from xlflax.training import train_step
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
@@ -83,7 +83,7 @@ def _named(state):
 def _train(optimizer, state, *, first_step=0):
   """The state after a monolingual and a bilingual step, or the latter alone."""
   mixture = _mixture()
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     tiny.make_model(cross_attention=True), mixture, optimizer, tiny.SPEC, seed=0
   )
   batches = (

@@ -7,7 +7,7 @@ from xlflax.evaluation import base as evaluation_base
 from xlflax.evaluation import families, results, sentence_encoding
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.foundation import ranges, registry
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.processes import distributed
 
 
@@ -41,7 +41,7 @@ class Evaluation:
     """Returns whether more of a metric is better, as its task declares it."""
     return families.better_of(metric) is Better.HIGHER
 
-  def run(self, setup, state: state_lib.TrainState) -> dict[str, float]:
+  def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics; see `evaluate`."""
     metrics = evaluate(self, setup, state)
     _log_primary_metrics(self.tasks, int(state.step), metrics)
@@ -49,7 +49,7 @@ class Evaluation:
 
 
 def evaluate(
-  evaluation: Evaluation, setup, state: state_lib.TrainState
+  evaluation: Evaluation, setup, state: train_state.TrainState
 ) -> dict[str, float]:
   """Evaluates all tasks at a state; a task that fails is logged and left out.
 

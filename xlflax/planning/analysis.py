@@ -11,7 +11,7 @@ from xlflax.planning import steps as steps_lib
 from xlflax.planning.programs import collectives
 from xlflax.planning.targets import attention
 from xlflax.training import setup as setup_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.devices import machines
 
 # Kernels that a plan names.
@@ -71,7 +71,7 @@ def make(
 def _warnings(setup, machine, total, steps) -> list[str]:
   boxed = jax.eval_shape(
     functools.partial(
-      state_lib.init_params, setup.model, setup.settings.objectives
+      train_state.init_params, setup.model, setup.settings.objectives
     ),
     jax.eval_shape(lambda: jax.random.key(0)),
   )

@@ -7,7 +7,7 @@ import jax
 
 from xlflax.planning.programs import hlo
 from xlflax.training import setup as setup_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 
 
 def per_device(tree: Any) -> int:
@@ -20,7 +20,7 @@ def shard_bytes(leaf: Any) -> int:
   return math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
 
 
-def of_state(state: state_lib.TrainState) -> dict[str, int]:
+def of_state(state: train_state.TrainState) -> dict[str, int]:
   """Returns bytes per device of parameters, optimizer and other state."""
   return {
     'parameters': per_device(state.params),
@@ -36,7 +36,7 @@ def of_replay(setup: setup_lib.Setup) -> dict[str, int]:
   return {'replay': per_device(setup.factory.abstract_sharded)}
 
 
-def split(state: state_lib.TrainState) -> dict[str, int]:
+def split(state: train_state.TrainState) -> dict[str, int]:
   """Returns how much of the state all of the FSDP and tensor axes split.
 
   Returns:

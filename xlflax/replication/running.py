@@ -3,7 +3,7 @@
 Compilation costs as much as a whole run of these sizes. A program is compiled
 once for all trainers that differ in the seed, the directory and the initial
 parameters only: the seed is an argument of the step that the project's
-`StepBuilder` makes, and some steps in a row are one call.
+`TrainStepBuilder` makes, and some steps in a row are one call.
 """
 
 import copy
@@ -21,7 +21,7 @@ from xlflax.foundation import errors
 from xlflax.storage import paths
 from xlflax.trainer import Trainer
 from xlflax.training import setup as setup_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import (
   checkpoints,
   description,
@@ -42,7 +42,7 @@ class Trained(NamedTuple):
   """
 
   setup: setup_lib.Setup
-  state: state_lib.TrainState
+  state: train_state.TrainState
   losses: tuple[tuple[int, float], ...]
 
 

@@ -35,6 +35,6 @@ if TYPE_CHECKING:
   from xlflax.training.optimization.schedules import Piecewise as Piecewise
   from xlflax.training.optimization.schedules import Schedule as Schedule
   from xlflax.training.optimization.spikes import LossSpikes as LossSpikes
-  from xlflax.training.step import NonFinite as NonFinite
+  from xlflax.training.train_step import NonFinite as NonFinite
 else:
   __getattr__, __dir__, __all__ = lazy.exports(__spec__)

@@ -8,11 +8,9 @@ import jax
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.training import replay
+from xlflax.training import replay, train_state, train_step
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
-from xlflax.training import state as state_lib
-from xlflax.training import step as step_lib
 from xlflax.training.devices import devices
 
 
@@ -46,7 +44,7 @@ def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
       times.append(time.perf_counter() - start)
     cpu = time.process_time() - cpu
     replayed = _replayed(setup, step, active, state, batches, steps)
-  tokens = sum(float(step_lib.count_tokens(b)) for b in batches.values())
+  tokens = sum(float(train_step.count_tokens(b)) for b in batches.values())
   median = float(np.median(times))
   flops = setup.flops(active)
   peak = devices.peak_flops(jax.devices()[0])
@@ -106,7 +104,7 @@ class Inputs(NamedTuple):
 
   setup: setup_lib.Setup
   active: tuple[int, ...]
-  state: state_lib.TrainState
+  state: train_state.TrainState
   batches: dict[str, Any]
 
 

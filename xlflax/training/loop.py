@@ -18,9 +18,9 @@ from xlflax.training import (
   profiling,
   replay,
   reporting,
+  train_step,
 )
 from xlflax.training import setup as setup_lib
-from xlflax.training import step as step_lib
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import (
   metrics_file,
@@ -313,7 +313,7 @@ class Loop:
       return
     self._in_flight.finish()
     sums = self._accumulator.peek()
-    if sums.unsound or self._settings.non_finite is step_lib.NonFinite.STOP:
+    if sums.unsound or self._settings.non_finite is train_step.NonFinite.STOP:
       soundness.check(sums, int(state.step), self._settings, self._last_good)
     self._replay.check(state)
     self._reporter.hasten()

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlflax.training import step as step_lib
+from xlflax.training import train_step
 
 
 @dataclasses.dataclass
@@ -51,7 +51,7 @@ class MetricAccumulator:
     self._clear()
 
   def _clear(self) -> None:
-    self._pending: list[step_lib.StepOutput] = []
+    self._pending: list[train_step.StepOutput] = []
     self._steps = 0
     self._scalars = {
       'finite': 0.0,
@@ -62,7 +62,7 @@ class MetricAccumulator:
     }
     self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
-  def add(self, output: step_lib.StepOutput) -> None:
+  def add(self, output: train_step.StepOutput) -> None:
     """Takes a step's output, still on the device."""
     self._pending.append(output)
     self._steps += 1

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 
 
 class Evaluation(Protocol):
@@ -11,7 +11,7 @@ class Evaluation(Protocol):
   def is_due(self, step: int, last_step: int) -> bool:
     """Returns whether to evaluate after `step` of `last_step` steps."""
 
-  def run(self, setup: Any, state: state_lib.TrainState) -> dict[str, float]:
+  def run(self, setup: Any, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates a state.
 
     Args:

@@ -17,7 +17,7 @@ import numpy as np
 
 from xlflax.foundation import errors
 from xlflax.training import setup as setup_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.devices import bit_digests
 from xlflax.training.processes import failure_detection, step_times
 
@@ -96,7 +96,7 @@ class Replay:
     self._agreed = step
     return result
 
-  def check(self, state: state_lib.TrainState) -> None:
+  def check(self, state: train_state.TrainState) -> None:
     """Compares the replicas of a state that is about to be saved.
 
     Raises:

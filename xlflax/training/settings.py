@@ -13,8 +13,7 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors, ranges, registry, schema
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import profiling, protocols
-from xlflax.training import step as step_lib
+from xlflax.training import profiling, protocols, train_step
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.devices import machines, partitioning
@@ -128,7 +127,7 @@ class Settings:
   seed: ranges.Seed = 0
   accumulation: ranges.Count = 1
   ema_decay: ranges.InnerShare | None = None
-  non_finite: step_lib.NonFinite = step_lib.NonFinite.STOP
+  non_finite: train_step.NonFinite = train_step.NonFinite.STOP
   most_skipped: ranges.Count = _changeable(default=100)
   spikes: spikes_lib.LossSpikes | None = _changeable(default=None)
   log_every_steps: ranges.Count = _changeable(default=50)

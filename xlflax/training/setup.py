@@ -20,10 +20,8 @@ from xlflax.models import targets
 from xlflax.models.variants import sharing
 from xlflax.objectives import base
 from xlflax.storage import paths
-from xlflax.training import randomness, sharing_checks
+from xlflax.training import randomness, sharing_checks, train_state, train_step
 from xlflax.training import settings as settings_lib
-from xlflax.training import state as state_lib
-from xlflax.training import step as step_lib
 from xlflax.training.checkpointing import description as description_lib
 from xlflax.training.checkpointing import inputs
 from xlflax.training.devices import flops
@@ -65,7 +63,7 @@ class Setup:
     sharing_checks.check(
       sharing.plan_of(self.model), settings.streams, self.spec
     )
-    self.factory = state_lib.StateFactory(
+    self.factory = train_state.StateFactory(
       self.model,
       settings.objectives,
       settings.optimizer,
@@ -117,8 +115,8 @@ class Setup:
     return description_lib.describe(self.settings)
 
   @functools.cached_property
-  def steps(self) -> step_lib.StepBuilder:
-    return step_lib.StepBuilder(
+  def steps(self) -> train_step.TrainStepBuilder:
+    return train_step.TrainStepBuilder(
       model=self.model,
       mixture=self.settings.objectives,
       optimizer=self.settings.optimizer,
@@ -199,7 +197,7 @@ class Setup:
 
   def initial_state(
     self, *, report_dir: pathlib.Path | None = None
-  ) -> state_lib.TrainState:
+  ) -> train_state.TrainState:
     """A fresh state, with parameters from `init_from` where that is given.
 
     Args:

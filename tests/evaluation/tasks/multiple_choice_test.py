@@ -18,7 +18,7 @@ from xlflax.evaluation.tasks import multiple_choice as task_lib
 from xlflax.foundation import errors
 from xlflax.objectives import base
 from xlflax.objectives.finetuning import multiple_choice
-from xlflax.training import step
+from xlflax.training import train_step
 
 _WORDS = ('rain', 'wet', 'dry', 'sun', 'What', 'was', 'the', 'cause?')
 _OBJECTIVE = multiple_choice.MultipleChoice(
@@ -206,7 +206,7 @@ def test_micro_batches_are_of_whole_questions(subject, read):
   """Their losses and weights add up to those of the batch."""
   lines = [_line('wet', 'dry', i % 2) for i in range(4)]
   batch = _batch(subject, read(*lines), 8)
-  micros = step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)
+  micros = train_step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)
   whole, first, second = (
     _OBJECTIVE(subject.model, subject.params, part, _context(subject)).loss
     for part in (batch, *({k: v[j] for k, v in micros.items()} for j in (0, 1)))
@@ -214,4 +214,4 @@ def test_micro_batches_are_of_whole_questions(subject, read):
   assert first.weight == second.weight == 2
   assert first.total + second.total == pytest.approx(float(whole.total))
   with pytest.raises(errors.ConfigError, match='multiple of 16'):
-    step.micro_batches(batch, 4, together=4)
+    train_step.micro_batches(batch, 4, together=4)

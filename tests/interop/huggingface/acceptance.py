@@ -37,7 +37,7 @@ from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.interop.huggingface.tokenizers import frames
 from xlflax.interop.huggingface.verification import encoder_decoders as numpy_2
 from xlflax.interop.huggingface.verification import encoders as numpy_1
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.checkpointing import run as run_lib
 
@@ -208,7 +208,7 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
     checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
   )
   kept.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(_STEPS),
       params=every | {'model': params},
       opt_state=(),

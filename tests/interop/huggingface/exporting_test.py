@@ -25,7 +25,7 @@ from xlflax.models import (
   encoder_decoder,
   encoder_decoder_config,
 )
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -59,7 +59,7 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
       directory,
       checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
     )
-    state = state_lib.TrainState(
+    state = train_state.TrainState(
       step=jnp.int32(3),
       params={'model': params},
       opt_state={'m': jnp.zeros(2)},

@@ -20,9 +20,8 @@ from xlflax.models import (
 from xlflax.objectives import mixture
 from xlflax.objectives.pretraining import contrastive, masked_lm, seq2seq
 from xlflax.training import params as params_lib
-from xlflax.training import randomness
-from xlflax.training import state as state_lib
-from xlflax.training import step as step_lib
+from xlflax.training import randomness, train_step
+from xlflax.training import train_state as own_train_state
 from xlflax.training.optimization import optimizers
 
 t5x_optimizers = conftest.import_t5x('t5x.optimizers')
@@ -151,7 +150,7 @@ def case(request):
 def _own_step(model, params, batch):
   """One step of `xlflax train`: (output, parameters)."""
   optimizer = optimizers.SGD(learning_rate=_RATE)
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model.module,
     mixture.ObjectiveMixture(
       entries=(mixture.Entry(stream='s', objective=model.objective),)
@@ -160,7 +159,7 @@ def _own_step(model, params, batch):
     _SPEC,
     seed=3,
   )
-  state = state_lib.TrainState(
+  state = own_train_state.TrainState(
     step=jnp.int32(0),
     params=params,
     ema=(),

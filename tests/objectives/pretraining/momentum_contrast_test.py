@@ -17,8 +17,7 @@ from xlflax.objectives.pretraining.contrastive import (
   SentenceAlignment,
 )
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
-from xlflax.training import state as state_lib
-from xlflax.training import step as step_lib
+from xlflax.training import train_state, train_step
 from xlflax.training.optimization import optimizers
 
 _WORDS = np.setdiff1d(np.arange(23), [0, 1, 2, 3, 4, 10, 22])
@@ -74,7 +73,7 @@ def trained(model, with_head, vocabulary):
 
   def train(batches, *, objective=MOCO, accumulation=1):
     optimizer = optimizers.SGD(learning_rate=0.5)
-    builder = step_lib.StepBuilder(
+    builder = train_step.TrainStepBuilder(
       model=model,
       mixture=mixture_lib.ObjectiveMixture(
         entries=(mixture_lib.Entry(stream='sides', objective=objective),)
@@ -84,7 +83,7 @@ def trained(model, with_head, vocabulary):
       seed=0,
       accumulation=accumulation,
     )
-    state = state_lib.TrainState(
+    state = train_state.TrainState(
       step=jnp.zeros([], jnp.int32),
       params=with_head,
       opt_state=optimizer.transform.init(with_head),

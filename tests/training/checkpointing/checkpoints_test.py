@@ -407,11 +407,11 @@ import resource, sys
 import jax, jax.numpy as jnp
 from xlflax.foundation import errors, logs
 from xlflax.training.checkpointing import checkpoints
-from xlflax.training import state
+from xlflax.training import train_state
 
 def make(step):
   params = {'w': jax.random.normal(jax.random.key(step), (1 << 19,))}
-  return state.TrainState(step=jnp.int32(step), params=params, opt_state=(),
+  return train_state.TrainState(step=jnp.int32(step), params=params, opt_state=(),
                           ema=(), objective_state={})
 
 logs.set_up()

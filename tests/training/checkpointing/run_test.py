@@ -16,7 +16,7 @@ from tests.evaluation.fixtures import (  # noqa: F401
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
@@ -61,7 +61,7 @@ def test_heads_come_along(make_run, tmp_path, subject):  # noqa: F811
   heads = {'align': {'out': {'kernel': jnp.full((2, 3), 7.0)}}}
   saved = checkpoints.Checkpoints(directory)
   saved.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(1),
       params=subject.params | {'heads': heads},
       opt_state=(),
@@ -121,7 +121,7 @@ def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa
   average = jax.tree.map(lambda x: x + 1.0, subject.params)
   saved = checkpoints.Checkpoints(directory)
   saved.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.asarray(3),
       params=subject.params,
       opt_state=(),

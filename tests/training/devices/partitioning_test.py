@@ -71,7 +71,7 @@ def test_rule_with_an_unknown_mesh_axis():
 def test_parameters_of_the_encoder():
   partitioner = partitioning.Partitioner(fsdp=2, tensor=2)
   boxed = jax.eval_shape(
-    lambda: tiny.state_lib.init_params(
+    lambda: tiny.train_state.init_params(
       tiny.make_model(), tiny.make_mixture(), jax.random.key(0)
     )
   )

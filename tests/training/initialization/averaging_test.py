@@ -20,7 +20,7 @@ from tests.evaluation.fixtures import (  # noqa: F401
 from tests.training import tiny
 from xlflax import cli
 from xlflax.foundation import errors
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import (
   checkpoints,
   run_directory,
@@ -145,7 +145,7 @@ def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: 
 
   state = initialization.apply(
     initialization.InitFrom(model_dir=str(tmp_path / 'mean')),
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(0), params=zeros, opt_state=(), ema=(), objective_state={}
     ),
     types.SimpleNamespace(
@@ -217,7 +217,7 @@ def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
   directory = make_run(tmp_path / 'run', steps=(2,))
   saved = checkpoints.Checkpoints(directory)
   saved.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(4),
       params={'model': {'w': jnp.zeros(3)}},
       opt_state={},
@@ -237,7 +237,7 @@ def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):
   )
   for step, value in ((1, 0.0), (2, np.nan)):
     saved.save(
-      state_lib.TrainState(
+      train_state.TrainState(
         step=jnp.int32(step),
         params={'model': {'w': jnp.full((3,), value)}},
         opt_state=(),

@@ -13,7 +13,7 @@ from xlflax.foundation import errors
 from xlflax.models import api, encoder, encoder_decoder, encoder_decoder_config
 from xlflax.models import config as model_config
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import parameter_sources
@@ -38,7 +38,7 @@ def _params(model, seed):
 
 
 def _state(params, step=0):
-  return state_lib.TrainState(
+  return train_state.TrainState(
     step=jnp.int32(step),
     params=params,
     opt_state={},

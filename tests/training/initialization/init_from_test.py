@@ -10,7 +10,7 @@ import pytest
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import vocabulary_matching
@@ -25,7 +25,7 @@ _SOURCE = {
 
 
 def _state(params, *, ema=False, step=0):
-  return state_lib.TrainState(
+  return train_state.TrainState(
     step=jnp.int32(step),
     params=params,
     opt_state={'count': jnp.int32(step)},

@@ -20,7 +20,7 @@ from xlflax.models import api, encoder, encoder_decoder
 from xlflax.models import config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.initialization import matched_rows, vocabulary_matching
@@ -268,7 +268,7 @@ def _params(size, value):
 
 
 def _state(params):
-  return state_lib.TrainState(
+  return train_state.TrainState(
     step=jnp.int32(0), params=params, opt_state={}, ema=(), objective_state={}
   )
 

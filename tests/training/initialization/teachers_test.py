@@ -17,8 +17,7 @@ from xlflax.models import api
 from xlflax.models.variants.sharing import SharingPlan
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining.distillation import Distillation
-from xlflax.training import state as state_lib
-from xlflax.training import step as step_lib
+from xlflax.training import train_state, train_step
 from xlflax.training.checkpointing import (
   checkpoints,
   run_directory,
@@ -73,7 +72,7 @@ def teacher(tmp_path_factory):
   params = {'model': nn.unbox(api.init_params(model, jax.random.key(7)))}
   for step in (1, 2):
     saved.save(
-      state_lib.TrainState(
+      train_state.TrainState(
         step=jnp.int32(step),
         params=jax.tree.map(lambda x, s=step: x * s, params),
         opt_state={},
@@ -167,10 +166,10 @@ def _factory(directory, student, partitioner):
     )
   )
   optimizer = optimizers.AdamW(learning_rate=0.05)
-  factory = state_lib.StateFactory(
+  factory = train_state.StateFactory(
     model, mixture, optimizer, student.spec, partitioner, use_ema=False
   )
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model=model,
     mixture=mixture,
     optimizer=optimizer,

@@ -12,7 +12,7 @@ from flax import linen as nn
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
 
@@ -25,7 +25,7 @@ _EVERYTHING = dict(
 def params():
   """Parameters of an encoder with every kind of them, all ones."""
   boxed = jax.eval_shape(
-    lambda: state_lib.init_params(
+    lambda: train_state.init_params(
       tiny.make_model(**_EVERYTHING), tiny.make_mixture(), jax.random.key(0)
     )
   )
@@ -341,7 +341,7 @@ def _gradients(params):
 
 def _encoder_params(loop):
   boxed = jax.eval_shape(
-    lambda: state_lib.init_params(
+    lambda: train_state.init_params(
       tiny.make_model(scan_layers=loop == 'scan', **_EVERYTHING),
       tiny.make_mixture(),
       jax.random.key(0),

@@ -5,8 +5,7 @@ import types
 import pytest
 
 from xlflax.foundation import errors
-from xlflax.training import metric_accumulator
-from xlflax.training import step as step_lib
+from xlflax.training import metric_accumulator, train_step
 from xlflax.training.optimization import soundness
 
 
@@ -25,7 +24,7 @@ def _sums(**fields):
 )
 def test_skipping_ends_where_nothing_is_learnt(fields, step, message, caplog):
   settings = types.SimpleNamespace(
-    non_finite=step_lib.NonFinite.SKIP, most_skipped=20, steps=100
+    non_finite=train_step.NonFinite.SKIP, most_skipped=20, steps=100
   )
   if message is None:
     soundness.check(_sums(**fields), step, settings, lambda: 7)

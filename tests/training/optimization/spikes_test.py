@@ -20,8 +20,8 @@ from xlflax.training import (
   metric_accumulator,
   replay,
   reporting,
+  train_step,
 )
-from xlflax.training import step as step_lib
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.optimization import optimizers, spikes
 from xlflax.training.processes import activities, step_times, watchdog
@@ -32,7 +32,7 @@ _KEY = (0,)
 
 def _output(loss, *, finite=True):
   one = jnp.float32(1)
-  return step_lib.StepOutput(
+  return train_step.StepOutput(
     {}, jnp.float32(loss), one, jnp.asarray(finite), one, one
   )
 
@@ -91,7 +91,7 @@ def test_the_update_of_a_spike_is_skipped():
   """And a limit that is not reached changes no bit."""
   optimizer = optimizers.AdamW(learning_rate=0.1)
   entry = mixture_lib.Entry(stream='mono', objective=tiny.Regression())
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model=None,
     mixture=tiny.make_mixture(entry),
     optimizer=optimizer,
@@ -183,7 +183,7 @@ class _Loop(loop.Loop):
       evaluation=None,
       objectives=tiny.make_mixture(),
       optimizer=types.SimpleNamespace(rate_at=lambda step: 0.1),
-      non_finite=step_lib.NonFinite.STOP,
+      non_finite=train_step.NonFinite.STOP,
       most_skipped=10,
       seed=0,
       prefetch=1,

@@ -20,7 +20,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from xlflax.foundation import errors, ranges, registry
 from xlflax.storage import paths
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoint_items as items_lib
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory, saved_checkpoints
@@ -77,7 +77,7 @@ class Restored:
   """A restored checkpoint: its step, state, and JSON meta data."""
 
   step: int
-  state: state_lib.TrainState
+  state: train_state.TrainState
   meta: dict[str, Any]
 
 
@@ -138,7 +138,7 @@ class Checkpoints:
 
   def save(
     self,
-    state: state_lib.TrainState,
+    state: train_state.TrainState,
     meta: dict[str, Any],
     metrics: dict[str, float] | None = None,
   ) -> None:
@@ -205,7 +205,7 @@ class Checkpoints:
     self.wait()
     self._manager.close()
 
-  def restore_last(self, factory: state_lib.StateFactory) -> Restored | None:
+  def restore_last(self, factory: train_state.StateFactory) -> Restored | None:
     """The newest checkpoint that can be read, or None without any.
 
     Unreadable ones are passed over; once an older one was read, they are
@@ -261,7 +261,7 @@ class Checkpoints:
     )
     return Restored(
       step,
-      state_lib.TrainState(params=params, **train),
+      train_state.TrainState(params=params, **train),
       items_lib.given_meta(items_lib.read_meta(checkpoint)),
     )
 
@@ -352,7 +352,7 @@ def write_parameters(
   kept = Checkpoints(
     directory, CheckpointOptions(asynchronous=False, **options)
   )
-  state = state_lib.TrainState(
+  state = train_state.TrainState(
     step=jnp.int32(step),
     params=params,
     opt_state=(),

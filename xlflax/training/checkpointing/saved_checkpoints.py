@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 from xlflax.foundation import errors
 from xlflax.storage import kvstores, paths
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoint_items as items_lib
 from xlflax.training.checkpointing import run_directory
 
@@ -129,7 +129,7 @@ def saved_shapes(
     ) from error
 
 
-def check_fit(checkpoint: pathlib.Path, state: state_lib.TrainState) -> None:
+def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
   """Raises CheckpointError if a state of other shapes was saved."""
   check_shapes(checkpoint, state.params)
   problems = _differences(checkpoint, train_item(state), 'train')
@@ -246,7 +246,7 @@ def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
     )
 
 
-def train_item(state: state_lib.TrainState) -> dict[str, Any]:
+def train_item(state: train_state.TrainState) -> dict[str, Any]:
   """What the item `train` holds: all but the parameters."""
   return {
     'step': state.step,

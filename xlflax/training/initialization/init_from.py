@@ -18,9 +18,8 @@ import jax
 
 from xlflax.foundation import errors, ranges, registry
 from xlflax.storage import bucket_checks, paths
-from xlflax.training import finite_values
+from xlflax.training import finite_values, train_state
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory, saved_checkpoints
 from xlflax.training.initialization import decoder as decoder_lib
@@ -152,13 +151,13 @@ def replaced(init: Inits | None, params) -> set[str]:
 
 def apply(
   init: Inits,
-  state: state_lib.TrainState,
+  state: train_state.TrainState,
   factory,
   *,
   model=None,
   vocabulary=None,
   report_dir: pathlib.Path | None = None,
-) -> state_lib.TrainState:
+) -> train_state.TrainState:
   """The state with the parameters that `init` takes from other runs.
 
   The running average starts from them too. The optimizer stays fresh without
@@ -212,8 +211,8 @@ def apply(
 
 def check_successor(
   init: Inits | None,
-  state: state_lib.TrainState,
-  before: state_lib.TrainState,
+  state: train_state.TrainState,
+  before: train_state.TrainState,
   *,
   model_dir: str,
 ) -> None:

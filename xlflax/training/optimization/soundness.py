@@ -4,9 +4,8 @@ import logging
 from collections.abc import Callable
 
 from xlflax.foundation import errors
-from xlflax.training import metric_accumulator
+from xlflax.training import metric_accumulator, train_step
 from xlflax.training import settings as settings_lib
-from xlflax.training import step as step_lib
 
 
 def check(
@@ -61,7 +60,7 @@ def _found(
       f'{sums.unsound} {of_last}',
       'lower the learning rate',
     )
-  if sums.skipped and settings.non_finite is step_lib.NonFinite.STOP:
+  if sums.skipped and settings.non_finite is train_step.NonFinite.STOP:
     return (
       'The loss or its gradient is not finite',
       f'{sums.skipped} {of_last}',

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from xlflax.foundation import errors, ranges, registry
-from xlflax.training import step as step_lib
+from xlflax.training import train_step
 
 
 class Response(enum.Enum):
@@ -91,7 +91,7 @@ class Watch:
     self._losses = {k: list(v) for k, v in saved['losses'].items()}
     self._limits = dict(saved['limits'])
     self.passed: dict[str, int] = dict(saved['passed'])
-    self._pending: list[tuple[int, str, step_lib.StepOutput]] = []
+    self._pending: list[tuple[int, str, train_step.StepOutput]] = []
     self._spike: int | None = None
     self._rewinds = (-1, 0)  # checkpoint, how often
 
@@ -111,7 +111,7 @@ class Watch:
     return (np.float32(self._limits.get(_key(active), math.inf)),)
 
   def add(
-    self, step: int, active: tuple[int, ...], output: step_lib.StepOutput
+    self, step: int, active: tuple[int, ...], output: train_step.StepOutput
   ) -> None:
     """Takes what a step reports, still on the device."""
     if self._options is not None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xlflax.interop.huggingface.tensors import saved_parameters
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoints,
@@ -27,7 +27,7 @@ def _saved(directory, in_pieces, ema=()):
   if in_pieces:
     table = checkpoint_items.Later(_TABLE.shape, lambda: _TABLE)
   kept.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(0),
       params={'model': {'table': table, 'one': {'bias': jnp.ones(3)}}},
       opt_state=(),

@@ -14,7 +14,7 @@ from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.finetuning import sequence_classification
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, saved_objectives
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -232,7 +232,7 @@ def _fine_tuned(run_of, **settings):
   )
   heads = {objective.name: head}
   saved.save(
-    state_lib.TrainState(
+    train_state.TrainState(
       step=jnp.int32(4),
       params={'model': params, 'heads': heads},
       opt_state=(),

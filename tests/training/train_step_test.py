@@ -9,7 +9,7 @@ from tests.training import tiny
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import params as params_lib
-from xlflax.training import step as step_lib
+from xlflax.training import train_step
 from xlflax.training.optimization import optimizers, schedules
 
 _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
@@ -24,7 +24,7 @@ def _entry(stream='mono', weight=1.0, **fields):
 def _builder(*entries, **fields):
   fields = dict(optimizer=optimizers.Adam(**_SGD_LIKE), seed=0) | fields
   combine = fields.pop('combine', mixture_lib.Combine.SUM)
-  return step_lib.StepBuilder(
+  return train_step.TrainStepBuilder(
     model=None,
     mixture=tiny.make_mixture(*entries, combine=combine),
     vocabulary=tiny.SPEC,
@@ -147,7 +147,7 @@ def test_choose_updates_or_keeps_on_every_platform(
   def update(state):
     return {'a': state['a'] / (state['n'] - 4), 'n': state['n'] + 1}
 
-  got = jax.jit(lambda c: step_lib.choose(c, update, state))(condition)
+  got = jax.jit(lambda c: train_step.choose(c, update, state))(condition)
   want = update(state) if condition else state
   tiny.assert_trees_equal(got, want)
 
@@ -163,7 +163,7 @@ def test_update_on_a_cpu_copies_no_moment():
   )
 
   def run(state, grads):
-    return _builder(_entry(), optimizer=optimizer)._update(
+    return _builder(_entry(), optimizer=optimizer).apply_gradients(
       state, grads, state.objective_state, jnp.isfinite(grads['table'][0])
     )
 
@@ -174,7 +174,7 @@ def test_update_on_a_cpu_copies_no_moment():
 def _frozen(*names):
   """A step of an encoder with these parameters frozen, and its optimizer."""
   optimizer = optimizers.AdamW(learning_rate=0.01, frozen=names)
-  return optimizer, step_lib.StepBuilder(
+  return optimizer, train_step.TrainStepBuilder(
     tiny.make_model(), tiny.make_mixture(), optimizer, tiny.SPEC, seed=0
   )
 
@@ -188,7 +188,7 @@ def test_frozen_parameters_cost_no_gradient():
 
   def norm_and_gradients(state, batches):
     norm = builder.build((0,))(state, batches)[1].grad_norm
-    return norm, builder._gradients((0,), state, batches)[0]
+    return norm, builder.compute_gradients((0,), state, batches)[0]
 
   norm, grads = jax.jit(norm_and_gradients)(state, batches)
   for leaf in jax.tree.leaves(grads['model']['layers']):
@@ -278,9 +278,9 @@ def test_entries_of_one_objective_are_told_apart_by_stream():
 
 def test_tokens_count_both_sides_without_padding():
   batch = tiny.make_batch(rows=4, length=12)  # two rows of 12, two of 8
-  assert float(step_lib.count_tokens(batch)) == 40
+  assert float(train_step.count_tokens(batch)) == 40
   pairs = batch | {f'paired_{k}': v for k, v in batch.items()}
-  assert float(step_lib.count_tokens(pairs)) == 80
+  assert float(train_step.count_tokens(pairs)) == 80
 
 
 def test_randomness_depends_on_seed_and_step_only():
@@ -314,7 +314,7 @@ def test_encoder_trains_under_strict_rank_promotion():
     )
   )
   factory = tiny.make_factory(optimizer=optimizer, mixture=mixture)
-  builder = step_lib.StepBuilder(
+  builder = train_step.TrainStepBuilder(
     model=tiny.make_model(dropout_rate=0.1),
     mixture=mixture,
     optimizer=optimizer,

@@ -14,7 +14,7 @@ from xlflax.models import targets
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import contrastive, masked_lm
 from xlflax.training import params as params_lib
-from xlflax.training import state as state_lib
+from xlflax.training import train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 
@@ -124,7 +124,9 @@ def test_entries_of_one_objective_share_its_head():
     *[mixture_lib.Entry(stream=s, objective=objective) for s in 'ab']
   )
   params = jax.eval_shape(
-    lambda: state_lib.init_params(tiny.make_model(), mixture, jax.random.key(0))
+    lambda: train_state.init_params(
+      tiny.make_model(), mixture, jax.random.key(0)
+    )
   )
   assert set(params['heads']) == {'align'}
 

@@ -1,0 +1,374 @@
+"""The training step: gradients of the objectives and one optimizer update.
+
+`TrainStepBuilder.build` returns the function `train_step(state, batches)` that
+the training loop compiles and calls.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlflax.data import batch as batch_lib
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.foundation import errors
+from xlflax.models import targets
+from xlflax.objectives import base
+from xlflax.objectives import mixture as mixture_lib
+from xlflax.training import randomness, train_state
+from xlflax.training.optimization import optimizers
+
+
+class NonFinite(enum.Enum):
+  """Policy for steps whose loss or gradient is not finite.
+
+  Neither policy applies the update, so the state stays finite. Parameters that
+  become infinite through a finite gradient end the run under both policies.
+  """
+
+  STOP = 'stop'  # The run ends with an error that names the last checkpoint.
+  SKIP = 'skip'  # The step is counted, and training continues.
+
+
+class StepOutput(NamedTuple):
+  """Metrics of one step. All arrays are small and replicated.
+
+  Attributes:
+    metrics: Weighted means by name, such as 'mlm/accuracy'.
+    loss: Weighted total loss over the entries of the mixture, float32 [].
+    grad_norm: Global norm of the gradient before clipping, float32 [].
+    finite: Whether the update was applied, bool [].
+    param_norm: Global norm of the updated parameters, float32 []. It is not
+      finite if a parameter is not finite, or if its square overflows.
+    tokens: Number of tokens in all batches without padding, float32 [].
+  """
+
+  metrics: dict[str, base.WeightedMean]
+  loss: jax.Array
+  grad_norm: jax.Array
+  finite: jax.Array
+  param_norm: jax.Array
+  tokens: jax.Array
+
+
+class TrainStepBuilder(NamedTuple):
+  """Builds the step functions of a run.
+
+  Attributes:
+    model: Linen module.
+    mixture: Entries of (stream, objective, weight).
+    optimizer: Optimizer with its learning rate schedule.
+    vocabulary: Vocabulary sizes and special token ids.
+    seed: Random seed of the run.
+    accumulation: Number of micro-batches per step.
+    ema_decay: Decay of the averaged parameters. If None, no average is kept.
+    shardings: Shardings of the parameters, which gradients get too. If None,
+      gradients are not constrained (single device).
+  """
+
+  model: Any
+  mixture: mixture_lib.ObjectiveMixture
+  optimizer: optimizers.Optimizer
+  vocabulary: vocabulary_spec.VocabularySpec
+  seed: int
+  accumulation: int = 1
+  ema_decay: float | None = None
+  shardings: Any = None
+
+  def build(self, active: Sequence[int]):
+    """Returns the step function of some entries of the mixture.
+
+    Args:
+      active: Indices of the entries that the step trains.
+
+    Returns:
+      A function `(state, {stream: batch}, loss_limit=None) -> (state,
+      StepOutput)` to be compiled. A step whose loss exceeds `loss_limit`,
+      float32 [], is not applied.
+    """
+
+    def train_step(state: train_state.TrainState, batches, loss_limit=None):
+      grads, outputs, objective_state = self.compute_gradients(
+        active, state, batches
+      )
+      loss = jnp.asarray(
+        sum(
+          self.mixture.loss_weight(i) * base.mean(out.loss)
+          for i, out in outputs.items()
+        )
+      )
+      grad_norm = optax.tree.norm(grads)
+      finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+      if loss_limit is not None:
+        finite &= loss <= loss_limit
+      state = self.apply_gradients(state, grads, objective_state, finite)
+      return state, StepOutput(
+        metrics=self._name_metrics(outputs),
+        loss=loss,
+        grad_norm=grad_norm,
+        finite=finite,
+        param_norm=optax.tree.norm(state.params),
+        tokens=jnp.asarray(sum(map(count_tokens, batches.values()))),
+      )
+
+    return train_step
+
+  def compute_gradients(self, active, state, batches):
+    """Returns the summed weighted gradient, outputs and objective states."""
+    rng = jax.random.fold_in(
+      randomness.key(self.seed, randomness.Purpose.TRAINING), state.step
+    )
+    grads, outputs = None, {}
+    objective_state = dict(state.objective_state)
+    for objective in {
+      self.mixture.entries[i].objective.name: self.mixture.entries[i].objective
+      for i in active
+    }.values():
+      if objective.name in objective_state:
+        objective_state[objective.name] = objective.start_step(
+          state.params, objective_state[objective.name]
+        )
+    for i in active:
+      entry = self.mixture.entries[i]
+      entry_grads, out = self._entry_gradients(
+        entry,
+        state,
+        batches[entry.stream],
+        jax.random.fold_in(rng, i),
+        objective_state.get(entry.objective.name, ()),
+        self.mixture.loss_weight(i),
+      )
+      grads = (
+        entry_grads
+        if grads is None
+        else jax.tree.map(jnp.add, grads, entry_grads)
+      )
+      outputs[i] = out
+      if entry.objective.name in objective_state:
+        objective_state[entry.objective.name] = out.state
+    return grads, outputs, objective_state
+
+  def _entry_gradients(self, entry, state, batch, rng, objective_state, weight):
+    """Returns the gradient of `weight` times the mean loss, and the output."""
+
+    def loss_fn(params, micro_batch, key, objective_state, index=0):
+      params = self.optimizer.without_frozen_gradients(params)
+      context = base.Context(
+        vocabulary=self.vocabulary,
+        step=state.step,
+        train=True,
+        rng=key,
+        state=objective_state,
+        micro_batches=self.accumulation,
+        micro_batch=index,
+      )
+      out = entry.objective(self.model, params, micro_batch, context)
+      return out.loss.total, out
+
+    def scale(out):
+      return weight / jnp.maximum(out.loss.weight, 1e-8)
+
+    def scaled_loss_fn(*args):
+      total, out = loss_fn(*args)
+      return total * jax.lax.stop_gradient(scale(out)), out
+
+    # Scaling the loss instead of the gradient saves a pass over the gradient.
+    if self.accumulation == 1:
+      grads, out = jax.grad(scaled_loss_fn, has_aux=True)(
+        state.params, batch, rng, objective_state
+      )
+      return self._constrain_shardings(grads), out
+    grads, out = self._accumulate(
+      jax.grad(loss_fn, has_aux=True),
+      state.params,
+      micro_batches(
+        batch, self.accumulation, together=entry.objective.rows_together
+      ),
+      rng,
+      objective_state,
+    )
+    factor = scale(out)
+    return jax.tree.map(lambda g: g * factor, grads), out
+
+  def _constrain_shardings(self, grads):
+    """Gives gradients the shardings of their parameters.
+
+    Each gradient is then summed over devices by a reduce-scatter. Without the
+    constraint, XLA uses an all-reduce because the global norm reads the
+    complete gradients.
+    """
+    if self.shardings is None:
+      return grads
+    return jax.lax.with_sharding_constraint(grads, self.shardings)
+
+  def _accumulate(self, grad_fn, params, batches, rng, objective_state):
+    """Sums gradients and outputs over micro-batches [k, B / k, ...]."""
+    indices = jnp.arange(self.accumulation)
+    keys = jax.vmap(lambda j: jax.random.fold_in(rng, j))(indices)
+
+    def body(carry, inputs):
+      grads, state, sums = carry
+      micro_batch, key, index = inputs
+      new_grads, out = grad_fn(params, micro_batch, key, state, index)
+      new_grads = self._constrain_shardings(new_grads)
+      sums = jax.tree.map(jnp.add, sums, (out.loss, out.metrics))
+      return (jax.tree.map(jnp.add, grads, new_grads), out.state, sums), None
+
+    first = jax.tree.map(lambda x: x[0], (batches, keys))
+    shapes = jax.eval_shape(grad_fn, params, *first, objective_state)[1]
+    zeros = jax.tree.map(
+      lambda s: jnp.zeros(s.shape, s.dtype), (shapes.loss, shapes.metrics)
+    )
+    (grads, state, sums), _ = jax.lax.scan(
+      body,
+      (jax.tree.map(jnp.zeros_like, params), objective_state, zeros),
+      (batches, keys, indices),
+    )
+    return grads, base.ObjectiveOutput(sums[0], sums[1], state)
+
+  def apply_gradients(self, state, grads, objective_state, finite):
+    """Applies the gradient if it is finite, and counts the step."""
+
+    def update(state):
+      updates, opt_state = self.optimizer.transform.update(
+        grads, state.opt_state, state.params
+      )
+      params = optax.apply_updates(state.params, updates)
+      ema = state.ema
+      if self.ema_decay is not None:
+        ema = optax.incremental_update(params, ema, 1 - self.ema_decay)
+      return state.replace(
+        params=params,
+        opt_state=opt_state,
+        ema=ema,
+        objective_state=objective_state,
+      )
+
+    state = choose(finite, update, state, _advance_schedules)
+    return state.replace(step=state.step + 1)
+
+  def _name_metrics(self, outputs) -> dict[str, base.WeightedMean]:
+    """Returns the metrics of all entries with their prefixed names."""
+    metrics: dict[str, base.WeightedMean] = {}
+    for i, out in outputs.items():
+      prefix = metric_prefix(self.mixture, i)
+      objective_prefix = f'{self.mixture.entries[i].objective.name}/'
+      named = {'loss': out.loss} | {
+        k.removeprefix(objective_prefix): v for k, v in out.metrics.items()
+      }
+      metrics.update({f'{prefix}/{k}': v for k, v in named.items()})
+    return metrics
+
+
+def _advance_schedules(state: train_state.TrainState) -> train_state.TrainState:
+  """Counts a skipped step in the schedules, which follow the run's steps."""
+  opt_state = jax.tree.map(
+    lambda x: x._replace(count=x.count + 1) if _is_schedule(x) else x,
+    state.opt_state,
+    is_leaf=_is_schedule,
+  )
+  return state.replace(opt_state=opt_state)
+
+
+def _is_schedule(state: Any) -> bool:
+  return isinstance(state, optax.ScaleByScheduleState)
+
+
+def choose(
+  condition: jax.Array,
+  update: Callable[[Any], Any],
+  state: Any,
+  otherwise: Callable[[Any], Any] = lambda same: same,
+) -> Any:
+  """Returns `update(state)` if the condition holds, else `otherwise(state)`.
+
+  On a CPU, a conditional lets XLA update donated arrays in place. A selection
+  of values would copy arrays that several new values depend on, such as Adam's
+  moments. On other devices a conditional makes the host wait for the condition,
+  so values are selected instead.
+
+  Args:
+    condition: Condition, bool [].
+    update: Function that returns a tree of the same structure, shapes and
+      dtypes.
+    state: Argument of both functions.
+    otherwise: Alternative to `update`. Defaults to the identity.
+
+  Returns:
+    The chosen tree.
+  """
+  if targets.current().platform == 'cpu':
+    return jax.lax.cond(condition, update, otherwise, state)
+  return jax.tree.map(
+    lambda new, old: jnp.where(condition, new, old),
+    update(state),
+    otherwise(state),
+  )
+
+
+def metric_prefix(mixture: mixture_lib.ObjectiveMixture, index: int) -> str:
+  """Returns the prefix of an entry's metrics.
+
+  The prefix is the objective's name. If several entries share that name, the
+  stream's name precedes it.
+  """
+  entry = mixture.entries[index]
+  same = [
+    e for e in mixture.entries if e.objective.name == entry.objective.name
+  ]
+  if len(same) == 1:
+    return entry.objective.name
+  return f'{entry.stream}_{entry.objective.name}'
+
+
+def count_tokens(batch) -> jax.Array:
+  """Returns the number of tokens that are not padding, float32 [].
+
+  Both texts of a pair are counted.
+  """
+  keys = [
+    k
+    for k in batch
+    if k.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS
+  ]
+  return jnp.asarray(
+    sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys)
+  )
+
+
+def micro_batches(batch, count: int, *, together: int = 1):
+  """Splits a batch into micro-batches, [B, ...] -> [count, B / count, ...].
+
+  Micro-batch j holds the groups j, j + count, j + 2 count, … of `together`
+  sequences.
+
+  Args:
+    batch: Batch of arrays [B, ...].
+    count: Number of micro-batches.
+    together: Number of consecutive sequences that must not be separated.
+
+  Returns:
+    The batch with a leading dimension of size `count`.
+
+  Raises:
+    ConfigError: If the groups cannot be distributed evenly.
+  """
+
+  def split(x):
+    rows, rest = x.shape[0], x.shape[1:]
+    if rows % (count * together):
+      raise errors.ConfigError(
+        'The batch size must be a multiple of the micro-batches times the '
+        'sequences that belong together',
+        got=f'{rows} rows',
+        expected=f'a multiple of {count * together}: {count} micro-batches of '
+        f'groups of {together}',
+        fix='change the batch size or the accumulation',
+      )
+    groups = x.reshape(-1, count, together, *rest)
+    return jnp.swapaxes(groups, 0, 1).reshape(count, rows // count, *rest)
+
+  return jax.tree.map(split, batch)
