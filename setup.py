@@ -17,13 +17,7 @@ def _version() -> str:
   raise ValueError('xlflax/__init__.py sets no __version__')
 
 
-_WEB = [
-  'py3langid>=0.4',
-  'rensa>=0.5',
-  'babel>=2.12',
-  'fonttools>=4.43',
-  'sentencex>=1.0.13',
-]
+_WEB = ['py3langid>=0.4', 'rensa>=0.5', 'fonttools>=4.43', 'sentencex>=1.0.13']
 _TEST = [
   'pytest>=8',
   'pytest-xdist>=3.5',
@@ -78,6 +72,7 @@ setuptools.setup(
     'matplotlib>=3.8',
     'zstandard>=0.22',
     'google-crc32c>=1.5',
+    'langcodes>=3.4',
     'tensorboard>=2.16',
     'sacremoses>=0.1',
     'jieba>=0.42',

@@ -1,6 +1,8 @@
-import pycountry
+"""Tests of language codes."""
+
 import pytest
 
+from tests.data import code_lists
 from xlflax.data import language_codes
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -13,30 +15,92 @@ pytest_plugins = ['tests.evaluation.fixtures']
     ('swh', ('sw', 'swh'), 'swh'),
     ('swh', ('swa', 'en'), 'swa'),
     ('cmn', ('en', 'zh_CN'), 'zh_CN'),
-    ('cmn', ('zh-Hans', 'zh-Hant'), None),
+    ('cmn', ('zh-Hans', 'zh-Hant'), 'zh-Hans'),
+    ('zho_Hant', ('zh_CN', 'zh_TW'), 'zh_TW'),
+    ('zho_Hant', ('zh',), 'zh'),
+    ('srp_Latn', ('sr_Cyrl', 'sr_Latn'), 'sr_Latn'),
+    ('yue_Hant', ('en', 'zh'), 'zh'),
+    ('arz_Arab', ('en', 'ar'), 'ar'),
+    ('nob_Latn', ('no', 'sv'), 'no'),
+    ('no', ('nb', 'nn'), None),
+    ('hrv', ('sr', 'bs'), None),
+    ('ind', ('ms',), None),
     ('de', ('deu', 'en'), 'deu'),
     ('tur', ('en', 'de'), None),
     ('gsw', ('de', 'gsw'), 'gsw'),
   ],
 )
-def test_a_code_finds_the_languages_that_mean_it(code, languages, expected):
+def test_match_finds_the_same_language(code, languages, expected):
   assert language_codes.match(code, languages) == expected
 
 
 @pytest.mark.parametrize(
-  'code', ['ara', 'cmn', 'deu', 'fra', 'hin', 'jpn', 'rus', 'spa', 'swh', 'tur']
+  'spellings, language, script',
+  [
+    (('zh', 'zho', 'cmn', 'zh_CN', 'zho_Hans', 'zh-Hans-CN'), 'zh', 'Hans'),
+    (('zh_TW', 'zh-TW', 'zho_Hant', 'cmn-Hant', 'zh-tw'), 'zh', 'Hant'),
+    (('pt', 'por', 'pt-br', 'pt_BR', 'por_Latn'), 'pt', 'Latn'),
+    (('sr@latin', 'sr_Latn', 'srp-Latn'), 'sr', 'Latn'),
+    (('sw', 'swh', 'swa', 'swh_Latn', 'sw_KE'), 'sw', 'Latn'),
+    (('pa_PK', 'pa-Arab', 'pan_Arab'), 'pa', 'Arab'),
+    (('en_XX', 'eng', 'en-US', 'en_GB.UTF-8', 'eng_Latn'), 'en', 'Latn'),
+    (('tl', 'fil', 'tgl_Latn'), 'tl', 'Latn'),
+    (('he', 'iw', 'heb_Hebr'), 'he', 'Hebr'),
+  ],
 )
-def test_the_languages_of_the_shipped_test_data_have_short_codes(code):
-  assert len(language_codes.short_code(code)) == 2
+def test_spellings_of_one_language(spellings, language, script):
+  parsed = [language_codes.parse(code) for code in spellings]
+  assert {code.language for code in parsed} == {language}
+  assert {code.script for code in parsed} == {script}
 
 
-def test_the_table_agrees_with_the_standard():
-  # Individual languages whose two letters are those of their macrolanguage,
-  # or (cmn) of the language they are commonly called.
-  macro = {'cmn': 'zho', 'pes': 'fas', 'swh': 'swa', 'lvs': 'lav', 'zsm': 'msa'}
-  for code, short in language_codes._TWO_LETTERS.items():
-    language = pycountry.languages.get(alpha_3=macro.get(code, code))
-    assert language.alpha_2 == short, code
+@pytest.mark.parametrize(
+  'code', ['', 'xx1', 'english', '@', '_', 'zz zz', '\n']
+)
+def test_unregistered_codes_stand_for_themselves(code):
+  parsed = language_codes.parse(code)
+  assert parsed.language == parsed.macrolanguage == code
+  assert parsed.script is None
+  assert parsed.uses_spaces
+
+
+@pytest.mark.parametrize('code', code_lists.FLORES_200)
+def test_flores_codes(code):
+  iso, script = code.split('_')
+  parsed = language_codes.parse(code)
+  assert parsed.script == script
+  assert parsed.uses_spaces == (
+    script
+    not in ('Hans', 'Hant', 'Jpan', 'Thai', 'Laoo', 'Khmr', 'Mymr', 'Tibt')
+  )
+  # The plain code, the tag with a hyphen and the short code mean the same.
+  for spelling in (f'{iso}-{script}', f'{parsed.language}_{script}'):
+    other = language_codes.parse(spelling)
+    assert (other.language, other.script) == (parsed.language, script)
+
+
+def test_flores_codes_match_vocabularies_of_short_codes():
+  short = sorted({language_codes.short_code(c) for c in code_lists.FLORES_200})
+  for code in code_lists.FLORES_200:
+    assert language_codes.match(code, short) == language_codes.short_code(code)
+
+
+@pytest.mark.parametrize('code', code_lists.XTREME)
+def test_xtreme_codes_are_short(code):
+  assert language_codes.short_code(code) == code
+
+
+@pytest.mark.parametrize('code, short', code_lists.TATOEBA)
+def test_tatoeba_codes(code, short):
+  assert language_codes.short_code(code) == short
+
+
+@pytest.mark.parametrize('code, iso', code_lists.UNIVERSAL_DEPENDENCIES)
+def test_universal_dependencies_codes(code, iso):
+  """Treebanks use the short code, their metadata the three letters."""
+  first, second = map(language_codes.parse, (code, iso))
+  assert first.language == second.language
+  assert first.script == second.script
 
 
 def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
@@ -44,5 +108,4 @@ def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
   for _ in range(2):
     assert language_codes.language_id(vocabulary, 'tur', notes) == 0
   assert len(notes) == 1
-  assert 'no language tur' in notes[0]
   assert language_codes.language_id(vocabulary, 'jpn', notes) == 2

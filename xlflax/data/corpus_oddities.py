@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xlflax.data import language_codes
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import files as corpus_files
-from xlflax.data.corpus import likeness, segmentation
+from xlflax.data.corpus import likeness
 from xlflax.data.corpus.lines import Span
 
 LINES = 100  # read of each language, and of each column
@@ -26,26 +26,37 @@ _MARGIN = 0.05  # by which swapped columns must be the better ones
 
 # First word of a letter's Unicode name -> the script; others are their own.
 _SCRIPTS = {'HIRAGANA': 'JAPANESE', 'KATAKANA': 'JAPANESE'}
-# Scripts of languages that are not written in Latin letters.
-_WRITTEN_IN = {
-  code: tuple(scripts.split('/'))
-  for scripts, _, codes in (
-    line.strip().partition(' ')
-    for line in """
-    ARABIC ar fa ur ps ug sd, ARMENIAN hy, BENGALI bn as, CJK zh, CYRILLIC ru uk
-    be bg mk mn, DEVANAGARI hi mr ne, ETHIOPIC am ti, GEORGIAN ka, GREEK el,
-    GUJARATI gu, GURMUKHI/ARABIC pa, HANGUL ko, HEBREW he yi, JAPANESE ja,
-    KANNADA kn, KHMER km, LAO lo, MALAYALAM ml, MYANMAR my, SINHALA si, TAMIL ta,
-    TELUGU te, THAI th
-    """.split(',')
-  )
-  for code in codes.split()
+# ISO 15924 code -> first word of the Unicode names of its letters.
+_UNICODE_NAMES = {
+  'Arab': 'ARABIC',
+  'Armn': 'ARMENIAN',
+  'Beng': 'BENGALI',
+  'Cyrl': 'CYRILLIC',
+  'Deva': 'DEVANAGARI',
+  'Ethi': 'ETHIOPIC',
+  'Geor': 'GEORGIAN',
+  'Grek': 'GREEK',
+  'Gujr': 'GUJARATI',
+  'Guru': 'GURMUKHI',
+  'Hang': 'HANGUL',
+  'Hans': 'CJK',
+  'Hant': 'CJK',
+  'Hebr': 'HEBREW',
+  'Jpan': 'JAPANESE',
+  'Khmr': 'KHMER',
+  'Knda': 'KANNADA',
+  'Kore': 'HANGUL',
+  'Laoo': 'LAO',
+  'Latn': 'LATIN',
+  'Mlym': 'MALAYALAM',
+  'Mymr': 'MYANMAR',
+  'Orya': 'ORIYA',
+  'Sinh': 'SINHALA',
+  'Taml': 'TAMIL',
+  'Telu': 'TELUGU',
+  'Thai': 'THAI',
+  'Tibt': 'TIBETAN',
 }
-_LATIN = frozenset(
-  'af ca cs cy da de en eo es et eu fi fo fr fy ga gd gl ha hr hu id ig is it '
-  'la lb lt lv ms mt nb nl nn no oc pl pt qu ro sk sl so sq sv sw tl tr vi xh '
-  'yo zu'.split()
-)
 
 Counts = collections.Counter[str]
 
@@ -75,9 +86,11 @@ def warn(corpus: corpus_lib.Corpus) -> None:
 
 
 def _two_codes(languages: Iterable[str]) -> Iterator[str]:
-  groups: dict[str, list[str]] = {}
+  groups: dict[tuple, list[str]] = {}
   for code in languages:
-    groups.setdefault(language_codes.short_code(code), []).append(code)
+    parsed = language_codes.parse(code)
+    meaning = parsed.language, parsed.script, parsed.region
+    groups.setdefault(meaning, []).append(code)
   for codes in groups.values():
     if len(codes) > 1:
       yield (
@@ -105,7 +118,7 @@ def _sample(path: pathlib.Path) -> list[corpus_lib.Pair]:
 def _copied(
   file: corpus_files.TextFile, pairs: Sequence[corpus_lib.Pair]
 ) -> Iterator[str]:
-  if len(set(map(segmentation.primary, file.languages))) < 2:
+  if len(set(map(language_codes.short_code, file.languages))) < 2:
     return
   count = sum(likeness.similarity(*pair) > likeness.COPIED for pair in pairs)
   if count > max(_FEW, _FEW_SHARE * len(pairs)):
@@ -205,9 +218,14 @@ def script(text: str) -> str | None:
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
-  """The scripts that a language is written in; None if that is not known."""
-  code = language_codes.short_code(language)
-  return ('LATIN',) if code in _LATIN else _WRITTEN_IN.get(code)
+  """Returns the scripts of a language by their Unicode names.
+
+  None if the language is unknown or has a script that is not in the table.
+  """
+  scripts = sorted(language_codes.parse(language).scripts)
+  if not scripts or not all(script in _UNICODE_NAMES for script in scripts):
+    return None
+  return tuple(_UNICODE_NAMES[script] for script in scripts)
 
 
 def trigrams(text: str) -> Counts:

@@ -1,70 +1,246 @@
-"""ISO 639-3 codes, as Tatoeba's files have them, to a vocabulary's codes."""
+"""Language codes: from any spelling to language, script and macrolanguage.
 
+Corpora, benchmarks and vocabularies spell the same language differently:
+`zh`, `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse` reads ISO 639-1
+and 639-3 codes, BCP 47 tags with hyphens or underscores, and the spellings of
+FLORES, XTREME, mBART and gettext. Everything that depends on the language of
+text asks the `LanguageCode` that it returns.
+
+The tables are those of CLDR and of the IANA registry, through `langcodes`.
+"""
+
+import dataclasses
+import functools
+import re
 from collections.abc import Sequence
+
+import langcodes
+from langcodes import data_dicts, tag_parser
 
 from xlflax.foundation import errors, suggestions
 
-# Source: the ISO 639-3 code tables (iso639-3.sil.org), for the languages of
-# the Tatoeba test sets of LASER and XTREME that have a two-letter code.
-_TWO_LETTERS = dict(
-  pair.split(':')
-  for pair in """
-  afr:af amh:am ara:ar aze:az bel:be ben:bn bos:bs bre:br bul:bg cat:ca ces:cs
-  cmn:zh cor:kw cym:cy dan:da deu:de ell:el eng:en epo:eo est:et eus:eu fao:fo
-  fas:fa fin:fi fra:fr fry:fy gla:gd gle:ga glg:gl guj:gu hau:ha heb:he hin:hi
-  hrv:hr hun:hu hye:hy ido:io ile:ie ina:ia ind:id isl:is ita:it jav:jv jpn:ja
-  kan:kn kat:ka kaz:kk khm:km kor:ko kur:ku lat:la lav:lv lit:lt lvs:lv mal:ml
-  mar:mr mkd:mk mon:mn msa:ms mya:my nep:ne nld:nl nno:nn nob:nb oci:oc pan:pa
-  pes:fa pol:pl por:pt ron:ro rus:ru slk:sk slv:sl som:so spa:es sqi:sq srp:sr
-  swa:sw swe:sv swh:sw tam:ta tat:tt tel:te tgl:tl tha:th tuk:tk tur:tr uig:ug
-  ukr:uk urd:ur uzb:uz vie:vi xho:xh yid:yi yor:yo zho:zh zsm:ms zul:zu
-  """.split()
+# Scripts that are written without spaces between words, by ISO 15924 code.
+SCRIPTS_WITHOUT_SPACES = frozenset(
+  (
+    'Bali',
+    'Hani',
+    'Hans',
+    'Hant',
+    'Hira',
+    'Java',
+    'Jpan',
+    'Kana',
+    'Khmr',
+    'Lana',
+    'Laoo',
+    'Mymr',
+    'Talu',
+    'Thai',
+    'Tibt',
+    'Yiii',
+  )
 )
+# Further scripts that languages are written in today, beside CLDR's likely one.
+_OTHER_SCRIPTS = {
+  'az': ('Cyrl', 'Arab'),
+  'bs': ('Cyrl',),
+  'crh': ('Cyrl',),
+  'ff': ('Adlm', 'Arab'),
+  'ha': ('Arab',),
+  'iu': ('Latn',),
+  'kk': ('Latn', 'Arab'),
+  'kok': ('Latn',),
+  'ks': ('Deva',),
+  'ku': ('Arab', 'Cyrl'),
+  'ky': ('Arab', 'Latn'),
+  'lad': ('Latn',),
+  'mn': ('Mong',),
+  'mni': ('Mtei',),
+  'ms': ('Arab',),
+  'pa': ('Arab',),
+  'ro': ('Cyrl',),
+  'sat': ('Deva', 'Beng', 'Latn'),
+  'sd': ('Deva',),
+  'sr': ('Latn',),
+  'tg': ('Arab', 'Latn'),
+  'tk': ('Cyrl', 'Arab'),
+  'tt': ('Latn',),
+  'ug': ('Latn', 'Cyrl'),
+  'uz': ('Cyrl', 'Arab'),
+  'zgh': ('Latn',),
+}
+# Characters of these scripts.
+TEXT_WITHOUT_SPACES = re.compile(
+  '[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1980-\u19ff\u1a20-\u1aaf'
+  '\u1b00-\u1b7f\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf'
+  '\u4e00-\u9fff\ua000-\ua4cf\ua980-\ua9df\uaa60-\uaa7f\uf900-\ufaff'
+  '\uff66-\uff9f\U00020000-\U0003ffff]'
+)
+# CLDR's canonical code -> the code that corpora and models use.
+_PREFERRED = {'fil': 'tl'}
+# Gettext's modifiers that name a script.
+_MODIFIERS = {'latin': 'Latn', 'cyrillic': 'Cyrl', 'shaw': 'Shaw'}
+# Macrolanguages whose members are written as languages of their own (Indonesian
+# and Minangkabau next to Malay, Croatian next to Serbian).
+_IGNORED_MACROLANGUAGES = frozenset({'ms', 'sh'})
+# Scripts that CLDR's table of likely subtags lacks or that differ from those of
+# the macrolanguage.
+_LIKELY_SCRIPTS = {'azb': 'Arab', 'ksw': 'Mymr'}
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageCode:
+  """The meaning of a language code.
+
+  Attributes:
+    code: The code as it was spelled.
+    language: The shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
+      that are not registered, such as `xx1`, stand for themselves.
+    script: ISO 15924 code of the script, given or likely. None if unknown.
+    region: ISO 3166 code, such as `TW`. None if the code has no region.
+    macrolanguage: The code of the macrolanguage, such as `zh` for `yue`. The
+      same as `language` if there is none.
+  """
+
+  code: str
+  language: str
+  script: str | None
+  region: str | None
+  macrolanguage: str
+
+  @property
+  def scripts(self) -> frozenset[str]:
+    """All scripts that the language is commonly written in.
+
+    Only the script of the code if it names one, by a subtag or by a region.
+    """
+    if self.script is None:
+      return frozenset()
+    if _subtags(self.code):
+      return frozenset({self.script})
+    return frozenset({self.script, *_OTHER_SCRIPTS.get(self.language, ())})
+
+  @property
+  def uses_spaces(self) -> bool:
+    """Whether words are separated by spaces."""
+    return self.script not in SCRIPTS_WITHOUT_SPACES
+
+  @property
+  def is_chinese(self) -> bool:
+    """Whether the text is a Sinitic language in Chinese characters."""
+    return self.macrolanguage == 'zh' and self.script in (
+      'Hani',
+      'Hans',
+      'Hant',
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(code: str) -> LanguageCode:
+  """Parses a language code of any common spelling.
+
+  `parse('cmn_Hant')` has the language `zh` and the script `Hant`;
+  `parse('pa_PK')` has the script `Arab`, `parse('sr@latin')` has `Latn`.
+
+  Args:
+    code: A code such as `sw`, `swh`, `pt-br`, `sr_Latn`, `zh_TW`, `en_XX` or
+      `uz@cyrillic`.
+
+  Returns:
+    Its meaning. A code that is not well-formed or not registered is a language
+    of its own, whose script is unknown.
+  """
+  main, _, modifier = code.partition('@')
+  main = main.partition('.')[0]
+  try:
+    tag = langcodes.Language.get(main)
+  except (tag_parser.LanguageTagError, ValueError):
+    tag = None
+  if tag is None or not tag.language:
+    return LanguageCode(code, code, None, None, code)
+  language = data_dicts.NORMALIZED_MACROLANGUAGES.get(
+    tag.language, tag.language
+  )
+  macrolanguage = data_dicts.MACROLANGUAGES.get(language, language)
+  if macrolanguage in _IGNORED_MACROLANGUAGES:
+    macrolanguage = language
+  return LanguageCode(
+    code=code,
+    language=_PREFERRED.get(language, language),
+    script=tag.script
+    or _MODIFIERS.get(modifier.lower())
+    or _likely_script(tag),
+    region=None if tag.territory == 'XX' else tag.territory,
+    macrolanguage=_PREFERRED.get(macrolanguage, macrolanguage),
+  )
 
 
 def short_code(code: str) -> str:
-  """The two-letter code of a language where it has one: swh -> sw."""
-  return _TWO_LETTERS.get(code, code)
+  """Returns the shortest ISO 639 code of a language: `sw` for `swh`."""
+  return parse(code).language
+
+
+def uses_spaces(code: str) -> bool:
+  """Returns whether words of a language are separated by spaces."""
+  return parse(code).uses_spaces
 
 
 def match(code: str, languages: Sequence[str]) -> str | None:
-  """The one of `languages` that means the language `code`, or None.
+  """Finds the code in `languages` that means the same language as `code`.
 
-  Looked for in this order: the code itself (swh), its two letters (sw),
-  another three-letter code of the same two letters (swa), and a regional or
-  script variant, if there is just one (zh_CN or zh-Hans for cmn).
+  Candidates are tried in this order: the same spelling, the same language and
+  script, the same language, the macrolanguage in either direction.
+
+  Args:
+    code: The language to find, such as `cmn_Hans`.
+    languages: The codes of a vocabulary or a benchmark.
+
+  Returns:
+    One of `languages`, or None if none or several match equally well.
   """
-  short = short_code(code)
-  for candidate in (code, short):
-    if candidate in languages:
-      return candidate
-  same = [language for language in languages if short_code(language) == short]
-  same = same or [
-    language
-    for language in languages
-    if language.replace('-', '_').split('_')[0] == short
+  if code in languages:
+    return code
+  wanted = parse(code)
+  if wanted.language in languages and _agree(wanted, parse(wanted.language)):
+    return wanted.language
+  candidates = [parse(language) for language in languages]
+  same_language = [c for c in candidates if c.language == wanted.language]
+  same_script = [c for c in same_language if _agree(wanted, c)]
+  related = [
+    c
+    for c in candidates
+    if c.language == wanted.macrolanguage or c.macrolanguage == wanted.language
   ]
-  return same[0] if len(same) == 1 else None
+  for group in (same_script, same_language, related):
+    if group:
+      # A spelling without script or region is the language as such.
+      plain = [c for c in group if c.code == c.language or not _subtags(c.code)]
+      group = plain if len(plain) == 1 else group
+      return group[0].code if len(group) == 1 else None
+  return None
 
 
 def language_id(
   vocabulary, code: str, notes: list[str], *, required: bool = False
 ) -> int:
-  """The id of a language; 0, with a note, if the vocabulary lacks it.
+  """Returns the id of a language in a vocabulary.
 
   Args:
-    vocabulary: the run's.
-    code: of the language.
-    notes: gets the note.
-    required: for a model in which each language has parts of its own, where
-      none can stand in; else only language embeddings make use of the id.
+    vocabulary: The vocabulary of the run.
+    code: The language to find.
+    notes: A list that receives a note if the vocabulary lacks the language.
+    required: Whether the model has parameters per language, so that no other
+      language can stand in. Otherwise only language embeddings use the id.
+
+  Returns:
+    The id, or 0 if the vocabulary lacks the language.
 
   Raises:
-    VocabularyError: it is required, and the vocabulary lacks it.
+    VocabularyError: If `required` is set and the vocabulary lacks the language.
   """
-  known = match(code, vocabulary.spec.languages)
-  if known is not None:
-    return vocabulary.language_id(known)
+  matched = match(code, vocabulary.spec.languages)
+  if matched is not None:
+    return vocabulary.language_id(matched)
   if required:
     raise errors.VocabularyError(
       'The model has no parameters for a language',
@@ -79,3 +255,29 @@ def language_id(
   if note not in notes:
     notes.append(note)
   return 0
+
+
+def _agree(first: LanguageCode, second: LanguageCode) -> bool:
+  """Returns whether two codes have the same script, as far as it is known."""
+  return None in (first.script, second.script) or first.script == second.script
+
+
+def _subtags(code: str) -> list[str]:
+  return re.split('[-_@]', code)[1:]
+
+
+def _likely_script(tag: langcodes.Language) -> str | None:
+  """Returns CLDR's likely script of a language or of a language in a region."""
+  language = tag.language
+  if language in _LIKELY_SCRIPTS:
+    return _LIKELY_SCRIPTS[language]
+  for key in (
+    f'{language}-{tag.territory}',
+    language,
+    data_dicts.NORMALIZED_MACROLANGUAGES.get(language, language),
+    data_dicts.MACROLANGUAGES.get(language, language),
+  ):
+    likely = data_dicts.LIKELY_SUBTAGS.get(key)
+    if likely:
+      return likely.split('-')[1]
+  return data_dicts.DEFAULT_SCRIPTS.get(language)

@@ -83,13 +83,6 @@ def test_other_scripts_without_spaces_are_cut_at_known_words(language):
   assert Segmenter(language, ['猫', '好き']).split('私は猫が好き。2 cats')[
     1::2
   ] == ['私は', '猫', 'が', '好き', '2', 'cats']
-  assert segmentation.is_unsegmented(language)
-
-
-def test_subtags_do_not_matter():
-  assert segmentation.is_unsegmented('zh_Hant')
-  assert not segmentation.is_unsegmented('ko')
-  assert segmentation.primary('sr_Latn') == 'sr'
 
 
 def test_counting_words():

@@ -1,6 +1,8 @@
 """Evaluation texts are found in training text by runs of words."""
 
 import json
+import random
+import unicodedata
 
 import pytest
 
@@ -52,12 +54,12 @@ def test_short_texts_count_as_a_whole(tmp_path):
 
 
 def test_pairs_columns_records_and_characters(tmp_path):
-  chinese = '今天下午我们在河边看见了三只白色的鸟'
+  chinese = '今天下午我们在河边看见了三只白色的大鸟和两条黑色的小狗在草地上'
   table = tmp_path / 'test.tsv'
   table.write_text(f'an English text of no importance\t{chinese}\n')
   records = tmp_path / 'test.jsonl'
   records.write_text(json.dumps({'text': _SENTENCE}) + '\n')
-  pairs = [('one', f'他说{chinese[:13]}吗'), ('two', chinese[:12])]
+  pairs = [('one', f'他说{chinese[:26]}吗'), ('two', chinese[:25])]
   corpus = _corpus(tmp_path / 'corpus', ['a line', _SENTENCE], pairs)
   assert _found(corpus, table) == {'mono/en.txt': [], 'parallel/en-zh.tsv': [0]}
   assert _found(corpus, table, records)['mono/en.txt'] == [1]
@@ -95,3 +97,52 @@ def test_files_without_words_are_refused(tmp_path):
     _found(corpus, texts)
   with pytest.raises(errors.CorpusError, match='cannot be read'):
     _found(corpus, tmp_path / 'none.txt')
+
+
+def _letters(start: int, count: int, seed: int) -> str:
+  """Random letters of a script, from a code point on."""
+  return ''.join(random.Random(seed).choices(_alphabet(start), k=count))
+
+
+def _alphabet(start: int) -> list[str]:
+  characters = map(chr, range(start, start + 60))
+  letters = (c for c in characters if c.isalpha())
+  return [c for c in letters if unicodedata.normalize('NFKC', c) == c]
+
+
+@pytest.mark.parametrize(
+  'script, start, run',
+  [
+    ('Thai', 0x0E01, 73),
+    ('Khmer', 0x1780, 73),
+    ('Lao', 0x0E81, 73),
+    ('Burmese', 0x1000, 100),
+    ('Tibetan', 0x0F49, 69),
+    ('Hiragana', 0x3041, 37),
+    ('Han', 0x4E00, 26),
+    ('Yi', 0xA000, 26),
+  ],
+)
+def test_runs_of_scripts_without_spaces_carry_as_much_text(
+  tmp_path, script, start, run
+):
+  """As much as 13 English words; fewer characters in common are chance."""
+  text = _letters(start, 3 * run, seed=0)
+  other = _letters(start, 4 * run, seed=1)
+  lines = [
+    other[:run] + text[run : 2 * run] + other[run:],
+    other[:run] + text[run : run + run // 2] + other[run:],
+    other,
+    text,
+  ]
+  evaluation = tmp_path / 'test.txt'
+  evaluation.write_text(text + '\n')
+  corpus = _corpus(tmp_path / 'corpus', lines)
+  assert _found(corpus, evaluation) == {'mono/en.txt': [0, 3]}
+
+
+def test_texts_without_letters_are_no_evaluation_texts(tmp_path):
+  evaluation = tmp_path / 'test.txt'
+  evaluation.write_text(f'@ --\n{_SENTENCE}\n')
+  corpus = _corpus(tmp_path / 'corpus', ['@ --', 'a line'])
+  assert _found(corpus, evaluation) == {'mono/en.txt': []}

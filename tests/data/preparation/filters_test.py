@@ -84,7 +84,11 @@ def test_lines_without_letters(text):
     ('ja', {'Hani', 'Hira', 'Kana'}),
     ('ko', {'Hang', 'Hani'}),
     ('sr_Latn', {'Latn'}),
-    ('sr', {'Cyrl'}),
+    ('sr', {'Cyrl', 'Latn'}),
+    ('sr_RS', {'Cyrl'}),
+    ('pa_PK', {'Arab'}),
+    ('ug', {'Arab', 'Latn', 'Cyrl'}),
+    ('tk', {'Latn', 'Cyrl', 'Arab'}),
     ('hi', {'Deva'}),
   ],
 )

@@ -303,7 +303,7 @@ def test_filters_and_duplicates(source, tmp_path):
     source, 'en', [['No dog', 'A  CAT', 'Hi'], ['A fish.']], compression='gz'
   )
   settings = {
-    'filters': TextFilters(min_characters=3),
+    'filters': TextFilters(min_characters=4),
     'deduplication': Deduplication(kept='not_equal'),
   }
   for reused in (False, True):

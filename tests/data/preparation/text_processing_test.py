@@ -1,6 +1,7 @@
 """Moses's processing and Chinese segmentation."""
 
 import sys
+import unicodedata
 
 import pytest
 
@@ -59,3 +60,39 @@ def test_a_missing_library_is_told(monkeypatch):
   monkeypatch.setitem(sys.modules, 'sacremoses', None)
   with pytest.raises(errors.ConfigError, match='pip install sacremoses'):
     Processor('en', MOSES)
+
+
+@pytest.mark.parametrize(
+  'language, text, expected',
+  [
+    ('fa', 'می\u200cخواهم بروم.', 'می\u200cخواهم بروم .'),
+    ('yo', 'Ọjọ́ kan, mo rí i.', 'Ọjọ́ kan , mo rí i .'),
+    ('vi', 'Tie\u0302\u0301ng Vie\u0323\u0302t.', 'Tiếng Việt .'),
+    ('ff_Adlm', '𞤋𞤲𞤢𞤥𞤢 𞤫.', '𞤋𞤲𞤢𞤥𞤢 𞤫 .'),
+    ('kor', '나는 학교에 간다.', '나는 학교에 간다 .'),
+    ('bo', 'བོད་ཡིག་རེད།', 'བོད་ཡིག་རེད།'),
+    ('km', 'ខ្ញុំ\u200bទៅ\u200bផ្ទះ។', 'ខ្ញុំ\u200bទៅ\u200bផ្ទះ។'),
+    ('gan', '你好吗', '你好吗'),
+    ('fra', "l'eau", "l' eau"),
+    ('eng', "it's", "it 's"),
+  ],
+)
+def test_moses_keeps_the_words_of_every_script(language, text, expected):
+  processed = Processor(language, MOSES)(text)
+  assert unicodedata.normalize('NFC', processed) == expected
+
+
+@pytest.mark.parametrize(
+  'language, sentences',
+  [
+    ('km', ['ខ្ញុំទៅផ្ទះ។', 'គាត់មក។']),
+    ('bod_Tibt', ['བོད་ཡིག་རེད།', 'ཁོ་ཡོང་སོང་།']),
+    ('mya', ['ကျွန်တော်။', 'သူ။']),
+    ('zho_Hant', ['你好。', '你是誰？']),
+    ('eng', ['Dr. Smith went home.', 'He slept!']),
+  ],
+)
+def test_sentences_end_in_every_script(language, sentences):
+  separator = '' if language == 'zho_Hant' else ' '
+  text = separator.join(sentences)
+  assert text_processing.sentences_of(text, language) == sentences

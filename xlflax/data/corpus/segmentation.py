@@ -18,35 +18,18 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
+from xlflax.data import language_codes
 from xlflax.foundation import user_modules
 
 # Stands between texts that are split in one call; never a character of text.
 BORDER = '\0'
 
-CHINESE = frozenset({'zh', 'cmn', 'yue', 'wuu'})
-UNSEGMENTED = CHINESE | set('ja jpn th tha lo lao km khm my mya'.split())
 _ELIDING = frozenset(
-  'fr fra it ita ca cat oc oci co fur lij lmo pms scn vec wa'.split()
+  ('fr', 'it', 'ca', 'oc', 'co', 'fur', 'lij', 'lmo', 'pms', 'scn', 'vec', 'wa')
 )
-_SCRIPTS = (  # of the unsegmented languages: first and last code point
-  '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u3005-\u3007'
-  '\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uaa60-\uaa7f'
-  '\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff'
-)
-UNSEGMENTED_TEXT = re.compile(f'[{_SCRIPTS}]')
 _LAST_BMP, _LAST_MARK = 0xFFFF, 0x1FFFF
 _BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
 _MAX_REMEMBERED = 1 << 16
-
-
-def primary(language: str) -> str:
-  """`zh` of `zh_Hans`."""
-  return language.partition('_')[0]
-
-
-def is_unsegmented(language: str) -> bool:
-  """Whether the language is written without spaces between words."""
-  return primary(language) in UNSEGMENTED
 
 
 @functools.cache
@@ -56,7 +39,7 @@ def word_pattern(language: str) -> re.Pattern[str]:
   With 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
   `it`, `now`; with 'fr', those in `l'au-delà` are `l'` and `au-delà`.
   """
-  return _pattern(primary(language) in _ELIDING, _LAST_MARK)
+  return _pattern(language_codes.short_code(language) in _ELIDING, _LAST_MARK)
 
 
 @functools.cache
@@ -90,12 +73,11 @@ class Segmenter:
     Raises:
       ConfigError: jieba, which Chinese needs, is not installed.
     """
-    self._eliding = primary(language) in _ELIDING
+    self._eliding = language_codes.short_code(language) in _ELIDING
     self._cut = None
-    if is_unsegmented(language):
-      cut = (
-        chinese_words() if primary(language) in CHINESE else LongestMatch(words)
-      )
+    code = language_codes.parse(language)
+    if not code.uses_spaces:
+      cut = chinese_words() if code.is_chinese else LongestMatch(words)
       self._cut = functools.lru_cache(_MAX_REMEMBERED)(
         lambda run: tuple(cut(run))
       )
@@ -114,7 +96,7 @@ class Segmenter:
     out: list[str] = []
     for separator, run in zip(parts[::2], parts[1::2], strict=False):
       out.append(separator)
-      if UNSEGMENTED_TEXT.search(run):
+      if language_codes.TEXT_WITHOUT_SPACES.search(run):
         for word in self._cut(run):  # type: ignore[misc]
           out += (word, '')
         out.pop()

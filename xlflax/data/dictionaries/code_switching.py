@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlflax.data import language_codes
 from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.segmentation import BORDER
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
@@ -95,7 +96,7 @@ class Switcher:
     self._max_share = fractions.Fraction(
       str(settings.max_share)
     ).limit_denominator(10**6)
-    self._is_unsegmented = segmentation.is_unsegmented(language)
+    self._is_unsegmented = not language_codes.uses_spaces(language)
 
   def switch(
     self, lines: Sequence[str], *, name: str = '', first: int = 0
@@ -131,7 +132,7 @@ class Switcher:
       'version': _VERSION,
       'dictionaries': _hash(self.language, self._translations),
     }
-    if segmentation.primary(self.language) in segmentation.CHINESE:
+    if language_codes.parse(self.language).is_chinese:
       out['jieba'] = segmentation.chinese_version()
     return json.loads(json.dumps(out))
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlflax.data import language_codes
 from xlflax.data.corpus import segmentation
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 
@@ -101,7 +102,7 @@ class TranslationTable:
       [segmentation.count_words(t.text, t.language) for t in flat], np.int64
     )
     self.spaced = np.array(
-      [not segmentation.is_unsegmented(t.language) for t in flat], bool
+      [language_codes.uses_spaces(t.language) for t in flat], bool
     )
     self._cumulative, self._last = _cumulate(
       [[t.probability for t in found] for found, _ in merged.values()]

@@ -1,10 +1,15 @@
-"""Training text that evaluation texts are in, by runs of 13 words.
+"""Decontamination: removes training text that occurs in evaluation texts.
 
-A training line goes if it has a run of n words in common with an evaluation
-text, n = 13 as in Brown et al. 2020, "Language Models are Few-Shot Learners",
-appendix C; an evaluation text of fewer words counts as a whole, where a line
-has nothing else. A pair goes for either side. Words are runs of letters and
-digits after case folding; in scripts without spaces each character is one.
+A training line is dropped if it shares a run of text with an evaluation text
+that is as long as 13 English words (Brown et al. 2020, "Language Models are
+Few-Shot Learners", appendix C). An evaluation text that is shorter must be all
+of the line. A pair is dropped if either side is.
+
+Words are runs of letters and digits after case folding. In scripts without
+spaces between words a run is measured in characters, each of which counts as
+much as the text that it carries (`text_length`): 26 Chinese characters, about
+30 of Japanese, 72 of Thai and Khmer, and 100 of Burmese are as long as 13
+English words.
 """
 
 import dataclasses
@@ -15,8 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from xlflax.data import language_codes
 from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import likeness, segmentation
+from xlflax.data.corpus import likeness, text_length
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
@@ -25,6 +31,8 @@ from xlflax.foundation import errors, progress, ranges, schema
 from xlflax.storage import digests, mirrors
 
 _BLOCK = 4096  # lines
+_ENGLISH_WORD = 1000  # the weight of a word; integers make runs reproducible
+_BASE = 0x9E3779B97F4A7C15
 
 
 @schema.checked
@@ -33,9 +41,9 @@ class Decontamination:
   """Which evaluation texts are kept out of training, and how.
 
   Attributes:
-    files: of evaluation texts, a line each, in any form that a corpus directory
-      has; columns of a line are texts of their own.
-    words: n, in a run that tells.
+    files: Files of evaluation texts with one text per line, in any format of a
+      corpus directory. Each column of a line is a text of its own.
+    words: Length of a run that makes a line contaminated, in English words.
   """
 
   files: Sequence[str] = ()
@@ -114,30 +122,67 @@ def sides(file: TextFile) -> Iterator[Sequence[str]]:
 
 
 def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
-  """Keys, and the place of the text that each is of: uint64, int64 [keys]."""
-  split = [_words(text) for text in texts]
-  lengths = np.array([len(one) for one in split], np.int64)
-  joined = itertools.chain.from_iterable(split)
-  hashes = np.fromiter(map(_hash, joined), np.uint64, int(lengths.sum()))
-  ends = np.cumsum(lengths)
-  runs = np.maximum(lengths - words + 1, (lengths > 0).astype(np.int64))
-  places = np.repeat(np.arange(len(texts)), runs)
-  begins = np.arange(places.size) - np.repeat(np.cumsum(runs) - runs, runs)
-  begins = begins + np.repeat(ends - lengths, runs)
-  size = np.minimum(lengths, words)[places]
-  keys = hashing.mix(size.astype(np.uint64))
-  for offset in range(words):
-    where = np.minimum(begins + offset, max(hashes.size - 1, 0))
-    longer = hashing.mix(keys ^ hashes[where])
-    keys = np.where(offset < size, longer, keys)
-  return keys, places
+  """Computes the keys of all runs of texts.
+
+  A run starts at every token and ends where its weights, in English words, add
+  up to `words`. A text that is shorter than that is one run.
+
+  Returns:
+    Keys, uint64 [runs], and the index of the text of each, int64 [runs].
+  """
+  split = [_tokens(text) for text in texts]
+  counts = np.array([len(tokens) for tokens in split], np.int64)
+  total = int(counts.sum())
+  if not total:
+    return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+  tokens = list(itertools.chain.from_iterable(split))
+  hashes = np.fromiter(map(_hash, tokens), np.uint64, total)
+  weights = np.fromiter(map(_weight, tokens), np.int64, total)
+  places = np.repeat(np.arange(len(texts)), counts)
+  text_ends = np.cumsum(counts)[places]
+  reached = np.concatenate([[0], np.cumsum(weights)])
+  starts = np.arange(total)
+  ends = np.searchsorted(reached, reached[starts] + words * _ENGLISH_WORD)
+  # Runs that would leave their text: only the one that is all of a short text.
+  is_first = starts == text_ends - counts[places]
+  kept = (ends <= text_ends) | is_first
+  starts, places = starts[kept], places[kept]
+  ends = np.minimum(ends[kept], text_ends[kept])
+  # Differences of prefix sums of a polynomial modulo 2^64, divided by the power
+  # at their start. Its base is odd, so it has an inverse.
+  powers = _powers(_BASE, total)
+  prefixes = np.concatenate([[np.uint64(0)], np.cumsum(hashes * powers)])
+  inverses = _powers(pow(_BASE, -1, 1 << 64), total)
+  runs = (prefixes[ends] - prefixes[starts]) * inverses[starts]
+  sizes = (ends - starts).astype(np.uint64)
+  return hashing.mix(runs ^ hashing.mix(sizes)), places
 
 
-def _words(text: str) -> list[str]:
-  spaced = segmentation.UNSEGMENTED_TEXT.sub(
-    lambda character: f' {character[0]} ', likeness.essence(text)
+def _powers(base: int, count: int) -> np.ndarray:
+  """Powers 0 to count - 1 of a number modulo 2^64, uint64 [count]."""
+  factors = np.full(count, base, np.uint64)
+  factors[:1] = 1
+  return np.cumprod(factors, dtype=np.uint64)
+
+
+def _tokens(text: str) -> list[str]:
+  """Words, and single characters of scripts without spaces between words."""
+  essence = likeness.essence(text)
+  if not any(map(str.isalnum, essence)):
+    return []
+  spaced = language_codes.TEXT_WITHOUT_SPACES.sub(
+    lambda character: f' {character[0]} ', essence
   )
   return spaced.split()
+
+
+@functools.lru_cache(maxsize=1 << 18)
+def _weight(token: str) -> int:
+  """Returns the weight of a token in units of 1 / `_ENGLISH_WORD` words."""
+  if not language_codes.TEXT_WITHOUT_SPACES.match(token):
+    return _ENGLISH_WORD
+  words = text_length.WEIGHTS[token] / text_length.LETTERS_PER_WORD
+  return round(_ENGLISH_WORD * words)
 
 
 @functools.lru_cache(maxsize=1 << 18)

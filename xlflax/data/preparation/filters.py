@@ -1,8 +1,8 @@
-"""Which lines of web text are dropped, and why.
+"""Filters of web text.
 
-Letters, lengths, scripts, languages, and for pairs the ratio of lengths and how
-alike the sides are. Scripts of characters come from fontTools, those of
-languages from Babel's likely subtags; both are in the extra `web`.
+Lines are dropped by their letters, lengths, scripts and languages, pairs also by
+the ratio of their lengths and the similarity of their sides. Scripts of characters come from fontTools, those of
+languages from `language_codes`. fontTools is in the extra `web`.
 """
 
 import collections
@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from xlflax.data.corpus import likeness, segmentation
+from xlflax.data import language_codes
+from xlflax.data.corpus import likeness, text_length
 from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.preparation.languages import Prior
 from xlflax.foundation import errors, ranges, schema
@@ -38,14 +39,20 @@ class TextFilters:
       not translated and are dropped: the share of character trigrams that the
       sides have in common (`likeness.similarity`). Two varieties of one
       language, such as en and en_GB, are not compared; 1: no pair is.
-    min_characters: shorter lines are dropped.
-    max_characters: longer lines are dropped; None: none are.
-    min_script_share: of the letters, that are of the language's script.
+    min_characters: Minimum length of a line in Latin characters; a character
+      of another script counts as many as carry the same amount of text
+      (`text_length.latin_length`).
+    max_characters: Maximum length of a line in the same unit. If None, there is
+      no maximum.
+    min_script_share: Minimum fraction of the letters of a line that belong to
+      the scripts of its language, weighted by the text that they carry. A code
+      with a script (`sr_Latn`) has this script alone; without one, all scripts
+      are accepted that the language is commonly written in.
     min_language_probability: that the line is of its language, given what
       the languages of its file are (`languages.expect`). Lines of a language
       that the identifier does not know are not judged; 0: none are.
-    max_ratio: pairs of which one side has more than so many times the
-      characters of the other are dropped; None: none are.
+    max_ratio: Maximum ratio of the lengths of the two sides of a pair, in Latin
+      characters. If None, there is no maximum.
   """
 
   min_letters: ranges.Natural = 1
@@ -92,7 +99,7 @@ def reason(
   """
   if not all(_has_letters(text, filters.min_letters) for text in texts):
     return 'no letters' if filters.min_letters == 1 else 'few letters'
-  lengths = [len(text) for text in texts]
+  lengths = [text_length.latin_length(text) for text in texts]
   if min(lengths) < filters.min_characters:
     return 'too short'
   if filters.max_characters and max(lengths) > filters.max_characters:
@@ -121,7 +128,7 @@ def _has_letters(text: str, least: int) -> bool:
 
 def _copied(texts, languages, most: float) -> str | None:
   """Whether one side of a pair is the other, rather than its translation."""
-  if most == 1 or len(set(map(segmentation.primary, languages))) < 2:
+  if most == 1 or len(set(map(language_codes.short_code, languages))) < 2:
     return None
   similarity = likeness.similarity(*texts)
   if similarity == 1:
@@ -131,9 +138,11 @@ def _copied(texts, languages, most: float) -> str | None:
 
 def script_share(text: str, language: str) -> float:
   """Share of the letters that are of a language's scripts; 1 without any."""
-  scripts = collections.Counter(map(_script_of(), text))
+  scripts: dict[str, float] = collections.defaultdict(float)
+  for character in text:
+    scripts[_script_of()(character)] += text_length.WEIGHTS[character]
   for name in _NO_SCRIPT:
-    del scripts[name]
+    scripts.pop(name, None)
   letters = sum(scripts.values())
   own = sum(scripts[name] for name in scripts_of(language))
   return own / letters if letters else 1.0
@@ -146,23 +155,17 @@ def scripts_of(language: str) -> frozenset[str]:
   Those of `zh_Hans` are {'Hani'}, of `ja` {'Hani', 'Hira', 'Kana'}.
 
   Raises:
-    CorpusError: neither its code nor Babel tells one.
+    CorpusError: If no script of the language is known.
   """
-  core = languages_lib.package('babel.core', 'Babel')
-  _, *subtags = language.split('_')
-  given = [tag for tag in subtags if len(tag) == 4 and tag.istitle()]
-  likely = core.get_global('likely_subtags')
-  found = (
-    given or likely.get(segmentation.primary(language), '').split('_')[1:2]
-  )
-  if not found:
+  scripts = language_codes.parse(language).scripts
+  if not scripts:
     raise errors.CorpusError(
       'The script of a language is not known',
       got=language,
       expected='a language with a script, such as sr_Cyrl',
       fix='rename its files, or leave out --min_script_share',
     )
-  return frozenset(_JOINT.get(found[0], {found[0]}))
+  return frozenset().union(*(_JOINT.get(name, {name}) for name in scripts))
 
 
 @functools.cache

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xlflax.data import language_codes
 from xlflax.data.corpus import lines as corpus_lines
-from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.files import TextFile
 from xlflax.foundation import progress, user_modules
 
@@ -65,7 +65,7 @@ def expect(language: str, texts: Sequence[str] = ()) -> Prior | None:
   Returns:
     None for a language that the identifier does not know.
   """
-  code = segmentation.primary(language)
+  code = language_codes.short_code(language)
   if code not in known():
     return None
   named = np.array([label == code for label in labels()], float)

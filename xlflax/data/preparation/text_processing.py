@@ -8,13 +8,20 @@ Translation" (2007), through sacremoses.
 """
 
 import dataclasses
+import functools
 import re
 import unicodedata
 
+from xlflax.data import language_codes
 from xlflax.data.corpus import segmentation
 from xlflax.foundation import schema, user_modules
 
+# Joiners inside words of Persian and Indic text.
 _JOINERS = '\u200c\u200d'
+# Separates words of Khmer, Thai and Burmese without a visible space.
+_ZERO_WIDTH_SPACE = '\u200b'
+# Ends of sentences in Khmer and Tibetan, for which sentencex has no rules.
+_SENTENCE_END = re.compile('(?<=[\u17d4\u17d5])\\s*|(?<=[\u0f0d\u0f0e])\\s+')
 
 
 @schema.checked
@@ -45,13 +52,11 @@ class Processor:
     Raises:
       ConfigError: sacremoses or jieba is needed and not installed.
     """
-    code = segmentation.primary(language)
+    code = language_codes.parse(language)
     self._steps = []
     if processing.moses:
-      self._steps += _moses_steps(
-        code, tokenize=not segmentation.is_unsegmented(language)
-      )
-    if processing.segment_chinese and code in segmentation.CHINESE:
+      self._steps += _moses_steps(code.language, tokenize=code.uses_spaces)
+    if processing.segment_chinese and code.is_chinese:
       self._steps.append(_segment_chinese)
 
   def __call__(self, line: str) -> str:
@@ -81,8 +86,13 @@ def sentences_of(text: str, language: str) -> list[str]:
     'Splitting text into sentences needs sentencex',
     fix="pip install '.[web]' in a checkout of xlflax",
   )
-  found = sentencex.segment(segmentation.primary(language), text)
-  return [part for sentence in found if (part := sentence.strip())]
+  found = sentencex.segment(language_codes.short_code(language), text)
+  return [
+    stripped
+    for sentence in found
+    for part in _SENTENCE_END.split(sentence)
+    if (stripped := part.strip())
+  ]
 
 
 def _moses_steps(language: str, *, tokenize: bool) -> list:
@@ -95,24 +105,49 @@ def _moses_steps(language: str, *, tokenize: bool) -> list:
   normalizer = sacremoses.MosesPunctNormalizer(
     lang=language, pre_replace_unicode_punct=True
   )
-  steps = [normalizer.normalize, drop_unprintable]
+  kept = _JOINERS if tokenize else _JOINERS + _ZERO_WIDTH_SPACE
+  steps = [normalizer.normalize, functools.partial(drop_unprintable, kept=kept)]
   if tokenize:
     tokenizer = sacremoses.MosesTokenizer(lang=language)
-    steps.append(
-      lambda text: tokenizer.tokenize(text, return_str=True, escape=False)
-    )
+    steps.append(functools.partial(_tokenize, tokenizer))
   return steps
 
 
-def drop_unprintable(text: str) -> str:
-  """Makes control and format characters spaces.
+def _tokenize(tokenizer, text: str) -> str:
+  """Tokenizes text without splitting words at characters unknown to Moses.
 
-  But not the joiners U+200C and U+200D, which Persian and Indic text needs.
+  Moses' table of letters lacks combining marks, joiners and scripts beyond the
+  basic multilingual plane, and would make each of them a token. They are
+  replaced by letters that do not occur in the text, and back.
   """
+  unknown = sorted(
+    {
+      character
+      for character in text
+      if character in _JOINERS
+      or unicodedata.category(character)[0] == 'M'
+      or (ord(character) > 0xFFFF and character.isalnum())
+    }
+  )
+  if not unknown:
+    return tokenizer.tokenize(text, return_str=True, escape=False)
+  unused = (c for c in map(chr, range(0x1200, 0x1249)) if c not in text)
+  substitutes: dict[str, str | int | None] = dict(
+    zip(unknown, unused, strict=False)
+  )
+  substituted = text.translate(str.maketrans(substitutes))
+  tokenized = tokenizer.tokenize(substituted, return_str=True, escape=False)
+  for mark, letter in substitutes.items():
+    tokenized = tokenized.replace(str(letter), mark)
+  return tokenized
+
+
+def drop_unprintable(text: str, *, kept: str = _JOINERS) -> str:
+  """Replaces control and format characters by spaces, except those in `kept`."""
   if text.isprintable():
     return text
   return ''.join(
-    ' ' if unicodedata.category(c)[0] == 'C' and c not in _JOINERS else c
+    ' ' if unicodedata.category(c)[0] == 'C' and c not in kept else c
     for c in text
   )
 

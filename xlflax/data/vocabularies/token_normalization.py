@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from xlflax.data import language_codes
+
 
 class Notation(enum.Enum):
   """How a vocabulary marks the borders of words; the value is its mark."""
@@ -89,19 +91,15 @@ def script(text: str) -> str:
   return _script_of(letter)
 
 
-# Scripts that write words without spaces between them.
-_UNSPACED = frozenset(
-  """CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN
-  KATAKANA-HIRAGANA""".split()
-)
-
-
 def may_be_word(token: PlainToken) -> bool:
   """Returns whether a token can be a whole word.
 
   It can if it begins one, or if its script has no spaces between words.
   """
-  return token.begins_word or script(token.text) in _UNSPACED
+  if token.begins_word:
+    return True
+  letter = next(filter(str.isalpha, token.text), '')
+  return bool(language_codes.TEXT_WITHOUT_SPACES.match(letter))
 
 
 def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import segmentation
+from xlflax.data import language_codes
 from xlflax.similarity.cosine import Neighbours
 
 NOTHING = -1  # the neighbour of a text that shares no string with any other
-_UNSPACED = re.compile(f'((?:{segmentation.UNSEGMENTED_TEXT.pattern})+)')
+_UNSPACED = re.compile(f'((?:{language_codes.TEXT_WITHOUT_SPACES.pattern})+)')
 
 
 class Kind(enum.Enum):

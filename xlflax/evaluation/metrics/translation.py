@@ -21,9 +21,15 @@ from xlflax.foundation import errors
 
 _LOG = logging.getLogger(__name__)
 
-# Written without spaces between words, and without a segmenter in sacreBLEU.
-_UNSPACED = frozenset({'bo', 'dz', 'km', 'lo', 'my', 'th'})
-_SEGMENTED = {'zh': 'zh', 'ja': 'ja-mecab', 'ko': 'ko-mecab'}
+# sacreBLEU's segmenters, by the script of the language.
+_SEGMENTERS = {
+  'Hani': 'zh',
+  'Hans': 'zh',
+  'Hant': 'zh',
+  'Jpan': 'ja-mecab',
+  'Kore': 'ko-mecab',
+  'Hang': 'ko-mecab',
+}
 _CHARACTERS = 'char'
 _PUNCTUATION = '13a'
 
@@ -103,8 +109,8 @@ def tokenized_bleu(
     ConfigError: the language is written without spaces between words.
   """
   _check(hypotheses, references)
-  code = _code(target_language)
-  _check_spaced(code, target_language)
+  _check_uses_spaces(target_language)
+  code = language_codes.short_code(target_language)
   moses = sacremoses.MosesTokenizer(lang=code)
   metric = metrics.BLEU(
     tokenize='none', lowercase=lowercase, smooth_method='none', force=True
@@ -118,8 +124,8 @@ def tokenized_bleu(
   )
 
 
-def _check_spaced(code: str, language: str) -> None:
-  if code in _UNSPACED or code in ('zh', 'ja'):
+def _check_uses_spaces(language: str) -> None:
+  if not language_codes.uses_spaces(language):
     raise errors.ConfigError(
       "Moses' rules don't find the words of a language",
       got=repr(language),
@@ -162,18 +168,18 @@ def chrf(
 def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
   """sacreBLEU's tokenizer for a target language, and what to know about it.
 
-  Chinese: zh; Japanese and Korean: MeCab where it is installed, else
-  characters, with a note; Thai, Khmer, Lao, Burmese, Tibetan and Dzongkha:
-  characters; others: 13a.
+  Chinese characters use `zh`, Japanese and Korean MeCab if it is installed and
+  characters with a note otherwise, other scripts without spaces between words
+  (Thai, Khmer, Lao, Burmese, Tibetan, ...) characters, all others `13a`.
   """
-  code = _code(language)
-  if code in _UNSPACED:
+  code = language_codes.parse(language)
+  name = _SEGMENTERS.get(code.script or '', _PUNCTUATION)
+  if name == _PUNCTUATION and not code.uses_spaces:
     return _CHARACTERS, (f'BLEU of {language} is of characters',)
-  name = _SEGMENTED.get(code, _PUNCTUATION)
   if name != _PUNCTUATION and not _is_installed(name):
     note = (
       f'BLEU of {language} is of characters, since {name} is not '
-      f'installed (pip install "sacrebleu[{code}]")'
+      f'installed (pip install "sacrebleu[{code.language}]")'
     )
     _LOG.warning('%s', note)
     return _CHARACTERS, (note,)
@@ -221,12 +227,6 @@ def _bleu_statistics(
 
 def _tokenize(moses: sacremoses.MosesTokenizer, text: str) -> str:
   return moses.tokenize(text, return_str=True, escape=False)
-
-
-def _code(language: str) -> str:
-  """Two letters: cmn, zh-Hant and zh_CN are zh."""
-  primary = language.replace('_', '-').split('-')[0].lower()
-  return language_codes.short_code(primary)
 
 
 def _check(hypotheses, references) -> None:

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import language_codes
-from xlflax.data.labelled.rows import words as words_lib
 from xlflax.evaluation import base, placement, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics.aggregates import Aggregate
@@ -188,7 +187,7 @@ class PseudoPerplexity(base.EvalTask):
       )
       if found.cut.any():
         notes.append(f'{found.cut.sum()} sentences of {language} were cut')
-      spaced = words_lib.has_spaces(language)
+      spaced = language_codes.uses_spaces(language)
       counts = [len(text.split()) if spaced else 0 for text in texts]
       words = np.where(found.cut, 0, counts)
       by_word = np.where(words, found.sums[:, 0], 0)

@@ -22,12 +22,6 @@ from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 _CHUNK = re.compile(r'\S+')
 # Words, or other characters one by one.
 _PART = re.compile(r'[^\W_]+|.', re.DOTALL)
-# Characters of scripts that are written without spaces between words: Thai to
-# Myanmar, Khmer, kana, Han.
-_UNSPACED = re.compile(
-  '[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff'
-  '\U00020000-\U0003ffff]'
-)
 
 
 class TokenSpans(NamedTuple):
@@ -159,7 +153,8 @@ def _unknown_apart(text: str, spans: TokenSpans, unknown: int) -> TokenSpans:
   """
   counts = [
     stop - start
-    if token == unknown and _UNSPACED.search(text, start, stop)
+    if token == unknown
+    and language_codes.TEXT_WITHOUT_SPACES.search(text, start, stop)
     else 1
     for token, start, stop in zip(*spans, strict=True)
   ]

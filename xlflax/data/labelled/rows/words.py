@@ -6,21 +6,15 @@ Every word is encoded by itself, so that no token belongs to two words.
 
 import functools
 import itertools
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from xlflax.data import language_codes
-from xlflax.data.corpus import segmentation
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
 
-# Primary subtags of languages that are written without spaces.
-WITHOUT_SPACES = segmentation.UNSEGMENTED | set(
-  'bo bod dz dzo lzh nan zho'.split()
-)
 _SPACES = ('▁', 'Ġ')  # SentencePiece's and byte-level BPE's token of a space
 # Text on which a vocabulary shows how it encodes a space between words.
 _PROBES = (('a', 'a'), ('the', 'dog'), ('1', '2'))
@@ -62,7 +56,7 @@ def encode_words(
   so that the tokens are those of the words joined by spaces, wherever the
   vocabulary encodes words independently of one another (all but XLM's do;
   its rules for full stops and quotes look at the neighbours). Languages that
-  are written without spaces (`WITHOUT_SPACES`) get none between words, as in
+  are written without spaces get none between words, as in
   the text that the model was pretrained on:
 
       ['猫', 'が', 'いる'] with SentencePiece -> ▁ 猫 が いる, [2, 1, 1]
@@ -89,7 +83,7 @@ def encode_words(
     )
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))
-  between = has_spaces(language)
+  between = language_codes.uses_spaces(language)
   code = language_codes.match(language, vocabulary.spec.languages) or language
   space = space_before(vocabulary, code) if between else ''
   texts = [words[0], *(space + word for word in words[1:])]
@@ -107,11 +101,6 @@ def encode_words(
     ),
     lengths,
   )
-
-
-def has_spaces(language: str) -> bool:
-  """Whether a language (code, with or without a region) has spaces."""
-  return re.split('[-_]', language.lower())[0] not in WITHOUT_SPACES
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,0 +1,56 @@
+"""Text lengths that are comparable across writing systems.
+
+The same sentence has about 100 letters in English, 40 characters in Chinese and
+150 in Burmese. Rules on lengths (shortest line, ratio of the two sides of a
+pair, length of a run that two texts share) therefore count each character as
+the number of Latin letters that carry as much text.
+"""
+
+import unicodedata
+
+# Latin letters that carry as much text as one letter or mark of a script.
+# Measured on the Universal Declaration of Human Rights and on NTREX: the number
+# of letters and marks of the English text divided by that of the translation
+# (`python -m studies.text_length.measure`).
+LATIN_LETTERS = {
+  'ARABIC': 1.15,
+  'BOPOMOFO': 1.8,
+  'CJK': 2.5,
+  'ETHIOPIC': 2.0,
+  'HANGUL': 2.2,
+  'HIRAGANA': 1.8,
+  'KATAKANA': 1.8,
+  'KATAKANA-HIRAGANA': 1.8,
+  'KHMER': 0.9,
+  'LAO': 0.9,
+  'MYANMAR': 0.65,
+  'THAI': 0.9,
+  'TIBETAN': 0.95,
+  'YI': 2.5,
+}
+# Letters of an average English word.
+LETTERS_PER_WORD = 5.0
+
+
+class _Weights(dict):
+  """Character -> Latin letters; filled on first use."""
+
+  def __missing__(self, character: str) -> float:
+    script = unicodedata.name(character, '').partition(' ')[0]
+    weight = 1.0
+    if unicodedata.category(character)[0] in 'LM':
+      weight = LATIN_LETTERS.get(script, 1.0)
+    self[character] = weight
+    return weight
+
+
+WEIGHTS = _Weights()
+
+
+def latin_length(text: str) -> float:
+  """Returns the number of Latin characters that carry as much text.
+
+  `latin_length('cat')` is 3, `latin_length('猫です')` is 6.1. Digits, spaces and
+  punctuation count 1 each.
+  """
+  return float(sum(map(WEIGHTS.__getitem__, text)))
