@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.corpus import writer as corpus_writer
 
 _UNSPACED = ('ja', 'zh')

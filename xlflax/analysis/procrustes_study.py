@@ -13,7 +13,7 @@ import numpy as np
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report, study
 from xlflax.analysis.sentence_store import SentenceReader
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics

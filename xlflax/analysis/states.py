@@ -14,8 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from xlflax.analysis import word_vectors
-from xlflax.data import language_codes
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import language_codes, segmentation
 from xlflax.data.labelled.rows import token_spans
 from xlflax.evaluation import base, states, word_states
 from xlflax.foundation import errors, progress

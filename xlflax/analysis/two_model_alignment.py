@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from xlflax.analysis import study
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation import base, word_states
 from xlflax.evaluation.tasks import word_alignment

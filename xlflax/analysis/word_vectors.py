@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.analysis import dictionaries
-from xlflax.data import language_codes
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import language_codes, segmentation
 from xlflax.evaluation import base
 from xlflax.foundation import errors
 from xlflax.models.variants import sharing

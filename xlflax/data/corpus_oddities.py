@@ -12,10 +12,9 @@ import pathlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from xlflax.data import language_codes
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import files as corpus_files
-from xlflax.data.corpus import likeness
+from xlflax.data.corpus import language_codes, likeness
 from xlflax.data.corpus.lines import Span
 
 LINES = 100  # read of each language, and of each column

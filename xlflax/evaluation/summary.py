@@ -12,7 +12,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import base, families, results
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.foundation import console_tables, errors

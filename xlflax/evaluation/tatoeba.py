@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import re
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
 from xlflax.foundation import errors, registry

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import language_codes
 from xlflax.data import stream as stream_lib
+from xlflax.data.corpus import language_codes
 from xlflax.data.rows import layouts as rows_lib
 from xlflax.evaluation import base, placement, states, translation_options
 from xlflax.evaluation.translation_options import TranslationOptions

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import calls, schema
 from xlflax.similarity import cosine

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import (
   base,
   checkpoint_choice,

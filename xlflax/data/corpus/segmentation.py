@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.foundation import user_modules
 
 # Stands between texts that are split in one call; never a character of text.

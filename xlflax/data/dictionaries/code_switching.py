@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data import language_codes
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import language_codes, segmentation
 from xlflax.data.corpus.segmentation import BORDER
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 from xlflax.data.dictionaries.dictionary import Dictionary

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data import language_codes
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import language_codes, segmentation
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 
 _MAX_REMEMBERED = 1 << 20

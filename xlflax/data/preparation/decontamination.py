@@ -20,9 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data import language_codes
 from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import likeness, text_length
+from xlflax.data.corpus import language_codes, likeness, text_length
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile

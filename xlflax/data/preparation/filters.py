@@ -12,8 +12,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from xlflax.data import language_codes
-from xlflax.data.corpus import likeness, text_length
+from xlflax.data.corpus import language_codes, likeness, text_length
 from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.preparation.languages import Prior
 from xlflax.foundation import errors, ranges, schema

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.files import TextFile
 from xlflax.foundation import progress, user_modules

@@ -12,8 +12,7 @@ import functools
 import re
 import unicodedata
 
-from xlflax.data import language_codes
-from xlflax.data.corpus import segmentation
+from xlflax.data.corpus import language_codes, segmentation
 from xlflax.foundation import schema, user_modules
 
 # Joiners inside words of Persian and Indic text.

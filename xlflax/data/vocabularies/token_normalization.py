@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 
 
 class Notation(enum.Enum):

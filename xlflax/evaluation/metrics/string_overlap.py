@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.similarity.cosine import Neighbours
 
 NOTHING = -1  # the neighbour of a text that shares no string with any other

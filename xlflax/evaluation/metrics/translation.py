@@ -15,7 +15,7 @@ import numpy as np
 import sacremoses
 from sacrebleu import metrics
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation.metrics import aggregates, checks
 from xlflax.foundation import errors
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import base, placement, states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics.aggregates import Aggregate

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import base, states, word_states
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import alignment

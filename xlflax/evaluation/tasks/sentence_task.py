@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.sources import task_source
 from xlflax.evaluation import base, states
 from xlflax.evaluation import sources as sources_lib

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation import base, states, word_states
 from xlflax.evaluation.metrics import alignment

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.tokenizers import tokenizers_test
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.rows import piece_layout, token_spans
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.interop.huggingface.tokenizers import tokenizers as importer

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.data.vocabularies.spec import VocabularySpec

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.rows import piece_layout
 from xlflax.data.labelled.rows import words as words_lib
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib

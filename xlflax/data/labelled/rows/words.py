@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.foundation import errors, suggestions
 
 # The identifiers that the Hub's model cards may name.

@@ -10,7 +10,7 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 
-from xlflax.data import language_codes
+from xlflax.data.corpus import language_codes
 from xlflax.foundation import errors
 
 # Those of CC-100 (Conneau et al., 2020, appendix A) and of the 104 largest

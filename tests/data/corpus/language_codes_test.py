@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.data import code_lists
-from xlflax.data import language_codes
+from tests.data.corpus import code_lists
+from xlflax.data.corpus import language_codes
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
