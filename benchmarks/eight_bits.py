@@ -17,11 +17,11 @@ import json
 import pathlib
 
 from benchmarks import row_orders
+from studies.replication import running
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.replication import running
 from xlflax.trainer import Trainer
 from xlflax.training.optimization import optimizers, schedules
 

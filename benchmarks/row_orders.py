@@ -20,6 +20,7 @@ import pathlib
 import statistics
 
 from benchmarks import large_text
+from studies.replication import running
 from xlflax.data import stream as stream_lib
 from xlflax.data.cache import writer as cache_writer
 from xlflax.data.corpus import directory as corpus_lib
@@ -30,7 +31,6 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.replication import running
 from xlflax.trainer import Trainer
 from xlflax.training.optimization import optimizers, schedules
 

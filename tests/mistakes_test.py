@@ -15,7 +15,6 @@ _TRAIN = 'train --gin_file=pretrain/mlm.gin --gin_file=models/tiny.gin'
 _GIVEN = f'{_TRAIN} --model_dir=new --vocabulary=v --gin.TRAIN_STEPS=9'
 _EVALUATE = 'evaluate --model_dir=run'
 _VOCAB = 'vocab --output=new --size=100'
-_SYNTHETIC = 'synthetic --output=new'
 
 # Command line -> parts of the message.
 _MISTAKES: dict[str, tuple[str, ...]] = {
@@ -135,8 +134,6 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'Got: nowhere.txt', '--input'),
   'prepare --corpus=corpus --output=o --moses --languages=eng': (
     'Got: eng', 'did you mean en?'),
-  f'{_SYNTHETIC} --size=nli': ('Got: nli', 'nli/train=5000'),
-  f'{_SYNTHETIC} --languages=en,qq': ('qq',),
 }  # fmt: skip
 
 

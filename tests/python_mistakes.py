@@ -236,7 +236,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
   'similarity.word_alignment.link_matrix(X, "argmin")': ('mean argmax',),
   'similarity.word_alignment.transport_plan(X, X, X)': ('(6, 4)', '(6,)'),
   'similarity.word_alignment.to_links(X[0])': ('(4,)',),
-  # Analyses, suites, fine-tuning, synthetic languages, MTEB.
+  # Analyses, suites, fine-tuning, MTEB.
   'study.analyze("cka", output="o")': ('analyze.analysis', 'Study'),
   'study.analyze(cka_study.CkaStudy, output="o")': ('CkaStudy(...)',),
   'dictionaries.read_vectors(None)': ('read_vectors.path', 'a path'),
@@ -251,9 +251,6 @@ MISTAKES: dict[str, tuple[str, ...]] = {
   'finetune.finetune(output="o", configuration="finetune/tagging.gin")': (
     'configuration', 'Configuration'),
   'finetune.finetune(output="o")': ('lacks', 'configuration'),
-  'synthetic.write("new", 20)': ('write.options', 'SyntheticOptions'),
-  'synthetic.SyntheticOptions().size("nil", "train")': ('nil', 'mean nli?'),
-  'synthetic.SyntheticOptions().size("nli", "tarin")': ('tarin', 'train'),
   'mteb_encoder.MtebEncoder(DIR)': ('MtebEncoder', 'xlflax.open_run('),
   'mteb_encoder.MtebEncoder(run, languages="en")': ('languages', 'list'),
 }  # fmt: skip
@@ -330,5 +327,4 @@ RIGHT = (
   'trainer(MLM, SIDES)',
   'trainer(CLASSES, LABELLED)',
   'trainer(MLM, LABELLED)',
-  'synthetic.SyntheticOptions().size("nli", "test")',
 )

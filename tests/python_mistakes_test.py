@@ -32,7 +32,7 @@ _MODULES = """
   data.preparation.preparation analysis.cka_study analysis.dictionaries
   analysis.parallel_text analysis.study evaluate evaluation
   finetuning.finetune finetuning.self_labelling interop.mteb_encoder models
-  objectives similarity suites suites.evaluate_suite synthetic training
+  objectives similarity suites suites.evaluate_suite training
   translate
 """.split()
 

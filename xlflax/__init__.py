@@ -15,7 +15,6 @@ if TYPE_CHECKING:
   from xlflax import objectives as objectives
   from xlflax import similarity as similarity
   from xlflax import suites as suites
-  from xlflax import synthetic as synthetic
   from xlflax import training as training
   from xlflax.foundation.registry import register as register
   from xlflax.runs.huggingface import from_huggingface as from_huggingface

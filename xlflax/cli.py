@@ -24,7 +24,6 @@ from xlflax.foundation import (
 COMMANDS = {
   'demo': 'train and evaluate a small model end to end on embedded text',
   'vocab': 'train a SentencePiece vocabulary over languages',
-  'synthetic': 'write invented languages with data for every task',
   'corpora': 'make a corpus of help pages, HTML pages or gettext catalogs',
   'inspect': 'say what is in a corpus, and what is odd about it',
   'prepare': 'process the text of a corpus: Moses, segmentation, switching',
@@ -44,7 +43,6 @@ COMMANDS = {
   'publish': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',
   'configs': 'list the gin files that come with xlflax, or show one',
-  'replicate': "run the papers' claims at small scale and judge them",
   'doctor': 'say whether what xlflax wrote is whole, and mend it',
   'benchmark': 'time training steps on synthetic batches',
 }

@@ -51,7 +51,7 @@ def test_what_only_training_needs_is_not_asked_for():
 
 
 def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
-  arguments = ['--gin_file=suites/synthetic/choices.gin']
+  arguments = ['--gin_file=suites/xtreme/xnli.gin']
   assert cli.main(['evaluate', f'--model_dir={tmp_path}', *arguments]) == 2
   assert 'none for DATA. What to do: --gin.DATA' in capsys.readouterr().err
 

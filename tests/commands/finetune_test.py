@@ -100,9 +100,9 @@ def test_mistakes(arguments, more, message, capsys):
 @pytest.mark.parametrize(
   'more, message',
   [
-    (['--suite=synthetic', '--data=d'], 'A suite lacks a directory'),
+    (['--suite=glue', '--data=d'], 'A suite lacks a directory'),
     (
-      ['--suite=synthetic', '--data=d', '--output=o', '--tasks=retrieval'],
+      ['--suite=glue', '--data=d', '--output=o', '--tasks=retrieval'],
       '--tasks has no effect with --suite',
     ),
     (
@@ -110,7 +110,7 @@ def test_mistakes(arguments, more, message, capsys):
       'There is no such suite. Got: nothing. Expected: one of glue',
     ),
     (
-      ['--suite=synthetic', '--data=d', '--output=o', '--suite_tasks=x'],
+      ['--suite=glue', '--data=d', '--output=o', '--suite_tasks=x'],
       'The suite has no such task',
     ),
     (['--model_dir=other', '--tasks=retrieval'], 'side by side'),

@@ -20,7 +20,7 @@ def test_names_in_the_source_are_the_names():
     if families.find(name).__module__.startswith('xlflax.')
   }
   assert early.evaluation_tasks() == shipped
-  assert early.suites() == {'glue', 'xtreme', 'xtreme_r', 'synthetic'}
+  assert early.suites() == {'glue', 'xtreme', 'xtreme_r'}
 
 
 def _args(*files, bindings=()):

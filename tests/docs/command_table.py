@@ -75,8 +75,7 @@ NOT_RUN = {
   'xlflax train --gin_file=docs/first_run/': 'of what was downloaded; '
   'tests/recipes_test.py builds it',
   'python docs/rehearsal/': 'reads what the line before it makes',
-  'xlflax replicate --all --corpora=': 'takes hours; '
-  'tests/replication/real_worlds_test.py has small languages',
+  'python -m studies.replication --all --corpora=': 'takes hours',
   'python docs/recipes/': 'takes hours; tests/docs/recipes_test.py builds its '
   'conditions',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
@@ -98,7 +97,7 @@ NOT_RUN = {
   'tests/analysis/directions_test.py has one',
   'xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
-  'xlflax evaluate --suite=docs/synthetic/suite.gin': (
+  'xlflax evaluate --suite=studies/synthetic/measured_suite.gin': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax train --gin_file=pretrain/translation.gin '
   '--gin_file=models/transformer.gin': (

@@ -119,7 +119,11 @@ def _command(line: str) -> None:
   subprocess.run(
     ['bash', '-euo', 'pipefail', '-c', line],
     env=os.environ
-    | {'PATH': f'{programs}:{os.environ["PATH"]}', 'XLA_FLAGS': ''},
+    | {
+      'PATH': f'{programs}:{os.environ["PATH"]}',
+      'PYTHONPATH': str(_ROOT),
+      'XLA_FLAGS': '',
+    },
     check=True,
   )
 

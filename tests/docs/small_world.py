@@ -10,6 +10,7 @@ import pathlib
 import shlex
 import shutil
 
+from studies.synthetic import __main__ as synthetic
 from tests.data.labelled import xtreme_files
 from xlflax import cli, data
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
@@ -108,11 +109,15 @@ class World:
     self.root = root
     self.toy = root / 'toy'
     if not self.toy.exists():
-      self.run(
-        f'synthetic --output={self.toy} --languages={",".join(_LANGUAGES)} '
-        '--sentences=300 --examples=24 --held_out=16',
+      arguments = [
+        f'--output={self.toy}',
+        f'--languages={",".join(_LANGUAGES)}',
+        '--sentences=300',
+        '--examples=24',
+        '--held_out=16',
         *(f'--change={code}.word_order=svo' for code in _LANGUAGES),
-      )
+      ]
+      assert not synthetic.main(arguments)
     for name, text in MODELS.items():
       _write(root / name, text)
 

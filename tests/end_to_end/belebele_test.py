@@ -18,7 +18,10 @@ import sys
 
 import pytest
 
-_FILES = pathlib.Path(__file__).parents[2] / 'docs/synthetic'
+from studies.synthetic import __main__ as synthetic
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_FILES = _ROOT / 'studies/synthetic'
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -26,6 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 def _xlflax(*arguments: str) -> None:
   done = subprocess.run(
     [sys.executable, '-m', 'xlflax.cli', *arguments],
+    cwd=_ROOT,
     text=True,
     check=False,
     stdout=subprocess.PIPE,
@@ -89,8 +93,7 @@ def _span(row: dict[str, str]) -> dict:
 def root(tmp_path_factory) -> pathlib.Path:
   """A folder with the two files, a vocabulary and a pretrained encoder."""
   root = tmp_path_factory.mktemp('belebele')
-  _xlflax(
-    'synthetic',
+  arguments = [
     f'--output={root}/toy',
     '--languages=en,aa',
     '--anchors=0.5',
@@ -98,7 +101,8 @@ def root(tmp_path_factory) -> pathlib.Path:
     '--pairs=8000',
     *('--size', 'unanswerable/train=20000'),
     *('--size', 'unanswerable/test=600'),
-  )
+  ]
+  assert not synthetic.main(arguments)
   made = root / 'toy/unanswerable'
   rows = questions(made / 'train.en.json', 0)
   with (root / 'train.tsv').open('w', newline='') as file:

@@ -16,7 +16,10 @@ import sys
 
 import pytest
 
-_FILES = pathlib.Path(__file__).parents[2] / 'docs/synthetic'
+from studies.synthetic import __main__ as synthetic
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_FILES = _ROOT / 'studies/synthetic'
 # Tasks on frozen vectors: metric and part, what vectors that say nothing give (a
 # number, or another metric), and how much better these are at least.
 _FROZEN = {
@@ -36,6 +39,7 @@ pytestmark = pytest.mark.slow
 def _xlflax(*arguments: str) -> None:
   done = subprocess.run(
     [sys.executable, '-m', 'xlflax.cli', *arguments],
+    cwd=_ROOT,
     text=True,
     check=False,
     stdout=subprocess.PIPE,
@@ -49,8 +53,7 @@ def _xlflax(*arguments: str) -> None:
 def root(tmp_path_factory) -> pathlib.Path:
   """A folder with `toy`, `vocab` and the pretrained `encoder`."""
   root = tmp_path_factory.mktemp('families')
-  _xlflax(
-    'synthetic',
+  arguments = [
     f'--output={root}/toy',
     '--languages=en,aa',
     '--anchors=0.5',
@@ -60,7 +63,8 @@ def root(tmp_path_factory) -> pathlib.Path:
     *('--size', 'unanswerable/train=10000'),
     *('--size', 'topics/dev=1000'),
     *('--size', 'choices/test=1000'),
-  )
+  ]
+  assert not synthetic.main(arguments)
   _xlflax(
     'vocab',
     f'--corpus={root}/toy/corpus',

@@ -12,7 +12,10 @@ import sys
 
 import pytest
 
-_FILES = pathlib.Path(__file__).parents[2] / 'docs/synthetic'
+from studies.synthetic import __main__ as synthetic
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_FILES = _ROOT / 'studies/synthetic'
 # task -> its metric, and what is scored without having learned anything
 _TASKS = {
   'reviews': ('accuracy', 'majority'),
@@ -30,6 +33,7 @@ pytestmark = pytest.mark.slow
 def _xlflax(*arguments: str) -> None:
   done = subprocess.run(
     [sys.executable, '-m', 'xlflax.cli', *arguments],
+    cwd=_ROOT,
     text=True,
     check=False,
     stdout=subprocess.PIPE,
@@ -46,14 +50,14 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
   """task -> metric -> value, after pretraining and fine-tuning on `en`."""
   root = tmp_path_factory.mktemp('synthetic')
   corpus = f'--corpus={root}/toy/corpus'
-  _xlflax(
-    'synthetic',
+  arguments = [
     f'--output={root}/toy',
     '--languages=en,aa,bb',
     '--anchors=0.5',
     '--sentences=6000',
     '--pairs=8000',
-  )
+  ]
+  assert not synthetic.main(arguments)
   _xlflax(
     'vocab',
     corpus,

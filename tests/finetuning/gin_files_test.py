@@ -14,8 +14,6 @@ from xlflax.foundation import errors
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.suites import suite, writing
-from xlflax.synthetic import generator
-from xlflax.synthetic import options as options_lib
 from xlflax.training.checkpointing import run_directory
 
 _MACROS = {  # those that files leave open
@@ -362,42 +360,8 @@ def test_every_setting_is_tested():
   }
 
 
-@pytest.fixture(scope='module')
-def toy(tmp_path_factory):
-  directory = tmp_path_factory.mktemp('toy') / 'data'
-  generator.write(
-    directory,
-    options_lib.SyntheticOptions(
-      languages=('en', 'aa'), sentences=8, pairs=8, examples=8, held_out=4
-    ),
-  )
-  return directory
-
-
 def _suite(name):
   return config.load([f'suites/{name}.gin']).build(suite.Suite)
-
-
-def test_synthetic_suite(toy):
-  found = _suite('synthetic')
-  assert {
-    'classification',
-    'structured prediction',
-    'question answering',
-    'retrieval',
-    'alignment',
-  } <= {task.family for task in found.tasks}
-  for task in found.tasks:
-    configuration = _configuration(task, str(toy))
-    tests = configuration.parameter('evaluate.evaluate.tasks')
-    assert [test.name for test in tests] == [task.name]
-    if task.trials:
-      (dev,) = configuration.parameter('during_training.Evaluation.tasks')
-      assert task.select.split('/')[0] == dev.name == 'dev'
-      assert dev.source.languages() == ('en',)
-      assert tests[0].source.languages() == ('en', 'aa')
-      stream = configuration.parameter('trainer.Trainer.streams')[0]
-      assert stream.source.languages() == ('en',)
 
 
 def test_xtreme_suite():

@@ -15,7 +15,6 @@ ROOMS = [
   'objectives',
   'similarity',
   'suites',
-  'synthetic',
   'training',
 ]
 

@@ -25,7 +25,7 @@ RULES = (
 FLAGS = """
 [suites: several tasks with their fine-tuning; --gin flags then are for every
   task that is fine-tuned]
---suite NAME: xtreme, xtreme_r, glue, synthetic, or a gin file that configures
+--suite NAME: xtreme, xtreme_r, glue, or a gin file that configures
   suite.Suite
 --recipe NAME: whose settings of fine-tuning and vectors: xtreme and xtreme-r
   (their published scripts), glue (run_glue.py), a gin file that sets

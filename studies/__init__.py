@@ -1,0 +1,1 @@
+"""Experiments behind figures in the documentation; not part of the package."""

@@ -1,0 +1,56 @@
+"""Entry point shared by the studies: logging, exit status, one-line errors."""
+
+import argparse
+import logging
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+
+from xlflax.foundation import errors
+
+
+def run(
+  parser: argparse.ArgumentParser,
+  command: Callable[[argparse.Namespace], None],
+  arguments: Sequence[str] | None,
+) -> int:
+  """Parses the arguments, runs the command, and reports a user's mistake.
+
+  Args:
+    parser: Parser of the study.
+    command: Function that runs the study.
+    arguments: Command-line arguments. If None, those of the process.
+
+  Returns:
+    The exit status.
+  """
+  logging.basicConfig(level=logging.INFO, format='%(message)s')
+  args = parser.parse_args(arguments)
+  try:
+    command(args)
+  except errors.XlflaxError as error:
+    print(f'{parser.prog}: {error}', file=sys.stderr)
+    return error.status
+  return 0
+
+
+def add_compilation_cache(parser: argparse.ArgumentParser) -> None:
+  """Adds `--compilation_cache`, the folder of JAX's persistent cache."""
+  parser.add_argument(
+    '--compilation_cache',
+    default=os.environ.get(
+      'XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation'
+    ),
+    help="Folder of JAX's persistent compilation cache. Empty for none.",
+  )
+
+
+def use_compilation_cache(directory: str) -> None:
+  """Turns on JAX's persistent compilation cache, if a folder is given."""
+  if directory:
+    import jax
+
+    path = pathlib.Path(directory).expanduser()
+    jax.config.update('jax_compilation_cache_dir', str(path))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)

@@ -1,0 +1,6 @@
+"""Parallel toy languages with gold labels for every task family."""
+
+from studies.synthetic.generator import write
+from studies.synthetic.options import SyntheticOptions
+
+__all__ = ['SyntheticOptions', 'write']
