@@ -94,3 +94,10 @@ def test_every_module_can_be_imported():
     module = importlib.import_module(name)
     assert module.__doc__ or name.endswith('__init__'), name
   assert xlflax.__version__
+
+
+def test_every_study_can_be_imported():
+  modules = _walk('studies')
+  assert len(modules) > 30
+  for name in modules:
+    importlib.import_module(name)
