@@ -47,16 +47,24 @@ setuptools.setup(
   python_requires='>=3.11',
   packages=(
     setuptools.find_packages(include=['xlflax', 'xlflax.*'])
-    + ['xlflax.tasks', 'xlflax.gin_configs']
+    + ['xlflax.tasks', 'xlflax.gin_configs', 'xlflax.launch_templates']
     + [
-      '.'.join(('xlflax', *path.relative_to(_HERE).parts))
-      for path in sorted((_HERE / 'gin_configs').rglob('*'))
+      '.'.join((package, *path.relative_to(_HERE / folder).parts))
+      for package, folder in (
+        ('xlflax.gin_configs', 'gin_configs'),
+        ('xlflax.launch_templates', 'launch/templates'),
+      )
+      for path in sorted((_HERE / folder).rglob('*'))
       if path.is_dir() and path.name != '__pycache__'
     ]
   ),
-  package_dir={'xlflax.tasks': 'tasks', 'xlflax.gin_configs': 'gin_configs'},
+  package_dir={
+    'xlflax.tasks': 'tasks',
+    'xlflax.gin_configs': 'gin_configs',
+    'xlflax.launch_templates': 'launch/templates',
+  },
   package_data={
-    '': ['*.gin', '*.html', '*.sbatch', '*.sh', '*.toml', 'py.typed']
+    '': ['*.gin', '*.html', '*.j2', '*.sbatch', '*.sh', '*.toml', 'py.typed']
   },
   install_requires=[
     'jax>=0.10.2',
@@ -69,6 +77,9 @@ setuptools.setup(
     'annotated-types>=0.7',
     'sentencepiece>=0.2.1',
     'rich>=13',
+    # Templates of jobs.
+    'jinja2>=3.1',
+    'PyYAML>=6',
     'matplotlib>=3.8',
     'zstandard>=0.22',
     'google-crc32c>=1.5',

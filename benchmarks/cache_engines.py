@@ -199,15 +199,13 @@ def _on_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
       'slurm',
       f'--array=0-{_SHARES - 1}',
       f'--logs={folder / "logs"}',
+      f'--entrypoint={" ".join(_XLFLAX)}',
       '--',
       'cache',
       '--shard=auto',
       *flags,
       f'--output={output}',
-      environment={
-        'SLURM_CONF': cluster.environment['SLURM_CONF'],
-        'XLFLAX_COMMAND': ' '.join(_XLFLAX),
-      },
+      environment={'SLURM_CONF': cluster.environment['SLURM_CONF']},
     )
     number = answer.rpartition('Submitted batch job ')[2].strip()
     state = slurm_jobs.Job(cluster, number).wait(24 * 3600)

@@ -1,6 +1,7 @@
 """Flags of `xlflax launch`, down to what is printed, started or submitted."""
 
 import logging
+import shlex
 
 import pytest
 import yaml
@@ -11,9 +12,9 @@ from xlflax.launch import kubernetes, local, slurm, tpu
 _TRAIN = (
   '--',
   'train',
-  '--gin_file=a.gin',
+  '--gin_file=pretrain/mlm.gin',
   "--gin.A='b c'",
-  '--model_dir=runs/a',
+  '--model_dir=/r/a',
 )
 
 
@@ -41,11 +42,11 @@ def test_local_dry_run(capsys):
   )
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
-    'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=a.gin '
-    f"""'--gin.A='"'"'b c'"'"'' --model_dir=runs/a """
+    'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=pretrain/mlm.gin '
+    f"""'--gin.A='"'"'b c'"'"'' --model_dir=/r/a """
     f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 '
     f'--platform=cpu > '
-    f'runs/a.logs/process_{i}.log 2>&1 &'
+    f'/r/a.logs/process_{i}.log 2>&1 &'
     for i in range(2)
   ] + ['wait']
 
@@ -84,27 +85,20 @@ def test_local(monkeypatch):
 
 
 def test_slurm_dry_run(capsys):
-  assert (
-    cli.main(
-      [
-        'launch',
-        'slurm',
-        '--nodes=2',
-        '--gpus_per_node=4',
-        '--process_per=gpu',
-        '--sbatch=--exclusive',
-        '--dry_run',
-        *_TRAIN,
-      ]
-    )
-    == 0
+  script = _launched(
+    capsys,
+    'slurm',
+    '--nodes=2',
+    '--gpus_per_node=4',
+    '--ntasks_per_node=4',
+    '--sbatch_arg=--exclusive',
+    '--dry_run',
+    *_TRAIN,
   )
-  out = capsys.readouterr().out
-  assert out.startswith(
-    '# XLFLAX_RESTARTS=20 sbatch --job-name=xlflax --nodes=2 --ntasks-per-node=4 '
-    '--gpus-per-node=4 --signal=USR1@120 --exclusive train.sbatch train '
-  )
-  assert out.rstrip().endswith(slurm.SCRIPT.rstrip())
+  assert '#SBATCH --ntasks-per-node=4\n' in script
+  assert '#SBATCH --exclusive\n' in script
+  words = shlex.join([*_TRAIN[1:], '--platform=gpu'])
+  assert f'\ncommand=({words})\n' in script
 
 
 def _launched(capsys, *arguments) -> str:
@@ -123,10 +117,10 @@ def _launched(capsys, *arguments) -> str:
 def test_shares(capsys, command):
   """As an array of Slurm, and as pods that know their number."""
   shares = ('--dry_run', '--', *command)
-  line = _launched(capsys, 'slurm', '--array=0-15', *shares).splitlines()[0]
-  assert '--array=0-15' in line
-  assert line.endswith(f'train.sbatch {" ".join(command)}')
-  flags = ('--name=k', '--image=i', '--nodes=4', '--accelerators=0')
+  script = _launched(capsys, 'slurm', '--array=0-15', *shares)
+  assert '#SBATCH --array=0-15\n' in script
+  assert f'\ncommand=({" ".join(command)})\n' in script
+  flags = ('--name=k', '--image=i', '--nnodes=4', '--gpus_per_pod=0')
   out = _launched(capsys, 'kubernetes', *flags, *shares)
   [manifest] = yaml.safe_load_all(out)
   [workers] = manifest['spec']['replicatedJobs']
@@ -140,27 +134,20 @@ def test_shares(capsys, command):
 
 def test_shares_on_gpus_get_no_flag_of_runs(capsys):
   flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
-  line = _launched(capsys, *flags, 'prepare', '--shard=auto').splitlines()[0]
-  assert line.endswith('train.sbatch prepare --shard=auto')
+  script = _launched(capsys, *flags, 'prepare', '--shard=auto')
+  assert '\ncommand=(prepare --shard=auto)\n' in script
+  assert '--stopped_status' not in script
 
 
 def test_slurm(monkeypatch, capsys):
-  monkeypatch.setattr(
-    slurm, 'submit', lambda job, environment: str(job.sbatch('s')[-4:])
-  )
-  assert cli.main(['launch', 'slurm', *_TRAIN]) == 0
-  assert capsys.readouterr().out == (
-    """['train', '--gin_file=a.gin', "--gin.A='b c'", """
-    "'--model_dir=runs/a']\n"
-  )
+  monkeypatch.setattr(slurm, 'submit', lambda job, _: str(job.command[-1]))
+  assert _launched(capsys, 'slurm', *_TRAIN) == '--model_dir=/r/a\n'
 
 
-_POD = ('--name=mlm', '--image=i', '--nodes=2')
+_POD = ('--name=mlm', '--image=i', '--nnodes=2', '--volume=claim:r:/r')
 
 
-def test_kubernetes_dry_run(capsys, tmp_path):
-  patch = tmp_path / 'patch.yaml'
-  patch.write_text('spec: {hostNetwork: true}')
+def test_kubernetes_dry_run(capsys):
   assert (
     cli.main(
       [
@@ -168,7 +155,6 @@ def test_kubernetes_dry_run(capsys, tmp_path):
         'kubernetes',
         *_POD,
         '--manifest=job',
-        '--volume=claim:runs:/shared',
         '--node_selector=gpu=h200',
         '--env=A=1',
         '--env=B=x=y',
@@ -177,7 +163,6 @@ def test_kubernetes_dry_run(capsys, tmp_path):
         '--resource=rdma/hca=8',
         '--toleration=spot:NoSchedule',
         '--pull_secret=s',
-        f'--patch={patch}',
         '--queue=q',
         '--dry_run',
         *_TRAIN,
@@ -189,13 +174,13 @@ def test_kubernetes_dry_run(capsys, tmp_path):
   assert (service['kind'], job['kind']) == ('Service', 'Job')
   pod = job['spec']['template']['spec']
   assert pod['nodeSelector'] == {'gpu': 'h200'}
-  assert pod['hostNetwork'] and pod['imagePullSecrets'] == [{'name': 's'}]
+  assert pod['imagePullSecrets'] == [{'name': 's'}]
   assert pod['tolerations'][1]['key'] == 'spot'
   [container] = pod['containers']
   variables = {v['name']: v.get('value') for v in container['env']}
   assert (variables['A'], variables['B']) == ('1', 'x=y')
   assert container['resources']['requests']['rdma/hca'] == '8'
-  assert container['volumeMounts'][1]['mountPath'] == '/shared'
+  assert container['volumeMounts'][1]['mountPath'] == '/r'
   metadata = job['spec']['template']['metadata']
   assert metadata['annotations'] == {'a.b/c': 'd'}
   assert metadata['labels']['team'] == service['metadata']['labels']['team']
@@ -211,27 +196,28 @@ def test_kubernetes_dry_run(capsys, tmp_path):
 def test_kubernetes(monkeypatch, capsys):
   monkeypatch.setattr(
     kubernetes,
-    'submit',
-    lambda job, environment: (
-      f'{job.kind.value} {job.nodes} {job.grace_seconds}'
-    ),
+    'apply',
+    lambda job, environment: f'{job.manifest.value} {job.nnodes}',
   )
-  assert cli.main(['launch', 'kubernetes', *_POD, '--grace=9', *_TRAIN]) == 0
-  assert capsys.readouterr().out == 'jobset 2 9\n'
+  assert cli.main(['launch', 'kubernetes', *_POD, *_TRAIN]) == 0
+  assert capsys.readouterr().out == 'jobset 2\n'
 
 
+_BUCKET = (*_TRAIN[:-1], '--model_dir=gs://bucket/a')
 _SLICE = (
   '--name=mlm',
   '--zone=z',
   '--accelerator_type=t',
   '--runtime_version=v',
-  '--source=git+https://example.org/xlflax',
+  '--package=git+https://example.org/xlflax',
 )
 
 
 def test_tpu_dry_run(capsys):
   assert (
-    cli.main(['launch', 'tpu', *_SLICE, '--slices=2', '--dry_run', *_TRAIN])
+    cli.main(
+      ['launch', 'tpu', *_SLICE, '--num_slices=2', '--dry_run', *_BUCKET]
+    )
     == 0
   )
   assert '--node-count=2 --node-prefix=mlm' in capsys.readouterr().out
@@ -239,7 +225,7 @@ def test_tpu_dry_run(capsys):
 
 def test_tpu(monkeypatch):
   monkeypatch.setattr(tpu, 'run', lambda job, environment: 3)
-  assert cli.main(['launch', 'tpu', *_SLICE, *_TRAIN]) == 3
+  assert cli.main(['launch', 'tpu', *_SLICE, *_BUCKET]) == 3
 
 
 @pytest.mark.parametrize(
@@ -252,6 +238,9 @@ def test_tpu(monkeypatch):
     ('local', '--nproc_per_node=0', *_TRAIN),
     ('cloud', *_TRAIN),
     ('kubernetes', *_POD, '--node_selector=a', *_TRAIN),
+    ('kubernetes', *_POD[:-1], *_TRAIN),
+    ('slurm', '--', 'train', '--gin_file=pretrain/mlmm.gin'),
+    ('tpu', *_SLICE, *_TRAIN),
     (),
     ('local', *_TRAIN),
     ('kubernetes', *_TRAIN),

@@ -8,9 +8,10 @@ gives it, or None for a pod that had to go. A model of the Job and JobSet contro
 import os
 
 import pytest
+import yaml
 
 from tests.launch import controllers
-from xlflax.launch import kubernetes, manifests, supervisor
+from xlflax.launch import kubernetes, supervisor
 
 _DONE = (0, 0)
 # What the processes of a job end with, the first to fail first.
@@ -24,12 +25,16 @@ _FAILURES = {
 }
 
 
+def _manifests(job):
+  return list(yaml.safe_load_all(job.render()))
+
+
 @pytest.fixture
 def model():
   job = kubernetes.KubernetesJob(
-    command=('train',), name='mlm', image='i', nodes=2, restarts=3
+    command=('train',), name='mlm', image='i', nnodes=2, max_restarts=3
   )
-  [manifest] = manifests.manifests(job)
+  [manifest] = _manifests(job)
   return controllers.Controllers(manifest)
 
 
@@ -53,10 +58,10 @@ def test_a_mistake_ends_a_job_set_at_once(statuses, restarts):
     command=('train',),
     name='mlm',
     image='i',
-    nodes=len(statuses),
-    restarts=restarts,
+    nnodes=len(statuses),
+    max_restarts=restarts,
   )
-  [manifest] = manifests.manifests(job)
+  [manifest] = _manifests(job)
   model = controllers.Controllers(manifest)
   assert model.run([statuses, _DONE]) == 'failed'
   assert model.restarts == 0
@@ -70,9 +75,9 @@ def test_restarts_end(model):
 def test_a_job_waits_no_minutes_for_its_first_restart():
   """Eight pods that failed together are replaced after ten seconds."""
   job = kubernetes.KubernetesJob(
-    command=('train',), name='mlm', image='i', nodes=8, kind='job'
+    command=('train',), name='mlm', image='i', nnodes=8, manifest='job'
   )
-  spec = manifests.manifests(job)[-1]['spec']
+  spec = _manifests(job)[-1]['spec']
   assert controllers.seconds_until_replaced(spec, (134,) * 8) == 10
   assert spec['backoffLimitPerIndex'] == 20
   assert spec['maxFailedIndexes'] == 0

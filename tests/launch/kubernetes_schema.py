@@ -50,7 +50,10 @@ _CONTAINER = {
     {
       'name': re.compile(r'[A-Z_][A-Z_0-9]*'),
       'value': str,
-      'valueFrom': {'fieldRef': _Required(fieldPath=str)},
+      'valueFrom': {
+        'fieldRef': _Required(fieldPath=str),
+        'secretKeyRef': _Required(name=_NAME, key=str),
+      },
     }
   ],
   'ports': [{'name': _NAME, 'containerPort': int}],
@@ -82,6 +85,16 @@ _POD = {
   'imagePullSecrets': [_Required(name=_NAME)],
   'nodeSelector': _LABELS,
   'subdomain': _NAME,
+  'securityContext': {'fsGroup': int},
+  'hostNetwork': bool,
+  'dnsPolicy': ('ClusterFirstWithHostNet',),
+  'affinity': {
+    'podAffinity': {
+      'requiredDuringSchedulingIgnoredDuringExecution': [
+        _Required(topologyKey=_LABEL, labelSelector={'matchLabels': _LABELS})
+      ]
+    }
+  },
   'tolerations': [
     {
       'key': _LABEL,
@@ -96,6 +109,7 @@ _POD = {
   'volumes': [_VOLUME],
 }
 _JOB_SPEC = {
+  'ttlSecondsAfterFinished': int,
   'completionMode': ('Indexed', 'NonIndexed'),
   'completions': int,
   'parallelism': int,
@@ -117,6 +131,7 @@ _KINDS = {
   },
   ('batch/v1', 'Job'): _JOB_SPEC,
   ('jobset.x-k8s.io/v1alpha2', 'JobSet'): {
+    'ttlSecondsAfterFinished': int,
     'network': {
       'enableDNSHostnames': bool,
       'subdomain': _NAME,

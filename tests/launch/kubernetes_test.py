@@ -8,40 +8,42 @@ import yaml
 
 from tests.launch import controllers, kubernetes_schema
 from xlflax.foundation import errors
-from xlflax.launch import kubernetes, manifests
-from xlflax.launch import kubernetes_settings as settings_lib
+from xlflax.launch import kubernetes
 from xlflax.training.processes import cluster
 
 _EXAMPLES = pathlib.Path(__file__).parents[2] / 'launch/kubernetes'
-_CLAIM = settings_lib.Volume.parse('claim:runs:/shared')
-_EVERYTHING = dict(
-  volumes=[
+_CLAIM = 'claim:runs:/shared'
+_ALL_OPTIONS = dict(
+  volume=(
     _CLAIM,
-    settings_lib.Volume.parse('host:/data:/mnt/data:ro'),
-    settings_lib.Volume.parse('secret:token:/etc/token'),
-    settings_lib.Volume.parse('config:settings:/etc/settings'),
-  ],
-  env={'FI_PROVIDER': 'efa'},
-  annotations={'example.com/networks': '[{"name": "a"}]'},
-  labels={'team': 'nlp'},
-  resources={'vpc.amazonaws.com/efa': '32', 'hugepages-2Mi': '5120Mi'},
-  tolerations=[
-    settings_lib.Toleration.parse('spot'),
-    settings_lib.Toleration.parse('pool=large:NoExecute'),
-  ],
-  pull_secrets=['registry'],
-  patches=[_EXAMPLES / 'gke_tcpxo.patch.yaml'],
+    'host:/data:/mnt/data:ro',
+    'secret:token:/etc/token',
+    'config:settings:/etc/settings',
+  ),
+  env=('HF_HOME=/shared/hf',),
+  secret_env=('WANDB_API_KEY=wandb:key',),
+  annotation=('example.com/networks=[{"name": "a"}]',),
+  label=('team=nlp',),
+  resource=('rdma/hca=8',),
+  toleration=('spot', 'pool=large:NoExecute'),
+  topology_key='example.com/rack',
+  pull_secret=('registry',),
+  gpu_network=kubernetes.GpuNetwork.GKE_TCPXO,
+  nccl_socket_ifname='eth0',
+  host_network=True,
   queue='team',
-  node_selector={'example.com/gpu': 'h200'},
+  node_selector=('example.com/gpu=h200',),
   cpu='32',
   memory='256Gi',
   service_account='trainer',
+  fs_group=1000,
   namespace='ml',
   priority_class='high',
+  ttl_seconds=86400,
 )
 
 
-def _job(**more):
+def _job(**options):
   return kubernetes.KubernetesJob(
     **{
       'command': (
@@ -54,22 +56,33 @@ def _job(**more):
       'name': 'mlm',
       'image': 'registry.example.com/xlflax:gpu',
     }
-    | more
+    | options
   )
+
+
+def _manifests(job):
+  return list(yaml.safe_load_all(job.render()))
 
 
 @pytest.mark.parametrize('nodes', [1, 2, 16])
-@pytest.mark.parametrize('kind', ['job', 'jobset'])
-def test_examples(kind, nodes, regenerate_goldens):
-  """They lie in launch/kubernetes, for people to read and apply."""
-  path = _EXAMPLES / f'{kind}_{nodes}.yaml'
-  _compare(
-    path, _job(kind=kind, nodes=nodes, volumes=[_CLAIM]), regenerate_goldens
+@pytest.mark.parametrize('manifest', kubernetes.Manifest)
+def test_examples(manifest, nodes, regenerate_goldens):
+  """Rendered manifests in launch/kubernetes, for people to read."""
+  path = _EXAMPLES / f'{manifest.value}_{nodes}.yaml'
+  job = _job(
+    manifest=manifest,
+    nnodes=nodes,
+    cpu='96',
+    memory='960Gi',
+    volume=(_CLAIM,),
+    secret_env=('WANDB_API_KEY=wandb:api-key',),
+    ttl_seconds=7 * 86400,
   )
+  _compare(path, job, regenerate_goldens)
 
 
 def _compare(path, job, regenerate_goldens):
-  text = job.rendered()
+  text = job.render()
   if regenerate_goldens:
     path.write_text(text)
   assert text == path.read_text()
@@ -79,32 +92,25 @@ def _compare(path, job, regenerate_goldens):
 
 _CLOUDS = {
   'gke_tcpxo': dict(
-    node_selector={'cloud.google.com/gke-accelerator': 'nvidia-h100-mega-80gb'},
-    patches=[_EXAMPLES / 'gke_tcpxo.patch.yaml'],
+    gpu_network=kubernetes.GpuNetwork.GKE_TCPXO,
+    node_selector=('cloud.google.com/gke-accelerator=nvidia-h100-mega-80gb',),
   ),
   'eks_efa': dict(
-    node_selector={'node.kubernetes.io/instance-type': 'p5.48xlarge'},
-    resources={'vpc.amazonaws.com/efa': '32', 'hugepages-2Mi': '5120Mi'},
+    gpu_network=kubernetes.GpuNetwork.EKS_EFA,
+    node_selector=('node.kubernetes.io/instance-type=p5.48xlarge',),
     memory='1500Gi',
-    env={
-      'FI_PROVIDER': 'efa',
-      'LD_LIBRARY_PATH': '/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/usr/local/nvidia/lib64',
-      'NCCL_TUNER_PLUGIN': '/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-ofi-tuner.so',
-      'NCCL_BUFFSIZE': '8388608',
-      'NCCL_P2P_NET_CHUNKSIZE': '524288',
-    },
   ),
 }
 
 
 @pytest.mark.parametrize('cloud', _CLOUDS)
 def test_examples_of_clouds(cloud, regenerate_goldens):
-  job = _job(nodes=2, volumes=[_CLAIM], **_CLOUDS[cloud])
+  job = _job(nnodes=2, volume=(_CLAIM,), **_CLOUDS[cloud])
   _compare(_EXAMPLES / f'{cloud}_2.yaml', job, regenerate_goldens)
 
 
 def test_daemon_of_tcpxo_ends_with_the_training():
-  _, pod, container = _parts(_job(nodes=2, **_CLOUDS['gke_tcpxo']))
+  _, pod, container = _parts(_job(nnodes=2, **_CLOUDS['gke_tcpxo']))
   [daemon] = pod['initContainers']
   assert daemon['restartPolicy'] == 'Always'
   assert (
@@ -119,29 +125,28 @@ def test_daemon_of_tcpxo_ends_with_the_training():
     assert {m['name'] for m in one['volumeMounts']} <= volumes
 
 
-@pytest.mark.parametrize('kind', ['job', 'jobset'])
+@pytest.mark.parametrize('manifest', kubernetes.Manifest)
 @pytest.mark.parametrize('nodes', [1, 2, 16])
-@pytest.mark.parametrize('more', [{}, _EVERYTHING, {'accelerators': 0}])
-def test_schema(kind, nodes, more):
-  text = _job(kind=kind, nodes=nodes, **more).rendered()
-  for manifest in yaml.safe_load_all(text):
-    assert not kubernetes_schema.problems(manifest)
+@pytest.mark.parametrize('more', [{}, _ALL_OPTIONS, {'gpus_per_pod': 0}])
+def test_schema(manifest, nodes, more):
+  for rendered in _manifests(_job(manifest=manifest, nnodes=nodes, **more)):
+    assert not kubernetes_schema.problems(rendered)
 
 
-@pytest.mark.parametrize('kind', ['job', 'jobset'])
-def test_whole_schema(kind):
+@pytest.mark.parametrize('manifest', kubernetes.Manifest)
+def test_whole_schema(manifest):
   """The Kubernetes project's own, where a package with it is installed."""
   package = pytest.importorskip('kubernetes_validate')
-  for manifest in manifests.manifests(_job(kind=kind, **_EVERYTHING)):
-    if manifest['kind'] == 'JobSet':
-      [workers] = manifest['spec']['replicatedJobs']
-      manifest = {
+  for rendered in _manifests(_job(manifest=manifest, **_ALL_OPTIONS)):
+    if rendered['kind'] == 'JobSet':
+      [workers] = rendered['spec']['replicatedJobs']
+      rendered = {
         'apiVersion': 'batch/v1',
         'kind': 'Job',
         'metadata': {'name': 'workers'},
         'spec': workers['template']['spec'],
       }
-    package.validate(manifest, '1.30', strict=True)
+    package.validate(rendered, '1.30', strict=True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,7 @@ def test_whole_schema(kind):
   ],
 )
 def test_schema_finds_mistakes(path, value, text):
-  [_, manifest] = manifests.manifests(_job(kind='job'))
+  [_, manifest] = _manifests(_job(manifest=kubernetes.Manifest.JOB))
   place = manifest
   for name in path[:-1]:
     place = place[name]
@@ -172,18 +177,18 @@ def _template(job):
 
 def _parts(job):
   """The Job's specification, its pod's, and its container."""
-  manifest = manifests.manifests(job)[-1]['spec']
-  if job.kind is settings_lib.Kind.JOBSET:
-    manifest = manifest['replicatedJobs'][0]['template']['spec']
-  pod = manifest['template']['spec']
-  return manifest, pod, pod['containers'][0]
+  spec = _manifests(job)[-1]['spec']
+  if job.manifest is kubernetes.Manifest.JOBSET:
+    spec = spec['replicatedJobs'][0]['template']['spec']
+  pod = spec['template']['spec']
+  return spec, pod, pod['containers'][0]
 
 
 @pytest.mark.parametrize(
-  'kind, first', [('job', 'mlm-0.mlm'), ('jobset', 'mlm-workers-0-0.mlm')]
+  'manifest, first', [('job', 'mlm-0.mlm'), ('jobset', 'mlm-workers-0-0.mlm')]
 )
-def test_processes_find_each_other(kind, first):
-  spec, pod, container = _parts(_job(kind=kind, nodes=4))
+def test_processes_find_each_other(manifest, first):
+  spec, pod, container = _parts(_job(manifest=manifest, nnodes=4))
   variables = {v['name']: v.get('value') for v in container['env']}
   assert variables['XLFLAX_COORDINATOR'] == f'{first}:55527'
   assert variables['XLFLAX_NUM_PROCESSES'] == '4'
@@ -192,8 +197,10 @@ def test_processes_find_each_other(kind, first):
 
 def test_slices_of_tpus():
   """Each is a Job of the set, and a number counts within its slice."""
-  job = _job(nodes=4, slices=2, accelerator='google.com/tpu', accelerators=4)
-  [manifest] = manifests.manifests(job)
+  job = _job(
+    nnodes=4, num_slices=2, gpu_resource='google.com/tpu', gpus_per_pod=4
+  )
+  [manifest] = _manifests(job)
   assert not kubernetes_schema.problems(manifest)
   [workers] = manifest['spec']['replicatedJobs']
   assert workers['replicas'] == 2
@@ -214,15 +221,16 @@ def test_slices_of_tpus():
 
 
 @pytest.mark.parametrize(
-  'more', [{}, {'accelerator': 'google.com/tpu', 'kind': 'job'}]
+  'more', [{}, {'gpu_resource': 'google.com/tpu', 'manifest': 'job'}]
 )
 def test_slices_of_something_else_are_refused(more):
-  with pytest.raises(errors.ConfigError, match='Several slices are TPUs'):
-    _job(slices=2, **more)
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(num_slices=2, **more)
+  assert raised.value.where == '--num_slices'
 
 
 def test_service_names_the_pods_of_a_job():
-  service, manifest = manifests.manifests(_job(kind='job'))
+  service, manifest = _manifests(_job(manifest=kubernetes.Manifest.JOB))
   assert service['spec']['clusterIP'] == 'None'
   assert (
     manifest['spec']['template']['spec']['subdomain']
@@ -231,7 +239,9 @@ def test_service_names_the_pods_of_a_job():
 
 
 def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
-  rules = _parts(_job(kind='job'))[0]['podFailurePolicy']['rules']
+  rules = _parts(_job(manifest=kubernetes.Manifest.JOB))[0]['podFailurePolicy'][
+    'rules'
+  ]
   assert [
     (r['action'], r.get('onExitCodes', {}).get('values')) for r in rules
   ] == [('FailJob', [2]), ('Ignore', [75]), ('Ignore', None)]
@@ -250,7 +260,7 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
   ],
 )
 def test_what_a_jobset_does_after_each_status(status, action):
-  [jobset] = manifests.manifests(_job(kind='jobset', nodes=4))
+  [jobset] = _manifests(_job(manifest=kubernetes.Manifest.JOBSET, nnodes=4))
   model = controllers.Controllers(jobset)
   failure = controllers.end_of_job(model.job, [status])
   assert controllers.action(model.policy, *failure) == action
@@ -261,8 +271,8 @@ def test_what_a_jobset_does_after_each_status(status, action):
   'more, platform',
   [
     ({}, '--platform=gpu'),
-    ({'accelerator': 'google.com/tpu'}, '--platform=tpu'),
-    ({'accelerators': 0}, None),
+    ({'gpu_resource': 'google.com/tpu'}, '--platform=tpu'),
+    ({'gpus_per_pod': 0}, None),
     ({'command': ('train', '--platform=cpu', '--join_timeout=60')}, None),
   ],
 )
@@ -276,13 +286,13 @@ def test_flags_that_the_launcher_adds(more, platform):
 
 
 def test_what_the_pods_have():
-  _, pod, container = _parts(_job(**_EVERYTHING))
+  spec, pod, container = _parts(_job(**_ALL_OPTIONS))
+  assert spec['template']['spec'] is pod
   amounts = {
     'cpu': '32',
     'memory': '256Gi',
     'nvidia.com/gpu': '8',
-    'vpc.amazonaws.com/efa': '32',
-    'hugepages-2Mi': '5120Mi',
+    'rdma/hca': '8',
   }
   assert container['resources'] == {'requests': amounts, 'limits': amounts}
   mounts = {m['mountPath']: m for m in container['volumeMounts']}
@@ -298,12 +308,50 @@ def test_what_the_pods_have():
   assert volumes['etc-settings']['configMap'] == {'name': 'settings'}
   assert pod['nodeSelector'] == {'example.com/gpu': 'h200'}
   assert pod['imagePullSecrets'] == [{'name': 'registry'}]
-  assert {'name': 'FI_PROVIDER', 'value': 'efa'} in container['env']
+  assert {'name': 'HF_HOME', 'value': '/shared/hf'} in container['env']
+  assert {'name': 'NCCL_SOCKET_IFNAME', 'value': 'eth0'} in container['env']
+  assert {
+    'name': 'WANDB_API_KEY',
+    'valueFrom': {'secretKeyRef': {'name': 'wandb', 'key': 'key'}},
+  } in container['env']
+  assert pod['serviceAccountName'] == 'trainer'
+  assert pod['securityContext'] == {'fsGroup': 1000}
+  assert pod['hostNetwork'] and pod['dnsPolicy'] == 'ClusterFirstWithHostNet'
+
+
+@pytest.mark.parametrize('options', [{}, _ALL_OPTIONS, *_CLOUDS.values()])
+def test_variables_are_set_once(options):
+  env = [v['name'] for v in _parts(_job(**options))[2]['env']]
+  assert len(env) == len(set(env))
+
+
+def test_efa_devices_are_requested():
+  limits = _parts(_job(**_CLOUDS['eks_efa']))[2]['resources']['limits']
+  assert limits['vpc.amazonaws.com/efa'] == '32'
+  assert limits['hugepages-2Mi'] == '5120Mi'
+
+
+def test_finished_jobs_are_deleted():
+  for manifest in kubernetes.Manifest:
+    rendered = _manifests(_job(manifest=manifest, ttl_seconds=60))[-1]
+    assert rendered['spec']['ttlSecondsAfterFinished'] == 60
+
+
+def test_pods_share_one_topology_domain():
+  jobset = _manifests(_job(topology_key='rack'))[0]
+  assert jobset['metadata']['annotations'] == {
+    'alpha.jobset.sigs.k8s.io/exclusive-topology': 'rack'
+  }
+  job = _job(topology_key='rack', manifest=kubernetes.Manifest.JOB)
+  [term] = _parts(job)[1]['affinity']['podAffinity'][
+    'requiredDuringSchedulingIgnoredDuringExecution'
+  ]
+  assert term['topologyKey'] == 'rack'
 
 
 def test_labels_annotations_and_tolerations():
-  job = _job(**_EVERYTHING)
-  [jobset] = manifests.manifests(job)
+  job = _job(**_ALL_OPTIONS)
+  [jobset] = _manifests(job)
   metadata = _template(job)['metadata']
   assert jobset['metadata']['labels']['team'] == metadata['labels']['team']
   assert metadata['annotations']['example.com/networks'] == '[{"name": "a"}]'
@@ -320,7 +368,9 @@ def test_labels_annotations_and_tolerations():
 
 
 def test_queue_is_on_what_kueue_admits():
-  service, manifest = manifests.manifests(_job(kind='job', queue='team'))
+  service, manifest = _manifests(
+    _job(manifest=kubernetes.Manifest.JOB, queue='team')
+  )
   label = 'kueue.x-k8s.io/queue-name'
   assert manifest['metadata']['labels'][label] == 'team'
   assert label not in service['metadata']['labels']
@@ -333,35 +383,94 @@ def test_kubernetes_replaces_nothing_in_the_command():
 
 
 @pytest.mark.parametrize(
-  'more, text',
+  'options, where',
   [
-    ({'name': 'My_Run'}, 'Got: My_Run. Expected: at most 42'),
-    ({'name': 'a' * 43}, 'at most 42'),
-    ({'nodes': 0}, 'nodes is out of range'),
-    ({'kind': 'pod'}, "one of 'job', 'jobset'"),
-    ({'env': {'XLFLAX_COORDINATOR': 'x'}}, 'The launcher sets this variable'),
-    ({'volumes': [_CLAIM, _CLAIM]}, 'one place. Got: /shared'),
+    ({'name': 'My_Run'}, '--name'),
+    ({'name': 'a' * 43}, '--name'),
+    ({'env': ('XLFLAX_COORDINATOR=x',)}, '--env'),
+    ({'env': ('A=1', 'A=2')}, '--env'),
+    ({'env': ('A',)}, '--env'),
+    ({'secret_env': ('A=secret',)}, '--secret_env'),
+    ({'secret_env': ('A B=secret:key',)}, '--secret_env'),
+    ({'node_selector': ('a',)}, '--node_selector'),
+    ({'volume': (_CLAIM, _CLAIM)}, '--volume'),
+    ({'volume': ('claim:runs',)}, '--volume'),
+    ({'volume': ('nfs:runs:/shared',)}, '--volume'),
+    ({'volume': ('claim:runs:shared',)}, '--volume'),
+    ({'volume': ('claim:runs:/shared:rw',)}, '--volume'),
+    ({'toleration': ('=x',)}, '--toleration'),
+    ({'toleration': ('a=b:Never',)}, '--toleration'),
+    ({'gke_network': ('vpc1',)}, '--gke_network'),
   ],
 )
-def test_mistakes(more, text):
-  with pytest.raises(errors.ConfigError, match=text):
-    _job(**more)
+def test_mistakes_name_the_option(options, where):
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(**options)
+  assert raised.value.where == where
+
+
+@pytest.mark.parametrize('options', [{'nnodes': 0}, {'manifest': 'pod'}])
+def test_values_out_of_range(options):
+  with pytest.raises(errors.ConfigError):
+    _job(**options)
 
 
 @pytest.mark.parametrize(
-  'parse, text',
+  'model_dir, volume, is_shared',
   [
-    (settings_lib.Volume.parse, 'claim:runs'),
-    (settings_lib.Volume.parse, 'nfs:runs:/shared'),
-    (settings_lib.Volume.parse, 'claim:runs:shared'),
-    (settings_lib.Volume.parse, 'claim:runs:/shared:rw'),
-    (settings_lib.Toleration.parse, '=x'),
-    (settings_lib.Toleration.parse, 'a=b:Never'),
+    ('runs/mlm', (), False),
+    ('/runs/mlm', (_CLAIM,), False),
+    ('/sharedx/mlm', (_CLAIM,), False),
+    ('/shared/../mlm', (_CLAIM,), False),
+    ('/etc/a/mlm', ('secret:a:/etc/a',), False),
+    ('/shared/runs/mlm', (_CLAIM,), True),
+    ('/mnt/mlm', ('host:/nfs:/mnt',), True),
+    ('gs://bucket/mlm', (), True),
+    ('s3://bucket/mlm', (), True),
   ],
 )
-def test_mistakes_in_flags(parse, text):
-  with pytest.raises(errors.ConfigError, match=f'Got: {text}. Expected: K'):
-    parse(text)
+def test_pods_must_share_the_model_directory(model_dir, volume, is_shared):
+  job = _job(
+    command=('train', '--model_dir', model_dir), nnodes=4, volume=volume
+  )
+  if is_shared:
+    job.check()
+    return
+  with pytest.raises(errors.ConfigError) as raised:
+    job.check()
+  assert (raised.value.where, raised.value.got) == ('--model_dir', model_dir)
+
+
+def test_misspelled_gin_file_is_reported():
+  job = _job(command=('train', '--gin_file=pretrain/mlmm.gin'))
+  with pytest.raises(errors.ConfigError) as raised:
+    job.check()
+  assert raised.value.got == 'pretrain/mlmm.gin'
+  # A file that only the container has.
+  _job(command=('train', '--gin_file=/opt/own.gin')).check()
+
+
+def test_template_of_the_user(tmp_path):
+  """It can change blocks of text and include the templates of xlflax."""
+  template = tmp_path / 'pod.yaml.j2'
+  template.write_text(
+    'apiVersion: v1\nkind: Pod\nmetadata: {name: {{ job.name | yaml }}}\n'
+    '{% filter indent(0) %}\n'
+    '{% include "kubernetes/pod_template.yaml.j2" %}\n{% endfilter %}\n'
+  )
+  [pod] = _manifests(_job(template=template, env=('A=1e3',)))
+  assert pod['kind'] == 'Pod'
+  assert pod['spec']['containers'][0]['command'][1] == 'train'
+
+
+@pytest.mark.parametrize('text', ['{{ missing }}', '{% if %}', 'a: [', None])
+def test_mistakes_in_a_template(tmp_path, text):
+  template = tmp_path / 'job.yaml.j2'
+  if text is not None:
+    template.write_text(text)
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(template=template).render()
+  assert raised.value.where == str(template)
 
 
 def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
@@ -375,15 +484,16 @@ def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
 def test_submission(tmp_path):
   job = _job()
   environment = _kubectl(tmp_path, 'echo "$@"; cat > "$FOLDER/applied.yaml"')
-  assert kubernetes.submit(job, environment) == 'apply -f -'
-  assert (tmp_path / 'applied.yaml').read_text() == job.rendered()
+  assert kubernetes.apply(job, environment) == 'apply -f -'
+  assert (tmp_path / 'applied.yaml').read_text() == job.render()
 
 
 def test_refused_submission(tmp_path):
-  with pytest.raises(errors.ConfigError, match='refused the job. Got: no CRD'):
-    kubernetes.submit(_job(), _kubectl(tmp_path, 'echo no CRD >&2; exit 1'))
+  with pytest.raises(errors.ConfigError) as raised:
+    kubernetes.apply(_job(), _kubectl(tmp_path, 'echo no CRD >&2; exit 1'))
+  assert raised.value.got == 'no CRD'
 
 
 def test_no_kubectl(tmp_path):
-  with pytest.raises(errors.ConfigError, match='There is no kubectl here'):
-    kubernetes.submit(_job(), {'PATH': str(tmp_path)})
+  with pytest.raises(errors.ConfigError):
+    kubernetes.apply(_job(), {'PATH': str(tmp_path)})

@@ -110,7 +110,7 @@ def test_a_node_that_comes_late(workspace, cluster, uninterrupted, tmp_path):
   )
   assert job.wait(600) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
-  assert 'missing: 1' in log and f'queueing job {job.number} again' in log
+  assert 'missing: 1' in log and f'Requeueing job {job.number}' in log
   assert losses(tmp_path / 'run') == uninterrupted
 
 
@@ -127,5 +127,5 @@ def test_a_node_that_comes_late_within_the_limit(
   late.chmod(0o755)
   job = _start(workspace, cluster, tmp_path, command=str(late))
   assert job.wait(600) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
-  assert 'queueing' not in slurm_jobs.log(tmp_path / 'logs')
+  assert 'Requeueing' not in slurm_jobs.log(tmp_path / 'logs')
   assert losses(tmp_path / 'run') == uninterrupted

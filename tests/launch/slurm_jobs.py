@@ -67,9 +67,9 @@ def submit(workspace, cluster, logs, *arguments, command=_COMMAND) -> Job:
     'slurm',
     '--nodes=2',
     f'--logs={logs}',
+    f'--entrypoint={command}',
     *arguments,
     SLURM_CONF=cluster.environment['SLURM_CONF'],
-    XLFLAX_COMMAND=command,
   )
   number = answer.rpartition('Submitted batch job ')[2].strip()
   return Job(cluster, number)

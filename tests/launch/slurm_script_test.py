@@ -1,4 +1,4 @@
-"""The batch script against an srun that takes notes, and the sbatch line."""
+"""The rendered batch script, run with an srun that records its arguments."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from xlflax.foundation import errors
 from xlflax.launch import slurm
 
-_EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/train.sbatch'
+_EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/slurm_4.sbatch'
 _PROGRAMS = {
   # Notes its arguments; SLEEP is how long a run takes, STATUS how it ends
   # by itself, SIGNALLED how it ends after a signal.
@@ -33,11 +33,13 @@ def start(tmp_path):
     program = tmp_path / 'bin' / name
     program.write_text(f'#!/bin/bash\n{code}\n')
     program.chmod(0o755)
-  (tmp_path / 'train.sbatch').write_text(slurm.SCRIPT)
 
-  def run(*arguments, **environment):
+  def run(*command, options=None, **environment):
+    job = slurm.SlurmJob(command=command, **(options or {}))
+    script = tmp_path / 'job.sbatch'
+    script.write_text(job.render())
     return subprocess.Popen(
-      ['bash', tmp_path / 'train.sbatch', *arguments],
+      ['bash', script],
       text=True,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,
@@ -65,9 +67,30 @@ def _requeued(folder) -> bool:
   return path.exists() and path.read_text() == 'requeue 7\n'
 
 
-def test_example():
-  """It lies in launch/slurm, for people to submit themselves."""
-  assert slurm.SCRIPT == _EXAMPLE.read_text()
+def test_example(regenerate_goldens):
+  """A rendered script in launch/slurm, for people to read."""
+  text = slurm.SlurmJob(
+    command=(
+      'train',
+      '--gin_file=pretrain/mlm.gin',
+      '--gin_file=models/large.gin',
+      '--gin.TRAIN_STEPS=200000',
+      '--model_dir=/shared/runs/mlm',
+    ),
+    job_name='mlm',
+    nodes=4,
+    gpus_per_node=8,
+    ntasks_per_node=8,
+    cpus_per_task=12,
+    mem='960G',
+    time='24:00:00',
+    logs=pathlib.Path('logs'),
+    nccl_socket_ifname='ib0',
+  ).render()
+  if regenerate_goldens:
+    _EXAMPLE.parent.mkdir(exist_ok=True)
+    _EXAMPLE.write_text(text)
+  assert text == _EXAMPLE.read_text()
 
 
 def test_arguments(start, tmp_path):
@@ -94,7 +117,8 @@ def test_commands_that_share_work_get_no_flags(start, tmp_path):
 
 
 def test_another_command(start, tmp_path):
-  _ended(start('train', XLFLAX_COMMAND='apptainer exec image xlflax'))
+  options = {'entrypoint': 'apptainer exec image xlflax'}
+  _ended(start('train', options=options))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
     'apptainer',
     'exec',
@@ -107,11 +131,8 @@ def test_another_command(start, tmp_path):
 
 def test_line_of_a_sweep(start, tmp_path):
   (tmp_path / 'sweep').write_text('--x=1\n--y="b c" --gin.A="\'d\'"\n')
-  _ended(
-    start(
-      'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'), SLURM_ARRAY_TASK_ID='2'
-    )
-  )
+  options = {'sweep': tmp_path / 'sweep'}
+  _ended(start('train', options=options, SLURM_ARRAY_TASK_ID='2'))
   assert (tmp_path / 'srun').read_text().splitlines()[3:] == [
     'train',
     '--y=b c',
@@ -120,17 +141,14 @@ def test_line_of_a_sweep(start, tmp_path):
   ]
 
 
-@pytest.mark.parametrize(
-  'task, text', [('3', 'has no line 3'), ('', 'XLFLAX_SWEEP needs --array')]
-)
-def test_no_line_for_a_task(start, tmp_path, task, text):
+@pytest.mark.parametrize('task', ['3', ''])
+def test_no_line_for_a_task(start, tmp_path, task):
   (tmp_path / 'sweep').write_text('--x=1\n')
+  options = {'sweep': tmp_path / 'sweep'}
   status, output = _ended(
-    start(
-      'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'), SLURM_ARRAY_TASK_ID=task
-    )
+    start('train', options=options, SLURM_ARRAY_TASK_ID=task)
   )
-  assert status == 2 and text in output
+  assert status == 2, output
   assert not (tmp_path / 'srun').exists()
 
 
@@ -153,7 +171,10 @@ def test_failures_are_queued_again_so_often(
   start, tmp_path, count, status, requeued
 ):
   process = start(
-    'train', STATUS=str(status), SLURM_RESTART_COUNT=count, XLFLAX_RESTARTS='2'
+    'train',
+    options={'max_restarts': 2},
+    STATUS=str(status),
+    SLURM_RESTART_COUNT=count,
   )
   code, output = _ended(process)
   assert _requeued(tmp_path) == requeued
@@ -182,10 +203,9 @@ def test_signal_before_the_start(start, tmp_path, name, requeued):
   reader = tmp_path / 'bin/sed'
   reader.write_text(f'#!/bin/sh\nkill -{name} $PPID\necho --x=1\n')
   reader.chmod(0o755)
-  (tmp_path / 'sweep').touch()
-  process = start(
-    'train', XLFLAX_SWEEP=str(tmp_path / 'sweep'), SLURM_ARRAY_TASK_ID='1'
-  )
+  (tmp_path / 'sweep').write_text('--x=1\n')
+  options = {'sweep': tmp_path / 'sweep'}
+  process = start('train', options=options, SLURM_ARRAY_TASK_ID='1')
   status, output = _ended(process)
   assert _requeued(tmp_path) == requeued, output
   assert status == (0 if requeued else 143)
@@ -201,19 +221,18 @@ def test_a_controller_that_is_away_is_asked_again(start, tmp_path):
   process = start('train', STATUS='74', XLFLAX_REQUEUE_WAITS='0.1 0.2 0.3')
   status, output = _ended(process)
   assert (status, _requeued(tmp_path)) == (0, True), output
-  assert output.count('asking again in') == 2 and 'NOT' not in output
+  assert output.count('Retrying in') == 2 and 'NOT' not in output
 
 
-def test_agents_take_the_allocation_of_their_node(start, tmp_path):
+def test_supervisors_have_the_cpus_of_their_node(start, tmp_path):
   """One task a node, which has the processors of all."""
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\necho n7; echo n8\n')
   process = start(
     'train',
     '--x=1',
-    XLFLAX_AGENTS='1',
+    options={'restart_policy': 'in_place', 'ntasks_per_node': 4, 'nodes': 2},
     SLURM_JOB_NUM_NODES='2',
     SLURM_JOB_NODELIST='n[7-8]',
-    SLURM_NTASKS_PER_NODE='4',
     SLURM_CPUS_PER_TASK='3',
   )
   assert _ended(process)[0] == 0
@@ -233,7 +252,15 @@ def test_refused_requeue_is_a_failure(start, tmp_path):
   process = start('train', STATUS='75', XLFLAX_REQUEUE_WAITS='0.1 0.2')
   status, output = _ended(process)
   assert status == 75
-  assert 'asking again in 0.2 s.\nJob 7 is NOT queued again' in output
+  assert 'Job 7 is NOT requeued' in output
+
+
+def _directives(script: str) -> list[str]:
+  return [
+    line.removeprefix('#SBATCH ')
+    for line in script.splitlines()
+    if line.startswith('#SBATCH ')
+  ]
 
 
 def test_one_process_per_gpu():
@@ -241,107 +268,138 @@ def test_one_process_per_gpu():
     command=('train', '--x'),
     nodes=2,
     gpus_per_node=8,
-    process_per='gpu',
+    ntasks_per_node=8,
     partition='p',
     account='a',
     time='1:00:00',
-    cpus_per_process=6,
+    cpus_per_task=6,
+    mem='100G',
     logs=pathlib.Path('logs'),
-    more=('--exclusive',),
+    sbatch_arg=('--exclusive',),
   )
-  assert job.sbatch('s') == [
-    'sbatch',
+  assert _directives(job.render()) == [
     '--job-name=xlflax',
     '--nodes=2',
     '--ntasks-per-node=8',
     '--gpus-per-node=8',
     '--cpus-per-task=6',
+    '--mem=100G',
     '--partition=p',
     '--account=a',
     '--time=1:00:00',
     '--signal=USR1@120',
     '--output=logs/%x_%j.log',
     '--exclusive',
-    's',
-    'train',
-    '--x',
-    '--platform=gpu',
+    '--open-mode=append',
+    '--requeue',
   ]
 
 
-def test_agents_are_asked_for_by_a_variable():
-  job = slurm.SlurmJob(command=('train',), restart_by='agents')
-  assert job.variables()['XLFLAX_AGENTS'] == '1'
-
-
 def test_one_process_per_node():
-  line = slurm.SlurmJob(command=('train',), nodes=2, gpus_per_node=8).sbatch(
-    's'
+  script = slurm.SlurmJob(command=('train',), nodes=2, gpus_per_node=8).render()
+  assert {'--ntasks-per-node=1', '--gpus-per-node=8'} <= {*_directives(script)}
+
+
+def test_environment_of_the_processes(start, tmp_path):
+  (tmp_path / 'bin/srun').write_text(
+    '#!/bin/bash\necho "$A $NCCL_SOCKET_IFNAME" > "$FOLDER/environment"\n'
   )
-  assert '--ntasks-per-node=1' in line and '--gpus-per-node=8' in line
+  options = {'env': ("A=b'c",), 'nccl_socket_ifname': 'ib0'}
+  assert _ended(start('train', options=options))[0] == 0
+  assert (tmp_path / 'environment').read_text() == "b'c ib0\n"
 
 
-def test_sweep_is_an_array(tmp_path):
+def test_a_sweep_is_an_array(tmp_path):
   sweep = tmp_path / 'sweep'
   sweep.write_text('--x=1\n--x=2\n--x=3\n')
   job = slurm.SlurmJob(command=('train',), sweep=sweep)
-  assert '--array=1-3' in job.sbatch('s')
-  assert job.variables() == {
-    'XLFLAX_SWEEP': str(sweep),
-    'XLFLAX_RESTARTS': '20',
-  }
+  assert '--array=1-3' in _directives(job.render())
   some = slurm.SlurmJob(command=('train',), sweep=sweep, array='2-3%1')
-  assert '--array=2-3%1' in some.sbatch('s')
+  assert '--array=2-3%1' in _directives(some.render())
 
 
 @pytest.mark.parametrize(
-  'more, text',
+  'options, where',
   [
-    (dict(process_per='gpu'), 'One process per GPU needs GPUs'),
-    (dict(process_per='core'), "one of 'gpu', 'node'"),
-    (dict(nodes=0), 'nodes is out of range'),
-    (dict(array='1-2'), 'needs the flags'),
+    ({'ntasks_per_node': 3, 'gpus_per_node': 8}, '--ntasks_per_node'),
+    ({'array': '1-2'}, '--array'),
     (
-      dict(array='0-3', nodes=2, command=('cache', '--shard=auto')),
-      'array of shares is one process. Got: --array=0-3 and 2 processes',
+      {'array': '0-3', 'nodes': 2, 'command': ('cache', '--shard=auto')},
+      '--array',
     ),
+    ({'job_name': '../../x'}, '--job_name'),
+    ({'sbatch_arg': ('other.sh',)}, '--sbatch_arg'),
+    ({'sbatch_arg': ('--comment=a b',)}, '--sbatch_arg'),
+    ({'partition': 'a#b'}, '--partition'),
+    ({'logs': pathlib.Path('my logs')}, '--logs'),
+    ({'env': ('A-B=1',)}, '--env'),
   ],
 )
-def test_mistakes(more, text):
-  with pytest.raises(errors.ConfigError, match=text):
-    slurm.SlurmJob(**{'command': ('train',)} | more)
+def test_mistakes_name_the_option(options, where):
+  with pytest.raises(errors.ConfigError) as raised:
+    slurm.SlurmJob(**{'command': ('train',)} | options)
+  assert raised.value.where == where
+
+
+@pytest.mark.parametrize('options', [{'restart_policy': 'core'}, {'nodes': 0}])
+def test_values_out_of_range(options):
+  with pytest.raises(errors.ConfigError):
+    slurm.SlurmJob(command=('train',), **options)
+
+
+@pytest.mark.parametrize('content', [None, ''])
+def test_unusable_sweep(tmp_path, content):
+  sweep = tmp_path / 'sweep'
+  if content is not None:
+    sweep.write_text(content)
+  job = slurm.SlurmJob(command=('train',), sweep=sweep)
+  with pytest.raises(errors.ConfigError) as raised:
+    job.render()
+  assert raised.value.where == str(sweep)
 
 
 @pytest.mark.parametrize(
-  'content, text', [(None, 'cannot be read'), ('', 'is empty')]
+  'nodes, model_dir, is_shared',
+  [(2, '/tmp/run', False), (1, '/tmp/run', True), (2, 'runs/a', True)],
 )
-def test_unusable_sweep(tmp_path, content, text):
-  if content is not None:
-    (tmp_path / 'sweep').write_text(content)
-  job = slurm.SlurmJob(command=('train',), sweep=tmp_path / 'sweep')
-  with pytest.raises(errors.ConfigError, match=text):
-    job.sbatch('s')
+def test_nodes_must_share_the_model_directory(nodes, model_dir, is_shared):
+  job = slurm.SlurmJob(
+    command=('train', f'--model_dir={model_dir}'), nodes=nodes
+  )
+  if is_shared:
+    job.check()
+    return
+  with pytest.raises(errors.ConfigError) as raised:
+    job.check()
+  assert (raised.value.where, raised.value.got) == ('--model_dir', model_dir)
+
+
+def test_misspelled_gin_file_is_reported():
+  job = slurm.SlurmJob(command=('train', '--gin_file', 'pretrain/mml.gin'))
+  with pytest.raises(errors.ConfigError) as raised:
+    job.check()
+  assert raised.value.got == 'pretrain/mml.gin'
 
 
 def test_submission(tmp_path):
   sbatch = tmp_path / 'sbatch'
   sbatch.write_text(
-    '#!/bin/bash\nshift 4\ncp "$1" "$FOLDER/submitted"\n'
-    'echo Submitted "${@:2}"\n'
+    '#!/bin/bash\ncp "$1" "$FOLDER/submitted"\necho Submitted "$#"\n'
   )
   sbatch.chmod(0o755)
   environment = {'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)}
   job = slurm.SlurmJob(command=('train', '--x'))
-  assert slurm.submit(job, environment) == 'Submitted train --x'
-  assert (tmp_path / 'submitted').read_text() == slurm.SCRIPT
+  assert slurm.submit(job, environment) == 'Submitted 1'
+  assert (tmp_path / 'submitted').read_text() == job.render()
   sbatch.write_text('#!/bin/bash\necho no such partition >&2\nexit 1\n')
-  with pytest.raises(errors.ConfigError, match='Got: no such partition'):
+  with pytest.raises(errors.ConfigError) as raised:
     slurm.submit(job, environment)
-  with pytest.raises(errors.ConfigError, match='There is no Slurm here'):
+  assert raised.value.got == 'no such partition'
+  with pytest.raises(errors.ConfigError):
     slurm.submit(job, {'PATH': '/nowhere'})
 
 
-def test_an_agent_that_ends_is_started_anew_within_the_job(start, tmp_path):
+def test_supervisors_are_restarted_within_the_job(start, tmp_path):
   """Three times within an hour; then the job is queued again."""
   (tmp_path / 'bin/srun').write_text(
     '#!/bin/bash\necho "x$XLFLAX_RESTART" | tr -d "\\n" >> "$FOLDER/steps"\n'
@@ -349,7 +407,7 @@ def test_an_agent_that_ends_is_started_anew_within_the_job(start, tmp_path):
     'sed -i 1d "$FOLDER/ends")"\n'
   )
   more = {
-    'XLFLAX_AGENTS': '1',
+    'options': {'restart_policy': 'in_place', 'nodes': 2},
     'SLURM_JOB_NUM_NODES': '2',
     'SLURM_JOB_NODELIST': 'n[1-2]',
   }
@@ -368,5 +426,5 @@ def test_an_agent_that_ends_is_started_anew_within_the_job(start, tmp_path):
     lines = (tmp_path / 'steps').read_text().splitlines()
     assert len(lines) == steps and lines[0] == 'x'
     [told] = json.loads(lines[1][1:])
-    assert told['failure'] == 'an agent ended' and told['noticed'] > 10**9
+    assert told['failure'] == 'a supervisor ended' and told['noticed'] > 10**9
     assert (tmp_path / 'scontrol').exists() is queued

@@ -32,7 +32,7 @@ def test_signalled_job_is_queued_again_and_resumes_exactly(
   assert job.wait() == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
   assert 'Process 0 of 2 (slurm)' in log and 'Process 1 of 2 (slurm)' in log
-  assert f'queueing job {job.number} again' in log, log
+  assert f'Requeueing job {job.number}' in log, log
   assert 'Continuing from the checkpoint of step' in log
   assert f'Finished at step {slurm_jobs.STEPS}' in log
   assert losses(tmp_path / 'run') == uninterrupted
@@ -53,7 +53,7 @@ def test_cancelled_job_saves_and_is_not_queued_again(
   cluster.run('scancel', job.number)
   assert job.wait() == 'CANCELLED'
   log = slurm_jobs.log(tmp_path / 'logs')
-  assert 'Stopped at step' in log and 'queueing' not in log, log
+  assert 'Stopped at step' in log and 'Requeueing' not in log, log
 
 
 def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
@@ -102,7 +102,7 @@ def test_several_processes_on_each_node(workspace, cluster, tmp_path):
     workspace,
     cluster,
     tmp_path / 'logs',
-    '--sbatch=--ntasks-per-node=2',
+    '--ntasks_per_node=2',
     '--',
     *slurm_jobs.train(workspace, tmp_path / 'run'),
     '--gin.TRAIN_STEPS=6',

@@ -1,5 +1,7 @@
 """The script for Cloud TPU, run against a gcloud that takes notes."""
 
+import os
+import pathlib
 import signal
 import stat
 import subprocess
@@ -8,9 +10,12 @@ import time
 import pytest
 
 from xlflax.foundation import errors
-from xlflax.launch import tpu
+from xlflax.launch import templates, tpu
 
-# Notes each call; a resource exists from create to delete. `states` has the
+_EXAMPLE = (
+  pathlib.Path(__file__).parents[2] / 'launch/tpu/create_and_run_2_slices.sh'
+)
+# Records each call; a resource exists from create to delete. `states` has the
 # state for each `describe`, a line each; the last one stays, and ERROR is a lost
 # network. A worker's commands run here, in a home of its own; `connections` has
 # how many of them fail first.
@@ -50,6 +55,10 @@ exit "$({ flock 9; head -n 1 results; sed -i '1{$!d}' results; } 9> lock)"
 """
 
 
+_WHEEL_NAME = 'xlflax-1.0-py3-none-any.whl'
+_WHEEL = f'gs://bucket/{_WHEEL_NAME}'
+
+
 def _job(**more):
   return tpu.TpuJob(
     **{
@@ -63,7 +72,7 @@ def _job(**more):
       'spot': True,
       'accelerator_type': 'v5litepod-16',
       'runtime_version': 'v2-alpha-tpuv5-lite',
-      'source': 'https://example.org/xlflax.whl',
+      'package': 'https://example.org/xlflax.whl',
     }
     | more
   )
@@ -106,42 +115,63 @@ def play(tmp_path):
 
 def _test_job(**more):
   return _job(
-    **{'setup': 'true', 'program': 'xlflax', 'poll_seconds': 0} | more
+    **{
+      'setup_command': 'true',
+      'entrypoint': 'xlflax',
+      'poll_seconds': 0,
+      'abandon_minutes': 0,
+    }
+    | more
   )
 
 
 _PIP = r"""#!/bin/bash
 echo "$0 $*" >> "$FOLDER/installed"
 [ "$2" = venv ] || exit 0
-mkdir -p venv/bin; rm -f venv/wanted; cp "$FOLDER/python3.11" venv/bin/pip
+mkdir -p venv/bin; rm -f venv/package; cp "$FOLDER/python3.11" venv/bin/pip
 cp "$FOLDER/xlflax" venv/bin/xlflax
 """
 
 
-def test_the_source_is_installed_once(play):
-  """No index has xlflax."""
+@pytest.mark.parametrize(
+  'package, copied, installed',
+  [
+    (
+      'https://example.org/xlflax.whl',
+      [],
+      'xlflax[tpu,buckets] @ https://example.org/xlflax.whl',
+    ),
+    (
+      'git+https://example.org/xlflax',
+      [],
+      'xlflax[tpu,buckets] @ git+https://example.org/xlflax',
+    ),
+    (_WHEEL, [f'storage cp {_WHEEL} .'], f'./{_WHEEL_NAME}[tpu,buckets]'),
+  ],
+)
+def test_package_is_installed_once(play, package, copied, installed):
+  """pip cannot read gs://, so that such a package is copied first."""
   for name, code in (('python3.11', _PIP), ('sudo', '#!/bin/bash\n')):
     (play.folder / name).write_text(code)
     (play.folder / name).chmod(0o755)
-  job = _job(poll_seconds=0)
+  job = _job(poll_seconds=0, package=package)
   assert play(job, ['ACTIVE'], [1, 0]) == 0
-  [made, installed] = (play.folder / 'installed').read_text().splitlines()
-  assert made.endswith('-m venv --clear venv')
-  assert installed == (
-    'venv/bin/pip install -q xlflax[tpu,buckets] @ '
-    'https://example.org/xlflax.whl'
-  )
+  [environment, pip] = (play.folder / 'installed').read_text().splitlines()
+  assert environment.endswith('-m venv --clear venv')
+  assert pip == f'venv/bin/pip install -q {installed}'
+  calls = (play.folder / 'calls').read_text().splitlines()
+  assert [call for call in calls if call.startswith('storage')] == copied
   assert len(play.runs()) == 2
 
 
-def test_no_source():
-  with pytest.raises(errors.ConfigError, match='The workers have no xlflax'):
-    _job(source=None)
-  assert _job(source=None, image='image').rendered()
+def test_no_package():
+  with pytest.raises(errors.ConfigError):
+    _job(package=None)
+  assert _job(package=None, image='image').render()
 
 
 def test_all_workers_run_the_command(play):
-  job = _test_job(setup='echo set up > $FOLDER/setup')
+  job = _test_job(setup_command='echo set up > $FOLDER/setup')
   assert play(job, ['ACTIVE'], [0]) == 0
   assert play.calls() == [
     'create mlm --zone=us-east5-a --accelerator-type=v5litepod-16 '
@@ -156,7 +186,7 @@ def test_all_workers_run_the_command(play):
 
 
 def test_several_slices(play):
-  assert play(_test_job(slices=2, project='p'), ['ACTIVE'], [0]) == 0
+  assert play(_test_job(num_slices=2, project='p'), ['ACTIVE'], [0]) == 0
   assert '--node-count=2 --node-prefix=mlm' in play.calls()[0]
   assert all('--project=p' in call for call in play.calls())
   assert len(play.runs()) == 2
@@ -172,7 +202,7 @@ def test_new_tpus_after_a_loss(play):
   """The connection is lost for good, and the resource is suspended."""
   play.write('connections', 10**6)
   states = ['ACTIVE', 'ACTIVE', 'ACTIVE', 'SUSPENDED']
-  assert play(_test_job(restarts=1), states, [0]) == 1
+  assert play(_test_job(max_restarts=1), states, [0]) == 1
   verbs = [call.split()[0] for call in play.calls()]
   assert verbs == ['create', 'delete', 'create', 'delete', 'delete']
 
@@ -199,17 +229,17 @@ def test_a_failed_run_starts_again_on_the_same_tpus(play):
 
 
 def test_setup_that_fails_keeps_the_tpus(play):
-  assert play(_test_job(setup='false'), ['ACTIVE'], [0]) == 1
+  assert play(_test_job(setup_command='false'), ['ACTIVE'], [0]) == 1
   assert [c.split()[0] for c in play.calls()] == ['create']
 
 
 def test_tpus_may_be_kept(play):
-  assert play(_test_job(keep=True), ['ACTIVE'], [0]) == 0
+  assert play(_test_job(keep_alive=True), ['ACTIVE'], [0]) == 0
   assert [c.split()[0] for c in play.calls()] == ['create']
 
 
 def test_gives_up(play):
-  assert play(_test_job(restarts=2), ['FAILED'], [0]) == 1
+  assert play(_test_job(max_restarts=2), ['FAILED'], [0]) == 1
   verbs = [call.split()[0] for call in play.calls()]
   assert verbs.count('create') == 3
 
@@ -219,7 +249,7 @@ def test_ctrl_c_stops_the_run_and_gives_the_tpus_back(play):
   play.write('states', 'ACTIVE')
   play.write('results', 0)
   script = play.folder / 'script'
-  script.write_text(_test_job().rendered())
+  script.write_text(_test_job().render())
   process = subprocess.Popen(
     ['bash', script], env=play.environment, stdout=subprocess.DEVNULL
   )
@@ -233,34 +263,142 @@ def test_ctrl_c_stops_the_run_and_gives_the_tpus_back(play):
 
 
 @pytest.mark.parametrize(
-  'more, setup, program',
+  'options, installation, entrypoint',
   [
     (
       {},
-      "wanted='xlflax[tpu,buckets] @ https://example.org/xlflax.whl'",
-      'venv/bin/xlflax train',
+      'package=https://example.org/xlflax.whl',
+      "run='venv/bin/xlflax train",
     ),
     ({'image': 'x:tpu'}, 'docker pull -q x:tpu', '--ipc=host x:tpu xlflax tr'),
-    ({'setup': 'true', 'program': 'xl'}, 'true', 'xl train'),
+    (
+      {'setup_command': 'true', 'entrypoint': 'xl'},
+      'set_up=true',
+      "run='xl train",
+    ),
   ],
 )
-def test_where_xlflax_comes_from(more, setup, program):
-  job = _job(**more)
-  assert setup in job._setup() and program in job._run()
+def test_where_xlflax_comes_from(options, installation, entrypoint):
+  script = _job(**options).render()
+  assert installation in script and entrypoint in script
+
+
+@pytest.mark.parametrize(
+  'package', ['dist/xlflax.whl', 's3://b/xlflax.whl', 'gs://b/xlflax', 'xlflax']
+)
+def test_packages_that_workers_cannot_install(package):
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(package=package).check()
+  assert (raised.value.where, raised.value.got) == ('--package', package)
+
+
+@pytest.mark.parametrize('package', [_WHEEL, 'git+https://example.org/xlflax'])
+def test_jobs_that_pass_the_checks(package):
+  _job(package=package).check()
+
+
+@pytest.mark.parametrize(
+  'command, where',
+  [
+    (('train', '--model_dir=runs/mlm'), '--model_dir'),
+    (('train', '--model_dir=/shared/mlm'), '--model_dir'),
+    (('train', '--gin_file=pretrain/mlmm.gin'), '--gin_file'),
+  ],
+)
+def test_commands_that_cannot_work(command, where):
+  with pytest.raises(errors.ConfigError) as raised:
+    _job(command=command).check()
+  assert raised.value.where == where
+
+
+def test_network_and_service_account(play):
+  job = _test_job(
+    network='n', subnetwork='s', service_account='a', internal_ips=True
+  )
+  assert play(job, ['ACTIVE'], [0]) == 0
+  assert (
+    '--network=n --subnetwork=s --service-account=a --internal-ips'
+    in play.calls()[0]
+  )
+
+
+def test_environment_of_the_run(play):
+  (play.folder / 'show').write_text('#!/bin/bash\nprintenv A; xlflax "$@"\n')
+  (play.folder / 'show').chmod(0o755)
+  job = _test_job(env=("A=b'c",), entrypoint='show')
+  assert play(job, ['ACTIVE'], [0]) == 0
+  assert "b'c" in (play.folder / 'mlm/.xlflax/log').read_text()
+
+
+@pytest.mark.parametrize(
+  'age_minutes, is_deleted', [(5, False), (61, True), (None, False)]
+)
+def test_workers_delete_abandoned_tpus(tmp_path, age_minutes, is_deleted):
+  """If nothing has touched the heartbeat of the run for an hour."""
+  script = templates.render_shell(
+    'tpu/delete_abandoned.sh.j2', _job().context() | {'check_seconds': 0.1}
+  )
+  home = tmp_path / 'home/user/.xlflax'
+  home.mkdir(parents=True)
+  booted = 0 if age_minutes is not None else int(time.time())
+  if age_minutes is not None:
+    heartbeat = home / 'heartbeat'
+    heartbeat.touch()
+    touched = time.time() - 60 * age_minutes
+    os.utime(heartbeat, (touched, touched))
+  gcloud = tmp_path / 'gcloud'
+  gcloud.write_text('#!/bin/bash\necho "$*" >> "$FOLDER/calls"\n')
+  gcloud.chmod(0o755)
+  script = script.replace('/home/*', f'{tmp_path}/home/*')
+  script = script.replace('booted=$(date +%s)', f'booted={booted}')
+  process = subprocess.Popen(
+    ['bash', '-c', f'{script}\nwait'],
+    env={'PATH': f'{tmp_path}:/usr/bin:/bin', 'FOLDER': str(tmp_path)},
+    start_new_session=True,
+  )
+  calls = tmp_path / 'calls'
+  end = time.monotonic() + (20 if is_deleted else 1)
+  while not calls.exists() and time.monotonic() < end:
+    time.sleep(0.05)
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  if not is_deleted:
+    assert not calls.exists()
+    return
+  assert calls.read_text().splitlines()[0] == (
+    'compute tpus queued-resources delete mlm --zone=us-east5-a --force --quiet'
+  )
+
+
+def test_the_script_that_deletes_abandoned_tpus_runs_at_boot(play):
+  play(_test_job(abandon_minutes=60), ['ACTIVE'], [0])
+  assert '--metadata-from-file=startup-script=' in play.calls()[0]
+  for options in ({'keep_alive': True}, {'abandon_minutes': 0}):
+    assert 'startup-script' not in _test_job(**options).render()
 
 
 def test_script_is_shell(tmp_path):
   script = tmp_path / 'script'
-  script.write_text(_job(command=('train', "--gin.A='b c'")).rendered())
+  script.write_text(_job(command=('train', "--gin.A='b c'")).render())
   subprocess.run(['bash', '-n', script], check=True)
   assert """--gin.A=""" in script.read_text()
 
 
-def test_mistakes(tmp_path):
-  for slices in (0, 10**9):
-    with pytest.raises(
-      errors.ConfigError, match=f'slices is out of range. Got: {slices}'
-    ):
-      _job(slices=slices)
-  with pytest.raises(errors.ConfigError, match='There is no gcloud here'):
+def test_example(regenerate_goldens):
+  """A rendered script in launch/tpu, for people to read."""
+  job = _job(package=_WHEEL, num_slices=2)
+  if regenerate_goldens:
+    _EXAMPLE.parent.mkdir(exist_ok=True)
+    _EXAMPLE.write_text(job.render())
+  assert job.render() == _EXAMPLE.read_text()
+
+
+@pytest.mark.parametrize('num_slices', [0, 10**9])
+def test_number_of_slices_out_of_range(num_slices):
+  with pytest.raises(errors.ConfigError):
+    _job(num_slices=num_slices)
+
+
+def test_no_gcloud(tmp_path):
+  with pytest.raises(errors.ConfigError):
     tpu.run(_job(), {'PATH': str(tmp_path)})

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
   job = launcher.job.from_flags(
     parsed, base.check_command(command, launcher.job.commands)
   )
+  job.check()
   if parsed.dry_run:
     print(job.render())
     return 0

@@ -6,9 +6,10 @@ import dataclasses
 import pathlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from xlflax.configuration import shipped_configs
 from xlflax.foundation import errors, flag_tables
 from xlflax.storage import paths
 
@@ -16,15 +17,20 @@ from xlflax.storage import paths
 DISTRIBUTED_COMMANDS = ('train',)
 # Commands whose processes divide the work with --shard=auto.
 SHARDED_COMMANDS = ('cache', 'prepare', 'vocab')
+# Flags of the joining processes.
+COORDINATOR_FLAG = '--coordinator'
+JOIN_TIMEOUT_FLAG = '--join_timeout'
+PREEMPTION_FLAG = f'--stopped_status={errors.ExitStatus.STOPPED}'
 # Flags of a command that the launcher sets.
 _LAUNCHER_FLAGS = (
-  '--coordinator',
+  COORDINATOR_FLAG,
   '--num_processes',
   '--process_id',
   '--cluster',
-  '--stopped_status',
+  PREEMPTION_FLAG.partition('=')[0],
 )
 MULTILINE = 'multiline'  # key in the metadata of a field
+_VARIABLE_NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
 _IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
 
 
@@ -40,18 +46,16 @@ class Job(abc.ABC):
       `('train', '--gin_file=pretrain/mlm.gin')`.
     commands: Names of the commands that the launcher can start.
     flags: Table of the launcher's flags (`xlflax.foundation.flag_tables`).
-    flag_kinds: Parsers of values that only these flags have.
   """
 
   command: tuple[str, ...]
   commands: ClassVar[tuple[str, ...]] = DISTRIBUTED_COMMANDS
   flags: ClassVar[str] = ''
-  flag_kinds: ClassVar[Mapping[str, Callable[..., Any]]] = {}
 
   @classmethod
   def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
     """Adds the launcher's flags; each sets the field of its `dest`."""
-    flag_tables.add(parser, cls.flags, Pairs=AddPair, **cls.flag_kinds)
+    flag_tables.add(parser, cls.flags)
 
   @classmethod
   def from_flags(
@@ -64,13 +68,23 @@ class Job(abc.ABC):
     """
     assert dataclasses.is_dataclass(cls)
     flags = {
-      field.name: getattr(args, field.name)
+      field.name: tuple(value) if isinstance(value, list) else value
       for field in dataclasses.fields(cls)
-      if hasattr(args, field.name)
+      if (value := getattr(args, field.name, dataclasses.MISSING))
+      is not dataclasses.MISSING
     }
     job = cls(**flags | {'command': command})
     check_text(job)
     return job
+
+  def check(self) -> None:
+    """Checks what the processes would read, before rendering or launching.
+
+    Raises:
+      ConfigError: If a gin file is missing, if the nodes do not share the
+        model directory, or if the processes cannot install xlflax.
+    """
+    check_gin_files(self.command)
 
   @abc.abstractmethod
   def render(self) -> str:
@@ -85,20 +99,44 @@ class Job(abc.ABC):
     """
 
 
-class AddPair(argparse.Action):
-  """Adds the value of a repeated flag NAME=VALUE to a dict."""
+def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
+  """Parses the values NAME=VALUE of a repeated option.
 
-  def __call__(self, parser, namespace, value, option_string=None):
+  Raises:
+    ConfigError: If a value has no name or no equals sign, or if a name occurs
+      twice.
+  """
+  pairs: dict[str, str] = {}
+  for value in values:
     name, sign, text = value.partition('=')
     if not name or not sign:
       raise errors.ConfigError(
-        'A name has no value',
-        got=value,
-        expected=self.metavar,
-        where=option_string,
+        'A name has no value', got=value, expected='NAME=VALUE', where=option
       )
-    pairs = getattr(namespace, self.dest)
-    setattr(namespace, self.dest, pairs | {name: text})
+    if name in pairs:
+      raise errors.ConfigError(
+        'A name has two values', got=value, expected='one value', where=option
+      )
+    pairs[name] = text
+  return pairs
+
+
+def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
+  """Parses environment variables NAME=VALUE; see `parse_pairs`.
+
+  Raises:
+    ConfigError: Also if a name cannot be that of an environment variable.
+  """
+  pairs = parse_pairs(values, option)
+  for name in pairs:
+    if not _VARIABLE_NAME.fullmatch(name):
+      raise errors.ConfigError(
+        'The name of an environment variable is not valid',
+        got=name,
+        expected='letters, digits and underscores',
+        where=option,
+      )
+  return pairs
 
 
 def check_command(
@@ -162,6 +200,28 @@ def flag_values(command: Sequence[str], flag: str) -> list[str]:
     elif word == flag and i + 1 < len(command):
       values.append(command[i + 1])
   return values
+
+
+def check_gin_files(
+  command: Sequence[str], *, has_own_files: bool = False
+) -> None:
+  """Checks that the gin files of a command exist.
+
+  Args:
+    command: Command of the job.
+    has_own_files: Whether the processes have other files than this machine,
+      as in a container. Absolute paths are not checked then.
+
+  Raises:
+    ConfigError: If a file is neither shipped with xlflax nor found on the
+      search path.
+  """
+  search_paths = flag_values(command, '--gin_search_paths')
+  folders = shipped_configs.folders(search_paths)
+  for name in flag_values(command, '--gin_file'):
+    if has_own_files and (name.startswith('/') or paths.is_bucket(name)):
+      continue
+    shipped_configs.find(name, folders)
 
 
 def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:

@@ -102,10 +102,10 @@ class _SupervisedJob(base.Job):
     """Returns the command line of a process, without the program."""
     return [
       *self.command,
-      f'--coordinator={coordinator}',
+      f'{base.COORDINATOR_FLAG}={coordinator}',
       f'--num_processes={self.world_size}',
       f'--process_id={self.rank(local_rank)}',
-      f'--stopped_status={errors.ExitStatus.STOPPED}',
+      base.PREEMPTION_FLAG,
       *base.platform_flags(self.command, self._platform()),
     ]
 

@@ -1,276 +1,304 @@
-"""Jobs under Slurm: one batch script, and the `sbatch` line that submits it.
+"""Jobs under Slurm: a batch script for `sbatch`.
 
-The script is the same for every job; what differs is given to `sbatch`. It is
-also in `launch/slurm/train.sbatch`, for those who call `sbatch` themselves.
+The script is the template `slurm/slurm.sbatch.j2` of `launch/templates`.
 """
 
 import dataclasses
 import enum
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xlflax.foundation import errors, ranges
-from xlflax.launch import base, registry
+from xlflax.launch import base, preflight, registry, templates
 
-SCRIPT = (pathlib.Path(__file__).parent / 'train.sbatch').read_text('utf-8')
-
-
-class RestartBy(enum.Enum):
-  """What starts the processes of a failed job again."""
-
-  QUEUE = 'queue'  # the job is queued again
-  AGENTS = 'agents'  # on each node one, within the allocation; then the queue
-
-
-class Per(enum.Enum):
-  """What each process has."""
-
-  GPU = 'gpu'
-  NODE = 'node'
-
-
-_EXAMPLE = r"""# two nodes of eight GPUs, a process for each GPU; print it, do not submit
-xlflax launch slurm --nodes=2 --gpus_per_node=8 --process_per=gpu \
+# sbatch has its own quoting in #SBATCH lines: no characters that need any.
+_DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
+_EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
+xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
     --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
 
-# a token cache by an array of 16 jobs; `xlflax cache finish` comes after them
-xlflax launch slurm --array=0-15 --cpus_per_process=2 -- \
+# A token cache, written by an array of 16 jobs
+xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
     cache --shard=auto --corpus=... --vocabulary=... --output=/shared/cache
-
-# likewise text, and `vocab --sample=...`; each job has eight processes
-xlflax launch slurm --array=0-15 --cpus_per_process=8 -- \
-    prepare --shard=auto --num_processes=8 --corpus=... --output=/shared/corpus
 """
+_FLAGS = """
+--nodes (Count, default 1): number of nodes
+--gpus_per_node (Natural, default 0): number of GPUs of each node
+--ntasks_per_node (Count, default 1): number of processes on each node, which
+  share its GPUs
+--cpus_per_task (Count): number of CPUs of each process, for the input pipeline
+--mem: memory of each node, such as 512G
+--partition: partition of the cluster
+--account: account to charge
+--time: time limit in Slurm's format, such as 2-00:00:00
+--job_name (default xlflax): name of the job and of its logs
+--signal_seconds (Count, default 120): seconds before the time limit at which
+  the run is asked to save a checkpoint and stop
+--sweep FILE (path): file with the options of one array task on each line
+--array: array tasks to run, such as 1-8%%2 (default: all lines of the sweep);
+  of a command with --shard=auto the shards, such as 0-15
+--max_restarts (Natural, default 20): maximum number of restarts after failures
+  other than user errors
+--restart_policy (one of requeue in_place, default requeue): requeue a failed
+  job, or restart its processes within the allocation first
+--logs DIR (path): directory for the logs
+--nccl_socket_ifname: network interface of NCCL's control connections
+--env NAME=VALUE (repeated): environment variable of the processes; may be
+  repeated
+--entrypoint COMMAND (default xlflax): shell command that runs xlflax, such as
+  "apptainer exec --nv image.sif xlflax"
+--sbatch_arg ARGUMENT (repeated): further argument of sbatch, such as
+  --sbatch_arg=--exclusive; may be repeated
+"""
+
+
+class RestartPolicy(enum.Enum):
+  """What happens after a failure that is not a user error."""
+
+  REQUEUE = 'requeue'
+  IN_PLACE = 'in_place'
 
 
 @registry.register('slurm', help='a job for sbatch', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SlurmJob(base.Job):
-  """A job for `sbatch`.
+  """A job under Slurm.
 
   Attributes:
-    command: what each process runs.
-    nodes: how many machines.
-    gpus_per_node: 0 for a job on CPUs.
-    process_per: one process per GPU, or per node.
-    partition: of the cluster.
-    account: to charge.
-    time: limit, as Slurm writes it (`2-00:00:00`).
-    job_name: shown by `squeue`, and in the log's name.
-    cpus_per_process: for the input pipeline.
-    signal_seconds: how long before the limit the run is asked to stop.
-    sweep: file of flags, a line for each array task.
-    array: which lines of it run, such as '1-8%2'; None: all. Of a command
-      whose processes share work, the shares: '0-15' are sixteen.
-    restarts: a failed job is queued again until it has started so often
-      again, in whatever way; agents start it so often within an hour.
-    restart_by: what starts it again.
-    logs: folder of the logs; None: where `sbatch` is called.
-    more: further arguments of `sbatch`.
+    command: Command that each process runs.
+    nodes: Number of nodes.
+    gpus_per_node: Number of GPUs of each node. 0 for CPU jobs.
+    ntasks_per_node: Number of processes on each node, which share its GPUs.
+    cpus_per_task: Number of CPUs of each process, for the input pipeline.
+    mem: Memory of each node, such as 512G.
+    partition: Partition of the cluster.
+    account: Account to charge.
+    time: Time limit in Slurm's format, such as 2-00:00:00.
+    job_name: Name of the job and of its logs.
+    signal_seconds: Seconds before the time limit at which the run is asked to
+      save a checkpoint and stop.
+    sweep: File with the options of one array task on each line.
+    array: Array tasks to run, such as '1-8%2'. If None, all lines of the sweep.
+      Of a command that divides work, the shards, such as '0-15'.
+    max_restarts: Maximum number of restarts after failures other than user
+      errors; within the allocation, the maximum within an hour.
+    restart_policy: Whether to requeue a failed job, or to restart its processes
+      within the allocation first.
+    logs: Directory for the logs. If None, the directory of `sbatch`.
+    nccl_socket_ifname: Network interface of NCCL's control connections
+      (NCCL_SOCKET_IFNAME).
+    env: Environment variable NAME=VALUE of the processes.
+    entrypoint: Shell command that runs xlflax, such as
+      "apptainer exec --nv image.sif xlflax".
+    sbatch_arg: Further argument of sbatch, such as --exclusive.
   """
 
   commands: ClassVar[tuple[str, ...]] = (
     *base.DISTRIBUTED_COMMANDS,
     *base.SHARDED_COMMANDS,
   )
-  flags = f"""
---nodes N (Count, default 1)
---gpus_per_node (Natural, default 0)
---process_per (one of {' '.join(p.value for p in Per)}, default node): one
-  process for each node or GPU
---partition: as of sbatch
---account: as of sbatch
---time: as of sbatch
---job_name NAME (default xlflax)
---cpus_per_process N (Count)
---signal_seconds SECONDS (Count, default 120): ask the run to stop so long
-  before its time limit
---restarts (Natural, default 20): queue a failed job again until it has started
-  so often again; a mistake (status 2) ends it at once
---restart_by (one of {' '.join(r.value for r in RestartBy)}, default queue):
-  start a failed job again by the queue, or by an agent on each node: within
-  seconds, without giving the nodes back
---sweep FILE (path): an array of jobs: each line has the flags that one of them
-  adds
---array LINES: which lines of the sweep, such as 1-8%%2 (default: all); of
-  commands with --shard=auto the shares, such as 0-15
---logs DIR (path)
---sbatch ARGUMENT (repeated, as more): a further argument, such as
-  --sbatch=--exclusive; may be repeated
-"""
+  flags = _FLAGS
   command: tuple[str, ...]
   nodes: ranges.Count = 1
   gpus_per_node: ranges.Natural = 0
-  process_per: Per = Per.NODE
+  ntasks_per_node: ranges.Count = 1
+  cpus_per_task: ranges.Count | None = None
+  mem: str | None = None
   partition: str | None = None
   account: str | None = None
   time: str | None = None
   job_name: str = 'xlflax'
-  cpus_per_process: ranges.Count | None = None
   signal_seconds: ranges.Count = 120
   sweep: pathlib.Path | None = None
   array: str | None = None
-  restarts: ranges.Natural = 20
-  restart_by: RestartBy = RestartBy.QUEUE
+  max_restarts: ranges.Natural = 20
+  restart_policy: RestartPolicy = RestartPolicy.REQUEUE
   logs: pathlib.Path | None = None
-  more: tuple[str, ...] = ()
+  nccl_socket_ifname: str | None = None
+  env: tuple[str, ...] = base.multiline(default=())
+  entrypoint: str = 'xlflax'
+  sbatch_arg: tuple[str, ...] = ()
 
   def __post_init__(self):
     base.check_text(self)
-    self._check_texts()
-    if self.process_per is Per.GPU and not self.gpus_per_node:
+    base.parse_variables(self.env, '--env')
+    self._check_directives()
+    if self.gpus_per_node and self.gpus_per_node % self.ntasks_per_node:
       raise errors.ConfigError(
-        'One process per GPU needs GPUs',
-        got='--gpus_per_node=0',
-        expected='1 or more',
+        'The processes of a node cannot share its GPUs equally',
+        got=f'{self.ntasks_per_node} processes, {self.gpus_per_node} GPUs',
+        where='--ntasks_per_node',
       )
-    if (
-      self.array
-      and not self.sweep
-      and self.command[0] not in base.SHARDED_COMMANDS
-    ):
+    is_sharded = self.command[0] in base.SHARDED_COMMANDS
+    if self.array and not self.sweep and not is_sharded:
       raise errors.ConfigError(
-        'An array needs the flags of its tasks',
+        'An array of jobs needs the options of its tasks',
         got=f'--array={self.array}',
-        expected='--sweep=FILE with a line of flags for each',
+        expected='--sweep=FILE with a line of options for each task',
+        where='--array',
       )
-    if (
-      self.array
-      and self.command[0] in base.SHARDED_COMMANDS
-      and self._tasks() > 1
-    ):
+    num_processes = self.nodes * self.ntasks_per_node
+    if self.array and is_sharded and num_processes > 1:
       raise errors.ConfigError(
-        'Each job of an array of shares is one process',
-        got=f'--array={self.array} and {self._tasks()} processes',
-        expected='one node, and one process on it',
-        fix='give a longer --array instead, or --nodes without --array',
+        'Each job of an array of shards is one process',
+        got=f'--array={self.array} and {num_processes} processes',
+        expected='one node with one process',
+        where='--array',
+        fix='Pass a larger --array, or --nodes without --array.',
       )
 
-  def _check_texts(self):
+  def _check_directives(self):
     if '/' in self.job_name:
       raise errors.ConfigError(
-        "The job's name is part of its log's name",
+        'The name of the job is part of the name of its log',
         got=self.job_name,
         expected='a name without /',
         where='--job_name',
       )
-    if words := [word for word in self.more if not word.startswith('-')]:
-      raise errors.ConfigError(
-        'sbatch would take this for its script',
-        got=words[0],
-        expected='a flag with its value, such as --sbatch=--exclusive',
-        where='--sbatch',
-      )
+    for argument in self.sbatch_arg:
+      if not argument.startswith('-'):
+        raise errors.ConfigError(
+          'An argument of sbatch is an option',
+          got=argument,
+          expected='an option with its value, such as --exclusive',
+          where='--sbatch_arg',
+        )
+    values = [
+      *(
+        (f'--{name}', getattr(self, name))
+        for name in ('mem', 'partition', 'account', 'time', 'job_name', 'array')
+      ),
+      ('--logs', str(self.logs) if self.logs else None),
+      *(('--sbatch_arg', argument) for argument in self.sbatch_arg),
+    ]
+    for option, value in values:
+      if value is not None and not _DIRECTIVE.fullmatch(value):
+        raise errors.ConfigError(
+          'The value cannot be written into an #SBATCH line',
+          got=value,
+          expected='text without spaces, quotes, #, $, ;, <, > and backslashes',
+          where=option,
+          fix='Pass it to `sbatch` on its command line, with the script that '
+          '--dry_run prints.',
+        )
 
-  def sbatch(self, script: str) -> list[str]:
-    """The command line that submits the script."""
+  @property
+  def restarts_in_place(self) -> bool:
+    """Whether supervisors restart the processes within the allocation."""
+    return (
+      self.restart_policy is RestartPolicy.IN_PLACE
+      and self.command[0] in base.DISTRIBUTED_COMMANDS
+    )
+
+  def check(self) -> None:
+    """Checks the gin files, the sweep and the model directory."""
+    super().check()
+    if self.nodes > 1:
+      preflight.check_not_node_local(self.command)
+
+  def context(self) -> dict[str, Any]:
+    """Returns the variables of the template.
+
+    - job: This object.
+    - directives: Options of sbatch and their values, for #SBATCH lines.
+    - command: Command of each process.
+    - env: Environment variables of the processes.
+    - adds_flags: Whether the processes get `preemption_flag`.
+    - user_error_status, preempted_status: Exit statuses.
+    """
+    has_gpus = 'gpu' if self.gpus_per_node else None
+    env = base.parse_variables(self.env, '--env')
+    if self.nccl_socket_ifname:
+      env['NCCL_SOCKET_IFNAME'] = self.nccl_socket_ifname
+    return {
+      'job': self,
+      'directives': self._directives(),
+      'command': [*self.command, *base.platform_flags(self.command, has_gpus)],
+      'env': env,
+      'adds_flags': self.command[0] in base.DISTRIBUTED_COMMANDS,
+      'preemption_flag': base.PREEMPTION_FLAG,
+      'user_error_status': int(errors.ExitStatus.MISTAKE),
+      'preempted_status': int(errors.ExitStatus.STOPPED),
+    }
+
+  def _directives(self) -> dict[str, Any]:
+    """Returns the options of sbatch that have a value."""
+    log = '%x_%A_%a.log' if self._array() else '%x_%j.log'
+    # In a file name, sbatch replaces %%, %j and so on.
+    logs = str(self.logs).replace('%', '%%') + '/' if self.logs else ''
     options = {
       'job-name': self.job_name,
       'nodes': self.nodes,
-      'ntasks-per-node': self._tasks() // self.nodes,
+      'ntasks-per-node': self.ntasks_per_node,
       'gpus-per-node': self.gpus_per_node or None,
-      'cpus-per-task': self.cpus_per_process,
+      'cpus-per-task': self.cpus_per_task,
+      'mem': self.mem,
       'partition': self.partition,
       'account': self.account,
       'time': self.time,
       'signal': f'USR1@{self.signal_seconds}',
       'array': self._array(),
-      'output': self.logs and _literal(self.logs) / '%x_%j.log',
+      'output': f'{logs}{log}',
     }
-    return [
-      'sbatch',
-      *(
-        f'--{name}={value}'
-        for name, value in options.items()
-        if value is not None
-      ),
-      *self.more,
-      script,
-      *self.command,
-      *base.platform_flags(self.command, 'gpu' if self.gpus_per_node else None),
-    ]
-
-  def _tasks(self) -> int:
-    """Processes of the job."""
-    per_node = self.gpus_per_node if self.process_per is Per.GPU else 1
-    return self.nodes * per_node
+    return {k: v for k, v in options.items() if v is not None}
 
   def _array(self) -> str | None:
     if self.sweep is None:
       return self.array
     try:
-      lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
-    except OSError as error:
+      num_lines = len(self.sweep.read_text(encoding='utf-8').splitlines())
+    except (OSError, UnicodeError) as error:
       raise errors.ConfigError(
-        'The file of the sweep cannot be read',
-        got=str(self.sweep),
-        expected='a line of flags for each task of the array',
+        'The sweep cannot be read',
+        got=str(error),
+        expected='a file with the options of one array task on each line',
+        where=str(self.sweep),
       ) from error
-    if not lines:
-      raise errors.ConfigError(
-        'The file of the sweep is empty', got=str(self.sweep)
-      )
-    return self.array or f'1-{lines}'
-
-  def variables(self) -> dict[str, str]:
-    """What the script reads from the environment of `sbatch`."""
-    variables = {'XLFLAX_RESTARTS': str(self.restarts)}
-    if self.restart_by is RestartBy.AGENTS:
-      variables['XLFLAX_AGENTS'] = '1'
-    if self.sweep:
-      variables['XLFLAX_SWEEP'] = str(self.sweep.absolute())
-    return variables
+    if not num_lines:
+      raise errors.ConfigError('The sweep is empty', where=str(self.sweep))
+    return self.array or f'1-{num_lines}'
 
   def render(self) -> str:
-    """Returns the line that submits the job, and the script."""
-    variables = [f'{k}={shlex.quote(v)}' for k, v in self.variables().items()]
-    line = ' '.join([*variables, shlex.join(self.sbatch('train.sbatch'))])
-    return f'# {line}\n# where train.sbatch is:\n{SCRIPT}'
+    """Returns the batch script."""
+    return templates.render_shell('slurm/slurm.sbatch.j2', self.context())
 
   def launch(self) -> int:
-    """Submits the job, and prints Slurm's answer."""
+    """Submits the script and prints the answer of Slurm."""
     print(submit(self, dict(os.environ)))
     return 0
 
 
-def _literal(path: pathlib.Path) -> pathlib.Path:
-  """A path in which Slurm replaces nothing."""
-  return pathlib.Path(str(path).replace('%', '%%'))
-
-
 def submit(job: SlurmJob, environment: dict[str, str]) -> str:
-  """Gives the job to Slurm; returns its answer.
+  """Submits a job with `sbatch` and returns its output.
 
   Raises:
-    ConfigError: there is no Slurm here, or it refused the job.
+    ConfigError: If `sbatch` is missing or rejects the job.
   """
   if not shutil.which('sbatch', path=environment.get('PATH')):
     raise errors.ConfigError(
-      'There is no Slurm here',
-      got='no sbatch in PATH',
-      fix='call this on a login node, or print the script by --dry_run',
+      '`sbatch` was not found',
+      fix='Run this on a login node, or print the script with --dry_run.',
     )
+  script = job.render()
   if job.logs:
     job.logs.mkdir(parents=True, exist_ok=True)
-  with tempfile.NamedTemporaryFile('w', suffix='.sbatch') as script:
-    script.write(SCRIPT)
-    script.flush()
+  with tempfile.NamedTemporaryFile('w', suffix='.sbatch') as file:
+    file.write(script)
+    file.flush()
+    command = ['sbatch', file.name]
     result = subprocess.run(
-      job.sbatch(script.name),
-      env=environment | job.variables(),
-      text=True,
-      capture_output=True,
-      check=False,
+      command, env=environment, text=True, capture_output=True, check=False
     )
   if result.returncode:
     raise errors.ConfigError(
-      'Slurm refused the job',
+      'Slurm rejected the job',
       got=result.stderr.strip(),
-      where=shlex.join(job.sbatch('train.sbatch')),
+      where=shlex.join(command),
     )
   return result.stdout.strip()

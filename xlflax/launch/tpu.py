@@ -1,52 +1,60 @@
-"""Jobs on Cloud TPU: a queued resource, and the command on all its workers.
+"""Jobs on Cloud TPU: a queued resource, and a command on all of its workers.
 
-JAX detects the workers of a slice, and several slices, by itself.
+JAX detects the workers of one or several slices by itself. The job is a shell
+script, the template `tpu/create_and_run.sh.j2` of `launch/templates`.
 """
 
 import dataclasses
 import os
-import pathlib
 import re
 import shlex
 import shutil
-import string
 import subprocess
 import tempfile
+from typing import Any
 
 from xlflax.foundation import errors, ranges
-from xlflax.launch import base, registry
+from xlflax.launch import base, preflight, registry, templates
 
-# Nodes are called NAME-1023, in at most 63 characters.
+# Nodes are named NAME-1023, with at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
-_EXAMPLE = r"""# a TPU slice of several workers, with new ones where it is taken away
+# What pip reads, and gs://, which the workers copy first.
+_PACKAGE_SCHEMES = ('https://', 'http://', 'git+https://', 'git+ssh://')
+_PACKAGE_FILES = ('.whl', '.tar.gz', '.zip')
+_DOCKER = 'sudo docker run --rm --privileged --network=host --ipc=host'
+_WATCHDOG_SECONDS = 60
+_EXAMPLE = r"""# A spot TPU slice of several workers. A preempted slice is created again.
 xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
     --accelerator_type=v5litepod-16 --runtime_version=v2-alpha-tpuv5-lite \
-    --source=git+https://HOST/xlflax -- train --gin_file=... --model_dir=gs://bucket/runs/mlm
+    --package=gs://bucket/xlflax-1.0-py3-none-any.whl -- train \
+    --gin_file=... --model_dir=gs://bucket/runs/mlm
 """
-_STOP = """cd && cd .xlflax && kill -TERM -- "-$(cat pid)"
-tail -n 20 --pid="$(cat pid)" -f log"""
-# The images of TPU VMs have Python 3.10. What is installed already stays.
-_SETUP = """wanted={wanted}
-[[ $(cat venv/wanted 2> /dev/null) == "$wanted" ]] || {{
-  sudo apt-get update -qq && sudo apt-get install -qqy git python3.11-venv &&
-  python3.11 -m venv --clear venv && venv/bin/pip install -q "$wanted" &&
-  echo "$wanted" > venv/wanted
-}}"""
-_CONTAINER = 'sudo docker run --rm --privileged --network=host --ipc=host'
-
-
-class _Script(string.Template):
-  """A shell script, in which @@name stands for what a job has."""
-
-  delimiter = '@@'
-
-
-def _text(name: str) -> str:
-  """A file of this room: `tpu.sh` runs here; on a worker `tpu_start.sh`, by
-  `setsid` and `nohup` so that the run outlives the connection (the shell around
-  it stays for its status where a signal ends the run), and `tpu_ask.sh`."""
-  path = pathlib.Path(__file__).parent / name
-  return path.read_text('utf-8')
+_FLAGS = """
+--name (required): name of the queued resource and of its nodes
+--zone (required): zone, such as us-east5-a
+--accelerator_type (required): TPU type, such as v5litepod-16
+--runtime_version (required): software version of the TPU VMs
+--project: Google Cloud project (default: that of gcloud)
+--num_slices (Processes, default 1): number of slices, connected by the network
+--spot (switch): use cheaper TPUs that may be preempted
+--network: VPC network of the TPUs
+--subnetwork: VPC subnetwork of the TPUs
+--service_account: service account of the TPUs, for access to buckets
+--internal_ips (switch): give the TPUs no external IP addresses
+--image: container image with xlflax (default: install --package)
+--package URL: wheel, source archive (https:// or gs://) or repository
+  (git+https://) of xlflax to install on the workers
+--setup_command COMMAND: shell command that prepares each worker (default:
+  install Python 3.11 and --package, or pull --image)
+--entrypoint COMMAND: shell command that runs xlflax on the workers (default:
+  venv/bin/xlflax, or that of --image)
+--env NAME=VALUE (repeated): environment variable of the run; may be repeated
+--max_restarts (Natural, default 20): maximum number of restarts and of new TPUs
+  after preemption
+--keep_alive (switch): do not delete the TPUs at the end
+--abandon_minutes (Natural, default 60): delete the TPUs when no run is active
+  and the launching machine has not connected for this long; 0 never does
+"""
 
 
 @registry.register(
@@ -57,148 +65,187 @@ class TpuJob(base.Job):
   """A job on Cloud TPU.
 
   Attributes:
-    command: what each worker runs.
-    name: of the queued resource; of its nodes too.
-    zone: such as 'us-east5-a'.
-    accelerator_type: such as 'v5litepod-16'.
-    runtime_version: of the TPU VMs' software, such as 'v2-alpha-tpuv5-lite'.
-    project: None takes gcloud's own.
-    slices: how many of `accelerator_type`, joined over the network.
-    spot: cheaper TPUs that may be taken away.
-    image: of a container that has xlflax; None installs `source`.
-    source: of xlflax, for pip on the workers: the URL of a wheel, an archive
-      or a repository ('git+https://...').
-    setup: shell command run on each worker first; None installs Python 3.11
-      and xlflax into `venv`, or fetches the image.
-    program: what `xlflax` is on the workers; shell code, as `setup` is. None:
-      what `setup` gives.
-    restarts: how often new TPUs are asked for after a loss.
-    keep: whether the TPUs stay when the run has ended.
-    poll_seconds: between looks at a waiting resource.
+    command: Command that each worker runs.
+    name: Name of the queued resource and of its nodes.
+    zone: Zone, such as us-east5-a.
+    accelerator_type: TPU type, such as v5litepod-16.
+    runtime_version: Software version of the TPU VMs, such as
+      v2-alpha-tpuv5-lite.
+    project: Google Cloud project. If None, that of gcloud.
+    num_slices: Number of slices, which are connected by the network.
+    spot: Whether to use cheaper TPUs that may be preempted.
+    network: VPC network of the TPUs.
+    subnetwork: VPC subnetwork of the TPUs.
+    service_account: Service account of the TPUs, for access to buckets and for
+      deleting abandoned TPUs.
+    internal_ips: Whether the TPUs have no external IP addresses.
+    image: Container image with xlflax. If None, `package` is installed.
+    package: Wheel, source archive (https:// or gs://) or repository
+      (git+https://) of xlflax to install on the workers.
+    setup_command: Shell command that prepares each worker. If None, it installs
+      Python 3.11 and `package`, or pulls `image`.
+    entrypoint: Shell command that runs xlflax on the workers. If None,
+      venv/bin/xlflax, or xlflax in a container of `image`.
+    env: Environment variable NAME=VALUE of the run.
+    max_restarts: Maximum number of restarts and of new TPUs after preemption.
+    keep_alive: Whether the TPUs are kept at the end.
+    abandon_minutes: Minutes after which the workers delete the TPUs if no run
+      is active and the launching machine has not connected. 0 disables it.
+    poll_seconds: Seconds between requests for the state of the TPUs.
   """
 
-  flags = """
---name (required): as of gcloud
---zone (required): as of gcloud
---accelerator_type (required): as of gcloud
---runtime_version (required): as of gcloud
---project: default: gcloud's own
---slices N (Processes, default 1)
---spot (switch): cheaper TPUs that may be taken away
---image: container that has xlflax (default: --source is installed)
---source URL: of a wheel, archive or repository (git+https://...) of xlflax,
-  which the workers can read
---setup COMMAND: run on each worker first (default: what installs Python 3.11
-  and --source into venv, or fetches --image)
---program COMMAND: what xlflax is on the workers (default: venv/bin/xlflax, or
-  that of --image)
---restarts N (Natural, default 20)
---keep (switch): do not give the TPUs back at the end
-"""
+  flags = _FLAGS
   command: tuple[str, ...]
   name: str
   zone: str
   accelerator_type: str
   runtime_version: str
   project: str | None = None
-  slices: ranges.Processes = 1
+  num_slices: ranges.Processes = 1
   spot: bool = False
+  network: str | None = None
+  subnetwork: str | None = None
+  service_account: str | None = None
+  internal_ips: bool = False
   image: str | None = None
-  source: str | None = None
-  setup: str | None = base.multiline(default=None)
-  program: str | None = None
-  restarts: ranges.Natural = 20
-  keep: bool = False
+  package: str | None = None
+  setup_command: str | None = base.multiline(default=None)
+  entrypoint: str | None = None
+  env: tuple[str, ...] = ()
+  max_restarts: ranges.Natural = 20
+  keep_alive: bool = False
+  abandon_minutes: ranges.Natural = 60
   poll_seconds: ranges.Natural = 30
 
   def __post_init__(self):
     base.check_text(self)
     base.check_image(self.image)
+    base.parse_variables(self.env, '--env')
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
-        'The name is not usable on Google Cloud',
+        'The name is not valid on Google Cloud',
         got=self.name,
-        expected='at most 58 lower-case letters, digits and hyphens, a letter '
-        'first',
+        expected='at most 58 lower-case letters, digits and hyphens, starting '
+        'with a letter',
         where='--name',
       )
-    if not (self.source or self.image or self.setup is not None):
+    if not (self.package or self.image or self.setup_command is not None):
       raise errors.ConfigError(
         'The workers have no xlflax',
-        expected='--source, --image or --setup',
-        fix='give the URL of a wheel, an archive or a repository, such as '
-        '--source=git+https://HOST/xlflax or --source=https://HOST/xlflax.whl',
+        expected='--package, --image or --setup_command',
+        fix='Pass the URL of a wheel or a repository, such as '
+        '--package=git+https://HOST/xlflax or --package=gs://BUCKET/xlflax.whl.',
       )
+
+  def check(self) -> None:
+    """Checks the gin files, the model directory and the package."""
+    base.check_gin_files(self.command, has_own_files=True)
+    preflight.check_shared_model_dir(
+      self.command, (), fix='Pass --model_dir=gs://BUCKET/...'
+    )
+    if self.package is not None and self.setup_command is None:
+      self._check_package(self.package)
+
+  def _check_package(self, package: str) -> None:
+    is_object = package.startswith('gs://') and package.endswith(_PACKAGE_FILES)
+    if not is_object and not package.startswith(_PACKAGE_SCHEMES):
+      raise errors.ConfigError(
+        'The workers cannot install the package',
+        got=package,
+        expected='gs://BUCKET/NAME.whl, https://HOST/NAME.whl or '
+        'git+https://HOST/REPOSITORY',
+        where='--package',
+        fix='Copy a local wheel to a bucket with `gcloud storage cp`.',
+      )
+
+  def context(self) -> dict[str, Any]:
+    """Returns the variables of the template.
+
+    - job: This object.
+    - location: Flags of gcloud for zone and project.
+    - nodes: Names of the slices.
+    - create_flags: Flags of `gcloud compute tpus queued-resources create`.
+    - run: Command line of a worker, as shell code.
+    - abandon_minutes: Minutes until unused TPUs are deleted; 0 if never.
+    - check_seconds: Seconds between checks for unused TPUs.
+    - user_error_status, restartable_status: Exit statuses.
+    """
+    return {
+      'job': self,
+      'location': _flags({'zone': self.zone, 'project': self.project}),
+      'nodes': self.nodes,
+      'create_flags': self._create_flags(),
+      'run': self._run(),
+      'abandon_minutes': 0 if self.keep_alive else self.abandon_minutes,
+      'check_seconds': _WATCHDOG_SECONDS,
+      'user_error_status': int(errors.ExitStatus.MISTAKE),
+      'restartable_status': int(errors.ExitStatus.FAILURE),
+    }
 
   @property
   def nodes(self) -> list[str]:
     """Names of the slices."""
-    if self.slices == 1:
+    if self.num_slices == 1:
       return [self.name]
-    return [f'{self.name}-{i}' for i in range(self.slices)]
+    return [f'{self.name}-{i}' for i in range(self.num_slices)]
 
-  def render(self) -> str:
-    """Returns the shell script that does all of it."""
-    place = [f'--zone={self.zone}'] + (
-      [f'--project={self.project}'] if self.project else []
-    )
-    create = [
-      f'--accelerator-type={self.accelerator_type}',
-      f'--runtime-version={self.runtime_version}',
+  def _create_flags(self) -> list[str]:
+    several = self.num_slices > 1
+    return [
+      *_flags(
+        {
+          'accelerator-type': self.accelerator_type,
+          'runtime-version': self.runtime_version,
+          'node-id': None if several else self.name,
+          'node-count': self.num_slices if several else None,
+          'node-prefix': self.name if several else None,
+          'network': self.network,
+          'subnetwork': self.subnetwork,
+          'service-account': self.service_account,
+        }
+      ),
+      *(['--internal-ips'] if self.internal_ips else []),
+      *(['--spot'] if self.spot else []),
     ]
-    create += (
-      [f'--node-id={self.name}']
-      if self.slices == 1
-      else [f'--node-count={self.slices}', f'--node-prefix={self.name}']
-    )
-    create += ['--spot'] if self.spot else []
-    return _Script(_text('tpu.sh')).substitute(
-      name=shlex.quote(self.name),
-      place=shlex.join(place),
-      nodes=shlex.join(self.nodes),
-      restarts=self.restarts,
-      create=shlex.join(create),
-      poll=self.poll_seconds,
-      setup=shlex.quote(self._setup()),
-      run=shlex.quote(self._run()),
-      start=shlex.quote(_text('tpu_start.sh').strip()),
-      ask=shlex.quote(_text('tpu_ask.sh').strip()),
-      stop=shlex.quote(_STOP),
-      give_back='true' if self.keep else 'delete',
-    )
-
-  def _setup(self) -> str:
-    if self.setup is not None:
-      return self.setup
-    if self.image:
-      return f'sudo docker pull -q {self.image}'
-    wanted = shlex.quote(f'xlflax[tpu,buckets] @ {self.source}')
-    return _SETUP.format(wanted=wanted)
 
   def _run(self) -> str:
-    """The command line of a worker."""
-    program = self.program or (
-      f'{_CONTAINER} {self.image} xlflax' if self.image else 'venv/bin/xlflax'
-    )
+    """Returns the command line of a worker."""
+    variables = base.parse_variables(self.env, '--env')
+    assignments = [f'{k}={shlex.quote(v)}' for k, v in variables.items()]
+    if self.entrypoint:
+      prefix = ' '.join(['env', *assignments, '']) if assignments else ''
+      entrypoint = prefix + self.entrypoint
+    elif self.image:
+      options = [f'--env={assignment}' for assignment in assignments]
+      entrypoint = ' '.join([_DOCKER, *options, self.image, 'xlflax'])
+    else:
+      entrypoint = ' '.join([*assignments, 'venv/bin/xlflax'])
     words = [*self.command, *base.platform_flags(self.command, 'tpu')]
-    stopped = f'--stopped_status={errors.ExitStatus.STOPPED}'
-    return f'{program} {shlex.join([*words, stopped])}'
+    return f'{entrypoint} {shlex.join([*words, base.PREEMPTION_FLAG])}'
+
+  def render(self) -> str:
+    """Returns the shell script that runs the job."""
+    return templates.render_shell('tpu/create_and_run.sh.j2', self.context())
 
   def launch(self) -> int:
-    """Runs the script here, to its end."""
+    """Runs the script to its end."""
     return run(self, dict(os.environ))
 
 
+def _flags(values: dict[str, Any]) -> list[str]:
+  return [f'--{k}={v}' for k, v in values.items() if v is not None]
+
+
 def run(job: TpuJob, environment: dict[str, str]) -> int:
-  """Runs the script here, to its end; returns its status.
+  """Runs the script of a job on this machine and returns its status.
 
   Raises:
-    ConfigError: there is no gcloud here.
+    ConfigError: If gcloud is missing.
   """
   if not shutil.which('gcloud', path=environment.get('PATH')):
     raise errors.ConfigError(
-      'There is no gcloud here',
-      fix='install the Google Cloud CLI, or print the script by --dry_run',
+      '`gcloud` was not found',
+      fix='Install the Google Cloud CLI, or print the script with --dry_run.',
     )
   with tempfile.NamedTemporaryFile('w', suffix='.sh') as file:
     file.write(job.render())

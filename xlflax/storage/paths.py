@@ -96,7 +96,7 @@ def _bucket_path(text: str):
   return epath.Path(text.rstrip('/'))
 
 
-def is_bucket(path: os.PathLike) -> bool:
+def is_bucket(path: str | os.PathLike) -> bool:
   """Whether a path is in a bucket rather than in a file system."""
   return os.fspath(path).startswith(_PREFIXES)
 

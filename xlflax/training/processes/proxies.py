@@ -23,7 +23,7 @@ def exempt_coordinator(
   if not any(environment.get(name) for name in _PROXIES):
     return
   host = coordinator.rpartition(':')[0].strip('[]')
-  names = _EXEMPTIONS
+  names: tuple[str, ...] = _EXEMPTIONS
   if environment.get('no_grpc_proxy'):  # It replaces no_proxy.
     names = (*names, 'no_grpc_proxy')
   for name in names:

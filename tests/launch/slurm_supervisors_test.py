@@ -45,9 +45,9 @@ def _fail(failure: str, run: pathlib.Path) -> None:
   own = f'--model_dir={run}'
   process = 0 if failure == 'coordinator' else 1
   ends = signal.SIGSTOP if failure == 'stopped' else signal.SIGKILL
-  if failure in ('agent', 'node'):
+  if failure in ('supervisor', 'node'):
     os.kill(_with_words('node', own, node=1), ends)
-  if failure != 'agent':
+  if failure != 'supervisor':
     os.kill(_with_words(f'--process_id={process}', own), ends)
 
 
@@ -61,7 +61,7 @@ def fixture_whole(workspace, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-  'failure', ['task', 'coordinator', 'stopped', 'agent', 'node']
+  'failure', ['task', 'coordinator', 'stopped', 'supervisor', 'node']
 )
 def test_a_failure_costs_seconds_within_the_job(
   workspace, cluster, whole, tmp_path, capsys, failure
@@ -71,7 +71,7 @@ def test_a_failure_costs_seconds_within_the_job(
     workspace,
     cluster,
     tmp_path / 'logs',
-    '--restart_by=agents',
+    '--restart_policy=in_place',
     '--',
     *slurm_jobs.train(workspace, run),
     _STEPS,
@@ -82,13 +82,13 @@ def test_a_failure_costs_seconds_within_the_job(
   _fail(failure, run)
   assert job.wait(400) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
-  assert 'queueing' not in log
+  assert 'Requeueing' not in log
   [costs] = [
     row['restart']
     for row in map(json.loads, (run / 'metrics.jsonl').open())
     if 'restart' in row
   ]
-  if failure in ('agent', 'node'):
+  if failure in ('supervisor', 'node'):
     assert 'The supervisors ended with status' in log, log
   else:
     assert 'restart 1 of at most 20' in log, log
@@ -103,7 +103,7 @@ def test_a_mistake_ends_the_job_with_its_text(workspace, cluster, tmp_path):
     workspace,
     cluster,
     tmp_path / 'logs',
-    '--restart_by=agents',
+    '--restart_policy=in_place',
     '--',
     *slurm_jobs.train(workspace, tmp_path / 'run'),
     '--gin.BATCH_SIZE=7',
@@ -113,4 +113,4 @@ def test_a_mistake_ends_the_job_with_its_text(workspace, cluster, tmp_path):
   last = log.strip().rpartition('\nxlflax train: ')[2]
   assert 'The batch size does not divide over the devices' in last, log
   assert len(last.splitlines()) <= 6, log
-  assert 'restart 1' not in log and 'queueing' not in log
+  assert 'restart 1' not in log and 'Requeueing' not in log

@@ -1,0 +1,63 @@
+"""Checks of the model directory of a job before it is rendered."""
+
+import posixpath
+from collections.abc import Iterable, Sequence
+
+from xlflax.foundation import errors
+from xlflax.launch import base
+from xlflax.storage import paths
+
+# Directories that are local to each node of a cluster.
+_NODE_LOCAL = ('/tmp', '/var/tmp', '/dev/shm')
+
+
+def check_shared_model_dir(
+  command: Sequence[str], mounts: Iterable[str], *, fix: str
+) -> None:
+  """Checks that all nodes and later attempts see the same model directory.
+
+  Args:
+    command: Command of the job.
+    mounts: Directories that all nodes share.
+    fix: Hint for the error message.
+
+  Raises:
+    ConfigError: If `--model_dir` is neither in a bucket nor below one of the
+      shared directories.
+  """
+  directory = base.flag_value(command, '--model_dir')
+  if directory is None or paths.is_bucket(directory):
+    return
+  normalized = posixpath.normpath(directory)
+  if any(
+    normalized == mount or normalized.startswith(mount.rstrip('/') + '/')
+    for mount in map(posixpath.normpath, mounts)
+  ):
+    return
+  raise errors.ConfigError(
+    'The model directory is not shared by the nodes of the job',
+    got=directory,
+    expected='a directory on a shared volume, or gs://... or s3://...',
+    where='--model_dir',
+    fix=fix,
+  )
+
+
+def check_not_node_local(command: Sequence[str]) -> None:
+  """Checks that a job of several nodes does not write to a local directory.
+
+  Raises:
+    ConfigError: If `--model_dir` is in a directory such as /tmp.
+  """
+  directory = base.flag_value(command, '--model_dir')
+  if directory is None or paths.is_bucket(directory):
+    return
+  normalized = posixpath.normpath(directory)
+  for local in _NODE_LOCAL:
+    if normalized == local or normalized.startswith(local + '/'):
+      raise errors.ConfigError(
+        'Each node has its own copy of the model directory',
+        got=directory,
+        expected='a directory on a shared file system, gs://... or s3://...',
+        where='--model_dir',
+      )

@@ -1,0 +1,124 @@
+"""Rendering of the job templates in `launch/templates` with jinja2.
+
+The templates are YAML and shell. Every value passes through a filter that
+quotes it: `yaml` for manifests and `shell` for scripts.
+"""
+
+import math
+import pathlib
+import re
+import shlex
+from typing import Any
+
+import jinja2
+import yaml
+
+import xlflax
+from xlflax.foundation import errors
+
+# YAML 1.1, YAML 1.2 and Go's parser disagree on which unquoted words are
+# numbers or booleans ('1e3', 'y', '0o17'). All of them read these as strings.
+_PLAIN_SCALAR = re.compile(
+  r'(--)?[A-Za-z/][\w./@%+=-]+(:[\w./@%+=-]+)*', re.ASCII
+)
+_AMBIGUOUS = re.compile(r'true|false|yes|no|on|off|null|nan|inf', re.IGNORECASE)
+
+
+def template_directory() -> pathlib.Path:
+  """Returns the directory of the templates.
+
+  It is installed as `xlflax/launch_templates`. In a source tree it is
+  `launch/templates`, next to the package.
+  """
+  package = pathlib.Path(str(xlflax.__file__)).parent
+  installed = package / 'launch_templates'
+  return (
+    installed if installed.is_dir() else package.parent / 'launch/templates'
+  )
+
+
+def render_yaml(
+  name: str, context: dict[str, Any], template: pathlib.Path | None = None
+) -> str:
+  """Renders a manifest.
+
+  Args:
+    name: Name of a template below `launch/templates`.
+    context: Variables of the template.
+    template: Template to render in place of `name`. It can extend or include
+      the templates of xlflax by their names.
+
+  Raises:
+    ConfigError: If the template is missing or invalid, or if its result is not
+      YAML.
+  """
+  text = _render(name, context, template)
+  # Quoted scalars have one line, so that blank lines come from blocks only.
+  lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+  text = '\n'.join(lines) + '\n'
+  try:
+    list(yaml.safe_load_all(text))
+  except yaml.YAMLError as error:
+    raise errors.ConfigError(
+      'The template does not render as YAML',
+      got=' '.join(str(error).split()),
+      where=str(template or name),
+    ) from error
+  return text
+
+
+def render_shell(
+  name: str, context: dict[str, Any], template: pathlib.Path | None = None
+) -> str:
+  """Renders a shell script; see `render_yaml` for the arguments."""
+  return _render(name, context, template)
+
+
+def quote_yaml(value: Any) -> str:
+  """Returns a string as a YAML scalar on one line, quoted if necessary."""
+  text = str(value)
+  if _PLAIN_SCALAR.fullmatch(text) and not _AMBIGUOUS.fullmatch(text):
+    return text
+  return yaml.safe_dump(
+    text, default_style='"', allow_unicode=True, width=math.inf
+  ).rstrip('\n')
+
+
+def quote_kubernetes_variables(value: Any) -> str:
+  """Returns a string in which Kubernetes expands no $(VARIABLE)."""
+  return str(value).replace('$', '$$')
+
+
+def _render(
+  name: str, context: dict[str, Any], template: pathlib.Path | None
+) -> str:
+  environment = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(template_directory()),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,  # The filters quote for YAML and for shells.
+  )
+  environment.filters.update(
+    yaml=quote_yaml,
+    shell=lambda value: shlex.quote(str(value)),
+    shell_words=lambda values: shlex.join(map(str, values)),
+    literal=quote_kubernetes_variables,
+  )
+  try:
+    if template is None:
+      loaded = environment.get_template(name)
+    else:
+      loaded = environment.from_string(template.read_text(encoding='utf-8'))
+    return loaded.render(context)
+  except jinja2.TemplateError as error:
+    raise errors.ConfigError(
+      'The template cannot be rendered',
+      got=f'{type(error).__name__}: {error}',
+      where=str(template or name),
+    ) from error
+  except (OSError, UnicodeError) as error:
+    raise errors.ConfigError(
+      'The template cannot be read', got=str(error), where=str(template)
+    ) from error
