@@ -13,7 +13,6 @@ from typing import Any
 import jinja2
 import yaml
 
-import xlflax
 from xlflax.foundation import errors
 
 # YAML 1.1, YAML 1.2 and Go's parser disagree on which unquoted words are
@@ -30,7 +29,7 @@ def template_directory() -> pathlib.Path:
   It is installed as `xlflax/launch_templates`. In a source tree it is
   `launch/templates`, next to the package.
   """
-  package = pathlib.Path(str(xlflax.__file__)).parent
+  package = pathlib.Path(__file__).parents[1]
   installed = package / 'launch_templates'
   return (
     installed if installed.is_dir() else package.parent / 'launch/templates'
