@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report, study, two_model_alignment
+from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, sources
@@ -58,8 +59,8 @@ class UnlinkedFiles(source_lib.ExampleSource):
         id=str(number),
         language=first,
         target_language=second,
-        source_words=tuple(source.split()),
-        target_words=tuple(target.split()),
+        source_words=tuple(corpus_lines.split_tokens(source)),
+        target_words=tuple(corpus_lines.split_tokens(target)),
         sure=frozenset(),
         possible=frozenset(),
       )

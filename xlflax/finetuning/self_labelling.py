@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated
 
+from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.sources import source as source_lib
@@ -47,10 +48,10 @@ class WordLines(source_lib.ExampleSource):
     path = mirrors.here(self.files[part])
     found: list[examples_lib.Example] = [
       examples_lib.TaggedSentence(
-        id=str(number - 1), language=part, words=tuple(line.split())
+        id=str(number - 1), language=part, words=words
       )
       for number, line in files.read_lines(path)
-      if line.split()
+      if (words := tuple(corpus_lines.split_tokens(line)))
     ]
     if not found:
       raise errors.CorpusError('A file has no text', where=str(path))

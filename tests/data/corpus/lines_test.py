@@ -145,3 +145,32 @@ def test_a_pipe_is_no_text_file(tmp_path):
   os.mkfifo(tmp_path / 'en.txt')
   with pytest.raises(errors.CorpusError, match='no regular file'):
     list(corpus_lines.read_lines(tmp_path / 'en.txt'))
+
+
+@pytest.mark.parametrize('size', [1, 2, 3, 7])
+def test_spans_divide_lines_of_all_ends(tmp_path, size):
+  """Every line is in one span, whatever ends it."""
+  data = b'one\r\ntwo\rthree\n\r\n\rfour\n\nfive\r'
+  path = tmp_path / 'a.txt'
+  path.write_bytes(data)
+  lines = [line for _, line in corpus_lines.read_lines(path)]
+  assert (
+    lines
+    == data.replace(b'\r\n', b'\n').replace(b'\r', b'\n').split(b'\n')[:-1]
+  )
+  spans = [
+    corpus_lines.Span(start, min(start + size, len(data)))
+    for start in range(0, len(data), size)
+  ]
+  parts = [
+    line for span in spans for _, line in corpus_lines.read_span(path, span)
+  ]
+  assert parts == lines
+
+
+def test_tokens_are_separated_by_spaces_and_tabs_only():
+  assert corpus_lines.split_tokens(' a\t b\xa0c \u3000') == [
+    'a',
+    'b\xa0c',
+    '\u3000',
+  ]

@@ -1,15 +1,16 @@
 """Lines of the text files of a corpus directory; no TensorFlow.
 
-Lines end with a line feed; white space around a line (ASCII) is dropped. Files
-ending in `.gz` or `.zst` are decompressed while they are read, and files of
+All readers share the definitions of this module: a line ends with LF, CRLF or
+CR, and tokens are separated by ASCII spaces and tabs. A no-break space is part
+of a token. ASCII white space around a line is dropped. Files ending in `.gz` or `.zst` are decompressed while they are read, and files of
 records become lines (`records`).
 """
 
 import contextlib
 import errno
-import functools
 import gzip
 import pathlib
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -20,8 +21,10 @@ from xlflax.data.corpus import forms, records
 from xlflax.foundation import errors
 
 _SPACES = b' \t\r\x0b\x0c'
+_LINE_ENDS = (b'\n', b'\r')
 _BOM = b'\xef\xbb\xbf'
 _LONGEST = 1 << 26  # bytes of a line; more is no text, or a bomb
+_SEPARATOR = re.compile('[ \t]+')
 _PACKED = 1 << 12  # bytes unpacked at a time: at most 128 MB of text
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 
@@ -70,6 +73,14 @@ def _zstd_frames(file: BinaryIO) -> Iterator[bytes]:
         packed, frame = frame.unused_data, None
   if frame is not None:
     raise EOFError('the last frame does not end')
+
+
+def split_tokens(text: str) -> list[str]:
+  """Splits a line at ASCII spaces and tabs.
+
+  `10\xa0000 people` has the tokens `10\xa0000` and `people`.
+  """
+  return [token for token in _SEPARATOR.split(text) if token]
 
 
 def read_text(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
@@ -135,14 +146,17 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
     CorpusError: the file cannot be opened.
   """
   with _told(path, lambda: 1), _open(path) as stream:
-    place = _seek_line(stream, start) - 1  # of the line feed before
+    place = _seek_line(stream, start) - 1  # of the line end before
+    if place > 0:
+      stream.seek(place - 1)
+      place -= stream.read(2) == b'\r\n'
     while place > 0:
       first = max(place - _PACKED, 0)
       stream.seek(first)
       part = stream.read(place - first).rstrip(_SPACES)
       part = part if first else part.removeprefix(_BOM)
       if part:
-        return part.endswith(b'\n')
+        return part.endswith(_LINE_ENDS)
       place = first
     return True
 
@@ -175,10 +189,15 @@ def _seek_line(stream: BinaryIO, start: int) -> int:
     return 0
   place = start - 1
   stream.seek(place)
-  while part := stream.readline(_LONGEST):
-    place += len(part)
-    if part.endswith(b'\n'):
+  while part := stream.read(_PACKED):
+    end = re.search(rb'\r\n|[\r\n]', part)
+    if end:
+      place += end.end()
+      if part[end.start() :] == b'\r' and stream.read(1) == b'\n':
+        place += 1
       break
+    place += len(part)
+  stream.seek(place)
   return place
 
 
@@ -186,17 +205,18 @@ def _lines_before(path: pathlib.Path, stop: int) -> int:
   """Lines that begin before a byte of a file."""
   if not stop:
     return 0
-  count, left, last = 0, stop - 1, b''
   with _open(path) as stream:
-    while left > 0 and (last := stream.read(min(left, _LONGEST))):
-      count += last.count(b'\n')
-      left -= len(last)
-  return count + 1
+    count = place = 0
+    for line in _raw_lines(stream, path):
+      if place >= stop:
+        break
+      place += len(line)
+      count += 1
+  return count
 
 
 def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
-  lines = iter(functools.partial(stream.readline, _LONGEST + 1), b'')
-  for number, line in enumerate(lines, start=1):
+  for number, line in enumerate(_split_lines(stream), start=1):
     if len(line) > _LONGEST:
       raise errors.CorpusError(
         'A line is too long to be a text',
@@ -205,6 +225,20 @@ def _raw_lines(stream: BinaryIO, path: pathlib.Path) -> Iterator[bytes]:
         fix='look whether the file is what its name says',
       )
     yield line
+
+
+def _split_lines(stream: BinaryIO) -> Iterator[bytes]:
+  """Yields lines with their ends: LF, CRLF or CR."""
+  pending = b''
+  while piece := stream.readline(_LONGEST + 1):
+    lines = (pending + piece).splitlines(keepends=True)
+    # Without LF the last line may be cut off, or its CR be followed by LF.
+    pending = b'' if piece.endswith(b'\n') else lines.pop()
+    yield from lines
+    if len(pending) > _LONGEST:
+      break
+  if pending:
+    yield pending
 
 
 @contextlib.contextmanager

@@ -83,6 +83,13 @@ def _text(record: Record, form: Form, path: pathlib.Path, number: int) -> str:
 def _column(record: Record, name: str, path: pathlib.Path, number: int) -> str:
   """The text in a column; 'a.b' is `b` of the object `a`."""
   value = find(record, name)
+  if isinstance(value, str) and not _is_encodable(value):
+    raise errors.CorpusError(
+      f'The column {name} of a record has no UTF-8 form',
+      got=ascii(value)[:60],
+      expected='text; half of a surrogate pair is not a character',
+      where=f'{path}:{number}',
+    )
   if not isinstance(value, str):
     raise errors.CorpusError(
       f'A record has no text in its column {name}',
@@ -95,6 +102,14 @@ def _column(record: Record, name: str, path: pathlib.Path, number: int) -> str:
       'docs/data.md shows, or leave the record out',
     )
   return value
+
+
+def _is_encodable(text: str) -> bool:
+  try:
+    text.encode('utf-8')
+  except UnicodeEncodeError:
+    return False
+  return True
 
 
 def find(record: Record, name: str) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from xlflax.data.corpus import lines as corpus_lines
 from xlflax.evaluation.metrics import aggregates, checks
 from xlflax.foundation import errors
 
@@ -109,7 +110,7 @@ def read_pharaoh(
     CorpusError: something else stands there.
   """
   links: dict[str, set[Link]] = {'-': set(), 'p': set()}
-  for item in line.split():
+  for item in corpus_lines.split_tokens(line):
     match = _LINK.fullmatch(item)
     if not match or min(int(match[1]), int(match[3])) < first:
       raise errors.CorpusError(

@@ -14,13 +14,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import column_checks, files
 from xlflax.foundation import enums
 
 _KIND = 'file of tagged words'
-_COMMENT = re.compile(r'#\s*(?:[\w.]+(?: [\w.]+)*\s*=\s|(?:newdoc|newpar)\b)')
+_COMMENT = re.compile(
+  r'#\s*(?:[\w.]+(?: [\w.]+)*\s*=\s|(?:newdoc|newpar)\b|id\s\S+\s+\w+=)'
+)
 _SENT_ID = re.compile(r'#\s*sent_id\s*=\s*(\S+)')
 _UNKNOWN = '\N{REPLACEMENT CHARACTER}'
 
@@ -135,15 +138,26 @@ def read(
 
 def _splitter(path, separator: Separator):
   if separator is Separator.AUTO:
-    tab = any(
-      '\t' in line
-      for _, line in files.read_lines(path)
-      if not _COMMENT.match(line)
+    # The first line of a word decides; `_sentences` verifies all others.
+    first = next(
+      (
+        line
+        for _, line in files.read_lines(path)
+        if line.strip() and not _is_comment(line)
+      ),
+      '',
     )
+    tab = '\t' in first.strip()
     separator = Separator.TAB if tab else Separator.SPACE
   if separator is Separator.TAB:
     return lambda line: line.split('\t')
-  return lambda line: [field for field in line.split(' ') if field]
+  # A tab in a file that is separated by spaces is a column of its own.
+  return corpus_lines.split_tokens
+
+
+def _is_comment(line: str) -> bool:
+  """Returns whether a line is a comment or the start of a document."""
+  return bool(_COMMENT.match(line)) or line.startswith('-DOCSTART-')
 
 
 def _sentences(
@@ -151,16 +165,26 @@ def _sentences(
 ) -> Iterator[tuple[str | None, list[_Line]]]:
   name: str | None = None
   lines: list[_Line] = []
+  num_columns: int | None = None
   for number, text in files.read_lines(path):
     if not text.strip():
       if lines:
         yield name, lines
         name, lines = None, []
-    elif _COMMENT.match(split(text)[0] if '\t' in text else text):
+    elif _is_comment(text):
       match = _SENT_ID.match(text)
       name = match[1] if match else name
-    elif not text.startswith('-DOCSTART-'):
+    else:
       fields = [field.strip() for field in split(text)]
+      num_columns = num_columns or len(fields)
+      if len(fields) != num_columns:
+        raise files.malformed(
+          _KIND,
+          path,
+          number,
+          f'{len(fields)} columns: {files.shorten(text)}',
+          expected=f'{num_columns} columns, as in the lines before',
+        )
       lines.append(_line(fields, word, tag, prefix, path, number))
   if lines:
     yield name, lines

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,9 @@ from xlflax.foundation import errors
 from xlflax.storage import mirrors
 
 _ENDS = b'\r\n'
+_SURROGATE = re.compile(r'\\u[dD][89a-fA-F]')
+# A quoted field may hold a long text; the limit of the library is 131,072.
+csv.field_size_limit(1 << 26)
 _ODD = '\0'  # what a row has too many or too few
 
 
@@ -60,11 +64,42 @@ def read_json(path: str | os.PathLike) -> Any:
   """
   text = '\n'.join(line for _, line in read_lines(path))
   try:
-    return json.loads(text)
+    value = json.loads(text)
   except json.JSONDecodeError as error:
     raise malformed('JSON file', path, error.lineno, error.msg) from error
   except (ValueError, RecursionError) as error:  # digits, brackets
     raise malformed('JSON file', path, 1, str(error)[:200]) from error
+  check_encodable(text, value, path)
+  return value
+
+
+def check_encodable(
+  text: str, value: Any, path: str | os.PathLike, number: int | None = None
+) -> None:
+  """Raises a CorpusError for JSON whose strings have no UTF-8 form.
+
+  Args:
+    text: The JSON text.
+    value: The value that it was decoded to.
+    path: The file.
+    number: The line, or None to find it in `text`.
+  """
+  if not _SURROGATE.search(text):
+    return
+  try:
+    json.dumps(value, ensure_ascii=False).encode('utf-8')
+  except UnicodeEncodeError as error:
+    surrogate = error.object[error.start]
+    escape = f'\\u{ord(surrogate):04x}'
+    if number is None:
+      number = text[: text.lower().find(escape)].count('\n') + 1
+    raise malformed(
+      'JSON string',
+      path,
+      number,
+      escape,
+      expected='text; half of a surrogate pair is not a character',
+    ) from error
 
 
 def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
@@ -83,6 +118,7 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
         raise malformed(kind, path, number, reason) from error
       if not isinstance(value, dict):
         raise malformed(kind, path, number, shorten(line), expected='an object')
+      check_encodable(line, value, path, number)
       yield number, value
 
 

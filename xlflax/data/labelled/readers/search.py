@@ -68,11 +68,20 @@ def _rows(path):
         yield number, line.split('\t')
     return
   for number, value in files.read_json_lines(path):
-    negatives: Any = value.get('negatives', value.get('negative', []))
-    negatives = [negatives] if isinstance(negatives, str) else negatives
-    head = [value.get('query', value.get('anchor')), value.get('positive')]
-    yield (
-      number,
-      ['' if text is None else str(text) for text in head]
-      + [str(text) for text in negatives],
-    )
+    negatives: Any = value.get('negatives', value.get('negative')) or []
+    negatives = negatives if isinstance(negatives, list) else [negatives]
+    texts = [
+      value.get('query', value.get('anchor')) or '',
+      value.get('positive') or '',
+      *negatives,
+    ]
+    for text in texts:
+      if not isinstance(text, str):
+        raise files.malformed(
+          'line of a query and its documents',
+          path,
+          number,
+          repr(text)[:60],
+          expected=f'texts: {_EXPECTED}',
+        )
+    yield number, texts

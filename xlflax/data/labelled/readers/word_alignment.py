@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import column_checks, files
@@ -68,7 +69,7 @@ def read(
     sides = [column[key][1] for column in columns[:-1]]
     if len(sides) == 1:
       sides = _two_sides(sides[0], paths[0], columns[0][key][0])
-    words = [tuple(side.split()) for side in sides]
+    words = [tuple(corpus_lines.split_tokens(side)) for side in sides]
     sure, possible = _links(
       links, words, first_index, paths[-1], number, problems
     )
@@ -135,7 +136,7 @@ def _links(
 ) -> tuple[frozenset, frozenset]:
   """Sure links, and all links."""
   sure, possible = set(), set()
-  for item in text.split():
+  for item in corpus_lines.split_tokens(text):
     match = _LINK.fullmatch(item)
     if not match or (match[2] != '-' and match[4]):
       raise files.malformed(

@@ -3,12 +3,12 @@
 Folders of BEIR, MIRACL, LAReQA and Mewsli-X are brought to one form.
 """
 
-import csv
 import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.foundation import errors, registry
@@ -18,6 +18,8 @@ QUERIES, DOCUMENTS = 'queries', 'documents'
 RELEVANCE, CANDIDATES = 'relevance.tsv', 'candidates.tsv'
 ALL = 'all'  # a part whose queries are of many languages
 _KIND = 'file of rankings'
+# Last column of a header: BEIR's, and other spellings.
+_HEADERS = ('score', 'relevance', 'rel', 'label', 'relevance_score')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +129,14 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
   if path.is_file():
     for number, value in files.read_json_lines(path):
       key = str(value.get('_id', value.get('docid', value.get('id', ''))))
-      title, text = value.get('title', ''), value.get('text', '')
+      title, text = value.get('title') or '', value.get('text') or ''
+      if isinstance(title, int | float):
+        title = str(title)
+      for field, content in (('title', title), ('text', text)):
+        if not isinstance(content, str):
+          raise files.malformed(
+            _KIND, path, number, f'{field}: {content!r:.60}', expected='text'
+          )
       words = ' '.join(filter(None, (title, text)))
       _add(found, key, words, value.get('language', part), path, number)
     return found
@@ -152,15 +161,15 @@ def _add(found, key: str, text: str, language: str, path, number: int) -> None:
 
 def _read_relevance(path):
   for number, line in files.read_lines(path):
-    fields = next(csv.reader([line], delimiter='\t' if '\t' in line else ' '))
+    fields = corpus_lines.split_tokens(line)
+    if not fields or (number == 1 and fields[-1].lower() in _HEADERS):
+      continue
     if len(fields) == 4:  # TREC: query, iteration, document, relevance
       fields = [fields[0], *fields[2:]]
     try:
       query, document, value = fields
       relevance = float(value)
     except ValueError:
-      if number == 1:
-        continue  # a header
       raise files.malformed(
         _KIND,
         path,
@@ -175,8 +184,19 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
   if not path.is_file():
     return None
   found: dict[str, list[str]] = {}
-  for _, line in files.read_lines(path):
-    query, document = line.split()[:2]
+  for number, line in files.read_lines(path):
+    fields = corpus_lines.split_tokens(line)
+    if not fields:
+      continue
+    if len(fields) not in (2, 3):
+      raise files.malformed(
+        _KIND,
+        path,
+        number,
+        f'{len(fields)} columns: {files.shorten(line)}',
+        expected='query and document, perhaps with a score',
+      )
+    query, document = fields[:2]
     found.setdefault(query, []).append(document)
   return {query: tuple(several) for query, several in found.items()}
 
