@@ -148,7 +148,8 @@ def test_wheel_and_sdist_hold_all_files(distributions):
   outside = _tracked('gin_configs/**/*.gin', 'tasks/**/*.py')
   assert len(wanted) > 300 and len(outside) > 100
   assert wanted | {f'xlflax/{name}' for name in outside} <= names
-  assert not [name for name in names if name.startswith(('tests', 'docs'))]
+  others = ('tests', 'docs', 'studies', 'benchmarks')
+  assert not [name for name in names if name.startswith(others)]
   (sdist,) = distributions.glob('*.tar.gz')
   with tarfile.open(sdist) as archive:
     members = {name.partition('/')[2] for name in archive.getnames()}

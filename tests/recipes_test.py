@@ -92,7 +92,7 @@ def test_xlm_e(file):
 
 def test_the_first_run_of_a_published_model_is_contrast_alone():
   settings = gin_files.settings_of(
-    ['docs/first_run/contrast.gin', 'models/tiny.gin'],
+    ['studies/first_run/contrast.gin', 'models/tiny.gin'],
     ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
   )
   [entry] = settings.objectives.entries
@@ -105,7 +105,11 @@ def test_the_first_run_of_a_published_model_is_contrast_alone():
 )
 def test_a_published_model_gets_the_vocabulary_of_the_corpus(file):
   settings = gin_files.settings_of(
-    [f'docs/{file}.gin', 'docs/recipes/own_vocabulary.gin', 'models/tiny.gin'],
+    [
+      f'studies/{file}.gin',
+      'studies/recipes/own_vocabulary.gin',
+      'models/tiny.gin',
+    ],
     [
       "MODEL_DIR='a'",
       "CORPUS='c'",

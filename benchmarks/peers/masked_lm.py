@@ -3,7 +3,7 @@
 As its Trainer would: fused AdamW, no decay of biases and norms, gradient norm
 clipped at 1, a linear schedule; 15 % of the tokens chosen, four fifths of them
 masked, a tenth random. A training that was stopped goes on from its state.
-Called by `benchmarks.efficiency` and by docs/rehearsal/peer.py.
+Called by `benchmarks.efficiency` and by studies/rehearsal/peer.py.
 """
 
 import json

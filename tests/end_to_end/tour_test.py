@@ -70,6 +70,8 @@ def environment(tmp_path_factory):
   )
   subprocess.run([*build, str(source)], check=True)
   (wheel,) = root.glob('*.whl')
+  (root / 'studies_only').mkdir()
+  (root / 'studies_only' / 'studies').symlink_to(source / 'studies')
   made = root / 'venv'
   if os.environ.get('XLFLAX_TOUR') == 'empty':
     _install_all(made, wheel)
@@ -77,7 +79,8 @@ def environment(tmp_path_factory):
     _install_above(made, wheel)
   return os.environ | {
     'PATH': f'{made}/bin:{os.environ["PATH"]}',
-    'PYTHONPATH': '',
+    # The studies, without the checkout's xlflax.
+    'PYTHONPATH': str(root / 'studies_only'),
     'JAX_PLATFORMS': 'cpu',
     'XLA_FLAGS': xla_flags.quick(),
     'XLFLAX_COMPILATION_CACHE': str(root / 'compiled'),

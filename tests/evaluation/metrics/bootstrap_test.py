@@ -120,7 +120,7 @@ def test_equal_models_differ_in_one_case_of_twenty(
   runs, spread, examples, together, languages
 ):
   """The same as docs/measured/evaluation.md reports of more trials."""
-  program = runpy.run_path('docs/evaluation/false_positives.py')
+  program = runpy.run_module('studies.evaluation.false_positives')
   found = program['rates'](
     program['Setting'](runs, spread, examples, together, languages),
     difference=0.0,

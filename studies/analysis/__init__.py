@@ -1,0 +1,1 @@
+"""Observations of the papers on small models (docs/measured/analysis.md)."""

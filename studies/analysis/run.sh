@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Makes everything of "The papers' observations" in docs/measured/analysis.md:
+#   studies/analysis/run.sh DATA WORK [PART...]
+# DATA: folder of the data sets that build_corpus.py names, and of ntrex, pawsx,
+# word_alignment, bilingual_dictionaries. WORK: for models and results. What is
+# finished there is not run again. STEPS=5 tries everything out.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+data=$1 work=$2
+shift 2
+parts=${*:-models cka sentences words alignment curves}
+steps=${STEPS:-2400}
+runs=$work/runs text=$work/text out=$work/out
+mkdir -p "$work/done" "$out" "$text"
+
+timed() {  # name, command: once; wall, user and system seconds are written
+  local name=$1 TIMEFORMAT="$1	%R	%U	%S" status
+  shift
+  [ -e "$work/done/$name" ] && return
+  { time "$@" 2>&3; } 3>&2 2>>"$work/seconds.tsv"
+  status=$?
+  [ $status = 0 ] && printf '%q ' "$@" >"$work/done/$name"
+  return $status
+}
+
+# NTREX and Tatoeba are in no training text.
+prepare() {
+  local name
+  [ -d "$work/corpus" ] || python "$here/../real_text/build_corpus.py" --data "$data" \
+    --output "$work/corpus" --languages en fr ru de ja --sources bible guide enja --pair_sources bible enja || return
+  for name in fr ru; do cp "$data/ntrex/en-$name.tsv" "$text/ntrex.en-$name.tsv"; done
+  awk -F'\t' '$3 == 1 {print $1 "\t" $2}' "$data/pawsx/dev-en.tsv" >"$text/paws.en-en.tsv"
+  for name in en fr ru; do head -n 8000 "$work/corpus/mono/$name.txt" | grep . >"$text/words.$name.txt"; done
+}
+
+corpus() {  # name, languages: the training text and pairs of some languages
+  local folder=$work/corpora/$1 split name other
+  shift
+  for split in . valid; do
+    mkdir -p "$folder/$split/mono" "$folder/$split/parallel"
+    for name in "$@"; do
+      ln -f "$work/corpus/$split/mono/$name".* "$folder/$split/mono/"
+      for other in "$@"; do
+        [ -e "$work/corpus/$split/parallel/$name-$other.tsv" ] &&
+          ln -f "$work/corpus/$split/parallel/$name-$other.tsv" "$folder/$split/parallel/"
+      done
+    done
+  done
+  [ $# -gt 1 ] || rmdir "$folder/parallel" "$folder/valid/parallel"
+}
+
+model() {  # name, corpus, objective file, further flags
+  local name=$1 files=$work/corpora/$2 kind=$3 size=6000
+  shift 3
+  local inputs=(--corpus="$files" --vocabulary="$files.vocab" --cache="$files.cache")
+  [ -e "$work/done/$name" ] && return
+  [[ $files == *-* ]] && size=7500
+  [ -d "$files.vocab" ] || xlflax vocab --corpus="$files" --output="$files.vocab" --size="$size" || return
+  xlflax cache --corpus="$files" --vocabulary="$files.vocab" --output="$files.cache" || return
+  timed "$name" xlflax train --gin_file="pretrain/$kind.gin" --gin_file=models/encoder.gin \
+    --gin_file="$here/study.gin" --gin.TRAIN_STEPS="$steps" --gin.WARMUP_STEPS=$((steps / 10)) \
+    "${inputs[@]}" --model_dir="$runs/$name" "$@"
+}
+
+models() {
+  local name pair=(--gin.PAIR_LENGTH=96 --gin.PAIR_BATCH_SIZE=16)
+  mkdir -p "$runs"
+  for name in en fr ru; do
+    corpus "$name" "$name"
+    model "mono_$name" "$name" mlm || return
+  done
+  for name in fr ru; do
+    corpus "en-$name" en "$name"
+    model "mlm_en-$name" "en-$name" mlm || return
+  done
+  for name in fr ru de ja; do
+    corpus "en-$name" en "$name"
+    model "tlm_en-$name" "en-$name" mlm_tlm "${pair[@]}" || return
+  done
+  # Names for dictionaries and links that are the other way round.
+  for name in mlm_ru-en:mlm_en-ru tlm_ru-en:tlm_en-ru tlm_ja-en:tlm_en-ja; do
+    ln -sfn "${name#*:}" "$runs/${name%:*}"
+  done
+}
+
+series=(--series="MLM=$runs/mlm_{pair}" --series="MLM and TLM=$runs/tlm_{pair}"
+  --series="monolingual=$runs/mono_{language}")
+random=(--series="random=$runs/mlm_{pair},$runs/mlm_{pair}@untrained")
+kept=(--states="$work/states" --max_length=64)
+news=(--text="en-fr=$text/ntrex.en-fr.tsv" --text="en-ru=$text/ntrex.en-ru.tsv")
+
+cka() {
+  local kind
+  for kind in biased debiased; do
+    timed "cka-$kind" xlflax analyze cka "${series[@]}" "${random[@]}" "${news[@]}" "${kept[@]}" \
+      --estimator="$kind" --output="$out/cka-$kind" || return
+  done
+  # The upper bound: one language, one model.
+  timed cka-paraphrases xlflax analyze cka --text="en-en=$text/paws.en-en.tsv" "${kept[@]}" \
+    --series="MLM en-fr=$runs/mlm_en-fr" --series="MLM en-ru=$runs/mlm_en-ru" \
+    --series="monolingual=$runs/mono_en" --series="random=$runs/mono_en,$runs/mono_en@untrained" \
+    --output="$out/cka-paraphrases"
+}
+
+retrieval=(--test="$data/tatoeba" --languages=fr,ru --train="en-fr=$text/ntrex.en-fr.tsv"
+  --train="en-ru=$text/ntrex.en-ru.tsv")
+
+sentences() {
+  timed sentences xlflax analyze sentences "${series[@]}" "${random[@]}" "${retrieval[@]}" "${kept[@]}" \
+    --output="$out/sentences"
+}
+
+words() {
+  local files=$data/bilingual_dictionaries name dictionaries=()
+  for name in train test; do
+    dictionaries+=(--$name="en-fr=$files/freedict/en-fr.$name.tsv"
+      --$name="ru-en=$files/openrussian/ru-en.$name.tsv")
+  done
+  timed words xlflax analyze words "${series[@]}" "${dictionaries[@]}" "${kept[@]}" --max_words=8000 \
+    --text="en=$text/words.en.txt" --text="fr=$text/words.fr.txt" --text="ru=$text/words.ru.txt" --output="$out/words"
+}
+
+alignment() {
+  local gold=$data/word_alignment both
+  local sample=$gold/simalign_sample kyoto=$gold/awesome_align_examples
+  both=(--series="MLM and TLM=$runs/tlm_{pair}" --series="untrained=$runs/tlm_{pair}@untrained")
+  timed alignment-en-de xlflax analyze alignment "${both[@]}" --output="$out/alignment-en-de" \
+    --links="en-de=$sample/sample_eng.txt,$sample/sample_deu.txt,$sample/sample_eng_deu.gold" &&
+    timed alignment-ja-en xlflax analyze alignment "${both[@]}" --output="$out/alignment-ja-en" \
+      --links="ja-en=$kyoto/jaen.src-tgt,$kyoto/jaen.gold" --first_index=1
+}
+
+curves() {
+  timed sentences-steps xlflax analyze sentences "${series[@]}" "${retrieval[@]}" --max_length=64 \
+    --steps=all --output="$out/sentences-steps" &&
+    timed curves xlflax analyze curves --analysis="$out/sentences-steps" --layers=0,1,-1 --output="$out/curves"
+}
+
+prepare || exit 1
+status=0
+for part in $parts; do
+  "$part" || { echo "failed: $part" >&2; status=1; }
+done
+python "$here/observations.py" "$out" >"$out/observations.md" && cat "$out/observations.md" || status=1
+exit $status

@@ -1,0 +1,1 @@
+"""Quality measurements of docs/measured/evaluation.md."""

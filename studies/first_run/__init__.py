@@ -1,0 +1,1 @@
+"""Training runs of docs/first_run.md."""

@@ -1,0 +1,1 @@
+"""Plans and tiny runs of the papers' rows (docs/measured/papers.md)."""

@@ -1,0 +1,89 @@
+"""Plans of the papers' models on the papers' number of GPUs, as a table.
+
+  python -m studies.papers.plans WORK
+
+Runs `xlflax train --dry_run` for each, with an invented vocabulary of the
+paper's size, in bfloat16; WORK keeps the plans and WORK/plans.md.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+# Gin file, vocabulary, languages, GPUs, the paper's number of parameters.
+PLANS = (
+  ('veco/large_phase2', 250_002, 50, 64, 662e6),
+  ('veco/small_ca_mlm_tlm', 250_002, 50, 64, 247e6),
+  ('ppa/250k', 110_000, 104, 2, 172e6),
+  ('metaxlm/metaxlm', 250_002, 94, 8, 270e6),
+  ('ecs/default', 80_000, 2, 8, None),
+  ('ecs/sep_emb_l1_3', 40_000, 2, 8, None),
+)
+GIB = 2**30
+
+
+def plan(
+  work: pathlib.Path, file: str, vocabulary: int, languages: int, devices: int
+) -> dict:
+  """The plan of one row, sharded by FSDP over all devices."""
+  output = work / f'{file.replace("/", "_")}.json'
+  subprocess.run(
+    [
+      'xlflax',
+      'train',
+      '--dry_run',
+      f'--gin_file=papers/{file}.gin',
+      f'--vocabulary_size={vocabulary}',
+      f'--num_languages={languages}',
+      f'--num_devices={devices}',
+      f'--output={output}',
+      '--corpus=unused',
+      '--gin.partitioning.Partitioner.data=1',
+      f'--gin.partitioning.Partitioner.fsdp={devices}',
+      "--gin.model_config.EncoderConfig.dtype='bfloat16'",
+      *(
+        ["--gin.INIT_DIR='unused'"]
+        if file.startswith(('ppa', 'metaxlm', 'veco/large'))
+        else []
+      ),
+      *(
+        ["--gin.model_config.EncoderConfig.remat='full'"]
+        if file.startswith(('veco', 'metaxlm'))
+        else []
+      ),
+    ],
+    check=True,
+  )
+  return json.loads(output.read_text())
+
+
+def main() -> None:
+  work = pathlib.Path(sys.argv[1])
+  work.mkdir(parents=True, exist_ok=True)
+  lines = [
+    '| gin file | V | parameters | the paper | difference | GPUs | state '
+    'a GPU, GiB | activations and gradients, GiB |',
+    '| --- ' * 8 + '|',
+  ]
+  for file, vocabulary, languages, devices, published in PLANS:
+    made = plan(work, file, vocabulary, languages, devices)
+    count, memory = made['parameters']['total'], made['memory']
+    state = sum(memory[k] for k in ('parameters', 'optimizer', 'other_state'))
+    lines.append(
+      f'| `papers/{file}.gin` | {vocabulary:,} | {count / 1e6:.1f}M | '
+      + (
+        f'{published / 1e6:.0f}M | {count / published - 1:+.1%}'
+        if published
+        else '- | -'
+      )
+      + f' | {devices} | {state / GIB:.2f} | {memory["temporary"] / GIB:.1f} '
+      '|'
+    )
+  text = '\n'.join(lines) + '\n'
+  (work / 'plans.md').write_text(text)
+  print(text)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,250 @@
+"""The tiny twins of the rows of the papers' tables, as runs."""
+
+from studies.papers import runner
+from xlflax.configuration import config
+
+PAIRS = runner.PAIRS
+
+
+def paper_row(
+  name: str, table: str, row: str, file: str, *rest, **more
+) -> runner.Row:
+  return runner.Row(name, twin(file), *rest, table=table, row=row, **more)
+
+
+def twin(file: str) -> tuple[str, ...]:
+  """The gin files of a tiny twin: its own, or its row's and the sizes.
+
+  'ecs/tiny_default' is `papers/ecs/default.gin` and `papers/ecs/tiny.gin`.
+  """
+  paper, _, name = file.partition('/')
+  folder = f'papers/{paper}'
+  if (config.SHIPPED / folder / f'{name}.gin').exists():
+    return (f'{folder}/{name}.gin',)
+  row = name.removeprefix('tiny_')
+  translates = row.startswith(('iwslt14', 'wmt14', 'script')) or 'mbart' in row
+  sizes = 'tiny_translation' if translates else 'tiny'
+  return (f'{folder}/{row}.gin', f'{folder}/{sizes}.gin')
+
+
+def ecs_rows() -> list[runner.Row]:
+  """ECS table 1, for each of its three language pairs."""
+  conditions = (
+    ('default', 'Default', 'joint'),
+    ('wiki_cc', 'Wiki-CC', 'joint'),
+    ('default_anchors', 'Default anchors', 'shared'),
+    ('no_anchors', 'No anchors', 'none'),
+    ('extra_anchors', 'Extra anchors', 'joint'),
+    ('sep_emb', 'Sep Emb', 'separate'),
+    ('sep_emb_l1_3', 'Sep Emb + L1-3', 'separate'),
+    ('sep_emb_l1_6', 'Sep Emb + L1-6', 'separate'),
+    ('sep_l1_3', 'Sep L1-3', 'shared'),
+    ('sep_l1_6', 'Sep L1-6', 'shared'),
+  )
+  return [
+    paper_row(
+      f'ecs_{file}_{x}',
+      'ECS 1',
+      f'{title}, {x}',
+      f'ecs/tiny_{file}',
+      f'ecs_cc_{x}' if file == 'wiki_cc' else f'ecs_{x}',
+      vocabulary,
+    )
+    for x in PAIRS
+    for file, title, vocabulary in conditions
+  ]
+
+
+def metaxlm_rows() -> list[runner.Row]:
+  """MetaXLM tables 1 to 5."""
+  meta = (('INIT_DIR', 'metaxlm_meta'),)
+  rows = (
+    ('metaxlm', '1-5', 'MetaXLM, Both'),
+    ('dict', '1, 2', '+Dict'),
+    ('freezing', '4', '+freezing'),
+    ('body', '5', 'Body'),
+    ('emb', '5', 'Emb'),
+    ('kd', '3', 'XLM+KD'),
+  )
+  return [
+    paper_row(
+      'metaxlm_meta',
+      'MetaXLM',
+      'the meta-pretrained model',
+      'metaxlm/tiny_meta',
+      vocabulary='english',
+    ),
+    paper_row('metaxlm_xlm', 'MetaXLM 1-5', 'XLM, None', 'metaxlm/tiny_xlm'),
+  ] + [
+    paper_row(
+      f'metaxlm_{file}',
+      f'MetaXLM {table}',
+      title,
+      f'metaxlm/tiny_{file}',
+      macros=meta,
+    )
+    for file, table, title in rows
+  ]
+
+
+def ppa_rows() -> list[runner.Row]:
+  """PPA tables 2 to 5."""
+  ablations = (
+    ('', 'PPA'),
+    ('_no_moco', '- MoCo'),
+    ('_no_tlm', '- TLM'),
+    ('_mlm', 'repl TLM w/ MLM'),
+  )
+  return [
+    paper_row('ppa_mbert', 'PPA', 'the mBERT it begins from', 'ppa/tiny_mbert')
+  ] + [
+    paper_row(
+      f'ppa_{size}{file}',
+      'PPA 5' if file else 'PPA 2-5',
+      f'{title} ({size})',
+      f'ppa/tiny_{size}{file}',
+      macros=(('INIT_DIR', 'ppa_mbert'),),
+    )
+    for size in ('250k', '600k', '2m')
+    for file, title in ablations
+  ]
+
+
+_VECO_START = (('INIT_DIR', 'veco_xlmr'),)
+_VECO_PHASE_1 = (('INIT_DIR', 'veco_large_phase1'),)
+_VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
+
+
+def veco_rows() -> list[runner.Row]:
+  """VECO tables 1 to 5, and the runs that their rows begin from."""
+  return [
+    paper_row(
+      'veco_xlmr', 'VECO', 'the XLM-R it begins from', 'veco/tiny_xlmr'
+    ),
+    *_veco_phases(),
+    paper_row(
+      'veco_mbart',
+      'VECO 3',
+      'the mBART that its row begins from',
+      'veco/tiny_mbart',
+    ),
+    *_veco_translation('de'),
+    *_veco_translation('fr'),
+    *_veco_shallow(),
+    *_veco_scripts(),
+    *_veco_small(),
+  ]
+
+
+def _veco_phases() -> list[runner.Row]:
+  """Tables 1 and 2: one model, pretrained in two phases."""
+  return [
+    paper_row(
+      'veco_large_phase1',
+      'VECO 1, 2',
+      'VECO, phase 1',
+      'veco/tiny_large_phase1',
+      macros=_VECO_START,
+      measure='ca_mlm_pairs/cross_loss - ca_mlm_pairs/self_loss',
+    ),
+    paper_row(
+      'veco_large_phase2',
+      'VECO 1, 2',
+      'VECO, phase 2',
+      'veco/tiny_large_phase2',
+      macros=_VECO_PHASE_1,
+    ),
+  ]
+
+
+def _veco_translation(x: str) -> list[runner.Row]:
+  """Table 3: translation from English, begun from each model."""
+  starts = (
+    ('random', 'Baseline', ()),
+    ('mbart', 'mBART', (('INIT_DIR', 'veco_mbart'),)),
+    ('xlmr', 'XLM-R', _VECO_START),
+    ('veco', 'VECO', _VECO_PHASE_2),
+  )
+  return [
+    paper_row(
+      f'veco_wmt_{x}_{file}',
+      'VECO 3',
+      f'{title}, en-{x}',
+      f'veco/tiny_wmt14_en_{x}_{file}',
+      macros=macros,
+    )
+    for file, title, macros in starts
+  ]
+
+
+def _veco_scripts() -> list[runner.Row]:
+  """Table 3 with the settings of the authors' scripts."""
+  return [
+    paper_row(
+      f'veco_script_{x}',
+      'VECO 3',
+      f'VECO, en-{x}, as the script',
+      f'veco/tiny_script_en_{x}',
+      macros=_VECO_PHASE_2,
+    )
+    for x in ('de', 'fr')
+  ]
+
+
+def _veco_shallow() -> list[runner.Row]:
+  """Table 4: decoders of three or six layers, begun from layers of VECO."""
+  decoders = (
+    ('random_3', 'random, 3', ()),
+    ('random_6', 'random, 6', ()),
+    ('first_3', 'VECO, first-3', _VECO_PHASE_2),
+    ('last_3', 'VECO, last-3', _VECO_PHASE_2),
+    ('first_6', 'VECO, first-6', _VECO_PHASE_2),
+    ('last_6', 'VECO, last-6', _VECO_PHASE_2),
+  )
+  return [
+    paper_row(
+      f'veco_shallow_{file}',
+      'VECO 4',
+      title,
+      f'veco/tiny_shallow_{file}',
+      macros=macros,
+    )
+    for file, title, macros in decoders
+  ]
+
+
+def _veco_small() -> list[runner.Row]:
+  """Table 5: small models, each pretrained and then trained to translate."""
+  models = (
+    ('small_mlm', 'XLM, MLM, mono.'),
+    ('small_mbart', 'mBART, MLM, mono.'),
+    ('small_ca_mlm', 'VECO, CA-MLM, mono.'),
+    ('small_mlm_tlm', 'XLM, MLM+TLM, bili.'),
+    ('small_mbart_tlm', 'mBART, MLM+TLM, bili.'),
+    ('small_ca_mlm_tlm', 'VECO, CA-MLM+TLM, bili.'),
+  )
+  return [
+    row
+    for file, title in models
+    for row in (
+      paper_row(f'veco_{file}', 'VECO 5', title, f'veco/tiny_{file}'),
+      _veco_small_translation(file, title),
+    )
+  ]
+
+
+def _veco_small_translation(file: str, title: str) -> runner.Row:
+  return paper_row(
+    f'veco_iwslt_{file}',
+    'VECO 5',
+    f'{title}, de-en',
+    f'veco/tiny_iwslt14_{file}',
+    macros=(('INIT_DIR', f'veco_{file}'),),
+    more=(
+      "--gin.PARALLEL='corpus.parallel.en_de'",
+      "--gin.sides/stream.PairOptions.order='reversed'",
+    ),
+  )
+
+
+ROWS = ecs_rows() + veco_rows() + ppa_rows() + metaxlm_rows()

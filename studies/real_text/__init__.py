@@ -1,0 +1,1 @@
+"""Corpora of public small data for the studies."""

@@ -1,0 +1,1 @@
+"""Comparison of training settings (docs/recipes.md)."""

@@ -1,0 +1,1 @@
+"""Case study in 24 languages (docs/rehearsal.md)."""

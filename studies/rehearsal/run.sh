@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# The rehearsal of docs/rehearsal.md:  studies/rehearsal/run.sh WORK DATA [STAGE...]
+# WORK: for results; what is there is not made again, and a run that was
+# stopped goes on. DATA: the data sets of studies/evaluation/run.sh. STAGE: text,
+# resumed, pretraining, untrained, peer, scores or published; all without one.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$1 data=$2
+shift 2
+languages=en,ca,cs,da,de,el,es,et,eu,fi,fr,hi,hu,id,ja,ko,nl,pl,pt,ru,sv,tr,vi,zh
+mlm_steps=${MLM_STEPS:-32500} pair_steps=${PAIR_STEPS:-4200}
+mkdir -p "$work/runs"
+
+timed() {  # name, command: seconds (user, system, wall) and KB go to WORK/times
+  local name=$1
+  shift
+  /usr/bin/time -f "$name %U %S %e %M" -a -o "$work/times" "$@"
+}
+
+text() {
+  [ -d "$work/corpus" ] || timed corpus xlflax corpora libreoffice \
+    --languages=$languages --packages="$work/packages" --output="$work/corpus"
+  [ -d "$work/vocab" ] || timed vocab xlflax vocab --corpus="$work/corpus" \
+    --output="$work/vocab" --size=16000
+  [ -d "$work/cache" ] || timed cache xlflax cache --corpus="$work/corpus" \
+    --vocabulary="$work/vocab" --output="$work/cache"
+}
+
+train() {  # name, gin file, steps, further flags
+  local name=$1 file=$2 steps=$3
+  shift 3
+  [ -e "$work/runs/$name/finished.json" ] || timed "$name" xlflax train \
+    --gin_file="$file" --gin_file=recipes/small.gin --corpus="$work/corpus" \
+    --vocabulary="$work/vocab" --cache="$work/cache" \
+    --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
+    --gin.MASK_RATIO="${MASK_RATIO:-0.15}" --gin.CheckpointOptions.every_steps=1000 "$@"
+  # A signal ends a run with status 0: what follows needs all of it.
+  [ -e "$work/runs/$name/finished.json" ] || [[ $* == *--stop_at_step* ]]
+}
+
+resumed() {  # 60 steps at once, and in three calls: table.py compares losses
+  local stop
+  train copy-whole pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
+  for stop in 25 45; do
+    train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10 --stop_at_step=$stop
+  done
+  train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
+}
+
+pretraining() {
+  train mlm pretrain/mlm.gin "$mlm_steps"
+  train aligned pretrain/mlm_tlm_contrast.gin "$pair_steps" \
+    --gin.INIT_FROM="'$work/runs/mlm'" --gin.BATCH_SIZE=16 \
+    --gin.PAIR_LENGTH=64 --gin.PAIR_BATCH_SIZE=16 --gin.SIDE_LENGTH=32 \
+    --gin.SIDE_BATCH_SIZE=64
+}
+
+published() {
+  [ -d "$work/published" ] || timed export xlflax convert to-hf \
+    "$work/runs/aligned" --output="$work/published" --license=mpl-2.0 \
+    --sentence_transformers=mean_all
+  xlflax publish "$work/published" example/rehearsal --preview
+}
+
+untrained() {  # as it begins: one step by a rate of nothing
+  train untrained pretrain/mlm.gin 1 --gin.LEARNING_RATE=1e-12
+}
+
+peer() {
+  [ -d "$work/runs/peer" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
+    python "$here/peer.py" "$work" "${PEER_THREADS:-1}"
+}
+
+scores() {
+  local name
+  for name in untrained aligned peer; do
+    [ -e "$work/runs/$name/finished.json" ] || [ "$name" = peer ] || continue
+    [ -d "$work/runs/$name" ] || continue
+    [ -e "$work/scores/$name/.done" ] && continue
+    mkdir -p "$work/scores/$name/runs"
+    ln -sfn "$work/runs/$name" "$work/scores/$name/runs/encoder"
+    timed "retrieval-$name" xlflax evaluate --model_dir="$work/runs/$name" \
+      --corpus="$work/corpus" --tasks=retrieval --max_examples=1000
+    "$here/../evaluation/run.sh" "$data" "$work/scores/$name" \
+      retrieval ntrex mining pos ner nli pawsx qa || true
+    touch "$work/scores/$name/.done"
+  done
+}
+
+for stage in ${*:-text resumed pretraining untrained peer scores published}; do
+  "$stage"
+done
