@@ -257,9 +257,8 @@ def test_a_frozen_process_is_named(workspace, tmp_path, process):
   wait_for_step(launcher, run, 3)
   os.kill(_pid_of(process, run), signal.SIGSTOP)
   output = _ended(launcher, status=74)
-  assert re.search(
-    rf'no sign of life. Got: the last of process {process} on \S+: '
-    r'[a-z ]+\(step \d+\) for \d+ s',
-    output,
-  ), output
+  # JAX names the process: as a task, or process 0 by the address it serves.
+  named = 'coordination service' if process == 0 else r'\n\S*1\n'
+  assert re.search(named, output), output
+  assert re.search(r'[a-z ]+\(step \d+\) for \d+ s', output), output
   assert 'Current thread' in output and 'training/loop.py' in output

@@ -57,18 +57,16 @@ def _flags(i, *more, count=2):
   return (f'--process_id={i}', f'--num_processes={count}', *more)
 
 
-@pytest.mark.slow  # see also rendezvous_test
+@pytest.mark.slow  # see also joining_test
 def test_wrong_process_count(together):
   for output in together(_flags(0), _flags(1, count=3)):
-    assert 'The processes do not agree on how many they are. Got: 2 for' in (
-      output
-    )
+    assert 'Got: 2 in process 0' in output and '3 in process 1' in output
 
 
-@pytest.mark.slow  # see also rendezvous_test
+@pytest.mark.slow  # see also joining_test
 def test_missing_process(together):
   for output in together(
-    _flags(0, count=3), _flags(1, count=3), join_timeout=15
+    _flags(0, count=3), _flags(1, count=3), join_timeout=15, statuses=(74, 74)
   ):
     assert '2 of 3 processes within 15 s; missing: 2.' in output
 
@@ -76,18 +74,22 @@ def test_missing_process(together):
 @pytest.mark.slow
 def test_different_gin(together):
   for output in together(_flags(0), _flags(1, '--gin.LEARNING_RATE=0.5')):
-    assert 'The processes were started with different configurations' in output
+    assert 'The processes have different configurations' in output
     assert '+LEARNING_RATE = 0.5' in output
 
 
-@pytest.mark.slow  # see also rendezvous_test
+@pytest.mark.slow  # see also joining_test
 def test_port_that_is_taken(together):
   with socket.create_server(('', 0)) as server:
     outputs = together(
-      _flags(0), _flags(1), port=server.getsockname()[1], join_timeout=10
+      _flags(0),
+      _flags(1),
+      port=server.getsockname()[1],
+      join_timeout=10,
+      statuses=(74, 74),
     )
-  assert 'Process 0 cannot listen on the port of the job' in outputs[0]
-  assert "Something that is not the job's process 0 answers" in outputs[1]
+  assert 'Process 0 cannot serve the job' in outputs[0]
+  assert 'Process 0 of the job did not accept this process' in outputs[1]
 
 
 @pytest.mark.slow
@@ -105,7 +107,7 @@ def test_mistake_of_one_process_ends_both(together, tmp_path):
     _flags(0), _flags(1, f'--cache={tmp_path / "none"}'), statuses=(2, 2)
   )
   assert 'process 1 of 2: ' in outputs[1]
-  assert 'process 1 failed: ' in outputs[0]
+  assert 'process 1 of 2 on ' in outputs[0]
 
 
 @pytest.mark.slow  # see also paths_test

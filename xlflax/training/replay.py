@@ -19,7 +19,7 @@ from xlflax.foundation import errors
 from xlflax.training import setup as setup_lib
 from xlflax.training import train_state
 from xlflax.training.devices import bit_digests
-from xlflax.training.processes import failure_detection, step_times
+from xlflax.training.processes import failures, step_times
 
 _NAMED = 3  # arrays that a message names
 _OUT_OF_MEMORY = 'RESOURCE_EXHAUSTED'
@@ -143,7 +143,7 @@ class Replay:
     try:
       jax.block_until_ready(self._checked[active](self._copy(state), *rest))
     except jax.errors.JaxRuntimeError as error:
-      if failure_detection.is_lost_peer(error) or _OUT_OF_MEMORY in str(error):
+      if failures.is_lost_peer(error) or _OUT_OF_MEMORY in str(error):
         raise
       assert self._hosts is not None
       process = jax.process_index()

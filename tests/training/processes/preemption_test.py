@@ -127,3 +127,24 @@ def test_who_else_hears_signals_is_put_back():
   finally:
     os.close(reader)
     os.close(writer)
+
+
+@pytest.mark.parametrize(
+  'asked, number',
+  [(1, 'SIGTERM'), pytest.param(0, 'SIGINT', marks=pytest.mark.slow)],
+)
+def test_all_processes_stop_after_the_same_step(start_job, asked, number):
+  job = start_job({}, {})
+  job.wait_for_step()
+  job.signal(asked, signal.Signals[number])
+  assert job.exit_codes() == [0, 0], job.errors()
+  first, second = (result['stopped_at'] for result in job.results())
+  assert 5 <= first == second < 2000
+
+
+def test_a_request_before_the_first_step_stops_all_before_it(start_job):
+  """JAX's own service loses it if a run is resumed at a later step."""
+  job = start_job({}, {'signal_at_start': True})
+  assert job.exit_codes() == [0, 0], job.errors()
+  first, second = (result['stopped_at'] for result in job.results())
+  assert first == second < 2000

@@ -21,7 +21,7 @@ FLAGS = f"""
   where there is none (default: what JAX finds, and else the CPU)
 --join_timeout SECONDS (Count, default 300): how long to wait for the other
   processes
---heartbeat_timeout SECONDS (Count, default 100): after so long without a sign
+--heartbeat_timeout SECONDS (Count, default 30): after so long without a sign
   of life a process counts as lost, and the job ends
 []
 """

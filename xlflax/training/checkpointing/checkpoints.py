@@ -24,7 +24,7 @@ from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoint_items as items_lib
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory, saved_checkpoints
-from xlflax.training.processes import failure_detection
+from xlflax.training.processes import failures
 
 REJECTED = 'rejected_checkpoints'
 
@@ -316,7 +316,7 @@ class _FailureReport:
 
 def _check_answers(error: Exception) -> None:
   """Raises where what keeps a checkpoint from being read is not the file."""
-  if errors.is_away(error) or failure_detection.is_lost_peer(error):
+  if errors.is_away(error) or failures.is_lost_peer(error):
     raise errors.CheckpointError(
       'A checkpoint cannot be read now',
       got=saved_checkpoints.first_line(error),
@@ -327,7 +327,7 @@ def _check_answers(error: Exception) -> None:
 
 def _remedy(error: Exception) -> str:
   """What to do about a failed write."""
-  if failure_detection.is_lost_peer(error):
+  if failures.is_lost_peer(error):
     return 'another process of the job was lost; start the job again'
   return 'free space or permissions there and start again'
 

@@ -1,1 +1,1 @@
-"""Several processes: cluster, rendezvous, failure detection, pre-emption."""
+"""Several processes: cluster detection, joining, failures, preemption."""

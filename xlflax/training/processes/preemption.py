@@ -1,12 +1,19 @@
-"""Pre-emption: after a signal, a run finishes its step, saves and exits.
+"""Preemption: after a signal, a run finishes its step, saves and exits.
 
-These are SIGTERM, SIGHUP (a terminal or connection that is gone), SIGINT and
+The signals are SIGTERM, SIGHUP (a terminal or connection is gone), SIGINT, and
 SIGUSR1, which Slurm sends by `--signal=USR1@...` before a time limit or a
-pre-emption. With several processes all stop at the same step (`agreement`)
-when any of them is asked.
+preemption. In a job of several processes, a signal to any of them stops all of
+them after the same step.
+
+JAX has a preemption service (`multihost_utils.reached_preemption_sync_point`,
+also behind Orbax's `reached_preemption`). It is not used, because it handles
+SIGTERM only, and replaces Python's handler of it: neither the log nor the
+watchdog would learn of the request. It also compares step numbers, so that a
+request before the first step of a resumed run is lost.
 """
 
 import contextlib
+import json
 import logging
 import signal
 import threading
@@ -16,42 +23,111 @@ from typing import Any
 import jax
 
 from xlflax.foundation import stopping
-from xlflax.training.processes import agreement
+from xlflax.training.processes import distributed, failures
+
+_AGREEMENT_SECONDS = 3600  # The watchdog ends a process that hangs sooner.
+_consensus: 'StopConsensus | None' = None
+
+
+class StopConsensus:
+  """The step after which all processes of the job stop.
+
+  Each process counts how often it has checked whether to stop. After a request
+  the processes exchange these counts, while their training loops wait, and
+  stop at the first check that none of them has made.
+
+  Args:
+    monitor: Failure monitor, which delivers the requests.
+
+  Attributes:
+    on_request: Called in a thread when any process was asked to stop, with
+      the description of the request.
+  """
+
+  def __init__(self, monitor: failures.FailureMonitor):
+    self._monitor = monitor
+    self.on_request: Callable[[str], None] = lambda reason: None
+    self._lock = threading.Lock()
+    self._num_checks = 0
+    self._stop_at: int | None = None
+    self._is_requested = False
+    monitor.on_stop_request = self._receive
+
+  def request(self, reason: str) -> None:
+    """Asks all processes to stop, and returns at once."""
+    threading.Thread(
+      target=self._monitor.request_stop, args=(reason,), daemon=True
+    ).start()
+
+  def should_stop(self) -> bool:
+    """Returns whether to stop now, the same on all processes.
+
+    All processes must call it equally often. It waits while they agree.
+    """
+    with self._lock:
+      self._num_checks += 1
+      return self._stop_at is not None and self._num_checks >= self._stop_at
+
+  def _receive(self, reason: str) -> None:
+    if self._is_requested:
+      return
+    self._is_requested = True
+    # The monitor's thread must stay free to receive failures.
+    threading.Thread(target=self._agree, args=(reason,), daemon=True).start()
+
+  def _agree(self, reason: str) -> None:
+    client, number = self._monitor.client, self._monitor.process_id
+    self.on_request(reason)
+    with self._lock, contextlib.suppress(Exception):  # JAX ends the job.
+      client.key_value_set(
+        f'xlflax/checks/{number}', json.dumps(self._num_checks)
+      )
+      client.wait_at_barrier('xlflax/stop', 1000 * _AGREEMENT_SECONDS)
+      rows = client.key_value_dir_get('xlflax/checks')
+      self._stop_at = max(json.loads(text) for _, text in rows) + 1
+
+
+def _job_consensus() -> StopConsensus | None:
+  """Returns the consensus of the job; None for a single process."""
+  global _consensus
+  monitor = distributed.monitor()
+  if _consensus is None and monitor is not None:
+    _consensus = StopConsensus(monitor)
+  return _consensus
 
 
 class StopRequest:
-  """Whether the run was asked to stop; used as a context manager.
+  """Context manager that notes requests to stop the run.
 
-  A request that comes before it is opened, or too late for the last look, is
-  not lost: `stopping.asked` has it, and the next run of the process, or
-  what called this one, follows it.
+  A request that comes before it is opened, or too late for the last check, is
+  not lost: it is kept in `stopping.asked`, for the next run of the process or
+  for the code that started this one.
 
-  A further SIGTERM, SIGHUP or SIGUSR1 changes nothing: Slurm sends two in a
-  row. A second SIGINT interrupts at once, as a person who presses it twice
-  wants.
+  A further SIGTERM, SIGHUP or SIGUSR1 changes nothing, as Slurm sends two in a
+  row. A second SIGINT interrupts at once.
 
   Args:
-    on_asked: called when the run is asked to stop; in another thread and at
-      once, while Python's own handler has to wait until a call of JAX that
-      blocks the main thread returns.
+    on_asked: Called when the run is asked to stop, in another thread and at
+      once. Python's own handler has to wait until a call of JAX that blocks
+      the main thread returns.
   """
 
   def __init__(self, on_asked: Callable[[], None] = lambda: None):
     self._on_asked = on_asked
     self._number: int | None = stopping.asked()
-    self._unheard = [None]  # emptied by the first request, in some thread
+    self._pending = [None]  # Emptied by the first request, in some thread.
     self._is_followed = False
-    self._told = False
+    self._is_logged = False
     self._previous: dict[int, Any] = {}
-    self._agreement: agreement.Agreement | None = None
-    self._open = contextlib.ExitStack()
+    self._consensus: StopConsensus | None = None
+    self._context = contextlib.ExitStack()
 
   def __enter__(self):
-    if jax.process_count() > 1:
-      self._agreement = agreement.Agreement(self._others_ask)
-      self._open.callback(self._agreement.close)
+    self._consensus = _job_consensus()
+    if self._consensus is not None:
+      self._consensus.on_request = self._hear_of_others
     if threading.current_thread() is threading.main_thread():
-      self._open.enter_context(stopping.listening(self._hear))
+      self._context.enter_context(stopping.listening(self._hear))
       for number in filter(stopping.is_heard, stopping.SIGNALS):
         self._previous[number] = signal.signal(number, self._handle)
     if self._number is not None:
@@ -60,50 +136,52 @@ class StopRequest:
 
   def __exit__(self, kind, *exc):
     for number, handler in self._previous.items():
-      # None: another library's own, which Python cannot put back.
+      # None: a handler of another library, which Python cannot restore.
       signal.signal(number, signal.SIG_DFL if handler is None else handler)
-    self._open.close()
+    self._context.close()
+    if self._consensus is not None:
+      self._consensus.on_request = lambda reason: None
     if kind is None:
       stopping.pass_on(self._number, followed=self._is_followed)
 
   def _hear(self, number: int) -> None:
-    """Notes a signal, in whatever thread."""
+    """Notes a signal, in any thread."""
     if number not in stopping.SIGNALS:
       return
     try:
-      self._unheard.pop()
+      self._pending.pop()
     except IndexError:
       return
     self._number = number
-    if self._agreement is not None:
+    if self._consensus is not None:
       name = signal.Signals(number).name
-      self._agreement.ask(f'{name} of process {jax.process_index()}')
+      self._consensus.request(f'{name} in process {jax.process_index()}')
     self._on_asked()
 
-  def _others_ask(self, said: str) -> None:
+  def _hear_of_others(self, reason: str) -> None:
     if self._number is None:
-      logging.warning('%s: all processes stop after the same step.', said)
+      logging.warning('%s: all processes stop after the same step.', reason)
     self._on_asked()
 
   def _handle(self, number, frame):
     del frame
     name = signal.Signals(number).name
-    if self._told and number == signal.SIGINT:
+    if self._is_logged and number == signal.SIGINT:
       raise stopping.Stopped(number)
-    if self._told:
-      logging.warning('%s: it is saving.', name)
+    if self._is_logged:
+      logging.warning('%s: the run is saving already.', name)
       return
-    self._told = True
+    self._is_logged = True
     self._hear(number)
     logging.warning('%s: saving a checkpoint at the end of this step.', name)
 
   def should_stop(self) -> bool:
-    """Whether to stop now; the same answer on all processes.
+    """Returns whether to stop now, the same on all processes.
 
-    They ask equally often: before the first step and after each one.
+    They must call it equally often: before the first step and after each one.
     """
-    if self._agreement is not None:
-      stop = self._agreement.reached()
+    if self._consensus is not None:
+      stop = self._consensus.should_stop()
     else:
       stop = self._number is not None
     self._is_followed = self._is_followed or stop
