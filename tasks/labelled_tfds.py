@@ -60,7 +60,7 @@ POS_SPLITS = {
 }
 WIKIANN_LANGUAGES = (
   *xtreme.TASKS['panx'].languages,
-  *('az gu lt pa pl qu ro uk').split(),
+  *('az', 'gu', 'lt', 'pa', 'pl', 'qu', 'ro', 'uk'),
 )
 TYDIQA_NAMES = {
   'ar': 'arabic',
@@ -73,13 +73,45 @@ TYDIQA_NAMES = {
   'sw': 'swahili',
   'te': 'telugu',
 }
-TREEBANKS = (
-  'af_afribooms ar_padt bg_btb cs_pdt de_gsd el_gdt en_ewt es_gsd et_edt '
-  'eu_bdt fa_seraji fi_tdt fr_gsd he_htb hi_hdtb hu_szeged id_gsd it_isdt '
-  'ja_gsd ko_gsd mr_ufal nl_alpino pl_pdb pt_bosque ro_rrt ru_gsd '
-  'ru_syntagrus sv_talbanken ta_ttb te_mtg tr_imst uk_iu ur_udtb vi_vtb '
-  'wo_wtb zh_gsd zh_gsdsimp'
-).split()
+TREEBANKS = [
+  'af_afribooms',
+  'ar_padt',
+  'bg_btb',
+  'cs_pdt',
+  'de_gsd',
+  'el_gdt',
+  'en_ewt',
+  'es_gsd',
+  'et_edt',
+  'eu_bdt',
+  'fa_seraji',
+  'fi_tdt',
+  'fr_gsd',
+  'he_htb',
+  'hi_hdtb',
+  'hu_szeged',
+  'id_gsd',
+  'it_isdt',
+  'ja_gsd',
+  'ko_gsd',
+  'mr_ufal',
+  'nl_alpino',
+  'pl_pdb',
+  'pt_bosque',
+  'ro_rrt',
+  'ru_gsd',
+  'ru_syntagrus',
+  'sv_talbanken',
+  'ta_ttb',
+  'te_mtg',
+  'tr_imst',
+  'uk_iu',
+  'ur_udtb',
+  'vi_vtb',
+  'wo_wtb',
+  'zh_gsd',
+  'zh_gsdsimp',
+]
 AMAZON_DOMAINS = {
   'books': 'Books_v1_02',
   'dvd': 'Video_DVD_v1_00',

@@ -9,9 +9,31 @@ from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.seqio_tasks import tfds_source
 
 VERSION = '1.2.0'
-LANGUAGES = (
-  'bg cs da de el es et fi fr ga hr hu it lt lv mt nl pl pt ro sk sl sv'
-).split()
+LANGUAGES = [
+  'bg',
+  'cs',
+  'da',
+  'de',
+  'el',
+  'es',
+  'et',
+  'fi',
+  'fr',
+  'ga',
+  'hr',
+  'hu',
+  'it',
+  'lt',
+  'lv',
+  'mt',
+  'nl',
+  'pl',
+  'pt',
+  'ro',
+  'sk',
+  'sl',
+  'sv',
+]
 
 
 def register(*, prefix: str = 'paracrawl', data_dir: str | None = None) -> None:

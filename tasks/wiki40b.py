@@ -13,10 +13,49 @@ from xlflax.data.seqio_tasks import preprocessors, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
 
 VERSION = '1.3.0'
-LANGUAGES = (
-  'ar bg ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms '
-  'nl no pl pt ro ru sk sl sr sv th tl tr uk vi zh-cn zh-tw'
-).split()
+LANGUAGES = [
+  'ar',
+  'bg',
+  'ca',
+  'cs',
+  'da',
+  'de',
+  'el',
+  'en',
+  'es',
+  'et',
+  'fa',
+  'fi',
+  'fr',
+  'he',
+  'hi',
+  'hr',
+  'hu',
+  'id',
+  'it',
+  'ja',
+  'ko',
+  'lt',
+  'lv',
+  'ms',
+  'nl',
+  'no',
+  'pl',
+  'pt',
+  'ro',
+  'ru',
+  'sk',
+  'sl',
+  'sr',
+  'sv',
+  'th',
+  'tl',
+  'tr',
+  'uk',
+  'vi',
+  'zh-cn',
+  'zh-tw',
+]
 CODES = {'zh-cn': 'zh_CN', 'zh-tw': 'zh_TW'}
 
 

@@ -46,7 +46,7 @@ def attend(
 def _of_device(arrays: problem.Arrays) -> jax.Array:
   length, heads = arrays.query.shape[1:3]
   block = min(_BLOCK, length)
-  names = 'block_q block_kv block_q_dkv block_kv_dkv'.split()
+  names = ['block_q', 'block_kv', 'block_q_dkv', 'block_kv_dkv']
   with jax.ensure_compile_time_eval():
     run = kernel.make_splash_mha_single_device(
       splash_masks.MultiHeadMask(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.errors import raises_error
 from xlflax.analysis import dictionaries
 from xlflax.analysis.dictionaries import WordVectors
 from xlflax.foundation import errors
@@ -131,30 +132,29 @@ def test_fasttext_files(tmp_path, name, write):
 
 
 @pytest.mark.parametrize(
-  'text, what, where',
+  'text, where',
   [
-    ('the 1 2\n', 'does not begin with its sizes', ':1'),
-    ('', 'does not begin with its sizes', ':1'),
-    ('2 2\nthe 1 2\ncat 1 x\n', 'Malformed line', ':3'),
-    ('2 2\nthe 1 2\ncat 1\n', 'Malformed line', ':3'),
-    ('1 2\nthe 1 nan\n', 'Malformed line', ':2'),
-    ('1 2\n', 'has no words', 'bad.vec'),
+    ('the 1 2\n', 'bad.vec:1'),
+    ('', 'bad.vec:1'),
+    ('2 2\nthe 1 2\ncat 1 x\n', 'bad.vec:3'),
+    ('2 2\nthe 1 2\ncat 1\n', 'bad.vec:3'),
+    ('1 2\nthe 1 nan\n', 'bad.vec:2'),
+    ('1 2\n', 'bad.vec'),
   ],
 )
-def test_bad_files(tmp_path, text, what, where):
+def test_bad_files(tmp_path, text, where):
   (tmp_path / 'bad.vec').write_text(text)
-  with pytest.raises(errors.CorpusError, match=what) as caught:
+  with raises_error(errors.CorpusError, where=where):
     dictionaries.read_vectors(tmp_path / 'bad.vec')
-  assert where in str(caught.value)
 
 
 def test_dictionaries_without_overlap(languages):
-  with pytest.raises(errors.AnalysisError, match='can be asked for'):
+  with pytest.raises(errors.AnalysisError):
     dictionaries.translate(*languages, train=_pairs([1]), test=[('a', 'b')])
-  with pytest.raises(errors.AnalysisError, match='learn a map from'):
+  with pytest.raises(errors.AnalysisError):
     dictionaries.translate(*languages, train=[('a', 'b')], test=_pairs([1]))
 
 
 def test_words_and_vectors_must_be_as_many():
-  with pytest.raises(errors.AnalysisError, match='2 and 3 vectors'):
+  with raises_error(errors.AnalysisError, mentions=(2, 3)):
     WordVectors(('a', 'b'), np.eye(3))

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.errors import raises_error
 from xlflax.analysis import sentence_study
 from xlflax.evaluation.metrics import retrieval
 from xlflax.foundation import errors
@@ -31,11 +32,11 @@ def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
 
 
 def test_bad_sides(states):
-  with pytest.raises(errors.AnalysisError, match='mapped to one another'):
+  with raises_error(errors.AnalysisError, mentions=(2, 1)):
     sentence_study.score_mapped_layers(
       states, sentence_study.Sides(states.first[:1], states.second)
     )
-  with pytest.raises(errors.AnalysisError, match='80 and 70 vectors'):
+  with raises_error(errors.AnalysisError, mentions=(80, 70)):
     sentence_study.score_mapped_layers(
       sentence_study.Sides(states.first, states.second[:, :70]), states
     )

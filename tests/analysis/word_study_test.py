@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis import fakes
+from tests.errors import raises_error
 from xlflax.analysis import report, text_files, word_study, word_vectors
 from xlflax.evaluation import base, sources
 from xlflax.foundation import errors
@@ -73,9 +74,7 @@ def test_a_dictionary_of_other_words(tmp_path, vectors):
   found = word_study.WordStudy(vectors=vectors, train=pairs, test=pairs).run(
     fakes.FakeModels()
   )
-  assert 'none of whose pairs has vectors on both sides' in str(
-    found.failures[0]
-  )
+  assert found.failures
   assert not found.rows
 
 
@@ -164,7 +163,6 @@ def test_word_vectors_and_states_that_are_not_finite(
   assert [one.part for one in found.failures] == [
     f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')
   ]
-  assert all('is not finite' in str(one) for one in found.failures)
 
 
 def test_text_is_read_line_by_line(tmp_path, corpus):
@@ -186,18 +184,15 @@ def test_text_is_read_line_by_line(tmp_path, corpus):
 
 
 @pytest.mark.parametrize(
-  'settings, text',
+  'settings, mentioned',
   [
-    ({'train': {}, 'test': {'a-b': 'x'}}, 'both for each pair'),
-    (
-      {'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}},
-      'no counterpart. Got: en',
-    ),
-    ({'train': {}, 'test': {}, 'vectors': {}}, 'series of models'),
+    ({'train': {}, 'test': {'a-b': 'x'}}, 'a-b'),
+    ({'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}}, ('en', '--vec')),
+    ({'train': {}, 'test': {}, 'vectors': {}}, '--series'),
   ],
 )
-def test_settings(settings, text):
-  with pytest.raises(errors.ConfigError, match=text):
+def test_settings(settings, mentioned):
+  with raises_error(errors.ConfigError, mentions=mentioned):
     word_study.WordStudy(**{'vectors': {'en': 'x'}} | settings)
 
 
@@ -205,5 +200,5 @@ def test_a_dictionary_that_is_not_there():
   study = word_study.WordStudy(
     series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'}
   )
-  with pytest.raises(errors.CorpusError, match='en-fr=nowhere'):
+  with raises_error(errors.CorpusError, got='en-fr=nowhere'):
     study.run(fakes.FakeModels())

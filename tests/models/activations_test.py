@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.models import activations, config
 
@@ -48,7 +49,9 @@ def test_names_of_hugging_face_go_there_and_back():
 
 
 def test_one_registration_serves_configurations_and_imports(registry):
-  with pytest.raises(errors.ConfigError, match='no such activation'):
+  with raises_error(
+    errors.ConfigError, got='square', where='EncoderConfig.activation'
+  ):
     config.EncoderConfig(**_SIZES, activation='square')
   activations.register('square', jnp.square, huggingface=('pow2',))
   assert config.EncoderConfig(**_SIZES, activation='square')
@@ -57,5 +60,7 @@ def test_one_registration_serves_configurations_and_imports(registry):
 
 def test_an_activation_that_hugging_face_lacks(registry):
   activations.register('square', jnp.square)
-  with pytest.raises(errors.ConfigError, match="no such activation. Got: 'sq"):
+  with raises_error(
+    errors.ConfigError, got='square', where='EncoderConfig.activation'
+  ):
     activations.to_huggingface('square')

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
@@ -35,26 +36,42 @@ def test_strings_become_enums():
 
 
 @pytest.mark.parametrize(
-  'name, value, message',
+  'name, value, values',
   [
-    ('norm_position', 'middle', "one of 'post', 'pre'"),
-    ('activation', 'swish', "one of 'gelu', 'gelu_tanh', 'relu'"),
-    ('dtype', 'float16', "one of 'float32', 'bfloat16'"),
-    ('num_layers', 0, 'from 1 to 10,000'),
-    ('vocab_multiple', 0, 'at least 1'),
-    ('type_vocab_size', -1, 'at least 0'),
-    ('dropout_rate', 1.0, 'at least 0 and below 1'),
-    ('attention_dropout_rate', -0.1, 'at least 0 and below 1'),
+    (
+      'norm_position',
+      'middle',
+      ('post', 'pre', 'middle', 'EncoderConfig.norm_position'),
+    ),
+    (
+      'activation',
+      'swish',
+      ('gelu', 'gelu_tanh', 'relu', 'swish', 'EncoderConfig.activation'),
+    ),
+    (
+      'dtype',
+      'float16',
+      ('float32', 'bfloat16', 'float16', 'EncoderConfig.dtype'),
+    ),
+    ('num_layers', 0, (1, '10,000', '0', 'EncoderConfig.num_layers')),
+    ('vocab_multiple', 0, (1, '0', 'EncoderConfig.vocab_multiple')),
+    ('type_vocab_size', -1, (0, '-1', 'EncoderConfig.type_vocab_size')),
+    ('dropout_rate', 1.0, (0, 1)),
+    ('attention_dropout_rate', -0.1, (0, 1)),
   ],
 )
-def test_bad_values_are_refused(name, value, message):
-  with pytest.raises(errors.ConfigError, match=message) as raised:
+def test_bad_values_are_refused(name, value, values):
+  with raises_error(errors.ConfigError, mentions=values) as raised:
     _config(**{name: value})
-  assert f'EncoderConfig.{name}' in str(raised.value)
+  assert_mentions(raised.value, f'EncoderConfig.{name}')
 
 
 def test_heads_must_divide_the_width_unless_their_width_is_given():
-  with pytest.raises(errors.ConfigError, match='num_heads = 5'):
+  with raises_error(
+    errors.ConfigError,
+    got='hidden_dim = 12, num_heads = 5',
+    where='EncoderConfig.hidden_dim',
+  ):
     _config(num_heads=5)
   assert _config(num_heads=5, head_dim=4).dim_per_head == 4
   assert _config().dim_per_head == 4
@@ -67,14 +84,14 @@ def test_vocabulary_fills_in_what_is_unset():
 
 
 @pytest.mark.parametrize(
-  'stated, message',
+  'stated, values',
   [
-    (dict(vocab_size=49), '49 in the model, 50 in the vocabulary'),
-    (dict(num_languages=3), '3 in the model, 2 in the vocabulary'),
+    (dict(vocab_size=49), (49, 50, 'EncoderConfig.vocab_size')),
+    (dict(num_languages=3), (3, 2, 'EncoderConfig.num_languages')),
   ],
 )
-def test_another_vocabulary_is_refused(stated, message):
-  with pytest.raises(errors.VocabularyError, match=message):
+def test_another_vocabulary_is_refused(stated, values):
+  with raises_error(errors.VocabularyError, mentions=values):
     model_config.with_vocabulary(_config(**stated), _spec())
 
 
@@ -85,5 +102,9 @@ def test_table_is_rounded_up():
 
 
 def test_table_without_a_vocabulary_says_what_to_do():
-  with pytest.raises(errors.ConfigError, match='with_vocabulary'):
+  with raises_error(
+    errors.ConfigError,
+    where='EncoderConfig.vocab_size',
+    mentions='with_vocabulary',
+  ):
     _ = _config().table_size

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
 from xlflax.models import embeddings
@@ -71,11 +71,12 @@ def test_embeddings_are_the_sum_of_tables():
 
 
 def test_rows_longer_than_the_table_are_refused():
-  with pytest.raises(errors.ConfigError, match='6 tokens') as raised:
+  with raises_error(
+    errors.ConfigError, where='EncoderConfig.max_length', mentions=6
+  ):
     embeddings.Embeddings(_config()).init(
       jax.random.key(0), _ids((1, 6)), **_EMBED
     )
-  assert 'EncoderConfig.max_length' in str(raised.value)
 
 
 def test_missing_language_ids_are_refused():
@@ -83,13 +84,15 @@ def test_missing_language_ids_are_refused():
     _config(use_language_embeddings=True, num_languages=2)
   )
   variables = module.init(jax.random.key(0), _ids(), **_EMBED)
-  with pytest.raises(errors.ConfigError, match='no language ids'):
+  with raises_error(
+    errors.ConfigError, where='EncoderConfig.use_language_embeddings'
+  ):
     module.apply(variables, _ids(), **_EMBED)
 
 
 def test_unknown_number_of_languages_is_refused():
   module = embeddings.Embeddings(_config(use_language_embeddings=True))
-  with pytest.raises(errors.ConfigError, match='num_languages = None'):
+  with raises_error(errors.ConfigError, where='EncoderConfig.num_languages'):
     module.init(jax.random.key(0), _ids(), **_EMBED)
 
 

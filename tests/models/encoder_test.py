@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.models import layer_stacking
 from xlflax.foundation import errors
 from xlflax.models import api, encoder
@@ -290,7 +291,7 @@ def test_dropout_follows_its_key(params):
 
 def test_vocabulary_must_be_known():
   model = _model(vocab_size=None)
-  with pytest.raises(errors.ConfigError, match='vocab_size = None'):
+  with raises_error(errors.ConfigError, where='EncoderConfig.vocab_size'):
     api.init_params(model, jax.random.key(0))
 
 

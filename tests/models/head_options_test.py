@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
+from tests.errors import raises_error
 from tests.models import random_parameters
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
@@ -41,7 +41,7 @@ def test_an_encoder_without_a_head_has_states_only():
     ('transform', (states,)),
     ('output_table', ()),
   ):
-    with pytest.raises(errors.ConfigError, match='no head that predicts'):
+    with raises_error(errors.ConfigError, where='EncoderConfig.mlm_head'):
       model.apply({'params': params}, *arguments, method=method)
 
 
@@ -56,7 +56,11 @@ def test_an_output_table_of_its_own():
   np.testing.assert_allclose(
     logits[0, 0], hidden[0, 0] @ table.T + bias, atol=1e-6
   )
-  with pytest.raises(errors.ConfigError, match='no use for output embedd'):
+  with raises_error(
+    errors.ConfigError,
+    where='EncoderConfig.output_embeddings',
+    mentions='mlm_head',
+  ):
     _make(output_embeddings='own', mlm_head='none')
 
 
@@ -71,7 +75,9 @@ def test_the_heads_activation():
   )
   np.testing.assert_array_equal(got, like)
   assert np.abs(got - unlike).max() > 1e-3
-  with pytest.raises(errors.ConfigError, match='head_activation'):
+  with raises_error(
+    errors.ConfigError, got='mish', where='EncoderConfig.head_activation'
+  ):
     _make(head_activation='mish')
 
 

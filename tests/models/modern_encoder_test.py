@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.models import layer_stacking
 from xlflax.foundation import errors
 from xlflax.models import api, encoder
@@ -332,30 +333,40 @@ def test_eight_devices_equal_one():
 
 
 @pytest.mark.parametrize(
-  'changes, part',
+  'changes, values',
   [
-    (dict(head_dim=3), 'heads of 3'),
-    (dict(cross_attention=True), 'cross_attention'),
-    (dict(num_kv_heads=2), '2 of keys'),
-    (dict(local_window=None), 'global_every = 3 without a window'),
-    (dict(norm_position='post'), 'first_norm'),
-    (dict(rotary_theta=0.0), 'rotary_theta is out of range'),
-    (dict(position_embedding='learned'), 'local_rotary_theta without'),
+    (dict(head_dim=3), (3, 'EncoderConfig')),
+    (dict(cross_attention=True), ('cross_attention', 'EncoderConfig')),
+    (dict(num_kv_heads=2), (2, 3, 'EncoderConfig')),
+    (dict(local_window=None), ('global_every', 3, 'EncoderConfig')),
+    (
+      dict(norm_position='post'),
+      ('first_norm', 'post', 'norm_position', 'EncoderConfig'),
+    ),
+    (dict(rotary_theta=0.0), ('0.0', 'EncoderConfig.rotary_theta')),
+    (
+      dict(position_embedding='learned'),
+      ('local_rotary_theta', 'EncoderConfig'),
+    ),
     (
       dict(
         position_embedding='learned', local_rotary_theta=None, rotary_factor=2.0
       ),
-      'rotary_factor without',
+      ('rotary_factor', 'EncoderConfig'),
     ),
   ],
 )
-def test_settings_that_do_not_go_together(changes, part):
-  with pytest.raises(errors.ConfigError, match=part):
+def test_settings_that_do_not_go_together(changes, values):
+  with raises_error(errors.ConfigError, mentions=values):
     dataclasses.replace(_MODERN, **changes)
 
 
 def test_decoders_have_no_rotary_positions():
-  with pytest.raises(errors.ConfigError, match='no rotary positions'):
+  with raises_error(
+    errors.ConfigError,
+    got='rotary',
+    where='EncoderDecoderConfig.position_embedding',
+  ):
     pair_config.EncoderDecoderConfig(
       family='pre_ln',
       num_encoder_layers=1,
@@ -376,5 +387,7 @@ def test_cudnn_takes_windows_as_masks(length, works):
       == 'cudnn'
     )
   else:
-    with pytest.raises(errors.ConfigError, match='even number'):
+    with raises_error(
+      errors.ConfigError, where='EncoderConfig.attention_backend', mentions=9
+    ):
       attention.resolve_backend(model_config.AttentionBackend.CUDNN, case)

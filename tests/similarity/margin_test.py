@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.similarity import margin, neighbours
 
@@ -97,7 +98,9 @@ def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
     first, second, k=_K, margin=kind, blocks=neighbours.Blocks(4, 3)
   )
   np.testing.assert_allclose(found, np.diagonal(scores), rtol=1e-5, atol=1e-6)
-  with pytest.raises(errors.AnalysisError, match='two sides of one length'):
+  with raises_error(
+    errors.AnalysisError, where='margin.of_pairs', mentions=(11, 14)
+  ):
     margin.of_pairs(*sides)
 
 
@@ -121,10 +124,15 @@ def test_vectors_without_similarity_have_finite_scores():
 def test_k_larger_than_a_side(sides):
   found = margin.candidates(sides[0][:1], sides[1][:2], k=50)
   assert len(found.first) == 1
-  with pytest.raises(errors.AnalysisError, match='number of neighbours'):
+  with raises_error(errors.AnalysisError, got=0):
     margin.candidates(*sides, k=0)
 
 
 def test_names_that_are_not_known(sides):
-  with pytest.raises(errors.ConfigError, match="'absolute', 'distance'"):
+  with raises_error(
+    errors.ConfigError,
+    got='cosine',
+    where='candidates.margin',
+    mentions=('absolute', 'distance'),
+  ):
     margin.candidates(*sides, margin='cosine')

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.similarity import normalization
 
@@ -53,10 +54,10 @@ def test_degenerate_vectors(vectors):
   assert np.isfinite(
     normalization.iterative_normalization(with_zero).vectors
   ).all()
-  with pytest.raises(errors.AnalysisError, match='all alike'):
+  with raises_error(errors.AnalysisError, mentions=5):
     normalization.iterative_normalization(np.ones((5, 3)))
-  with pytest.raises(errors.AnalysisError, match='not a table of vectors'):
+  with raises_error(errors.AnalysisError, mentions=(0, 3)):
     normalization.iterative_normalization(np.ones((0, 3)))
   vectors[7, 2] = np.nan
-  with pytest.raises(errors.AnalysisError, match='row 7'):
+  with raises_error(errors.AnalysisError, where='row 7', mentions='NaN'):
     normalization.iterative_normalization(vectors)

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.similarity import csls, procrustes
 
@@ -88,12 +89,12 @@ def test_fewer_rows_than_dimensions_still_give_an_orthogonal_map(rng):
 
 def test_bad_sides(rng):
   source, target = rng.normal(size=(2, 9, 4))
-  with pytest.raises(errors.AnalysisError, match='9 and 8 vectors'):
+  with raises_error(errors.AnalysisError, mentions=(9, 8)):
     procrustes.orthogonal_map(source, target[:8])
-  with pytest.raises(errors.AnalysisError, match='4 and 3 dimensions'):
+  with raises_error(errors.AnalysisError, mentions=(4, 3)):
     procrustes.align(source, target[:, :3])
-  with pytest.raises(errors.AnalysisError, match='no pair of words'):
+  with pytest.raises(errors.AnalysisError):
     procrustes.align_vocabularies(source, target, [])
   target[5] = np.nan
-  with pytest.raises(errors.AnalysisError, match='target is not finite'):
+  with raises_error(errors.AnalysisError, where='row 5', mentions='NaN'):
     procrustes.orthogonal_map(source, target)

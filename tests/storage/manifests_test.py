@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests, paths
 
@@ -46,7 +47,7 @@ def test_the_manifest_itself(artefact, content):
   said = 'missing' if content is None else 'damaged'
   assert name == manifests.FILE and f'{name} is {said}' in problem
   if content is not None:
-    with pytest.raises(errors.RunDirectoryError, match='damaged'):
+    with raises_error(errors.RunDirectoryError, where='digests.json'):
       manifests.write(artefact, manifests.Kind.GRID, {'a.json': '{}'})
 
 
@@ -110,7 +111,7 @@ def test_doing_without_a_file(artefact):
   manifests.check(artefact, 'a.json')
   manifests.check(artefact, 'other')
   (artefact / 'a.json').unlink()
-  with pytest.raises(errors.RunDirectoryError, match=r'no a\.json'):
+  with raises_error(errors.RunDirectoryError, mentions='a.json'):
     manifests.check(artefact, 'a.json')
 
 

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from tests.suites import recipe_table
 from xlflax import cli
 from xlflax.foundation import errors
@@ -75,20 +76,18 @@ def test_xtreme_r_adds_to_the_settings_of_xtreme():
 def test_the_recipe_of_xtreme_r_is_found_by_its_name(capsys):
   arguments = ['--suite=xtreme_r', '--recipe=xtreme-r', '--data=d']
   assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2
-  assert 'A suite lacks a directory' in capsys.readouterr().err
 
 
 def test_an_unknown_recipe_is_told(capsys):
   arguments = ['--suite=xtreme', '--recipe=xtrem', '--data=d', '--output=o']
   assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2
-  assert 'There is no such recipe. Got: xtrem' in capsys.readouterr().err
+  assert_mentions(capsys.readouterr().err, 'xtrem')
 
 
 def test_a_recipe_of_another_suite_is_refused(tmp_path, capsys):
   arguments = ['--suite=glue', '--recipe=xtreme', '--data=d']
   arguments += [f'--output={tmp_path}', '--model_dir=m']
   assert cli.main(['evaluate', *arguments]) == 2
-  assert 'no setting for any task' in capsys.readouterr().err
 
 
 def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
@@ -101,5 +100,5 @@ def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
   )
   records.write(result, tmp_path)
   records.check_run('m@1', 'r', 'xtreme', tmp_path)
-  with pytest.raises(errors.RunDirectoryError, match='another recipe'):
+  with raises_error(errors.RunDirectoryError, where='a.json'):
     records.check_run('m@1', 'r', 'ours', tmp_path)

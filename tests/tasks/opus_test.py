@@ -5,6 +5,7 @@ import gzip
 import pytest
 import seqio
 
+from tests.errors import raises_error
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.foundation import errors
@@ -39,10 +40,8 @@ def test_moses_files(tmp_path, name):
 def test_moses_files_of_unequal_length(tmp_path, name):
   files = _moses(tmp_path, 'one\ntwo\n', 'moja\n')
   opus.add_moses_task(name, languages=('en', 'sw'), files=files)
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions=f'{tmp_path}/a.en:2'):
     list(task_reader.read_texts(name))
-  assert 'unequal lengths' in str(caught.value)
-  assert f'Where: {tmp_path}/a.en:2' in str(caught.value)
 
 
 def test_tsv_files(tmp_path, name):
@@ -56,7 +55,7 @@ def test_tsv_files(tmp_path, name):
 
 
 def test_missing_files(tmp_path, name):
-  with pytest.raises(errors.CorpusError, match=f'task {name}'):
+  with raises_error(errors.CorpusError, where=f'task {name}'):
     opus.add_tsv_task(
       name, languages=('en', 'sw'), files={'train': tmp_path / 'none.tsv'}
     )

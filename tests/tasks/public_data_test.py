@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.sources import ranking
@@ -28,7 +29,7 @@ def test_sib200(tmp_path, capsys):
   )
   flags = [f'--downloaded={tmp_path}/in', f'--output={tmp_path}/out']
   assert cli.main(['tasks', 'fetch', 'sib200', *flags]) == 0
-  assert '1 files, such as swh_Latn/test.tsv' in capsys.readouterr().out
+  assert_mentions(capsys.readouterr().out, 1, 'swh_Latn/test.tsv')
   (example,) = formats.read_files(
     'tsv',
     str(tmp_path / 'out/swh_Latn/test.tsv'),
@@ -65,7 +66,7 @@ def test_two_files_of_one_name_are_refused(tmp_path):
   """XCOPA's repository has translations of its own test sets, too."""
   for folder in ('data', 'data-gmt'):
     _write(tmp_path / f'in/{folder}/zh/test.zh.jsonl', _lines({'idx': 0}))
-  with pytest.raises(errors.CorpusError, match='Two files of a download'):
+  with raises_error(errors.CorpusError, where='in'):
     public_data.fetched('xcopa', str(tmp_path / 'in'), str(tmp_path / 'out'))
   found = public_data.fetched(
     'xcopa', str(tmp_path / 'in/data'), str(tmp_path / 'out')
@@ -243,15 +244,15 @@ def test_what_a_set_is(capsys):
 
 
 def test_mistakes(tmp_path):
-  with pytest.raises(errors.ConfigError, match='no such data set. Got: sib'):
+  with raises_error(errors.ConfigError, got='sib'):
     public_data.find('sib')
-  with pytest.raises(errors.CorpusError, match='has no file of the data set'):
+  with raises_error(errors.CorpusError, mentions='data/annotated'):
     public_data.fetched('sib200', str(tmp_path), str(tmp_path / 'out'))
-  with pytest.raises(errors.ConfigError, match='read as it is downloaded'):
+  with raises_error(errors.ConfigError, got='flores200', where='--downloaded'):
     public_data.fetched('flores200', str(tmp_path), str(tmp_path / 'out'))
   (tmp_path / 'dev-v1.1.json').write_text('{}')
   digest = hashlib.sha256(b'{}').hexdigest()
-  with pytest.raises(errors.CorpusError, match=f'Got: {digest}'):
+  with raises_error(errors.CorpusError, where='dev-v1.1.json', mentions=digest):
     public_data.fetched('squad', str(tmp_path), str(tmp_path / 'out'))
 
 

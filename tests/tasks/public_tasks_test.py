@@ -7,6 +7,7 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from tests.errors import assert_mentions
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks import registration
 from xlflax.data.seqio_tasks import registry as task_registry
@@ -185,8 +186,8 @@ def test_data_that_are_not_prepared(tmp_path, monkeypatch):
     with pytest.raises(errors.CorpusError) as caught:
       ask('n1.en_de')
     message = str(caught.value)
-    assert 'Where: para_crawl/ende:1.2.0' in message
-    assert '`tfds build para_crawl/ende`' in message
+    assert_mentions(message, 'para_crawl/ende:1.2.0')
+    assert_mentions(message, 'para_crawl/ende')
   _forget('n1')
 
 

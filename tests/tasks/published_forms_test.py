@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import formats
 from xlflax.foundation import errors
 from xlflax.tasks import public_data
@@ -187,5 +188,5 @@ def test_masakhaner_as_it_is_published(write):
     ('Ni', '.'),
   ]
   assert found[0].tags == ('B-LOC', 'O', 'B-DATE', 'I-DATE')
-  with pytest.raises(errors.CorpusError, match='no labelled examples'):
+  with raises_error(errors.CorpusError, where='empty.txt'):
     formats.read_files('conll_iob2', write('empty.txt', '\n'), 'sw')

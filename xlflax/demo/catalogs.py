@@ -19,7 +19,24 @@ from xlflax.foundation import errors, suggestions
 
 ENGLISH = 'en'
 # 8 scripts; each of these has at least 95 % of Django's messages.
-LANGUAGES = tuple('en ar de el es fa fr he ja ko nl pl ru tr uk zh'.split())
+LANGUAGES = (
+  'en',
+  'ar',
+  'de',
+  'el',
+  'es',
+  'fa',
+  'fr',
+  'he',
+  'ja',
+  'ko',
+  'nl',
+  'pl',
+  'ru',
+  'tr',
+  'uk',
+  'zh',
+)
 # Django's names of locales where they are not the language code.
 _DJANGO_LOCALES = {'zh': 'zh_Hans', 'pt': 'pt_BR', 'no': 'nb'}
 

@@ -9,8 +9,15 @@ from collections.abc import Collection
 from typing import Any
 
 # Fields whose value is the length of some parameter's axis.
-_AXES = """hidden_dim mlp_dim num_heads num_kv_heads head_dim vocab_size
-  type_vocab_size""".split()
+_AXES = [
+  'hidden_dim',
+  'mlp_dim',
+  'num_heads',
+  'num_kv_heads',
+  'head_dim',
+  'vocab_size',
+  'type_vocab_size',
+]
 _SMALL = 1 << 12  # does no harm, and a model of a user's own may be without
 _MOST = 1 << 22  # of other sizes, such as positions that are computed
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.errors import raises_error
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import errors
 from xlflax.models import api, decoding, encoder_decoder
@@ -468,15 +469,15 @@ def test_sixteen_bit_models_generate(fields):
 
 
 def test_mistakes_are_told(params):
-  for options, text in (
-    (dict(top_p=0.0), 'top_p is out of range'),
-    (dict(method='greedy', num_samples=2), 'at most 1 with the method'),
-    (dict(beam_size=2, num_samples=3), 'at most 2 with the method'),
-    (dict(method='best'), 'no such value'),
-    (dict(max_length=13), 'fewer positions'),
-    (dict(method='sample', max_length=3), 'needs a key'),
+  for options, values in (
+    (dict(top_p=0.0), 'top_p'),
+    (dict(method='greedy', num_samples=2), (2, 1, 'greedy')),
+    (dict(beam_size=2, num_samples=3), (3, 2)),
+    (dict(method='best'), 'best'),
+    (dict(max_length=13), 'max_length'),
+    (dict(method='sample', max_length=3), 'rng'),
   ):
-    with pytest.raises(errors.ConfigError, match=text):
+    with raises_error(errors.ConfigError, mentions=values):
       _generate(params, **options)
-  with pytest.raises(errors.ConfigError, match='does not fit the batch'):
+  with raises_error(errors.ConfigError, where='decoder_start', mentions=(3, 1)):
     _generate(params, start=_START[:3], max_length=3)

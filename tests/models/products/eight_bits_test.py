@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.models import targets
@@ -70,7 +71,7 @@ def test_the_dtype_stays():
 def test_devices_without_them_are_refused(target):
   with (
     targets.compiling_for(target),
-    pytest.raises(errors.ConfigError, match='no products in eight bits'),
+    raises_error(errors.ConfigError, mentions='eight_bits'),
   ):
     eight_bits.multiply(jnp.ones((2, 3)), jnp.ones((3, 4)), 1)
 

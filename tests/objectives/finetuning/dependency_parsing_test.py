@@ -6,6 +6,7 @@ import pytest
 from flax import linen as nn
 from scipy import special
 
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from tests.objectives.finetuning import fixtures
 from xlflax.foundation import errors
@@ -179,14 +180,13 @@ def test_relations_without_a_root_are_all_allowed():
 
 
 @pytest.mark.parametrize(
-  ('fields', 'message'),
+  ('fields', 'values'),
   [
-    (dict(head='dense'), 'A parser has a head of its own kind. Got: head=den'),
-    (dict(arc_dim=0), 'arc_dim is out of range. Got: 0'),
-    (dict(relations=('x', 'x')), 'Where: DependencyParsing.relations'),
+    (dict(head='dense'), ('head=dense', 'DependencyParsing')),
+    (dict(arc_dim=0), (0, 'DependencyParsing.arc_dim')),
+    (dict(relations=('x', 'x')), ("('x', 'x')", 'DependencyParsing.relations')),
   ],
 )
-def test_settings_that_are_wrong(fields, message):
-  with pytest.raises(errors.ConfigError) as error:
+def test_settings_that_are_wrong(fields, values):
+  with raises_error(errors.ConfigError, mentions=values):
     DependencyParsing(**dict(relations=_RELATIONS) | fields)
-  assert message in str(error.value)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.errors import raises_error
 from tests.objectives.finetuning import fixtures
 from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.foundation import errors
@@ -329,11 +330,13 @@ def test_objectives_can_be_recorded():
 
 
 def test_settings_that_can_not_be():
-  with pytest.raises(
-    errors.ConfigError, match='not two or more different names'
+  with raises_error(
+    errors.ConfigError, got="('a', 'a')", where='SequenceClassification.labels'
   ):
     sequence_classification.SequenceClassification(labels=('a', 'a'))
-  with pytest.raises(errors.ConfigError, match='pooling has no such value'):
+  with raises_error(
+    errors.ConfigError, got='last', where='SequenceClassification.pooling'
+  ):
     sequence_classification.SequenceClassification(
       labels=('a', 'b'), pooling='last'
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.objectives import (
   base,
@@ -318,23 +319,29 @@ def test_pool_leaves_special_symbols_out(vocabulary):
 
 
 def test_batch_without_second_sides(model, params, batch, context):
-  with pytest.raises(errors.ConfigError, match='two sides.*Layout.SIDES'):
+  with raises_error(
+    errors.ConfigError,
+    where="objective 'align'",
+    mentions=('Layout.SIDES', 'language_ids', 'positions', 'segment_ids'),
+  ):
     PLAIN(model, params, batch, context())
 
 
 @pytest.mark.parametrize(
-  'settings, message',
+  'settings, got',
   [
-    ({'temperature': 0.0}, 'temperature is out of range. Got: 0.0'),
-    ({'projection_dim': 0}, 'projection_dim'),
-    ({'layer': -1}, 'layer is out of range. Got: -1'),
+    ({'temperature': 0.0}, 0.0),
+    ({'projection_dim': 0}, 0),
+    ({'layer': -1}, -1),
   ],
 )
-def test_bad_settings(settings, message):
-  with pytest.raises(errors.ConfigError, match=message):
+def test_bad_settings(settings, got):
+  with raises_error(errors.ConfigError, got=got):
     SentenceAlignment(**settings)
 
 
 def test_layer_beyond_the_model(model):
-  with pytest.raises(errors.ConfigError, match='Got: 3. Expected: 0 to 2'):
+  with raises_error(
+    errors.ConfigError, got=3, where="objective 'align'", mentions=(0, 2)
+  ):
     SentenceAlignment(layer=3).init_heads(model, jax.random.key(0))

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
 from xlflax.foundation import errors
 from xlflax.objectives import base, metrics
@@ -170,5 +171,7 @@ def test_names():
 
 
 def test_bad_choice():
-  with pytest.raises(errors.ConfigError, match='predicted has no such value'):
+  with raises_error(
+    errors.ConfigError, got='some', where='TokenMasking.predicted'
+  ):
     TokenMasking(predicted='some')

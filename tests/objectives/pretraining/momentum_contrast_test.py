@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.objectives import base
 from xlflax.objectives import mixture as mixture_lib
@@ -437,34 +438,27 @@ def test_loss_is_finite_on_degenerate_input():
 
 
 @pytest.mark.parametrize(
-  'settings, message',
-  [
-    ({'size': 0}, 'MomentumQueue.size is out of range. Got: 0'),
-    ({'momentum': 1.0}, 'MomentumQueue.momentum is out of range. Got: 1'),
-  ],
+  'settings, got', [({'size': 0}, 0), ({'momentum': 1.0}, 1.0)]
 )
-def test_bad_settings(settings, message):
-  with pytest.raises(errors.ConfigError, match=message):
+def test_bad_settings(settings, got):
+  with raises_error(errors.ConfigError, got=got):
     MomentumQueue(**settings)
 
 
 def test_queue_of_another_size_than_whole_batches(
   model, with_head, moco_state, vocabulary
 ):
-  with pytest.raises(
-    errors.ConfigError,
-    match=(
-      '(?s)whole number of batches. Got: a queue of 12 keys and batches of 5 '
-      "pairs.*multiple of 5.*objective 'align'.*size to 10"
-    ),
+  with raises_error(
+    errors.ConfigError, where="objective 'align'", mentions=(12, 5, 10)
   ):
     MOCO(model, with_head, _pairs(0, 5), _context(vocabulary, moco_state))
 
 
 def test_queue_asks_in_one_direction():
-  with pytest.raises(
+  with raises_error(
     errors.ConfigError,
-    match="(?s)one direction.*'both' and a queue.*'forward'.*order to 'random'",
+    where="objective 'align'",
+    mentions=('both', 'forward', 'random', 'direction='),
   ):
     SentenceAlignment(queue=MomentumQueue())
   assert MOCO.direction is Direction.FORWARD

@@ -9,8 +9,39 @@ from xlflax.foundation import errors
 from xlflax.storage import mirrors
 
 # Elements that hold a paragraph of their own.
-_BLOCKS = frozenset('p h1 h2 h3 h4 h5 h6 li td th dt dd caption pre'.split())
-_VOID = frozenset('br hr img input link meta area base col wbr source'.split())
+_BLOCKS = frozenset(
+  {
+    'p',
+    'h1',
+    'h2',
+    'h3',
+    'h4',
+    'h5',
+    'h6',
+    'li',
+    'td',
+    'th',
+    'dt',
+    'dd',
+    'caption',
+    'pre',
+  }
+)
+_VOID = frozenset(
+  {
+    'br',
+    'hr',
+    'img',
+    'input',
+    'link',
+    'meta',
+    'area',
+    'base',
+    'col',
+    'wbr',
+    'source',
+  }
+)
 _SILENT = frozenset(('script', 'style', 'noscript'))
 
 

@@ -9,8 +9,14 @@ from xlflax.data.corpus.directory import Corpus
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.foundation import user_modules
 
-PUBLIC_TASK_MODULES = tuple(
-  'wiki40b mc4 opus paracrawl wmt ecs labelled_tfds'.split()
+PUBLIC_TASK_MODULES = (
+  'wiki40b',
+  'mc4',
+  'opus',
+  'paracrawl',
+  'wmt',
+  'ecs',
+  'labelled_tfds',
 )
 
 

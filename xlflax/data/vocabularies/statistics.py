@@ -30,8 +30,14 @@ def fertility(
 
 def format_table(rows: list[dict]) -> str:
   """The statistics as aligned text, for a terminal."""
-  header = tuple(
-    'language text sentences tokens/word tokens/char unknown bytes'.split()
+  header = (
+    'language',
+    'text',
+    'sentences',
+    'tokens/word',
+    'tokens/char',
+    'unknown',
+    'bytes',
   )
   lines = [header] + [
     (

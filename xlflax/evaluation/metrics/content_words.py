@@ -16,15 +16,63 @@ from xlflax.evaluation.metrics import aggregates, checks
 from xlflax.evaluation.metrics.parsing import universal
 
 CONTENT = frozenset(
-  'acl advcl advmod amod appos ccomp compound conj csubj dep discourse '
-  'dislocated expl fixed flat goeswith iobj list nmod nsubj nummod obj obl '
-  'orphan parataxis reparandum root vocative xcomp'.split()
+  {
+    'acl',
+    'advcl',
+    'advmod',
+    'amod',
+    'appos',
+    'ccomp',
+    'compound',
+    'conj',
+    'csubj',
+    'dep',
+    'discourse',
+    'dislocated',
+    'expl',
+    'fixed',
+    'flat',
+    'goeswith',
+    'iobj',
+    'list',
+    'nmod',
+    'nsubj',
+    'nummod',
+    'obj',
+    'obl',
+    'orphan',
+    'parataxis',
+    'reparandum',
+    'root',
+    'vocative',
+    'xcomp',
+  }
 )
-FUNCTIONAL = frozenset('aux case cc clf cop det mark'.split())
+FUNCTIONAL = frozenset({'aux', 'case', 'cc', 'clf', 'cop', 'det', 'mark'})
 FEATURES = frozenset(
-  'Abbr Animacy Aspect Case Definite Degree Evident Foreign Gender Mood '
-  'NumType Number Person Polarity Polite Poss PronType Reflex Tense VerbForm '
-  'Voice'.split()
+  {
+    'Abbr',
+    'Animacy',
+    'Aspect',
+    'Case',
+    'Definite',
+    'Degree',
+    'Evident',
+    'Foreign',
+    'Gender',
+    'Mood',
+    'NumType',
+    'Number',
+    'Person',
+    'Polarity',
+    'Polite',
+    'Poss',
+    'PronType',
+    'Reflex',
+    'Tense',
+    'VerbForm',
+    'Voice',
+  }
 )
 
 

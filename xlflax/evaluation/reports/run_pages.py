@@ -27,7 +27,15 @@ PAGE = 'report.html'
 CSV = 'report.csv'
 _DPI = 150
 _MANY = 60  # settings that differ, at most
-_ENVIRONMENT = 'device devices processes python xlflax jax jaxlib'.split()
+_ENVIRONMENT = [
+  'device',
+  'devices',
+  'processes',
+  'python',
+  'xlflax',
+  'jax',
+  'jaxlib',
+]
 _LOSS = 'loss, lower is better'
 
 

@@ -7,8 +7,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-COLORS = tuple(
-  '#0072B2 #E69F00 #009E73 #CC79A7 #56B4E9 #D55E00 #999999'.split()
+COLORS = (
+  '#0072B2',
+  '#E69F00',
+  '#009E73',
+  '#CC79A7',
+  '#56B4E9',
+  '#D55E00',
+  '#999999',
 )
 HATCHES = ('', '//', '..', 'xx', '\\\\', '++', 'oo')
 LINES = ('-', '--', '-.', ':')

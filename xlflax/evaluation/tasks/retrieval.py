@@ -31,8 +31,16 @@ from xlflax.foundation import errors, ranges, schema
 from xlflax.similarity import cosine, neighbours
 
 # Columns of the table that are metrics at `layer`.
-_BY_LAYER = """accuracy accuracy_top10 accuracy_unshared accuracy_shared csls
-  csls_unshared pair_cosine other_cosine""".split()
+_BY_LAYER = [
+  'accuracy',
+  'accuracy_top10',
+  'accuracy_unshared',
+  'accuracy_shared',
+  'csls',
+  'csls_unshared',
+  'pair_cosine',
+  'other_cosine',
+]
 _RIGHT = ('', '_top10')  # among how many the right one is
 _SIDES = ('forward', 'backward', 'accuracy')
 _OVERLAP = ('string_overlap', 'string_overlap_unshared')

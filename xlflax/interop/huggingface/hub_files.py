@@ -26,7 +26,7 @@ _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
 # Of the card: what the Hub asks for, and what people look at first.
 _TOLD = ('license', 'language', 'base_model', 'pipeline_tag', 'library_name')
-_OLD = 'model.safetensors* model-0*.safetensors onnx/m* modules.json'.split()
+_OLD = ['model.safetensors*', 'model-0*.safetensors', 'onnx/m*', 'modules.json']
 _SMALL = ('*.json', 'README.md', '*.txt', *tokenizers.FILES)
 
 

@@ -168,7 +168,15 @@ def write(
 
 def _transformer(folder: pathlib.Path) -> dict[str, Any]:
   """The settings of the encoder, whose file older versions named otherwise."""
-  kinds = 'bert roberta distilbert camembert albert xlm-roberta xlnet'.split()
+  kinds = [
+    'bert',
+    'roberta',
+    'distilbert',
+    'camembert',
+    'albert',
+    'xlm-roberta',
+    'xlnet',
+  ]
   files = [folder / _TRANSFORMER.replace('bert', kind) for kind in kinds]
   return _json(next(filter(pathlib.Path.exists, files), files[0]))
 

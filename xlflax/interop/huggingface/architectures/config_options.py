@@ -14,25 +14,87 @@ from xlflax.models import activations
 
 # Options without influence on what a model computes from its inputs.
 HARMLESS = frozenset(
-  """
-    architectures model_type _name_or_path transformers_version torch_dtype
-    dtype torchscript return_dict output_attentions output_hidden_states
-    output_past use_cache use_bfloat16 tf_legacy_loss chunk_size_feed_forward
-    gradient_checkpointing finetuning_task task_specific_params problem_type
-    id2label label2id num_labels _num_labels tokenizer_class prefix language
-    bos_token_id eos_token_id sep_token_id pad_token_id mask_token_id
-    bos_token eos_token sep_token cls_token pad_token mask_token unk_token
-    cls_token_id unk_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
-    max_length min_length do_sample early_stopping num_beams num_beam_groups
-    diversity_penalty temperature top_k top_p typical_p repetition_penalty
-    length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
-    bad_words_ids num_return_sequences output_scores return_dict_in_generate
-    remove_invalid_values exponential_decay_length_penalty suppress_tokens
-    begin_suppress_tokens force_bos_token_to_be_generated initializer_range classifier_dropout
-    _attn_implementation_autoset attn_implementation _attn_implementation
-    auto_map directionality pooler_fc_size pooler_num_attention_heads
-    pooler_num_fc_layers pooler_size_per_head pooler_type
-""".split()
+  {
+    'architectures',
+    'model_type',
+    '_name_or_path',
+    'transformers_version',
+    'torch_dtype',
+    'dtype',
+    'torchscript',
+    'return_dict',
+    'output_attentions',
+    'output_hidden_states',
+    'output_past',
+    'use_cache',
+    'use_bfloat16',
+    'tf_legacy_loss',
+    'chunk_size_feed_forward',
+    'gradient_checkpointing',
+    'finetuning_task',
+    'task_specific_params',
+    'problem_type',
+    'id2label',
+    'label2id',
+    'num_labels',
+    '_num_labels',
+    'tokenizer_class',
+    'prefix',
+    'language',
+    'bos_token_id',
+    'eos_token_id',
+    'sep_token_id',
+    'pad_token_id',
+    'mask_token_id',
+    'bos_token',
+    'eos_token',
+    'sep_token',
+    'cls_token',
+    'pad_token',
+    'mask_token',
+    'unk_token',
+    'cls_token_id',
+    'unk_token_id',
+    'decoder_start_token_id',
+    'forced_bos_token_id',
+    'forced_eos_token_id',
+    'max_length',
+    'min_length',
+    'do_sample',
+    'early_stopping',
+    'num_beams',
+    'num_beam_groups',
+    'diversity_penalty',
+    'temperature',
+    'top_k',
+    'top_p',
+    'typical_p',
+    'repetition_penalty',
+    'length_penalty',
+    'no_repeat_ngram_size',
+    'encoder_no_repeat_ngram_size',
+    'bad_words_ids',
+    'num_return_sequences',
+    'output_scores',
+    'return_dict_in_generate',
+    'remove_invalid_values',
+    'exponential_decay_length_penalty',
+    'suppress_tokens',
+    'begin_suppress_tokens',
+    'force_bos_token_to_be_generated',
+    'initializer_range',
+    'classifier_dropout',
+    '_attn_implementation_autoset',
+    'attn_implementation',
+    '_attn_implementation',
+    'auto_map',
+    'directionality',
+    'pooler_fc_size',
+    'pooler_num_attention_heads',
+    'pooler_num_fc_layers',
+    'pooler_size_per_head',
+    'pooler_type',
+  }
 )
 
 # Options that may only have the value that stands for "not used".

@@ -70,8 +70,14 @@ def _write(config: model_config.EncoderConfig):
   }
   problems = bert.unlike(
     config,
-    free='head_dim attention_bias mlp_bias head_bias num_kv_heads '
-    'rotary_factor'.split(),
+    free=[
+      'head_dim',
+      'attention_bias',
+      'mlp_bias',
+      'head_bias',
+      'num_kv_heads',
+      'rotary_factor',
+    ],
     position_embedding='rotary',
     norm='rms',
     norm_position='pre',

@@ -21,25 +21,54 @@ from xlflax.models import config as model_config
 
 # Options of the code that mGTE and nomic came with: those that are off, those
 # that have another value in all of their models, and those about speed.
-_OFF = """causal qkv_proj_bias mlp_fc1_bias mlp_fc2_bias prenorm parallel_block
-  parallel_block_tied_norm use_rms_norm rotary_emb_interleaved embd_pdrop
-  rotary_emb_scale_base rotary_scaling_factor logn_attention_scale
-  scale_attn_by_inverse_layer_idx""".split()
+_OFF = [
+  'causal',
+  'qkv_proj_bias',
+  'mlp_fc1_bias',
+  'mlp_fc2_bias',
+  'prenorm',
+  'parallel_block',
+  'parallel_block_tied_norm',
+  'use_rms_norm',
+  'rotary_emb_interleaved',
+  'embd_pdrop',
+  'rotary_emb_scale_base',
+  'rotary_scaling_factor',
+  'logn_attention_scale',
+  'scale_attn_by_inverse_layer_idx',
+]
 _FIXED = {'activation_function': 'swiglu', 'rotary_emb_fraction': 1.0}
 _FIXED |= {'scale_attn_weights': True, 'layer_norm_type': 'layer_norm'}
-_UNREAD = """dense_seq_output fused_bias_fc fused_dropout_add_ln unpad_inputs
-  pad_vocab_size_multiple reorder_and_upcast_attn use_flash_attn use_xentropy
-  summary_activation summary_first_dropout summary_proj_to_labels pack_qkv
-  summary_type summary_use_proj logn_attention_clip1 max_trained_positions
-  use_memory_efficient_attention""".split()
-_ALIASES = dict(
-  pair.split('=')
-  for pair in """n_embd=hidden_size n_layer=num_hidden_layers
-    n_head=num_attention_heads n_inner=intermediate_size
-    n_positions=max_position_embeddings layer_norm_epsilon=layer_norm_eps
-    resid_pdrop=hidden_dropout_prob attn_pdrop=attention_probs_dropout_prob
-    rotary_emb_base=rope_theta""".split()
-)
+_UNREAD = [
+  'dense_seq_output',
+  'fused_bias_fc',
+  'fused_dropout_add_ln',
+  'unpad_inputs',
+  'pad_vocab_size_multiple',
+  'reorder_and_upcast_attn',
+  'use_flash_attn',
+  'use_xentropy',
+  'summary_activation',
+  'summary_first_dropout',
+  'summary_proj_to_labels',
+  'pack_qkv',
+  'summary_type',
+  'summary_use_proj',
+  'logn_attention_clip1',
+  'max_trained_positions',
+  'use_memory_efficient_attention',
+]
+_ALIASES = {
+  'n_embd': 'hidden_size',
+  'n_layer': 'num_hidden_layers',
+  'n_head': 'num_attention_heads',
+  'n_inner': 'intermediate_size',
+  'n_positions': 'max_position_embeddings',
+  'layer_norm_epsilon': 'layer_norm_eps',
+  'resid_pdrop': 'hidden_dropout_prob',
+  'attn_pdrop': 'attention_probs_dropout_prob',
+  'rotary_emb_base': 'rope_theta',
+}
 
 
 def of_first_code(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,8 +139,14 @@ def _write(config: model_config.EncoderConfig):
   }
   problems = bert.unlike(
     config,
-    free='norm attention_bias mlp_bias head_bias output_bias '
-    'local_window'.split(),
+    free=[
+      'norm',
+      'attention_bias',
+      'mlp_bias',
+      'head_bias',
+      'output_bias',
+      'local_window',
+    ],
     position_embedding='rotary',
     norm_position='pre',
     first_norm=False,

@@ -29,10 +29,23 @@ _FIELDS = config_options.table(
   layer_norm_eps=layer_norm_epsilon:1e-12 init_std=initializer_range:0.02"""
 )
 # The `asm_` ones are of the softmax that `asm` chooses.
-_HARMLESS = """embed_init_std asm_cutoffs asm_div_value unk_index
-  mask_index summary_first_dropout summary_last_dropout start_n_top
-  end_n_top mask_token_id lang_id max_vocab min_count same_enc_dec
-  share_inout_emb""".split()
+_HARMLESS = [
+  'embed_init_std',
+  'asm_cutoffs',
+  'asm_div_value',
+  'unk_index',
+  'mask_index',
+  'summary_first_dropout',
+  'summary_last_dropout',
+  'start_n_top',
+  'end_n_top',
+  'mask_token_id',
+  'lang_id',
+  'max_vocab',
+  'min_count',
+  'same_enc_dec',
+  'share_inout_emb',
+]
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:

@@ -22,10 +22,17 @@ from xlflax.interop import folder_files
 from xlflax.interop.huggingface.tokenizers import languages as languages_lib
 
 # What is copied, so that a model goes back with the files that it came with.
-FILES = tuple(
-  """tokenizer.json tokenizer_config.json special_tokens_map.json
-  added_tokens.json vocab.txt vocab.json merges.txt
-  sentencepiece.bpe.model spiece.model spm.model""".split()
+FILES = (
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.txt',
+  'vocab.json',
+  'merges.txt',
+  'sentencepiece.bpe.model',
+  'spiece.model',
+  'spm.model',
 )
 _FAIRSEQ_MODEL = 'sentencepiece.bpe.model'
 _T5_MODEL = 'spiece.model'
