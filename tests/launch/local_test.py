@@ -95,6 +95,17 @@ def test_environment_and_arguments(job):
   ) in shown
 
 
+def test_processes_inherit_the_environment(job, monkeypatch):
+  """And the variables of the launcher replace inherited ones."""
+  monkeypatch.setenv('OMP_NUM_THREADS', '3')
+  monkeypatch.setenv('JAX_PLATFORMS', 'tpu')
+  launched = job(
+    "print(os.environ['OMP_NUM_THREADS'], os.environ['JAX_PLATFORMS'])"
+  )
+  assert launched.launch() == 0
+  assert '3 cpu\n' in launched.log(1).read_text()
+
+
 def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
   made = job("""
       touch('started')
