@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import compiled
+from benchmarks import jitted
 from xlflax.foundation import errors
 from xlflax.models.attention import attention, masks
 from xlflax.models.config import AttentionBackend
@@ -121,7 +121,7 @@ def packed_error(variant: str, arrays, ids: np.ndarray, packed) -> float:
   rows, row_ids = unpacked(arrays, ids)
   alone = jax.jit(functools.partial(with_gradients, variant))(*rows, row_ids)
   expected, _ = unpacked(jax.tree.leaves(packed), ids)
-  return compiled.distance(jax.tree.leaves(alone), expected)
+  return jitted.distance(jax.tree.leaves(alone), expected)
 
 
 def compare(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
@@ -132,16 +132,16 @@ def compare(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
   for variant in variants:
     run = functools.partial(with_gradients, variant)
     try:
-      figures, found = compiled.measure(run, *arrays, ids, calls=calls)
+      figures, found = jitted.measure(run, *arrays, ids, calls=calls)
     except errors.ConfigError as error:
       results[variant] = {'refused': error.got}
       continue
     compared = 'dropout' not in variant
     results[variant] = figures | {
-      'forward_error': compiled.distance(found[0], wanted[0])
+      'forward_error': jitted.distance(found[0], wanted[0])
       if compared
       else float('nan'),
-      'gradient_error': compiled.distance(found[1], wanted[1])
+      'gradient_error': jitted.distance(found[1], wanted[1])
       if compared
       else float('nan'),
       'packed_error': packed_error(variant, arrays, ids, found)
@@ -164,7 +164,7 @@ def main(arguments=None) -> None:
   results = compare(sizes, calls=args.calls, variants=args.variants.split(','))
   print(
     f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
-    f'{compiled.table(results, ERRORS)}'
+    f'{jitted.table(results, ERRORS)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

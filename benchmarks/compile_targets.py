@@ -6,8 +6,8 @@
   python -m benchmarks.compile_targets WORK --record         # writes that file
   python -m benchmarks.compile_targets WORK --bounds --recorded   # compiles none
 
-Needs the extras `plan-gpu` and `plan-tpu`. Each case is `xlflax train
---dry_run --plan_by=compiler` in a process of its own; WORK keeps its plan, so
+Needs the extras `plan-gpu` and `plan-tpu`. Each case is `python -m
+benchmarks.compiled.count_step` in a process of its own; WORK keeps its result, so
 a run that was stopped goes on. --check fails where a step does not compile,
 takes more memory than is recorded or than a device has, has an MFU bound of
 less than 98 % of what is recorded, all-reduces more than 100 MB at once, or
@@ -25,7 +25,7 @@ import sys
 from typing import Any
 
 from benchmarks import pretraining, scaling
-from xlflax.planning.targets import instructions
+from benchmarks.compiled import instructions
 from xlflax.training.devices import machines
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
@@ -147,19 +147,16 @@ CASES = (
 )
 
 
-def plan(
-  work: pathlib.Path, case: Case, devices: str, by: str = 'compiler'
-) -> dict:
+def plan(work: pathlib.Path, case: Case, devices: str) -> dict:
   """Returns the plan of a case, or {'error': ...}; from WORK if it is there."""
   output = work / f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
-  suffix = '.json' if by == 'compiler' else f'.{by}.json'
-  output = output.with_name(output.name + suffix)
+  output = output.with_name(f'{output.name}.json')
   if output.exists():
     return json.loads(output.read_text())
   count = int(devices.split(':')[-1].split('/')[0])
   command = [
-    *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
-    *(f'--devices={devices}', f'--plan_by={by}'),
+    *(sys.executable, '-m', 'benchmarks.compiled.count_step'),
+    f'--devices={devices}',
     *case.flags,
     *(f'--gin.{name}={rows * count}' for name, rows in case.batches.items()),
   ]

@@ -21,15 +21,15 @@ import pathlib
 from typing import Any
 
 from benchmarks import compile_targets, scaling
-from xlflax.planning import roofline
-from xlflax.planning.programs import (
+from benchmarks.compiled import roofline
+from benchmarks.compiled.programs import (
   collectives,
   execution,
   hlo,
   kernels,
   pallas,
 )
-from xlflax.planning.targets import compilers
+from xlflax.planning import compilers
 from xlflax.training.devices import machines
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')

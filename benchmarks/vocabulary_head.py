@@ -16,7 +16,7 @@ import json
 import jax
 import jax.numpy as jnp
 
-from benchmarks import compiled
+from benchmarks import jitted
 from xlflax.objectives.cross_entropy import linear_cross_entropy
 
 ERRORS = ('loss_error', 'gradient_error')
@@ -99,14 +99,14 @@ def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   wanted = jax.device_get(wanted)
   results = {}
   for variant in variants(sizes):
-    figures, found = compiled.measure(
+    figures, found = jitted.measure(
       lambda *a, variant=variant: with_gradients(variant, *a),
       *arrays,
       calls=calls,
     )
     results[variant] = figures | {
-      'loss_error': compiled.distance(found[0], wanted[0]),
-      'gradient_error': compiled.distance(found[1], wanted[1]),
+      'loss_error': jitted.distance(found[0], wanted[0]),
+      'gradient_error': jitted.distance(found[1], wanted[1]),
     }
   return results
 
@@ -123,7 +123,7 @@ def main(arguments=None) -> None:
   results = compare(sizes, calls=args.calls)
   print(
     f'{sizes}\n{jax.devices()[0].device_kind}\n\n'
-    f'{compiled.table(results, ERRORS)}'
+    f'{jitted.table(results, ERRORS)}'
   )
   if args.output:
     with open(args.output, 'w', encoding='utf-8') as file:

@@ -88,7 +88,7 @@ class Trainer(settings_lib.Settings):
 
     Args:
       machine: what is planned for, while this process's devices stand in for
-        it (`planning.program.stand_in`); None for these devices.
+        it (`planning.stand_in`); None for these devices.
       by: the machine's own compiler, or an estimate.
 
     Returns:

@@ -18,11 +18,12 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
   splash_attention_mask as splash_masks,
 )
 
+from benchmarks.compiled import bundles
+from benchmarks.compiled.programs import pallas
 from xlflax.models import targets
 from xlflax.models.attention import fused, masks
 from xlflax.models.attention.fused import problem, sharded
-from xlflax.planning.programs import pallas
-from xlflax.planning.targets import bundles, compilers
+from xlflax.planning import compilers
 from xlflax.training.devices import machines
 
 _BLOCK = 512

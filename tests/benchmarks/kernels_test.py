@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import attention, compiled, vocabulary_head
+from benchmarks import attention, jitted, vocabulary_head
 
 
 @pytest.fixture(scope='module')
@@ -27,7 +27,7 @@ def test_backends_are_the_formula(backends, variant, error):
 
 def test_backend_that_can_not_run_says_so(backends):
   assert backends['cudnn'] == {'refused': 'no NVIDIA GPU'}
-  text = compiled.table(backends, attention.ERRORS)
+  text = jitted.table(backends, attention.ERRORS)
   assert '| cudnn | not run: no NVIDIA GPU |' in text
   assert math.isnan(backends['xla_dropout']['forward_error'])
 
@@ -60,5 +60,5 @@ def test_heads_are_the_plain_loss():
 
 
 def test_distance():
-  assert compiled.distance([np.ones(2)], [np.full(2, 2.0)]) == 0.5
-  assert compiled.distance([np.array([np.nan])], [np.ones(1)]) == math.inf
+  assert jitted.distance([np.ones(2)], [np.full(2, 2.0)]) == 0.5
+  assert jitted.distance([np.array([np.nan])], [np.ones(1)]) == math.inf

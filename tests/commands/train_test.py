@@ -12,7 +12,7 @@ import pytest
 from xlflax import cli, trainer
 from xlflax.commands import train as train_command
 from xlflax.commands.train import closing
-from xlflax.planning.targets import program
+from xlflax.planning import stand_in
 from xlflax.training.checkpointing import run_directory
 
 _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
@@ -22,7 +22,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
   monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
-  monkeypatch.setattr(program, 'stand_in', lambda machine: None)
+  monkeypatch.setattr(stand_in, 'create_cpu_devices', lambda machine: None)
   monkeypatch.setattr(closing, 'tell_next', lambda trainer, result: None)
 
 

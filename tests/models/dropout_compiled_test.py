@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks.compiled.programs import hlo
 from xlflax.models import dropout
-from xlflax.planning.programs import hlo
-from xlflax.planning.targets import compilers
+from xlflax.planning import compilers
 from xlflax.training.devices import machines
 
 

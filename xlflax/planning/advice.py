@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from xlflax.planning import memory, report
+from xlflax.planning import memory, report, step_costs, step_time
 from xlflax.training import params
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
@@ -11,6 +11,11 @@ from xlflax.training.devices import gpu_runtime, machines, partitioning
 
 # Smaller arrays may be on every device.
 BIG = 2**20
+# Attention kernels pad heads, and XLA pads sums over positions, to these.
+_HEAD_MULTIPLE = 16
+_ROW_MULTIPLE = 8
+# FLOPs of a matmul that is worth a warning.
+_BIG_MATMUL = 1e11
 # Of a TPU's memory; XLA needs some, too. Runs on GPUs say how much they take.
 _OF_TPUS = 0.9
 _FIRST_BF16 = (8, 0)
@@ -136,15 +141,72 @@ def of_machine(
   return []
 
 
-def of_loops(unknown: int) -> list[str]:
-  return (
-    [
-      f'Nothing says how often {unknown} loops run: what is in them '
-      'counts once.'
-    ]
-    if unknown
-    else []
+def describe_misalignment(
+  setup: setup_lib.Setup, machine: machines.Machine, costs: step_costs.StepCosts
+) -> list[str]:
+  """Returns warnings about array shapes that make GPU matmuls slow.
+
+  Args:
+    setup: The run.
+    machine: Machine that is planned for.
+    costs: Costs of a step.
+  """
+  accelerator = machine.accelerator
+  if accelerator is None or accelerator.platform != 'gpu':
+    return []
+  config: Any = setup.settings.model.config
+  sizes = setup.model.config
+  warnings, seconds, counts = [], {}, {}
+  for operation in costs.operations:
+    if operation.misaligned:
+      extra = step_time.operation_seconds(
+        operation, accelerator, devices=machine.count
+      ) - step_time.operation_seconds(
+        operation, accelerator, devices=machine.count, aligned=True
+      )
+      for array in operation.misaligned[:1]:
+        seconds[array] = seconds.get(array, 0.0) + extra * operation.count
+        counts[array] = counts.get(array, 0.0) + operation.count
+  for array, extra in seconds.items():
+    if f'{sizes.table_size}' in array:
+      fix = 'Set vocab_multiple = 128 in the model.'
+    else:
+      fix = (
+        'Choose multiples of 8 for hidden_dim, mlp_dim and the size of a head '
+        f'({config.hidden_dim // config.num_heads}).'
+      )
+    warnings.append(
+      f'{counts[array]:,.0f} matmuls read or write {array}, whose rows are '
+      'not a multiple of 16 bytes: they run at '
+      f'{step_time.MISALIGNED_FRACTION:.0%} of the rate of aligned matmuls '
+      f'({extra * 1e3:,.1f} ms per step). {fix}'
+    )
+  head_dim = config.hidden_dim // config.num_heads
+  uses_kernel = any(
+    o.kind is step_costs.Kind.ATTENTION for o in costs.operations
   )
+  if uses_kernel and head_dim % _HEAD_MULTIPLE:
+    warnings.append(
+      f'The size of an attention head, {head_dim}, is not a multiple of '
+      f'{_HEAD_MULTIPLE}: attention kernels pad it. Choose hidden_dim and '
+      'num_heads so that hidden_dim / num_heads is a multiple.'
+    )
+  rows = {
+    o.rows
+    for o in costs.operations
+    if o.part == 'head and loss'
+    and o.phase == 'forward'
+    and o.flops > _BIG_MATMUL
+    and o.rows % (_ROW_MULTIPLE * machine.count)
+  }
+  warnings += [
+    f'The head scores {count / machine.count:,.0f} positions per device, not a '
+    f'multiple of {_ROW_MULTIPLE}: the gradient of the bias needs an additional '
+    'pass over the logits. Change the batch size, the length or the fraction '
+    'of masked tokens.'
+    for count in sorted(rows)
+  ]
+  return warnings
 
 
 def _gib(size: float) -> str:

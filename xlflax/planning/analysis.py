@@ -1,55 +1,41 @@
-"""The plan for a described machine: each kind of step compiled and judged."""
+"""The plan for a described machine: memory, communication, time and advice."""
 
-import dataclasses
 import functools
 from typing import Any
 
 import jax
 
-from xlflax.planning import advice, ideal, memory, roofline
+from xlflax.planning import advice, ideal, memory, step_costs, step_time
 from xlflax.planning import steps as steps_lib
-from xlflax.planning.programs import collectives
-from xlflax.planning.targets import attention
 from xlflax.training import setup as setup_lib
 from xlflax.training import train_state
 from xlflax.training.devices import machines
 
-# Kernels that a plan names.
-_COSTLIEST = 12
-_NAMES = ('name', 'kind', 'module', 'phase')
-_NOTHING = dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0)
 
-
-def make(
-  setup: setup_lib.Setup,
-  machine: machines.Machine,
-  choice: attention.Choice | None,
+def analyze_run(
+  setup: setup_lib.Setup, machine: machines.Machine, *, is_compiled: bool
 ) -> dict[str, Any]:
-  """Returns memory, kernels, times and warnings on a described machine.
+  """Returns memory, communication, estimated time and warnings.
 
   Args:
-    setup: of the run, on the machine's own devices or on stand-ins.
-    machine: the machine to plan for.
-    choice: of attention on it, for an estimate on stand-ins; None where the
-      machine's own compiler compiles.
+    setup: The run on the machine's own devices or on CPU devices.
+    machine: Machine that is planned for.
+    is_compiled: Whether the machine's own compiler compiles the steps.
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
-    of step), 'collectives' (a mean step's), 'ideal_sent' (bytes that a device
-    would send at the least), 'roofline' (None for CPUs), 'flops_per_step',
-    'warnings'; 'attention' of an estimate.
+    of step), 'collectives' (of the mean step), 'ideal_sent' (bytes that a
+    device has to send), 'estimate' (None for CPUs), 'flops_per_step' and
+    'warnings'.
   """
   mixture = setup.settings.objectives
   schedule = [mixture.active(i) for i in range(mixture.period)]
-  steps = []
-  for active in dict.fromkeys(schedule):
-    share = schedule.count(active) / len(schedule)
-    steps.append(
-      steps_lib.compiled(setup, active, machine, share)
-      if choice is None
-      else steps_lib.estimated(setup, active, machine, share, choice)
-    )
-  used = _memory(setup, steps)
+  cost_step = steps_lib.compile_step if is_compiled else steps_lib.estimate_step
+  steps = [
+    cost_step(setup, active, machine, schedule.count(active) / len(schedule))
+    for active in dict.fromkeys(schedule)
+  ]
+  used = memory_per_device(setup, steps)
   return {
     'machine': {
       'devices': str(machine),
@@ -59,13 +45,13 @@ def make(
     },
     'memory': used,
     'sharding': memory.split(setup.factory.abstract_sharded),
-    'flops_per_step': sum(step.share * step.flops for step in steps),
-    'steps': [_described(machine, step) for step in steps],
-    'collectives': _kinds([(s.share, s.run) for s in steps]),
+    'flops_per_step': sum(step.fraction * step.flops for step in steps),
+    'steps': [_describe_step(setup, machine, step) for step in steps],
+    'collectives': steps_lib.mean_collectives(steps),
     'ideal_sent': ideal.sent(setup),
-    'roofline': _roofline(machine, steps, compiled=choice is None),
+    'estimate': _estimate(setup, machine, steps),
     'warnings': _warnings(setup, machine, used['total'], steps),
-  } | ({'attention': choice.backend} if choice else {})
+  }
 
 
 def _warnings(setup, machine, total, steps) -> list[str]:
@@ -79,14 +65,19 @@ def _warnings(setup, machine, total, steps) -> list[str]:
     *advice.of_sharding(setup, boxed),
     *advice.of_memory(machine, total, accumulation=setup.settings.accumulation),
     *advice.of_machine(machine, setup.settings),
-    *advice.of_loops(sum(step.run.unknown_loops for step in steps)),
-    *dict.fromkeys(text for step in steps for text in step.warnings),
+    *dict.fromkeys(
+      warning
+      for step in steps
+      for warning in advice.describe_misalignment(setup, machine, step.costs)
+    ),
   ]
 
 
-def _memory(setup, steps) -> dict[str, int]:
+def memory_per_device(
+  setup: setup_lib.Setup, steps: list[steps_lib.Step]
+) -> dict[str, int]:
   """Returns bytes per device by kind, and the peak of the largest step."""
-  largest = max(steps, key=lambda s: s.peak)
+  largest = max(steps, key=lambda step: step.peak)
   replay = memory.of_replay(setup)
   return (
     memory.of_state(setup.factory.abstract_sharded)
@@ -97,83 +88,89 @@ def _memory(setup, steps) -> dict[str, int]:
   )
 
 
-def _kinds(weighted) -> dict[str, dict[str, float]]:
-  """Returns kind -> number, bytes and waiting in a mean step."""
-  found: dict[str, dict[str, float]] = {}
-  for share, run in weighted:
-    for collective, number in run.exchanged.items():
-      kind = found.setdefault(collective.kind, dict.fromkeys(_FIGURES, 0.0))
-      count = share * number
-      kind['count'] += count
-      kind['bytes'] += count * collective.bytes
-      kind['sent'] += count * collective.sent
-      kind['sent_outside'] += count * collective.sent_outside
-      kind['asynchronous'] += share * run.asynchronous[collective]
-      kind['exposed_seconds'] += share * run.exposed[collective]
-  return {kind: found[kind] for kind in collectives.KINDS if kind in found}
+def update_fraction(setup: setup_lib.Setup) -> float:
+  """Returns the fraction of the train state that each device updates."""
+  state = setup.factory.abstract_sharded
+  complete = sum(
+    leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)
+  )
+  return memory.per_device(state) / max(complete, 1)
 
 
-_FIGURES = 'count bytes sent sent_outside asynchronous exposed_seconds'.split()
-
-
-def _roofline(machine, steps, *, compiled: bool) -> dict[str, Any] | None:
+def _estimate(setup, machine, steps) -> dict[str, Any] | None:
   if machine.accelerator is None:
     return None
+  fraction = update_fraction(setup)
   times = [
-    (s.share, roofline.times(machine, s.run, compiled=compiled)) for s in steps
+    (
+      step.fraction,
+      step_time.estimate_time(
+        step.costs, machine, step.collectives, update_fraction=fraction
+      ),
+    )
+    for step in steps
   ]
-  return roofline.figures(
+  return step_time.describe_time(
     machine,
-    roofline.mean(times),
-    flops=sum(s.share * s.flops for s in steps),
-    tokens=sum(s.share * s.tokens for s in steps),
+    step_time.mean_time(times),
+    flops=sum(step.fraction * step.flops for step in steps),
+    tokens=sum(step.fraction * step.tokens for step in steps),
   )
 
 
-def _described(machine, step: steps_lib.Step) -> dict[str, Any]:
-  run = step.run
-  most = sorted(run.exchanged.items(), key=lambda item: -item[0].sent * item[1])
+def _describe_step(setup, machine, step: steps_lib.Step) -> dict[str, Any]:
+  largest = sorted(
+    step.collectives.items(), key=lambda item: -item[0].sent * item[1]
+  )
   return {
-    'objectives': list(step.names),
-    'share': step.share,
+    'objectives': list(step.objectives),
+    'fraction': step.fraction,
     'tokens': step.tokens,
     'flops': step.flops,
-    'program_flops': sum(k.flops * n for k, n in run.kernels.items()),
-    'program_bytes': sum(k.bytes * n for k, n in run.kernels.items()),
+    'program_flops': step.costs.total('flops'),
+    'program_bytes': step.costs.total('bytes'),
+    'xla_costs': step.xla_costs,
     'memory': step.memory | {'total': step.peak},
     'compile_seconds': step.compile_seconds,
-    'kernels': _groups(machine, run, *_NAMES)[:_COSTLIEST],
-    'parts': _groups(machine, run, 'part', 'phase'),
-    'modules': {
-      f'{row["module"]}, {row["phase"]}': row['seconds']
-      for row in _groups(machine, run, 'module', 'phase')
-    },
-    'windowed_loops': len(run.windowed),
-    'collectives': _kinds([(1.0, run)]),
+    'parts': describe_parts(setup, machine, step.costs),
     'largest_collectives': [
-      dataclasses.asdict(c)
-      | {
-        'count': n,
-        'sent': c.sent,
-        'asynchronous': run.asynchronous[c],
-        'exposed_seconds': run.exposed[c],
+      {
+        'kind': collective.kind,
+        'dtype': collective.dtype,
+        'shape': list(collective.shape),
+        'bytes': collective.bytes,
+        'sent': collective.sent,
+        'count': count,
       }
-      for c, n in most
+      for collective, count in largest[:8]
     ],
   }
 
 
-def _groups(machine, run, *names: str) -> list[dict[str, Any]]:
-  """Returns a row for kernels that are alike in `names`, the costliest first.
+def describe_parts(
+  setup, machine: machines.Machine, costs: step_costs.StepCosts
+) -> list[dict[str, Any]]:
+  """Returns operations, FLOPs, bytes and seconds by part and phase.
 
-  Layers count together, whether a loop runs them or each has kernels.
+  FLOPs and bytes are those of all devices, seconds those of one device.
   """
-  found: dict[tuple[Any, ...], dict[str, Any]] = {}
-  for k, n in run.kernels.items() if machine.accelerator else ():
-    alike = {name: getattr(k, name) for name in names}
-    row = found.setdefault(tuple(alike.values()), alike | _NOTHING)
-    row['count'] += n
-    row['flops'] += n * k.flops
-    row['bytes'] += n * k.bytes
-    row['seconds'] += n * k.seconds(machine.accelerator)
-  return sorted(found.values(), key=lambda row: -row['seconds'])
+  if machine.accelerator is None:
+    return []
+  fraction = update_fraction(setup)
+  rows: dict[tuple[str, str], dict[str, Any]] = {}
+  for operation in costs.operations:
+    row = rows.setdefault(
+      (operation.part, operation.phase),
+      {'part': operation.part, 'phase': operation.phase}
+      | dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0.0),
+    )
+    row['count'] += operation.count
+    row['flops'] += operation.count * operation.flops
+    row['bytes'] += operation.count * operation.bytes
+    row['seconds'] += operation.count * step_time.operation_seconds(
+      operation,
+      machine.accelerator,
+      devices=machine.count,
+      update_fraction=fraction,
+    )
+  return sorted(rows.values(), key=lambda row: -row['seconds'])

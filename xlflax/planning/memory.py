@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 
-from xlflax.planning.programs import hlo
 from xlflax.training import setup as setup_lib
 from xlflax.training import train_state
 
@@ -56,23 +55,3 @@ def split(state: train_state.TrainState) -> dict[str, int]:
     else:
       found['replicated'] += part
   return found
-
-
-def workspace(module: hlo.Module) -> float:
-  """Returns the bytes of the two largest arrays that one operation makes.
-
-  While it runs, a step holds gathered weights, whole gradients before they
-  are reduced, logits and their gradient; two of these at a time. Stacks over
-  layers, which loops carry, are activations.
-  """
-  largest = max(
-    (
-      array.bytes
-      for computation in module.computations.values()
-      for i in computation.instructions.values()
-      if i.opcode in ('dot', 'all-gather', 'all-reduce', 'scatter')
-      for array in i.arrays
-    ),
-    default=0,
-  )
-  return 2 * largest

@@ -11,16 +11,21 @@ import numpy as np
 from xlflax.data.sampling import row_schedule
 from xlflax.foundation import errors
 from xlflax.models import targets
-from xlflax.planning import analysis, memory, report
-from xlflax.planning.targets import attention, compilers
+from xlflax.planning import (
+  analysis,
+  collectives,
+  compilers,
+  memory,
+  report,
+  step_costs,
+  step_time,
+)
+from xlflax.planning import steps as steps_lib
 from xlflax.training import params as params_lib
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import saved_checkpoints
-from xlflax.training.devices import devices, machines
-
-# Share of the peak rate that a first estimate of the time assumes.
-ASSUMED_UTILISATION = 0.4
+from xlflax.training.devices import accelerators, devices, machines
 
 
 class By(enum.Enum):
@@ -47,7 +52,7 @@ def make(
     expected batches per language), 'flops_per_step', 'seconds_per_step'
     (an estimate), 'total_steps'; where steps are replayed, 'replay': bytes
     per device, seconds and their share. With a described machine also what
-    `planning.analysis.make` returns, 'basis' (in words) and 'compiled'
+    `planning.analysis.analyze_run` returns, 'basis' (in words) and 'compiled'
     (whether by the machine's compiler).
   """
   machine = settings.partitioner.machine
@@ -56,7 +61,7 @@ def make(
     result |= _time_there(result)
   else:
     setup = setup_lib.Setup(settings)
-    result = _described(setup) | {'memory': _memory(setup)} | _time(setup)
+    result = _described(setup) | _measured_here(setup)
   result |= _with_replay(settings.replay_every, result)
   report.show(result)
   return result
@@ -67,22 +72,22 @@ def _there(settings, machine: machines.Machine, by: By) -> dict[str, Any]:
   obstacle = compilers.missing(machine)
   if by is By.COMPILER:
     check_compiler(machine)
-  if by is By.ESTIMATE or obstacle:
-    setup = setup_lib.Setup(attention.stand_in(settings))
-    made = analysis.make(setup, machine, attention.choose(settings, machine))
-    basis = 'an estimate from the program that the CPU compiler partitions'
-    if obstacle and machine.accelerator:
-      basis += f'; {obstacle}'
-  else:
-    own = settings.on(machine, devices=compilers.devices(machine))
+  is_compiled = by is not By.ESTIMATE and not obstacle
+  if is_compiled:
+    on_devices = settings.on(machine, devices=compilers.devices(machine))
     with targets.compiling_for(compilers.target_of(machine)):
-      setup = setup_lib.Setup(own)
-      made = analysis.make(setup, machine, None)
+      setup = setup_lib.Setup(on_devices)
+      result = analysis.analyze_run(setup, machine, is_compiled=True)
     basis = f'the program that XLA:{machine.platform.upper()} compiles'
     basis += f' ({compilers.version(machine)})'
-  compiled = setup.settings.partitioner.devices is not None
-  made |= {'basis': basis, 'compiled': compiled}
-  return _described(setup) | made
+  else:
+    setup = setup_lib.Setup(settings)
+    result = analysis.analyze_run(setup, machine, is_compiled=False)
+    basis = 'an estimate from the traced step'
+    if obstacle and machine.accelerator:
+      basis += f'; {obstacle}'
+  result |= {'basis': basis, 'compiled': is_compiled}
+  return _described(setup) | result
 
 
 def check_compiler(machine: machines.Machine) -> None:
@@ -152,36 +157,68 @@ def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
   }
 
 
-def _memory(setup: setup_lib.Setup) -> dict[str, int]:
-  """Returns bytes per device: state by kind, and of the largest step."""
+def _measured_here(setup: setup_lib.Setup) -> dict[str, Any]:
+  """Returns memory and time of a run on the devices of this process.
+
+  Memory is that of the compiled steps. On a known accelerator the time is
+  estimated; on a CPU it follows from the measured rate of a matmul.
+  """
   state = setup.factory.abstract_sharded
-  most = {'batch': 0, 'temporary': 0}
+  machine = _machine_here(setup)
+  mixture = setup.settings.objectives
+  schedule = [mixture.active(i) for i in range(mixture.period)]
+  used = {'batch': 0, 'temporary': 0}
+  times, tokens = [], 0.0
   with setup.settings.partitioner.scope():
-    for active in setup.settings.objectives.groups:
+    for active in dict.fromkeys(schedule):
+      fraction = schedule.count(active) / len(schedule)
       batches = setup.abstract_batches(active)
-      compiled = setup.jitted_step(active).lower(state, batches).compile()
-      found = compiled.memory_analysis()
-      most['batch'] = max(most['batch'], memory.per_device(batches))
-      most['temporary'] = max(
-        most['temporary'], getattr(found, 'temp_size_in_bytes', 0)
+      traced = setup.jitted_step(active).trace(state, batches)
+      compiled = traced.lower().compile()
+      stats = compiled.memory_analysis()
+      used['batch'] = max(used['batch'], memory.per_device(batches))
+      used['temporary'] = max(
+        used['temporary'], getattr(stats, 'temp_size_in_bytes', 0)
       )
-  used = memory.of_state(state) | most | memory.of_replay(setup)
-  return used | {'total': sum(used.values())}
-
-
-def _time(setup: setup_lib.Setup) -> dict[str, Any]:
-  """Returns the FLOPs of a step, and an estimate of its time."""
+      if machine:
+        counts = collectives.find_collectives(
+          compiled.as_text(), devices=machine.count, per_node=machine.per_node
+        )
+        time = step_time.estimate_time(
+          step_costs.count_costs(traced.jaxpr.jaxpr),
+          machine,
+          counts,
+          update_fraction=analysis.update_fraction(setup),
+        )
+        times.append((fraction, time))
+        tokens += fraction * steps_lib.count_tokens(batches)
+  used = memory.of_state(state) | used | memory.of_replay(setup)
   flops = flops_per_step(setup)
-  peak = devices.peak_flops(jax.devices()[0])
-  count = setup.settings.partitioner.mesh.size
-  if not peak:
-    return {'flops_per_step': flops} | _time_measured(flops)
-  return {
+  result = {
+    'memory': used | {'total': sum(used.values())},
     'flops_per_step': flops,
-    'seconds_per_step': flops / (peak * count * ASSUMED_UTILISATION),
-    'seconds_per_step_basis': f'{ASSUMED_UTILISATION:.0%} of the peak of '
-    f'{count} devices',
   }
+  if not machine:
+    return result | _time_measured(flops)
+  estimate = step_time.describe_time(
+    machine, step_time.mean_time(times), flops=flops, tokens=tokens
+  )
+  return result | {'estimate': estimate} | _time_estimated(estimate)
+
+
+def _machine_here(setup: setup_lib.Setup) -> machines.Machine | None:
+  """Returns the devices of this process, None if their rates are unknown."""
+  local = jax.devices()
+  accelerator = accelerators.of_kind(local[0].device_kind)
+  if accelerator is None:
+    return None
+  count = setup.settings.partitioner.mesh.size
+  return machines.Machine(
+    platform=accelerator.platform,
+    accelerator=accelerator,
+    count=count,
+    per_node=min(machines.node_size(local), count),
+  )
 
 
 def flops_per_step(setup: setup_lib.Setup) -> float:
@@ -201,12 +238,16 @@ def _time_measured(flops: float) -> dict[str, Any]:
 
 
 def _time_there(result: dict[str, Any]) -> dict[str, Any]:
-  """Returns the expected time of a step on the described machine."""
-  if not result['roofline']:
+  """Returns the estimated time of a step on the described machine."""
+  if not result['estimate']:
     return _time_measured(result['flops_per_step'])
+  return _time_estimated(result['estimate'])
+
+
+def _time_estimated(estimate: dict[str, Any]) -> dict[str, Any]:
   return {
-    'seconds_per_step': result['roofline']['expected']['seconds_per_step'],
-    'seconds_per_step_basis': result['roofline']['expected_basis'],
+    'seconds_per_step': estimate['seconds_per_step'],
+    'seconds_per_step_basis': estimate['basis'],
   }
 
 

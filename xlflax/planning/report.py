@@ -25,8 +25,9 @@ def show(
   for step in plan.get('steps', ()):
     if step['parts']:
       console_tables.show(_parts(step), console)
-  if plan.get('roofline'):
-    console_tables.show(_roofline(plan['roofline']), console)
+  if plan.get('estimate'):
+    console_tables.show(_estimate(plan['estimate']), console)
+    console.print(plan['estimate']['known_error'], markup=False)
   for warning in plan.get('warnings', ()):
     console.print(f'Warning: {warning}', markup=False, highlight=False)
 
@@ -85,8 +86,6 @@ def _overview(plan) -> rich.table.Table:
       'state that not all devices split',
       mebibytes(plan['sharding']['replicated']),
     )
-  if 'attention' in plan:
-    table.add_row('attention', plan['attention'])
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
   if 'replay' in plan:
     table.add_row('replay', _replay(plan['replay']))
@@ -111,8 +110,6 @@ def _replay(costs: dict[str, Any]) -> str:
 
 _MEMORY = {
   'arguments': 'state and batch as the compiler lays them out',
-  'activations': 'activations, kept for the backward pass',
-  'workspace': 'workspace: the two largest arrays',
   'temporary': 'temporary',
   'outputs': 'results beside the state',
   'replay': 'copy of the state, to compute a step twice',
@@ -121,21 +118,19 @@ _MEMORY = {
 
 
 def _collectives(kinds, ideal: float) -> rich.table.Table:
-  columns = 'count,asynchronous,arrays,sent,of it to other nodes,waited for'
+  columns = 'count', 'arrays', 'sent', 'sent to other nodes'
   table = console_tables.made(
-    ['kind'], columns.split(','), title='Collectives of a step, per device'
+    ['kind'], columns, title='Collectives of a step, per device'
   )
-  for kind, figures in kinds.items():
+  for kind, row in kinds.items():
     table.add_row(
       kind,
-      f'{figures["count"]:,.0f}',
-      f'{figures["asynchronous"]:,.0f}',
-      *(mebibytes(figures[name]) for name in ('bytes', 'sent', 'sent_outside')),
-      milliseconds(figures['exposed_seconds']),
+      f'{row["count"]:,.0f}',
+      *(mebibytes(row[name]) for name in ('bytes', 'sent', 'sent_outside')),
     )
-  sent = sum(figures['sent'] for figures in kinds.values())
-  table.add_row('all', '', '', '', mebibytes(sent), '', '')
-  table.add_row('the ideal', '', '', '', mebibytes(ideal), '', '')
+  sent = sum(row['sent'] for row in kinds.values())
+  table.add_row('all', '', '', mebibytes(sent), '')
+  table.add_row('minimum', '', '', mebibytes(ideal), '')
   return table
 
 
@@ -143,43 +138,42 @@ def _parts(step) -> rich.table.Table:
   names = ', '.join(step['objectives'])
   table = console_tables.made(
     ('part', 'phase'),
-    ('kernels', 'GFLOP', 'memory', 'at least', 'share'),
-    title=f'Kernels of a step of {names}',
+    ('operations', 'GFLOP', 'memory', 'estimate', 'fraction'),
+    title=f'Parts of a step of {names}',
   )
-  whole = sum(row['seconds'] for row in step['parts'])
+  total = sum(row['seconds'] for row in step['parts'])
   for row in step['parts']:
     table.add_row(
       row['part'],
       row['phase'],
-      f'{row["count"]:,}',
+      f'{row["count"]:,.0f}',
       f'{row["flops"] / 1e9:,.0f}',
       mebibytes(row['bytes']),
       milliseconds(row['seconds']),
-      f'{row["seconds"] / max(whole, 1e-12):.0%}',
+      f'{row["seconds"] / max(total, 1e-12):.0%}',
     )
   return table
 
 
-def _roofline(figures) -> rich.table.Table:
-  table = rich.table.Table(title='Time, by a roofline model', show_header=False)
-  seconds = figures['seconds']
-  for label, name in (
-    ('products at the peak', 'products'),
-    ('all kernels', 'device'),
-    ('links within nodes', 'inside'),
-    ('links between nodes', 'outside'),
-    ('of it waited for', 'waited'),
+def _estimate(estimate) -> rich.table.Table:
+  table = rich.table.Table(title='Estimated time of a step', show_header=False)
+  for name, label in (
+    ('matmuls', 'matmuls'),
+    ('misaligned', 'misaligned rows of matmuls'),
+    ('attention', 'attention kernels'),
+    ('memory', 'memory traffic of other operations'),
+    ('launches', 'kernel launches'),
+    ('exposed', 'communication that is not hidden'),
   ):
-    table.add_row(label, milliseconds(seconds[name]))
-  table.add_row('a step is limited by', figures['limit'])
-  for label, name in (('no faster than', 'bound'), ('expected', 'expected')):
-    rates = figures[name]
-    table.add_row(
-      label,
-      f'{milliseconds(rates["seconds_per_step"])}, '
-      f'{rates["tokens_per_second"]:,.0f} tokens/s, '
-      f'MFU {rates["mfu"]:.1%}',
-    )
+    table.add_row(label, milliseconds(estimate['parts'][name]))
+  table.add_row(
+    'step',
+    f'{milliseconds(estimate["seconds_per_step"])}, '
+    f'{estimate["tokens_per_second"]:,.0f} tokens/s, '
+    f'MFU {estimate["mfu"]:.1%}',
+  )
+  table.add_row('largest part', estimate['limit'])
+  table.add_row('rates', estimate['basis'])
   return table
 
 

@@ -1,64 +1,73 @@
-"""The cost of one kind of step, compiled by its target or estimated."""
+"""The costs of one kind of step of a run."""
 
+import collections
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.models import targets
-from xlflax.planning import findings, memory
-from xlflax.planning.programs import (
-  activations,
+from xlflax.planning import (
+  attention,
   collectives,
-  execution,
-  fusing,
-  hlo,
-  kernels,
-  pallas,
-  rewriting,
+  compilers,
+  memory,
+  stand_in,
+  step_costs,
 )
-from xlflax.planning.targets import attention, compilers, instructions, program
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """The cost of one kind of step on one device.
+  """The costs of one kind of step.
 
   Attributes:
-    share: of all steps.
-    names: of the objectives that it trains.
-    run: its kernels and collectives.
-    batch: bytes of a device's part of the batches.
-    memory: bytes besides state and batch, by kind.
-    peak: bytes of all at their most.
-    flops: model FLOPs, of all devices.
-    tokens: positions of all batches, padding included.
-    warnings: what its program shows.
-    compile_seconds: of the target's compiler; None for an estimate.
+    fraction: Fraction of all steps.
+    objectives: Names of the objectives that it trains.
+    costs: Operations of all devices.
+    collectives: Collectives of one device.
+    batch: Bytes of a device's shard of the batches.
+    memory: Bytes of one device besides state and batch, by kind.
+    peak: Bytes of one device in total.
+    flops: Model FLOPs of all devices.
+    tokens: Positions of all batches, including padding.
+    xla_costs: FLOPs and bytes of one device as counted by the compiler, which
+      counts the body of a loop once and no Pallas kernels.
+    compile_seconds: Seconds of the machine's own compiler. None if the CPU's
+      compiler was used.
   """
 
-  share: float
-  names: tuple[str, ...]
-  run: execution.Run
+  fraction: float
+  objectives: tuple[str, ...]
+  costs: step_costs.StepCosts
+  collectives: collectives.Counts
   batch: int
   memory: dict[str, int]
   peak: int
   flops: float
   tokens: int
-  warnings: tuple[str, ...] = ()
+  xla_costs: dict[str, float]
   compile_seconds: float | None = None
 
 
-def compiled(
-  setup: setup_lib.Setup, active, machine: machines.Machine, share: float
+def compile_step(
+  setup: setup_lib.Setup, active, machine: machines.Machine, fraction: float
 ) -> Step:
-  """Compiles a step by the machine's own compiler and reads its program."""
+  """Compiles a step with the machine's own compiler.
+
+  Args:
+    setup: The run on the machine's devices.
+    active: Entries of the objective mixture that the step trains.
+    machine: Machine that is planned for.
+    fraction: Fraction of all steps.
+  """
   batches = setup.abstract_batches(active)
   with compilers.tracing(machine), setup.settings.partitioner.scope():
-    made = compilers.compile_step(
+    compiled = compilers.compile_step(
       machine,
       setup.jitted_step(active),
       setup.factory.abstract_sharded,
@@ -66,91 +75,108 @@ def compiled(
       **(targets.repeatable_options() if setup.settings.replay_every else {}),
     )
     flops = setup.flops(active)
-  module = hlo.parse(made.text)
-  counted = instructions.cycles_of(machine, made.jaxpr)
-  reader = kernels.compiled(
-    machine.platform, pallas.flops_of(made.jaxpr), counted
-  )
-  run = _execution(module, reader, machine).run()
+  used = compiled.memory
   return Step(
-    share=share,
-    names=_names(setup, active),
-    run=run,
+    fraction=fraction,
+    objectives=_objectives(setup, active),
+    costs=step_costs.count_costs(compiled.jaxpr),
+    collectives=_collectives(compiled.text, machine),
     batch=memory.per_device(batches),
     memory={
-      'arguments': made.memory.arguments,
-      'outputs': made.memory.outputs,
-      'temporary': made.memory.temporary,
+      'arguments': used.arguments,
+      'outputs': used.outputs,
+      'temporary': used.temporary,
     },
-    peak=made.memory.peak,
+    peak=used.peak,
     flops=flops,
-    tokens=_tokens(batches),
-    warnings=(
-      *instructions.blindness(made.jaxpr, counted),
-      *findings.of_program(module, run, setup, machine),
-    ),
-    compile_seconds=made.seconds,
+    tokens=count_tokens(batches),
+    xla_costs=compiled.costs,
+    compile_seconds=compiled.seconds,
   )
 
 
-def estimated(
-  setup: setup_lib.Setup,
-  active,
-  machine: machines.Machine,
-  share: float,
-  choice: attention.Choice,
+def estimate_step(
+  setup: setup_lib.Setup, active, machine: machines.Machine, fraction: float
 ) -> Step:
-  """Reads the partitioned program that the CPU's compiler makes.
+  """Costs a step without the machine's compiler.
+
+  The step is traced for the machine. If it has several devices, the CPU's
+  compiler partitions the step with plain attention, for the collectives.
 
   Args:
-    setup: of the run, on devices that stand in for the machine's, with plain
-      attention.
-    active: the entries that the step trains.
-    machine: the machine to plan for.
-    share: of all steps.
-    choice: of attention on the machine.
+    setup: The run on CPU devices that stand in for the machine's.
+    active: Entries of the objective mixture that the step trains.
+    machine: Machine that is planned for.
+    fraction: Fraction of all steps.
   """
   batches = setup.abstract_batches(active)
+  state = setup.factory.abstract_sharded
+  traceable = setup_lib.Setup(
+    attention.with_traceable_attention(setup.settings, machine)
+  )
   with compilers.tracing(machine, by='cpu'), setup.settings.partitioner.scope():
-    made = program.compiled(
-      setup.jitted_step(active), setup.factory.abstract_sharded, batches
-    )
-    flops = setup.flops(active)
-  module = made.module
-  if not choice.keeps_scores:
-    module = rewriting.without_scores(module, attention.lengths(setup.settings))
-  used = {
-    'gradients': memory.per_device(setup.factory.abstract_sharded.params),
-    'activations': int(activations.kept(module)),
-    'workspace': int(memory.workspace(module)),
-  }
-  if machine.accelerator is None:  # a CPU's own compiler is right for CPUs
-    used = {'temporary': made.temporary}
+    jaxpr = traceable.jitted_step(active).trace(state, batches).jaxpr.jaxpr
+    flops = traceable.flops(active)
+  costs = step_costs.count_costs(jaxpr)
+  counts: collectives.Counts = collections.Counter()
+  temporary, xla_costs = int(costs.peak_bytes / machine.count), {}
+  if machine.count > 1 or machine.accelerator is None:
+    compiled, text = _compile_on_cpu(setup, active, machine)
+    counts = _collectives(text, machine)
+    xla_costs = compilers.cost_analysis(compiled)
+    if machine.accelerator is None:  # This is the machine's own compiler.
+      analysis = compiled.memory_analysis()
+      temporary = getattr(analysis, 'temp_size_in_bytes', 0)
   batch = memory.per_device(batches)
-  state = sum(memory.of_state(setup.factory.abstract_sharded).values())
   return Step(
-    share=share,
-    names=_names(setup, active),
-    run=_execution(module, fusing.reader(machine.platform), machine).run(),
+    fraction=fraction,
+    objectives=_objectives(setup, active),
+    costs=costs,
+    collectives=counts,
     batch=batch,
-    memory=used,
-    peak=state + batch + sum(used.values()),
+    memory={'temporary': temporary},
+    peak=sum(memory.of_state(state).values()) + batch + temporary,
     flops=flops,
-    tokens=_tokens(batches),
+    tokens=count_tokens(batches),
+    xla_costs=xla_costs,
   )
 
 
-def _execution(module, reader, machine) -> execution.Execution:
-  place = collectives.Place(machine.count, machine.per_node)
-  return execution.Execution(module, reader, place, machine.accelerator)
+def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
+  """Returns the step compiled with plain attention, and its partitioned HLO."""
+  plain = setup_lib.Setup(attention.with_plain_attention(setup.settings))
+  state = plain.factory.abstract_sharded
+  with compilers.tracing(machine, by='cpu'), plain.settings.partitioner.scope():
+    lowered = plain.jitted_step(active).lower(
+      state, plain.abstract_batches(active)
+    )
+    return stand_in.compile_partitioned(lowered)
 
 
-def _names(setup: setup_lib.Setup, active) -> tuple[str, ...]:
+def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
+  """Returns the collectives of the mean step by kind."""
+  mean: dict[str, dict[str, float]] = {}
+  for step in steps:
+    for kind, row in collectives.summarize(step.collectives).items():
+      total = mean.setdefault(kind, dict.fromkeys(row, 0.0))
+      for name, value in row.items():
+        total[name] += step.fraction * value
+  return {kind: mean[kind] for kind in collectives.KINDS if kind in mean}
+
+
+def _collectives(text: str, machine: machines.Machine) -> collectives.Counts:
+  return collectives.find_collectives(
+    text, devices=machine.count, per_node=machine.per_node
+  )
+
+
+def _objectives(setup: setup_lib.Setup, active) -> tuple[str, ...]:
   entries = setup.settings.objectives.entries
   return tuple(entries[i].objective.name for i in active)
 
 
-def _tokens(batches: dict[str, Any]) -> int:
+def count_tokens(batches: dict[str, Any]) -> int:
+  """Returns the number of positions of batches, including padding."""
   return sum(
     int(np.prod(leaf.shape))
     for batch in batches.values()

@@ -9,7 +9,6 @@ import jax
 import rich.table
 
 from xlflax.foundation import console_tables
-from xlflax.planning import plan
 from xlflax.suites import reckoning
 from xlflax.training.devices import devices
 
@@ -46,7 +45,7 @@ def measure(found: Sequence[reckoning.Reckoned]) -> Rate:
   count = jax.device_count() if peak else len(os.sched_getaffinity(0))
   trainer = next((one.trainer for one in found if one.trainer), None)
   if trainer is None and peak:
-    share = plan.ASSUMED_UTILISATION
+    share = 0.4
     flops = peak * count * share
     return Rate(flops=flops, held=count, basis=f'{share:.0%} of the peak')
   if trainer is None:

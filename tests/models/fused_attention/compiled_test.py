@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.models.attention import attention, masks
 from xlflax.models.config import AttentionBackend
-from xlflax.planning.targets import compilers
+from xlflax.planning import compilers
 from xlflax.training.devices import accelerators, machines, partitioning
 
 _TPUS = ('v5e', 'v5p', 'v6e')

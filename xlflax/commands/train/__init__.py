@@ -60,9 +60,9 @@ def _machine(args: argparse.Namespace) -> machines.Machine | None:
 def _use(args: argparse.Namespace, machine: machines.Machine | None) -> None:
   """Has a described machine stand in, or uses the cache of programs."""
   if machine:
-    from xlflax.planning.targets import program
+    from xlflax.planning import stand_in
 
-    program.stand_in(machine)  # nothing has made devices yet
+    stand_in.create_cpu_devices(machine)  # nothing has made devices yet
   else:  # a plan does not look into compiled programs of a cache
     compilation.use(args.compilation_cache)
 

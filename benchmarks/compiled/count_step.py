@@ -1,0 +1,179 @@
+"""Counts a compiled step kernel by kernel, for a device that is not present.
+
+  python -m benchmarks.compiled.count_step --devices=gpu:H200:1 \\
+      --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
+      --vocabulary_size=250002 --num_languages=100 \\
+      --gin.TRAIN_STEPS=1000 --gin.BATCH_SIZE=64 --gin.LENGTH=512
+
+A tool for authors of kernels. It compiles the steps of a run with the device's
+own compiler (extras `plan-gpu` and `plan-tpu`), reads the program kernel by
+kernel, and counts the instructions of Pallas kernels. The result is a roofline
+at data-sheet rates: a bound, which no kernel of the program can exceed, and
+not an estimate of the time of a step (`xlflax train --dry_run` estimates it).
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.compiled import findings, instructions, roofline
+from benchmarks.compiled.programs import (
+  collectives,
+  execution,
+  hlo,
+  kernels,
+  pallas,
+)
+from xlflax import trainer
+from xlflax.configuration import config
+from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.models import targets
+from xlflax.planning import compilers, plan
+from xlflax.planning import steps as steps_lib
+from xlflax.training import setup as setup_lib
+from xlflax.training.devices import machines
+
+# Kernels that the result names.
+_NUM_KERNELS = 12
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+  """Parses the arguments, and prints and returns the counts."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = parser.add_argument
+  add('--devices', required=True, help='PLATFORM:KIND:COUNT, as in a dry run.')
+  add('--gin_file', action='append', default=[], help='Gin file; repeatable.')
+  add('--vocabulary_size', type=int, required=True, help='Size of a dummy one.')
+  add('--num_languages', type=int, default=2, help='Languages of the dummy.')
+  add('--output', type=pathlib.Path, help='JSON file to write.')
+  options, others = parser.parse_known_args(arguments)
+  bindings = [flag.removeprefix('--gin.') for flag in others]
+  if unknown := [flag for flag in others if not flag.startswith('--gin.')]:
+    parser.error(f'unrecognized arguments: {" ".join(unknown)}')
+  unused = dict.fromkeys(('MODEL_DIR', 'VOCABULARY', 'CORPUS'), 'unused')
+  configuration = config.load(options.gin_file, bindings, macros=unused)
+  run = configuration.build(
+    trainer.Trainer,
+    vocabulary=vocabulary_spec.invented(
+      options.vocabulary_size, num_languages=options.num_languages
+    ),
+  )
+  result = count_run(run, machines.parse(options.devices))
+  text = json.dumps(result, indent=2)
+  if options.output:
+    options.output.write_text(text + '\n')
+  print(text)
+  return result
+
+
+def count_run(run: trainer.Trainer, machine: machines.Machine) -> dict:
+  """Compiles the steps of a run and returns its roofline.
+
+  Args:
+    run: The run.
+    machine: GPUs or TPUs whose compiler is installed.
+
+  Returns:
+    'basis', 'memory' (bytes of one device), 'roofline' of the mean step,
+    'steps' and 'warnings'.
+
+  Raises:
+    ConfigError: If the machine's compiler is not installed.
+  """
+  plan.check_compiler(machine)
+  settings = run.on(machine, devices=compilers.devices(machine))
+  times, peak, flops, tokens = [], 0, 0.0, 0.0
+  described, warnings = [], []
+  with targets.compiling_for(compilers.target_of(machine)):
+    setup = setup_lib.Setup(settings)
+    mixture = settings.objectives
+    schedule = [mixture.active(i) for i in range(mixture.period)]
+    for active in dict.fromkeys(schedule):
+      weight = schedule.count(active) / len(schedule)
+      program, step_flops = _compile(setup, active, machine)
+      module = hlo.parse(program.text)
+      cycles = instructions.cycles_of(machine, program.jaxpr)
+      reader = kernels.compiled(
+        machine.platform, pallas.flops_of(program.jaxpr), cycles
+      )
+      place = collectives.Place(machine.count, machine.per_node)
+      counted = execution.Execution(
+        module, reader, place, machine.accelerator
+      ).run()
+      times.append((weight, roofline.times(machine, counted, compiled=True)))
+      peak = max(peak, program.memory.peak)
+      flops += weight * step_flops
+      tokens += weight * steps_lib.count_tokens(setup.abstract_batches(active))
+      described.append(_describe(machine, counted, program))
+      warnings += instructions.blindness(program.jaxpr, cycles)
+      warnings += findings.of_program(module, counted, setup, machine)
+  return {
+    'basis': f'XLA:{machine.platform.upper()} ({compilers.version(machine)})',
+    'memory': {'total': peak},
+    'roofline': roofline.figures(
+      machine, roofline.mean(times), flops=flops, tokens=tokens
+    ),
+    'steps': described,
+    'warnings': list(dict.fromkeys(warnings)),
+  }
+
+
+def _compile(setup, active, machine) -> tuple[compilers.Compiled, float]:
+  with compilers.tracing(machine), setup.settings.partitioner.scope():
+    program = compilers.compile_step(
+      machine,
+      setup.jitted_step(active),
+      setup.factory.abstract_sharded,
+      setup.abstract_batches(active),
+    )
+    return program, setup.flops(active)
+
+
+def _describe(machine, counted, program) -> dict[str, Any]:
+  largest = sorted(
+    counted.exchanged.items(), key=lambda item: -item[0].sent * item[1]
+  )
+  return {
+    'program_flops': sum(k.flops * n for k, n in counted.kernels.items()),
+    'program_bytes': sum(k.bytes * n for k, n in counted.kernels.items()),
+    'compile_seconds': program.seconds,
+    'kernels': _group(machine, counted, 'name', 'kind', 'module', 'phase')[
+      :_NUM_KERNELS
+    ],
+    'parts': _group(machine, counted, 'part', 'phase'),
+    'windowed_loops': len(counted.windowed),
+    'largest_collectives': [
+      dataclasses.asdict(collective)
+      | {
+        'count': count,
+        'sent': collective.sent,
+        'exposed_seconds': counted.exposed[collective],
+      }
+      for collective, count in largest
+    ],
+  }
+
+
+def _group(machine, counted, *names: str) -> list[dict[str, Any]]:
+  """Returns the sums of kernels with equal fields, the slowest first."""
+  rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+  for kernel, count in counted.kernels.items():
+    fields = {name: getattr(kernel, name) for name in names}
+    row = rows.setdefault(
+      tuple(fields.values()),
+      fields | dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0),
+    )
+    row['count'] += count
+    row['flops'] += count * kernel.flops
+    row['bytes'] += count * kernel.bytes
+    row['seconds'] += count * kernel.seconds(machine.accelerator)
+  return sorted(rows.values(), key=lambda row: -row['seconds'])
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,199 @@
+"""What a compiled program shows that costs time or memory for nothing."""
+
+import math
+from collections.abc import Iterator
+
+from benchmarks.compiled.programs import (
+  collectives,
+  execution,
+  hlo,
+  kernels,
+  traffic,
+)
+from xlflax.planning import report
+from xlflax.training import settings as settings_lib
+from xlflax.training import setup as setup_lib
+from xlflax.training.devices import machines
+
+# Bytes from which on a warning is worth reading.
+WHOLE_REDUCE = 100 * 10**6
+_NOTED = 32 * 2**20
+_MANY = 3
+# Few layers look like the kernels of one layer.
+_FEWEST_READERS = 6
+
+
+def of_program(
+  module: hlo.Module,
+  run: execution.Run,
+  setup: setup_lib.Setup,
+  machine: machines.Machine,
+) -> Iterator[str]:
+  """Yields a line for each finding.
+
+  Args:
+    module: the program that the target's compiler made.
+    run: of it.
+    setup: what the step was made from.
+    machine: of the run.
+  """
+  settings = setup.settings
+  yield from _whole_reduces(run)
+  yield from _windowed(run)
+  yield from _scores(module, row_lengths(settings))
+  yield from _read_by_layers(module, _layers(settings.model.config))
+  if settings.model.config.dtype == 'bfloat16':
+    rows = max(stream.batch_size for stream in settings.streams)
+    rows = max(rows // (machine.count * settings.accumulation), 1)
+    lengths = row_lengths(settings)
+    yield from _wide(module, {rows * length for length in lengths})
+  yield from _padded(module)
+  yield from _exposed(run)
+
+
+def row_lengths(settings: settings_lib.Settings) -> set[int]:
+  """Returns the lengths of rows of datasets and of what objectives compute."""
+  found = {stream.name: stream.length for stream in settings.streams}
+  made = {
+    entry.objective.longest_row(found[entry.stream])
+    for entry in settings.objectives.entries
+  }
+  return made | set(found.values())
+
+
+def _whole_reduces(run) -> Iterator[str]:
+  for collective, times in run.exchanged.items():
+    if collective.kind != collectives.ALL_REDUCE or (
+      collective.bytes <= WHOLE_REDUCE
+    ):
+      continue
+    yield (
+      f'{times} x all-reduce of {collective.dtype}{list(collective.shape)}, '
+      f'{report.mebibytes(collective.bytes)}: every device gets all of an array of which '
+      'it may need its part; a sharding constraint on the gradient makes it '
+      'a reduce-scatter.'
+    )
+
+
+def _windowed(run) -> Iterator[str]:
+  if run.windowed:
+    yield (
+      f'{len(run.windowed)} products are loops of partial sums '
+      f'({sum(run.windowed.values()):,} rounds) that pass through memory: '
+      'gather the weights before the product.'
+    )
+
+
+def _kernels(module: hlo.Module) -> Iterator[tuple]:
+  """Yields (computation, instruction) of all that runs as a kernel."""
+  fused = {
+    name
+    for computation in module.computations.values()
+    for i in computation.instructions.values()
+    for kind, names in i.called.items()
+    if kind in ('calls', 'to_apply') and i.opcode != 'call'
+    for name in names
+  }
+  for name, computation in module.computations.items():
+    if name not in fused:
+      for instruction in computation.instructions.values():
+        if instruction.opcode not in traffic.FREE:
+          yield computation, instruction
+
+
+def _scores(module, lengths) -> Iterator[str]:
+  """Arrays of [..., T, S] that are written out."""
+  size = max(
+    (
+      array.bytes
+      for _, i in _kernels(module)
+      for array in i.arrays
+      if len(array.shape) in (3, 4)  # more are stacks of them
+      and set(array.shape[-2:]) <= lengths
+      and not array.on_chip
+    ),
+    default=0,
+  )
+  if size > _NOTED:
+    yield (
+      f'Attention writes its scores to memory, {report.mebibytes(size)} for each layer '
+      'and pass: a fused kernel would not.'
+    )
+
+
+def _layers(config) -> int:
+  return getattr(config, 'num_layers', 0) or config.num_encoder_layers
+
+
+def _read_by_layers(module, layers: int) -> Iterator[str]:
+  """Arrays that kernels of unrolled layers read in full, again and again."""
+  found: dict[str, tuple[float, int]] = {}
+  for computation, value in _kernels(module):
+    size = 0.0 if value.is_tuple else value.traffic
+    if size > _NOTED:
+      times = _readers(module, computation, value)
+      if times >= max(_FEWEST_READERS, layers):
+        array = value.arrays[0]
+        found[f'{array.dtype}{list(array.shape)}'] = size, times
+  most = sorted(found.items(), key=lambda item: -item[1][0] * item[1][1])
+  for text, (size, times) in most[:_MANY]:
+    yield (
+      f'{times} kernels read the same {text}, {report.mebibytes(size)}: a mask or a '
+      'constant that each layer could compute where it uses it.'
+    )
+
+
+def _readers(module, computation, value) -> int:
+  return sum(
+    _readers(module, computation, user)
+    if user.opcode == 'bitcast'
+    else user.opcode not in traffic.FREE
+    and traffic.operand(module, computation, user, value) >= value.bytes
+    for user in computation.users[value.name]
+  )
+
+
+def _wide(module, tokens: set[int]) -> Iterator[str]:
+  """float32 arrays with a row for each token, which kernels write."""
+  found: dict[str, tuple[float, str]] = {}
+  for _, i in _kernels(module):
+    module_name = kernels.module_of(i.op_name)
+    for array in i.arrays if i.opcode in ('fusion', 'copy') else ():
+      if (
+        array.dtype == 'f32'
+        and len(array.shape) > 1
+        and not array.on_chip
+        and any(math.prod(array.shape[:-1]) % n == 0 for n in tokens)
+        and array.bytes > _NOTED
+        and module_name != 'update'
+      ):
+        text = f'f32{list(array.shape)}'
+        found[text] = (array.bytes, module_name)
+  most = sorted(found.items(), key=lambda item: -item[1][0])[:_MANY]
+  for text, (size, where) in most:
+    yield f'{where} writes {text}, {report.mebibytes(size)}, in a bfloat16 model.'
+
+
+def _padded(module) -> Iterator[str]:
+  """Copies that only pad an operand of a product to what tiles."""
+  for computation, i in _kernels(module):
+    fused = next(module.called(i, 'calls'), None)
+    root = fused.root if fused else i
+    if root.opcode == 'pad' and i.bytes > _NOTED:
+      source = next(iter(computation.operands(i)))
+      yield (
+        f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
+        f'be padded to {list(i.arrays[0].shape)}, {report.mebibytes(i.bytes)}: a size '
+        'that tiles (vocab_multiple, a multiple of 64 rows) spares that.'
+      )
+
+
+def _exposed(run) -> Iterator[str]:
+  waited = sum(run.exposed.values())
+  if waited > 0.1 * run.seconds:
+    kind, seconds = max(run.exposed.items(), key=lambda item: item[1])
+    yield (
+      f'Devices wait {waited / run.seconds:.0%} of a step for collectives, '
+      f'most of it ({seconds * 1e3:.2f} ms) for {kind.kind} of '
+      f'{kind.dtype}{list(kind.shape)}.'
+    )

@@ -1,0 +1,39 @@
+"""Exchanges between slices of TPUs in a hand-made program."""
+
+from benchmarks.compiled.programs import collectives, execution, hlo, kernels
+
+Collective = collectives.Collective
+
+
+def _counts(module, *, devices, per_node):
+  """Returns the collectives of a program."""
+  place = collectives.Place(devices, per_node)
+  reader = kernels.compiled('tpu', {})
+  run = execution.Execution(module, reader, place, None).run()
+  return run.exchanged, run.unknown_loops
+
+
+_SLICES = """HloModule made
+
+ENTRY %main (p: f32[8,4]) -> f32[8,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %token = token[] after-all()
+  %send = (f32[8,4]{1,0}, u32[], token[]) send(%p, %token), channel_id=1, is_host_transfer=true, frontend_attributes={_xla_host_transfer_handler_name="xla_megascale_runtime",_xla_megascale_transfer_type="ALL_REDUCE"}
+  %done = token[] send-done(%send), channel_id=1, is_host_transfer=true
+  ROOT %copy = f32[8,4]{1,0} copy(%p)
+}
+"""  # noqa: E501
+
+
+def test_exchanges_between_slices_of_tpus():
+  """XLA:TPU writes them as transfers to its hosts, not as collectives."""
+  counts, _ = _counts(hlo.parse(_SLICES), devices=8, per_node=4)
+  [(found, number)] = counts.items()
+  assert (found, number) == (
+    Collective('all-reduce', 2, 2, 'f32', (8, 4), 128),
+    1,
+  )
+  assert found.sent_outside == 128 and found.sent == 128
+  assert not _counts(hlo.parse(_SLICES), devices=4, per_node=4)[0]
+  other = _SLICES.replace('_xla_megascale_transfer_type', 'another')
+  assert not _counts(hlo.parse(other), devices=8, per_node=4)[0]

@@ -1,0 +1,132 @@
+"""What is found in compiled programs, and what is not."""
+
+import types
+
+from benchmarks.compiled import findings
+from benchmarks.compiled.programs import collectives, execution, hlo
+from xlflax.training.devices import machines
+
+_MACHINE = machines.parse('gpu:H200:1')
+
+
+def _setup(length=1024, rows=32, longest=None, accumulation=1):
+  stream = types.SimpleNamespace(name='s', length=length, batch_size=rows)
+  objective = types.SimpleNamespace(longest_row=lambda n: longest or n)
+  entry = types.SimpleNamespace(stream='s', objective=objective)
+  config = types.SimpleNamespace(dtype='bfloat16', num_layers=6)
+  return types.SimpleNamespace(
+    settings=types.SimpleNamespace(
+      streams=(stream,),
+      accumulation=accumulation,
+      objectives=types.SimpleNamespace(entries=(entry,)),
+      model=types.SimpleNamespace(config=config),
+    )
+  )
+
+
+def _said(text, run=None, setup=None) -> str:
+  run = run or execution.Run(busy=1.0)
+  found = findings.of_program(hlo.parse(text), run, setup or _setup(), _MACHINE)
+  return '\n'.join(found)
+
+
+_NOTHING = """
+ENTRY %m (p: bf16[32,1024,64]) -> bf16[32,1024,64] {
+  %p = bf16[32,1024,64]{2,1,0} parameter(0)
+  ROOT %n = bf16[32,1024,64]{2,1,0} negate(%p)
+}
+"""
+
+
+def test_nothing_to_find():
+  assert _said(_NOTHING) == ''
+
+
+def test_whole_reductions():
+  run = execution.Run(busy=1.0)
+  small = collectives.Collective('all-reduce', 8, 1, 'f32', (9,), 99e6)
+  table = collectives.Collective('all-reduce', 8, 1, 'f32', (250, 7), 768e6)
+  run.exchanged.update({small: 4, table: 2})
+  said = _said(_NOTHING, run)
+  assert said.startswith('2 x all-reduce of f32[250, 7], 732.4 MiB')
+  assert said.count('all-reduce of') == 1
+
+
+def test_loops_of_partial_sums_and_waiting():
+  run = execution.Run(busy=0.8)
+  run.windowed['while.1'] = 8
+  gather = collectives.Collective('all-gather', 8, 1, 'bf16', (5,), 10)
+  run.exposed[gather] = 0.2
+  said = _said(_NOTHING, run)
+  assert '1 products are loops of partial sums (8 rounds)' in said
+  assert 'wait 20% of a step' in said and 'all-gather of bf16[5]' in said
+
+
+def test_scores_in_memory():
+  text = _NOTHING.replace('[32,1024,64]', '[32,1024,1024]')
+  assert 'writes its scores to memory, 64.0 MiB' in _said(text)
+  assert 'scores' not in _said(text, setup=_setup(length=512))
+  # Span corruption makes shorter rows of a stream's.
+  assert 'scores' in _said(text, setup=_setup(length=1141, longest=1024))
+
+
+def test_float32_arrays_of_a_bfloat16_model():
+  text = """
+%inner (a: bf16[32,1024,512]) -> f32[32,1024,512] {
+  %a = bf16[32,1024,512]{2,1,0} parameter(0)
+  ROOT %c = f32[32,1024,512]{2,1,0} convert(%a)
+}
+
+ENTRY %m (p: bf16[32,1024,512]) -> f32[32,1024,512] {
+  %p = bf16[32,1024,512]{2,1,0} parameter(0)
+  ROOT %f = f32[32,1024,512]{2,1,0} fusion(%p), kind=kLoop, calls=%inner, metadata={op_name="jit(s)/jvp(M)/layers/norm/convert"}
+}
+"""
+  assert 'layers/norm writes f32[32, 1024, 512], 64.0 MiB' in _said(text)
+  assert _said(text, setup=_setup(rows=31)) == ''
+  # Rows that span corruption makes, and those of a micro-batch.
+  shorter = _setup(length=1141, longest=1024)
+  for setup in (shorter, _setup(rows=64, accumulation=2)):
+    assert 'layers/norm writes' in _said(text, setup=setup)
+
+
+def test_padded_copies():
+  text = """
+%inner (a: bf16[25002,768]) -> bf16[25024,768] {
+  %a = bf16[25002,768]{1,0} parameter(0)
+  %z = bf16[] constant(0)
+  ROOT %c = bf16[25024,768]{1,0} pad(%a, %z), padding=0_22x0_0
+}
+
+ENTRY %m (p: bf16[25002,768]) -> bf16[25024,768] {
+  %p = bf16[25002,768]{1,0} parameter(0)
+  ROOT %f = bf16[25024,768]{1,0} fusion(%p), kind=kLoop, calls=%inner
+}
+"""
+  said = _said(text)
+  assert 'bf16[25002, 768] is copied to be padded to [25024, 768]' in said
+
+
+def test_what_unrolled_layers_read_again():
+  """Six kernels read one array; with five it may be that of one layer."""
+
+  def program(layers):
+    kind = 'bf16[64,1024,512]{2,1,0}'
+    lines = [
+      f'  %x{i + 1} = {kind} add(%x{i}, %mask.1)' for i in range(layers - 1)
+    ]
+    return '\n'.join(
+      [
+        'ENTRY %m (x0: bf16[64,1024,512]) -> bf16[64,1024,512] {',
+        f'  %x0 = {kind} parameter(0)',
+        f'  %mask = {kind} negate(%x0)',
+        f'  %mask.1 = {kind} bitcast(%mask)',
+        *lines,
+        f'  ROOT %out = {kind} add(%x{layers - 1}, %mask)',
+        '}',
+      ]
+    )
+
+  said = _said(program(6))
+  assert '6 kernels read the same bf16[64, 1024, 512], 64.0 MiB' in said
+  assert _said(program(5)) == ''

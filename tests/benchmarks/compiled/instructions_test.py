@@ -1,0 +1,138 @@
+"""Cycles of GPU kernels, by the instructions that nvdisasm writes."""
+
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from benchmarks.compiled import instructions
+from benchmarks.compiled.programs import kernels, pallas
+from xlflax.training.devices import accelerators, machines
+
+_H200 = machines.parse('gpu:H200:1')
+_TYPES = (('f32', (64, 32)),)
+
+
+def _line(number, code):
+  return f'        /*{number:04x}*/                   {code} ;'
+
+
+# Three instructions, a loop of twenty, the end, and a wait after the end that
+# jumps back to the begin.
+_LOOP = ['IMAD R1, R2, R3, RZ', '@P0 FSEL R1, R1, RZ, P1', 'MUFU.EX2 R4, R1']
+_LOOP += ['FFMA R5, R4, R4, R5', 'HGMMA.64x64x16.F32.BF16 R8, gdesc[UR4], R8']
+_TEXT = '\n'.join(
+  [
+    '.L_x_0:',
+    *(_line(i, 'MOV R1, c[0x0][0x28]') for i in range(3)),
+    '.L_x_1:',
+    *(_line(3 + i, code) for i, code in enumerate(_LOOP * 4)),
+    _line(23, '@!P2 BRA `(.L_x_1)'),
+    _line(24, 'EXIT'),
+    _line(25, 'BRA `(.L_x_0)'),
+  ]
+)
+
+
+def test_instructions_count_as_often_as_their_loop_turns():
+  assert instructions.pipes(_TEXT, 8) == {
+    'integer': 3 + 8 * 4,
+    'multiply': 8 * 4,
+    'functions': 8 * 4,
+    'float': 8 * 4,
+    'others': 8 * 4 + 8 + 2,
+  }
+
+
+@pytest.mark.parametrize(
+  'counts, lanes, expected',
+  [
+    ({'others': 90, 'integer': 10}, 128, 100),  # issues
+    ({'others': 20, 'integer': 80}, 128, 160),
+    ({'multiply': 60, 'float': 30}, 128, 150),
+    ({'multiply': 60, 'float': 30}, 64, 180),
+    ({'functions': 32, 'others': 8}, 128, 256),
+  ],
+)
+def test_a_kernel_takes_what_its_busiest_pipe_takes(counts, lanes, expected):
+  assert instructions.cycles(counts, lanes) == expected
+
+
+def _squares(ref, out):
+  def body(_, total):
+    return total + jnp.dot(ref[...], ref[...].T)[:, :32]
+
+  out[...] = jax.lax.fori_loop(0, 8, body, jnp.zeros((32, 32)))
+
+
+def _jaxpr():
+  spec = pl.BlockSpec((32, 32), lambda i: (i, 0))
+  call = pl.pallas_call(
+    _squares,
+    grid=(2,),
+    in_specs=[spec],
+    out_specs=spec,
+    out_shape=jax.ShapeDtypeStruct((64, 32), jnp.float32),
+    name='squares',
+    compiler_params=plgpu.CompilerParams(num_warps=4),
+  )
+  return jax.make_jaxpr(call)(jnp.ones((64, 32))).jaxpr
+
+
+def test_turns_follow_from_the_products():
+  (equation,) = pallas.equations(_jaxpr())
+  assert instructions.turns(equation) == 8
+
+
+def test_a_kernel_alone_has_its_arguments():
+  run, shapes = pallas.alone(list(pallas.equations(_jaxpr())))
+  assert [s.shape for s in shapes] == [(64, 32)]
+  assert [v.shape for v in jax.eval_shape(run, *shapes)] == [(64, 32)]
+
+
+def test_a_plan_without_the_tools_says_so(monkeypatch):
+  """Products and bytes count then."""
+  monkeypatch.setattr(
+    instructions, 'tool', lambda name: name if name == 'ptxas' else None
+  )
+  plain = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
+  for jaxpr in (plain, _jaxpr()):
+    assert instructions.cycles_of(_H200, jaxpr) == {}
+  assert not instructions.blindness(plain, {})
+  assert not instructions.blindness(_jaxpr(), {_TYPES: 1.0})
+  (said,) = instructions.blindness(_jaxpr(), {})
+  assert said.startswith(instructions.BLIND)
+  assert 'nvdisasm not found (pip install nvidia-cuda-nvdisasm)' in said
+  monkeypatch.setattr(instructions, 'tool', str)
+  assert 'shows none' in instructions.blindness(_jaxpr(), {})[0]
+
+
+def test_rounds_of_warps_over_multiprocessors(monkeypatch):
+  """Two programs of four warps: a warp for each scheduler of two of them."""
+  monkeypatch.setattr(instructions, 'tool', str)
+  monkeypatch.setattr(
+    instructions, '_code', lambda machine, equation: (_TEXT, 4)
+  )
+  found = instructions.cycles_of(_H200, _jaxpr())
+  a_warp = instructions.cycles(instructions.pipes(_TEXT, 8), 128)
+  assert found == {_TYPES: pytest.approx(2 * a_warp / 132)}
+
+
+def test_a_gpu_has_a_clock_for_them():
+  h200 = accelerators.named('gpu', 'H200')
+  slow = kernels.Kernel('k', kernels.Kind.PALLAS, '', 0, 0, 1.0, cycles=1.98e6)
+  assert slow.seconds(h200) == pytest.approx(1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('jax_cuda12_plugin') is None
+  or not instructions.tool('nvdisasm'),
+  reason='needs jax[cuda12] and nvdisasm',
+)
+def test_a_compiled_kernel_has_a_loop():
+  (found,) = instructions.cycles_of(_H200, _jaxpr()).values()
+  assert found > 0

@@ -1,0 +1,169 @@
+"""The compilers of devices that are not there."""
+
+import importlib.metadata
+import importlib.util
+
+import pytest
+
+from benchmarks.compiled.programs import collectives, execution, hlo, kernels
+from tests.benchmarks.compiled.recorded import record
+from tests.training import setup_test, tiny
+from xlflax.foundation import errors
+from xlflax.planning import compilers, plan
+from xlflax.training.devices import machines, partitioning
+
+
+def _without_packages(monkeypatch):
+  found = importlib.util.find_spec
+  monkeypatch.setattr(
+    importlib.util,
+    'find_spec',
+    lambda name, *a: (
+      None if name == 'libtpu' or '_plugin' in name else found(name, *a)
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  ('devices', 'reason'),
+  [
+    ('gpu:H200:8', 'jax_cuda12_plugin is not installed (extra plan-gpu)'),
+    ('tpu:v6e:8', 'libtpu is not installed (extra plan-tpu)'),
+    ('cpu:8', 'nothing is known of a CPU'),
+  ],
+)
+def test_what_is_missing(monkeypatch, devices, reason):
+  _without_packages(monkeypatch)
+  machine = machines.parse(devices)
+  assert compilers.missing(machine) == reason
+  if machine.accelerator:
+    with pytest.raises(errors.ConfigError, match='--plan_by=estimate'):
+      plan.check_compiler(machine)
+
+
+def test_plugins_of_either_cuda(monkeypatch):
+  found = importlib.util.find_spec
+  monkeypatch.setattr(
+    importlib.util,
+    'find_spec',
+    lambda name, *a: (
+      name == 'jax_cuda13_plugin' if '_plugin' in name else found(name, *a)
+    ),
+  )
+  monkeypatch.setattr(importlib.metadata, 'version', {}.get)
+  machine = machines.parse('gpu:H200:8')
+  assert not compilers.missing(machine)
+  assert compilers.version(machine).startswith('jax-cuda13-plugin ')
+
+
+def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
+  found = importlib.util.find_spec
+  monkeypatch.setattr(
+    importlib.util,
+    'find_spec',
+    lambda name, *a: 'rocm' in name if '_plugin' in name else found(name, *a),
+  )
+  assert 'is not installed' in compilers.missing(machines.parse('gpu:H200:8'))
+
+
+def test_devices_that_the_compilers_do_not_know(monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: object())
+  assert 'V100' in compilers.missing(machines.parse('gpu:V100:8'))
+  assert 'power of two' in compilers.missing(machines.parse('tpu:v6e:12'))
+  assert compilers.missing(machines.parse('gpu:B200:8')) == ''
+
+
+@pytest.mark.parametrize(
+  ('devices', 'name', 'more'),
+  [
+    ('tpu:v6e:1', 'v6e:1x1', {'chips_per_host_bounds': (1, 1, 1)}),
+    ('tpu:v6e:4', 'v6e:2x2', {}),
+    ('tpu:v5e:8', 'v5e:2x4', {}),
+    ('tpu:v6e:16/8', 'v6e:2x4', {'num_slices': 2}),
+    ('tpu:v5p:2', 'v5p:2x1x1', {'chips_per_host_bounds': (2, 1, 1)}),
+    ('tpu:v5p:8', 'v5p:2x2x2', {}),
+    ('tpu:v5p:128', 'v5p:8x4x4', {}),
+    ('tpu:v7:8', 'tpu7x:2x2x1', {}),
+    ('tpu:v7:2', 'tpu7x:1x1x1', {'chips_per_host_bounds': (1, 1, 1)}),
+  ],
+)
+def test_names_of_slices(devices, name, more):
+  found = compilers.topology_name(machines.parse(devices))
+  assert found == {'topology_name': name, **more}
+
+
+def _runs(devices):
+  machine = machines.parse(devices)
+  made = record.compiled(devices)
+  run = execution.Execution(
+    hlo.parse(made.text),
+    kernels.compiled(machine.platform, {}),
+    collectives.Place(machine.count, machine.per_node),
+    machine.accelerator,
+  ).run()
+  weights = record.LAYERS * record.WIDTH**2 * 4 // machine.count
+  rows = record.ROWS * record.WIDTH * 2 // machine.count
+  assert made.memory.arguments == weights + rows
+  assert made.memory.peak >= made.memory.arguments + made.memory.outputs
+  flops = sum(k.flops * n for k, n in run.kernels.items())
+  expected = 3 * record.LAYERS * 2 * record.ROWS * record.WIDTH**2
+  assert flops == expected / machine.count
+  assert sum(run.exchanged.values()) >= 3 * record.LAYERS
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
+)
+def test_compiling_for_tpus():
+  _runs('tpu:v6e:4')
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
+)
+def test_a_plan_by_the_compiler():
+  """Memory, kernels and times are those of the compiled step."""
+  machine = machines.parse('tpu:v6e:8')
+  settings = setup_test.make_settings(partitioner=partitioning.Partitioner())
+  made = plan.make(settings.on(machine), by=plan.By.COMPILER)
+  assert made['compiled'] and 'XLA:TPU' in made['basis']
+  (step,) = made['steps']
+  assert made['memory']['temporary'] == step['memory']['temporary'] > 0
+  assert made['memory']['total'] == step['memory']['total']
+  # The step does the matmuls of the model, and little else.
+  assert 1 <= step['program_flops'] / step['flops'] < 1.5
+  assert made['seconds_per_step'] == made['estimate']['seconds_per_step']
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('jax_cuda12_plugin') is None,
+  reason='needs jax[cuda12]',
+)
+@pytest.mark.parametrize('name', ['H200', 'A100-80GB', 'L40S', 'B200'])
+def test_compiling_for_gpus(name):
+  _runs(f'gpu:{name}:4')
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('jax_cuda12_plugin') is None,
+  reason='needs jax[cuda12]',
+)
+def test_a_backend_that_only_the_described_machine_has():
+  machine = machines.parse('gpu:H200:1')
+  settings = setup_test.make_settings(
+    model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
+    partitioner=partitioning.Partitioner(),
+  )
+  made = plan.make(settings.on(machine), by=plan.By.COMPILER)
+  parts = {row['part']: row['flops'] for row in made['steps'][0]['parts']}
+  assert parts['attention'] > 0
+  assert made['steps'][0]['xla_costs']['flops'] > 0
+
+
+def test_the_version_of_a_compiler(monkeypatch):
+  monkeypatch.setattr(importlib.metadata, 'version', lambda name: '0.0.42.1')
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name)
+  machine = machines.parse('tpu:v6e:1')
+  assert compilers.version(machine) == 'libtpu 0.0.42.1'

@@ -1,0 +1,134 @@
+"""Costs of functions, compared with FLOPs and bytes counted by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlflax.planning import step_costs
+from xlflax.planning.step_costs import Kind
+
+
+def _costs(function, *shapes):
+  """Returns the costs of a function of bfloat16 arrays."""
+  arguments = [jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in shapes]
+  return step_costs.count_costs(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _bytes(costs, kind=Kind.MEMORY):
+  return sum(o.count * o.bytes for o in costs.operations if o.kind is kind)
+
+
+def test_a_matmul_reads_its_operands_and_writes_its_result():
+  costs = _costs(jnp.dot, (64, 32), (32, 16))
+  (matmul,) = costs.operations
+  assert matmul.kind is Kind.MATMUL and matmul.rows == 64
+  assert matmul.flops == 2 * 64 * 32 * 16
+  assert matmul.bytes == 2 * (64 * 32 + 32 * 16 + 64 * 16)
+
+
+def test_element_wise_operations_are_one_kernel():
+  """Two arrays are read and one is written, whatever is between them."""
+  costs = _costs(lambda x, y: jnp.tanh(x * y) + x, (64, 32), (64, 32))
+  (kernel,) = costs.operations
+  assert kernel.bytes == 3 * 64 * 32 * 2
+
+
+def test_operations_between_matmuls_are_written_for_the_second_one():
+  def mlp(x, w, v):
+    return jnp.maximum(x @ w, 0) @ v
+
+  costs = _costs(mlp, (64, 32), (32, 128), (128, 32))
+  assert _bytes(costs) == 2 * 64 * 128 * 2  # Read x @ w, write the maximum.
+
+
+def test_normalization_reads_its_input_twice():
+  """The statistics read it once; the result needs them first."""
+
+  def normalize(x):
+    mean = x.mean(-1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) - mean**2)
+
+  costs = _costs(normalize, (64, 512))
+  array, statistics = 64 * 512 * 2, 64 * 4
+  assert 3 * array <= _bytes(costs) <= 3 * array + 8 * statistics
+
+
+def test_gradient_of_normalization():
+  """By hand: 2 reads forward, and x and its gradient twice backward."""
+
+  def loss(x, y):
+    mean = x.mean(-1, keepdims=True)
+    normal = (x - mean) * jax.lax.rsqrt(
+      (x * x).mean(-1, keepdims=True) - mean**2
+    )
+    return (normal * y).sum()
+
+  costs = _costs(jax.grad(loss), (64, 512), (64, 512))
+  array = 64 * 512 * 2
+  assert 4 * array <= _bytes(costs) <= 8 * array
+
+
+def test_loops_count_once_per_iteration():
+  def layers(x, weights):
+    return jax.lax.scan(lambda x, w: (x @ w, None), x, weights)[0]
+
+  costs = _costs(layers, (64, 32), (5, 32, 32))
+  assert costs.total('flops') == 5 * 2 * 64 * 32 * 32
+
+
+def test_an_update_in_place_moves_only_what_it_updates():
+  def scatter(table, rows):
+    return table.at[jnp.array([3, 5])].add(rows)
+
+  costs = _costs(scatter, (1000, 32), (2, 32))
+  assert _bytes(costs) < 10 * 2 * 32 * 2
+
+
+def test_peak_memory_is_that_of_arrays_that_exist_together():
+  """Two products of 64 x 64 exist while the third is computed."""
+
+  def product(x):
+    left, right = x @ x, jnp.tanh(x) @ x
+    return left @ right
+
+  costs = _costs(product, (64, 64))
+  array = 64 * 64 * 2
+  assert 3 * array <= costs.peak_bytes <= 4 * array
+
+
+def _matmul_equation(function, *shapes, dtype=jnp.bfloat16):
+  arguments = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
+  jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
+  return next(e for e in jaxpr.eqns if e.primitive.name == 'dot_general')
+
+
+@pytest.mark.parametrize(
+  ('columns', 'dtype', 'is_aligned'),
+  [
+    (250_002, jnp.bfloat16, False),  # 500,004 bytes are 4 modulo 16.
+    (250_008, jnp.bfloat16, True),
+    (250_112, jnp.bfloat16, True),
+    (119_547, jnp.bfloat16, False),
+    (250_004, jnp.float32, True),
+    (250_004, jnp.bfloat16, False),
+  ],
+)
+def test_rows_of_logits_are_aligned_to_16_bytes(columns, dtype, is_aligned):
+  equation = _matmul_equation(jnp.dot, (4928, 768), (768, columns), dtype=dtype)
+  assert (step_costs.misaligned_arrays(equation) == ()) == is_aligned
+
+
+def test_heads_of_a_projection_are_one_dimension():
+  """12 heads of size 10 are rows of 240 bytes; the scores are not aligned."""
+
+  def project(x, kernel):
+    return jnp.einsum('btd,dnh->btnh', x, kernel)
+
+  equation = _matmul_equation(project, (2, 8, 768), (768, 12, 10))
+  assert step_costs.misaligned_arrays(equation) == ()
+
+  def score(query, key):
+    return jnp.einsum('btnh,bsnh->bnts', query, key)
+
+  equation = _matmul_equation(score, (2, 8, 12, 10), (2, 8, 12, 10))
+  assert step_costs.misaligned_arrays(equation) == ('bfloat16[2, 8, 12, 10]',)

@@ -1,0 +1,63 @@
+"""Attention in place of kernels that a CPU cannot trace or compile."""
+
+import dataclasses
+from typing import Any
+
+from xlflax.foundation import errors
+from xlflax.models import config as model_config
+from xlflax.models.attention import attention
+from xlflax.planning import compilers
+from xlflax.training import announcement
+from xlflax.training import settings as settings_lib
+from xlflax.training.devices import machines
+
+_Backend = model_config.AttentionBackend
+
+
+def with_traceable_attention(
+  settings: settings_lib.Settings, machine: machines.Machine
+) -> settings_lib.Settings:
+  """Returns the settings without cuDNN attention.
+
+  JAX traces cuDNN attention only if cuDNN is installed. The fused kernels have
+  the same estimated cost.
+
+  Args:
+    settings: The run.
+    machine: Machine that is planned for.
+
+  Raises:
+    ConfigError: If the configured backend cannot be used on the machine.
+  """
+  config: Any = settings.model.config
+  if not hasattr(config, 'attention_backend'):
+    return settings
+  case = announcement.case(settings, compilers.target_of(machine))
+  if attention.resolve_backend(config.attention_backend, case) is not (
+    _Backend.CUDNN
+  ):
+    return settings
+  try:
+    backend = attention.resolve_backend(_Backend.FUSED, case)
+  except errors.ConfigError:
+    backend = _Backend.XLA
+  return _with_backend(settings, backend)
+
+
+def with_plain_attention(
+  settings: settings_lib.Settings,
+) -> settings_lib.Settings:
+  """Returns the settings with plain attention, which compiles on a CPU."""
+  if not hasattr(settings.model.config, 'attention_backend'):
+    return settings
+  return _with_backend(settings, _Backend.XLA)
+
+
+def _with_backend(
+  settings: settings_lib.Settings, backend: _Backend
+) -> settings_lib.Settings:
+  config: Any = settings.model.config
+  config = dataclasses.replace(config, attention_backend=backend)
+  return dataclasses.replace(
+    settings, model=settings.model.clone(config=config)
+  )

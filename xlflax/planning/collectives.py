@@ -1,0 +1,281 @@
+"""Communication volume: the collectives in the text of a compiled program."""
+
+import collections
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from xlflax.planning import replica_groups
+from xlflax.training.devices import accelerators
+
+ALL_GATHER = 'all-gather'
+REDUCE_SCATTER = 'reduce-scatter'
+ALL_REDUCE = 'all-reduce'
+ALL_TO_ALL = 'all-to-all'
+PERMUTE = 'collective-permute'
+KINDS = (ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, PERMUTE)
+
+_COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+)(?: \(.*)? \{$')
+_INSTRUCTION = re.compile(
+  r'^\s+(ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)$'
+)
+_ARRAY = re.compile(r'\b([a-z]\w*)\[([\d,]*)\]')
+_CALLED = re.compile(
+  r'(?:body|calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)'
+  r'|branch_computations=\{([^}]*)\}'
+)
+_CONDITION = re.compile(r'condition=%?([\w.\-]+)')
+_TRIP_COUNT = re.compile(r'known_trip_count\D*(\d+)')
+_ITEM_SIZES = {'pred': 1, 'bf16': 2}
+# Operations between an all-reduce and the slice that a device keeps of it.
+_PASSED = (
+  'get-tuple-element', 'bitcast', 'reshape', 'copy', 'transpose', 'convert',
+  'add',
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+  """A collective operation on one array.
+
+  Attributes:
+    kind: One of KINDS.
+    size: Devices in a group.
+    nodes: Nodes that a group spans.
+    dtype: Data type of the array.
+    shape: Shape of the array that a device contributes; for an all-gather, of
+      the array that it receives.
+    bytes: Bytes of that array.
+  """
+
+  kind: str
+  size: int
+  nodes: int
+  dtype: str
+  shape: tuple[int, ...]
+  bytes: float
+
+  @property
+  def sent(self) -> float:
+    """Bytes that each device sends, with ring algorithms."""
+    if self.kind == PERMUTE:
+      return self.bytes
+    sent = self.bytes * (self.size - 1) / self.size
+    return 2 * sent if self.kind == ALL_REDUCE else sent
+
+  @property
+  def sent_outside(self) -> float:
+    """Bytes per device that cross the links between nodes.
+
+    The devices of a node share these links equally.
+    """
+    if self.nodes == 1:
+      return 0
+    if self.kind == PERMUTE:
+      return self.bytes
+    per_node = 1 if self.kind == ALL_TO_ALL else self.size / self.nodes
+    sent = self.bytes * (self.nodes - 1) / self.nodes / per_node
+    return 2 * sent if self.kind == ALL_REDUCE else sent
+
+  def seconds(self, accelerator: accelerators.Accelerator) -> float:
+    """Seconds at the data-sheet rates of the links."""
+    inside = self.sent if self.size > self.nodes else 0
+    return max(
+      inside / accelerator.inside, self.sent_outside / accelerator.outside
+    )
+
+
+Counts = collections.Counter[Collective]
+
+
+def find_collectives(text: str, *, devices: int, per_node: int) -> Counts:
+  """Returns how often one device takes part in each collective of a step.
+
+  Args:
+    text: HLO of the program, after partitioning.
+    devices: Number of devices that run the program.
+    per_node: Devices per node: device i is in node i // per_node.
+  """
+  computations = {c.name: c for c in _computations(text)}
+  entry = next(c for c in computations.values() if c.is_entry)
+  counts: Counts = collections.Counter()
+  pending = [(entry, 1)]
+  while pending:
+    computation, times = pending.pop()
+    for instruction in computation.instructions.values():
+      for collective in _read(computation, instruction, devices, per_node):
+        counts[collective] += times
+      repeats = times
+      if instruction.opcode == 'while':
+        repeats *= _trip_count(instruction, computations)
+      elif instruction.opcode.startswith(('all-', 'reduce', 'scatter')):
+        continue  # The called computation adds two numbers.
+      for name in instruction.called:
+        if name in computations:
+          pending.append((computations[name], repeats))
+  return counts
+
+
+@dataclasses.dataclass
+class _Instruction:
+  """One line of the text."""
+
+  name: str
+  opcode: str
+  arrays: tuple[tuple[str, tuple[int, ...]], ...]
+  operands: tuple[str, ...]
+  attributes: str
+  is_root: bool
+
+  @property
+  def called(self) -> Iterator[str]:
+    for name, names in _CALLED.findall(self.attributes):
+      yield from [name] if name else re.findall(r'[\w.\-]+', names)
+
+
+@dataclasses.dataclass
+class _Computation:
+  """A function of the program."""
+
+  name: str
+  is_entry: bool
+  instructions: dict[str, _Instruction]
+
+  def users(self, name: str) -> list[_Instruction]:
+    return [i for i in self.instructions.values() if name in i.operands]
+
+
+def _computations(text: str) -> Iterator[_Computation]:
+  computation = None
+  for line in text.splitlines():
+    if header := _COMPUTATION.match(line):
+      computation = _Computation(header[2], bool(header[1]), {})
+      yield computation
+    elif computation and (match := _INSTRUCTION.match(line)):
+      is_root, name, result, opcode, rest = match.groups()
+      operands, attributes = _split_operands(rest)
+      computation.instructions[name] = _Instruction(
+        name, opcode, _arrays(result), operands, attributes, bool(is_root)
+      )
+
+
+def _split_operands(rest: str) -> tuple[tuple[str, ...], str]:
+  """Returns the names of the operands, and the text after them."""
+  depth, end = 1, len(rest)
+  for i, character in enumerate(rest):
+    depth += (character == '(') - (character == ')')
+    if not depth:
+      end = i
+      break
+  operands = re.sub(r'\{[^}]*\}|\[[^\]]*\]', '', rest[:end]).split(',')
+  names = tuple(o.split()[-1].lstrip('%') for o in operands if o.strip())
+  return names, rest[end + 1 :]
+
+
+def _arrays(text: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+  text = re.sub(r'\{[^}]*\}', '', text)
+  return tuple(
+    (dtype, tuple(int(n) for n in shape.split(',') if n))
+    for dtype, shape in _ARRAY.findall(text)
+  )
+
+
+def _bytes(dtype: str, shape: tuple[int, ...]) -> float:
+  digits = re.search(r'\d+', dtype)
+  size = _ITEM_SIZES.get(dtype, int(digits.group()) / 8 if digits else 4)
+  return math.prod(shape) * size
+
+
+def _trip_count(
+  instruction: _Instruction, computations: dict[str, _Computation]
+) -> int:
+  """Returns the iterations of a loop; 1 if the program does not show them."""
+  if known := _TRIP_COUNT.search(instruction.attributes):
+    return int(known[1])
+  condition = _CONDITION.search(instruction.attributes)
+  if condition is None or condition[1] not in computations:
+    return 1
+  limits = [
+    int(i.operands[0])
+    for i in computations[condition[1]].instructions.values()
+    if i.opcode == 'constant' and i.operands and i.operands[0].isdigit()
+  ]
+  return max(limits, default=1)
+
+
+def _read(
+  computation: _Computation, instruction: _Instruction, devices, per_node
+) -> Iterator[Collective]:
+  kind = instruction.opcode.removesuffix('-start')
+  if kind not in KINDS:
+    return
+  members = replica_groups.parse_replica_groups(instruction.attributes, devices)
+  size = members.shape[1]
+  if size == 1:
+    return
+  nodes = np.sort(members // per_node, axis=1)
+  num_nodes = 1 + int(np.max(np.sum(np.diff(nodes, axis=1) > 0, axis=1)))
+  for i, operand in enumerate(instruction.operands):
+    dtype, shape = computation.instructions[operand].arrays[0]
+    amount, shown = _bytes(dtype, shape), kind
+    if kind == ALL_GATHER:
+      dimension = re.search(r'dimensions=\{(\d+)', instruction.attributes)
+      axis = int(dimension[1]) if dimension else 0
+      shape = tuple(n * size if j == axis else n for j, n in enumerate(shape))
+      amount *= size
+    elif kind == ALL_REDUCE and _is_scattered(
+      computation, instruction, i, size
+    ):
+      shown = REDUCE_SCATTER
+    yield Collective(shown, size, num_nodes, dtype, shape, amount)
+
+
+def _is_scattered(
+  computation: _Computation, instruction: _Instruction, index: int, size: int
+) -> bool:
+  """Returns whether each device keeps only its part of an all-reduce.
+
+  The partitioner writes a reduce-scatter in this way.
+  """
+  is_tuple = len(instruction.operands) > 1
+  readers = [
+    r
+    for r in computation.users(instruction.name)
+    if not is_tuple or re.search(rf'index={index}\b', r.attributes)
+  ]
+  kept: list[_Instruction] = []
+  while readers:
+    reader = readers.pop()
+    if reader.opcode in _PASSED and not reader.is_root:
+      readers += computation.users(reader.name)
+    else:
+      kept.append(reader)
+  return bool(kept) and all(_is_part(computation, r, size) for r in kept)
+
+
+def _is_part(
+  computation: _Computation, reader: _Instruction, size: int
+) -> bool:
+  if reader.opcode != 'dynamic-slice':
+    return False
+  whole = computation.instructions[reader.operands[0]].arrays[0][1]
+  return math.prod(reader.arrays[0][1]) * size <= math.prod(whole)
+
+
+def summarize(counts: Counts) -> dict[str, dict[str, float]]:
+  """Returns count, bytes and bytes sent by kind of collective."""
+  summary: dict[str, Any] = {}
+  for collective, count in counts.items():
+    row = summary.setdefault(
+      collective.kind,
+      dict.fromkeys(('count', 'bytes', 'sent', 'sent_outside'), 0.0),
+    )
+    row['count'] += count
+    row['bytes'] += count * collective.bytes
+    row['sent'] += count * collective.sent
+    row['sent_outside'] += count * collective.sent_outside
+  return {kind: summary[kind] for kind in KINDS if kind in summary}

@@ -1,0 +1,90 @@
+"""Replica groups of a collective: the devices that exchange data."""
+
+import math
+import re
+
+import numpy as np
+
+_EMPTY = re.compile(r'replica_groups=\{\}')
+_LISTED = re.compile(r'replica_groups=\{(\{[\d,{} ]*\})\}')
+_IOTA = re.compile(
+  r'replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?'
+)
+_MESH = re.compile(
+  r'replica_groups=mesh\[([^\]]*)\]'
+  r'(?:, ?device_ids=\((.*?)\))? \{([^}]*)\}'
+)
+_TILES = re.compile(r'\[([\d,]+)\]T\(([\d,]+)\)')
+_PAIRS = re.compile(r'source_target_pairs=\{(\{[\d,{} ]*\})\}')
+_AXIS = re.compile(r"'([^']+)'(?:=(\d+)|:\((\d+)\)(\d+))?")
+
+
+def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
+  """Returns the groups [number, size] of device ids.
+
+  Args:
+    attributes: of the instruction: `replica_groups={{0,1},{2,3}}`,
+      `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (perhaps with
+      `device_ids=([4,2]T(1,0))` between), or the `source_target_pairs` of a
+      permutation, each a group of two.
+    devices: how many there are; all are one group without attributes.
+
+  Raises:
+    ValueError: the groups have an unknown form.
+  """
+  if match := (_LISTED.search(attributes) or _PAIRS.search(attributes)):
+    return np.array(
+      [
+        [int(n) for n in group.split(',')]
+        for group in re.findall(r'\{([\d, ]+)\}', match.group(1))
+      ]
+    )
+  if match := _IOTA.search(attributes):
+    shape, dims, order = (_numbers(g) for g in match.groups())
+    ids = np.arange(math.prod(dims)).reshape(dims)
+    return (ids.transpose(order) if order else ids).reshape(shape)
+  if match := _MESH.search(attributes):
+    return _of_mesh(*match.groups())
+  if 'replica_groups=' in attributes and not _EMPTY.search(attributes):
+    raise ValueError(
+      'Replica groups in a form that is not known: '
+      + attributes[attributes.index('replica_groups=') :][:120]
+    )
+  return np.arange(devices)[None]
+
+
+def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
+  """Returns groups along axes of a mesh, or along parts `'a':(2)4` of them."""
+  sizes = {m.group(1): int(m.group(2)) for m in _AXIS.finditer(axes)}
+  order = np.arange(math.prod(sizes.values()))
+  if ids and (tiles := _TILES.fullmatch(ids)):
+    order = (
+      order.reshape(_numbers(tiles.group(1)))
+      .transpose(_numbers(tiles.group(2)))
+      .reshape(-1)
+    )
+  elif ids:
+    order = np.array(_numbers(','.join(re.findall(r'\d+', ids))))
+  within: dict[str, list[tuple[int, int]]] = {name: [] for name in sizes}
+  for match in _AXIS.finditer(chosen):
+    before, size = match.group(3), match.group(4)
+    within[match.group(1)].append(
+      (int(before), int(size)) if size else (1, sizes[match.group(1)])
+    )
+  dims, picked = [], []
+  for name, size in sizes.items():
+    at = 1
+    for before, part in sorted(within[name]):
+      dims += [before // at, part]
+      picked.append(len(dims) - 1)
+      at = before * part
+    dims.append(size // at)
+  ids_by_axis = order.reshape(dims)
+  rest = [i for i in range(len(dims)) if i not in picked]
+  return ids_by_axis.transpose(rest + picked).reshape(
+    -1, math.prod(dims[i] for i in picked)
+  )
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+  return tuple(int(n) for n in text.split(',') if n) if text else ()

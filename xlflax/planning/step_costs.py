@@ -1,0 +1,567 @@
+"""Operations of a training step, counted in its jaxpr.
+
+The count does not depend on a compiler, so that a step can be costed for any
+device. Matmuls and attention kernels are counted by their FLOPs. All other
+operations are counted by the bytes that they read from and write to memory if
+XLA fuses element-wise operations with the operations that consume them:
+
+- Matmuls, attention kernels, gathers, scatters, sorts and loops read and write
+  whole arrays.
+- Element-wise operations, broadcasts and layout changes are computed where
+  their result is used. Arrays between them are never written.
+- A reduction reads the arrays that its operand is computed from, and writes
+  its result. Reductions and element-wise operations that can run at the same
+  time read a shared array once.
+
+Shapes are those of the complete arrays of all devices.
+"""
+
+import dataclasses
+import enum
+import functools
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlflax.training.devices import flops
+
+# Contiguous dimensions must be a multiple of this for fast GPU matmuls.
+ALIGNMENT = 16
+# Matmuls with fewer FLOPs are not checked for alignment.
+_MIN_CHECKED_FLOPS = 1e9
+
+
+class Kind(enum.Enum):
+  """The resource that an operation is costed by."""
+
+  MATMUL = 'matmul'
+  ATTENTION = 'attention'
+  MEMORY = 'memory'
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+  """An operation that reads its operands from memory.
+
+  Attributes:
+    kind: How its time is estimated.
+    name: Name of the primitive, or of the Pallas kernel.
+    part: Part of the model, such as 'MLP'.
+    phase: 'forward', 'backward' or 'update'.
+    flops: Floating-point operations of one execution.
+    bytes: Bytes of memory traffic of one execution.
+    count: Executions in a step.
+    rate: Matmul rate relative to bfloat16.
+    misaligned: Descriptions of the arrays whose contiguous dimension is not
+      a multiple of 16 bytes.
+    rows: Rows of a matmul, 0 for other operations.
+  """
+
+  kind: Kind
+  name: str
+  part: str
+  phase: str
+  flops: float = 0.0
+  bytes: float = 0.0
+  count: float = 1.0
+  rate: float = 1.0
+  misaligned: tuple[str, ...] = ()
+  rows: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class StepCosts:
+  """The costs of one step of all devices.
+
+  Attributes:
+    operations: Operations that read memory.
+    peak_bytes: Largest sum of the arrays that exist at the same time, without
+      the arguments of the step and what replaces them.
+  """
+
+  operations: tuple[Operation, ...]
+  peak_bytes: float
+
+  def total(self, field: str) -> float:
+    """Returns the sum of a field of the operations over all executions."""
+    return sum(getattr(o, field) * o.count for o in self.operations)
+
+
+def count_costs(jaxpr: Any) -> StepCosts:
+  """Returns the costs of a jaxpr, such as `jitted.trace(...).jaxpr.jaxpr`."""
+  counter = _Counter()
+  arguments = [counter.new_argument(_size(v.aval)) for v in jaxpr.invars]
+  constants = [counter.new_argument(_size(v.aval)) for v in jaxpr.constvars]
+  results = counter.run(jaxpr, [*constants, *arguments], '', 1.0)
+  for value, variable in zip(results, jaxpr.outvars, strict=True):
+    counter.write(value, variable.aval, '', 1.0)
+  return StepCosts(tuple(counter.operations()), counter.peak_bytes())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Value:
+  """An array of the program, in memory or computed where it is used.
+
+  Attributes:
+    reads: Array in memory -> bytes of it that the value is computed from.
+    level: Number of dependent kernels before the value can be computed.
+    in_memory: Whether the value is an array in memory, or a view of one.
+    is_scattered: Whether the array is zero except for scattered elements.
+  """
+
+  reads: dict[int, float]
+  level: int
+  in_memory: bool
+  is_scattered: bool = False
+
+
+_NOTHING = _Value({}, 0, False)
+# Views of an array in memory cost nothing.
+_VIEWS = frozenset(
+  (
+    'reshape',
+    'squeeze',
+    'expand_dims',
+    'transpose',
+    'copy_p',
+    'optimization_barrier',
+    'sharding_constraint',
+    'pvary',
+    'stop_gradient',
+  )
+)
+_SLICES = frozenset(('slice', 'dynamic_slice', 'split'))
+_UNFUSED = frozenset(
+  (
+    'conv_general_dilated',
+    'sort',
+    'top_k',
+    'cumsum',
+    'cumlogsumexp',
+    'cummax',
+    'cumprod',
+    'while',
+    'cond',
+  )
+)
+_INLINED = ('jaxpr', 'call_jaxpr', 'fun_jaxpr')
+# Matmuls between all queries and all keys in the kernels of
+# `models.attention.fused`, whose loops have bounds that depend on the data.
+_ATTENTION_MATMULS = {
+  'attention_forward': 2,
+  'attention_query_gradient': 3,
+  'attention_memory_gradient': 4,
+  'attention_gradients': 5,
+  'attention_bias_gradient': 2,
+}
+
+
+class _Counter:
+  """Walks a jaxpr in program order and collects its operations."""
+
+  def __init__(self) -> None:
+    # For each array in memory: its size, and the first and last equation
+    # between which it exists; arguments have no size.
+    self._sizes: list[float] = []
+    self._first: list[int] = []
+    self._last: list[int] = []
+    self._clock = 0
+    self._operations: list[Operation] = []
+    # (level, arrays, part, phase, count) -> bytes of a fused kernel.
+    self._fused: dict[tuple[Any, ...], float] = {}
+    self._read: set[tuple[int, int]] = set()
+
+  def operations(self) -> list[Operation]:
+    """Returns all operations so far."""
+    fused = [
+      Operation(Kind.MEMORY, 'fusion', part, phase, bytes=size, count=count)
+      for (_, _, part, phase, count), size in self._fused.items()
+    ]
+    return self._operations + fused
+
+  def peak_bytes(self) -> float:
+    """Returns the largest sum of the arrays that exist at the same time."""
+    changes = np.zeros(self._clock + 2)
+    np.add.at(changes, self._first, self._sizes)
+    np.subtract.at(changes, np.array(self._last) + 1, self._sizes)
+    return float(np.cumsum(changes).max())
+
+  def new_argument(self, size: float) -> _Value:
+    """Returns an argument of the step, which is in memory throughout."""
+    value = self.new_array(size)
+    self._sizes[-1] = 0.0
+    return value
+
+  def new_array(self, size: float, level: int = 0, scope: str = '') -> _Value:
+    """Returns a new array in memory; updates replace arguments."""
+    is_update = bool(scope) and _part_and_phase(scope)[1] == 'update'
+    self._sizes.append(0.0 if is_update else size)
+    self._first.append(self._clock)
+    self._last.append(self._clock)
+    return _Value({len(self._sizes) - 1: size}, level, True)
+
+  def _use(self, value: _Value) -> None:
+    for array in value.reads:
+      self._last[array] = self._clock
+
+  def write(self, value: _Value, aval, scope: str, count: float) -> _Value:
+    """Returns the value in memory, and counts the kernel that writes it."""
+    if value.in_memory or not getattr(aval, 'shape', None):
+      return value
+    if not value.reads:  # Constants and random bits are computed where used.
+      return value
+    self._add_fused(value, _size(aval), scope, count)
+    return self.new_array(_size(aval), value.level + 1, scope)
+
+  def _add_fused(self, value: _Value, written: float, scope, count) -> None:
+    key = (value.level, frozenset(value.reads), *_part_and_phase(scope), count)
+    traffic = written
+    self._use(value)
+    for array, size in value.reads.items():
+      if (array, value.level) not in self._read:
+        self._read.add((array, value.level))
+        traffic += size
+    self._fused[key] = self._fused.get(key, 0.0) + traffic
+
+  def run(
+    self, jaxpr, arguments: Sequence[_Value], scope: str, count: float
+  ) -> list[_Value]:
+    """Counts the equations of a jaxpr, and returns its results."""
+    values = dict(
+      zip([*jaxpr.constvars, *jaxpr.invars], arguments, strict=True)
+    )
+
+    def read(atom) -> _Value:
+      return _NOTHING if hasattr(atom, 'val') else values[atom]
+
+    for equation in jaxpr.eqns:
+      self._clock += 1
+      inputs = [read(atom) for atom in equation.invars]
+      stack = str(equation.source_info.name_stack)
+      name = f'{scope}/{stack}' if stack else scope
+      results = self._equation(equation, inputs, name, count)
+      # Operands that were written to memory are not computed again.
+      for atom, value in zip(equation.invars, inputs, strict=True):
+        if not hasattr(atom, 'val'):
+          values[atom] = value
+      values.update(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+  def _equation(self, equation, inputs, scope, count) -> list[_Value]:
+    name = equation.primitive.name
+    if name == 'scan':
+      return self._scan(equation, inputs, scope, count)
+    if name == 'pallas_call' or name.startswith('dot_product_attention'):
+      return self._kernel(equation, inputs, scope, count)
+    if name == 'dot_general':
+      return self._matmul(equation, inputs, scope, count)
+    if name == 'cond':
+      return self._branches(equation, inputs, scope, count)
+    if inner := _inlined(equation):
+      return self._call(equation, inner, inputs, scope, count)
+    if name == 'gather':
+      return self._gather(equation, inputs, scope, count)
+    if name.startswith('scatter') or name == 'dynamic_update_slice':
+      return self._update(equation, inputs, scope, count)
+    if name in _UNFUSED:
+      return self._unfused(equation, inputs, scope, count)
+    if name.startswith(('reduce_', 'arg')) and name != 'reduce_precision':
+      merged = _merge(inputs)
+      return [
+        self.write(
+          dataclasses.replace(merged, in_memory=False), v.aval, scope, count
+        )
+        if v.aval.shape
+        else dataclasses.replace(merged, in_memory=False)
+        for v in equation.outvars
+      ]
+    return self._element_wise(equation, inputs, scope, count)
+
+  def _element_wise(self, equation, inputs, scope, count) -> list[_Value]:
+    name = equation.primitive.name
+    if name == 'optimization_barrier':
+      return [
+        self.write(value, v.aval, scope, count)
+        for value, v in zip(inputs, equation.outvars, strict=True)
+      ]
+    if name in ('add', 'add_any') and any(v.reads for v in inputs):
+      # XLA scatters into the other operand.
+      others = [v for v in inputs if v.reads and not v.is_scattered]
+      inputs = others or inputs
+    merged = _merge(inputs)
+    outputs = []
+    for variable in equation.outvars:
+      reads, in_memory = merged.reads, False
+      if name in _VIEWS:
+        in_memory = merged.in_memory
+      elif name in _SLICES:
+        size = _size(variable.aval)
+        reads = {array: min(bytes_, size) for array, bytes_ in reads.items()}
+        in_memory = inputs[0].in_memory
+      outputs.append(_Value(reads, merged.level, in_memory))
+    return outputs
+
+  def _write_operands(self, equation, inputs, scope, count) -> None:
+    """Replaces the inputs by arrays in memory."""
+    for i, atom in enumerate(equation.invars):
+      if inputs[i].reads:
+        inputs[i] = self.write(inputs[i], atom.aval, scope, count)
+        self._use(inputs[i])
+
+  def _results(self, equation, inputs, scope) -> list[_Value]:
+    level = 1 + max((value.level for value in inputs), default=0)
+    return [
+      self.new_array(_size(v.aval), level, scope) for v in equation.outvars
+    ]
+
+  def _add(self, kind, name, scope, **fields) -> None:
+    part, phase = _part_and_phase(scope)
+    self._operations.append(Operation(kind, name, part, phase, **fields))
+
+  def _matmul(self, equation, inputs, scope, count) -> list[_Value]:
+    self._write_operands(equation, inputs, scope, count)
+    arrays = [v.aval for v in (*equation.invars[:2], *equation.outvars)]
+    (contracted, _), (batch, _) = equation.params['dimension_numbers']
+    amount = flops.of_equation(equation)
+    rows = math.prod(
+      size
+      for i, size in enumerate(arrays[0].shape)
+      if i not in contracted and i not in batch
+    )
+    self._add(
+      Kind.MATMUL,
+      'dot_general',
+      scope,
+      flops=amount,
+      bytes=sum(map(_size, arrays)),
+      count=count,
+      rate=_matmul_rate(arrays[:2]),
+      misaligned=misaligned_arrays(equation)
+      if amount >= _MIN_CHECKED_FLOPS
+      else (),
+      rows=rows,
+    )
+    return self._results(equation, inputs, scope)
+
+  def _kernel(self, equation, inputs, scope, count) -> list[_Value]:
+    self._write_operands(equation, inputs, scope, count)
+    name = str(equation.params.get('name') or equation.primitive.name)
+    if (matmuls := _attention_matmuls(name)) is not None:
+      query, key = (v.aval.shape for v in equation.invars[:2])
+      is_heads_first = name.endswith(flops.HEADS_FIRST)
+      kind, amount = (
+        Kind.ATTENTION,
+        2.0 * matmuls * math.prod(query) * key[2 if is_heads_first else 1],
+      )
+    else:
+      kind, amount = Kind.MATMUL, float(flops.of_kernel(equation))
+    arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
+    self._add(
+      kind, name, scope, flops=amount, bytes=sum(map(_size, arrays)),
+      count=count,
+    )  # fmt: skip
+    return self._results(equation, inputs, scope)
+
+  def _unfused(self, equation, inputs, scope, count) -> list[_Value]:
+    self._write_operands(equation, inputs, scope, count)
+    arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
+    self._add(
+      Kind.MEMORY,
+      equation.primitive.name,
+      scope,
+      bytes=sum(map(_size, arrays)),
+      count=count,
+    )
+    return self._results(equation, inputs, scope)
+
+  def _gather(self, equation, inputs, scope, count) -> list[_Value]:
+    self._write_operands(equation, inputs, scope, count)
+    moved = _size(equation.outvars[0].aval)
+    size = 2 * moved + _size(equation.invars[1].aval)
+    self._add(Kind.MEMORY, 'gather', scope, bytes=size, count=count)
+    return self._results(equation, inputs, scope)
+
+  def _update(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts an update in place: only the updated elements move."""
+    self._write_operands(equation, inputs, scope, count)
+    is_scatter = equation.primitive.name.startswith('scatter')
+    update = equation.invars[2 if is_scatter else 1].aval
+    size = (3 if is_scatter else 2) * _size(update)
+    self._add(
+      Kind.MEMORY, equation.primitive.name, scope, bytes=size, count=count
+    )
+    level = 1 + max((value.level for value in inputs), default=0)
+    if not inputs[0].reads:  # The operand is a constant, such as zeros.
+      (result,) = self._results(equation, inputs, scope)
+      return [dataclasses.replace(result, is_scattered=True)]
+    return [_Value(inputs[0].reads, level, True)]
+
+  def _scan(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts a loop over layers or micro-batches.
+
+    If all iterations are unrolled, XLA computes a stacked result where it is
+    used. Otherwise, each iteration writes its part of the results.
+    """
+    self._write_operands(equation, inputs, scope, count)
+    level = 1 + max((value.level for value in inputs), default=0)
+    body, length = equation.params['jaxpr'].jaxpr, equation.params['length']
+    is_unrolled = equation.params['unroll'] >= length
+    arguments = [
+      self.new_array(_size(v.aval), level) if value.reads else _NOTHING
+      for value, v in zip(inputs, body.invars, strict=True)
+    ]
+    constants = [self.new_array(_size(v.aval), level) for v in body.constvars]
+    results = self.run(
+      body, [*constants, *arguments], f'{scope}/while', count * length
+    )
+    num_carry = equation.params['num_carry']
+    for i, atom in enumerate(body.outvars):
+      if i < num_carry or not is_unrolled:
+        results[i] = self.write(
+          results[i], atom.aval, f'{scope}/while', count * length
+        )
+    last = max((value.level for value in results), default=level)
+    return [
+      self.new_array(_size(v.aval), last + 1) if value.reads else _NOTHING
+      for value, v in zip(results, equation.outvars, strict=True)
+    ]
+
+  def _branches(self, equation, inputs, scope, count) -> list[_Value]:
+    """Counts the branch with the most operations."""
+    self._write_operands(equation, inputs, scope, count)
+    branch = max(equation.params['branches'], key=lambda b: len(b.jaxpr.eqns))
+    constants = [self.new_array(_size(v.aval)) for v in branch.jaxpr.constvars]
+    results = self.run(branch.jaxpr, [*constants, *inputs[1:]], scope, count)
+    return [
+      self.write(value, v.aval, scope, count)
+      for value, v in zip(results, equation.outvars, strict=True)
+    ]
+
+  def _call(self, equation, inner, inputs, scope, count) -> list[_Value]:
+    constants = [self.new_array(_size(v.aval)) for v in inner.constvars]
+    if equation.primitive.name == 'shard_map' and equation.outvars:
+      whole, shard = (
+        math.prod(v.aval.shape) for v in (equation.outvars[0], inner.outvars[0])
+      )
+      count = count * whole / max(shard, 1)
+    return self.run(inner, [*constants, *inputs], scope, count)
+
+
+def _merge(inputs: Sequence[_Value]) -> _Value:
+  """Returns the value of an element-wise operation."""
+  arrays = [value for value in inputs if value.reads]
+  if len(arrays) == 1:
+    return arrays[0]
+  reads: dict[int, float] = {}
+  for value in arrays:
+    for array, size in value.reads.items():
+      reads[array] = max(reads.get(array, 0.0), size)
+  return _Value(reads, max((v.level for v in arrays), default=0), False)
+
+
+def _inlined(equation) -> Any:
+  """Returns the jaxpr of an equation that only calls another one."""
+  for key in _INLINED:
+    if (value := equation.params.get(key)) is not None:
+      return getattr(value, 'jaxpr', value)
+  return None
+
+
+def _size(aval) -> float:
+  """Returns the bytes of an array; random keys count as their words."""
+  shape = getattr(aval, 'shape', ())
+  itemsize = getattr(getattr(aval, 'dtype', None), 'itemsize', 4)
+  return float(math.prod(shape) * itemsize)
+
+
+def _attention_matmuls(name: str) -> int | None:
+  """Returns the number of matmuls of an attention kernel, None for others."""
+  if name.startswith('dot_product_attention_fwd'):
+    return 2
+  if name.startswith('dot_product_attention_bwd'):
+    return 5
+  return _ATTENTION_MATMULS.get(name.removesuffix(flops.HEADS_FIRST))
+
+
+def _matmul_rate(arrays) -> float:
+  """Returns the rate of a matmul relative to bfloat16."""
+  sizes = {np.dtype(array.dtype).itemsize for array in arrays}
+  return {1: 2.0, 2: 1.0}.get(max(sizes), 0.5)
+
+
+def misaligned_arrays(equation) -> tuple[str, ...]:
+  """Returns the arrays of a matmul with misaligned rows in memory.
+
+  Adjacent dimensions of one role (batch, contracted, free) form one dimension
+  of the matmul, and the last of these is contiguous.
+  """
+  contracted, batch = equation.params['dimension_numbers']
+  found = []
+  for i, atom in enumerate(equation.invars[:2]):
+    roles = [
+      'contracted' if j in contracted[i] else 'batch' if j in batch[i] else ''
+      for j in range(len(atom.aval.shape))
+    ]
+    found.append((atom.aval, roles))
+  output = equation.outvars[0].aval
+  num_batch = len(batch[0])
+  num_left = num_batch + found[0][1].count('')
+  roles = [
+    'batch' if j < num_batch else 'left' if j < num_left else 'right'
+    for j in range(len(output.shape))
+  ]
+  found.append((output, roles))
+  return tuple(
+    dict.fromkeys(
+      f'{aval.dtype.name}{list(aval.shape)}'
+      for aval, roles in found
+      if not _is_aligned(aval, roles)
+    )
+  )
+
+
+def _is_aligned(aval, roles: Sequence[str]) -> bool:
+  contiguous = 1
+  for size, role in zip(reversed(aval.shape), reversed(roles), strict=True):
+    if role != roles[-1]:
+      break
+    contiguous *= size
+  if contiguous == math.prod(aval.shape):
+    return True
+  return contiguous * aval.dtype.itemsize % ALIGNMENT == 0
+
+
+# Parts of a name that are no modules: transformations, control flow, and the
+# names of functions.
+_NO_MODULE = re.compile(
+  r'[(.]|->|^(while|body|cond|closed_call|branch_\d+_fun|checkpoint|'
+  r'rematted_computation|remat\d*|shard_map|pjit|scan|pallas_call)$'
+)
+# The loop over layers is inside of what is differentiated.
+_LAYERS = re.compile(r'jvp\(.*/while')
+# Names of modules of any layer, the first that matches -> the part.
+_PARTS = {
+  r'norm(_\d+)?$': 'norms',
+  r'attention': 'attention',
+  r'mlp|feed_forward|experts': 'MLP',
+  r'embed': 'embeddings',
+  r'(^|/)(layers|encoder|decoder)': 'residuals and dropout',
+  r'^(head|objective|output|logits)': 'head and loss',
+}
+
+
+@functools.lru_cache(maxsize=8192)
+def _part_and_phase(scope: str) -> tuple[str, str]:
+  """Returns the part of the model and the phase of a name stack."""
+  if 'jvp(' not in scope:
+    return 'optimizer', 'update'
+  phase = 'backward' if 'transpose(' in scope else 'forward'
+  modules = [p for p in scope.split('/') if p and not _NO_MODULE.search(p)]
+  if not modules and _LAYERS.search(scope):
+    return 'residuals and dropout', phase
+  module = '/'.join(modules) or 'objective'
+  part = next((p for r, p in _PARTS.items() if re.search(r, module)), 'others')
+  return part, phase

@@ -1,0 +1,202 @@
+"""Estimated time of a training step at achievable rates.
+
+The rates are fractions of the data sheet that were measured on one H200: large
+bfloat16 matmuls reach 719 of 989 TFLOP/s, and memory 3.5 of 4.8 TB/s. The same
+fractions are assumed for all other devices. The further factors come from the
+analysis of one step on the same H200 (docs/performance.md).
+
+An estimate is not a bound: it can be too high or too low.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax.planning import collectives
+from xlflax.planning.step_costs import Kind, Operation, StepCosts
+from xlflax.training.devices import accelerators, machines
+
+MATMUL_FRACTION = 719 / 989
+MEMORY_FRACTION = 3.5 / 4.8
+LINK_FRACTION = 0.8
+# Rate of a GPU matmul with misaligned rows, relative to an aligned one.
+MISALIGNED_FRACTION = 0.37
+# Time of attention kernels relative to their FLOPs at the matmul rate. GPU:
+# two to three times on an H200. TPU: counted in the instructions of the
+# compiled kernels with dropout; not measured.
+ATTENTION_FACTOR = {'gpu': 2.5, 'tpu': 15.0}
+# Time between two kernels of a GPU.
+LAUNCH_SECONDS = {'gpu': 1.5e-6, 'tpu': 0.0}
+BASIS = (
+  f'{MATMUL_FRACTION:.0%} of the data-sheet matmul rate and '
+  f'{MEMORY_FRACTION:.0%} of the memory bandwidth, as measured on an H200'
+)
+KNOWN_ERROR = (
+  'One step was measured: XLM-R base, 64 x 512 tokens on an H200, 75.2 ms. '
+  'Earlier plans at data-sheet rates estimated 39.0 ms. The factors of this '
+  'estimate were chosen for that step; the error for other models and devices '
+  'is not known.'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepTime:
+  """Seconds of one step on one device.
+
+  Attributes:
+    matmuls: Matmuls, if all were aligned.
+    misaligned: Additional time of misaligned matmuls.
+    attention: Attention kernels.
+    memory: Element-wise operations, reductions, gathers and the optimizer.
+    launches: Gaps between kernels.
+    communication: Collectives, including those hidden behind computation.
+    exposed: Collectives that are not hidden, if all others are.
+  """
+
+  matmuls: float
+  misaligned: float
+  attention: float
+  memory: float
+  launches: float
+  communication: float
+  exposed: float
+
+  @property
+  def total(self) -> float:
+    """Seconds of the step."""
+    return self.computation + self.exposed
+
+  @property
+  def computation(self) -> float:
+    """Seconds without exposed communication."""
+    return (
+      self.matmuls
+      + self.misaligned
+      + self.attention
+      + self.memory
+      + self.launches
+    )
+
+  @property
+  def limit(self) -> str:
+    """The largest contribution."""
+    parts = {
+      'matmuls': self.matmuls + self.misaligned,
+      'attention': self.attention,
+      'memory bandwidth': self.memory,
+      'kernel launches': self.launches,
+      'communication': self.exposed,
+    }
+    return max(parts, key=lambda name: parts[name])
+
+
+def operation_seconds(
+  operation: Operation,
+  accelerator: accelerators.Accelerator,
+  *,
+  devices: int = 1,
+  update_fraction: float = 1.0,
+  aligned: bool = False,
+) -> float:
+  """Returns the seconds of one execution on one device.
+
+  Args:
+    operation: An operation of all devices.
+    accelerator: The device.
+    devices: Number of devices, which share all work but the update equally.
+    update_fraction: Fraction of the optimizer's state on each device.
+    aligned: Whether to ignore misaligned rows.
+  """
+  fraction = update_fraction if operation.phase == 'update' else 1 / devices
+  rate = accelerator.flops * MATMUL_FRACTION * operation.rate
+  if operation.misaligned and accelerator.platform == 'gpu' and not aligned:
+    rate *= MISALIGNED_FRACTION
+  if operation.kind is Kind.ATTENTION:
+    rate /= ATTENTION_FACTOR[accelerator.platform]
+  memory = operation.bytes / (accelerator.bandwidth * MEMORY_FRACTION)
+  return fraction * max(operation.flops / rate, memory)
+
+
+def estimate_time(
+  costs: StepCosts,
+  machine: machines.Machine,
+  counts: collectives.Counts,
+  *,
+  update_fraction: float = 1.0,
+) -> StepTime:
+  """Returns the estimated time of a step.
+
+  Args:
+    costs: Costs of the step of all devices.
+    machine: Devices with a known accelerator.
+    counts: Collectives of one device.
+    update_fraction: Fraction of the optimizer's state on each device.
+  """
+  accelerator = machine.accelerator
+  assert accelerator is not None
+
+  def seconds(kind: Kind, *, aligned: bool = False) -> float:
+    return sum(
+      operation.count
+      * operation_seconds(
+        operation,
+        accelerator,
+        devices=machine.count,
+        update_fraction=update_fraction,
+        aligned=aligned,
+      )
+      for operation in costs.operations
+      if operation.kind is kind
+    )
+
+  matmuls = seconds(Kind.MATMUL, aligned=True)
+  communication = sum(
+    number * collective.seconds(accelerator) / LINK_FRACTION
+    for collective, number in counts.items()
+  )
+  time = StepTime(
+    matmuls=matmuls,
+    misaligned=seconds(Kind.MATMUL) - matmuls,
+    attention=seconds(Kind.ATTENTION),
+    memory=seconds(Kind.MEMORY),
+    launches=sum(o.count for o in costs.operations)
+    * LAUNCH_SECONDS[accelerator.platform],
+    communication=communication,
+    exposed=0.0,
+  )
+  exposed = max(0.0, communication - time.computation)
+  return dataclasses.replace(time, exposed=exposed)
+
+
+def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
+  """Returns the mean over kinds of steps, weighted by their fractions."""
+  return StepTime(
+    *(
+      sum(weight * getattr(time, field.name) for weight, time in weighted)
+      for field in dataclasses.fields(StepTime)
+    )
+  )
+
+
+def describe_time(
+  machine: machines.Machine, time: StepTime, *, flops: float, tokens: float
+) -> dict[str, Any]:
+  """Returns the estimate as plain data.
+
+  Args:
+    machine: The devices.
+    time: Time of the mean step.
+    flops: Model FLOPs of a step of all devices.
+    tokens: Positions of the batches of a step of all devices.
+  """
+  assert machine.accelerator is not None
+  peak = machine.accelerator.flops * machine.count
+  return {
+    'seconds_per_step': time.total,
+    'tokens_per_second': tokens / time.total,
+    'mfu': flops / time.total / peak,
+    'parts': dataclasses.asdict(time),
+    'limit': time.limit,
+    'basis': BASIS,
+    'known_error': KNOWN_ERROR,
+  }

@@ -1,1 +1,0 @@
-"""Devices that are not there: their compilers, and a step's program."""
