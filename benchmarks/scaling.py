@@ -214,13 +214,13 @@ def _mib(size: float) -> str:
 def _speed(plans) -> list[str]:
   lines = [
     '| model | devices | mesh | by | peak, GiB of 131 | sent, GiB | '
-    'to other nodes, GiB | bound, ms | of it waiting for collectives | '
-    'limited by | expected tokens/s | expected MFU |',
+    'to other nodes, GiB | estimate, ms | of it exposed communication | '
+    'largest part | tokens/s | MFU |',
     '| --- ' * 12 + '|',
   ]
   for (name, devices, _), made in plans.items():
-    memory, line = made['memory'], made['roofline']
-    bound = line['bound']['seconds_per_step']
+    memory, estimate = made['memory'], made['estimate']
+    seconds = estimate['seconds_per_step']
     sent, outside = (
       sum(kind[k] for kind in made['collectives'].values())
       for k in ('sent', 'sent_outside')
@@ -230,10 +230,10 @@ def _speed(plans) -> list[str]:
       f'{"compiler" if made["compiled"] else "estimate"} | '
       f'{memory["total"] / GIB:.1f} | '
       f'{sent / GIB:.2f} | {outside / GIB:.2f} | '
-      f'{bound * 1e3:.1f} | {line["seconds"]["waited"] / bound:.0%} | '
-      f'{line["limit"]} | '
-      f'{line["expected"]["tokens_per_second"]:,.0f} | '
-      f'{line["expected"]["mfu"]:.0%} |'
+      f'{seconds * 1e3:.1f} | {estimate["parts"]["exposed"] / seconds:.0%} | '
+      f'{estimate["limit"]} | '
+      f'{estimate["tokens_per_second"]:,.0f} | '
+      f'{estimate["mfu"]:.0%} |'
     )
   return lines
 

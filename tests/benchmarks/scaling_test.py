@@ -39,11 +39,12 @@ def _plan(devices: int) -> dict:
       'all-gather': {'sent': 2**30, 'sent_outside': 2**29},
       'all-reduce': {'sent': 2**29, 'sent_outside': 0},
     },
-    'roofline': {
+    'estimate': {
       'limit': 'memory bandwidth',
-      'bound': {'seconds_per_step': 0.0251},
-      'seconds': {'waited': 0.00502},
-      'expected': {'tokens_per_second': 1e6, 'mfu': 0.25},
+      'seconds_per_step': 0.0251,
+      'parts': {'exposed': 0.00502},
+      'tokens_per_second': 1e6,
+      'mfu': 0.25,
     },
   }
 

@@ -268,9 +268,14 @@ def _documented() -> list[str]:
   return sorted({*found, 'tpu:v5p', 'tpu:v6e', 'tpu:v7', 'gpu:B300'})
 
 
-@pytest.mark.parametrize('kind', _documented())
-def test_documented_devices_are_planned_for_by_estimate(kind):
-  made = plan.make(_settings(f'{kind}:1'), by=plan.By.ESTIMATE)
+def test_documented_devices_are_known():
+  for kind in _documented():
+    assert machines.parse(f'{kind}:1').accelerator
+
+
+@pytest.mark.parametrize('devices', ['gpu:H200:1', 'tpu:v6e:1'])
+def test_one_device_is_planned_for_by_estimate(devices):
+  made = plan.make(_settings(devices), by=plan.By.ESTIMATE)
   assert made['basis'].startswith('an estimate')
-  assert made['memory']['total'] > 0
+  assert made['memory']['total'] > 0 and made['collectives'] == {}
   assert made['estimate']['seconds_per_step'] > 0

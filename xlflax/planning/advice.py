@@ -9,8 +9,8 @@ from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import gpu_runtime, machines, partitioning
 
-# Smaller arrays may be on every device.
-BIG = 2**20
+# Bytes of an array that is worth a warning if every device holds it.
+BIG = 64 * 2**20
 # Attention kernels pad heads, and XLA pads sums over positions, to these.
 _HEAD_MULTIPLE = 16
 _ROW_MULTIPLE = 8
