@@ -83,8 +83,10 @@ def _write(path, text: str, *, bom: bool = False, compressed: bool = False):
 
 @pytest.mark.parametrize(
   'name, end, bom, compressed, is_complete',
-  itertools.product(
-    _SAMPLES, _ENDS, (False, True), (False, True), (False, True)
+  list(
+    itertools.product(
+      _SAMPLES, _ENDS, (False, True), (False, True), (False, True)
+    )
   ),
 )
 def test_all_line_ends_give_the_same_examples(
@@ -242,3 +244,22 @@ def test_negatives_that_are_not_text_are_rejected(tmp_path, negatives):
   with pytest.raises(errors.CorpusError) as caught:
     _read('search', path)
   assert caught.value.where == f'{path}:1'
+
+
+@pytest.mark.parametrize(
+  'header', ['premise\thypo\tlabel', 'sentence1\tsentence2\tgold_label']
+)
+def test_a_header_of_a_tsv_file_is_not_an_example(tmp_path, header):
+  rows = 'It rains.\tIt is wet.\tentailment\n' * 20
+  path = _write(tmp_path / 'a.tsv', f'{header}\n{rows}')
+  with pytest.raises(errors.CorpusError) as caught:
+    _read('tsv', path)
+  assert caught.value.where == f'{path}:1'
+  reading = formats.find('tsv').read(path, 'en', header='first_line')
+  assert {example.label for example in reading.examples} == {'entailment'}
+
+
+def test_a_first_example_of_single_words_is_no_header(tmp_path):
+  path = _write(tmp_path / 'a.tsv', 'yes\tno\tcontradiction\n')
+  [example] = _read('tsv', path)
+  assert example.label == 'contradiction'

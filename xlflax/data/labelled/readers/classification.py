@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import functools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,24 @@ JSON_COLUMNS: Mapping[str, str] = {
   'paired_text': 'sentence2',
   'label': 'gold_label',
 }
+# Names of the column of classes in public files.
+_LABEL_COLUMNS = frozenset(
+  (
+    'category',
+    'class',
+    'gold_label',
+    'intent',
+    'label',
+    'labels',
+    'rating',
+    'score',
+    'sentiment',
+    'stars',
+    'target',
+    'topic',
+  )
+)
+_COLUMN_NAME = re.compile(r'[A-Za-z]\w*([ -]\w+)?')
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
 Column = int | str | Sequence[int | str]
 Columns = Mapping[str, Column]
@@ -122,6 +141,8 @@ def read_columns(
 
   def getters():
     for number, fields in _same_width(rows, names, path, columns):
+      if number == 1 and not names:
+        _check_no_header(fields, columns, path)
       seen.add(enumerate(fields))
       yield number, functools.partial(_field, fields, names, path, number)
 
@@ -303,6 +324,22 @@ def _value(
     )
   found = value.get(key)
   return None if found is None else str(found).strip()
+
+
+def _check_no_header(fields: list[str], columns: Columns, path) -> None:
+  """Raises a CorpusError if the first line names the columns."""
+  label = columns.get('label')
+  if not isinstance(label, int) or not -len(fields) <= label < len(fields):
+    return
+  are_names = all(_COLUMN_NAME.fullmatch(field.strip()) for field in fields)
+  if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
+    raise errors.CorpusError(
+      'The first line of a TSV file names its columns',
+      got=files.shorten(' | '.join(fields)),
+      expected='an example',
+      where=f'{path}:1',
+      fix="set the option header='first_line', or delete the line",
+    )
 
 
 def _check_columns(columns: Columns) -> None:
