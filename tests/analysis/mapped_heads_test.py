@@ -12,7 +12,7 @@ from tests.analysis import fakes
 from tests.data.labelled_words import WordVocabulary
 from tests.errors import assert_mentions, raises_error
 from tests.evaluation import one_hot_model
-from xlflax.analysis import mapped_heads, transfer_study
+from xlflax.analysis import mapped_heads, transfer_checks, transfer_study
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation.tasks import tagging
 from xlflax.foundation import errors
@@ -247,3 +247,42 @@ def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
     f'source, {series}, fr'
     for series in ('mapped', 'without a map', 'source model')
   ]
+
+
+def _map_of_languages(**about) -> maps.SavedMap:
+  """A map that doubles vectors of one dimension."""
+  none = np.zeros((0, 1))
+  alignment = procrustes.Alignment(np.eye(1), none, none)
+  return maps.SavedMap(alignment, about, 2.0)
+
+
+@pytest.mark.parametrize(
+  'first, second, pair, language, scale',
+  [
+    ('a', 'b', 'en-fr', 'en', 2.0),
+    ('b', 'a', 'en-fr', 'en', 0.5),
+    # One model for both languages: the language decides.
+    ('a', 'a', 'en-fr', 'en', 2.0),
+    ('a', 'a', 'en-fr', 'fr', 0.5),
+    ('a', 'a', 'fr-en', 'fr', 2.0),
+  ],
+)
+def test_maps_lead_to_the_model_with_the_head(
+  first, second, pair, language, scale
+):
+  saved = _map_of_languages(first=first, second=second, pair=pair)
+  oriented, note = transfer_checks.orient_map(
+    saved, target='a', source='b', languages=[language]
+  )
+  assert oriented.scale == scale
+  assert note is None
+
+
+@pytest.mark.parametrize('languages', [['de'], ['en', 'fr'], ['en', 'de'], []])
+def test_languages_that_do_not_decide_are_rejected(languages):
+  saved = _map_of_languages(first='a', second='a', pair='en-fr')
+  with pytest.raises(errors.AnalysisError) as caught:
+    transfer_checks.orient_map(
+      saved, target='a', source='a', languages=languages
+    )
+  assert caught.value.where == '--test'

@@ -5,6 +5,7 @@ the first label.
 """
 
 import contextlib
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -60,20 +61,45 @@ def finite_head(subject: base.Subject, objective: str, *, name: str) -> None:
     study.check_finite(np.asarray(leaf, np.float32), 'A head', name)
 
 
-def towards(
-  saved: maps.SavedMap, *, target: str, source: str
+def orient_map(
+  saved: maps.SavedMap, *, target: str, source: str, languages: Sequence[str]
 ) -> tuple[maps.SavedMap, str | None]:
-  """A map from the target's layer to the source's; None, or what is odd.
+  """Returns a map from the target's hidden states to those of the head.
+
+  A map between two models is inverted if it leads away from the head. A map
+  between two languages of one model is inverted if it leads to the language of
+  the evaluated text.
 
   Args:
-    saved: may be the other way round: it is turned then.
-    target: the model whose states are mapped, such as `runs/fr@1000`.
-    source: the model with the head.
+    saved: The map, in either direction.
+    target: The model whose hidden states are mapped, such as `runs/fr@1000`.
+    source: The model with the head.
+    languages: Language codes of the evaluated text.
+
+  Returns:
+    The map, and a note if it belongs to other models.
+
+  Raises:
+    AnalysisError: If both models are the same and the languages of the text
+      do not determine the direction.
   """
   first, second = (saved.about.get(key) for key in ('first', 'second'))
   if target == second != first:
     return maps.inverse(saved), None
-  if None in (first, second) or target == first:
+  if first is None or second is None:
+    return saved, None
+  if target == first == second:
+    pair = str(saved.about.get('pair', '')).partition('-')[::2]
+    ends = {pair.index(code) for code in languages if code in pair}
+    if len(ends) != 1 or not set(languages) <= set(pair):
+      raise errors.AnalysisError(
+        'The languages of the text do not determine the direction of a map',
+        got=', '.join(languages),
+        expected=f'one of the languages of the map, {pair[0]} or {pair[1]}',
+        where='--test',
+      )
+    return (maps.inverse(saved) if ends == {1} else saved), None
+  if target == first:
     return saved, None
   return saved, (
     f'the map is from {first} to {second}; the states are of '

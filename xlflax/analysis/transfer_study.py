@@ -102,8 +102,11 @@ class TransferStudy(study.Study):
       for one in (head.model, self.target)
     ]
     source, target = map(models.subject, refs)
-    saved, note = transfer_checks.towards(
-      maps.load(head.map), source=str(refs[0]), target=str(refs[1])
+    saved, note = transfer_checks.orient_map(
+      maps.load(head.map),
+      source=str(refs[0]),
+      target=str(refs[1]),
+      languages=self.task.source.languages(),
     )
     notes |= dict.fromkeys([f'{head.map}: {note}'] if note else [])
     subjects = {
