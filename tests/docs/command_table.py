@@ -166,6 +166,7 @@ SMALLER = {
     '--devices=gpu:H200:64': '--devices=gpu:H200:64 --plan_by=estimate',
     '-- train ...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
     '--model_dir=runs/mlm',
+    '-- train --gin_file=...': '--dry_run -- train --gin_file=pretrain/mlm.gin',
   },
   'docs/modern_encoders.md': {
     '--phases=recipes/modernbert --dry_run --corpus': (
