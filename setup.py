@@ -72,6 +72,7 @@ setuptools.setup(
     'optax>=0.2.8',
     'orbax-checkpoint>=0.12.5',
     'numpy>=2.1',
+    'cyclopts>=5.5',
     'gin-config>=0.5',
     'pydantic>=2.11',
     'annotated-types>=0.7',

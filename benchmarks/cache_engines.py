@@ -101,7 +101,7 @@ def kill(
     output = work / 'cache-killed'
     shutil.rmtree(output, ignore_errors=True)
     kills += _write_with_kills(output, flags, random.Random(seed), seconds)
-    _run('cache', 'finish', *flags, f'--output={output}')
+    _run('cache', 'finalize', *flags, f'--output={output}')
     equal += digest(output) == expected
   return {'tries': tries, 'equal': equal, 'kills': kills}
 
@@ -128,7 +128,8 @@ def _write_with_kills(output, flags, rng: random.Random, seconds) -> int:
           'cache',
           *flags,
           f'--output={output}',
-          f'--shard={share}/{_KILLED}',
+          f'--shard_index={share}',
+          f'--num_shards={_KILLED}',
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -165,7 +166,7 @@ def _run(*arguments: str, environment: dict[str, str] | None = None) -> str:
 
 def _processes(count: int) -> Write:
   def write(output: pathlib.Path, flags: Sequence[str]) -> None:
-    _run('cache', *flags, f'--output={output}', f'--num_processes={count}')
+    _run('cache', *flags, f'--output={output}', f'--num_workers={count}')
 
   return write
 
@@ -202,7 +203,7 @@ def _on_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
       f'--entrypoint={" ".join(_XLFLAX)}',
       '--',
       'cache',
-      '--shard=auto',
+      '--shard_from_env',
       *flags,
       f'--output={output}',
       environment={'SLURM_CONF': cluster.environment['SLURM_CONF']},
@@ -211,7 +212,7 @@ def _on_slurm(output: pathlib.Path, flags: Sequence[str]) -> None:
     state = slurm_jobs.Job(cluster, number).wait(24 * 3600)
     if state != 'COMPLETED':
       raise RuntimeError(f'{state}: {slurm_jobs.log(folder / "logs")[-3000:]}')
-  _run('cache', 'finish', *flags, f'--output={output}')
+  _run('cache', 'finalize', *flags, f'--output={output}')
 
 
 _WAYS: dict[str, Write] = {

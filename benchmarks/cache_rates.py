@@ -46,7 +46,7 @@ def run(peer: str, folder: pathlib.Path, vocabulary: pathlib.Path) -> dict:
   model = str(vocabulary / 'sentencepiece.model')
   command = {
     'xlflax': [
-      *(*_PYTHON, 'xlflax.cli', 'cache', '--num_processes=2', '--json'),
+      *(*_PYTHON, 'xlflax.cli', 'cache', '--num_workers=2', '--json'),
       f'--corpus={folder}',
       f'--vocabulary={vocabulary}',
       f'--output={output}',

@@ -32,7 +32,7 @@ MISTAKES = (
   'train --gin_file=pretrain/mlm.gin --gin.MONO=corpus.mono',
   'train --gin_file=pretrain/mlm.gin --gin.trainer.Trainer.sed=3',
   'finetune --output=o --init_from=nowhere',
-  'cache --output=o --verify --vocabulary=v',
+  'cache verify o --vocabulary=v',
   'vocab --output=o --corpus=nowhere --size=100',
   'convert to_hf run --output=o',
   'analyze cka --output=o',
@@ -44,11 +44,17 @@ def questions() -> list[tuple[str, float]]:
   """(arguments of `xlflax`, limit) of all that is measured."""
   helps = [(f'{name} --help', HELP) for name in cli.COMMANDS]
   for name in cli.COMMANDS:
-    kinds = [parser.prog for parser in cli.parser_of(name).parsers()][1:]
-    helps += [
-      (f'{prog.removeprefix("xlflax ")} --help', HELP) for prog in kinds
-    ]
+    helps += [(f'{path} --help', HELP) for path in _subcommands(name)]
   return [*helps, *((line, MISTAKE) for line in MISTAKES)]
+
+
+def _subcommands(name: str) -> list[str]:
+  """Returns the subcommands of a command, such as 'cache verify'."""
+  module = cli.load_command(name)
+  if module.__name__.startswith('xlflax.cli.'):
+    return [f'{name} {word}' for word in getattr(module, 'SUBCOMMANDS', {})]
+  parsers = list(cli.parser_of(name).parsers())[1:]
+  return [parser.prog.removeprefix('xlflax ') for parser in parsers]
 
 
 def answer(command: list[str]) -> tuple[float, float]:

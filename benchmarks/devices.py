@@ -9,7 +9,7 @@ of each link of a ring. The slowest process of each measurement is named. On
 GPUs, clocks and uncorrected memory errors are read from `nvidia-smi`.
 
 For a job with several processes, start the same command once per process with
---coordinator=HOST:PORT, --num_processes and --process_id.
+--coordinator_address=HOST:PORT, --num_processes and --process_id.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   add('--memory_mib', type=int, help='Size of the copied array in MiB.')
   add('--link_mib', type=int, help='Size of the all-reduced array in MiB.')
   add('--repeats', type=int, default=10, help='Timed repetitions.')
-  add('--coordinator', help='Address HOST:PORT of process 0.')
+  add('--coordinator_address', help='Address HOST:PORT of process 0.')
   add('--num_processes', type=int, help='Number of processes of the job.')
   add('--process_id', type=int, help='Index of this process.')
   options = parser.parse_args(arguments)

@@ -193,7 +193,7 @@ def measure_here(name: str, variant: str, calls: int, **changed) -> dict:
       [
         'benchmark',
         *arguments_of(model, variant, calls=calls),
-        f'--output={output}',
+        f'--output_file={output}',
         '--compilation_cache=',
       ]
     )

@@ -249,7 +249,7 @@ def differences(job: Job, whole: dict[int, float]) -> int:
 
 def _undisturbed(folder: pathlib.Path, processes: int, steps: int):
   job = Job(folder, 'whole', processes)
-  job.start(f'--stop_at_step={steps}')
+  job.start(f'--stop_after_steps={steps}')
   job.launchers[0].wait()
   return job.losses()
 

@@ -4,7 +4,7 @@
   python -m benchmarks.scaling WORK --models=ecs/default --devices=1,8
   python -m benchmarks.scaling WORK --most_compiled=0   # the rest: estimates
 
-Runs `xlflax train --dry_run --devices=gpu:H200:N` for each model, number of
+Runs `xlflax train --dry_run --target_topology=gpu:H200:N` for each model, number of
 devices and mesh. Up to 64 devices GPUs' own compiler compiles the steps where
 the extra `plan-gpu` is installed; what it does not compile is an estimate, and
 its row says so. WORK keeps a JSON file for each plan, so a run that was stopped
@@ -146,8 +146,8 @@ def plan(
       f'--gin_file=papers/{model.file}.gin',
       f'--vocabulary_size={model.vocabulary}',
       f'--num_languages={model.languages}',
-      f'--devices=gpu:H200:{devices}',
-      f'--plan_by={by}',
+      f'--target_topology=gpu:H200:{devices}',
+      f'--cost_model={by}',
       *(
         f'--gin.{macro}={rows * devices}'
         for macro, rows in model.batches.items()

@@ -43,7 +43,7 @@ def flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
     f'--gin.LENGTH={length}',
     '--gin.TRAIN_STEPS=2',
     '--gin.WARMUP_STEPS=1',
-    '--stop_at_step=1',
+    '--stop_after_steps=1',
     f'--model_dir={folder / "runs" / run}',
     f'--corpus={folder / "corpus"}',
     f'--vocabulary={folder / "vocabulary"}',
@@ -83,7 +83,7 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
   """Runs `xlflax ARGUMENTS` in this process, one step long."""
   marks = Marks(started)
   from xlflax import cli
-  from xlflax.commands import train as command
+  from xlflax.cli import train as command
 
   cli.begin_process()
 

@@ -436,7 +436,7 @@ def test_text_vocabulary_and_cache_in_a_bucket(
   )
   assert one.directory == tmp_path / 'staged/out/gs/bucket/t'
   assert one.mixtures == two.mixtures
-  assert cli.main(['cache', '--verify', '--output=gs://bucket/t']) == 0
+  assert cli.main(['cache', 'verify', 'gs://bucket/t']) == 0
   for name in ('c', 'v', 't'):
     assert cli.main(['doctor', f'gs://bucket/{name}']) == 0
   inside = ('vocab', '--corpus=gs://bucket/c', '--output=gs://bucket/c/v')

@@ -131,7 +131,10 @@ def test_the_source_says_what_the_classes_say():
 
 def _flags():
   parsers = [
-    parser for name in cli.COMMANDS for parser in cli.parser_of(name).parsers()
+    parser
+    for name in cli.COMMANDS
+    if cli.load_command(name).__name__.startswith('xlflax.commands.')
+    for parser in cli.parser_of(name).parsers()
   ]
   parsers += [launch._parser(one) for one in launchers.load().values()]
   for parser in parsers:

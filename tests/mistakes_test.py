@@ -42,7 +42,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'evaluate --tasks=retrieval': ('no --model_dir',),
   'vocab --size=100': ('no --corpus',),
   'vocab --corpus --size=100': ('--corpus: expected one argument',),
-  f'{_TRAIN} --other_config=yes': ('Got: yes', 'accept, refuse'),
+  f'{_TRAIN} --on_config_mismatch=yes': ('Got: yes', 'continue, error'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
   'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
@@ -64,11 +64,11 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     '--best_metric', '--steps=best'),
   f'{_EVALUATE} --suite=xtreme --data=d --output=o --split=test': (
     '--split', '--suite'),
-  f'{_GIVEN} --devices=gpu:H200:8': ('--devices', '--dry_run'),
+  f'{_GIVEN} --target_topology=gpu:H200:8': ('--target_topology', '--dry_run'),
   f'{_GIVEN} --profile_memory': ('--profile_memory', '--profile_steps'),
   f'{_GIVEN} --num_languages=3': ('--num_languages', '--vocabulary_size'),
   'finetune --output=o --tested=all': ('--tested', '--test_gin_file'),
-  'cache --output=o --verify --vocabulary=v': ('--vocabulary', '--verify'),
+  'cache verify o --vocabulary=v': ('--vocabulary', 'cache verify'),
   'tasks --gin.A=1 list': ('takes no gin bindings', '--gin.A=1'),
   # Gin.
   f'{_TRAIN} --gin.TRAIN_STEPS': ('--gin.TRAIN_STEPS', '--gin.NAME=VALUE'),
@@ -84,8 +84,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.TRAIN_STEPS=None': ('total_steps',),
   f'{_GIVEN} --gin.TRAIN_STEPS=1e400': ('total_steps', 'inf'),
   f'{_GIVEN} --gin.TRAIN_STEPS=-1': ('total_steps', '-1'),
-  'cache --output=o --corpus=corpus --vocabulary=v --num_processes=-1': (
-    '--num_processes', 'Got: -1'),
+  'cache --output=o --corpus=corpus --vocabulary=v --num_workers=-1': (
+    '--num_workers', 'Got: -1'),
   f'{_TRAIN} --model_dir=new --vocabulary=v': (
     'none for TRAIN_STEPS', '--gin.TRAIN_STEPS=VALUE'),
   'train --gin_file=pretrain/mlm.gin --model_dir=a --vocabulary=v '
@@ -124,9 +124,9 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_VOCAB} --corpus=latin1 --dry_run': ('mono/de.txt:1', 'UTF-8'),
   f'{_VOCAB} --corpus=columns --dry_run': ('en-de.tsv:2',),
   'cache --output=o --vocabulary=v': ('--mixture or --corpus',),
-  'cache --output=o --corpus=corpus': ('no --vocabulary', 'xlflax vocab'),
-  'cache --output=o --corpus=corpus --vocabulary=v --num_processes=0': (
-    '--num_processes', 'Got: 0'),
+  'cache --output=o --corpus=corpus': ('--vocabulary',),
+  'cache --output=o --corpus=corpus --vocabulary=v --num_workers=0': (
+    '--num_workers', 'Got: 0'),
   'prepare --corpus=corpus --output=o --moses --copies=2': ('--code_switch',),
   'label --model_dir=run --output=o --input=text.fr': (
     'Got: text.fr', 'LANGUAGE=FILE'),

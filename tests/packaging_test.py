@@ -202,7 +202,7 @@ def test_an_installed_wheel_runs_outside_of_the_checkout(
   plan = run(
     *('xlflax', 'train', '--gin_file=pretrain/mlm.gin', '--dry_run'),
     *('--gin_file=models/tiny.gin', '--vocabulary_size=512'),
-    *('--gin.TRAIN_STEPS=2000', '--devices=cpu:1'),
+    *('--gin.TRAIN_STEPS=2000', '--target_topology=cpu:1'),
   )
   assert 'parameters' in plan
 

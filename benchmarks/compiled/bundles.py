@@ -116,7 +116,7 @@ def _compile_alone(machine, equations, folder: pathlib.Path) -> None:
 
 
 def _one(machine: machines.Machine) -> str:
-  """The smallest machine of the kind, as `--devices` writes it."""
+  """The smallest machine of the kind, as `--target_topology` writes it."""
   assert machine.accelerator is not None
   return f'tpu:{machine.accelerator.name}:{machine.accelerator.halves}'
 

@@ -36,7 +36,7 @@ def plan(
       f'--gin_file=papers/{file}.gin',
       f'--vocabulary_size={vocabulary}',
       f'--num_languages={languages}',
-      f'--num_devices={devices}',
+      f'--target_topology=cpu:{devices}',
       f'--output={output}',
       '--corpus=unused',
       '--gin.partitioning.Partitioner.data=1',

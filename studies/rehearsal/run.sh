@@ -35,14 +35,14 @@ train() {  # name, gin file, steps, further flags
     --model_dir="$work/runs/$name" --gin.TRAIN_STEPS="$steps" \
     --gin.MASK_RATIO="${MASK_RATIO:-0.15}" --gin.CheckpointOptions.every_steps=1000 "$@"
   # A signal ends a run with status 0: what follows needs all of it.
-  [ -e "$work/runs/$name/finished.json" ] || [[ $* == *--stop_at_step* ]]
+  [ -e "$work/runs/$name/finished.json" ] || [[ $* == *--stop_after_steps* ]]
 }
 
 resumed() {  # 60 steps at once, and in three calls: table.py compares losses
   local stop
   train copy-whole pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
   for stop in 25 45; do
-    train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10 --stop_at_step=$stop
+    train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10 --stop_after_steps=$stop
   done
   train copy-parts pretrain/mlm.gin 60 --gin.WARMUP_STEPS=10
 }

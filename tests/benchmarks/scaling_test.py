@@ -87,10 +87,10 @@ def test_which_steps_are_compiled(monkeypatch, tmp_path):
   for devices, most in ((8, 64), (8, 64), (512, 64), (64, 8)):
     assert scaling.plan(tmp_path, model, devices, 'full', most) == {}
   assert [
-    [flag.split('=')[1] for flag in command if '--plan_by' in flag]
+    [flag.split('=')[1] for flag in command if '--cost_model' in flag]
     for command in calls
   ] == [['auto'], ['estimate'], ['estimate']]
-  assert '--devices=gpu:H200:8' in calls[0]
+  assert '--target_topology=gpu:H200:8' in calls[0]
   assert '--gin.BATCH_SIZE=768' in calls[0]
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from xlflax import cli
+from xlflax.cli import parsing
 from xlflax.commands import launch
-from xlflax.commands.flags import parsing
+from xlflax.commands.flags import parsing as flag_parsing
 from xlflax.configuration import bindings
 from xlflax.foundation import errors
 
@@ -84,7 +85,7 @@ _RUN = (
 
 
 @functools.cache
-def _parser(name: str) -> parsing.Parser:
+def _parser(name: str) -> flag_parsing.Parser:
   return cli.parser_of(name)
 
 
@@ -94,6 +95,11 @@ def _flags(name: str) -> dict[str, Any]:
   found: dict[str, Any] = dict.fromkeys(
     ('--gin.TRAIN_STEPS', '--gin.nothing', '--unknown'), _WORD
   )
+  module = cli.load_command(name)
+  if module.__name__.startswith('xlflax.cli.'):
+    for names in parsing.option_names(name, module).values():
+      found |= dict.fromkeys(names, _WORD)
+    return {flag: found[flag] for flag in sorted(found)}
   for parser in _parser(name).parsers():
     for action in parser._actions:
       known = _WORD
@@ -103,9 +109,17 @@ def _flags(name: str) -> dict[str, Any]:
   return {flag: found[flag] for flag in sorted(found.keys() - {'-h', '--help'})}
 
 
+def _subcommand(module):
+  subcommands = sorted(getattr(module, 'SUBCOMMANDS', {}))
+  return st.sampled_from(subcommands) if subcommands else _WORD
+
+
 @st.composite
 def _required(draw, name: str) -> list[str]:
   """A sub-command, if there are any, and the flags that are asked for."""
+  module = cli.load_command(name)
+  if module.__name__.startswith('xlflax.cli.'):
+    return draw(st.lists(_subcommand(module), max_size=1))
   parser, words = _parser(name), []
   for action in parser._actions:
     if isinstance(action, argparse._SubParsersAction):

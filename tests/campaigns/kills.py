@@ -29,14 +29,15 @@ host_tensorflow.load()
 import jax
 import xlflax.cli, xlflax.trainer, xlflax.evaluate
 import xlflax.finetuning.finetune, xlflax.training.loop
-from xlflax.commands import cache, convert, evaluate, finetune, train, vocab
+from xlflax.cli import cache, compilation_cache, train
+from xlflax.commands import convert, evaluate, finetune, vocab
 from xlflax.commands.flags import compilation
-plain = compilation.use
+plain = compilation_cache.enable
 def use(directory):  # small programs are kept too
   plain(directory)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-compilation.use = use
+compilation.use = compilation_cache.enable = use
 for line in sys.stdin:
   arguments = line.rstrip('\\n').split('\\x1f')
   child = os.fork()

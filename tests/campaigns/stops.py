@@ -74,7 +74,7 @@ class _Phases:
     self._folder.mkdir()
     self._logs = [self._folder / f'log_{i}' for i in range(2)]
     self._words = killed_commands.train(space)
-    for name, more in (('begun', ['--stop_at_step=2']), ('whole', [])):
+    for name, more in (('begun', ['--stop_after_steps=2']), ('whole', [])):
       statuses = self._call(self._folder / name, ['none'], more)
       if statuses != [0]:
         raise RuntimeError(self._said())
@@ -122,10 +122,10 @@ class _Phases:
     for i, when in enumerate(whens):
       self._logs[i].write_text('')
       words = [when, *self._words, f'--model_dir={run}', *more]
-      words += [f'--stopped_status={_STOPPED}']
+      words += [f'--preemption_exit_code={_STOPPED}']
       if len(whens) > 1:
         words += [
-          f'--coordinator=127.0.0.1:{port}',
+          f'--coordinator_address=127.0.0.1:{port}',
           f'--num_processes={len(whens)}',
           f'--process_id={i}',
         ]

@@ -44,7 +44,7 @@ def test_local_dry_run(capsys):
   assert lines == [
     'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=pretrain/mlm.gin '
     f"""'--gin.A='"'"'b c'"'"'' --model_dir=/r/a """
-    f'--coordinator=localhost:99 --num_processes=2 --process_id={i} --stopped_status=75 '
+    f'--coordinator_address=localhost:99 --num_processes=2 --process_id={i} --preemption_exit_code=75 '
     f'--platform=cpu > '
     f'/r/a.logs/process_{i}.log 2>&1 &'
     for i in range(2)
@@ -109,7 +109,7 @@ def _launched(capsys, *arguments) -> str:
 @pytest.mark.parametrize(
   'command',
   [
-    ('cache', '--shard=auto', '--output=k'),
+    ('cache', '--shard_from_env', '--output=k'),
     ('prepare', '--shard=auto', '--output=k', '--num_processes=8'),
     ('vocab', '--sample=k', '--shard=auto'),
   ],
@@ -136,7 +136,7 @@ def test_shares_on_gpus_get_no_flag_of_runs(capsys):
   flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
   script = _launched(capsys, *flags, 'prepare', '--shard=auto')
   assert '\ncommand=(prepare --shard=auto)\n' in script
-  assert '--stopped_status' not in script
+  assert '--preemption_exit_code' not in script
 
 
 def test_slurm(monkeypatch, capsys):
@@ -187,9 +187,9 @@ def test_kubernetes_dry_run(capsys):
   assert pod['containers'][0]['command'] == [
     'xlflax',
     *_TRAIN[1:],
-    '--stopped_status=75',
+    '--preemption_exit_code=75',
     '--platform=gpu',
-    '--join_timeout=3600',
+    '--initialization_timeout=3600',
   ]
 
 

@@ -84,8 +84,8 @@ def test_a_dry_run_only_prints(call, capsys):
     ({'vocab': 2}, (), 2, 'vocab'),
     ({'cache': 74}, (), 74, 'cache'),
     ({'cache': 130}, (), 130, 'cache'),
-    ({'cache': 130}, ('--stopped_status=75',), 75, 'cache'),
-    ({'train': 75}, ('--stopped_status=75',), 75, 'train'),
+    ({'cache': 130}, ('--preemption_exit_code=75',), 75, 'cache'),
+    ({'train': 75}, ('--preemption_exit_code=75',), 75, 'train'),
   ],
 )
 def test_the_status_is_that_of_the_command(call, ends, words, status, last):

@@ -86,10 +86,10 @@ NOT_RUN = {
   'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',
   'xlflax cache --runner=beam': 'needs Apache Beam; '
   'tests/data/cache/beam_runner_test.py runs it',
-  'xlflax cache finish': 'of what Slurm wrote; tests/data/cache runs it',
+  'xlflax cache finalize': 'of what Slurm wrote; tests/data/cache runs it',
   'xlflax prepare --corpus=/shared': 'of what Slurm wrote; '
   'tests/data/preparation runs it',
-  'xlflax cache --stage=/local': 'needs a bucket; buckets_test.py has one',
+  'xlflax cache copy gs://': 'needs a bucket; buckets_test.py has one',
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
   'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --w': (
     'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
@@ -143,7 +143,7 @@ SMALLER = {
     '--merges=40000': '--merges=200 --character_coverage=1',
     '--segment_chinese --num_processes=8': '--segment_chinese',
     '--output=corpus --moses': '--output=prepared --moses',
-    '--output=cache --num_processes=8': '--output=second_cache',
+    '--output=cache --num_workers=8': '--output=second_cache',
   },
   'docs/demo.md': {'--steps=20': '--steps=2 --gin.SIDE_BATCH_SIZE=8'},
   'docs/evaluation.md': {
@@ -156,14 +156,15 @@ SMALLER = {
   'docs/large_corpora.md': {
     '--size=32000': '--size=500 --character_coverage=1',
     '--shard=3/16': '--shard=0/1',
-    '--output=cache --num_processes=8': '--output=cache --num_processes=2',
+    '--output=cache --num_workers=8': '--output=cache --num_workers=2',
     '--sample=sample --output=vocab': '--sample=sample --output=sampled',
     '--output=corpus --num_processes=8': '--output=prepared',
     # the text there is of made-up languages
     '--min_language_probability=0.5 --max_ratio': '--max_ratio',
   },
   'docs/launch.md': {
-    '--devices=gpu:H200:64': '--devices=gpu:H200:64 --plan_by=estimate',
+    '--target_topology=gpu:H200:64': (
+      '--target_topology=gpu:H200:64 --cost_model=estimate'),
     '-- train ...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
     '--model_dir=runs/mlm',
     '-- train --gin_file=...': '--dry_run -- train --gin_file=pretrain/mlm.gin',

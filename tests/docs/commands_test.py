@@ -111,7 +111,9 @@ def _forgetting():
 
 def _command(line: str) -> None:
   """Runs a command: here, or by a shell where it needs a process of its own."""
-  if line.startswith('xlflax ') and not re.search(r' \| | > |--devices=', line):
+  if line.startswith('xlflax ') and not re.search(
+    r' \| | > |--target_topology=', line
+  ):
     words = shlex.split(line, comments=True)
     assert cli.main(words[1:]) == 0
     return

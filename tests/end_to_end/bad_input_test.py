@@ -126,7 +126,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
   )
   assert "holds another configuration's run" in message
   assert '+ optimizer.learning_rate.peak: 0.5' in message
-  assert '--other_config=accept' in message
+  assert '--on_config_mismatch=continue' in message
 
 
 @pytest.mark.slow
@@ -134,13 +134,16 @@ def test_other_text_read_live(fails, workspace, corpus, tmp_path):
   def train(*more: str) -> list[str]:
     return _train(workspace, tmp_path / 'run', *more, corpus=corpus)
 
-  assert cli.main(train('--stop_at_step=2')) == 0
+  assert cli.main(train('--stop_after_steps=2')) == 0
   path = corpus / 'mono/de.txt'
   path.write_text(path.read_text().replace('hund', 'hunt', 1))
   message = fails(*train())
   assert 'continued on other data than it was trained on' in message
   assert 'the examples of stream mono are others' in message
-  assert cli.main(train('--other_config=accept', '--stop_at_step=3')) == 0
+  assert (
+    cli.main(train('--on_config_mismatch=continue', '--stop_after_steps=3'))
+    == 0
+  )
   assert cli.main(train()) == 0  # it is recorded
 
 
@@ -158,7 +161,9 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
   )
   other = f'--gin.VOCABULARY="{tmp_path / "other"}"'
   message = fails(
-    *_train(workspace, run, '--other_config=accept', _EVERY, other, steps=12)
+    *_train(
+      workspace, run, '--on_config_mismatch=continue', _EVERY, other, steps=12
+    )
   )
   assert "not the one of the model directory's run" in message
   init = [
@@ -206,7 +211,7 @@ def test_full_disk_during_a_save(workspace, finished, run):
     run,
     workspace.cache,
     _EVERY,
-    '--other_config=accept',
+    '--on_config_mismatch=continue',
     '--compilation_cache=',
     steps=12,
   )
@@ -224,7 +229,7 @@ def test_full_disk_during_a_save(workspace, finished, run):
     run,
     workspace.cache,
     _EVERY,
-    '--other_config=accept',
+    '--on_config_mismatch=continue',
     steps=12,
     options=TINY_MLM,
   )

@@ -58,7 +58,7 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
   common = ('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs, workspace.cache)
   workspace.run(*common, f'--model_dir={tmp_path / "run"}')
   workspace.run(
-    *common, '--model_dir=gs://bucket/run', '--stop_at_step=6', **variables
+    *common, '--model_dir=gs://bucket/run', '--stop_after_steps=6', **variables
   )
   port = free_port()
   processes = [
@@ -67,7 +67,7 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
       '--model_dir=gs://bucket/run',
       '--num_processes=2',
       f'--process_id={i}',
-      f'--coordinator=127.0.0.1:{port}',
+      f'--coordinator_address=127.0.0.1:{port}',
       **variables,
     )
     for i in range(2)
@@ -94,7 +94,7 @@ def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
     common = (*common, workspace.cache)
     workspace.run(*common, f'--model_dir={tmp_path / "run"}')
     faults.every = 11
-    for stop in ('--stop_at_step=5', '--stop_at_step=7', ''):
+    for stop in ('--stop_after_steps=5', '--stop_after_steps=7', ''):
       workspace.run(
         *common,
         '--model_dir=s3://bucket/run',

@@ -178,7 +178,7 @@ class Workspace:
         *self.inputs,
         f'--model_dir={model_dir}',
         f'--gin.TRAIN_STEPS={steps}',
-        f'--coordinator=127.0.0.1:{port}',
+        f'--coordinator_address=127.0.0.1:{port}',
         f'--num_processes={processes}',
         f'--process_id={i}',
         *arguments,

@@ -30,7 +30,10 @@ def _run(workspace, run, *faults, devices=1, more=(_REPLAY,)):
   words = ['train', *_FLAGS, *workspace.inputs, workspace.cache, *more]
   words.append(f'--model_dir={run}')
   if count > 1:
-    words += [f'--coordinator=127.0.0.1:{port}', f'--num_processes={count}']
+    words += [
+      f'--coordinator_address=127.0.0.1:{port}',
+      f'--num_processes={count}',
+    ]
   started = [
     subprocess.Popen(
       [sys.executable, '-m', 'tests.end_to_end.corrupt_worker', fault, *words]

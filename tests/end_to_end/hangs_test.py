@@ -51,7 +51,7 @@ class _Job:
     words = [
       *('train', *_TINY, *workspace.inputs, workspace.cache, *arguments),
       f'--model_dir={self.run}',
-      f'--coordinator=127.0.0.1:{port}',
+      f'--coordinator_address=127.0.0.1:{port}',
       '--num_processes=2',
       f'--process_id={i}',
     ]
@@ -112,7 +112,7 @@ def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
   """Ends within the limit, which grows to ten times the longest step."""
   named_by, what, place = _CASES[fault]
   faults = ('none', fault) if fault != 'checkpoint' else (fault, 'none')
-  job = _Job(workspace, tmp_path, faults, f'--hang_timeout={_LIMIT}')
+  job = _Job(workspace, tmp_path, faults, f'--watchdog_timeout={_LIMIT}')
   longest = job.wait_for(15)
   limit = max(_LIMIT, 10 * longest) + longest + _LEAVING
   assert job.statuses(limit) == [74, 74], job.texts()
@@ -132,7 +132,7 @@ def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
 def test_one_ctrl_c_is_enough(workspace, tmp_path, fault, hang_timeout, hears):
   """Also where nothing limits a hang, and the process waits inside of JAX."""
   job = _Job(
-    workspace, tmp_path, ('none', fault), f'--hang_timeout={hang_timeout}'
+    workspace, tmp_path, ('none', fault), f'--watchdog_timeout={hang_timeout}'
   )
   longest = job.wait_for(18)
   time.sleep(5 + longest)  # the fault is after the 20th step or batch

@@ -62,11 +62,11 @@ def test_moments_are_carried_and_schedules_begin_anew(whole):
 @pytest.mark.slow
 def test_stopped_and_called_again_it_is_the_same(whole, workspace, tmp_path):
   root = tmp_path / 'run'
-  [stopped] = _results(_train(workspace, root, '--stop_at_step=12'))
+  [stopped] = _results(_train(workspace, root, '--stop_after_steps=12'))
   assert (stopped['step'], stopped['finished']) == (12, False)
   assert not (root / 'phase2').exists()
   _train(workspace, root, '--phases=recipes/modernbert/tiny/phase1.gin')
-  [stopped] = _results(_train(workspace, root, '--stop_at_step=15'))
+  [stopped] = _results(_train(workspace, root, '--stop_after_steps=15'))
   assert stopped['model_dir'] == f'{root}/phase2'
   output = _train(workspace, root)
   assert [r['step'] for r in _results(output)] == [20, 10]

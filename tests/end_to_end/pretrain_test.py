@@ -60,7 +60,7 @@ def test_killed_twice_it_equals_the_commands(workspace, tmp_path):
 
 def test_a_signal_gives_the_status_asked_for(workspace, tmp_path):
   words = [
-    *('pretrain', str(workspace.root / 'corpus'), '--stopped_status=75'),
+    *('pretrain', str(workspace.root / 'corpus'), '--preemption_exit_code=75'),
     *('--steps=100000', '--vocabulary_size=100', f'--output={tmp_path / "o"}'),
     *(*_TINY,),
   ]

@@ -64,7 +64,7 @@ def test_two_processes_equal_one_device(workspace, tmp_path, mesh, options):
 @pytest.mark.slow
 def test_run_continues_on_two_processes(workspace, single, tmp_path):
   workspace.train(
-    tmp_path / 'run', workspace.cache, '--stop_at_step=10', steps=_STEPS
+    tmp_path / 'run', workspace.cache, '--stop_after_steps=10', steps=_STEPS
   )
   workspace.train_together(tmp_path / 'run', workspace.cache, steps=_STEPS)
   _assert_close(losses(tmp_path / 'run'), single, 1e-5)

@@ -23,12 +23,12 @@ def _start(workspace, run, whens, *more):
   port = free_port()
   words = [
     *('train', *TINY_MLM, *workspace.inputs, workspace.cache, _EVERY),
-    *(f'--model_dir={run}', f'--stopped_status={_STOPPED}', *more),
+    *(f'--model_dir={run}', f'--preemption_exit_code={_STOPPED}', *more),
     f'--gin.TRAIN_STEPS={_STEPS}',
   ]
   if len(whens) > 1:
     words += [
-      f'--coordinator=127.0.0.1:{port}',
+      f'--coordinator_address=127.0.0.1:{port}',
       f'--num_processes={len(whens)}',
     ]
   return [
@@ -76,7 +76,9 @@ def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
   """
   run = tmp_path / 'run'
   others = ['LATE:leave'] * (processes - 1)
-  statuses, output = _run(workspace, run, ['none', *others], '--stop_at_step=4')
+  statuses, output = _run(
+    workspace, run, ['none', *others], '--stop_after_steps=4'
+  )
   assert statuses == [0] * processes, output
   statuses, output = _run(workspace, run, [f'SIGTERM:{phase}', *others])
   assert statuses == [_ENDS[phase]] * processes, output

@@ -273,16 +273,19 @@ def test_what_a_jobset_does_after_each_status(status, action):
     ({}, '--platform=gpu'),
     ({'gpu_resource': 'google.com/tpu'}, '--platform=tpu'),
     ({'gpus_per_pod': 0}, None),
-    ({'command': ('train', '--platform=cpu', '--join_timeout=60')}, None),
+    (
+      {'command': ('train', '--platform=cpu', '--initialization_timeout=60')},
+      None,
+    ),
   ],
 )
 def test_flags_that_the_launcher_adds(more, platform):
   added = _parts(_job(**more))[2]['command'][1 + len(_job(**more).command) :]
-  assert added[0] == '--stopped_status=75'
+  assert added[0] == '--preemption_exit_code=75'
   assert [f for f in added if f.startswith('--platform')] == (
     [platform] if platform else []
   )
-  assert ('--join_timeout=3600' in added) == ('command' not in more)
+  assert ('--initialization_timeout=3600' in added) == ('command' not in more)
 
 
 def test_what_the_pods_have():

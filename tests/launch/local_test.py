@@ -90,8 +90,8 @@ def test_environment_and_arguments(job):
   shown = made.log(1).read_text()
   assert "1 ['train', " in shown
   assert (
-    "'--coordinator=localhost:1234', '--num_processes=2', "
-    "'--process_id=1', '--stopped_status=75', '--platform=cpu']"
+    "'--coordinator_address=localhost:1234', '--num_processes=2', "
+    "'--process_id=1', '--preemption_exit_code=75', '--platform=cpu']"
   ) in shown
 
 
@@ -356,7 +356,7 @@ def test_node_rank_defaults_to_that_of_slurm(monkeypatch):
   monkeypatch.setenv('SLURM_NODEID', '3')
   job = local.NodeJob(command=('train',), nproc_per_node=2, nnodes=4)
   assert job.arguments(1, job.coordinator())[1:4] == [
-    '--coordinator=localhost:29400',
+    '--coordinator_address=localhost:29400',
     '--num_processes=8',
     '--process_id=7',
   ]

@@ -112,7 +112,7 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
     _launch(
       workspace,
       run,
-      f'--stop_at_step={step + 4}',
+      f'--stop_after_steps={step + 4}',
       processes=4,
       devices=2,
       steps=100000,
@@ -129,7 +129,7 @@ def test_other_numbers_of_processes_after_each_restart(
   run = tmp_path / 'run'
   for processes, stop in ((1, 6), (2, 12), (4, 18), (2, 24)):
     _ended(
-      _launch(workspace, run, f'--stop_at_step={stop}', processes=processes)
+      _launch(workspace, run, f'--stop_after_steps={stop}', processes=processes)
     )
   assert max(losses(run)) == _STEPS
   _assert_close(losses(run), single, 1e-5)

@@ -37,8 +37,8 @@ def together(workspace, tmp_path):
         workspace.cache,
         *workspace.inputs,
         f'--model_dir={tmp_path / "run"}',
-        f'--coordinator=127.0.0.1:{port}',
-        f'--join_timeout={join_timeout}',
+        f'--coordinator_address=127.0.0.1:{port}',
+        f'--initialization_timeout={join_timeout}',
         *flags,
         **environment,
       )

@@ -106,7 +106,11 @@ def test_a_node_that_comes_late(workspace, cluster, uninterrupted, tmp_path):
   )
   late.chmod(0o755)
   job = _start(
-    workspace, cluster, tmp_path, '--join_timeout=60', command=str(late)
+    workspace,
+    cluster,
+    tmp_path,
+    '--initialization_timeout=60',
+    command=str(late),
   )
   assert job.wait(600) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')

@@ -103,16 +103,16 @@ def test_arguments(start, tmp_path):
     'xlflax',
     'train',
     "--gin.A='b c'",
-    '--stopped_status=75',
+    '--preemption_exit_code=75',
   ]
 
 
 def test_commands_that_share_work_get_no_flags(start, tmp_path):
-  _ended(start('cache', '--shard=auto'))
+  _ended(start('cache', '--shard_from_env'))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
     'xlflax',
     'cache',
-    '--shard=auto',
+    '--shard_from_env',
   ]
 
 
@@ -125,7 +125,7 @@ def test_another_command(start, tmp_path):
     'image',
     'xlflax',
     'train',
-    '--stopped_status=75',
+    '--preemption_exit_code=75',
   ]
 
 
@@ -137,7 +137,7 @@ def test_line_of_a_sweep(start, tmp_path):
     'train',
     '--y=b c',
     "--gin.A='d'",
-    '--stopped_status=75',
+    '--preemption_exit_code=75',
   ]
 
 
@@ -324,7 +324,7 @@ def test_a_sweep_is_an_array(tmp_path):
     ({'ntasks_per_node': 3, 'gpus_per_node': 8}, '--ntasks_per_node'),
     ({'array': '1-2'}, '--array'),
     (
-      {'array': '0-3', 'nodes': 2, 'command': ('cache', '--shard=auto')},
+      {'array': '0-3', 'nodes': 2, 'command': ('cache', '--shard_from_env')},
       '--array',
     ),
     ({'job_name': '../../x'}, '--job_name'),

@@ -180,7 +180,7 @@ def test_all_workers_run_the_command(play):
   ]
   assert play.runs() == [
     'train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm '
-    '--platform=tpu --stopped_status=75'
+    '--platform=tpu --preemption_exit_code=75'
   ]
   assert (play.folder / 'setup').read_text() == 'set up\n'
 

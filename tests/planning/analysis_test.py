@@ -256,7 +256,7 @@ def test_every_accelerator_can_be_planned_for():
 
 
 _ROOT = pathlib.Path(__file__).parents[2]
-# As in `--devices=gpu:H200:64` and `gpu:A100-80GB:8` of texts and help.
+# As in `--target_topology=gpu:H200:64` and `gpu:A100-80GB:8` of texts and help.
 _DOCUMENTED = re.compile(r'\b((?:gpu|tpu):[\w-]+):\d+')
 
 

@@ -37,7 +37,7 @@ def test_what_is_missing(monkeypatch, devices, reason):
   machine = machines.parse(devices)
   assert compilers.missing(machine) == reason
   if machine.accelerator:
-    with pytest.raises(errors.ConfigError, match='--plan_by=estimate'):
+    with pytest.raises(errors.ConfigError, match='--cost_model=estimate'):
       plan.check_compiler(machine)
 
 

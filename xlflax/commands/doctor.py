@@ -63,9 +63,9 @@ def _repaired(directory: pathlib.Path, args: argparse.Namespace):
   is_cache = found.kind is manifests.Kind.CACHE
   if found.is_whole or not is_cache or not args.vocabulary:
     return found
-  from xlflax.commands.cache import repairing
+  from xlflax.cli import cache_repair
 
-  removed = repairing.write_again(
+  removed = cache_repair.rewrite_damaged_files(
     directory,
     vocabulary=args.vocabulary,
     corpus=args.corpus,

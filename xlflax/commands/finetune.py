@@ -35,7 +35,7 @@ FLAGS = f"""
   as a baseline beside it in every table
 --keep (one of best all, default best): checkpoints of a finished trial that
   stay
---other_config (one of refuse accept, default refuse): what to do where a
+--on_config_mismatch (one of error continue, default error): what to do where a
   trial's folder holds another configuration
 --dry_run (switch): check and list the trials, run none
 {gin_flags.FLAGS}
@@ -100,7 +100,9 @@ def _reports(args: argparse.Namespace, training, axes) -> dict:
     keep=args.keep,
     untrained=args.untrained,
     batch_size=args.batch_size,
-    other_config=args.other_config,
+    other_config={'error': 'refuse', 'continue': 'accept'}[
+      args.on_config_mismatch
+    ],
   )
   if args.directions:
     return finetune_lib.finetune_directions(

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import json
 
-from xlflax.commands.flags import apart
+from xlflax.cli import output_paths
 
 HELP = (
   'Reads all text of a corpus directory and says what is in it: sizes, lengths, '
@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.data.preparation import inspection
   from xlflax.data.preparation.decontamination import Decontamination
 
-  apart.check(args.corpus, args.page, what='page', flag='page')
+  output_paths.check_outside_corpus(
+    args.corpus, args.page, content='page', option='page'
+  )
   corpus = Corpus(args.corpus)
   files = [name for name in (args.against or '').split(',') if name]
   found = inspection.inspect(corpus, Decontamination(files=files))

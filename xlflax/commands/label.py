@@ -2,7 +2,8 @@
 
 import argparse
 
-from xlflax.commands.flags import apart, compilation, language_files
+from xlflax.cli import output_paths
+from xlflax.commands.flags import compilation, language_files
 
 HELP = (
   'Writes the labels that a run fine-tuned for parts of speech or '
@@ -28,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
   """Labels and lists the files."""
   files = language_files.parse(args.input, where='--input')
   for code, path in files.items():
-    apart.check_input(path, f'{args.output}/{code}.conll', flag='output')
+    output_paths.check_differs(
+      path, f'{args.output}/{code}.conll', option='output'
+    )
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import self_labelling
 

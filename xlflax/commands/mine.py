@@ -2,7 +2,8 @@
 
 import argparse
 
-from xlflax.commands.flags import apart, compilation
+from xlflax.cli import output_paths
+from xlflax.commands.flags import compilation
 
 HELP = (
   'Writes pairs of queries and documents with hard negatives: documents of '
@@ -25,7 +26,7 @@ FLAGS = f"""
 
 def run(args: argparse.Namespace) -> int:
   """Mines, and says how many lines were written."""
-  apart.check_input(args.pairs, args.output, flag='output')
+  output_paths.check_differs(args.pairs, args.output, option='output')
   compilation.use(args.compilation_cache)
   from xlflax.finetuning import hard_negatives
   from xlflax.runs import run as run_lib

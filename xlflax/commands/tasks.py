@@ -4,7 +4,8 @@ import argparse
 import fnmatch
 import json
 
-from xlflax.commands.flags import apart, parsing
+from xlflax.cli import output_paths
+from xlflax.commands.flags import parsing
 from xlflax.foundation import errors
 
 HELP = (
@@ -87,7 +88,7 @@ def _fetch(args: argparse.Namespace) -> int:
       where='--output',
       expected='a folder',
     )
-  apart.check_input(args.downloaded, args.output, flag='output')
+  output_paths.check_differs(args.downloaded, args.output, option='output')
   written = public_data.fetched(args.name, args.downloaded, args.output)
   print(f'{args.output}: {len(written)} files, such as {written[0]}')
   return 0

@@ -6,7 +6,8 @@ import pathlib
 import sys
 from typing import Any, Literal
 
-from xlflax.commands.flags import apart, compilation
+from xlflax.cli import output_paths
+from xlflax.commands.flags import compilation
 from xlflax.foundation import errors, flag_tables, ranges
 from xlflax.storage import paths
 
@@ -105,7 +106,7 @@ def _check(args: argparse.Namespace) -> None:
   if source == '-' and pathlib.Path('/dev/stdin').is_file():
     source = '/dev/stdin'  # of a shell's `<`
   if '-' not in (source, args.output):
-    apart.check_input(source, args.output, flag='output')
+    output_paths.check_differs(source, args.output, option='output')
   if args.input != '-' and not pathlib.Path(args.input).is_file():
     raise errors.CorpusError(
       'There is no such file of text',

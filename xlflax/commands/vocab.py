@@ -3,7 +3,8 @@
 import argparse
 from typing import Annotated
 
-from xlflax.commands.flags import apart, json_lines, parsing
+from xlflax.cli import output_paths
+from xlflax.commands.flags import json_lines, parsing
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.settings import (
   DEFAULT_ALPHA,
@@ -81,8 +82,12 @@ def run(args: argparse.Namespace) -> int:
   from xlflax.data.vocabularies import reservoir, training, vocabulary
   from xlflax.data.vocabularies import statistics as vocabulary_statistics
 
-  apart.check(args.corpus, args.output, what='vocabulary', flag='output')
-  apart.check(args.corpus, args.sample, what='sample', flag='sample')
+  output_paths.check_outside_corpus(
+    args.corpus, args.output, content='vocabulary', option='output'
+  )
+  output_paths.check_outside_corpus(
+    args.corpus, args.sample, content='sample', option='sample'
+  )
   corpus = Corpus(args.corpus)
   if args.shard:
     return _draw(args, corpus)

@@ -234,7 +234,7 @@ class TrialRunner:
       got=str(known.directory),
       where='--output',
       fix='give another --output, or continue the trial with the new '
-      'settings by --other_config=accept',
+      'settings by --on_config_mismatch=continue',
     )
 
   def _known(self, made: MadeTrial) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from xlflax.storage import paths
 
 # Commands whose processes join into one JAX job.
 DISTRIBUTED_COMMANDS = ('train',)
-# Commands whose processes divide the work with --shard=auto.
+# Commands whose processes divide the work, with --shard_from_env (`cache`) or
+# --shard=auto (the others).
 SHARDED_COMMANDS = ('cache', 'prepare', 'vocab')
 # Flags of the joining processes.
-COORDINATOR_FLAG = '--coordinator'
-JOIN_TIMEOUT_FLAG = '--join_timeout'
-PREEMPTION_FLAG = f'--stopped_status={errors.ExitStatus.STOPPED}'
+COORDINATOR_FLAG = '--coordinator_address'
+JOIN_TIMEOUT_FLAG = '--initialization_timeout'
+PREEMPTION_FLAG = f'--preemption_exit_code={errors.ExitStatus.STOPPED}'
 # Flags of a command that the launcher sets.
 _LAUNCHER_FLAGS = (
   COORDINATOR_FLAG,
@@ -168,11 +169,14 @@ def check_command(
       got=name,
       expected='one of ' + ', '.join(commands),
     )
-  if name in SHARDED_COMMANDS and flag_value(words, '--shard') is None:
+  is_sharded = (
+    '--shard_from_env' in words or flag_value(words, '--shard') is not None
+  )
+  if name in SHARDED_COMMANDS and not is_sharded:
     raise errors.ConfigError(
       'Without --shard every process would do all of the work',
       got=' '.join(words),
-      expected='--shard=auto',
+      expected='--shard_from_env' if name == 'cache' else '--shard=auto',
     )
   if name in DISTRIBUTED_COMMANDS:
     for flag in _LAUNCHER_FLAGS:

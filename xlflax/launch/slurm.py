@@ -25,7 +25,7 @@ xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
 
 # A token cache, written by an array of 16 jobs
 xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
-    cache --shard=auto --corpus=... --vocabulary=... --output=/shared/cache
+    cache --shard_from_env --corpus=... --vocabulary=... --output=/shared/cache
 """
 _FLAGS = """
 --nodes (Count, default 1): number of nodes

@@ -150,7 +150,7 @@ def topology_name(machine: machines.Machine) -> dict[str, Any]:
       'No slice of TPUs has this number of chips',
       got=machine.per_node / machine.accelerator.halves,
       expected='a power of two',
-      where='--devices',
+      where='--target_topology',
     )
   sizes = [1] * dimensions
   for _ in range(int(math.log2(count))):
@@ -251,7 +251,7 @@ def _refused(
     got=said[:600],
     where='the plan',
     fix='change the shape that it names (a multiple of 64 rows), or plan by '
-    '--plan_by=estimate',
+    '--cost_model=estimate',
   )
 
 

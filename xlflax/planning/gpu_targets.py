@@ -49,9 +49,9 @@ def config(accelerator: accelerators.Accelerator) -> str:
       got=accelerator.name,
       expected='one of '
       + ', '.join(a.name for a in accelerators.TABLE if a.chip),
-      where='--devices',
+      where='--target_topology',
       fix='take the most similar one, add it to '
-      'xlflax/training/devices/accelerators.py, or plan by --plan_by=estimate',
+      'xlflax/training/devices/accelerators.py, or plan by --cost_model=estimate',
     )
   major, minor = accelerator.capability
   return _TEXT.format(

@@ -98,8 +98,8 @@ def check_compiler(machine: machines.Machine) -> None:
       "The machine's compiler cannot be used here",
       got=obstacle,
       expected="its package, of this JAX's version",
-      where='--plan_by=compiler',
-      fix='install that extra of xlflax, or plan by --plan_by=estimate',
+      where='--cost_model=compiler',
+      fix='install that extra of xlflax, or plan by --cost_model=estimate',
     )
 
 

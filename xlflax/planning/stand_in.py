@@ -85,6 +85,6 @@ def create_cpu_devices(machine: machines.Machine) -> None:
     raise errors.ConfigError(
       'The CPU cannot stand in for the devices',
       got=f'{machine}, after JAX made {jax.device_count()} devices',
-      where='--devices',
+      where='--target_topology',
       fix='plan in a process of its own',
     )

@@ -102,7 +102,7 @@ def test_commands(tmp_path):
     gin_file=['my.gin'],
     gin_search_paths=['a'],
     gin_bindings=["NAME='x y'"],
-    stopped_status=75,
+    preemption_exit_code=75,
   )
   source = stages.Source('corpus', {})
   assert list(map(shlex.join, stages.commands(args, source, _CHOICE))) == [
@@ -114,15 +114,15 @@ def test_commands(tmp_path):
     '--vocabulary=out/vocabulary --cache=out/cache --model_dir=out/model '
     '--gin.TRAIN_STEPS=9 '
     + shlex.quote("--gin.NAME='x y'")
-    + ' --stopped_status=75',
+    + ' --preemption_exit_code=75',
     'xlflax evaluate --model_dir=out/model --corpus=corpus '
     '--tasks=perplexity --split=validation --untrained',
   ]
-  args.stopped_status = 0
+  args.preemption_exit_code = 0
   choice = _CHOICE._replace(tasks='')
   made = stages.commands(args, source, choice)
   assert [words[1] for words in made] == ['vocab', 'cache', 'train']
-  assert '--stopped_status' not in shlex.join(made[2])
+  assert '--preemption_exit_code' not in shlex.join(made[2])
 
 
 def test_training_that_stopped_is_not_done(tmp_path):

@@ -123,12 +123,14 @@ def test_a_new_language_is_another_generation(make_plan, tmp_path):
   header = (tmp_path / 'cache/cache.json').read_bytes()
   _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
   first.check_corpus(Corpus(tmp_path / 'corpus'), *asked, languages=['en'])
-  with pytest.raises(errors.CacheError, match='does not have. Got: de.*--add'):
+  with pytest.raises(
+    errors.CacheError, match='does not have. Got: de.*--append'
+  ):
     first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
   with pytest.raises(
     errors.CacheError,
     match=r'corpus\.mono has other tasks than in the cache. Got: new: '
-    r'corpus\.mono\.de. .* by --add',
+    r'corpus\.mono\.de. .* by --append',
   ):
     cache_writer.write_cache(make_plan())
   assert (tmp_path / 'cache/cache.json').read_bytes() == header
@@ -157,7 +159,9 @@ def test_a_run_of_a_generation_before_new_files(make_plan, tmp_path):
   (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
   corpus = Corpus(tmp_path / 'corpus')
   first = cache_reader.TokenCache(tmp_path / 'cache')
-  with pytest.raises(errors.CacheError, match='en.more.txt is new.* or --add'):
+  with pytest.raises(
+    errors.CacheError, match='en.more.txt is new.* or --append'
+  ):
     first.check_corpus(corpus, 'corpus.mono', 'train')
   cache_writer.write_cache(make_plan(changed=_ADD))
   first = cache_reader.TokenCache(tmp_path / 'cache', generation=1)

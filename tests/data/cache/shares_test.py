@@ -24,7 +24,7 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
   with pytest.raises(
     errors.CacheError,
     match='Shards of corpus.mono.* are missing or cut off. Got: .* whole, '
-    'and without .*--shard=i/N of the array',
+    'and without .*--shard_index=I of the array',
   ):
     cache_writer.finish(plan)
   for index in (0, 2, 1):

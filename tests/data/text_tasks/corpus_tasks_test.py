@@ -122,7 +122,7 @@ def _cache(corpus: Corpus, vocabulary, folder, *flags):
     (wires / f'{name}.py').write_text(_WIRE)
   found = subprocess.run(
     [
-      *(sys.executable, '-m', 'xlflax.cli', 'cache', '--num_processes=2'),
+      *(sys.executable, '-m', 'xlflax.cli', 'cache', '--num_workers=2'),
       *(f'--corpus={corpus.directory}', f'--vocabulary={vocabulary}'),
       *(f'--output={folder / "cache"}', '--shard_size=4096', *flags),
     ],

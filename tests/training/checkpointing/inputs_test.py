@@ -62,7 +62,7 @@ def test_other_data_is_refused():
   assert (
     'Got: the vocabulary is another; the examples of stream b are others. '
   ) in str(error.value)
-  assert '--other_config=accept' in str(error.value)
+  assert '--on_config_mismatch=continue' in str(error.value)
 
 
 def test_caches_are_verified_once(tmp_path, caplog):

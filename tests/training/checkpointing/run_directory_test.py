@@ -63,7 +63,7 @@ def test_other_configuration_is_refused_with_the_difference(tmp_path):
     '- seed: 0',
     '+ seed: 1',
   ]
-  assert str(tmp_path) in text and '--other_config=accept' in text
+  assert str(tmp_path) in text and '--on_config_mismatch=continue' in text
   _claim(tmp_path)
 
 

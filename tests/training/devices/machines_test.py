@@ -78,7 +78,7 @@ def test_cpus_have_no_data_sheet():
 def test_descriptions_that_are_none(text, parts):
   with pytest.raises(errors.ConfigError) as error:
     machines.parse(text)
-  for part in (*parts, 'Where: --devices'):
+  for part in (*parts, 'Where: --target_topology'):
     assert part in str(error.value)
 
 

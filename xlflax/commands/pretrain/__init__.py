@@ -32,7 +32,7 @@ corpus CORPUS: corpus directory, or a folder of files that are named by language
 --steps (Count)
 []
 --vocabulary_size (Count): entries (default: as suits the text)
---stopped_status (Natural, default 0): exit status after a signal; 0: as of the
+--preemption_exit_code (Natural, default 0): exit status after a signal; 0: as of the
   command it came to
 --dry_run (switch): print the commands, and run none (--hours still times steps)
 {gin_flags.FLAGS}
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
   for words in commands:
     status = cli.main([*quiet, *words[1:]])
     if status == errors.ExitStatus.INTERRUPTED:
-      return args.stopped_status or status
+      return args.preemption_exit_code or status
     if status or not stages.is_done(words, args.output):
       return status
     content = {pretraining.RECORD: json.dumps(record, indent=2) + '\n'}

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 
-from xlflax.commands.flags import apart
+from xlflax.cli import output_paths
 from xlflax.commands.pretrain import choices
 from xlflax.foundation import errors, suggestions
 from xlflax.storage import mirrors, paths
@@ -35,7 +35,9 @@ class Source:
     """
     from xlflax.data.corpus import forms
 
-    apart.check(given, output, what='run', flag='output')
+    output_paths.check_outside_corpus(
+      given, output, content='run', option='output'
+    )
     root = mirrors.here(given)
     if languages is None and any(
       (root / name).is_dir() for name in ('mono', 'parallel')
@@ -105,8 +107,8 @@ def commands(
     f'--gin.TRAIN_STEPS={choice.steps}',
     *(f'--gin.{one}' for one in args.gin_bindings),
   ]
-  if args.stopped_status:
-    train.append(f'--stopped_status={args.stopped_status}')
+  if args.preemption_exit_code:
+    train.append(f'--preemption_exit_code={args.preemption_exit_code}')
   made = [
     ['vocab', corpus, f'--output={vocabulary}', f'--size={choice.entries}'],
     ['cache', corpus, f'--vocabulary={vocabulary}', f'--output={at}/cache'],

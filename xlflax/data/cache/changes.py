@@ -104,7 +104,7 @@ def _check_tasks(
     ),
     fix='Give back the text that is gone, or replace the mixture by --overwrite'
     if gone
-    else 'Make a new generation of the cache by --add, or replace the mixture '
+    else 'Make a new generation of the cache by --append, or replace the mixture '
     'by --overwrite',
   )
 
@@ -141,4 +141,4 @@ def _fix(changed: Changed, grew: bool) -> str:
       'read file by file cannot grow; replace all by --overwrite'
     )
   replace = 'Replace it by --overwrite'
-  return replace + ', or add its new files by --add' if grew else replace
+  return replace + ', or add its new files by --append' if grew else replace

@@ -164,7 +164,7 @@ class CachedLoader:
           got=f'{ids.min()} to {ids.max()}',
           expected=f'0 to {size - 1}',
           where=self._directory,
-          fix='Look with `xlflax cache --verify`, and write it again',
+          fix='Look with `xlflax cache verify`, and write it again',
         )
 
   def _units(self, tasks, index):

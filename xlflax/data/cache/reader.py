@@ -85,7 +85,7 @@ class TokenCache:
         'is read, follows from the number of all examples',
         where=self.directory,
         fix='Wait while it is written, or write it again, which goes on where '
-        'it stopped; after the last --shard=i/N, run `xlflax cache finish`',
+        'it stopped; after the last shard, run `xlflax cache finalize`',
       )
     self._tasks = self._header.generations[self.generation - 1].tasks
     self._meta = functools.cache(self._read_meta)
@@ -252,7 +252,7 @@ class TokenCache:
           got='; '.join(changes),
           where=corpus.directory,
           fix=rebuild_command(self.directory, mixture, split)
-          + ' --overwrite, or --add for new files alone',
+          + ' --overwrite, or --append for new files alone',
         )
 
   def _check_members(self, corpus, mixture, split, languages):
@@ -275,7 +275,7 @@ class TokenCache:
         got=', '.join(new[:5]) + (', …' if len(new) > 5 else ''),
         where=corpus.directory,
         fix=rebuild_command(self.directory, mixture, split)
-        + ' --add, or name what is read by Stream.languages',
+        + ' --append, or name what is read by Stream.languages',
       )
 
   def _has_task(self, task, split):

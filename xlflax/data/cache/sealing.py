@@ -181,7 +181,7 @@ def _incomplete(
       + ', '.join(part.text for part in job.parts[:3]),
       where=job.directory,
       fix='Run `xlflax cache` again for every shard: those of the present '
-      'text are kept, and `xlflax cache finish` deletes the others',
+      'text are kept, and `xlflax cache finalize` deletes the others',
     )
   return errors.CacheError(
     f'Shards of {job.task} are missing or cut off',
@@ -189,7 +189,7 @@ def _incomplete(
     + ', '.join(missing[:5])
     + (f' and {len(missing) - 5} more' if len(missing) > 5 else ''),
     where=job.directory / cache_format.SHARDS,
-    fix='Run `xlflax cache` again with the same flags, or --shard=i/N of the '
+    fix='Run `xlflax cache` again with the same flags, or --shard_index=I of the '
     'array: what is there is not written again',
   )
 

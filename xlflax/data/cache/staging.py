@@ -44,7 +44,7 @@ def stage(
   Raises:
     CacheError: the disk is too small, or a file is not as it was written.
   """
-  directory = paths.local(directory, where='--stage')
+  directory = paths.local(directory, where='xlflax cache copy')
   directory.mkdir(parents=True, exist_ok=True)
   files = _files(cache, tasks)
   sizes = {
@@ -102,7 +102,7 @@ def _check_room(directory: pathlib.Path, needed: int) -> None:
       got=f'{free:,} bytes free',
       expected=f'{needed:,}',
       where=directory,
-      fix='Choose another --stage, or read the cache where it lies',
+      fix='Choose another destination, or read the cache where it lies',
     )
 
 
@@ -112,6 +112,6 @@ def _copy(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
     raise errors.CacheError(
       'A file of the token cache is not as it was written',
       where=str(source),
-      fix='Look with `xlflax cache --verify`; write the file again',
+      fix='Look with `xlflax cache verify`; write the file again',
     )
   paths.write_atomically(target, content)

@@ -61,7 +61,7 @@ def check(
       expected='the tokens and the vocabulary that the checkpoint names',
       where=str(where),
       fix='give the text or cache and the vocabulary that the run was started '
-      'with, or go on with the new ones by --other_config=accept; the state of a '
+      'with, or go on with the new ones by --on_config_mismatch=continue; the state of a '
       'cache before text was added is Trainer.cache_generation '
       '(docs/trouble.md#refused)',
     )

@@ -130,7 +130,7 @@ def _compare(model_dir, old, new, other_config) -> None:
       + '\n',
       where=str(model_dir),
       fix='give another --model_dir, or continue that run with the new '
-      'settings by --other_config=accept (docs/trouble.md#refused)',
+      'settings by --on_config_mismatch=continue (docs/trouble.md#refused)',
     )
 
 

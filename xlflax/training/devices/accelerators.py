@@ -56,7 +56,7 @@ class Accelerator:
 
   Attributes:
     platform: 'gpu' or 'tpu'.
-    name: as `--devices` writes it.
+    name: as `--target_topology` writes it.
     kinds: parts of `jax.Device.device_kind`, in lower case, that tell it.
     flops: dense bfloat16 FLOP/s at its peak.
     memory: bytes.

@@ -44,7 +44,7 @@ class Machine:
 
 
 def parse(text: str) -> Machine:
-  """The machine of `--devices`.
+  """The machine of `--target_topology`.
 
   Args:
     text: 'gpu:H200:512', 'tpu:v5p:256' (chips, of v7 their halves), 'cpu:8';
@@ -61,7 +61,7 @@ def parse(text: str) -> Machine:
       'The devices are not described as they can be',
       got=text,
       expected=FORM,
-      where='--devices',
+      where='--target_topology',
     )
   cpu, platform, kind, count, node = match.groups()
   number = _positive(count, text)
@@ -73,7 +73,7 @@ def parse(text: str) -> Machine:
       'The devices do not fill their nodes',
       got=f'{number} devices in nodes of {per_node}',
       expected=f'a multiple of {per_node}',
-      where='--devices',
+      where='--target_topology',
       fix='change the number, or say how many a node '
       f'has, as in {text.split("/")[0]}/4',
     )
@@ -91,7 +91,7 @@ def _positive(text: str, whole: str) -> int:
       'The number of devices is not usable',
       got=f'{text} in {whole}',
       expected='a whole number from 1',
-      where='--devices',
+      where='--target_topology',
     )
   return int(text)
 
@@ -105,7 +105,7 @@ def _named(platform: str, name: str) -> accelerators.Accelerator:
     f'The {platform.upper()} is not in the table of known devices',
     got=name,
     expected='one of ' + ', '.join(a.name for a in known),
-    where='--devices',
+    where='--target_topology',
     fix='take the most similar one, or add it to '
     'xlflax/training/devices/accelerators.py',
   )

@@ -126,7 +126,7 @@ def _library(name: str) -> Any:
     raise errors.ConfigError(
       f'{name} is not installed',
       got=str(error),
-      where=f'--log_to={name}',
+      where=f'--report_to={name}',
       fix=f"pip install '.[{name}]' in a checkout of xlflax, or leave it out",
     ) from error
 
@@ -160,7 +160,7 @@ def open_tracker(
       raise errors.ConfigError(
         f'{destination.value} cannot be used',
         got=f'{type(error).__name__}: {error}',
-        where=f'--log_to={destination.value}',
+        where=f'--report_to={destination.value}',
         fix='log in there, or look at its variables and the network; '
         'WANDB_MODE=offline needs none',
       ) from error

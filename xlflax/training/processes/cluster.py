@@ -70,7 +70,7 @@ class Job:
         'The address of process 0 is not usable',
         got=self.coordinator,
         expected='HOST:PORT',
-        where='--coordinator',
+        where='--coordinator_address',
       )
     if self.process_id >= self.num_processes:
       raise errors.ConfigError(
@@ -166,13 +166,13 @@ def _check_alone(given, cluster) -> None:
       'The processes were not started as --cluster says',
       got=f'--cluster={cluster.value}, and none of its variables',
       fix='start them through it (with Slurm by srun, with Open MPI by '
-      'mpirun), or give --coordinator, --num_processes, --process_id',
+      'mpirun), or give --coordinator_address, --num_processes, --process_id',
     )
   if any(value is not None for value in given.values()):
     raise errors.ConfigError(
       'A job of several processes is described incompletely',
       got=', '.join(f'{name}={value}' for name, value in given.items()),
-      expected='all three of --coordinator, --num_processes, --process_id',
+      expected='all three of --coordinator_address, --num_processes, --process_id',
     )
 
 
@@ -241,7 +241,7 @@ def _ask_jax(given, found: Cluster, timeout_seconds: int):
     raise errors.ConfigError(
       f'JAX did not detect the whole job under {found.value}',
       got=', '.join(f'{name}={value}' for name, value in filled.items()),
-      fix='give what is missing by --coordinator (HOST:PORT of process 0), '
+      fix='give what is missing by --coordinator_address (HOST:PORT of process 0), '
       '--num_processes and --process_id',
     )
   return filled

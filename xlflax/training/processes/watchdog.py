@@ -150,7 +150,7 @@ def _end(message: str) -> None:
     expected='a step, a batch or a checkpoint within the limit',
     fix='the stacks above say where each thread is; started again, the run '
     'continues from its last checkpoint. Where the work is slow and not '
-    'stuck, raise --hang_timeout (docs/trouble.md#it-hangs)',
+    'stuck, raise --watchdog_timeout (docs/trouble.md#it-hangs)',
     status=errors.ExitStatus.FAILURE,
   )
   distributed.end_job(error)

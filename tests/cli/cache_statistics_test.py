@@ -1,8 +1,8 @@
-"""What `xlflax cache` tells of shards and of finished tasks."""
+"""Statistics that `xlflax cache` prints."""
 
 import types
 
-from xlflax.commands.cache import cache_report
+from xlflax.cli import cache_statistics
 
 
 def _meta(task, *sides, empty=0):
@@ -23,18 +23,18 @@ def _side(language, sentences, tokens, unknown):
 
 def test_languages_that_the_vocabulary_does_not_know(caplog):
   """More than a hundredth of the pieces, and no less."""
-  cache_report.warn_of_unknown(
+  cache_statistics.log_unknown_tokens(
     [
       _meta('mono.en', _side('en', 10, 1000, 10)),
       _meta('pairs', _side('de', 10, 1000, 0), _side('ru', 10, 1000, 125)),
     ]
   )
-  (told,) = caplog.messages
-  assert told.startswith('12.5 % of the pieces of ru in pairs are unknown')
+  (record,) = caplog.records
+  assert record.args == (12.5, 'ru', 'pairs')
 
 
 def test_a_row_for_each_side_and_one_for_all(capsys):
-  cache_report.show(
+  cache_statistics.print_table(
     [
       _meta('mono.en', _side('en', 2000, 9000, 9), empty=3),
       _meta('pairs', _side('de', 4, 10, 0), _side('en', 4, 12, 0)),
@@ -45,4 +45,4 @@ def test_a_row_for_each_side_and_one_for_all(capsys):
   assert ['mono.en', 'train', 'en', '2,000', '9,000', '4.5', '0.100%'] in rows
   assert ['pairs', 'train', 'de', '4', '10', '2.5', '0.000%'] in rows
   assert ['all', '2,008', '9,022'] in rows
-  assert '3 examples without tokens were left out.' in out
+  assert ' 3 examples' in out

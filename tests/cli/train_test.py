@@ -1,4 +1,4 @@
-"""Flags of `xlflax train` and `xlflax benchmark`, down to `train`'s arguments."""
+"""Options of `xlflax train` and `xlflax benchmark`, and the runs they build."""
 
 import json
 import os
@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from xlflax import cli, trainer
-from xlflax.commands import train as train_command
-from xlflax.commands.train import closing
+from xlflax.cli import train_next_steps, train_phases
+from xlflax.foundation import errors
 from xlflax.planning import stand_in
 from xlflax.training.checkpointing import run_directory
 
@@ -23,7 +23,9 @@ def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
   monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
   monkeypatch.setattr(stand_in, 'create_cpu_devices', lambda machine: None)
-  monkeypatch.setattr(closing, 'tell_next', lambda trainer, result: None)
+  monkeypatch.setattr(
+    train_next_steps, 'log_next_steps', lambda trainer, result: None
+  )
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def arguments_of(monkeypatch):
   monkeypatch.setattr(trainer.plan_lib, 'make', note('plan'))
   monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
   monkeypatch.setattr(
-    train_command.phases, 'check', lambda trainers: [False] * len(trainers)
+    train_phases, 'check', lambda trainers: [False] * len(trainers)
   )
 
   def call(*arguments):
@@ -100,7 +102,9 @@ def test_early_stop_from_either_side(arguments_of):
     '--gin.trainer.Trainer.stop_at_step=5',
   )
   assert arguments_of(*given)['settings'].stop_at_step == 5
-  assert arguments_of(*given, '--stop_at_step=7')['settings'].stop_at_step == 7
+  assert (
+    arguments_of(*given, '--stop_after_steps=7')['settings'].stop_at_step == 7
+  )
 
 
 def test_dry_run_and_other_configuration(arguments_of):
@@ -111,7 +115,7 @@ def test_dry_run_and_other_configuration(arguments_of):
     '--vocabulary=v',
     '--dry_run',
     '--gin.TRAIN_STEPS=2000',
-    '--other_config=accept',
+    '--on_config_mismatch=continue',
   )
   assert seen['kind'] == 'plan'
   assert seen['settings'].other_config is run_directory.OtherConfig.ACCEPT
@@ -130,7 +134,7 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
   monkeypatch.setattr(trainer.plan_lib, 'make', make)
   given = ('train', '--phases=recipes/modernbert/tiny', '--dry_run')
   given += ('--vocabulary_size=500', '--model_dir=a', '--compilation_cache=')
-  assert cli.main([*given, f'--output={tmp_path}/plan.json']) == 0
+  assert cli.main([*given, f'--output_file={tmp_path}/plan.json']) == 0
   plans = json.loads((tmp_path / 'plan.json').read_text())['phases']
   assert [p['total_steps'] for p in plans.values()] == [30, 20, 10]
   out = capsys.readouterr().out
@@ -143,8 +147,8 @@ def test_benchmark_needs_no_data(arguments_of, tmp_path):
     'benchmark',
     *_FILES,
     '--vocabulary_size=500',
-    '--steps=3',
-    f'--output={tmp_path}/out.json',
+    '--num_steps=3',
+    f'--output_file={tmp_path}/out.json',
   )
   assert (seen['kind'], seen['steps']) == ('benchmark', 3)
   assert seen['settings'].vocabulary.size == 500
@@ -159,14 +163,14 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
     '--num_languages=3',
     '--gin.TRAIN_STEPS=2000',
   )
-  seen = arguments_of(*given, '--dry_run', f'--output={tmp_path}/plan.json')
+  seen = arguments_of(
+    *given, '--dry_run', f'--output_file={tmp_path}/plan.json'
+  )
   assert seen['kind'] == 'plan'
   assert json.loads((tmp_path / 'plan.json').read_text()) == {'step': 3}
   assert len(seen['settings'].vocabulary.languages) == 3
   assert cli.main([*given]) == 2
-  assert '--vocabulary_size has an effect only with --dry_run' in (
-    capsys.readouterr().err
-  )
+  assert '--dry_run' in capsys.readouterr().err
 
 
 def test_vocabulary_too_small(capsys):
@@ -204,9 +208,9 @@ def test_devices_that_are_not_there(tmp_path):
     '--gin.WARMUP_STEPS=1',
     '--gin.BATCH_SIZE=32',
     '--gin.LENGTH=16',
-    '--devices=gpu:H200:16',
-    '--plan_by=estimate',
-    f'--output={tmp_path}/plan.json',
+    '--target_topology=gpu:H200:16',
+    '--cost_model=estimate',
+    f'--output_file={tmp_path}/plan.json',
   ]
   env = os.environ | {
     'COLUMNS': '100',
@@ -237,20 +241,10 @@ def test_devices_that_are_not_there(tmp_path):
 @pytest.mark.parametrize(
   ('flags', 'parts'),
   [
-    (
-      ['--devices=gpu:H200:16'],
-      ['--devices has an effect only', 'add --dry_run'],
-    ),
-    (['--num_devices=4'], ['--num_devices has an effect only']),
-    (['--dry_run', '--devices=gpu:H300:16'], ['Got: H300', 'H200']),
-    (
-      ['--dry_run', '--num_devices=0'],
-      ['--num_devices is out of range. Got: 0'],
-    ),
-    (
-      ['--dry_run', '--num_devices=4', '--devices=cpu:4'],
-      ['--num_devices has no effect with --devices'],
-    ),
+    (['--target_topology=gpu:H200:16'], ['--target_topology', '--dry_run']),
+    (['--dry_run', '--target_topology=gpu:H300:16'], ['Got: H300', 'H200']),
+    (['--dry_run', '--target_topology=cpu:0'], ['cpu:0']),
+    (['--dry_run', '--cost_model=estimate'], ['--target_topology']),
   ],
 )
 def test_devices_that_can_not_be(flags, parts, capsys):
@@ -268,13 +262,37 @@ def test_described_devices_reach_the_plan(arguments_of):
     '--dry_run',
     '--gin.TRAIN_STEPS=2000',
   )
-  machine = arguments_of(*given, '--devices=tpu:v5e:8')[
+  machine = arguments_of(*given, '--target_topology=tpu:v5e:8')[
     'settings'
   ].partitioner.machine
   assert str(machine) == '8 x v5e'
-  by = arguments_of(*given, '--devices=cpu:8', '--plan_by=estimate')['by']
+  by = arguments_of(*given, '--target_topology=cpu:8', '--cost_model=estimate')[
+    'by'
+  ]
   assert by.value == 'estimate'
-  assert str(
-    arguments_of(*given, '--num_devices=4')['settings'].partitioner.machine
-  ) == ('4 x CPU')
   assert arguments_of(*given)['settings'].partitioner.machine is None
+
+
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ['--output_file=o'],
+    ['--vocabulary_size=500'],
+    ['--dry_run', '--num_languages=2'],
+    ['--profile_memory'],
+    ['--dry_run', '--json'],
+    ['--dry_run', '--vocabulary_size=500', '--vocabulary=v'],
+    ['--dry_run', '--vocabulary_size=500', '--corpus=c'],
+    ['--dry_run', '--vocabulary_size=500', '--cache=c'],
+    ['--preemption_exit_code=256'],
+    ['--watchdog_timeout=-1'],
+    ['--watchdog_timeout=nan'],
+    ['--report_to=printer'],
+    ['--stop_after_steps=0'],
+    ['--stop_after_steps=1.5'],
+  ],
+)
+def test_invalid_options_are_rejected(flags):
+  with pytest.raises(errors.ConfigError) as caught:
+    cli.parse('train', flags)
+  assert caught.value.got

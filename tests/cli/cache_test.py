@@ -8,13 +8,14 @@ import pytest
 
 from tests import fake_bucket
 from xlflax import cli
-from xlflax.commands import cache as cache_command
+from xlflax.cli import cache as cache_command
 from xlflax.data import cache
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import unit_writing
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.foundation import errors
 
 
 @pytest.fixture(scope='module')
@@ -47,6 +48,19 @@ def _run(folders, output, *flags):
   return cli.main(
     [
       'cache',
+      f'--corpus={folders / "corpus"}',
+      f'--vocabulary={folders / "vocabulary"}',
+      f'--output={output}',
+      *flags,
+    ]
+  )
+
+
+def _finalize(folders, output, *flags):
+  return cli.main(
+    [
+      'cache',
+      'finalize',
       f'--corpus={folders / "corpus"}',
       f'--vocabulary={folders / "vocabulary"}',
       f'--output={output}',
@@ -99,51 +113,66 @@ def place(request, tmp_path, monkeypatch):
   return 'gs://bucket/shares'
 
 
-def test_shares_and_finish(folders, tmp_path, capsys, monkeypatch, place):
-  """By number, and by what the job says; the same cache as of one process."""
+def test_shards_are_merged_into_the_cache_of_one_process(
+  folders, tmp_path, capsys, monkeypatch, place
+):
   cache = place
-  assert _run(folders, cache, '--shard=1/3', '--shard_size=1000') == 0
-  assert 'Share 1/3: ' in capsys.readouterr().out
+  size = ['--shard_size=1000']
+  assert _run(folders, cache, '--shard_index=1', '--num_shards=3', *size) == 0
+  assert 'Shard 1 of 3: ' in capsys.readouterr().out
   monkeypatch.setenv('XLFLAX_PROCESS_ID', '0')
   monkeypatch.setenv('XLFLAX_NUM_PROCESSES', '3')
-  assert _run(folders, cache, '--shard=auto', '--shard_size=1000') == 0
-  assert _run(folders, cache, 'finish', '--shard_size=1000') == 2
+  assert _run(folders, cache, '--shard_from_env', *size) == 0
+  assert _finalize(folders, cache, *size) == 2
   assert 'are missing or cut off' in capsys.readouterr().err
   monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '7')
   monkeypatch.setenv('SLURM_ARRAY_TASK_MIN', '5')
   monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '3')
-  assert _run(folders, cache, '--shard=auto', '--shard_size=1000') == 0
-  assert _run(folders, cache, 'finish', '--shard_size=1000', '--json') == 0
+  assert _run(folders, cache, '--shard_from_env', *size) == 0
+  assert _finalize(folders, cache, *size, '--json') == 0
   assert len(_records(capsys.readouterr().out)) == 3
-  assert _run(folders, tmp_path / 'one', '--shard_size=1000') == 0
+  assert _run(folders, tmp_path / 'one', *size) == 0
   one, three = map(cache_reader.TokenCache, (tmp_path / 'one', cache))
   for mixture in ('corpus.mono', 'corpus.parallel'):
     assert one.digest(mixture, 'train') == three.digest(mixture, 'train')
-  assert _stage(cache, tmp_path / 'local') == 0
+  assert cli.main(['cache', 'copy', str(cache), str(tmp_path / 'local')]) == 0
   assert cache_reader.TokenCache(tmp_path / 'local').digest(
     'corpus.mono', 'train'
   ) == one.digest('corpus.mono', 'train')
 
 
 def test_an_array_with_gaps(folders, tmp_path, capsys, monkeypatch):
-  """Its numbers do not say which shares they are."""
   for name, value in (('ID', '7'), ('MIN', '3'), ('COUNT', '2')):
     monkeypatch.setenv(f'SLURM_ARRAY_TASK_{name}', value)
-  assert _run(folders, tmp_path / 'cache', '--shard=auto') == 2
-  assert 'this is place 4 of 2: submit' in capsys.readouterr().err
+  assert _run(folders, tmp_path / 'cache', '--shard_from_env') == 2
+  assert 'index 4 of 2' in capsys.readouterr().err
 
 
 def test_a_share_does_not_replace_a_cache(
   folders, tmp_path, capsys, monkeypatch
 ):
   """Others may be writing theirs."""
-  assert _run(folders, tmp_path / 'cache', '--shard=0/9') == 0
+  assert (
+    _run(folders, tmp_path / 'cache', '--shard_index=0', '--num_shards=9') == 0
+  )
   other = folders / 'other'
   vocabulary_training.train_vocabulary(
     corpus_lib.Corpus(folders / 'corpus'), other, size=41
   )
-  flags = ['--shard=1/9', '--overwrite', f'--vocabulary={other}']
-  assert _run(folders, tmp_path / 'cache', *flags) == 2
+  flags = ['--shard_index=1', '--num_shards=9', '--overwrite']
+  flags.append('--num_workers=1')
+  assert (
+    cli.main(
+      [
+        'cache',
+        f'--corpus={folders / "corpus"}',
+        f'--vocabulary={other}',
+        f'--output={tmp_path / "cache"}',
+        *flags,
+      ]
+    )
+    == 2
+  )
   assert '(a share does not: delete the directory' in capsys.readouterr().err
 
 
@@ -157,7 +186,7 @@ def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
       unit_writing.write_unit(unit, tasks, plan.vocabulary)
     monkeypatch.chdir(folders)
 
-  monkeypatch.setattr(cache_command, '_beam_runner', lambda args: run)
+  monkeypatch.setattr(cache_command, '_beam_runner', lambda options: run)
   monkeypatch.chdir(folders)
   flags = ['--corpus=corpus', '--vocabulary=vocabulary', '--output=by_beam']
   assert cli.main(['cache', *flags, '--runner=beam']) == 0
@@ -174,10 +203,6 @@ def test_flags_of_beam_that_cannot_be_read(
   flags = ['--runner=beam', '--beam_options=--runner="x']
   assert _run(folders, tmp_path / 'cache', *flags) == 2
   assert 'No closing quotation' in capsys.readouterr().err
-
-
-def _stage(cache, directory):
-  return cli.main(['cache', f'--output={cache}', f'--stage={directory}'])
 
 
 def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
@@ -206,11 +231,8 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
   [
     (['--mixture=corpus.mon'], 'No task or mixture of this name'),
     (['--split=test'], 'No text in the test split'),
-    (['--num_processes=0'], '--num_processes is out of range. Got: 0'),
-    (['--shard=0/2', '--num_processes=2'], '--shard does not go with'),
-    (['finish', '--shard=0/2'], '`finish` writes no shards'),
-    (['finish', '--runner=beam'], 'Got: --runner. Where: xlflax cache finish'),
-    (['--beam_options=--runner=DirectRunner'], "Beam's flags without Beam"),
+    (['--num_workers=0'], 'Got: 0'),
+    (['--beam_options=--runner=DirectRunner'], 'Got: --beam_options'),
   ],
 )
 def test_mistakes(folders, tmp_path, capsys, flags, message):
@@ -222,9 +244,8 @@ def test_mistakes(folders, tmp_path, capsys, flags, message):
 def test_a_cache_in_the_corpus(folders, capsys, below):
   corpus = folders / 'corpus'
   before = sorted(corpus.rglob('*'))
-  assert _run(folders, corpus / below, '--num_processes=2') == 2
+  assert _run(folders, corpus / below, '--num_workers=2') == 2
   told = capsys.readouterr().err
-  assert 'would lie in the corpus directory' in told
   assert 'Traceback' not in told and 'corpus-cache' in told
   assert sorted(corpus.rglob('*')) == before
 
@@ -240,21 +261,49 @@ def test_nothing_to_cache(folders, tmp_path, capsys):
     )
     == 2
   )
-  assert 'Nothing says what to cache' in capsys.readouterr().err
+  assert '--mixture or --corpus' in capsys.readouterr().err
 
 
 def test_help_shows_examples(capsys):
-  with pytest.raises(SystemExit) as caught:
-    cli.main(['cache', '--help'])
-  assert caught.value.code == 0
+  assert cli.main(['cache', '--help']) == 0
   assert 'xlflax cache --corpus=corpus' in capsys.readouterr().out
+
+
+def test_verify_detects_a_damaged_file(folders, tmp_path, capsys):
+  assert _run(folders, tmp_path / 'cache') == 0
+  assert cli.main(['cache', 'verify', str(tmp_path / 'cache')]) == 0
+  shard = next((tmp_path / 'cache').rglob('*.safetensors'))
+  content = bytearray(shard.read_bytes())
+  content[-1] ^= 1
+  shard.write_bytes(content)
+  assert cli.main(['cache', 'verify', str(tmp_path / 'cache')]) == 2
+  assert shard.name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ['--append', '--overwrite'],
+    ['--runner=beam', '--num_workers=2'],
+    ['--shard_index=0', '--num_shards=2', '--num_workers=2'],
+    ['--shard_index=0', '--num_shards=2', '--runner=beam'],
+    ['--shard_index=0', '--num_shards=2', '--json'],
+    ['--shard_index=0'],
+    ['--shard_index=2', '--num_shards=2'],
+    ['--shard_from_env', '--num_shards=2'],
+  ],
+)
+def test_contradicting_options_are_rejected(flags):
+  with pytest.raises(errors.ConfigError) as caught:
+    cli.parse('cache', ['--output=o', '--vocabulary=v', *flags])
+  assert caught.value.got
 
 
 @pytest.mark.parametrize(
   'flag, message',
   [
-    ('--shard=2/2', 'is no share: give I/N with I from 0 to N - 1'),
-    ('--shard=auto', 'auto asks the job which share is its own'),
+    ('--shard_index=2', '--num_shards'),
+    ('--shard_from_env', '--shard_from_env'),
     ('--runner=spark', 'Got: spark. Expected: one of beam, local'),
   ],
 )

@@ -1,18 +1,18 @@
-"""What `xlflax cache` tells while it writes, and of what it has written."""
+"""Statistics of a written token cache, per task and language."""
 
 import logging
 from collections.abc import Sequence
 
-_MANY_UNKNOWN = 0.01  # share of the pieces of a language
+_MAX_UNKNOWN_RATE = 0.01
 
 
-def warn_of_unknown(metas: Sequence) -> None:
-  """Logs languages of which the vocabulary does not know the characters."""
+def log_unknown_tokens(metas: Sequence) -> None:
+  """Warns of languages with many unknown tokens."""
   for meta in metas:
     for side in meta.statistics:
-      if side.unknown_rate > _MANY_UNKNOWN:
+      if side.unknown_rate > _MAX_UNKNOWN_RATE:
         logging.warning(
-          '%.1f %% of the pieces of %s in %s are unknown: train the vocabulary '
+          '%.1f %% of the tokens of %s in %s are unknown. Train the vocabulary '
           'on this text, with a higher --character_coverage or with '
           '--byte_fallback.',
           100 * side.unknown_rate,
@@ -21,8 +21,8 @@ def warn_of_unknown(metas: Sequence) -> None:
         )
 
 
-def show(metas: Sequence) -> None:
-  """Prints a table with one row for each side of each task."""
+def print_table(metas: Sequence) -> None:
+  """Prints a table with one row per task and language."""
   import rich.console
 
   console = rich.console.Console()
@@ -31,7 +31,7 @@ def show(metas: Sequence) -> None:
   console.print(_table(metas))
   empty = sum(meta.empty for meta in metas)
   if empty:
-    print(f'{empty:,} examples without tokens were left out.')
+    print(f'Skipped {empty:,} examples without tokens.')
 
 
 def _table(metas):

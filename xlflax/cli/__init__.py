@@ -1,15 +1,22 @@
-"""The `xlflax` command: one module of `xlflax.commands` per sub-command."""
+"""The `xlflax` command, with one module per subcommand.
 
+`main` looks up the subcommand, imports its module only, parses its options
+once, and converts errors into one message and an exit code.
+"""
+
+import functools
 import gc
 import importlib
 import importlib.resources
+import importlib.util
 import logging
 import sys
 import tomllib
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Sequence
 
 import xlflax
-from xlflax.commands.flags import parsing
+from xlflax.commands.flags import parsing as flag_parsing
 from xlflax.configuration import bindings
 from xlflax.foundation import (
   allocator,
@@ -52,21 +59,22 @@ _PRINTING = ('configs', 'tasks', 'translate')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-  """Runs one sub-command.
+  """Runs one subcommand.
 
   Args:
-    arguments: without the program's name; None takes the process's own.
+    arguments: Arguments without the program's name. If None, the arguments of
+      the process; the process then ends after the command.
 
   Returns:
     The exit status; see `errors.ExitStatus`.
   """
-  if arguments is None:
-    begin_process()
-    status = _process(sys.argv[1:])
-    stopping.end_command(status)
-    outputs.end()
-    return leaving.end_command(status)
-  return _main(list(arguments))
+  if arguments is not None:
+    return _dispatch(list(arguments))
+  begin_process()
+  status = _run_process(sys.argv[1:])
+  stopping.end_command(status)
+  outputs.end()
+  return leaving.end_command(status)
 
 
 def begin_process() -> None:
@@ -80,16 +88,16 @@ def begin_process() -> None:
   gc.set_threshold(20_000, 10, 20)
 
 
-def _process(arguments: list[str]) -> int:
-  """`main` in a process of its own."""
-  name = next((one for one in arguments if one != '--quiet'), '')
+def _run_process(arguments: list[str]) -> int:
+  """Runs a subcommand as the only one of this process."""
+  name = next((word for word in arguments if word != '--quiet'), '')
   outputs.drop_unread(stdout=name not in _PRINTING)
   status = None
   try:
-    status = main(arguments)
+    status = _dispatch(arguments)
     stopping.end_command(status)
     return status
-  except SystemExit as end:  # --help
+  except SystemExit as end:  # --help of a command with a table of flags
     return end.code if isinstance(end.code, int) else 0
   except KeyboardInterrupt as error:
     if status is not None:
@@ -98,7 +106,8 @@ def _process(arguments: list[str]) -> int:
     return errors.ExitStatus.INTERRUPTED
 
 
-def _main(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str]) -> int:
+  """Prints the overview or version, or runs the subcommand that is named."""
   if not arguments or arguments[0] in ('-h', '--help'):
     print(_overview())
     return 0 if arguments else 2
@@ -110,12 +119,12 @@ def _main(arguments: list[str]) -> int:
     level = logging.WARNING
     arguments = arguments[1:] or ['']
   if arguments[0] not in COMMANDS:
-    _tell_unknown(arguments[0])
+    _report_unknown_command(arguments[0])
     return 2
-  return _run(arguments[0], arguments[1:], level)
+  return _run_command(arguments[0], arguments[1:], level)
 
 
-def _tell_unknown(name: str) -> None:
+def _report_unknown_command(name: str) -> None:
   meant = suggestions.did_you_mean(name, COMMANDS)
   print(
     f'xlflax: there is no command {name!r}'
@@ -125,52 +134,94 @@ def _tell_unknown(name: str) -> None:
   )
 
 
+def load_command(name: str) -> types.ModuleType:
+  """Imports the module of a command.
+
+  It is `xlflax.cli.NAME`, with typed options, or `xlflax.commands.NAME`, with
+  a table of flags.
+  """
+  module = name.replace('-', '_')
+  package = 'xlflax.cli'
+  if importlib.util.find_spec(f'{package}.{module}') is None:
+    package = 'xlflax.commands'
+  return importlib.import_module(f'{package}.{module}')
+
+
 def examples(name: str) -> str:
-  """The command lines that the help of a command shows: its own `EXAMPLES`, or
-  those of `commands/examples.toml`."""
-  command = importlib.import_module(f'xlflax.commands.{name}')
-  own = getattr(command, 'EXAMPLES', None)
+  """Returns the command lines that the help of a command shows."""
+  own = getattr(load_command(name), 'EXAMPLES', None)
   if own is not None:
     return own
   file = importlib.resources.files('xlflax.commands') / 'examples.toml'
   return tomllib.loads(file.read_text(encoding='utf-8'))[name]
 
 
-def parser_of(name: str) -> parsing.Parser:
-  """The parser of a command."""
-  command = importlib.import_module(f'xlflax.commands.{name}')
-  parser = parsing.Parser(
+def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
+  """Parses the arguments of a command.
+
+  Args:
+    name: Name of the command.
+    arguments: Arguments that follow the name.
+
+  Returns:
+    A function without arguments that runs the command.
+
+  Raises:
+    ConfigError: If the arguments are invalid.
+  """
+  rest, gin_bindings = bindings.split_bindings(arguments)
+  module = load_command(name)
+  if module.__name__.startswith('xlflax.commands.'):
+    return parse_flags(name, module, rest, gin_bindings, arguments)
+  from xlflax.cli import parsing
+
+  return parsing.parse(name, module, rest, gin_bindings=gin_bindings)
+
+
+def parser_of(name: str) -> flag_parsing.Parser:
+  """Returns the parser of a command that has a table of flags."""
+  command = load_command(name)
+  parser = flag_parsing.Parser(
     prog=f'xlflax {name}',
     description=command.HELP,
     epilog='examples:\n' + examples(name).strip('\n'),
   )
-  parsing.add_flags(parser, command)
+  flag_parsing.add_flags(parser, command)
   return parser
 
 
-def _run(name: str, arguments: list[str], level: int) -> int:
+def parse_flags(
+  name: str,
+  command: types.ModuleType,
+  rest: Sequence[str],
+  gin_bindings: Sequence[str],
+  arguments: Sequence[str],
+) -> Callable[[], int | None]:
+  """Parses the arguments of a command that has a table of flags."""
+  parsed = parser_of(name).parse_args(rest)
+  rules = getattr(parsed, 'rules', getattr(command, 'RULES', ()))
+  flag_parsing.check_rules(rules, parsed, f'xlflax {name}')
+  if gin_bindings and not hasattr(parsed, 'gin_file'):
+    raise errors.ConfigError(
+      'This command takes no gin bindings',
+      got=f'--gin.{gin_bindings[0]}',
+      where=f'xlflax {name}',
+      fix='leave it out; `xlflax --help` lists the commands',
+    )
+  parsed.gin_bindings = list(gin_bindings)
+  parsed.command_line = ['xlflax', name, *arguments]
+  run = getattr(parsed, 'run', None) or command.run
+  return functools.partial(run, parsed)
+
+
+def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
+  """Parses and runs a command; prints its errors and returns its status."""
   from xlflax.foundation import logs, screen
 
   as_json = '--json' in arguments
   logs.set_up(level, as_json=as_json)
-  parser = parser_of(name)
-  command = importlib.import_module(f'xlflax.commands.{name}')
   try:
-    rest, found = bindings.split_bindings(arguments)
-    parsed = parser.parse_args(rest)
-    rules = getattr(parsed, 'rules', getattr(command, 'RULES', ()))
-    parsing.check_rules(rules, parsed, f'xlflax {name}')
-    if found and not hasattr(parsed, 'gin_file'):
-      raise errors.ConfigError(
-        'This command takes no gin bindings',
-        got=f'--gin.{found[0]}',
-        where=f'xlflax {name}',
-        fix='leave it out; `xlflax --help` lists the commands',
-      )
-    parsed.gin_bindings = found
-    parsed.command_line = ['xlflax', name, *arguments]
-    run = getattr(parsed, 'run', None) or command.run
-    status = run(parsed) or 0
+    status = parse(name, arguments)() or 0
     sys.stdout.flush()
     return status
   except errors.XlflaxError as error:
@@ -206,7 +257,3 @@ def _overview() -> str:
     + '\n\n`xlflax COMMAND --help` explains a command, with examples; '
     '`xlflax --quiet\nCOMMAND` shows its results, warnings and errors only.'
   )
-
-
-if __name__ == '__main__':
-  sys.exit(main())

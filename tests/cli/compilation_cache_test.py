@@ -9,7 +9,7 @@ import pytest
 from jax._src import cache_key, compilation_cache
 from jax.experimental.compilation_cache import compilation_cache as public
 
-from xlflax.commands.flags import compilation
+from xlflax.cli import compilation_cache as command_cache
 from xlflax.storage import program_cache
 
 _SETTINGS = (
@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
     cache_key, '_hash_accelerator_config', cache_key._hash_accelerator_config
   )
   public.reset_cache()
-  compilation.use(str(tmp_path))
+  command_cache.enable(str(tmp_path))
   jax.config.update('jax_enable_compilation_cache', True)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   yield tmp_path
@@ -75,13 +75,13 @@ def test_a_damaged_program_is_made_anew(folder, damage):
 
 def test_it_is_sealed_once(folder):
   sealed = compilation_cache.get_file_cache
-  compilation.use(str(folder))
+  command_cache.enable(str(folder))
   assert compilation_cache.get_file_cache is sealed
 
 
 def test_a_jax_that_is_not_known(folder, monkeypatch, caplog):
   monkeypatch.delattr(compilation_cache, 'get_file_cache')
-  compilation.use(str(folder))
+  command_cache.enable(str(folder))
   assert 'without digests' in caplog.text
 
 
@@ -102,4 +102,4 @@ def test_the_key_is_the_same_for_all_processes_of_a_job(folder):
     )
     keys.append(found.digest())
   assert keys[0] == keys[1] != keys[2]
-  assert compilation._processor().strip()
+  assert command_cache._processor().strip()

@@ -1,4 +1,4 @@
-"""What `xlflax train` says beside the loop."""
+"""Messages of `xlflax train` about exports and next commands."""
 
 import types
 
@@ -6,8 +6,7 @@ import pytest
 
 from tests.training import tiny
 from xlflax import cli
-from xlflax.commands.train import closing
-from xlflax.configuration import bindings
+from xlflax.cli import train_next_steps
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.finetuning import token_classification
 
@@ -60,29 +59,30 @@ _RESULT = {
 def test_the_commands_that_come_next_are_commands(trainer, names):
   import shlex
 
-  lines = [shlex.split(one) for one in closing.commands(trainer, _RESULT)]
+  commands = train_next_steps.next_commands(trainer, _RESULT)
+  lines = [shlex.split(line) for line in commands]
   assert [words[1] for words in lines] == names
   for words in lines:
-    rest, _ = bindings.split_bindings(words[2:])
-    cli.parser_of(words[1]).parse_args(rest)
+    cli.parse(words[1], words[2:])
     assert any('runs/a b' in word for word in words)
 
 
-def test_the_end_of_a_run(caplog):
+def test_log_next_steps(caplog):
   caplog.set_level('INFO')
-  closing.tell_next(_trainer(), _RESULT)
-  assert caplog.messages[0] == (
-    'runs/a b is finished: step 20,000 of 20,000 in 01:01:01, loss 2.3456.'
-  )
+  train_next_steps.log_next_steps(_trainer(), _RESULT)
+  assert '20,000 of 20,000' in caplog.messages[0]
+  assert '01:01:01' in caplog.messages[0] and '2.3456' in caplog.messages[0]
   assert "--corpus='my corpus'" in caplog.messages[1]
-  closing.tell_next(_trainer(), _RESULT | {'finished': False, 'step': 3})
-  assert 'has stopped: step 3 of 20,000' in caplog.text
-  assert 'the same command' in caplog.messages[-1]
+  caplog.clear()
+  unfinished = _RESULT | {'finished': False, 'step': 3}
+  train_next_steps.log_next_steps(_trainer(), unfinished)
+  assert '3 of 20,000' in caplog.messages[0]
+  assert 'xlflax' not in caplog.messages[1]
 
 
-def test_what_a_model_can_be_exported_as(caplog):
+def test_log_export(caplog):
   caplog.set_level('INFO')
-  closing.tell_export(_trainer())
-  closing.tell_export(_trainer(tiny.make_model(scale_embeddings=True)))
-  assert 'the model fits bert of Hugging Face' in caplog.messages[0]
-  assert 'no Hugging Face architecture fits (bert: ' in caplog.messages[1]
+  train_next_steps.log_export(_trainer())
+  train_next_steps.log_export(_trainer(tiny.make_model(scale_embeddings=True)))
+  assert caplog.records[0].args == ('bert',)
+  assert caplog.records[1].args[0].startswith('bert: ')

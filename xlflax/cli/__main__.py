@@ -1,0 +1,8 @@
+"""Runs the command line as `python -m xlflax.cli`."""
+
+import sys
+
+from xlflax import cli
+
+if __name__ == '__main__':
+  sys.exit(cli.main())

@@ -1,0 +1,395 @@
+"""`xlflax cache`: writes, verifies and copies token caches."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import shlex
+from typing import Literal
+
+from xlflax.cli import cache_statistics, output_paths
+from xlflax.cli import options as shared_options
+from xlflax.foundation import errors, progress
+from xlflax.storage import mirrors, paths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinalizeOptions:
+  """Merges the shards that several jobs wrote into one token cache.
+
+  Pass the options with which the shards were written.
+
+  Attributes:
+    output: Directory of the cache. Mixtures that it already holds are kept.
+    vocabulary: Directory written by `xlflax vocab`.
+    corpus: Corpus directory to read. Registers the tasks `corpus.*`.
+    mixture: SeqIO mixture or task to cache. Repeat the option for several.
+      Defaults to the tasks of the corpus.
+    split: Split to cache. Repeat the option for several.
+    shard_size: Bytes of text per file of the cache. An interrupted command
+      repeats at most this much work.
+    overwrite: Replace mixtures that were written from other text, other
+      preprocessing steps or another vocabulary.
+    append: Add files that are new in the corpus as a new version of the cache.
+      Older versions remain readable.
+    task_module: Importable module that registers SeqIO tasks. Repeat the
+      option for several.
+    tfds_data_dir: Directory of prepared TensorFlow datasets.
+  """
+
+  output: str
+  vocabulary: str
+  corpus: str | None = None
+  mixture: tuple[str, ...] = ()
+  split: tuple[str, ...] = ('train',)
+  shard_size: shared_options.NumBytes = 1 << 26
+  overwrite: bool = False
+  append: bool = False
+  task_module: tuple[str, ...] = ()
+  tfds_data_dir: str | None = None
+  format: shared_options.OutputOptions = shared_options.OutputOptions()
+
+  def __post_init__(self):
+    shared_options.check_excludes(
+      self, ['append'], excluded_by='--overwrite', given=self.overwrite
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CacheOptions(FinalizeOptions):
+  """Tokenizes mixtures and writes them as a memory-mapped token cache.
+
+  Training reads the cache without TensorFlow and resumes immediately. Run the
+  same command again after an interruption to resume.
+
+  Attributes:
+    num_workers: Number of worker processes on this host.
+    runner: Engine that writes the cache: processes of this host, or Apache
+      Beam.
+    beam_options: Options of Apache Beam, such as
+      "--runner=DirectRunner --direct_num_workers=8".
+  """
+
+  num_workers: shared_options.NumWorkers = 1
+  runner: Literal['local', 'beam'] = 'local'
+  beam_options: str | None = None
+  shard: shared_options.ShardOptions = shared_options.ShardOptions()
+
+  def __post_init__(self):
+    super().__post_init__()
+    is_sharded = self.shard != shared_options.ShardOptions()
+    shared_options.check_excludes(
+      self,
+      ['runner', 'beam_options', 'json'],
+      excluded_by='--shard_index or --shard_from_env',
+      given=is_sharded,
+    )
+    shared_options.check_excludes(
+      self,
+      ['num_workers'],
+      excluded_by='--shard_index or --shard_from_env',
+      given=is_sharded,
+      fix='Start one job per shard.',
+    )
+    shared_options.check_excludes(
+      self,
+      ['num_workers'],
+      excluded_by='--runner=beam',
+      given=self.runner == 'beam',
+      fix='Set the number of workers in --beam_options.',
+    )
+    shared_options.check_requires(
+      self,
+      ['beam_options'],
+      requires='--runner=beam',
+      satisfied=self.runner == 'beam',
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+  """Compares every file of a token cache with its digest.
+
+  Attributes:
+    cache: Directory of the cache.
+    mixture: Mixture to verify. Repeat the option for several. Defaults to all.
+    split: Split to verify. Repeat the option for several. Defaults to all.
+  """
+
+  cache: str = dataclasses.field(kw_only=False)
+  mixture: tuple[str, ...] = ()
+  split: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopyOptions:
+  """Copies a token cache, for example from a bucket to a local disk.
+
+  Attributes:
+    cache: Directory or bucket path of the cache.
+    destination: Local directory to write.
+    mixture: Mixture to copy. Repeat the option for several. Defaults to all.
+    split: Split to copy. Repeat the option for several. Defaults to all.
+  """
+
+  cache: str = dataclasses.field(kw_only=False)
+  destination: str = dataclasses.field(kw_only=False)
+  mixture: tuple[str, ...] = ()
+  split: tuple[str, ...] = ()
+
+
+EXAMPLES = r"""
+Cache all text of a corpus:
+  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache
+
+Cache some mixtures and splits with 8 worker processes:
+  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \
+      --mixture=corpus.mono --mixture=corpus.parallel \
+      --split=train --split=validation --num_workers=8
+
+Write one of 16 shards, each on a machine of its own; any job may be restarted:
+  xlflax cache --corpus=corpus --vocabulary=vocabulary --output=cache \
+      --shard_index=3 --num_shards=16
+Merge the shards after the last job:
+  xlflax cache finalize --corpus=corpus --vocabulary=vocabulary --output=cache
+
+Run on Apache Beam with 8 processes; the same options name a cluster:
+  xlflax cache --runner=beam --beam_options="--runner=DirectRunner \
+      --direct_num_workers=8 --direct_running_mode=multi_processing" \
+      --corpus=corpus --vocabulary=vocabulary --output=cache
+
+Add files that are new in the corpus as a new version of the cache:
+  xlflax cache --append --corpus=corpus --vocabulary=vocabulary --output=cache
+
+Add tasks of your own to the same cache:
+  xlflax cache --task_module=my_tasks --mixture=news.all \
+      --vocabulary=vocabulary --output=cache
+
+Compare every file of a cache with its digest:
+  xlflax cache verify cache
+
+Copy a cache to a local disk, for `xlflax train --cache=/local/cache`:
+  xlflax cache copy gs://bucket/cache /local/cache
+"""
+
+
+def main(options: CacheOptions) -> None:
+  """Writes what is missing in the cache, and prints statistics."""
+  shard = options.shard.resolve()
+  output_paths.check_outside_corpus(
+    options.corpus, options.output, content='cache', option='output'
+  )
+  mixtures = list(options.mixture) or corpus_mixtures(options.corpus)
+  _log_corpus_warnings(options.corpus)
+  if options.runner == 'beam':
+    options = _with_absolute_paths(options)
+    paths.local(options.output, where='--output of several machines')
+  with mirrors.output(options.output, share=shard) as directory:
+    options = dataclasses.replace(options, output=str(directory))
+    if shard is not None:
+      num_files = write_shard(options, mixtures, shard)
+      print(f'Shard {shard[0]} of {shard[1]}: {num_files} files are complete.')
+      return
+    metas = write(options, mixtures)
+  _print_statistics(metas, as_json=options.format.json)
+
+
+def finalize(options: FinalizeOptions) -> None:
+  """Merges the shards, and prints statistics."""
+  from xlflax.data.cache import writer as cache_writer
+
+  output_paths.check_outside_corpus(
+    options.corpus, options.output, content='cache', option='output'
+  )
+  mixtures = list(options.mixture) or corpus_mixtures(options.corpus)
+  _log_corpus_warnings(options.corpus)
+  with mirrors.output(options.output) as directory:
+    plan = _plan(dataclasses.replace(options, output=str(directory)), mixtures)
+    metas = cache_writer.finish(plan)
+  _print_statistics(metas, as_json=options.format.json)
+
+
+def verify(options: VerifyOptions) -> None:
+  """Verifies the digests of the chosen mixtures."""
+  from xlflax.data.cache import reader as cache_reader
+
+  cache = cache_reader.TokenCache(options.cache)
+  tasks = set()
+  for mixture in options.mixture or sorted(cache.mixtures):
+    for split in options.split or sorted(
+      cache.mixtures.get(mixture, {'train': 0})
+    ):
+      cache.verify(mixture, split)
+      tasks |= {(task, split) for task in cache.open(mixture, split)}
+  print(f'Verified {len(tasks)} tasks.')
+
+
+def copy(options: CopyOptions) -> None:
+  """Copies the chosen mixtures to a local directory."""
+  from xlflax.data.cache import reader as cache_reader
+  from xlflax.data.cache import staging
+
+  cache = cache_reader.TokenCache(options.cache)
+  tasks = {
+    (task, split)
+    for mixture in options.mixture or cache.mixtures
+    for split in options.split or cache.mixtures.get(mixture, {'train': {}})
+    for task in cache.rates(mixture, split)
+  }
+  with progress.Progress('copying', unit='MB') as bar:
+
+    def report(staged) -> None:
+      bar.reach(staged.done_bytes / 1e6, staged.total_bytes / 1e6)
+
+    result = staging.stage(
+      cache, options.destination, sorted(tasks), report=report
+    )
+  print(
+    f'Copied {result.copied_files} files to {options.destination}, which now '
+    f'holds {result.total_bytes / 1e9:.3f} GB.'
+  )
+
+
+SUBCOMMANDS = {'finalize': finalize, 'verify': verify, 'copy': copy}
+
+
+def write(options: CacheOptions, mixtures: list[str]) -> list:
+  """Writes the tasks of the mixtures and returns their cache metadata."""
+  from xlflax.data.cache import writer as cache_writer
+
+  with progress.Progress('cache', unit='shards') as bar:
+    return cache_writer.write_cache(
+      _plan(options, mixtures),
+      num_processes=options.num_workers,
+      runner=_beam_runner(options) if options.runner == 'beam' else None,
+      report=functools.partial(_show_progress, bar),
+    )
+
+
+def write_shard(
+  options: CacheOptions, mixtures: list[str], shard: tuple[int, int]
+) -> int:
+  """Writes one shard of the cache and returns the number of its files."""
+  from xlflax.data.cache import writer as cache_writer
+
+  with progress.Progress('cache', unit='shards') as bar:
+    return cache_writer.write_share(
+      _plan(options, mixtures),
+      shard,
+      report=functools.partial(_show_progress, bar),
+    )
+
+
+def corpus_mixtures(directory: str | None) -> list[str]:
+  """Returns the mixtures of a corpus directory.
+
+  Raises:
+    ConfigError: If no directory is given.
+  """
+  if not directory:
+    raise errors.ConfigError(
+      'Missing required argument: --mixture or --corpus',
+      fix='Name a mixture with --mixture. `xlflax tasks list` lists them.',
+    )
+  from xlflax.data.corpus.directory import Corpus
+
+  corpus = Corpus(directory)
+  contents = {
+    'corpus.mono': corpus.monolingual_languages(),
+    'corpus.parallel': corpus.parallel_pairs(),
+  }
+  return [name for name, content in contents.items() if content]
+
+
+def _plan(options: FinalizeOptions, mixtures: list[str]):
+  from xlflax.data.cache import writer as cache_writer
+  from xlflax.data.vocabularies.vocabulary import Vocabulary
+
+  if options.overwrite:
+    changed = cache_writer.Changed.REPLACE
+  elif options.append:
+    changed = cache_writer.Changed.ADD
+  else:
+    changed = cache_writer.Changed.REFUSE
+  return cache_writer.Plan(
+    directory=pathlib.Path(options.output),
+    mixtures=mixtures,
+    splits=list(options.split),
+    vocabulary=Vocabulary.load(options.vocabulary),
+    open_tasks=_task_opener(options, mixtures),
+    shard_size=options.shard_size,
+    changed=changed,
+  )
+
+
+def _task_opener(options: FinalizeOptions, mixtures: list[str]):
+  """Returns a function that opens the tasks, without SeqIO if possible."""
+  from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
+
+  if options.corpus and not (options.task_module or options.tfds_data_dir):
+    corpus_tasks = CorpusTasks(options.corpus)
+    if all(name in corpus_tasks for name in mixtures):
+      return functools.partial(CorpusTasks, options.corpus)
+  from xlflax.data.seqio_tasks import registered  # imports TensorFlow
+
+  return functools.partial(
+    registered.open_tasks,
+    options.corpus,
+    list(options.task_module),
+    options.tfds_data_dir,
+  )
+
+
+def _beam_runner(options: CacheOptions):
+  """Returns the function that writes shards on Apache Beam."""
+  try:
+    from xlflax.data.cache import beam_runner
+  except ModuleNotFoundError as error:
+    if error.name != 'apache_beam':
+      raise
+    raise errors.ConfigError(
+      'Apache Beam is not installed',
+      where='--runner=beam',
+      fix='pip install ".[beam]" in a checkout of xlflax',
+    ) from error
+  try:
+    return beam_runner.runner(shlex.split(options.beam_options or ''))
+  except ValueError as error:
+    raise errors.ConfigError(
+      'Invalid value for --beam_options',
+      got=f'{options.beam_options}: {error}',
+      expected='options of Beam; quote those with spaces',
+    ) from error
+
+
+def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
+  """Returns options that mean the same in other working directories."""
+  changes = {}
+  for name in ('output', 'corpus', 'tfds_data_dir'):
+    path = getattr(options, name)
+    if path and '://' not in path:
+      changes[name] = os.path.abspath(path)
+  return dataclasses.replace(options, **changes)
+
+
+def _show_progress(bar: progress.Progress, state) -> None:
+  bar.what = state.message
+  bar.reach(state.done, state.total)
+
+
+def _log_corpus_warnings(directory: str | None) -> None:
+  if directory:
+    from xlflax.data import corpus_oddities
+    from xlflax.data.corpus.directory import Corpus
+
+    corpus_oddities.warn(Corpus(directory))
+
+
+def _print_statistics(metas: list, *, as_json: bool) -> None:
+  cache_statistics.log_unknown_tokens(metas)
+  if not as_json:
+    cache_statistics.print_table(metas)
+    return
+  for meta in metas:
+    print(json.dumps(meta.to_json()), flush=True)

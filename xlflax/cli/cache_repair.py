@@ -1,0 +1,79 @@
+"""Repairs token caches: removes damaged files and writes them again."""
+
+import pathlib
+from collections.abc import Sequence
+
+from xlflax.cli import cache
+from xlflax.foundation import errors
+
+
+def rewrite_damaged_files(
+  directory: pathlib.Path,
+  *,
+  vocabulary: str,
+  corpus: str | None,
+  task_module: Sequence[str],
+  tfds_data_dir: str | None,
+) -> list[str]:
+  """Removes damaged files of a cache and writes missing ones again.
+
+  Args:
+    directory: Directory of the cache.
+    vocabulary: Vocabulary with which the cache was written.
+    corpus: Corpus from which the cache was written.
+    task_module: Modules that registered its tasks.
+    tfds_data_dir: Directory of prepared TensorFlow datasets.
+
+  Returns:
+    The files that were removed, relative to the directory.
+
+  Raises:
+    CacheError, CorpusError: If the text or the vocabulary differs.
+  """
+  from xlflax.data.cache import writer
+  from xlflax.examination import caches
+
+  shard_sizes = _shard_sizes(directory) or {writer.SHARD_SIZE}
+  damaged = caches.damaged_files(directory)
+  for path in damaged:
+    path.unlink()
+  for mixture, splits in _mixtures(directory, corpus).items():
+    for shard_size in shard_sizes:
+      options = cache.CacheOptions(
+        output=str(directory),
+        vocabulary=vocabulary,
+        corpus=corpus,
+        split=tuple(splits),
+        shard_size=shard_size,
+        task_module=tuple(task_module),
+        tfds_data_dir=tfds_data_dir,
+      )
+      cache.write(options, [mixture])
+  return [path.relative_to(directory).as_posix() for path in damaged]
+
+
+def _mixtures(
+  directory: pathlib.Path, corpus: str | None
+) -> dict[str, list[str]]:
+  """Maps each mixture to its splits, from the header or else the corpus."""
+  from xlflax.data.cache import header
+
+  try:
+    newest = header.read(directory).newest
+  except errors.CacheError:
+    splits = sorted({path.name for path in directory.glob('tasks/*/*')})
+    return {name: splits for name in cache.corpus_mixtures(corpus)}
+  return {name: sorted(splits) for name, splits in newest.mixtures.items()}
+
+
+def _shard_sizes(directory: pathlib.Path) -> set[int]:
+  """Returns the shard sizes of the tasks in a cache."""
+  from xlflax.data.cache import format as cache_format
+
+  sizes = set()
+  for path in directory.glob('tasks/*/*/generation-*.json'):
+    try:
+      sizes.add(int(cache_format.read_json(path)['shard_size']))
+    except errors.CacheError:
+      continue
+  return sizes

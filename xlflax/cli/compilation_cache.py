@@ -1,0 +1,85 @@
+"""The persistent compilation cache of commands that compile programs."""
+
+import functools
+import logging
+import pathlib
+import platform
+
+from xlflax.storage import paths, program_cache
+
+
+def enable(directory: str) -> None:
+  """Enables the cache in a directory; does nothing if `directory` is ''."""
+  if not directory:
+    return
+  import jax
+
+  path = paths.local(directory, where='--compilation_cache').expanduser()
+  jax.config.update('jax_compilation_cache_dir', str(path))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+  _seal_entries()
+  _share_among_processes()
+
+
+def _seal_entries() -> None:
+  """Stores and checks a digest with every entry (see `program_cache`)."""
+  try:
+    from jax._src import compilation_cache
+
+    plain = compilation_cache.get_file_cache
+  except (ImportError, AttributeError):
+    logging.warning(
+      'Compiled programs are cached without digests, because this version of '
+      'JAX is not supported.'
+    )
+    return
+  if getattr(plain, 'is_sealed', False):
+    return
+
+  def get_file_cache(directory: str):
+    found = plain(directory)
+    if found is None:
+      return None
+    base, where = found
+    return program_cache.SealedCache(base, pathlib.Path(where)), where
+
+  get_file_cache.is_sealed = True  # type: ignore[attr-defined]
+  compilation_cache.get_file_cache = get_file_cache  # type: ignore[assignment]
+
+
+def _share_among_processes() -> None:
+  """Shares cache entries among the processes of a job on CPUs.
+
+  JAX writes the entries of process 0 only, and its cache key for CPUs differs
+  between processes, so the others would compile at every start. The key is
+  replaced by one with the processor model of the hosts.
+  """
+  try:
+    from jax._src import cache_key
+
+    plain = cache_key._hash_accelerator_config
+  except (ImportError, AttributeError):
+    return
+  if getattr(plain, 'is_shared', False):
+    return
+
+  def hash_accelerators(hash_object, accelerators):
+    if len({device.process_index for device in accelerators.flat}) < 2:
+      return plain(hash_object, accelerators)
+    if accelerators.flat[0].platform != 'cpu':
+      return plain(hash_object, accelerators)
+    return hash_object.update(f'{accelerators.shape} {_processor()}'.encode())
+
+  hash_accelerators.is_shared = True  # type: ignore[attr-defined]
+  cache_key._hash_accelerator_config = hash_accelerators
+
+
+@functools.cache
+def _processor() -> str:
+  """Returns the processor model of this host and its features."""
+  path = pathlib.Path('/proc/cpuinfo')
+  lines = path.read_text().splitlines() if path.exists() else []
+  kinds = ('flags', 'Features', 'model name', 'CPU part')
+  return '\n'.join(
+    [platform.machine(), *sorted({x for x in lines if x.startswith(kinds)})]
+  )

@@ -1,0 +1,47 @@
+"""Joins the processes of a distributed job before a command starts."""
+
+from collections.abc import Iterable, Sequence
+
+from xlflax.cli import options as shared_options
+from xlflax.configuration import config
+from xlflax.training.processes import cluster
+
+# Macros that may differ between hosts, which may have their own copies.
+_LOCAL_MACROS = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
+
+
+def join(
+  options: shared_options.DistributedOptions,
+  configurations: Iterable[config.Configuration],
+  shared_settings: Sequence[str] = (),
+) -> None:
+  """Joins the other processes, which must have the same configuration.
+
+  Args:
+    options: Options that describe the job.
+    configurations: Configurations of the run.
+    shared_settings: Further lines that must agree in all processes.
+
+  Raises:
+    ConfigError: See `distributed.initialize` and `platforms.check`.
+  """
+  from xlflax.training.processes import distributed, platforms
+
+  platform = options.platform and platforms.Platform(options.platform)
+  platforms.choose(platform)
+  statements = [
+    line
+    for configuration in configurations
+    for line in config.statements(configuration.parsed())
+    if not line.startswith(_LOCAL_MACROS)
+  ]
+  distributed.initialize(
+    coordinator=options.coordinator_address,
+    num_processes=options.num_processes,
+    process_id=options.process_id,
+    cluster=cluster.Cluster(options.cluster),
+    configuration='\n'.join([*statements, *shared_settings]),
+    timeout_seconds=options.initialization_timeout,
+    heartbeat_seconds=options.heartbeat_timeout,
+  )
+  platforms.check(platform)

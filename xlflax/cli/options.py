@@ -1,0 +1,291 @@
+"""Option types and groups of options that several commands share.
+
+A group is a frozen dataclass with `cyclopts.Parameter(name='*')`, which adds
+its fields to the options of each command that has it as a field:
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class TrainOptions:
+      gin: options.GinOptions = options.GinOptions()
+"""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import annotated_types
+import cyclopts
+
+from xlflax.foundation import errors
+
+
+def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
+  """Parses '10000' and '1e4'; cyclopts itself would round '1.5' to 2."""
+  text = tokens[0].value
+  try:
+    return int(text)
+  except ValueError:
+    number = float(text)
+  if not number.is_integer() or abs(number) >= 2**53:
+    raise ValueError(f'not an integer: {text}')
+  return int(number)
+
+
+# Integers. Options use these types instead of `int`.
+Integer = Annotated[int, cyclopts.Parameter(converter=_parse_integer)]
+PositiveInt = Annotated[Integer, annotated_types.Interval(ge=1, lt=2**31)]
+NonNegativeInt = Annotated[Integer, annotated_types.Interval(ge=0, lt=2**31)]
+NumBytes = Annotated[Integer, annotated_types.Interval(ge=1, le=2**53)]
+NumWorkers = Annotated[Integer, annotated_types.Interval(ge=1, le=1024)]
+ExitCode = Annotated[Integer, annotated_types.Interval(ge=0, le=255)]
+# Finite numbers.
+NonNegativeFloat = Annotated[
+  float, annotated_types.Ge(0), annotated_types.Lt(float('inf'))
+]
+
+_COMPILATION_CACHE = os.environ.get(
+  'XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation'
+)
+
+
+@cyclopts.Parameter(
+  name='*',
+  group=cyclopts.Group(
+    'Configuration (gin)',
+    help='`--gin.NAME=VALUE` overrides a binding, for example '
+    '`--gin.TRAIN_STEPS=1000`.',
+  ),
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GinOptions:
+  """Gin files and bindings.
+
+  Attributes:
+    gin_file: Gin file. Repeat the option for several files; later files
+      override earlier ones.
+    gin_search_paths: Directory in which gin files are looked up. Repeat the
+      option, or separate directories by commas.
+    gin_bindings: Bindings 'NAME=VALUE' from `--gin.NAME=VALUE`.
+  """
+
+  gin_file: tuple[str, ...] = ()
+  gin_search_paths: tuple[str, ...] = ()
+  gin_bindings: Annotated[tuple[str, ...], cyclopts.Parameter(parse=False)] = ()
+
+
+@cyclopts.Parameter(
+  name='*',
+  group=cyclopts.Group(
+    'Distributed training',
+    help='Detected under Slurm, Open MPI, Kubernetes and on TPU workers. '
+    '`xlflax launch` sets these options.',
+  ),
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistributedOptions:
+  """Options for joining the processes of a distributed job.
+
+  Attributes:
+    coordinator_address: Address of process 0, as HOST:PORT.
+    num_processes: Number of JAX processes in the job.
+    process_id: Index of this process, starting at 0.
+    cluster: Environment from which the processes are discovered. "none"
+      starts a single process.
+    platform: Platform to compute on. The command fails if it is not
+      available. Defaults to the platform that JAX selects.
+    initialization_timeout: Seconds to wait for the other processes at
+      startup.
+    heartbeat_timeout: Seconds without a heartbeat after which a process
+      counts as lost and the job ends.
+  """
+
+  coordinator_address: str | None = None
+  num_processes: PositiveInt | None = None
+  process_id: NonNegativeInt | None = None
+  cluster: Literal['auto', 'none', 'slurm', 'openmpi', 'kubernetes', 'tpu'] = (
+    'auto'
+  )
+  platform: Literal['cpu', 'gpu', 'tpu'] | None = None
+  initialization_timeout: PositiveInt = 300
+  heartbeat_timeout: PositiveInt = 30
+
+
+@cyclopts.Parameter(name='*')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompilationOptions:
+  """Options for commands that compile programs.
+
+  Attributes:
+    compilation_cache: Directory of the persistent compilation cache. ""
+      disables the cache.
+  """
+
+  compilation_cache: str = _COMPILATION_CACHE
+
+
+@cyclopts.Parameter(name='*')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+  """Format of a command's output.
+
+  Attributes:
+    json: Print results to standard output and the log to standard error, both
+      as one JSON object per line.
+  """
+
+  json: bool = False
+
+
+@cyclopts.Parameter(
+  name='*',
+  group=cyclopts.Group(
+    'Sharding', help='Several jobs that process one input together.'
+  ),
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardOptions:
+  """The shard of the input that this job processes.
+
+  Attributes:
+    shard_index: Index of this job's shard, starting at 0.
+    num_shards: Number of shards, that is, of jobs.
+    shard_from_env: Read the shard index and the number of shards from the
+      environment of a Slurm array, a Slurm task or `xlflax launch`.
+  """
+
+  shard_index: NonNegativeInt | None = None
+  num_shards: PositiveInt | None = None
+  shard_from_env: bool = False
+
+  def __post_init__(self):
+    if self.shard_from_env and set_options(self) != {'shard_from_env'}:
+      raise errors.ConfigError(
+        '--shard_from_env excludes --shard_index and --num_shards', got='both'
+      )
+    if self.shard_index is None and self.num_shards is None:
+      return
+    if self.shard_index is None or self.num_shards is None:
+      raise errors.ConfigError(
+        'A shard requires --shard_index and --num_shards',
+        got='only one of them',
+      )
+    if self.shard_index >= self.num_shards:
+      raise errors.ConfigError(
+        'The shard index is out of range',
+        got=f'--shard_index={self.shard_index}',
+        expected=f'an integer from 0 to {self.num_shards - 1}',
+      )
+
+  def resolve(self) -> tuple[int, int] | None:
+    """Returns (shard index, number of shards), or None without sharding.
+
+    Raises:
+      ConfigError: If `shard_from_env` is set outside of a job, or the indices
+        of a Slurm array have gaps.
+    """
+    if self.shard_from_env:
+      return _shard_from_env()
+    if self.shard_index is None or self.num_shards is None:
+      return None
+    return self.shard_index, self.num_shards
+
+
+def _shard_from_env() -> tuple[int, int]:
+  for index_name, count_name in (
+    ('SLURM_ARRAY_TASK_ID', 'SLURM_ARRAY_TASK_COUNT'),
+    ('XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'),
+    ('SLURM_PROCID', 'SLURM_NTASKS'),
+  ):
+    if index_name in os.environ and count_name in os.environ:
+      index, count = int(os.environ[index_name]), int(os.environ[count_name])
+      if index_name.startswith('SLURM_ARRAY'):
+        index -= int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0))
+      if index < count:
+        return index, count
+      raise errors.ConfigError(
+        'The indices of a Slurm array must be consecutive',
+        got=f'index {index} of {count}',
+        where='--shard_from_env',
+        fix='Submit an array without gaps, or pass --shard_index and '
+        '--num_shards.',
+      )
+  raise errors.ConfigError(
+    'The environment does not define a shard',
+    expected='SLURM_ARRAY_TASK_ID, XLFLAX_PROCESS_ID or SLURM_PROCID',
+    where='--shard_from_env',
+    fix='Pass --shard_index and --num_shards.',
+  )
+
+
+def set_options(options: Any) -> set[str]:
+  """Returns the names of the options that differ from their defaults."""
+  names = set()
+  for field in dataclasses.fields(options):
+    value = getattr(options, field.name)
+    if dataclasses.is_dataclass(value):
+      names |= set_options(value)
+    elif value != field.default:
+      names.add(field.name)
+  return names
+
+
+def check_requires(
+  options: Any,
+  names: Sequence[str],
+  *,
+  requires: str,
+  satisfied: bool,
+  fix: str | None = None,
+) -> None:
+  """Rejects options that have no effect without another option.
+
+  Args:
+    options: Options of the command.
+    names: Option names, without dashes.
+    requires: Description of the required option, such as '--dry_run'.
+    satisfied: Whether that option is given.
+    fix: Hint. If None, the hint is to add the required option.
+
+  Raises:
+    ConfigError: If one of the options is set and the requirement is not met.
+  """
+  if satisfied:
+    return
+  for name in names:
+    if name in set_options(options):
+      raise errors.ConfigError(
+        f'--{name} requires {requires}',
+        got=f'--{name} without {requires}',
+        fix=fix or f'Add {requires}, or remove --{name}.',
+      )
+
+
+def check_excludes(
+  options: Any,
+  names: Sequence[str],
+  *,
+  excluded_by: str,
+  given: bool,
+  fix: str | None = None,
+) -> None:
+  """Rejects options that have no effect together with another option.
+
+  Args:
+    options: Options of the command.
+    names: Option names, without dashes.
+    excluded_by: Description of the other option, such as '--dry_run'.
+    given: Whether the other option is given.
+    fix: Hint. If None, the hint is to remove the option.
+
+  Raises:
+    ConfigError: If one of the options is set together with the other.
+  """
+  if not given:
+    return
+  for name in names:
+    if name in set_options(options):
+      raise errors.ConfigError(
+        f'--{name} cannot be used together with {excluded_by}',
+        got='both',
+        fix=fix or f'Remove --{name}.',
+      )

@@ -1,0 +1,301 @@
+"""Parses a command line into the options of a command, with cyclopts.
+
+A command module has `main`, or `SUBCOMMANDS` (name -> function), or both. Each
+of these functions takes `options`, an instance of a frozen dataclass, whose
+fields are the options of the command line and whose docstring is the help.
+"""
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import cyclopts
+import pydantic
+import rich.console
+
+from xlflax.cli import options as shared_options
+from xlflax.foundation import errors, suggestions
+
+Main = Callable[[Any], int | None]
+_HELP_FLAGS = ('--help', '-h')
+
+
+def parse(
+  name: str,
+  module: types.ModuleType,
+  arguments: Sequence[str],
+  *,
+  gin_bindings: Sequence[str] = (),
+) -> Callable[[], int | None]:
+  """Parses the arguments of a command.
+
+  Args:
+    name: Name of the command, such as 'train'.
+    module: Module of the command.
+    arguments: Arguments that follow the name, without `--gin.NAME=VALUE`.
+    gin_bindings: Bindings 'NAME=VALUE' for the command's `GinOptions`.
+
+  Returns:
+    A function without arguments that runs the command, or prints its help.
+
+  Raises:
+    ConfigError: If the arguments are invalid.
+  """
+  app = build_app(name, module)
+  path = _subcommand_path(module, arguments)
+  if _asks_for_help(arguments):
+    return functools.partial(print_help, app, module, path)
+  prog = ' '.join(('xlflax', name, *path))
+  if path:
+    main = module.SUBCOMMANDS[path[0]]
+  elif hasattr(module, 'main') and not _names_subcommand(module, arguments):
+    main = module.main
+  else:
+    raise _unknown_subcommand(prog, module, arguments)
+  options = _parse_options(app, arguments, path)
+  if gin_bindings:
+    options = _add_bindings(options, gin_bindings, prog)
+  return functools.partial(main, options)
+
+
+def build_app(name: str, module: types.ModuleType) -> cyclopts.App:
+  """Returns the cyclopts application of a command and its subcommands."""
+  app = cyclopts.App(
+    name=f'xlflax {name}',
+    help=module.__doc__,
+    version_flags=(),
+    help_flags=_HELP_FLAGS,
+    default_parameter=cyclopts.Parameter(
+      name_transform=str.lower, negative=(), show_default=_format_default
+    ),
+  )
+  app['--help'].group = 'Options'
+  if hasattr(module, 'main'):
+    app.default(options_class(module.main))
+    app.help = None  # The options class describes the command.
+  for subcommand, main in getattr(module, 'SUBCOMMANDS', {}).items():
+    app.command(options_class(main), name=subcommand)
+  return app
+
+
+def options_class(main: Main) -> type:
+  """Returns the dataclass of options that a command function takes."""
+  return typing.get_type_hints(main)['options']
+
+
+def option_names(name: str, module: types.ModuleType) -> dict[str, list[str]]:
+  """Maps each command and subcommand ('cache verify') to its option names."""
+  app = build_app(name, module)
+  paths: list[tuple[str, ...]] = [()] if hasattr(module, 'main') else []
+  paths += [(subcommand,) for subcommand in getattr(module, 'SUBCOMMANDS', {})]
+  return {' '.join((name, *path)): _names(app, path) for path in paths}
+
+
+def print_help(
+  app: cyclopts.App, module: types.ModuleType, path: Sequence[str]
+) -> int:
+  """Prints the help of a command, followed by the examples of its module."""
+  console = rich.console.Console()
+  app.help_print(list(path), console=console)
+  console.print('Examples:')
+  console.print(
+    module.EXAMPLES.strip('\n'), markup=False, highlight=False, soft_wrap=True
+  )
+  return 0
+
+
+def _asks_for_help(arguments: Sequence[str]) -> bool:
+  end = arguments.index('--') if '--' in arguments else len(arguments)
+  return any(flag in arguments[:end] for flag in _HELP_FLAGS)
+
+
+def _format_default(value: Any) -> str | None:
+  """Returns a default value for the help; None if there is none to show."""
+  if value is None or value is False or value == ():
+    return None
+  return ', '.join(value) if isinstance(value, tuple) else str(value)
+
+
+def _parse_options(
+  app: cyclopts.App, arguments: Sequence[str], path: Sequence[str]
+) -> Any:
+  prog = ' '.join((*app.name, *path))
+  try:
+    options_type, bound, _ = app.parse_args(
+      list(arguments), exit_on_error=False, print_error=False
+    )
+    options = options_type(*bound.args, **bound.kwargs)
+  except cyclopts.CycloptsError as error:
+    raise _convert_error(error, app, path, prog) from error
+  _validate(options, prog)
+  return options
+
+
+def _validate(options: Any, prog: str) -> None:
+  """Checks the constraints of the annotations, in groups of options too."""
+  hints = typing.get_type_hints(type(options), include_extras=True)
+  for field in dataclasses.fields(options):
+    value = getattr(options, field.name)
+    if dataclasses.is_dataclass(value):
+      _validate(value, prog)
+      continue
+    try:
+      pydantic.TypeAdapter(hints[field.name]).validate_python(value)
+    except pydantic.ValidationError as error:
+      raise errors.ConfigError(
+        f'Invalid value for --{field.name}',
+        got=value,
+        expected=_describe_constraint(error),
+        where=prog,
+      ) from error
+
+
+def _describe_constraint(error: pydantic.ValidationError) -> str:
+  """Returns such as 'greater than 0'."""
+  message = error.errors(include_url=False)[0]['msg']
+  return message.removeprefix('Input should be ')
+
+
+def _add_bindings(options: Any, bindings: Sequence[str], prog: str) -> Any:
+  """Returns the options with gin bindings in their `GinOptions`."""
+  for field in dataclasses.fields(options):
+    group = getattr(options, field.name)
+    if isinstance(group, shared_options.GinOptions):
+      group = dataclasses.replace(group, gin_bindings=tuple(bindings))
+      return dataclasses.replace(options, **{field.name: group})
+  raise errors.ConfigError(
+    'This command takes no gin bindings',
+    got=f'--gin.{bindings[0]}',
+    where=prog,
+    fix=f'Remove it. `{prog} --help` lists the options.',
+  )
+
+
+def _subcommand_path(
+  module: types.ModuleType, arguments: Sequence[str]
+) -> tuple[str, ...]:
+  """Returns the subcommand that the first argument names, if any."""
+  subcommands = getattr(module, 'SUBCOMMANDS', {})
+  return tuple(word for word in arguments[:1] if word in subcommands)
+
+
+def _names_subcommand(
+  module: types.ModuleType, arguments: Sequence[str]
+) -> bool:
+  """Returns whether the first argument is meant to be a subcommand.
+
+  A command with subcommands takes no positional arguments itself.
+  """
+  is_word = bool(arguments) and not arguments[0].startswith('-')
+  return is_word and bool(getattr(module, 'SUBCOMMANDS', {}))
+
+
+def _unknown_subcommand(
+  prog: str, module: types.ModuleType, arguments: Sequence[str]
+) -> errors.ConfigError:
+  names = list(module.SUBCOMMANDS)
+  word = arguments[0] if arguments else ''
+  return errors.ConfigError(
+    'Unknown subcommand' if word else 'Missing subcommand',
+    got=word or None,
+    expected=suggestions.some_of(names),
+    where=prog,
+    fix=suggestions.or_else(
+      word, names, f'`{prog} --help` lists the subcommands.'
+    ),
+  )
+
+
+def _names(app: cyclopts.App, path: Sequence[str]) -> list[str]:
+  """Returns the option names, such as '--output', of a command."""
+  for name in path:
+    app = app[name]
+  arguments = app.assemble_argument_collection()
+  return [
+    name
+    for argument in arguments
+    if argument.parse
+    for name in argument.names
+    if name.startswith('--')
+  ]
+
+
+def _convert_error(
+  error: cyclopts.CycloptsError,
+  app: cyclopts.App,
+  path: Sequence[str],
+  prog: str,
+) -> errors.ConfigError:
+  """Converts an error of cyclopts into one line with value and hint."""
+  help_hint = f'`{prog} --help` explains the options.'
+  if isinstance(error, cyclopts.UnknownOptionError):
+    option = (error.token.keyword or error.token.value or '').partition('=')[0]
+    return errors.ConfigError(
+      'Unknown option',
+      got=option,
+      where=prog,
+      fix=suggestions.or_else(option, _names(app, path), help_hint),
+    )
+  name = error.argument.name if error.argument is not None else None
+  if isinstance(error, cyclopts.MissingArgumentError):
+    return errors.ConfigError(
+      f'Missing required argument: {name}', where=prog, fix=help_hint
+    )
+  if isinstance(error, cyclopts.RepeatArgumentError):
+    option = error.token.keyword or ''
+    return errors.ConfigError(f'{option} is given more than once', where=prog)
+  if isinstance(error, cyclopts.UnusedCliTokensError):
+    return errors.ConfigError(
+      'Unexpected argument',
+      got=(error.unused_tokens or [''])[0],
+      where=prog,
+      fix='Join an option and its value by =, and quote values with spaces.',
+    )
+  if isinstance(error, (cyclopts.CoercionError, cyclopts.ValidationError)):
+    return _convert_value_error(error, prog, help_hint)
+  return errors.ConfigError(str(error).splitlines()[0], where=prog)
+
+
+def _convert_value_error(
+  error: cyclopts.CycloptsError, prog: str, help_hint: str
+) -> errors.ConfigError:
+  """Converts the error of an option with an invalid value."""
+  argument = error.argument
+  name = (argument.name if argument is not None else None) or 'an option'
+  token = getattr(error, 'token', None)
+  if token is None and argument is not None and argument.tokens:
+    token = argument.tokens[-1]
+  got = token.value if token is not None else None
+  choices = (argument.get_choices() if argument is not None else None) or ()
+  if isinstance(error.__cause__, pydantic.ValidationError):
+    expected = _describe_constraint(error.__cause__)
+  elif choices:
+    expected = suggestions.some_of(choices)
+  else:
+    expected = _TYPE_NAMES.get(_plain_type(argument))
+  return errors.ConfigError(
+    f'Invalid value for {name}',
+    got=got,
+    expected=expected,
+    where=prog,
+    fix=suggestions.or_else(got or '', choices, help_hint),
+  )
+
+
+_TYPE_NAMES: dict[Any, str] = {int: 'an integer', float: 'a number'}
+
+
+def _plain_type(argument: Any) -> Any:
+  """Returns the type of an argument without None and annotations."""
+  hint = argument.hint if argument is not None else None
+  if typing.get_origin(hint) in (typing.Union, types.UnionType):
+    hint = next(
+      (member for member in typing.get_args(hint) if member is not type(None)),
+      hint,
+    )
+  while typing.get_origin(hint) is Annotated:
+    hint = typing.get_args(hint)[0]
+  return hint

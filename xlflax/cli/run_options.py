@@ -1,0 +1,77 @@
+"""Options that describe a training run, shared by `train` and `benchmark`."""
+
+import dataclasses
+from typing import Any
+
+from xlflax.cli import options as shared_options
+from xlflax.data.vocabularies import spec as vocabulary_spec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+  """Inputs and directory of a training run.
+
+  Attributes:
+    model_dir: Directory of the run. Sets the gin macro MODEL_DIR.
+    corpus: Corpus directory. Sets the gin macro CORPUS.
+    vocabulary: Directory written by `xlflax vocab`. Sets the gin macro
+      VOCABULARY.
+    cache: Token cache written by `xlflax cache`. Sets the gin macro CACHE_DIR.
+    task_module: Module that registers SeqIO tasks which are read without a
+      token cache. Repeat the option for several.
+    vocabulary_size: Size of a dummy vocabulary, which replaces --vocabulary in
+      dry runs and benchmarks.
+    num_languages: Number of languages of the dummy vocabulary.
+  """
+
+  model_dir: str | None = None
+  corpus: str | None = None
+  vocabulary: str | None = None
+  cache: str | None = None
+  task_module: tuple[str, ...] = ()
+  vocabulary_size: shared_options.PositiveInt | None = None
+  num_languages: shared_options.PositiveInt = 1
+  gin: shared_options.GinOptions = shared_options.GinOptions()
+  compilation: shared_options.CompilationOptions = (
+    shared_options.CompilationOptions()
+  )
+
+  def __post_init__(self):
+    shared_options.check_requires(
+      self,
+      ['num_languages'],
+      requires='--vocabulary_size',
+      satisfied=self.vocabulary_size is not None,
+    )
+    shared_options.check_excludes(
+      self,
+      ['vocabulary'],
+      excluded_by='--vocabulary_size',
+      given=self.vocabulary_size is not None,
+    )
+
+  def macros(self) -> dict[str, Any]:
+    """Returns the gin macros that the options set; bindings override them.
+
+    A run with a dummy vocabulary does not need MODEL_DIR and VOCABULARY, which
+    are set to an arbitrary value.
+    """
+    unused = None if self.vocabulary_size is None else 'unused'
+    macros = {
+      'MODEL_DIR': self.model_dir or unused,
+      'CORPUS': self.corpus,
+      'VOCABULARY': self.vocabulary or unused,
+      'CACHE_DIR': self.cache,
+      'TASK_MODULES': list(self.task_module) or None,
+    }
+    return {name: value for name, value in macros.items() if value is not None}
+
+  def dummy_vocabulary(self) -> dict[str, Any]:
+    """Returns the field `vocabulary` of a `Trainer` with a dummy vocabulary."""
+    if self.vocabulary_size is None:
+      return {}
+    return {
+      'vocabulary': vocabulary_spec.invented(
+        self.vocabulary_size, num_languages=self.num_languages
+      )
+    }

@@ -1,0 +1,263 @@
+"""`xlflax train`: pretrains and fine-tunes models."""
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from xlflax.cli import (
+  compilation_cache,
+  distributed,
+  run_options,
+  train_next_steps,
+  train_phases,
+)
+from xlflax.cli import options as shared_options
+from xlflax.foundation import screen, stopping
+from xlflax.storage import paths
+from xlflax.training.devices import machines
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions(run_options.RunOptions):
+  """Trains a model, or resumes the run in --model_dir.
+
+  Attributes:
+    phases: Directory with the gin files phase1.gin, phase2.gin and so on, or
+      gin files separated by commas. The phases are trained one after the
+      other in MODEL_DIR/phase1 and so on (see docs/modern_encoders.md).
+    dry_run: Check the configuration and print the plan without training.
+    target_topology: Devices to plan for in a dry run, as
+      PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8. They
+      need not be available. gpu:A100-40GB:64/4 has 4 devices per node.
+    cost_model: Source of the plan for a target topology. "compiler" compiles
+      for the devices and requires the extra plan-gpu or plan-tpu, "estimate"
+      does not, and "auto" compiles if the compiler is installed.
+    output_file: JSON file to which a dry run writes the plan.
+    on_config_mismatch: Behavior if --model_dir holds a run with another
+      configuration. "continue" resumes it with the new configuration.
+    stop_after_steps: Step at which the run saves a checkpoint and stops, before
+      its last step.
+    preemption_exit_code: Exit code after a signal stopped the run, from which
+      a scheduler recognizes that it should restart the job.
+    watchdog_timeout: Seconds without a step, batch or checkpoint after which
+      all processes write their stacks and the job exits with code 74. 0
+      disables the watchdog. Defaults to the larger of 900 and the duration of
+      ten steps.
+    profile_steps: Range FIRST:LAST of steps to profile. The trace is written
+      to MODEL_DIR/profile, for TensorBoard and ui.perfetto.dev.
+    profile_memory: Write a device memory profile with the trace, for pprof.
+    report_to: Destination of metrics in addition to metrics.jsonl. Repeat the
+      option for several. "jsonl" alone disables the others, and "terminal"
+      logs losses by objective and language. Defaults to tensorboard.
+  """
+
+  phases: str | None = None
+  dry_run: bool = False
+  target_topology: str | None = None
+  cost_model: Literal['auto', 'compiler', 'estimate'] = 'auto'
+  output_file: str | None = None
+  on_config_mismatch: Literal['error', 'continue'] = 'error'
+  stop_after_steps: shared_options.PositiveInt | None = None
+  preemption_exit_code: shared_options.ExitCode = 0
+  watchdog_timeout: shared_options.NonNegativeFloat | None = None
+  profile_steps: str | None = None
+  profile_memory: bool = False
+  report_to: tuple[
+    Literal['jsonl', 'tensorboard', 'wandb', 'mlflow', 'terminal'], ...
+  ] = ()
+  format: shared_options.OutputOptions = shared_options.OutputOptions()
+  distributed: shared_options.DistributedOptions = (
+    shared_options.DistributedOptions()
+  )
+
+  def __post_init__(self):
+    super().__post_init__()
+    shared_options.check_requires(
+      self,
+      ['target_topology', 'output_file', 'vocabulary_size'],
+      requires='--dry_run',
+      satisfied=self.dry_run,
+    )
+    shared_options.check_requires(
+      self,
+      ['cost_model'],
+      requires='--target_topology',
+      satisfied=self.target_topology is not None,
+    )
+    shared_options.check_requires(
+      self,
+      ['profile_memory'],
+      requires='--profile_steps',
+      satisfied=self.profile_steps is not None,
+    )
+    shared_options.check_excludes(
+      self, ['json'], excluded_by='--dry_run', given=self.dry_run
+    )
+    shared_options.check_excludes(
+      self,
+      ['corpus', 'cache'],
+      excluded_by='--vocabulary_size',
+      given=self.vocabulary_size is not None,
+    )
+
+
+EXAMPLES = r"""
+Pretrain a small encoder:
+  xlflax train --gin_file=pretrain/mlm.gin --gin_file=models/small.gin \
+      --corpus=corpus --vocabulary=vocab --cache=cache --model_dir=runs/mlm \
+      --gin.TRAIN_STEPS=10000
+
+Print the plan: parameters, memory, batches per language and time:
+  xlflax train --gin_file=... --model_dir=runs/mlm --dry_run
+
+Plan for other devices, without text or vocabulary:
+  xlflax train --gin_file=papers/veco/small_ca_mlm_tlm.gin --dry_run \
+      --vocabulary_size=250002 --num_languages=50 --target_topology=gpu:H200:64
+  xlflax train --gin_file=papers/metaxlm/xlm.gin --dry_run \
+      --vocabulary_size=250002 --num_languages=94 --target_topology=tpu:v5e:8
+
+Train several phases in runs/modern/phase1 and so on, each from the checkpoint
+of the previous phase. Run the command again to resume:
+  xlflax train --phases=recipes/modernbert --corpus=corpus --cache=cache \
+      --vocabulary=vocab --model_dir=runs/modern
+
+Start the first of two processes (see `xlflax launch local`):
+  xlflax train ... --coordinator_address=localhost:9876 --num_processes=2 \
+      --process_id=0
+"""
+
+
+def main(options: TrainOptions) -> int:
+  """Configures the run, joins the other processes, and trains or plans."""
+  try:
+    return _train_or_plan(options)
+  except stopping.Stopped as error:  # before training handles signals
+    if not options.preemption_exit_code:
+      raise
+    print(f'xlflax train: {stopping.describe(error)}.', file=sys.stderr)
+    return options.preemption_exit_code
+
+
+def _train_or_plan(options: TrainOptions) -> int:
+  machine = (
+    None
+    if options.target_topology is None
+    else machines.parse(options.target_topology)
+  )
+  phases = train_phases.configure(options)
+  if machine is None:
+    compilation_cache.enable(options.compilation.compilation_cache)
+  else:
+    from xlflax.planning import stand_in
+
+    stand_in.create_cpu_devices(machine)  # before JAX initializes its devices
+  from xlflax.training.processes import distributed as processes
+
+  with processes.leaving_together(
+    'train', stopped_status=options.preemption_exit_code
+  ):
+    distributed.join(
+      options.distributed,
+      [phase.configuration for phase in phases],
+      _shared_settings(options),
+    )
+    trainers = [_build_trainer(options, phase) for phase in phases]
+    if options.dry_run:
+      return _plan(options, phases, trainers, machine)
+    return _train(options, phases, trainers)
+
+
+def _shared_settings(options: TrainOptions) -> list[str]:
+  """Returns the options that must agree in all processes of a job."""
+  names = ('dry_run', 'stop_after_steps', 'on_config_mismatch')
+  return [f'--{name}={getattr(options, name)}' for name in names]
+
+
+def _plan(
+  options: TrainOptions,
+  phases: Sequence[train_phases.Phase],
+  trainers: Sequence[Any],
+  machine: machines.Machine | None,
+) -> int:
+  """Prints the plan of each phase and, if there are several, a summary."""
+  from xlflax.planning import plan, report
+  from xlflax.training.processes import distributed as processes
+
+  if options.phases:
+    train_phases.check(
+      [run.on(machine) if machine else run for run in trainers]
+    )
+  plans = {}
+  for phase, trainer in zip(phases, trainers, strict=True):
+    train_next_steps.log_export(trainer)
+    if options.phases:
+      trainer = train_phases.without_missing_checkpoint(trainer)
+    plans[phase.name] = trainer.plan(machine, by=plan.By(options.cost_model))
+  if options.phases:
+    report.show_phases(plans)
+  if options.output_file and processes.is_lead():
+    result = {'phases': plans} if options.phases else plans['']
+    text = json.dumps(result, indent=2) + '\n'
+    paths.write_atomically(paths.of(options.output_file), text)
+  return 0
+
+
+def _train(
+  options: TrainOptions,
+  phases: Sequence[train_phases.Phase],
+  trainers: Sequence[Any],
+) -> int:
+  """Trains the phases in order, until one stops before its last step."""
+  from xlflax.training.processes import distributed as processes
+
+  finished = train_phases.check(trainers) if options.phases else [False]
+  for phase, trainer, is_finished in zip(
+    phases, trainers, finished, strict=True
+  ):
+    if is_finished:
+      continue
+    if processes.is_lead():
+      train_next_steps.log_export(trainer)
+    line = screen.Line(f'{trainer.model_dir}: starting or saving')
+    with contextlib.closing(line):
+      result = trainer.train(gin_config=phase.configuration.operative)
+    if processes.is_lead():
+      print(json.dumps(result))
+      train_next_steps.log_next_steps(trainer, result)
+    if result.get('interrupted'):
+      return options.preemption_exit_code
+    if not result.get('finished'):
+      break
+  return 0
+
+
+def _build_trainer(options: TrainOptions, phase: train_phases.Phase) -> Any:
+  """Builds the run that the configuration and the options describe."""
+  from xlflax import trainer
+  from xlflax.training.checkpointing import run_directory
+
+  fields: dict[str, Any] = {
+    'stop_at_step': options.stop_after_steps,
+    'hang_timeout': options.watchdog_timeout,
+    'profile_steps': options.profile_steps,
+    'log_to': list(options.report_to) or None,
+    'profile_memory': options.profile_memory or None,
+  }
+  on_mismatch = {
+    'error': run_directory.OtherConfig.REFUSE,
+    'continue': run_directory.OtherConfig.ACCEPT,
+  }
+  run = phase.configuration.build(
+    trainer.Trainer,
+    other_config=on_mismatch[options.on_config_mismatch],
+    **{name: value for name, value in fields.items() if value is not None},
+    **options.dummy_vocabulary(),
+  )
+  phase.configuration.warn_of_unread()
+  if not options.format.json:
+    return run
+  # JSON output includes the losses of each objective and language.
+  return dataclasses.replace(run, log_to=(*run.log_to, 'terminal'))

@@ -1,0 +1,98 @@
+"""Log messages of `xlflax train`: possible exports and next commands."""
+
+import logging
+import shlex
+from typing import Any
+
+# Objective -> gin file in `evaluate/`, if the names differ.
+_EVALUATION_FILES = {
+  'sequence_classification': 'classification',
+  'sequence_regression': 'regression',
+  'token_classification': 'tagging',
+  'dependency_parsing': 'parsing',
+}
+
+
+def log_export(trainer: Any) -> None:
+  """Logs the Hugging Face architecture that the model can be exported to."""
+  from xlflax.interop.huggingface import exporting
+  from xlflax.models import encoder, encoder_decoder
+
+  exportable = (encoder.Encoder, encoder_decoder.EncoderDecoder)
+  if type(trainer.model) not in exportable:
+    logging.info(
+      'Export: no Hugging Face architecture fits a %s.',
+      type(trainer.model).__name__,
+    )
+    return
+  description = exporting.expressed_as(trainer.model.config, pad_id=0)
+  name, _, reason = description.partition(': ')
+  if reason:
+    logging.info('Export: no Hugging Face architecture fits (%s).', reason)
+  else:
+    logging.info(
+      'Export: the model fits the Hugging Face architecture %s '
+      '(`xlflax convert to-hf`).',
+      name,
+    )
+
+
+def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
+  """Logs how the run ended, and commands to continue with."""
+  from xlflax.training import progress
+
+  duration = progress.duration(sum(result['seconds'].values()))
+  loss = result['loss']
+  logging.info(
+    '%s %s: step %s of %s in %s%s.',
+    result['model_dir'],
+    'finished' if result['finished'] else 'stopped',
+    f'{result["step"]:,}',
+    f'{trainer.total_steps:,}' if trainer.total_steps else 'all epochs',
+    duration,
+    '' if loss is None else f', loss {loss:.4f}',
+  )
+  lines = next_commands(trainer, result)
+  logging.info('Next:\n%s', '\n'.join(f'  {line}' for line in lines))
+
+
+def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
+  """Returns command lines that fit a run, such as its evaluation.
+
+  Args:
+    trainer: Run that was trained.
+    result: Result of `Trainer.train`.
+  """
+  directory = shlex.quote(result['model_dir'])
+  if not result['finished']:
+    return ['Run the same command again to resume from the last checkpoint.']
+  corpus = shlex.quote(trainer.corpus or 'CORPUS')
+  from xlflax.models import encoder_decoder
+  from xlflax.objectives.finetuning import base as finetuning
+
+  if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
+    return [
+      f'xlflax translate --model_dir={directory} --source=CODE --target=CODE '
+      '--input=FILE --output=FILE',
+      f'xlflax evaluate --model_dir={directory} '
+      f'--gin_file=evaluate/translation.gin --corpus={corpus}',
+    ]
+  tasks = [
+    _EVALUATION_FILES.get(objective.name, objective.name)
+    for objective in trainer.objectives.objectives
+    if isinstance(objective, finetuning.FineTuning)
+  ]
+  export = f'xlflax convert to-hf {directory} --output=FOLDER'
+  if tasks:
+    return [
+      f'xlflax evaluate --model_dir={directory} '
+      f'--gin_file=evaluate/{tasks[0]}.gin',
+      export,
+    ]
+  return [
+    f'xlflax evaluate --model_dir={directory} --tasks=retrieval,perplexity '
+    f'--corpus={corpus} --steps=all --untrained',
+    f'xlflax finetune --init_from={directory} --gin_file=finetune/tagging.gin '
+    "--gin.TRAIN_EVALUATION_FILES=\"{'en': 'FILE'}\" --output=DIR",
+    export,
+  ]

@@ -1,0 +1,174 @@
+"""Runs of `xlflax train --phases` that start from each other's checkpoints.
+
+Phase NAME trains in MODEL_DIR/NAME. Its gin file reads the directory of the
+previous phase from the macro INIT_DIR. A binding of the command line applies to
+the phases that read it.
+"""
+
+import dataclasses
+import logging
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax.cli import run_options
+from xlflax.configuration import config, shipped_configs
+from xlflax.foundation import errors
+
+_INIT_MACRO = 'INIT_DIR'
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+  """A run in a sequence of runs.
+
+  Attributes:
+    name: Name of the gin file without '.gin', or '' for a single run.
+    configuration: Configuration of the run.
+  """
+
+  name: str
+  configuration: config.Configuration
+
+
+def configure(options: run_options.RunOptions) -> list[Phase]:
+  """Returns the runs that the options of `train` describe, in order.
+
+  Raises:
+    ConfigError: If a phase does not exist or its configuration is invalid.
+  """
+  phases = getattr(options, 'phases', None)
+  each = [('', options)] if phases is None else _split(options, phases)
+  return [
+    Phase(name, config.configure(phase.gin, phase.macros()))
+    for name, phase in each
+  ]
+
+
+def check(trainers: Sequence[Any]) -> list[bool]:
+  """Returns for each run whether it has finished.
+
+  Raises:
+    CheckpointError: If a run cannot start from the previous one.
+    RunDirectoryError: If a finished run had another configuration, or a run
+      has started although the previous one has not finished.
+  """
+  from xlflax.training import setup as setup_lib
+  from xlflax.training.checkpointing import run as run_lib
+  from xlflax.training.checkpointing import run_directory, saved_checkpoints
+  from xlflax.training.initialization import init_from
+
+  finished: list[bool] = []
+  previous = None
+  for trainer in trainers:
+    setup = setup_lib.Setup(trainer)
+    if previous is not None:
+      init_from.check_successor(
+        setup.settings.init_from,
+        setup.factory.abstract,
+        previous.factory.abstract,
+        model_dir=previous.settings.model_dir,
+      )
+    last_step = run_lib.last_step_of_finished(setup.model_dir)
+    if not all(finished) and saved_checkpoints.finished_steps(setup.model_dir):
+      raise errors.RunDirectoryError(
+        'A phase has started although the previous one has not finished',
+        got=str(setup.model_dir),
+        fix='Pass the previous number of steps, or another --model_dir.',
+      )
+    finished.append(last_step is not None and last_step >= setup.settings.steps)
+    if finished[-1]:
+      run_directory.check(
+        setup.model_dir,
+        setup.description,
+        other_config=setup.settings.other_config,
+      )
+      logging.info('%s has finished before.', setup.model_dir)
+    previous = setup
+  return finished
+
+
+def without_missing_checkpoint(trainer: Any) -> Any:
+  """Returns the run, without initial checkpoints that do not exist yet."""
+  from xlflax.training.checkpointing import saved_checkpoints
+  from xlflax.training.initialization import init_from
+
+  sources = init_from.directories(trainer.init_from)
+  if all(map(saved_checkpoints.finished_steps, sources)):
+    return trainer
+  return dataclasses.replace(trainer, init_from=None)
+
+
+def _split(
+  options: run_options.RunOptions, phases: str
+) -> list[tuple[str, run_options.RunOptions]]:
+  """Returns the name and the options of each phase."""
+  gin = options.gin
+  folders = shipped_configs.folders(gin.gin_search_paths)
+  files = shipped_configs.phases(phases, folders)
+  macros_by_phase = [
+    _macros_read([file, *gin.gin_file], folders, gin.gin_bindings)
+    for file in files
+  ]
+  root = options.model_dir or 'unused'
+  split: list[tuple[str, run_options.RunOptions]] = []
+  previous = None
+  for file, macros in zip(files, macros_by_phase, strict=True):
+    name = pathlib.PurePath(file).stem
+    bindings = [
+      binding
+      for binding in gin.gin_bindings
+      if _applies_to(binding, macros, macros_by_phase)
+    ]
+    if previous is not None:
+      _check_reads_previous(file, macros)
+      bindings.append(f'{_INIT_MACRO}={f"{root}/{previous}"!r}')
+    phase = dataclasses.replace(
+      options,
+      model_dir=options.model_dir and f'{root}/{name}',
+      gin=dataclasses.replace(
+        gin, gin_file=(file, *gin.gin_file), gin_bindings=tuple(bindings)
+      ),
+    )
+    split.append((name, phase))
+    previous = name
+  return split
+
+
+def _macros_read(
+  files: Sequence[str], folders, bindings: Sequence[str]
+) -> set[str]:
+  """Returns the macros that gin files and bindings read."""
+  macros: set[str] = set()
+  for binding in bindings:
+    macros |= shipped_configs.uses(binding)
+  for name in files:
+    for file in shipped_configs.read(name, folders).files():
+      macros |= file.uses
+  return macros
+
+
+def _applies_to(
+  binding: str, macros: set[str], macros_by_phase: Sequence[set[str]]
+) -> bool:
+  """Returns whether a phase receives a binding.
+
+  A macro that no phase reads is passed to all of them, so that it is reported.
+  """
+  name = binding.partition('=')[0].strip()
+  return (
+    not re.fullmatch(r'\w+', name)
+    or name in macros
+    or not any(name in others for others in macros_by_phase)
+  )
+
+
+def _check_reads_previous(file: str, macros: set[str]) -> None:
+  if _INIT_MACRO not in macros:
+    raise errors.ConfigError(
+      'A phase must start from the checkpoint of the previous phase',
+      got=f'{file}, which does not read %{_INIT_MACRO}',
+      expected=f'initialization.InitFrom.model_dir = %{_INIT_MACRO}',
+      where='--phases',
+    )
