@@ -92,11 +92,11 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
   def parsed(*given):
     import jax
 
-    from xlflax.training import loop
+    from xlflax.training import training_run
 
     jax.monitoring.register_event_duration_secs_listener(marks.heard)
     marks.end('imports')
-    _watch_first_step(loop.Loop, marks)
+    _watch_first_step(training_run.TrainingRun, marks)
     return train(*given)
 
   command._train = parsed
@@ -109,20 +109,24 @@ def measure_here(arguments: list[str], started: float) -> dict[str, float]:
   return marks.found
 
 
-def _watch_first_step(loop_class, marks: Marks) -> None:
-  one_step = loop_class._one_step
+def _watch_first_step(run_class, marks: Marks) -> None:
+  """Notes the times before and after the first step of a `TrainingRun`."""
+  next_batches, after_step = run_class.next_batches, run_class.after_step
 
-  def first(self, state, step):
+  def first_batches(self, active):
+    run_class.next_batches = next_batches
+    marks.end('set_up')
+    return next_batches(self, active)
+
+  def after_first_step(self, output):
     import jax
 
-    loop_class._one_step = one_step
-    marks.end('set_up')
-    result = one_step(self, state, step)
-    jax.block_until_ready(result)
+    run_class.after_step = after_step
+    jax.block_until_ready((self.state, output))
     marks.end_first_step()
-    return result
+    return after_step(self, output)
 
-  loop_class._one_step = first
+  run_class.next_batches, run_class.after_step = first_batches, after_first_step
 
 
 def run(models, *, rounds: int, lines: int = 2000) -> dict[str, dict]:

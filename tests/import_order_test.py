@@ -48,19 +48,18 @@ def _is_lazy(node: ast.stmt) -> bool:
   return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
 
 
-def imported(
-  source: str, homes: dict[str, str], *, lazy: bool = False
-) -> set[str]:
-  """The modules that a module's code imports, at its top or in a function.
+def imported(source: str, homes: dict[str, str]) -> set[str]:
+  """Returns the modules that a module imports, at its top or in a function.
+
+  Imports under TYPE_CHECKING do not run, so they are left out: they serve
+  annotations and the names that a package offers.
 
   Args:
-    source: the code.
-    homes: what can be imported -> the module that it is, or is defined in.
-    lazy: whether imports under TYPE_CHECKING are only names on offer.
+    source: Source code of the module.
+    homes: Module that defines a name, by the name's path.
   """
   tree = ast.parse(source)
-  if lazy:
-    tree.body = [node for node in tree.body if not _is_lazy(node)]
+  tree.body = [node for node in tree.body if not _is_lazy(node)]
   found = set()
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
@@ -125,7 +124,7 @@ def _imports() -> dict[str, set[str]]:
   for package in packages:
     homes = public_names(package, sources[package]) | homes
   return {
-    module: imported(source, homes, lazy=module in packages) - {module}
+    module: imported(source, homes) - {module}
     for module, source in sources.items()
   }
 
@@ -201,7 +200,7 @@ def test_a_public_name_stands_for_its_module():
   )
   names = public_names('p', package)
   assert names == {'p.Name': 'p.d'}
-  assert imported(package, HOMES, lazy=True) == {'p.a'}
+  assert imported(package, HOMES) == {'p.a'}
   assert imported('from p import Name', HOMES | names) == {'p.d'}
 
 

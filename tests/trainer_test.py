@@ -11,7 +11,7 @@ import pytest
 import xlflax
 from xlflax.evaluation import during_training
 from xlflax.foundation import errors
-from xlflax.training import session
+from xlflax.training import train_loop
 
 _GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}
 # What people write, with the types that they count on.
@@ -139,7 +139,7 @@ def test_the_best_checkpoint_is_the_one_that_the_metric_says(
 ):
   kept = []
   monkeypatch.setattr(
-    session, 'run', lambda trainer, **_: kept.append(trainer.checkpoints)
+    train_loop, 'train', lambda trainer, **_: kept.append(trainer.checkpoints)
   )
   made = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
   options = dataclasses.replace(

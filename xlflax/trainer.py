@@ -7,7 +7,7 @@ from typing import Any
 from xlflax.configuration import config
 from xlflax.foundation import calls, ranges, registry
 from xlflax.planning import plan as plan_lib
-from xlflax.training import benchmark, session
+from xlflax.training import benchmark, train_loop
 from xlflax.training import settings as settings_lib
 from xlflax.training.devices import machines
 from xlflax.training.metric_writers import base as writers
@@ -75,7 +75,7 @@ class Trainer(settings_lib.Settings):
       highest = self.evaluation.is_better_higher(options.best_metric)
       options = dataclasses.replace(options, best_is_highest=highest)
       made = dataclasses.replace(self, checkpoints=options)
-    return session.run(made, gin_config=text, report=report)
+    return train_loop.train(made, gin_config=text, report=report)
 
   @calls.checked
   def plan(

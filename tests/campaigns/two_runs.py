@@ -38,10 +38,10 @@ from xlflax.runs import run as runs_lib
 from xlflax.storage import digests
 from xlflax.trainer import Trainer
 from xlflax.training import params as params_lib
-from xlflax.training import session
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import (
   checkpoints,
+  directory_claim,
   inputs,
   metrics_file,
   run_directory,
@@ -160,7 +160,7 @@ def _train(root: pathlib.Path, number: int) -> None:
   loaders = setup.open_loaders()
   described = inputs.describe(setup.vocabulary.hash, loaders)
   directory = root / 'run'
-  session._claim_directory(setup, root / 'vocabulary', f'# {number}\n')
+  directory_claim.claim_directory(setup, root / 'vocabulary', f'# {number}\n')
   inputs.record(directory, described, loaders)
   lines = ''.join(
     f'{{"step": {step}, "train": {{"loss": {number + 1}.5}}, '
@@ -253,8 +253,8 @@ def _resume(root: pathlib.Path) -> Any:
   loaders = setup.open_loaders()
   try:
     described = inputs.describe(setup.vocabulary.hash, loaders)
-    session._check_directory(setup, root / 'vocabulary', described)
-    session._claim_directory(setup, root / 'vocabulary', '# 0\n')
+    directory_claim.check_directory(setup, root / 'vocabulary', described)
+    directory_claim.claim_directory(setup, root / 'vocabulary', '# 0\n')
     saved = checkpoints.Checkpoints(root / 'run')
     restored = saved.restore_last(setup.factory)
     saved.close()

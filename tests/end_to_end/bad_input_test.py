@@ -185,7 +185,7 @@ def test_truncated_newest_checkpoint(workspace, finished, run):
     run, workspace.cache, _EVERY, steps=8, options=TINY_MLM
   )
   assert 'cannot be read' in output and 'rejected_checkpoints' in output
-  assert 'Continuing from the checkpoint of step 4' in output
+  assert 'Resuming from the checkpoint of step 4' in output
   assert (run / 'rejected_checkpoints').is_dir()
   assert losses(run) == losses(finished)
   theirs = parameters(finished, 8)
@@ -233,4 +233,4 @@ def test_full_disk_during_a_save(workspace, finished, run):
     steps=12,
     options=TINY_MLM,
   )
-  assert 'Continuing from the checkpoint of step 8' in output
+  assert 'Resuming from the checkpoint of step 8' in output

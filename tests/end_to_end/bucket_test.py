@@ -74,7 +74,7 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
   ]
   outputs = [process.communicate(timeout=300)[0] for process in processes]
   assert [p.returncode for p in processes] == [0, 0], outputs
-  assert 'Continuing from the checkpoint of step 6' in outputs[0]
+  assert 'Resuming from the checkpoint of step 6' in outputs[0]
   copy = _copied(found, 'run')
   expected, got = (
     params.names(run.open_run(d).restore_params(8))
@@ -295,7 +295,7 @@ def test_from_records_to_a_published_folder(workspace, store, tmp_path):
   process = workspace.start(*pretrain, *words, **environment)
   _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
   last = workspace.run(*pretrain, *words, **environment)
-  assert 'Continuing from the checkpoint' in last
+  assert 'Resuming from the checkpoint' in last
   evaluate = ('--tasks=perplexity', f'--corpus={at}/eval', '--untrained')
   model = f'--model_dir={at}/out/model'
   workspace.run('evaluate', model, *evaluate, **environment)

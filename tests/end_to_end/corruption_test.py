@@ -108,7 +108,7 @@ def test_a_job_that_was_wrong_ends_as_if_it_never_was(workspace, tmp_path):
   assert statuses == [74, 74], outputs
   statuses, outputs = _run(workspace, run, 'none', 'none')
   assert statuses == [0, 0], outputs
-  assert 'Continuing from the checkpoint of step 16' in outputs[0]
+  assert 'Resuming from the checkpoint of step 16' in outputs[0]
   statuses, whole = _run(workspace, tmp_path / 'whole', 'none', 'none', more=())
   assert statuses == [0, 0], whole
   _assert_equal(run, tmp_path / 'whole')

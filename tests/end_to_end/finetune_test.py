@@ -101,7 +101,7 @@ def test_a_killed_grid_goes_on(grid):
   process = start()
   printed, _ = process.communicate(timeout=300)
   assert process.returncode == 0, printed
-  assert printed.count('Continuing from the checkpoint of step') == 1
+  assert printed.count('Resuming from the checkpoint of step') == 1
   after = _changes(output / 'trials' / 'SEED=0')
   assert {path: after[path] for path in before} == before
   found = json.loads((output / 'grid.json').read_text())

@@ -104,7 +104,7 @@ _CASES = {
 
 
 def _has_stacks(text: str) -> bool:
-  return 'Current thread' in text and 'training/loop.py' in text
+  return 'Current thread' in text and 'training/train_loop.py' in text
 
 
 @pytest.mark.parametrize('fault', _CASES)

@@ -173,7 +173,7 @@ def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
     _EVERY
   ]  # not the last one, too
   output = workspace.run(*arguments)
-  assert f'Continuing from the checkpoint of step {_EVERY}.' in output
+  assert f'Resuming from the checkpoint of step {_EVERY}.' in output
   ours, theirs = _saved(run, _STEPS), _saved(uninterrupted, _STEPS)
   assert ours.keys() == theirs.keys()
   for key, value in ours.items():

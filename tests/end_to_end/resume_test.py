@@ -67,7 +67,7 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   _check_whole(tmp_path / 'run')
   output = workspace.train(tmp_path / 'run', _EVERY, options=flags)
   assert process.returncode == -signal.SIGKILL  # it had not ended by itself
-  assert 'Continuing from the checkpoint of step' in output
+  assert 'Resuming from the checkpoint of step' in output
   _equal(tmp_path / 'run', uninterrupted)
   _check_whole(tmp_path / 'run')
   _check_mended(tmp_path / 'run')

@@ -40,20 +40,20 @@ def _places() -> dict[str, tuple[Any, str]]:
   """Phase -> what is called at its beginning."""
   from xlflax.foundation import leaving
   from xlflax.training import (
-    compiling_ahead,
     metric_accumulator,
-    reporting,
     setup,
+    step_compilation,
+    training_run,
   )
   from xlflax.training.checkpointing import checkpoints
 
   return {
     'start': (setup.Setup, 'open_loaders'),
     'restore': (checkpoints.Checkpoints, 'restore_last'),
-    'compile': (compiling_ahead.Ahead, 'step_of'),
+    'compile': (step_compilation.StepCompiler, 'step_of'),
     'first_step': (metric_accumulator.MetricAccumulator, 'add'),
     'save': (checkpoints.Checkpoints, 'save'),
-    'end': (reporting.Reporter, 'result'),
+    'end': (training_run.TrainingRun, 'summary'),
     'leave': (leaving, 'end_command'),
   }
 

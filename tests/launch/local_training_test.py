@@ -118,7 +118,7 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
       steps=100000,
     )
   )
-  assert f'Continuing from the checkpoint of step {step}.' in again
+  assert f'Resuming from the checkpoint of step {step}.' in again
   assert f'Stopped at step {step + 4} of' in again
 
 
@@ -261,4 +261,4 @@ def test_a_frozen_process_is_named(workspace, tmp_path, process):
   named = 'coordination service' if process == 0 else r'\n\S*1\n'
   assert re.search(named, output), output
   assert re.search(r'[a-z ]+\(step \d+\) for \d+ s', output), output
-  assert 'Current thread' in output and 'training/loop.py' in output
+  assert 'Current thread' in output and 'training/train_loop.py' in output

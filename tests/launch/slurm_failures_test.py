@@ -92,7 +92,7 @@ def test_a_failed_job_is_queued_again_and_ends_as_if_nothing_was(
       cluster.start_node('n2')
   assert job.wait(400) == 'COMPLETED', slurm_jobs.log(tmp_path / 'logs')
   log = slurm_jobs.log(tmp_path / 'logs')
-  assert 'Continuing from the checkpoint of step' in log, log
+  assert 'Resuming from the checkpoint of step' in log, log
   assert losses(run) == uninterrupted
 
 

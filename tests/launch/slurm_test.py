@@ -33,7 +33,7 @@ def test_signalled_job_is_queued_again_and_resumes_exactly(
   log = slurm_jobs.log(tmp_path / 'logs')
   assert 'Process 0 of 2 (slurm)' in log and 'Process 1 of 2 (slurm)' in log
   assert f'Requeueing job {job.number}' in log, log
-  assert 'Continuing from the checkpoint of step' in log
+  assert 'Resuming from the checkpoint of step' in log
   assert f'Finished at step {slurm_jobs.STEPS}' in log
   assert losses(tmp_path / 'run') == uninterrupted
 

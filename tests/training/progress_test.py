@@ -63,14 +63,14 @@ def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
   """Compilation in step 1, and an evaluation after step 6."""
   progress = _progress()
   clock.now += 60
-  progress.leave_out(1)
+  progress.restart(1)
   clock.now += 9
   assert progress.report(10, 1.0, 50) == {
     'seconds_per_step': 1.0,
     'tokens_per_second': 50.0,
   }
   clock.now += 500
-  progress.leave_out(16)
+  progress.restart(16)
   clock.now += 4
   assert progress.report(20, 1.0, 50) == {
     'seconds_per_step': 1.0,
@@ -81,7 +81,7 @@ def test_what_is_left_out_counts_neither_time_nor_tokens(clock):
 def test_no_step_since_the_clock_was_restarted(clock):
   progress = _progress()
   clock.now += 60
-  progress.leave_out(1)
+  progress.restart(1)
   assert progress.report(1, 1.0, 50) == {}
 
 
@@ -106,7 +106,7 @@ def test_the_eta_counts_evaluations(clock, caplog):
   progress.begin(1, 9.0, 75)
   assert 'took 00:01:15' in caplog.text
   clock.now += 10
-  progress.leave_out(11)  # of which nine seconds were an evaluation
+  progress.restart(11)  # of which nine seconds were an evaluation
   clock.now += 10
   progress.report(21, 1.0, 50)
   assert caplog.messages[-1].endswith('ETA 00:01:20')  # 80 steps of 1 s

@@ -12,7 +12,7 @@ from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import contrastive, denoising, masked_lm
-from xlflax.training import benchmark, session, train_step
+from xlflax.training import benchmark, train_loop, train_step
 from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoints, run_directory
@@ -238,5 +238,5 @@ def test_benchmark_of_a_configuration():
 
 def test_training_needs_more_than_the_vocabularys_sizes():
   with pytest.raises(errors.ConfigError) as error:
-    session.run(make_settings(partitioner=tiny.one_device()), gin_config='')
-  assert 'Expected: the directory of a vocabulary' in str(error.value)
+    train_loop.train(make_settings(partitioner=tiny.one_device()))
+  assert error.value.where == 'Trainer.vocabulary'

@@ -68,7 +68,7 @@ class Progress:
       seconds: that it took, compilation included.
     """
     self._patience.cancel()
-    self.leave_out(step)
+    self.restart(step)
     self._begun = (step, self._time)
     self._told = self._time
     self._loss = f'loss {loss:.4f}'
@@ -80,7 +80,7 @@ class Progress:
         duration(seconds) if seconds >= 60 else f'{seconds:.1f} s',
       )
 
-  def leave_out(self, step: int) -> None:
+  def restart(self, step: int) -> None:
     """Leaves what happened until now (compilation, evaluation) out of speed."""
     self._step, self._time = step, time.perf_counter()
 

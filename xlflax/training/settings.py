@@ -13,10 +13,12 @@ from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors, ranges, registry, schema
 from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import profiling, protocols, train_step
+from xlflax.training import protocols, train_step
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.devices import machines, partitioning
+from xlflax.training.hooks import base as hooks_base
+from xlflax.training.hooks import profiler
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.metric_writers import base as writers
 from xlflax.training.optimization import optimizers, schedules
@@ -71,14 +73,15 @@ class Settings:
       0 waits for ever (`training.processes.watchdog`).
     replay_every: every so many steps, one is computed twice and must give the
       same bits, and the devices' copies of one array are compared; a
-      disagreement ends the run, unsaved (`training.replay`). It takes the
+      disagreement ends the run, unsaved (`training.hooks.silent_data_corruption`). It takes the
       memory of a second state. None or 0: never.
     xla_checker: whether XLA's own checker looks at the same steps; TPUs only.
-    profile_steps: steps to trace, 'FIRST:LAST' (`training.profiling`).
+    profile_steps: steps to trace, 'FIRST:LAST' (`training.hooks.profiler`).
     profile_memory: whether to write a profile of the devices' memory too.
     stop_at_step: save and stop here, before `total_steps` (for tests and
       time-limited jobs); schedules do not change.
     other_config: what to do if the directory holds another run.
+    hooks: Hooks that run after the default ones (`training.hooks`).
   """
 
   model_dir: str = _changeable()
@@ -144,6 +147,7 @@ class Settings:
   other_config: run_directory.OtherConfig = _changeable(
     default=run_directory.OtherConfig.REFUSE
   )
+  hooks: tuple[hooks_base.Hook, ...] = _changeable(default=())
 
   def __post_init__(self):
     # One run by its directory alone is the same as an InitFrom of it.
@@ -156,7 +160,7 @@ class Settings:
     self._check_streams()
 
   def _check_length(self):
-    profiling.Steps.of(self.profile_steps)
+    profiler.Steps.of(self.profile_steps)
     if self.profile_memory and self.profile_steps is None:
       raise errors.ConfigError(
         "The devices' memory is profiled after traced steps",

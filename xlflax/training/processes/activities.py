@@ -37,6 +37,8 @@ class Activities:
     self.processor = time.process_time()
     self._processors = dict.fromkeys(Activity, 0.0)
     self.at, self.detail, self.since = Activity.START, '', clock()
+    # Longest time spent at each activity without a break.
+    self.longest = dict.fromkeys(Activity, 0.0)
     names = [a.name.lower() for a in Activity] + [_LOST]
     self._seconds = dict.fromkeys(names, 0.0)
 
@@ -56,10 +58,21 @@ class Activities:
     """Ends the activity of now, and begins another."""
     now = self.clock()
     self._seconds[self.at.name.lower()] += now - self.since
+    self.longest[self.at] = max(self.longest[self.at], now - self.since)
     used = time.process_time()
     self._processors[self.at] += used - self.processor
     self.at, self.detail, self.since = activity, detail, now
     self.processor = used
+
+  def progress(self) -> None:
+    """Notes a finished step: a process that waits for steps does not hang."""
+    if self.at is Activity.STEP:
+      self.begin(Activity.STEP, self.detail)
+
+  def describe(self) -> str:
+    """Returns the current activity and its duration, for messages."""
+    detail = f' {self.detail}' if self.detail else ''
+    return f'{self.at.value}{detail} for {self.clock() - self.since:.0f} s'
 
   def seconds(self) -> dict[str, float]:
     """Seconds by the activities' names in lower case, and of 'lost' work."""

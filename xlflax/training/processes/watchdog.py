@@ -45,11 +45,9 @@ class Watchdog:
     *,
     end: Callable[[str], None] | None = None,
   ):
-    self._activities = activities
+    self.activities = activities
     self._limit = limit_seconds or math.inf
     self._end = end or _end
-    self._longest_step = 0.0
-    self._compilation = 0.0  # with a first step, whose time is not known
     self._writing_since: float | None = None
     self._is_writing: Callable[[], bool] = lambda: False
     self._asked: float | None = None  # when a signal asked the run to stop
@@ -67,47 +65,26 @@ class Watchdog:
     if self._thread.is_alive():
       self._thread.join(timeout=10)
 
-  def begin(self, activity: Activity, detail: str = '') -> None:
-    """Says what this process is at from now on, until the next call."""
-    at = self._activities
-    spent = at.clock() - at.since
-    if at.at is Activity.STEP:
-      self._longest_step = max(self._longest_step, spent)
-    if at.at is Activity.COMPILATION:
-      self._compilation = max(self._compilation, spent)
-    at.begin(activity, detail)
-
-  def progress(self) -> None:
-    """Says that a step was finished: what waits for steps does not hang."""
-    if self._activities.at is Activity.STEP:
-      self.begin(Activity.STEP, self._activities.detail)
-
   def background_write(self, is_writing: Callable[[], bool]) -> None:
     """Says how to ask whether a checkpoint is written beside the training."""
     self._is_writing = is_writing
     if not is_writing():
       self._writing_since = None
     elif self._writing_since is None:
-      self._writing_since = self._activities.clock()
+      self._writing_since = self.activities.clock()
 
   def stopping(self) -> None:
     """Says that a signal asked the run to stop: its step must end soon."""
     if self._asked is None:
-      self._asked = self._activities.clock()
-
-  def now(self) -> str:
-    """What this process is at, and for how long."""
-    at = self._activities
-    detail = f' {at.detail}' if at.detail else ''
-    return f'{at.at.value}{detail} for {at.clock() - at.since:.0f} s'
+      self._asked = self.activities.clock()
 
   def problem(self) -> str | None:
     """What has taken too long; None while all is well."""
-    at = self._activities
+    at = self.activities
     now = at.clock()
     asked = now if self._asked is None else max(self._asked, at.since)
     if now - at.since > self.limit(at.at) or now - asked > self._last(at.at):
-      return self.now()
+      return at.describe()
     since = self._writing_since
     late = since is not None and now - since > self.limit(Activity.SAVE)
     # A loop that hangs elsewhere does not say that the write has ended.
@@ -123,12 +100,14 @@ class Watchdog:
     """Seconds that it may take after the run was asked to stop."""
     if activity is Activity.SAVE:
       return math.inf
-    least = max(_STOPPING, self._compilation, self._longest)
+    # Compilation includes a first step, whose own time is not known.
+    compilation = self.activities.longest[Activity.COMPILATION]
+    least = max(_STOPPING, compilation, self._longest)
     return least * _slower(activity)
 
   @property
   def _longest(self) -> float:
-    return _STEPS * self._longest_step
+    return _STEPS * self.activities.longest[Activity.STEP]
 
   def _run(self) -> None:
     while not self._stopped.wait(min(_EVERY, self._limit / 4)):

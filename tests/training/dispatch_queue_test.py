@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.training import in_flight
+from xlflax.training import dispatch_queue
 
 
 class _Array:
@@ -33,7 +33,7 @@ class _Clock:
 def _run(seconds: float, steps: int):
   """Most steps in flight, and what was finished, of a device's queue."""
   clock, told, most = _Clock(), [], 0
-  flight = in_flight.InFlight(told.append, clock)
+  flight = dispatch_queue.DispatchQueue(told.append, clock)
   for step in range(steps):
     flight.make_room()
     flight.add(step + 1, _Array(clock, (step + 1) * seconds))
@@ -68,7 +68,7 @@ def test_real_steps_are_held_back():
     )
 
   told = []
-  flight, x = in_flight.InFlight(told.append), jnp.float32(0)
+  flight, x = dispatch_queue.DispatchQueue(told.append), jnp.float32(0)
   step(x).block_until_ready()
   flight._seconds = 2.0  # as if the steps before had taken so long
   for number in range(5):

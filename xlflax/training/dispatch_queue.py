@@ -1,8 +1,8 @@
-"""Steps that are dispatched and not finished: how many there may be.
+"""Limits the number of steps that are dispatched and not finished.
 
-JAX returns from a step before the device has made it, and on CPUs lets 32
-follow. What a run was asked to do (stop, save) waits for all of them, so that
-there are few where a step takes long, and enough that no device waits.
+JAX returns from a step before the device has finished it, and on CPUs allows 32
+dispatched steps. Saving and stopping wait for all of them. Few steps are
+therefore dispatched ahead if a step takes long, and enough that no device idles.
 """
 
 import collections
@@ -16,15 +16,15 @@ _LEAST, _MOST = 2, 32
 _SECONDS = 1.0  # of work ahead, where that is more than the least
 
 
-class InFlight:
-  """The steps that the devices are at.
+class DispatchQueue:
+  """Steps that were dispatched to the devices and are not finished.
 
   Attributes:
-    finished: the last step that the devices have made, as far as is known.
+    finished: Last step that the devices are known to have finished.
 
   Args:
-    on_finished: called with the number of a step after it was finished.
-    clock: seconds, rising.
+    on_finished: Function called with the number of a finished step.
+    clock: Function that returns seconds.
   """
 
   def __init__(
@@ -40,26 +40,26 @@ class InFlight:
 
   @property
   def limit(self) -> int:
-    """How many steps may be in flight."""
+    """Maximum number of dispatched steps."""
     if not self._seconds:
       return _LEAST
     return max(_LEAST, min(_MOST, int(_SECONDS / self._seconds)))
 
   def add(self, step: int, output: Any) -> None:
-    """Notes that a step was dispatched.
+    """Adds a step that was dispatched.
 
     Args:
-      step: finished steps after it.
-      output: arrays that are ready when it is finished.
+      step: Number of the step.
+      output: Arrays that are ready when it is finished.
     """
     if not self._steps:
       self._since = self._clock()
     self._steps.append((step, output))
-    self._look()
+    self._poll()
 
   def make_room(self) -> None:
     """Waits until another step may be dispatched."""
-    self._look()
+    self._poll()
     while len(self._steps) >= self.limit:
       self._wait()
 
@@ -70,10 +70,10 @@ class InFlight:
 
   def _wait(self) -> None:
     jax.block_until_ready(self._steps[0][1])
-    self._look()
+    self._poll()
 
-  def _look(self) -> None:
-    """Takes out what is finished, and learns how long a step takes."""
+  def _poll(self) -> None:
+    """Removes finished steps, and estimates the time of a step."""
     count = 0
     while self._steps and _is_ready(self._steps[0][1]):
       self.finished, _ = self._steps.popleft()

@@ -1,13 +1,14 @@
-"""Replay: steps computed twice, to find devices that compute wrongly.
+"""Check for silent data corruption: computes some steps twice.
 
-A processor that is broken in one place gives wrong results without an error:
-silent data corruption. Every `Trainer.replay_every` steps a step is computed
-twice by one program, from copies of one state, and all that it gives must be
-equal bit by bit; so must the devices' copies of what is replicated. What is
-compared are digests that each device makes of its own memory
-(`training.devices.bit_digests`). A disagreement ends the run, unsaved.
+A defective processor can return wrong results without an error. Every
+`Trainer.replay_every` steps, a step is computed twice by the same program from
+copies of one state. All results must be equal bit by bit, and so must the
+replicas of an array on different devices. Each device computes digests of its
+own memory (`training.devices.bit_digests`), which are compared. A difference
+ends the run without saving its state.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from xlflax.foundation import errors
 from xlflax.training import setup as setup_lib
 from xlflax.training import train_state
 from xlflax.training.devices import bit_digests
+from xlflax.training.hooks import base
 from xlflax.training.processes import failures, step_times
 
 _NAMED = 3  # arrays that a message names
@@ -36,12 +38,12 @@ _EXPECTED = {
 }
 
 
-class Replay:
-  """Takes steps, some of them twice; used by the loop.
+class SilentDataCorruptionHook(base.Hook):
+  """Computes every n-th step twice, and compares all results.
 
   Args:
-    setup: of the run; its settings say how often.
-    last_good: returns the step of the last checkpoint, None without any.
+    setup: Setup of the run, whose trainer has the interval.
+    last_good: Function that returns the step of the last checkpoint.
   """
 
   def __init__(
@@ -58,27 +60,37 @@ class Replay:
       out_shardings=setup.factory.shardings if self._every else None,
     )
 
+  def wrap_train_step(self, run, train_step, active):
+    """See base class. Wraps the steps that are computed twice."""
+    step = run.step + 1
+    if not self.is_due(step):
+      return train_step
+    return functools.partial(self.compute_twice, train_step, active, step)
+
+  def before_checkpoint(self, run):
+    """See base class. Raises an error if the replicas of an array differ."""
+    self.check_replicas(run.state)
+    return True
+
   def is_due(self, step: int) -> bool:
-    """Whether the step after which so many are finished is taken twice."""
+    """Returns whether the step with this number is computed twice."""
     return bool(self._every) and step % self._every == 0
 
-  def take(
-    self, run: Callable, active: tuple[int, ...], step: int, state, *rest
+  def compute_twice(
+    self, train_step: Callable, active: tuple[int, ...], step: int, state, *rest
   ):
-    """Returns what `run(state, *rest)` does, compared where it is due.
+    """Returns `train_step(state, *rest)`, compared with a second computation.
 
     Args:
-      run: the jitted step, which takes the state's memory.
-      active: the entries that it trains.
-      step: finished steps after it.
-      state: the train state before it.
-      *rest: batches, and what else the step is given.
+      train_step: Compiled step function, which donates its state.
+      active: Entries of the mixture that it trains.
+      step: Number of the step.
+      state: Train state before the step.
+      *rest: Batches, and further arguments of the step.
 
     Raises:
-      TrainingError: the devices disagree; status FAILURE.
+      TrainingError: If the devices disagree, with the status FAILURE.
     """
-    if not self.is_due(step):
-      return run(state, *rest)
     if self._hosts is None:
       self._hosts = step_times.hosts()
     if self._setup.settings.xla_checker:
@@ -88,19 +100,19 @@ class Replay:
     copy = self._copy(state)
     self._end_if(_COPY, before.differing(self._digest(copy)), step)
     # The first result is gone before the second needs the memory.
-    first = self._digest(*run(copy, *rest))
-    result = run(state, *rest)
+    first = self._digest(*train_step(copy, *rest))
+    result = train_step(state, *rest)
     second = self._digest(*result)
     self._end_if(_STEP, first.differing(second), step)
     self._end_if(_REPLICAS, second.odd_replicas(), step)
     self._agreed = step
     return result
 
-  def check(self, state: train_state.TrainState) -> None:
+  def check_replicas(self, state: train_state.TrainState) -> None:
     """Compares the replicas of a state that is about to be saved.
 
     Raises:
-      TrainingError: the devices disagree; status FAILURE.
+      TrainingError: If the devices disagree, with the status FAILURE.
     """
     if not self._every or int(state.step) == self._agreed:
       return

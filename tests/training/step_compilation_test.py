@@ -7,8 +7,8 @@ import pytest
 from tests.training import tiny
 from tests.training.setup_test import make_settings
 from xlflax.foundation import errors
-from xlflax.training import compiling_ahead
 from xlflax.training import setup as setup_lib
+from xlflax.training import step_compilation
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def compiled(monkeypatch):
 def test_the_step_is_compiled_once(compiled):
   setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
   with setup.settings.partitioner.scope():
-    with compiling_ahead.Ahead(setup, 0) as ahead:
-      ahead.wait_lowered()
+    with step_compilation.StepCompiler(setup, 0) as compiler:
+      compiler.wait_lowered()
       state = setup.initial_state()
     assert sum('step' in name for name in compiled) == 1
     batch = tiny.make_batch(rows=8, length=12)
@@ -40,14 +40,14 @@ def test_the_step_is_compiled_once(compiled):
     batches = jax.device_put(
       {'mono': batch}, setup.settings.partitioner.batch_sharding
     )
-    state, output = ahead.step_of((0,))(state, batches)
+    state, output = compiler.step_of((0,))(state, batches)
   assert int(state.step) == 1 and np.isfinite(output.loss)
   assert sum('step' in name for name in compiled) == 1
 
 
 def test_a_run_that_is_finished_compiles_nothing(compiled):
   setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
-  with compiling_ahead.Ahead(setup, setup.settings.last_step):
+  with step_compilation.StepCompiler(setup, setup.settings.last_step):
     pass
   assert not [name for name in compiled if 'step' in name]
 
@@ -59,7 +59,7 @@ def test_what_compiling_raises_is_raised_at_the_step(monkeypatch):
     raise errors.ConfigError('No batches')
 
   monkeypatch.setattr(setup, 'abstract_batches', refuse)
-  with compiling_ahead.Ahead(setup, 0) as ahead:
-    ahead.wait_lowered()  # ends all the same
+  with step_compilation.StepCompiler(setup, 0) as compiler:
+    compiler.wait_lowered()  # ends all the same
   with pytest.raises(errors.ConfigError, match='No batches'):
-    ahead.step_of((0,))
+    compiler.step_of((0,))

@@ -1,17 +1,15 @@
-"""One call of `train`: whose directory it is, what data, and the loop."""
+"""Checks that a run directory belongs to a run, and claims it."""
 
 import contextlib
 import logging
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import errors
-from xlflax.storage import bucket_checks, paths
 from xlflax.storage import lease as lease_lib
-from xlflax.training import loop as loop_lib
-from xlflax.training import settings as settings_lib
+from xlflax.storage import paths
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoint_items as items_lib
 from xlflax.training.checkpointing import (
@@ -22,40 +20,43 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.initialization import init_from as initialization
-from xlflax.training.metric_writers import base as writers
 from xlflax.training.processes import distributed
 
 
-def run(
-  settings: settings_lib.Settings,
-  *,
+@contextlib.contextmanager
+def open_directory(
+  setup: setup_lib.Setup,
+  loaders: Mapping[str, Any],
+  fingerprint: Mapping[str, Any],
   gin_config: str,
-  report: writers.Report | None = None,
-) -> dict[str, Any]:
-  """Trains from the last checkpoint, or from the start, to the last step."""
-  vocabulary = _vocabulary(settings)
-  bucket_checks.check_usable(paths.of(settings.model_dir))
-  setup = setup_lib.Setup(settings)
-  loaders = setup.open_loaders()
-  assert setup.vocabulary is not None  # of a directory
-  described = inputs.describe(setup.vocabulary.hash, loaders)
-  try:
-    run_directory.check_place(setup.model_dir)
-    with _lease(setup.model_dir) as lease, settings.partitioner.scope():
-      _check_directory(setup, vocabulary, described)
-      if distributed.is_lead():
-        _claim_directory(setup, vocabulary, gin_config)
-        inputs.record(setup.model_dir, described, loaders)
-      loop = loop_lib.Loop(setup, loaders, described, lease, report)
-      return loop.run()
-  finally:
-    for loader in loaders.values():
-      loader.close()
+) -> Iterator[lease_lib.Lease | None]:
+  """Context in which the run directory belongs to this run.
+
+  Args:
+    setup: Setup of the run.
+    loaders: Data loaders by stream.
+    fingerprint: Description of the data (`inputs.describe`).
+    gin_config: Text of the gin file that builds the trainer.
+
+  Yields:
+    The lease of the directory in the first process, None in others.
+
+  Raises:
+    RunDirectoryError: If the directory belongs to another run.
+  """
+  vocabulary = check_vocabulary_directory(setup.settings.vocabulary)
+  run_directory.check_place(setup.model_dir)
+  with _lease(setup.model_dir) as lease:
+    check_directory(setup, vocabulary, fingerprint)
+    if distributed.is_lead():
+      claim_directory(setup, vocabulary, gin_config)
+      inputs.record(setup.model_dir, fingerprint, loaders)
+    yield lease
 
 
 @contextlib.contextmanager
 def _lease(model_dir: pathlib.Path) -> Iterator[lease_lib.Lease | None]:
-  """The right to write, held by the process that leads."""
+  """Context in which the first process may write to the directory."""
   if not distributed.is_lead():
     yield None
     return
@@ -63,15 +64,17 @@ def _lease(model_dir: pathlib.Path) -> Iterator[lease_lib.Lease | None]:
     yield lease
 
 
-def _check_directory(
-  setup: setup_lib.Setup, vocabulary: pathlib.Path, described: dict[str, Any]
+def check_directory(
+  setup: setup_lib.Setup,
+  vocabulary: pathlib.Path,
+  fingerprint: Mapping[str, Any],
 ) -> None:
-  """Refuses a directory that is not this run's, on every process."""
+  """Rejects the directory of another run, in every process."""
   directory = setup.model_dir
   run_directory.check(
     directory, setup.description, other_config=_other_config(setup)
   )
-  run_directory.run_id(directory)  # refuses one that is damaged
+  run_directory.run_id(directory)  # Rejects a damaged one.
   run_directory.check_vocabulary(vocabulary, directory)
   if saved_checkpoints.finished_steps(directory):
     assert setup.vocabulary is not None
@@ -80,24 +83,26 @@ def _check_directory(
     checkpoint = saved_checkpoints.path_of(directory, step)
     if saved_checkpoints.is_whole(checkpoint):
       saved_checkpoints.check_fit(checkpoint, setup.factory.abstract)
-      _check_inputs(setup, checkpoint, described)
+      _check_inputs(setup, checkpoint, fingerprint)
 
 
 def _check_inputs(
-  setup: setup_lib.Setup, checkpoint: pathlib.Path, described: dict[str, Any]
+  setup: setup_lib.Setup,
+  checkpoint: pathlib.Path,
+  fingerprint: Mapping[str, Any],
 ) -> None:
-  """Refuses to go on with other data, or says that it does."""
+  """Rejects a change of the data, or logs it."""
   saved = items_lib.read_meta(checkpoint)['inputs']
   if _other_config(setup) is run_directory.OtherConfig.REFUSE:
-    inputs.check(saved, described, where=checkpoint)
-  for change in inputs.differences(saved, described):
+    inputs.check(saved, fingerprint, where=checkpoint)
+  for change in inputs.differences(saved, fingerprint):
     logging.warning('From checkpoint %s on, %s.', checkpoint, change)
 
 
-def _claim_directory(
+def claim_directory(
   setup: setup_lib.Setup, vocabulary: pathlib.Path, gin_config: str
 ) -> None:
-  """Makes the directory this run's own."""
+  """Writes the description of the run to its directory."""
   directory = setup.model_dir
   run = (
     run_directory.run_id(directory)
@@ -140,12 +145,22 @@ def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
   return run_directory.OtherConfig.ACCEPT
 
 
-def _vocabulary(settings: settings_lib.Settings) -> pathlib.Path:
-  if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
+def check_vocabulary_directory(
+  vocabulary: str | vocabulary_spec.VocabularySpec,
+) -> pathlib.Path:
+  """Returns the directory of a vocabulary.
+
+  Args:
+    vocabulary: The field of the trainer.
+
+  Raises:
+    ConfigError: If only the sizes of the vocabulary are given.
+  """
+  if isinstance(vocabulary, vocabulary_spec.VocabularySpec):
     raise errors.ConfigError(
-      'Training needs a vocabulary, not only its sizes',
+      'Training requires a vocabulary, not only its sizes',
       got='a VocabularySpec',
       expected='the directory of a vocabulary',
       where='Trainer.vocabulary',
     )
-  return paths.of(settings.vocabulary)
+  return paths.of(vocabulary)

@@ -17,9 +17,10 @@ from xlflax.objectives.pretraining import (
   masked_lm,
   momentum_contrast,
 )
-from xlflax.training import benchmark, params, replay
+from xlflax.training import benchmark, params
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import partitioning
+from xlflax.training.hooks import silent_data_corruption
 from xlflax.training.processes import step_times
 
 _ACTIVE = (0,)
@@ -58,7 +59,7 @@ def state(made):
 def replayed(made, monkeypatch):
   monkeypatch.setattr(step_times, 'hosts', lambda: ['node-a'])
   with made.setup.settings.partitioner.scope():
-    yield replay.Replay(made.setup, lambda: 1)
+    yield silent_data_corruption.SilentDataCorruptionHook(made.setup, lambda: 1)
 
 
 class _Spoilt:
@@ -80,6 +81,12 @@ class _Spoilt:
       if spoils and self._out_of
       else (state, output)
     )
+
+
+def _run_step(hook, step_function, step: int, state, batches):
+  """Takes the step with a number as the training loop does."""
+  run = types.SimpleNamespace(step=step - 1)
+  return hook.wrap_train_step(run, step_function, _ACTIVE)(state, batches)
 
 
 def _with_leaf(tree, name: str, change):
@@ -109,11 +116,11 @@ def test_a_replayed_step_is_the_step(made, state, replayed):
   run = _Spoilt(made.step, 0)
   theirs = jax.tree.map(jnp.copy, state)
   for step, calls in ((1, 1), (2, 3), (3, 4), (4, 6)):
-    state, output = replayed.take(run, _ACTIVE, step, state, made.batches)
+    state, output = _run_step(replayed, run, step, state, made.batches)
     assert run.calls == calls
     theirs, expected = made.step(theirs, made.batches)
     tiny.assert_trees_equal((state, output), (theirs, expected))
-    replayed.check(state)
+    replayed.check_replicas(state)
 
 
 @pytest.mark.parametrize('call', [1, 2])
@@ -125,7 +132,7 @@ def test_a_flipped_bit_of_a_result_is_named(made, state, replayed, call, name):
     return tuple(_on_device(part, name, 5) for part in result)
 
   run = _Spoilt(made.step, call, out_of=spoil)
-  text = _fails(replayed.take, run, _ACTIVE, 2, state, made.batches)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
   assert text.startswith(
     'A device computes or keeps wrong values: A step that was computed twice '
     f'gave different bits. Got: {name} on process 0 on node-a (device 5: '
@@ -141,7 +148,7 @@ def test_what_goes_wrong_before_gradients_are_summed(made, state, replayed):
     return {'mono': _on_device(batches['mono'], 'token_ids', 3, bit=5)}
 
   run = _Spoilt(made.step, 2, into=spoil)
-  text = _fails(replayed.take, run, _ACTIVE, 2, state, made.batches)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
   devices = ', '.join(str(i) for i in range(8))
   assert f'on process 0 on node-a (device {devices}: cpu)' in text
   assert ' and ' in text and ' more on process' in text  # many arrays
@@ -152,7 +159,7 @@ def test_a_replica_that_differs_is_named(made, state, replayed):
   """Both results have it alike: only the comparison of copies finds it."""
   spoilt = _on_device(state, _NORM, 6)
   run = _Spoilt(made.step, 0)
-  text = _fails(replayed.take, run, _ACTIVE, 2, spoilt, made.batches)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, spoilt, made.batches)
   assert run.calls == 0
   assert text.startswith(
     'A device computes or keeps wrong values: Devices hold different bits of '
@@ -165,7 +172,7 @@ def test_a_copy_that_differs_is_named(made, state, replayed):
   copy = replayed._copy
   replayed._copy = lambda tree: _on_device(copy(tree), _KERNEL, 2)
   run = _Spoilt(made.step, 0)
-  text = _fails(replayed.take, run, _ACTIVE, 2, state, made.batches)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
   assert 'A state and its copy, made a moment ago, differ' in text
   assert f'Got: {_KERNEL} on process 0 on node-a (device 2: cpu)' in text
 
@@ -179,33 +186,35 @@ def test_a_result_that_is_wrong_twice_alike_on_one_device(
     state, output = made.step(state, batches)
     return _on_device(state, _NORM, 4), output
 
-  text = _fails(replayed.take, run, _ACTIVE, 2, state, made.batches)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
   assert 'Devices hold different bits' in text
   assert f'Got: {_NORM} on process 0 on node-a (device 4: cpu)' in text
 
 
 def test_a_state_is_compared_before_it_is_saved(made, state, replayed):
   """Between replays too; where it was just compared, not again."""
-  state, _ = replayed.take(made.step, _ACTIVE, 1, state, made.batches)
-  text = _fails(replayed.check, _on_device(state, _NORM, 7))
+  state, _ = _run_step(replayed, made.step, 1, state, made.batches)
+  text = _fails(replayed.check_replicas, _on_device(state, _NORM, 7))
   assert f'{_NORM} on process 0 on node-a (device 7: cpu)' in text
   assert 'Where: step 1 (replays that agreed: none)' in text
-  state, _ = replayed.take(made.step, _ACTIVE, 2, state, made.batches)
+  state, _ = replayed.compute_twice(made.step, _ACTIVE, 2, state, made.batches)
   replayed._digest = None
-  replayed.check(state)
+  replayed.check_replicas(state)
 
 
 @pytest.mark.parametrize('every', [None, 0])
 def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
   """No copy, no digest, no other program, no option of the compiler."""
   settings = setup_test.make_settings(replay_every=every)
-  off = replay.Replay(types.SimpleNamespace(settings=settings), None)
+  off = silent_data_corruption.SilentDataCorruptionHook(
+    types.SimpleNamespace(settings=settings), None
+  )
   monkeypatch.setattr(off, '_digest', None)
   monkeypatch.setattr(off, '_copy', None)
   run = _Spoilt(made.step, 0)
   for step in (1, 2):
-    state, _ = off.take(run, _ACTIVE, step, state, made.batches)
-    off.check(state)
+    state, _ = _run_step(off, run, step, state, made.batches)
+    off.check_replicas(state)
   assert run.calls == 2
 
 
@@ -240,17 +249,19 @@ def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
   setup = types.SimpleNamespace(
     settings=settings, factory=made.setup.factory, jitted_step=jitted_step
   )
-  checking = replay.Replay(setup, lambda: None)
+  checking = silent_data_corruption.SilentDataCorruptionHook(
+    setup, lambda: None
+  )
   run = _Spoilt(made.step, 0)
   for step in (2, 4):
-    state, _ = checking.take(run, _ACTIVE, step, state, made.batches)
+    state, _ = checking.compute_twice(run, _ACTIVE, step, state, made.batches)
   assert (programs, run.calls) == ([_ACTIVE], 4)
 
   def broken(*_):
     raise jax.errors.JaxRuntimeError('INTERNAL: mismatch on core 1\nat …')
 
   checking._checked[_ACTIVE] = broken
-  text = _fails(checking.take, run, _ACTIVE, 6, state, made.batches)
+  text = _fails(checking.compute_twice, run, _ACTIVE, 6, state, made.batches)
   assert "XLA's own checker has ended a step" in text
   assert 'Got: INTERNAL: mismatch on core 1.' in text
   assert 'Where: step 6, process 0 on node-a' in text
@@ -290,13 +301,13 @@ def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
       streams=(_MONO, _SIDES),
     )
   )
-  taken = replay.Replay(setup, lambda: None)
+  taken = silent_data_corruption.SilentDataCorruptionHook(setup, lambda: None)
   with setup.settings.partitioner.scope():
     ours, theirs = setup.initial_state(), setup.initial_state()
     for step in range(2):
       active = setup.settings.objectives.active(step)
       batches, run = _batches(setup, active), setup.jitted_step(active)
-      ours, output = taken.take(run, active, step + 1, ours, batches)
+      ours, output = taken.compute_twice(run, active, step + 1, ours, batches)
       theirs, expected = run(theirs, batches)
       tiny.assert_trees_equal((ours, output), (theirs, expected))
   assert active == (1,) and taken._agreed == 2

@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 
 from xlflax.foundation import errors
+from xlflax.training.hooks import base
 
 DIRECTORY = 'profile'
 MEMORY = 'memory.prof'
@@ -41,41 +42,55 @@ class Steps:
     return cls(int(match[1]), int(match[2]))
 
 
-class Profiler:
-  """Traces some steps of a run; does nothing without any.
+class ProfilerHook(base.Hook):
+  """Traces some steps of a run.
 
   Args:
-    steps: which; None for none.
-    directory: of the run; the trace goes to its `profile/`, where
-      `tensorboard --logdir` and ui.perfetto.dev read it.
-    memory: whether to write a profile of the devices' memory too, after the
-      last traced step.
+    steps: Steps to trace.
+    directory: Run directory. The trace is written to its folder `profile/`,
+      which `tensorboard --logdir` and ui.perfetto.dev read.
+    memory: Whether to profile the memory of the devices, too, after the last
+      traced step.
   """
 
   def __init__(
-    self, steps: Steps | None, directory: pathlib.Path, *, memory: bool = False
+    self, steps: Steps, directory: pathlib.Path, *, memory: bool = False
   ):
-    self._steps = steps
+    self._steps: Steps | None = steps
     self._directory = directory / DIRECTORY
     self._memory = memory
-    self._running = False
+    self._is_tracing = False
 
-  def before(self, step: int) -> None:
-    """Begins the trace where `step` steps are done and the next is traced."""
-    if self._steps and step > self._steps.first and not self._running:
+  def before_training(self, run):
+    """See base class."""
+    self.start(run.step)
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    self.stop(step, output)
+    if step < run.trainer.last_step:
+      self.start(step)
+
+  def after_training(self, run):
+    """See base class."""
+    self.close()
+
+  def start(self, step: int) -> None:
+    """Starts the trace if the step after `step` is the first to trace."""
+    if self._steps and step > self._steps.first and not self._is_tracing:
       logging.warning(
-        'There is no trace of steps %s: the run goes on at step %s.',
+        'Steps %s are not traced, because the run resumes at step %s.',
         f'{self._steps.first:,} to {self._steps.last:,}',
         f'{step:,}',
       )
       self._steps = None
     if self._steps and step == self._steps.first:
       jax.profiler.start_trace(str(self._directory))
-      self._running = True
+      self._is_tracing = True
 
-  def after(self, step: int, output: Any) -> None:
-    """Ends the trace after the last step, whose output is waited for."""
-    if self._running and self._steps and step == self._steps.last:
+  def stop(self, step: int, output: Any) -> None:
+    """Stops the trace after the last step to trace, waiting for its output."""
+    if self._is_tracing and self._steps and step == self._steps.last:
       jax.block_until_ready(output)
       self.close()
       if self._memory:
@@ -85,8 +100,8 @@ class Profiler:
         )
 
   def close(self) -> None:
-    """Ends a trace that a stop cut."""
-    if self._running:
-      self._running, self._steps = False, None
+    """Stops a trace that the end of training interrupts."""
+    if self._is_tracing:
+      self._is_tracing, self._steps = False, None
       jax.profiler.stop_trace()
       logging.info('Wrote the trace of the steps to %s.', self._directory)

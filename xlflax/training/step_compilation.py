@@ -1,29 +1,35 @@
-"""The first step is compiled while the state is made or read."""
+"""Compiles step functions, the first one while the state is restored."""
 
 import contextvars
 import threading
+from typing import Any
 
 import jax
 
 from xlflax.foundation import leaving
 from xlflax.training import setup as setup_lib
-from xlflax.training.optimization import spikes
+from xlflax.training.hooks import loss_spikes
 
 
-class Ahead:
-  """Compiles a run's first step in a thread of its own.
+class StepCompiler:
+  """Compiles the step functions of a run.
 
-  XLA compiles outside of Python's lock, so that it goes on beside what makes
-  or restores the state. The step finds its program in JAX's cache. GPUs are
-  left out, as XLA times kernels on them while it compiles, and runs of several
-  processes, which compile together.
+  The first step is compiled in a thread while the main thread initializes or
+  restores the state, because XLA compiles without holding Python's lock. The
+  training loop then finds the program in JAX's cache. On GPUs the first step is
+  compiled in the main thread, as XLA times kernels during compilation, and so
+  it is in jobs of several processes, which compile together.
 
-  A context: at its end the thread has ended, or a command does not wait for
-  it.
+  It is a context manager. At its end the thread has ended, or the command does
+  not wait for it.
+
+  Args:
+    setup: Setup of the run.
+    first: Number of steps that are likely finished when the run starts.
   """
 
   def __init__(self, setup: setup_lib.Setup, first: int):
-    """`first` is the step that is likely the first one of this process."""
+    self._steps: dict[tuple[int, ...], Any] = {}
     self._setup = setup
     self._active = setup.settings.objectives.active(first)
     self.step = setup.jitted_step(self._active)
@@ -39,7 +45,7 @@ class Ahead:
       and jax.default_backend() != 'gpu'
     )
 
-  def __enter__(self) -> 'Ahead':
+  def __enter__(self) -> 'StepCompiler':
     if self._wanted:
       self._thread.start()
     return self
@@ -53,20 +59,32 @@ class Ahead:
       self._thread.join()
 
   def wait_lowered(self) -> None:
-    """Returns when nothing is left of it but XLA's compilation.
+    """Waits until only XLA's compilation is left to do in the thread.
 
-    What traces other programs waits: two threads that share Python's lock
-    would only have the longer compilation begin later.
+    Tracing another program at the same time would delay the compilation,
+    because both hold Python's lock.
     """
     if self._wanted:
       self._lowered.wait()
 
+  def is_compiled(self, active: tuple[int, ...]) -> bool:
+    """Returns whether these entries have a step function already."""
+    return active in self._steps
+
   def step_of(self, active: tuple[int, ...]):
-    """Returns the jitted step of these entries, compiled if it was expected.
+    """Returns the compiled step function of some entries of the mixture.
+
+    Args:
+      active: Indices of the entries.
 
     Raises:
-      Exception: what its compilation raised.
+      Exception: If compilation failed.
     """
+    if active not in self._steps:
+      self._steps[active] = self._first_step(active)
+    return self._steps[active]
+
+  def _first_step(self, active: tuple[int, ...]):
     if active != self._active:
       return self._setup.jitted_step(active)
     if self._wanted:
@@ -80,9 +98,7 @@ class Ahead:
       with self._setup.settings.partitioner.scope():
         batches = self._setup.abstract_batches(self._active)
         state = self._setup.factory.abstract_sharded
-        limits = spikes.Watch(self._setup.settings.spikes).arguments(
-          self._active
-        )
+        limits = loss_spikes.step_arguments(self._setup.settings.spikes)
         lowered = self.step.lower(state, batches, *limits)
         self._lowered.set()
         lowered.compile()

@@ -1,0 +1,188 @@
+"""A training run without devices: batches are losses, checkpoints in memory."""
+
+import contextlib
+import json
+import types
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.training import tiny
+from xlflax.training import train_step, training_run
+from xlflax.training.checkpointing import checkpoints
+from xlflax.training.hooks import (
+  checkpointing,
+  evaluation,
+  metrics,
+  non_finite,
+  run_lease,
+  step_times,
+)
+
+
+class State(NamedTuple):
+  """A train state.
+
+  Attributes:
+    step: Number of finished steps.
+    total: Sum of the batches that were trained on.
+  """
+
+  step: jax.Array
+  total: jax.Array
+
+
+class Checkpoints:
+  """Checkpoints in memory by step. Their arrays are copies."""
+
+  def __init__(self):
+    self.saved, self.metrics, self.is_writing = {}, {}, False
+
+  def save(self, state, meta, metrics=None):
+    self.saved[int(state.step)] = (np.array(state.total), json.dumps(meta))
+    self.metrics[int(state.step)] = metrics
+
+  def restore_last(self, factory):
+    del factory
+    if not self.saved:
+      return None
+    step = max(self.saved)
+    total, meta = self.saved[step]
+    state = State(jnp.int32(step), jnp.asarray(total))
+    return checkpoints.Restored(step, state, json.loads(meta))
+
+  def meta(self, step):
+    return json.loads(self.saved[step][1])
+
+  def describe_last(self):
+    return ''
+
+  def wait(self):
+    pass
+
+  def check(self):
+    pass
+
+  def close(self):
+    pass
+
+  @property
+  def last_step(self):
+    return max(self.saved, default=None)
+
+
+class _Feed:
+  """Batches that are their own losses."""
+
+  def __init__(self, loader, *, first_step, **_):
+    self._losses = iter(loader[first_step:])
+
+  def next(self):
+    return next(self._losses)
+
+  def close(self):
+    pass
+
+
+class _Compiler(contextlib.nullcontext):
+  """Step functions that need no compilation."""
+
+  def __init__(self, setup, first):
+    super().__init__()
+    self._steps = set()
+
+  def wait_lowered(self):
+    pass
+
+  def is_compiled(self, active):
+    return active in self._steps
+
+  def step_of(self, active):
+    self._steps.add(active)
+    return _train_step
+
+
+def output(loss, *, finite=True):
+  """Returns the output of a step."""
+  one = jnp.float32(1)
+  return train_step.StepOutput(
+    {}, jnp.float32(loss), one, jnp.asarray(finite), one, one
+  )
+
+
+def _train_step(state, batches):
+  loss = batches['mono']
+  state = State(state.step + 1, state.total + np.float32(loss))
+  return state, output(loss)
+
+
+class _Progress:
+  """No lines on the terminal."""
+
+  def report(self, step, loss, tokens_per_step):
+    return {}
+
+
+def make_run(
+  monkeypatch, directory, losses, *, saved=None, hooks=(), lease=None, **fields
+) -> training_run.TrainingRun:
+  """Returns a run of 16 steps that reports every 2 and saves every 4 steps.
+
+  Args:
+    monkeypatch: Fixture of pytest.
+    directory: Run directory.
+    losses: Loss of each batch.
+    saved: Checkpoints of earlier processes.
+    hooks: Hooks that run before those for metrics and checkpoints.
+    lease: Lease of the run directory.
+    **fields: Fields of the trainer.
+  """
+  saved = Checkpoints() if saved is None else saved
+  monkeypatch.setattr(training_run.prefetch, 'Prefetcher', _Feed)
+  monkeypatch.setattr(training_run.checkpoints, 'Checkpoints', lambda *_: saved)
+  monkeypatch.setattr(training_run.step_compilation, 'StepCompiler', _Compiler)
+  trainer = types.SimpleNamespace(
+    **{
+      'steps': 16,
+      'last_step': 16,
+      'log_every_steps': 2,
+      'log_to': (),
+      'checkpoints': types.SimpleNamespace(every_steps=4, best_metric=None),
+      'evaluation': None,
+      'objectives': tiny.make_mixture(),
+      'optimizer': types.SimpleNamespace(rate_at=lambda step: 0.1),
+      'non_finite': train_step.NonFinite.STOP,
+      'most_skipped': 10,
+      'seed': 0,
+      'prefetch': 1,
+      'partitioner': types.SimpleNamespace(batch_sharding=None),
+    }
+    | fields
+  )
+  setup = types.SimpleNamespace(
+    settings=trainer,
+    model_dir=directory,
+    description={},
+    factory=None,
+    spec=tiny.SPEC,
+    streams_of=lambda active: ['mono'],
+    initial_state=lambda **_: State(jnp.int32(0), jnp.float32(0)),
+  )
+  run = training_run.TrainingRun(setup, {'mono': losses}, {}, lease=lease)
+  times = step_times.StepTimeHook(run.clock)
+  metrics_hook = metrics.MetricsHook(_Progress(), times)
+  monkeypatch.setattr(metrics_hook, 'before_training', lambda run: None)
+  run.add_hooks([run_lease.RunLeaseHook(), *hooks])
+  run.add_hooks([non_finite.NonFiniteHook(), times, metrics_hook])
+  if trainer.evaluation:
+    run.add_hooks([evaluation.EvaluationHook(trainer.evaluation)])
+  run.add_hooks([checkpointing.CheckpointHook()])
+  return run
+
+
+def logged_steps(directory) -> list[int]:
+  """Returns the steps of the lines of `metrics.jsonl`."""
+  lines = (directory / 'metrics.jsonl').read_text().splitlines()
+  return [json.loads(line)['step'] for line in lines]

@@ -1,0 +1,276 @@
+"""The training loop: hooks, requests, signals, and who may write."""
+
+import contextlib
+import os
+import signal
+import threading
+import types
+
+import pytest
+
+from tests.training import fake_run
+from xlflax.foundation import errors
+from xlflax.storage import lease as lease_lib
+from xlflax.training import train_loop
+from xlflax.training.hooks import base, stop_requests
+from xlflax.training.hooks import watchdog as watchdog_hook
+from xlflax.training.processes import activities, watchdog
+
+_LOSSES = [1 + n / 1024 for n in range(24)]
+
+
+@pytest.fixture
+def make_run(tmp_path, monkeypatch):
+  """Makes runs of 16 steps that save every 4 steps."""
+
+  def make(**options):
+    return fake_run.make_run(monkeypatch, tmp_path, _LOSSES, **options)
+
+  return make
+
+
+class _Counter(base.Hook):
+  """Counts steps, and notes what it is called for.
+
+  Args:
+    requests: Request to return after a step, by step.
+  """
+
+  def __init__(self, requests=None):
+    self.count, self.calls = 0, []
+    self._requests = requests or {}
+
+  @contextlib.contextmanager
+  def running(self, run):
+    self.calls.append('open')
+    yield
+    self.calls.append('closed')
+
+  def before_training(self, run):
+    self.calls.append(('before_training', run.step, self.count))
+
+  def after_step(self, run, step, output):
+    self.count += 1
+    request = self._requests.pop(step, None)
+    if isinstance(request, BaseException):
+      raise request
+    return request
+
+  def after_checkpoint(self, run, step):
+    self.calls.append(('after_checkpoint', step))
+
+  def after_rewind(self, run, from_step):
+    self.calls.append(('after_rewind', from_step, run.step, self.count))
+
+  def after_training(self, run):
+    self.calls.append(('after_training', run.step))
+
+  def state_dict(self):
+    return {'count': self.count}
+
+  def load_state_dict(self, state):
+    self.count = state['count']
+
+
+def test_a_hook_sees_the_run_from_start_to_end(make_run):
+  hook = _Counter()
+  result = train_loop.run_steps(make_run(hooks=[hook]))
+  assert hook.calls == [
+    'open',
+    ('before_training', 0, 0),
+    *(('after_checkpoint', step) for step in (4, 8, 12, 16)),
+    ('after_checkpoint', 16),
+    ('after_training', 16),
+    'closed',
+  ]
+  assert result['finished'] and result['step'] == 16
+
+
+def test_the_state_of_a_hook_survives_a_kill(make_run):
+  saved = fake_run.Checkpoints()
+  killed = _Counter({6: KeyboardInterrupt()})
+  with pytest.raises(KeyboardInterrupt):
+    train_loop.run_steps(make_run(saved=saved, hooks=[killed]))
+  assert killed.calls[-1] == ('after_training', 6)
+  hook = _Counter()
+  train_loop.run_steps(make_run(saved=saved, hooks=[hook]))
+  assert hook.calls[1] == ('before_training', 4, 4)
+  assert hook.count == 16
+
+
+def test_a_hook_requests_a_save_and_a_stop(make_run):
+  saved = fake_run.Checkpoints()
+  hook = _Counter({2: base.Request(save=True), 6: base.Request(stop=True)})
+  result = train_loop.run_steps(make_run(saved=saved, hooks=[hook]))
+  assert sorted(saved.saved) == [2, 4, 6]
+  assert not result['finished'] and result['step'] == 6
+
+
+@pytest.mark.parametrize(('at', 'to'), [(6, 4), (3, 0)])
+def test_a_hook_requests_a_rewind(make_run, at, to):
+  """Its own state goes back, too, also to the start of training."""
+  hook = _Counter({at: base.Request(rewind=True, reason='Test.')})
+  run = make_run(hooks=[hook])
+  train_loop.run_steps(run)
+  assert ('after_rewind', at, to, to) in hook.calls
+  assert hook.count == 16
+  skipped = at - to
+  trained = _LOSSES[:to] + _LOSSES[at : 16 + skipped]
+  assert float(run.state.total) == sum(trained)
+  assert fake_run.logged_steps(run.model_dir) == list(range(2, 17, 2))
+
+
+def test_a_hook_rejects_a_checkpoint(make_run):
+  class _Rejects(base.Hook):
+    def before_checkpoint(self, run):
+      return run.step != 8
+
+  saved = fake_run.Checkpoints()
+  train_loop.run_steps(make_run(saved=saved, hooks=[_Rejects()]))
+  assert sorted(saved.saved) == [4, 12, 16]
+
+
+def test_states_of_two_hooks_need_different_keys(make_run):
+  with pytest.raises(errors.ConfigError) as error:
+    make_run(hooks=[_Counter(), _Counter()])
+  assert error.value.where == 'Trainer.hooks'
+
+
+def test_further_signals_wait_for_the_last_checkpoint(make_run):
+  """SIGUSR1, then SIGTERM while it is written, as Slurm sends them."""
+
+  class _Signals(base.Hook):
+    def after_step(self, run, step, output):
+      os.kill(os.getpid(), signal.SIGUSR1)
+
+    def before_checkpoint(self, run):
+      os.kill(os.getpid(), signal.SIGTERM)
+      return True
+
+    def after_training(self, run):
+      os.kill(os.getpid(), signal.SIGTERM)
+      os.kill(os.getpid(), signal.SIGUSR1)
+
+  def fatal(number, frame):
+    raise AssertionError(f'{signal.Signals(number).name} was not held back')
+
+  saved = fake_run.Checkpoints()
+  before = [signal.signal(n, fatal) for n in (signal.SIGTERM, signal.SIGUSR1)]
+  try:
+    run = make_run(saved=saved, hooks=[_Signals()])
+    run.add_hooks([stop_requests.StopRequestHook()])
+    result = train_loop.run_steps(run)
+    assert sorted(saved.saved) == [1]
+    assert result['interrupted'] and not result['finished']
+  finally:
+    for number, handler in zip(
+      (signal.SIGTERM, signal.SIGUSR1), before, strict=True
+    ):
+      signal.signal(number, handler)
+
+
+def test_a_restore_that_hangs_is_found(make_run):
+  """A model directory on a file system that does not answer."""
+  ended, messages = threading.Event(), []
+
+  def end(message):
+    messages.append(message)
+    ended.set()
+
+  class _Blocked(fake_run.Checkpoints):
+    def restore_last(self, factory):
+      assert ended.wait(30)
+      raise TimeoutError
+
+  run = make_run(saved=_Blocked())
+  hook = watchdog_hook.WatchdogHook(run.activities, 0)
+  hook._watchdog = watchdog.Watchdog(run.activities, 0.02, end=end)
+  run.add_hooks([hook])
+  with pytest.raises(TimeoutError):
+    train_loop.run_steps(run)
+  [message] = messages
+  assert activities.Activity.START.value in message
+
+
+@pytest.mark.parametrize('every_steps', [1, 100])
+def test_a_run_that_another_has_taken_over_writes_no_more(
+  tmp_path, make_run, every_steps
+):
+  """Neither a checkpoint nor a report."""
+
+  class _Lost(lease_lib.Lease):
+    def check(self):
+      raise errors.RunDirectoryError('taken over')
+
+  saved = fake_run.Checkpoints()
+  options = types.SimpleNamespace(every_steps=every_steps, best_metric=None)
+  run = make_run(saved=saved, lease=_Lost(tmp_path), checkpoints=options)
+  with pytest.raises(errors.RunDirectoryError, match='taken over'):
+    train_loop.run_steps(run)
+  assert not saved.saved and fake_run.logged_steps(tmp_path) == []
+
+
+def test_the_activities_of_a_run(make_run):
+  """A batch, the first step, a later one, an evaluation, a checkpoint."""
+  evaluation = types.SimpleNamespace(
+    is_due=lambda step, _: step == 2, run=lambda *_: {}
+  )
+  run = make_run(last_step=2, evaluation=evaluation)
+  seen, begin = [], run.activities.begin
+
+  def note(activity, detail=''):
+    seen.append((activity, detail))
+    begin(activity, detail)
+
+  run.activities.begin = note
+  run.activities.progress = lambda: None
+  train_loop.run_steps(run)
+  at = activities.Activity
+  assert seen == [
+    (at.BATCH, "of stream 'mono'"),
+    (at.COMPILATION, '(step 1)'),
+    (at.BATCH, "of stream 'mono'"),
+    (at.STEP, '(step 2)'),
+    (at.EVALUATION, 'step 2'),
+    (at.SAVE, 'of step 2'),
+  ]
+
+
+def test_a_write_that_failed_is_noticed_after_the_next_step(make_run):
+  class _Full(fake_run.Checkpoints):
+    def check(self):
+      raise errors.CheckpointError('A checkpoint could not be written')
+
+  hook = _Counter()
+  with pytest.raises(errors.CheckpointError):
+    train_loop.run_steps(make_run(saved=_Full(), hooks=[hook]))
+  assert hook.count == 1
+
+
+def _evaluated(make_run, saved, best_metric):
+  run = make_run(
+    saved=saved,
+    evaluation=types.SimpleNamespace(
+      is_due=lambda step, _: step == 1, run=lambda *_: {'f1': 0.25, 'mrr': 0.5}
+    ),
+    checkpoints=types.SimpleNamespace(every_steps=100, best_metric=best_metric),
+  )
+  return train_loop.run_steps(run)
+
+
+@pytest.mark.parametrize(('best', 'steps'), [('f1', [1, 16]), (None, [16])])
+def test_an_evaluation_is_saved_for_its_best_metric(make_run, best, steps):
+  saved = fake_run.Checkpoints()
+  _evaluated(make_run, saved, best)
+  assert sorted(saved.saved) == steps
+  if best:
+    assert saved.metrics[1] == {'f1': 0.25, 'mrr': 0.5}
+
+
+def test_a_best_metric_that_was_not_evaluated_is_an_error(make_run):
+  """What was trained is saved before."""
+  saved = fake_run.Checkpoints()
+  with pytest.raises(errors.ConfigError) as error:
+    _evaluated(make_run, saved, 'bleu')
+  assert error.value.got == 'bleu'
+  assert sorted(saved.saved) == [1]

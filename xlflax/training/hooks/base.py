@@ -1,0 +1,140 @@
+"""Hooks: actions attached to the training loop, and the requests they return."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+  from xlflax.training import train_step, training_run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request:
+  """A change of the run that a hook requests from the training loop.
+
+  The loop carries out the requests of a step after the hooks have run. A
+  rewind comes first and cancels the other requests of the step.
+
+  Attributes:
+    save: Whether to save a checkpoint.
+    metrics: Evaluation metrics to store with that checkpoint, by name.
+    stop: Whether to save a checkpoint and end training.
+    rewind: Whether to restore the last checkpoint and skip the batches that
+      were read since then.
+    reason: Reason for a rewind, for the log.
+    error: Exception that ends training after the save.
+  """
+
+  save: bool = False
+  metrics: Mapping[str, float] | None = None
+  stop: bool = False
+  rewind: bool = False
+  reason: str = ''
+  error: Exception | None = None
+
+
+class Hook:
+  """An action attached to the training loop.
+
+  All methods are optional. In a job of several processes, all processes call
+  the same hooks at the same steps, and their requests must be equal. `run` is
+  the `TrainingRun`: its step, state, setup, and `write_metrics`.
+  """
+
+  @property
+  def state_key(self) -> str:
+    """Name of this hook's state in a checkpoint, unique among the hooks."""
+    return type(self).__name__
+
+  def running(
+    self, run: 'training_run.TrainingRun'
+  ) -> contextlib.AbstractContextManager[Any]:
+    """Returns a context that is open from the restore to the last checkpoint.
+
+    Args:
+      run: The run, whose state is not restored yet.
+    """
+    del run
+    return contextlib.nullcontext()
+
+  def before_training(self, run: 'training_run.TrainingRun') -> Request | None:
+    """Runs once, when the state is restored or initialized."""
+
+  def wrap_train_step(
+    self,
+    run: 'training_run.TrainingRun',
+    train_step: Callable[..., Any],
+    active: tuple[int, ...],
+  ) -> Callable[..., Any]:
+    """Returns the function that computes the next step.
+
+    Args:
+      run: The run before the step.
+      train_step: Compiled step function, or its wrapper by an earlier hook.
+      active: Indices of the mixture's entries that the step trains.
+    """
+    del run, active
+    return train_step
+
+  def after_step(
+    self,
+    run: 'training_run.TrainingRun',
+    step: int,
+    output: 'train_step.StepOutput',
+  ) -> Request | None:
+    """Runs after each step was dispatched.
+
+    Reading `output` or `run.state` waits for the devices. The next step reuses
+    the memory of `run.state`, so arrays must not be kept.
+
+    Args:
+      run: The run.
+      step: Number of finished steps.
+      output: Loss and metrics of the step, on the devices.
+    """
+
+  def before_checkpoint(self, run: 'training_run.TrainingRun') -> bool:
+    """Returns whether the state of this step may be saved."""
+    del run
+    return True
+
+  def after_checkpoint(
+    self, run: 'training_run.TrainingRun', step: int
+  ) -> None:
+    """Runs when a checkpoint was handed over to be written.
+
+    Args:
+      run: The run.
+      step: Step of the checkpoint.
+    """
+
+  def after_rewind(
+    self, run: 'training_run.TrainingRun', from_step: int
+  ) -> None:
+    """Runs when an earlier checkpoint was restored during training.
+
+    Args:
+      run: The run at the step of the checkpoint.
+      from_step: Step at which the rewind was requested.
+    """
+
+  def after_training(self, run: 'training_run.TrainingRun') -> None:
+    """Runs once when training ends, also after an error."""
+
+  def state_dict(self) -> dict[str, Any] | None:
+    """Returns the state to save in each checkpoint, as plain JSON.
+
+    If None, the hook has no state. The state of the first process is saved.
+    """
+    return None
+
+  def load_state_dict(self, state: dict[str, Any]) -> None:
+    """Restores the state of `state_dict`.
+
+    It is called on resumption before `before_training`, and on a rewind. After
+    a rewind to the start of training it gets the initial state.
+
+    Args:
+      state: The saved state.
+    """

@@ -1,0 +1,79 @@
+"""The training loop.
+
+`train` opens the run directory and the data, restores or initializes the
+state, and runs steps until the last one. Everything that is not a step
+(metrics, checkpoints, evaluation, fault detection) is a hook; see
+`hooks.defaults.default_hooks`.
+"""
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+from xlflax.storage import bucket_checks, paths
+from xlflax.training import setup as setup_lib
+from xlflax.training import training_run
+from xlflax.training.checkpointing import directory_claim, inputs
+from xlflax.training.hooks import defaults
+from xlflax.training.metric_writers import base as writers
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
+
+
+def train(
+  trainer: 'trainer_lib.Trainer',
+  *,
+  gin_config: str = '',
+  report: writers.Report | None = None,
+) -> dict[str, Any]:
+  """Trains from the last checkpoint, or from the start, to the last step.
+
+  Args:
+    trainer: The run to train.
+    gin_config: Text of the gin file that builds the trainer, for the run
+      directory.
+    report: Function called with the step and metrics of each report.
+
+  Returns:
+    The last step and loss, the run directory, and whether training finished.
+  """
+  directory_claim.check_vocabulary_directory(trainer.vocabulary)
+  bucket_checks.check_usable(paths.of(trainer.model_dir))
+  setup = setup_lib.Setup(trainer)
+  with contextlib.ExitStack() as stack:
+    loaders = setup.open_loaders()
+    for loader in loaders.values():
+      stack.callback(loader.close)
+    assert setup.vocabulary is not None  # It was loaded from its directory.
+    fingerprint = inputs.describe(setup.vocabulary.hash, loaders)
+    stack.enter_context(trainer.partitioner.scope())
+    lease = stack.enter_context(
+      directory_claim.open_directory(setup, loaders, fingerprint, gin_config)
+    )
+    run = training_run.TrainingRun(
+      setup, loaders, fingerprint, lease=lease, report=report
+    )
+    run.add_hooks(defaults.default_hooks(run))
+    run.add_hooks(copy.deepcopy(trainer.hooks))
+    return run_steps(run)
+
+
+def run_steps(run: training_run.TrainingRun) -> dict[str, Any]:
+  """Runs the steps that are left, and saves a checkpoint at the end."""
+  with run.open():
+    run.restore_or_initialize()
+    try:
+      run.before_training()
+      while run.step < run.trainer.last_step and not run.stop_requested:
+        active = run.trainer.objectives.active(run.step)
+        batches = run.next_batches(active)
+        train_step = run.step_function(active)
+        with run.clock.waiting():
+          run.state, output = train_step(run.state, batches)
+        run.carry_out(run.after_step(output))
+      if run.step != run.first_step:
+        run.save()
+    finally:
+      run.close()
+    return run.summary()

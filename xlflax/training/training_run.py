@@ -1,0 +1,439 @@
+"""A run while it trains: its state, its services, and its hooks."""
+
+import contextlib
+import copy
+import logging
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from xlflax.data import prefetch
+from xlflax.foundation import errors
+from xlflax.storage import lease as lease_lib
+from xlflax.training import (
+  dispatch_queue,
+  metric_accumulator,
+  step_compilation,
+  train_state,
+  train_step,
+)
+from xlflax.training import setup as setup_lib
+from xlflax.training.checkpointing import (
+  checkpoints,
+  metrics_file,
+  run_directory,
+  saved_checkpoints,
+)
+from xlflax.training.checkpointing import run as saved_run
+from xlflax.training.hooks import base
+from xlflax.training.metric_writers import base as writers
+from xlflax.training.metric_writers import run_metrics
+from xlflax.training.processes import activities, distributed, step_times
+
+Activity = activities.Activity
+
+
+class TrainingRun:
+  """A run while it trains, as passed to hooks.
+
+  Attributes:
+    setup: Model, vocabulary, state factory and step functions.
+    trainer: Fields of the run, with the number of steps filled in.
+    loaders: Data loaders by stream.
+    lease: Lease of the run directory. None in all processes but the first.
+    state: Train state after `step`. The next step reuses its memory.
+    step: Number of finished steps.
+    first_step: Number of steps that were finished when this process started.
+    previous_records: Lines of `metrics.jsonl` that earlier processes wrote.
+    stop_requested: Whether training ends after this step.
+    checkpoints: Reads and writes the checkpoints of the run directory.
+    accumulator: Sums of the step outputs since the last report.
+    skipped_batches: Number of batches skipped by rewinds, by stream.
+    activities: Current activity of this process, and seconds of each.
+    clock: Step times of this process.
+    clocks: Objects whose `restart(step)` excludes the elapsed time.
+    results: Additional entries of the dictionary that `train` returns.
+    hooks: Hooks in the order in which they run.
+  """
+
+  state: train_state.TrainState
+
+  def __init__(
+    self,
+    setup: setup_lib.Setup,
+    loaders: Mapping[str, Any],
+    data_fingerprint: Mapping[str, Any],
+    *,
+    lease: lease_lib.Lease | None = None,
+    report: writers.Report | None = None,
+  ):
+    """Args:
+    setup: Setup of the run.
+    loaders: Data loaders by stream.
+    data_fingerprint: Description of the data, saved with each checkpoint.
+    lease: Lease of the run directory.
+    report: Function called with the step and metrics of each report.
+    """
+    self.setup, self.trainer = setup, setup.settings
+    self.loaders, self.lease = loaders, lease
+    self.step = self.first_step = 0
+    self.stop_requested = False
+    self.checkpoints = checkpoints.Checkpoints(
+      setup.model_dir, self.trainer.checkpoints
+    )
+    self.accumulator = metric_accumulator.MetricAccumulator()
+    self.skipped_batches: dict[str, int] = {}
+    self.previous_records: list[dict[str, Any]] = []
+    self.activities = activities.Activities()
+    self.clock = step_times.StepTimes()
+    self.clocks: list[Any] = [self.clock]
+    self.results: dict[str, Any] = {}
+    self.hooks: list[base.Hook] = []
+    self._data_fingerprint = data_fingerprint
+    self._report = report
+    self._initial_states: dict[str, Any] = {}
+    self._feeds: dict[str, prefetch.Prefetcher] = {}
+    self._writer: run_metrics.RunMetrics | None = None
+    self._queue = dispatch_queue.DispatchQueue(
+      lambda step: self.activities.progress()
+    )
+    finished = saved_checkpoints.finished_steps(setup.model_dir)
+    self._compiler = step_compilation.StepCompiler(
+      setup, max(finished, default=0)
+    )
+    distributed.at_failure_of_others(self._describe, self.activities.describe)
+
+  # Opening and closing.
+
+  def add_hooks(self, hooks: Sequence[base.Hook]) -> None:
+    """Appends hooks.
+
+    Raises:
+      ConfigError: If two hooks store their state under the same key.
+    """
+    self.hooks += hooks
+    keys = [hook.state_key for hook in self.hooks if hook.state_dict()]
+    if len(set(keys)) != len(keys):
+      raise errors.ConfigError(
+        'The state of two hooks has the same key',
+        got=sorted(keys),
+        expected='a unique `state_key` for each hook',
+        where='Trainer.hooks',
+      )
+    self._initial_states = {
+      hook.state_key: copy.deepcopy(hook.state_dict()) for hook in self.hooks
+    }
+
+  @contextlib.contextmanager
+  def open(self) -> Iterator[None]:
+    """Context in which the run restores its state, trains and saves."""
+    with self._compiler, contextlib.ExitStack() as stack:
+      for hook in self.hooks:
+        stack.enter_context(hook.running(self))
+      yield
+
+  def restore_or_initialize(self) -> None:
+    """Restores the last checkpoint, or initializes the state."""
+    restored = self.checkpoints.restore_last(self.setup.factory)
+    seconds_written = 0.0
+    if distributed.is_lead():
+      self.previous_records = metrics_file.records(self.setup.model_dir)
+      seconds_written = metrics_file.seconds_written(self.setup.model_dir)
+    self._truncate_metrics(restored)
+    self.activities.go_on_from(
+      restored.meta['seconds'] if restored else {}, seconds_written
+    )
+    if restored is None:
+      self._compiler.wait_lowered()
+      self.state = self.setup.initial_state(
+        report_dir=self.setup.model_dir / run_directory.REPORT
+      )
+    else:
+      logging.info('Resuming from the checkpoint of step %d.', restored.step)
+      self.state = restored.state
+      self.skipped_batches = dict(restored.meta['skipped_batches'])
+      self._load_meta(restored)
+    self.step = self.first_step = int(self.state.step)
+
+  def before_training(self) -> None:
+    """Opens the metrics and the data, and calls the hooks."""
+    self._open_metrics(first_time=not self.step)
+    requests = [hook.before_training(self) for hook in self.hooks]
+    # Some hooks read the loaders, which belong to the prefetchers from now on.
+    self._open_feeds()
+    self.carry_out([request for request in requests if request])
+
+  def close(self) -> None:
+    """Closes everything, the checkpoints last, even if something fails."""
+    with contextlib.ExitStack() as stack:
+      stack.callback(self.checkpoints.close)
+      if self._writer:
+        stack.callback(self._writer.close)
+      for hook in reversed(self.hooks):
+        stack.callback(hook.after_training, self)
+      for feed in self._feeds.values():
+        stack.callback(feed.close)
+
+  def summary(self) -> dict[str, Any]:
+    """Marks a finished run, logs how training ended, and returns the result."""
+    finished = self.step >= self.trainer.steps
+    if finished and distributed.is_lead():
+      saved_run.mark_finished(self.setup.model_dir, self.step)
+    seconds = self.activities.seconds()
+    logging.info('Time spent: %s.', activities.summary(seconds))
+    logging.info(
+      '%s at step %d of %d. %s',
+      'Finished' if finished else 'Stopped',
+      self.step,
+      self.trainer.steps,
+      self.checkpoints.describe_last(),
+    )
+    return {
+      'step': self.step,
+      'loss': None,
+      'model_dir': str(self.setup.model_dir),
+      'finished': finished,
+      'interrupted': False,
+      'seconds': {name: round(spent, 1) for name, spent in seconds.items()},
+    } | self.results
+
+  # Steps.
+
+  def next_batches(self, active: tuple[int, ...]) -> dict[str, Any]:
+    """Returns the batches of the next step by stream, waiting for them."""
+    batches = {}
+    for name in self.setup.streams_of(active):
+      self.activities.begin(Activity.BATCH, f'of stream {name!r}')
+      with self.clock.loading():
+        batches[name] = self._feeds[name].next()
+    return batches
+
+  def step_function(self, active: tuple[int, ...]):
+    """Returns the compiled step function of some entries of the mixture.
+
+    Args:
+      active: Indices of the entries.
+
+    Returns:
+      A function `(state, batches) -> (state, StepOutput)`.
+    """
+    self.activities.begin(
+      Activity.STEP
+      if self._compiler.is_compiled(active)
+      else Activity.COMPILATION,
+      f'(step {self.step + 1})',
+    )
+    step_function = self._compiler.step_of(active)
+    for hook in self.hooks:
+      step_function = hook.wrap_train_step(self, step_function, active)
+    return step_function
+
+  def after_step(self, output: train_step.StepOutput) -> list[base.Request]:
+    """Counts a step, calls the hooks, and returns their requests."""
+    self.step += 1
+    self.accumulator.add(output)
+    self._queue.add(self.step, output.loss)
+    requests = []
+    for hook in self.hooks:
+      request = hook.after_step(self, self.step, output)
+      if request is not None:
+        requests.append(request)
+        if request.rewind:
+          return requests
+    with self.clock.waiting():
+      self._queue.make_room()
+    return requests
+
+  def carry_out(self, requests: Sequence[base.Request]) -> None:
+    """Rewinds, saves, and stops, as hooks requested."""
+    for request in requests:
+      if request.rewind:
+        self._rewind(request.reason)
+        return
+    if any(request.save for request in requests):
+      metrics: dict[str, float] = {}
+      for request in requests:
+        metrics.update(request.metrics or {})
+      self.save(metrics or None)
+    for request in requests:
+      if request.error is not None:
+        raise request.error
+    self.stop_requested |= any(request.stop for request in requests)
+
+  def save(self, metrics: dict[str, float] | None = None) -> None:
+    """Saves a checkpoint, unless a hook rejects the state.
+
+    Args:
+      metrics: Evaluation metrics of this step.
+    """
+    self.wait_for_steps()
+    if not all(hook.before_checkpoint(self) for hook in self.hooks):
+      return
+    self.activities.begin(Activity.SAVE, f'of step {self.step}')
+    if self._writer:
+      self._writer.hasten()
+    self.checkpoints.save(
+      self.state,
+      {
+        'metrics': self.accumulator.to_json(),
+        'hooks': {
+          hook.state_key: state
+          for hook in self.hooks
+          if (state := hook.state_dict()) is not None
+        },
+        'skipped_batches': self.skipped_batches,
+        'seed': self.trainer.seed,
+        'inputs': self._data_fingerprint,
+        'metrics_file': self._writer.digest() if self._writer else '',
+        'seconds': self.activities.seconds(),
+      },
+      metrics,
+    )
+    for hook in self.hooks:
+      hook.after_checkpoint(self, self.step)
+
+  def _rewind(self, reason: str) -> None:
+    """Restores the last checkpoint and skips the batches read since then."""
+    from_step = self.step
+    self.wait_for_steps()
+    self.checkpoints.wait()
+    for leaf in jax.tree.leaves(self.state):  # Two states may not fit.
+      leaf.delete()
+    restored = self.checkpoints.restore_last(self.setup.factory)
+    self.step = restored.step if restored else 0
+    stream_step = self.trainer.objectives.stream_step
+    skipped = {
+      name: stream_step(name, from_step) - stream_step(name, self.step)
+      for name in self.loaders
+    }
+    for name, count in skipped.items():
+      self.skipped_batches[name] = self.skipped_batches.get(name, 0) + count
+    logging.warning(
+      '%s Rewinding to step %d and skipping the batches read since then (%s).',
+      reason,
+      self.step,
+      ', '.join(f'{count} of {name}' for name, count in skipped.items()),
+    )
+    self._load_meta(restored)
+    if self._writer:
+      self._writer.close()
+      self._truncate_metrics(restored)
+      self._open_metrics(first_time=False)
+    for feed in self._feeds.values():
+      feed.close()
+    self._open_feeds()
+    self.restart_clocks()
+    self.state = restored.state if restored else self.setup.initial_state()
+    for hook in self.hooks:
+      hook.after_rewind(self, from_step)
+
+  # Services for hooks.
+
+  @property
+  def finished_on_devices(self) -> int:
+    """Last step that the devices are known to have finished."""
+    return self._queue.finished
+
+  @property
+  def is_report_step(self) -> bool:
+    """Whether metrics are reported after this step."""
+    return (
+      self.step % self.trainer.log_every_steps == 0
+      or self.step == self.trainer.steps
+    )
+
+  def is_output_step(self) -> bool:
+    """Returns whether something is written after this step."""
+    trainer = self.trainer
+    evaluation = trainer.evaluation
+    return (
+      self.step % trainer.log_every_steps == 0
+      or self.step % trainer.checkpoints.every_steps == 0
+      or self.step == trainer.last_step
+      or bool(evaluation and evaluation.is_due(self.step, trainer.steps))
+    )
+
+  def wait_for_steps(self) -> None:
+    """Waits until the devices have finished all dispatched steps."""
+    with self.clock.waiting():
+      self._queue.finish()
+
+  def write_metrics(self, step: int, **metrics: Mapping[str, Any]) -> None:
+    """Writes scalars to `metrics.jsonl` and all trackers.
+
+    Only the first process writes. A resumed run drops the lines after its
+    checkpoint, so that its metrics equal those of an uninterrupted run.
+
+    Args:
+      step: Number of finished steps.
+      **metrics: Kind (such as 'train') -> name -> number.
+    """
+    if self._writer:
+      self._writer.write(step, **metrics)
+
+  def restart_clocks(self) -> None:
+    """Excludes the time up to now from the reported speed."""
+    for clock in self.clocks:
+      clock.restart(self.step)
+
+  def last_good_checkpoint(self) -> int | None:
+    """Returns the step of the last checkpoint, waiting until it is written."""
+    self.checkpoints.wait()
+    return self.checkpoints.last_step
+
+  @property
+  def model_dir(self) -> pathlib.Path:
+    """Directory of the run."""
+    return self.setup.model_dir
+
+  def _describe(self) -> str:
+    """Returns the last message if the failure of a process ends this one."""
+    activity = f'This process has been {self.activities.describe()}.'
+    return f'{activity} {self.checkpoints.describe_last()}'
+
+  def _load_meta(self, restored: checkpoints.Restored | None) -> None:
+    """Restores the accumulated metrics and the state of the hooks."""
+    kind = metric_accumulator.MetricAccumulator
+    self.accumulator = (
+      kind.from_json(restored.meta['metrics']) if restored else kind()
+    )
+    states = restored.meta['hooks'] if restored else self._initial_states
+    for hook in self.hooks:
+      state = states.get(hook.state_key)
+      if state is not None:
+        hook.load_state_dict(copy.deepcopy(state))
+
+  def _truncate_metrics(self, restored: checkpoints.Restored | None) -> None:
+    """Drops the lines of `metrics.jsonl` that follow a checkpoint."""
+    if distributed.is_lead():
+      metrics_file.truncate_metrics(
+        self.setup.model_dir,
+        restored.step if restored else -1,
+        written=restored.meta['metrics_file'] if restored else '',
+      )
+
+  def _open_metrics(self, *, first_time: bool) -> None:
+    if distributed.is_lead():
+      self._writer = run_metrics.RunMetrics(
+        self.setup.model_dir,
+        self.trainer.log_to,
+        description=self.setup.description,
+        first_time=first_time,
+        report=self._report,
+      )
+
+  def _open_feeds(self) -> None:
+    """Starts prefetching batches from the current step on."""
+    stream_step = self.trainer.objectives.stream_step
+    self._feeds = {
+      name: prefetch.Prefetcher(
+        loader,
+        sharding=self.trainer.partitioner.batch_sharding,
+        first_step=stream_step(name, self.step)
+        + self.skipped_batches.get(name, 0),
+        size=self.trainer.prefetch,
+      )
+      for name, loader in self.loaders.items()
+    }
