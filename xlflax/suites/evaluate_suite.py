@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from xlflax.evaluation import watching
 from xlflax.foundation import calls, errors, ranges
 from xlflax.storage import bucket_checks, paths
-from xlflax.suites import reckoning, records, writing
+from xlflax.suites import records, writing
 from xlflax.suites import results as suite_results
 from xlflax.suites import runner as suite_runner
 from xlflax.suites import suite as suite_lib
@@ -32,7 +32,7 @@ def evaluate_suite(
   search_paths: Sequence[str] = (),
   batch_size: ranges.Count = 64,
   baseline: str | None = None,
-  only: Collection[reckoning.Work] | None = None,
+  only: Collection[tuple[str, str]] | None = None,
 ) -> suite_results.SuiteReport:
   """Fine-tunes what needs it, evaluates all languages, writes reports.
 
@@ -56,7 +56,7 @@ def evaluate_suite(
     baseline: the checkpoint that the others are compared with, such as
       'mlm@1000'; None: the first.
     only: (checkpoint, task) that this call does, such as ('mlm@1000',
-      'xnli'), the share of one of several machines (`reckoning.share`). The
+      'xnli'), the shard of one of several machines (`runner.shard`). The
       reports are written by the call that finds all results there. None: all.
 
   Raises:

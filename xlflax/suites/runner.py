@@ -81,6 +81,37 @@ def models_at(
   ]
 
 
+def shard(
+  suite: suite_lib.Suite,
+  models: Sequence[Model],
+  names: Sequence[str] | None,
+  index: int,
+  count: int,
+) -> set[tuple[str, str]]:
+  """Assigns tasks to one of several machines, round-robin.
+
+  Tasks that evaluate the models of one grid stay together.
+
+  Args:
+    suite: The suite.
+    models: Checkpoints to evaluate.
+    names: Names of the tasks to run. If None, all tasks.
+    index: Index of the machine, from 0.
+    count: Number of machines.
+
+  Returns:
+    (checkpoint, task) pairs of this machine.
+  """
+  groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+  for model in models:
+    for task in suite.chosen(names):
+      group = groups.setdefault((model.name, task.trials or task.name), [])
+      group.append((model.name, task.name))
+  return {
+    pair for group in list(groups.values())[index::count] for pair in group
+  }
+
+
 def _labels(model_dirs: Sequence[str]) -> list[str]:
   """The last part of each path, or as many as tell them apart."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]

@@ -7,11 +7,10 @@ from typing import Any
 from xlflax.commands.flags import compilation, parsing
 from xlflax.configuration import config, early, shipped_configs
 from xlflax.foundation import errors, user_modules
-from xlflax.storage import paths
 
 RULES = (
-  parsing.Needs('data suite_tasks recipe dry_run shard', 'suite'),
-  parsing.Excludes('dry_run shard', 'watch', 'its checkpoints are not there'),
+  parsing.Needs('data suite_tasks recipe shard', 'suite'),
+  parsing.Excludes('shard', 'watch', 'its checkpoints are not there'),
   parsing.Excludes(
     'tasks corpus mixture tatoeba split languages max_examples seed '
     'untrained best_metric',
@@ -34,10 +33,9 @@ FLAGS = """
 --suite_tasks NAMES: comma-separated; all by default
 --baseline MODEL: the checkpoint that the report compares the others with, such
   as mlm@1000 (default: the first)
---shard I/N (Shard): do the I-th of N shares, from 0, that cost about the same;
-  auto: what the job says. N machines with one --output make one report
---dry_run (switch): say what it will cost, by task, and end; every call says it
-  first
+--shard I/N (Shard): run shard I of N, counted from 0; tasks are assigned
+  round-robin. auto: the numbers of the job. N machines with one --output write
+  one report
 []
 """
 
@@ -52,9 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
   console = rich.console.Console()
   given = _given(args)
-  only = None if args.watch else _reckoned(args, given, console)
-  if args.dry_run:
-    return 0
+  only = _shard(args, given) if args.shard else None
   report = evaluate_suite.evaluate_suite(
     **given,
     model_dirs=args.model_dir,
@@ -135,17 +131,11 @@ def _steps(args: argparse.Namespace) -> list[int] | None:
   return None if args.steps == 'last' else args.steps
 
 
-def _reckoned(args: argparse.Namespace, given: dict[str, Any], console):
-  """Says what the suite will cost; what of it is this machine's share."""
-  from xlflax.suites import forecast, reckoning
-  from xlflax.suites import runner as runner_lib
+def _shard(
+  args: argparse.Namespace, given: dict[str, Any]
+) -> set[tuple[str, str]]:
+  """Returns the (checkpoint, task) pairs of this machine."""
+  from xlflax.suites import runner
 
-  given['suite'].chosen(given['names'])
-  found = reckoning.reckon(
-    runner_lib.SuiteRunner(**given | {'output': paths.of(args.output)}),
-    runner_lib.models_at(args.model_dir, _steps(args)),
-  )
-  only = reckoning.share(found, *args.shard) if args.shard else None
-  own = [one for one in found if only is None or one.work in only]
-  forecast.show(own, forecast.measure(own), console)
-  return only
+  models = runner.models_at(args.model_dir, _steps(args))
+  return runner.shard(given['suite'], models, given['names'], *args.shard)

@@ -1,0 +1,70 @@
+"""Shards of a suite: who runs which task, and their common report."""
+
+import shutil
+
+from tests.finetuning import fakes
+from xlflax.storage import manifests
+from xlflax.suites import evaluate_suite, runner
+from xlflax.suites import suite as suite_lib
+
+pytest_plugins = ['tests.finetuning.fixtures']
+
+
+def _task(name, trials=None):
+  return suite_lib.SuiteTask(
+    name=name, family='f', gin_file=f'{name}.gin', trials=trials
+  )
+
+
+def test_tasks_are_assigned_round_robin_and_grids_stay_together():
+  tasks = [
+    _task('xnli', 'xnli'),
+    _task('xquad', 'xquad'),
+    _task('mlqa', 'xquad'),
+    _task('tatoeba'),
+    _task('bucc'),
+  ]
+  suite = suite_lib.Suite(name='s', tasks=tasks)
+  models = [runner.Model('m', 'runs/m', 1)]
+  shards = [runner.shard(suite, models, None, i, 2) for i in range(2)]
+  assert [{task for _, task in shard} for shard in shards] == [
+    {'xnli', 'tatoeba'},
+    {'xquad', 'mlqa', 'bucc'},
+  ]
+  shards = [runner.shard(suite, models, ['xnli'], i, 7) for i in range(7)]
+  assert shards[0] == {('m@1', 'xnli')} and not set().union(*shards[1:])
+
+
+def test_shares_make_one_report(tmp_path, make_run):
+  """Two machines with one folder; the last one writes what one would."""
+  for name in 'ab':
+    (tmp_path / f'{name}.gin').write_text(
+      'from __gin__ import dynamic_registration\n'
+      'from tests.finetuning import fakes\nfrom xlflax import evaluate\n'
+      'DATA = %gin.REQUIRED\nevaluate.evaluate.model_dir = %DATA\n'
+      f"evaluate.evaluate.tasks = [@fakes.Counted()]\nfakes.Counted.name = '{name}'"
+    )
+  tasks = [
+    suite_lib.SuiteTask(name=n, family='f', gin_file=str(tmp_path / f'{n}.gin'))
+    for n in 'ab'
+  ]
+  run, out = make_run(tmp_path / 'mlm', [10]), tmp_path / 'out'
+
+  def call(only=None):
+    fakes.CALLS.clear()
+    return evaluate_suite.evaluate_suite(
+      suite=suite_lib.Suite(name='s', tasks=tasks),
+      model_dirs=[str(run)],
+      data='data',
+      output=str(out),
+      only=only,
+    )
+
+  whole = call().to_json()
+  shutil.rmtree(out)
+  call({('mlm@10', 'b')})
+  assert fakes.CALLS == ['b'] and not (out / 'suite.json').exists()
+  assert call({('mlm@10', 'a')}).to_json() == whole
+  assert fakes.CALLS == ['a'] and (out / 'report/leaderboard.html').exists()
+  assert not manifests.problems(out)
+  assert 'results/mlm@10/b.json' in manifests.read(out).files
