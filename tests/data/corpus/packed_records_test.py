@@ -3,9 +3,7 @@
 import functools
 import gzip
 import json
-import struct
 
-import numpy as np
 import pytest
 
 from tests.data.corpus.records_test import _DOCUMENTS, _LINES, _PAIRS, _SIDES
@@ -54,49 +52,6 @@ def write_array_records(stem, rows, pack=_json) -> None:
   writer.close()
 
 
-def write_mds(stem, rows, **options) -> None:
-  streaming = pytest.importorskip('streaming')
-  kinds = {str: 'str', int: 'int', float: 'float64', dict: 'json'}
-  columns = {name: kinds[type(value)] for name, value in rows[0].items()}
-  folder = f'{stem}.mds'
-  with streaming.MDSWriter(
-    out=folder, columns=columns, size_limit=300, **options
-  ) as writer:
-    for row in rows:
-      writer.write(row)
-
-
-def write_mds_by_hand(stem, rows) -> None:
-  """As the published format says: for where its library is not installed."""
-  folder = stem.with_name(f'{stem.name}.mds')
-  folder.mkdir()
-  shards = []
-  for number, row in enumerate(rows):
-    kinds = ['str' if isinstance(v, str) else 'json' for v in row.values()]
-    cells = [
-      value.encode() if isinstance(value, str) else _json(value)
-      for value in row.values()
-    ]
-    sample = b''.join(struct.pack('<I', len(cell)) for cell in cells)
-    sample += b''.join(cells)
-    data = struct.pack('<III', 1, 12, 12 + len(sample)) + sample
-    name = f'shard.{number:05}.mds'
-    (folder / name).write_bytes(data)
-    shards.append(
-      {
-        'column_names': list(row),
-        'column_encodings': kinds,
-        'column_sizes': [None] * len(row),
-        'compression': None,
-        'raw_data': {'basename': name, 'bytes': len(data)},
-        'samples': 1,
-        'zip_data': None,
-      }
-    )
-  index = {'shards': shards, 'version': 2}
-  (folder / 'index.json').write_text(json.dumps(index))
-
-
 def write_dataset(stem, rows) -> None:
   pytest.importorskip('datasets')
   folder = stem.parents[2] / 'local'
@@ -109,38 +64,6 @@ def write_dataset(stem, rows) -> None:
   )
 
 
-def write_megatron(stem, rows, kind='<u2') -> None:
-  """Ids of bytes, of which each document ends with 256."""
-  tokenizers = pytest.importorskip('tokenizers')
-  letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-  made = tokenizers.Tokenizer(
-    tokenizers.models.BPE({one: n for n, one in enumerate(letters)}, [])
-  )
-  made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
-    add_prefix_space=False
-  )
-  made.decoder = tokenizers.decoders.ByteLevel()
-  made.add_special_tokens(['<eod>'])
-  made.save(str(stem.parents[2] / 'tokenizer.json'))
-  (stem.parents[1] / 'corpus.toml').write_text(
-    "[[records]]\nfiles = '*.bin'\ntokenizer = '../tokenizer.json'\n"
-  )
-  ids = [[*made.encode(row['text']).ids, 256] for row in rows]
-  lengths = np.array([len(one) for one in ids], '<i4')
-  size = np.dtype(kind).itemsize
-  begins = (np.cumsum(lengths) - lengths).astype('<i8') * size
-  data = np.concatenate([np.array(one, kind) for one in ids]).tobytes()
-  stem.with_name(f'{stem.name}.bin').write_bytes(data)
-  code = {'<u2': 8, '<i4': 4}[kind]
-  stem.with_name(f'{stem.name}.idx').write_bytes(
-    b'MMIDIDX\x00\x00'
-    + struct.pack('<QBQQ', 1, code, len(ids), len(ids) + 1)
-    + lengths.tobytes()
-    + begins.tobytes()
-    + np.arange(len(ids) + 1, dtype='<i8').tobytes()
-  )
-
-
 WRITERS = {
   'tfrecord': write_tf_records,
   'tfrecord_of_json': functools.partial(write_tf_records, pack=_json),
@@ -149,11 +72,7 @@ WRITERS = {
   'array_record_of_examples': functools.partial(
     write_array_records, pack=_example
   ),
-  'mds': write_mds,
-  'mds_packed': functools.partial(write_mds, compression='zstd:7'),
-  'mds_by_hand': write_mds_by_hand,
   'dataset': write_dataset,
-  'megatron': write_megatron,
 }
 
 
@@ -173,7 +92,7 @@ def test_documents_of_other_programs(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-  'name', ['array_record', 'mds', 'mds_by_hand', 'dataset', 'tfrecord_of_json']
+  'name', ['array_record', 'dataset', 'tfrecord_of_json']
 )
 def test_pairs_of_other_programs(tmp_path, name):
   stem = _stem(tmp_path, 'parallel/en-fr')
@@ -184,15 +103,14 @@ def test_pairs_of_other_programs(tmp_path, name):
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 
 
-@pytest.mark.parametrize('name', ['mds', 'tfrecord'])
-def test_numbers_leave_records_out(tmp_path, name):
+def test_numbers_leave_records_out(tmp_path):
   stem = _stem(tmp_path, 'mono/en')
   rows = [
     {'text': 'good', 'score': 0.75, 'id': -3},
     {'text': 'bad', 'score': 0.25, 'id': -3},
     {'text': 'other', 'score': 0.75, 'id': 1 << 40},
   ]
-  WRITERS[name](stem, rows)
+  write_tf_records(stem, rows)
   (tmp_path / 'corpus/corpus.toml').write_text(
     '[[records]]\nat_least = { score = 0.5 }\nequal = { id = -3 }\n'
   )
@@ -227,23 +145,6 @@ def test_an_aligned_file_that_is_missing(tmp_path):
   stem.rename(stem.with_name('en-fr.fr'))
   with pytest.raises(errors.CorpusError, match='Unknown file name'):
     Corpus(tmp_path / 'corpus')
-
-
-def test_a_changed_shard_index_or_tokenizer_is_seen(tmp_path):
-  stem = _stem(tmp_path, 'mono/en')
-  rows = [{'text': text} for text in _DOCUMENTS]
-  write_megatron(stem, rows)
-  write_mds_by_hand(stem.with_name('de'), rows)
-  corpus = Corpus(tmp_path / 'corpus')
-  for code, path in (
-    ('de', stem.parent / 'de.mds/shard.00001.mds'),
-    ('en', stem.parent / 'en.idx'),
-    ('en', tmp_path / 'tokenizer.json'),
-  ):
-    before = corpus.group_fingerprint(code)
-    with open(path, 'ab') as file:
-      file.write(b' ')
-    assert corpus.group_fingerprint(code) != before
 
 
 @pytest.mark.parametrize(

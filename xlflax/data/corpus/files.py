@@ -29,20 +29,20 @@ _NAMES = {
   Kind.MONOLINGUAL: (
     re.compile(
       rf'({LANGUAGE_PATTERN})(?:\..+)?'
-      r'\.(?:(?:txt|jsonl|tfrecord)(?:\.gz|\.zst)?|parquet|arrow|tar|mds|bin'
+      r'\.(?:(?:txt|jsonl|tfrecord)(?:\.gz|\.zst)?|parquet|arrow|tar'
       r'|array_record|dataset)'
     ),
     '<language>[.anything].txt, .jsonl, .tfrecord (each also .gz or .zst), '
-    '.parquet, .arrow, .tar, .array_record, .mds, .bin or .dataset',
+    '.parquet, .arrow, .tar, .array_record or .dataset',
   ),
   Kind.PARALLEL: (
     re.compile(
       rf'({LANGUAGE_PATTERN})-({LANGUAGE_PATTERN})(?:\..+)?'
       r'\.(?:(?:tsv|jsonl|tfrecord|\1)(?:\.gz|\.zst)?|parquet|arrow|tmx|zip'
-      r'|mds|array_record|dataset)'
+      r'|array_record|dataset)'
     ),
     '<l1>-<l2>[.anything].tsv, .jsonl, .tfrecord, .<l1> beside .<l2> (each '
-    'also .gz or .zst), .parquet, .arrow, .tmx, .zip, .array_record, .mds or '
+    'also .gz or .zst), .parquet, .arrow, .tmx, .zip, .array_record or '
     '.dataset',
   ),
   Kind.DICTIONARY: (

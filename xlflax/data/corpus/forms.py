@@ -28,10 +28,20 @@ from xlflax.foundation import errors, ranges, schema
 from xlflax.storage import digests
 
 FILE = 'corpus.toml'
-_MOSES, _MDS, _MEGATRON = '.moses', '.mds', '.bin'
+_MOSES = '.moses'
 RECORDS = frozenset(
-  '.jsonl .parquet .arrow .tar .tmx .zip .dataset .tfrecord .array_record '
-  f'{_MOSES} {_MDS} {_MEGATRON}'.split()
+  {
+    '.jsonl',
+    '.parquet',
+    '.arrow',
+    '.tar',
+    '.tmx',
+    '.zip',
+    '.dataset',
+    '.tfrecord',
+    '.array_record',
+    _MOSES,
+  }
 )
 PACKED = ('.gz', '.zst')
 
@@ -60,8 +70,6 @@ class Form:
     unit: what a record is.
     at_least: column -> number; records with less are left out.
     equal: column -> value; records with another are left out.
-    tokenizer: of Megatron's ids: a file tokenizer.json, as seen from the corpus
-      directory.
   """
 
   files: str = '*'
@@ -70,7 +78,6 @@ class Form:
   unit: Unit = Unit.DOCUMENT
   at_least: Mapping[str, ranges.Real] = dataclasses.field(default_factory=dict)
   equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  tokenizer: str = 'tokenizer.json'
 
 
 def suffix(path: pathlib.Path) -> str:
@@ -86,25 +93,13 @@ def suffix(path: pathlib.Path) -> str:
 def parts(path: pathlib.Path) -> list[pathlib.Path]:
   """The files that the text of a file follows from, itself first.
 
-  Most are one; two aligned files, a folder of shards, ids with their index and
-  tokenizer are several.
+  Two aligned files are several, all others are one.
   """
-  kind = suffix(path)
-  if kind == _MDS:
-    return sorted(path.glob('*'))
-  if kind == _MEGATRON:
-    tokenizer = _root(path)[0] / of(path).tokenizer
-    return [path, path.with_suffix('.idx'), tokenizer]
-  if kind != _MOSES:
+  if suffix(path) != _MOSES:
     return [path]
   first, second = languages(path)
   head, _, packed = path.name.rpartition(f'.{first}')
   return [path, path.with_name(f'{head}.{second}{packed}')]
-
-
-def is_folder(path: pathlib.Path) -> bool:
-  """Whether what stands for a file is a folder of shards."""
-  return suffix(path) == _MDS
 
 
 def is_records(path: pathlib.Path) -> bool:

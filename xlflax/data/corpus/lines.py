@@ -42,8 +42,7 @@ def _open(
 ) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
     if of_records and forms.is_records(path):
-      parts = [] if forms.is_folder(path) else forms.parts(path)
-      streams = [stack.enter_context(_open(part)) for part in parts]
+      streams = [stack.enter_context(_open(part)) for part in forms.parts(path)]
       text = records.Stream(records.lines(streams, path))
       yield stack.enter_context(records.buffered(text))
       return
@@ -245,7 +244,7 @@ def _split_lines(stream: BinaryIO) -> Iterator[bytes]:
 def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
   """What goes wrong when a file is read becomes a CorpusError."""
   try:
-    if path.exists() and not (path.is_file() or forms.is_folder(path)):
+    if path.exists() and not path.is_file():
       raise OSError(errno.EINVAL, 'it is no regular file')
     yield
   except _DAMAGED as error:

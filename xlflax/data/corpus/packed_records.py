@@ -1,27 +1,17 @@
 """Readers of binary files of records, by the formats that are published.
 
-TFRecord, ArrayRecord, MDS (MosaicML Streaming) and Megatron's indexed token
-ids. What is damaged is a ValueError. No TensorFlow, and nothing is unpickled.
+TFRecord and ArrayRecord. Damaged files raise ValueError. TensorFlow is not used.
 """
 
-import gzip
 import io
 import itertools
-import json
 import pathlib
 import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import numpy as np
-import zstandard
-
 _AT_ONCE = 1024  # records read together
 _LONGEST = 1 << 28  # bytes of a record
-_MEGATRON = b'MMIDIDX\x00\x00' + struct.pack('<Q', 1)
-_TOKENS = {1: 'u1', 3: '<i2', 4: '<i4', 5: '<i8', 8: '<u2'}
-_MDS_TYPES: Any = {'str': bytes.decode, 'json': json.loads}
-_UNPACK: Any = {'gz': gzip.decompress, 'zstd': zstandard.decompress}
 
 
 def tf_records(stream: BinaryIO) -> Iterator[bytes]:
@@ -98,65 +88,3 @@ def _integer(packed: bytes | int) -> int:
   if isinstance(packed, bytes):
     packed = _varint(io.BytesIO(packed))
   return packed - (packed >> 63 << 64)
-
-
-def mds(folder: pathlib.Path) -> Iterator[dict[str, Any]]:
-  """Yields the samples of a folder of MDS shards: text and JSON columns."""
-  index = json.loads((folder / 'index.json').read_bytes())
-  for shard in index['shards']:
-    packed = shard.get('zip_data')
-    data = (folder / (packed or shard['raw_data'])['basename']).read_bytes()
-    if packed:
-      name = shard['compression'].partition(':')[0]
-      if name not in _UNPACK:
-        raise ValueError(f'its compression {name} is not read')
-      data = _UNPACK[name](data)
-    ends = np.frombuffer(data, '<u4', shard['samples'] + 1, offset=4)
-    for start, stop in itertools.pairwise(ends.tolist()):
-      yield _sample(memoryview(data)[start:stop], shard)
-
-
-def _sample(data: memoryview, shard: dict[str, Any]) -> dict[str, Any]:
-  """The columns of a sample: sizes of those that vary, then their bytes."""
-  sizes, at = list(shard['column_sizes']), 4 * shard['column_sizes'].count(None)
-  varying = iter(struct.unpack_from(f'<{at // 4}I', data))
-  found = {}
-  for name, kind, size in zip(
-    shard['column_names'], shard['column_encodings'], sizes, strict=True
-  ):
-    size = next(varying) if size is None else size
-    if kind in _MDS_TYPES:
-      found[name] = _MDS_TYPES[kind](bytes(data[at : at + size]))
-    elif kind in ('int', 'int64', 'int32', 'float32', 'float64'):
-      read = np.frombuffer(data, kind if kind != 'int' else 'i8', 1, offset=at)
-      found[name] = read[0].item()
-    at += size
-  return found
-
-
-def megatron(
-  tokens: BinaryIO, index: BinaryIO, tokenizer: BinaryIO
-) -> Iterator[str]:
-  """Yields the documents of Megatron's .bin and .idx, as text.
-
-  Args:
-    tokens: ids, one document after the other.
-    index: where sequences lie, and which begin a document.
-    tokenizer: the file tokenizer.json with which the ids were made.
-  """
-  import tokenizers  # noqa: PLC0415
-
-  decode = tokenizers.Tokenizer.from_buffer(tokenizer.read()).decode
-  data = index.read()
-  if data[:17] != _MEGATRON or data[17] not in _TOKENS:
-    raise ValueError('its index is not one of Megatron, or not of token ids')
-  kind = np.dtype(_TOKENS[data[17]])
-  count, documents = struct.unpack_from('<QQ', data, 18)
-  lengths = np.frombuffer(data, '<i4', count, offset=34)
-  begins = np.frombuffer(data, '<i8', count, offset=34 + 4 * count)
-  order = np.frombuffer(data, '<i8', documents, offset=34 + 12 * count)
-  for start, stop in itertools.pairwise(order.tolist()):
-    size = int(lengths[start:stop].sum()) * kind.itemsize
-    tokens.seek(int(begins[start]) if size else 0)
-    ids = np.frombuffer(tokens.read(size), kind)
-    yield decode(ids.tolist())

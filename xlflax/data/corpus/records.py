@@ -12,8 +12,6 @@ parallel text a pair. So every command reads the same text, whatever the form:
     .<l1>[.gz|.zst]    beside .<l2>: two files that are aligned by line
     .dataset           a name that `datasets.load_dataset` knows, and more
     .tfrecord[.gz], .array_record   JSON or tf.train.Example
-    .mds               a folder of shards of MosaicML Streaming
-    .bin               beside .idx: Megatron's token ids
 
 Which columns hold text is said by `corpus.toml` in the directory, see `Form`.
 """
@@ -318,18 +316,6 @@ def _dataset(stream: BinaryIO, path: pathlib.Path):
       ) from error
 
 
-def _mds(path: pathlib.Path):
-  with _told(path):
-    yield from enumerate(packed_records.mds(path), start=1)
-
-
-def _megatron(tokens, index, tokenizer, path: pathlib.Path):
-  with _told(path):
-    found = packed_records.megatron(tokens, index, tokenizer)
-    name = forms.of(path).text
-    yield from ((n, {name: text}) for n, text in enumerate(found, start=1))
-
-
 def _tf_records(stream: BinaryIO, path: pathlib.Path):
   return _serialised(packed_records.tf_records(stream), path)
 
@@ -382,8 +368,6 @@ _READERS: dict[str, Reader] = {
   '.dataset': _dataset,
   '.tfrecord': _tf_records,
   '.array_record': _array_records,
-  '.mds': _mds,
-  '.bin': _megatron,
 }
 
 
