@@ -31,7 +31,7 @@ from xlflax.finetuning import report as grid_report
 from xlflax.finetuning import trials
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.models import config, encoder
-from xlflax.storage import digests, manifests, program_cache
+from xlflax.storage import digests, manifests
 from xlflax.suites import records, writing
 from xlflax.suites import results as suite_results
 from xlflax.training.checkpointing import (
@@ -301,16 +301,6 @@ def export(directory: pathlib.Path, number: int) -> None:
   )
 
 
-def programs(directory: pathlib.Path, number: int) -> None:
-  """Entries that JAX's own cache of files wrote."""
-  from jax._src import lru_cache
-
-  plain = lru_cache.LRUCache(str(_new(directory)), max_size=1 << 20)
-  made = program_cache.SealedCache(plain, directory)
-  for name in 'fg':
-    made.put(f'jit_{name}-{number}', f'{name} {number}'.encode() * 20)
-
-
 def _new(directory: pathlib.Path) -> pathlib.Path:
   directory.mkdir(parents=True)
   return directory
@@ -348,7 +338,6 @@ MAKERS: types.MappingProxyType = types.MappingProxyType(
     Kind.ANALYSIS: analysis,
     Kind.STATES: states,
     Kind.EXPORT: export,
-    Kind.PROGRAMS: programs,
     Kind.PRETRAINING: pretraining,
   }
 )

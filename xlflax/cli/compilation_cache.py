@@ -1,11 +1,10 @@
 """The persistent compilation cache of commands that compile programs."""
 
 import functools
-import logging
 import pathlib
 import platform
 
-from xlflax.storage import paths, program_cache
+from xlflax.storage import paths
 
 
 def enable(directory: str) -> None:
@@ -17,34 +16,7 @@ def enable(directory: str) -> None:
   path = paths.local(directory, where='--compilation_cache').expanduser()
   jax.config.update('jax_compilation_cache_dir', str(path))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
-  _seal_entries()
   _share_among_processes()
-
-
-def _seal_entries() -> None:
-  """Stores and checks a digest with every entry (see `program_cache`)."""
-  try:
-    from jax._src import compilation_cache
-
-    plain = compilation_cache.get_file_cache
-  except (ImportError, AttributeError):
-    logging.warning(
-      'Compiled programs are cached without digests, because this version of '
-      'JAX is not supported.'
-    )
-    return
-  if getattr(plain, 'is_sealed', False):
-    return
-
-  def get_file_cache(directory: str):
-    found = plain(directory)
-    if found is None:
-      return None
-    base, where = found
-    return program_cache.SealedCache(base, pathlib.Path(where)), where
-
-  get_file_cache.is_sealed = True  # type: ignore[attr-defined]
-  compilation_cache.get_file_cache = get_file_cache  # type: ignore[assignment]
 
 
 def _share_among_processes() -> None:

@@ -10,8 +10,8 @@ from xlflax.storage import manifests, paths
 
 HELP = (
   'Says of anything that xlflax wrote (a run, token cache, vocabulary, prepared '
-  'corpus, grid, suite, evaluation, report, analysis, exported model, compiled '
-  'programs) whether it is whole, what is missing or damaged, and what to do. '
+  'corpus, grid, suite, evaluation, report, analysis, exported model) '
+  'whether it is whole, what is missing or damaged, and what to do. '
   'Without --repair nothing is changed.'
 )
 RULES = (
@@ -24,9 +24,9 @@ FLAGS = """
 directories DIR (one or more): files and directories to examine
 --json (switch): print JSON instead of lines
 --repair (switch): make again what can be made again: small files of a run from
-  its checkpoint, manifests, pages; damaged compiled programs and cached rows
-  are removed, to be made by the next run; shards of a token cache are written
-  from its text, which the flags below name
+  its checkpoint, manifests, pages; damaged cached rows are removed,
+  to be made by the next run; shards of a token cache are written from its text,
+  which the flags below name
 [text of a token cache, as it was written]
 --vocabulary DIR: its vocabulary
 --corpus DIR: its corpus directory

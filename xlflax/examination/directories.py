@@ -14,7 +14,6 @@ from xlflax.examination import (
   evaluations,
   folders,
   pretraining,
-  programs,
   runs,
 )
 from xlflax.examination.findings import Examination
@@ -37,7 +36,6 @@ ARTEFACTS = (
   folders.STATES,
   folders.ROWS,
   folders.EXPORT,
-  programs.ARTEFACT,
 )
 _PASSES = 3  # what was mended may show more that is damaged
 

@@ -37,7 +37,6 @@ class Kind(enum.StrEnum):
   ANALYSIS = 'analysis'
   STATES = 'sentence states'
   EXPORT = 'exported model'
-  PROGRAMS = 'compiled programs'
   PRETRAINING = 'pretraining'
 
 
