@@ -155,7 +155,7 @@ def arguments_of(model: Model, variant: str, *, calls: int) -> list[str]:
     *(f'--gin_file={name}' for name in model.gin_files),
     f'--vocabulary_size={model.vocabulary}',
     f'--num_languages={model.languages}',
-    f'--steps={calls}',
+    f'--num_steps={calls}',
     *(f'--gin.{binding}' for binding in bindings),
   ]
 

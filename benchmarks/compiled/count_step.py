@@ -1,6 +1,6 @@
 """Counts a compiled step kernel by kernel, for a device that is not present.
 
-  python -m benchmarks.compiled.count_step --target_topology=gpu:H200:1 \\
+  python -m benchmarks.compiled.count_step --devices=gpu:H200:1 \\
       --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
       --vocabulary_size=250002 --num_languages=100 \\
       --gin.TRAIN_STEPS=1000 --gin.BATCH_SIZE=64 --gin.LENGTH=512

@@ -398,7 +398,7 @@ def test_each_node_restarts_its_own_processes(tmp_path):
   code = f"""
     path = pathlib.Path({str(tmp_path)!r})
     again = 'XLFLAX_RESTART' in os.environ
-    (path / f'{{i}}_{{again}}').write_text(flags['coordinator'])
+    (path / f'{{i}}_{{again}}').write_text(flags['coordinator_address'])
     if not again:
       while len(list(path.glob('*_False'))) < 4:
         time.sleep(0.02)
