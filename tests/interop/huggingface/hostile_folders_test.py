@@ -197,12 +197,9 @@ def _with_regex(folder, pattern):
   _edit(folder, 'tokenizer.json', pre_tokenizer=split)
 
 
-@pytest.mark.parametrize('pattern', ['(a+)+$', '(', r'(\w|\d)*\W\Z', '(?='])
-def test_expressions_that_take_for_ever(folder, pattern, capfd):
-  _with_regex(folder, pattern)
-  error = _refused(folder, 'A regular expression of the tokenizer')
-  assert repr(pattern) in error.got
-  assert 'panicked' not in capfd.readouterr().err
+def test_an_invalid_expression(folder):
+  _with_regex(folder, '(')
+  _refused(folder, 'Not a tokenizer.json')
 
 
 def test_expressions_that_do_not(folder):
@@ -212,9 +209,7 @@ def test_expressions_that_do_not(folder):
     assert encode(['a', 'b']) == [[5], [6]]
 
 
-def test_a_panic_on_a_text_is_one_message(folder, monkeypatch):
-  """Where the tries before have found nothing."""
-  monkeypatch.setattr('xlflax.data.vocabularies.regexes.check', lambda *a: None)
+def test_a_panic_on_a_text_is_one_error(folder):
   _with_regex(folder, '(a+)+$')
   vocabulary = importing.check(folder).vocabulary
   with pytest.raises(errors.VocabularyError, match='cannot encode a text'):

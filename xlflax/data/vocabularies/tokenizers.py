@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tokenizers
 
-from xlflax.data.vocabularies import imported, regexes
+from xlflax.data.vocabularies import imported, tokenizer_errors
 from xlflax.data.vocabularies.token_normalization import Notation, word_starts
 
 FILE = 'tokenizer.json'
@@ -45,7 +45,6 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     self.layout = layout
     self.description = dict(description or {})
     parsed = _parsed(content)
-    regexes.check(content, parsed)
     self._tokenizer = _load(content)
     self._encoder = _encoder(self._tokenizer)
     self._pieces = _pieces(self._tokenizer)
@@ -88,7 +87,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     strings = [
       text.decode() if isinstance(text, bytes) else text for text in texts
     ]
-    with regexes.told('The tokenizer cannot encode a text'):
+    with tokenizer_errors.converted('The tokenizer cannot encode a text'):
       encodings = self._encoder.encode_batch_fast(
         strings, add_special_tokens=False
       )
@@ -96,7 +95,7 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
-    with regexes.told('The tokenizer cannot decode its tokens'):
+    with tokenizer_errors.converted('The tokenizer cannot decode its tokens'):
       return self._tokenizer.decode(
         [int(i) for i in ids if int(i) not in self._silent],
         skip_special_tokens=False,
@@ -116,7 +115,7 @@ def _parsed(content: bytes) -> dict:
 
   The library takes time and memory for each id that is left out, too.
   """
-  with regexes.told(f'Not a {FILE}'):
+  with tokenizer_errors.converted(f'Not a {FILE}'):
     parsed = json.loads(content)
     model, added = parsed['model'], parsed.get('added_tokens') or []
     ids = [token['id'] for token in added]
@@ -127,7 +126,7 @@ def _parsed(content: bytes) -> dict:
 
 
 def _load(content: bytes) -> tokenizers.Tokenizer:
-  with regexes.told(f'Not a {FILE}'):
+  with tokenizer_errors.converted(f'Not a {FILE}'):
     found = tokenizers.Tokenizer.from_buffer(content)
   found.no_truncation()
   found.no_padding()

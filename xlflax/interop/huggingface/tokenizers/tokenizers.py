@@ -14,7 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from xlflax.data.vocabularies import fairseq as vocabulary_fairseq
 from xlflax.data.vocabularies import imported as vocabulary_imported
-from xlflax.data.vocabularies import regexes, vocabulary
+from xlflax.data.vocabularies import tokenizer_errors, vocabulary
 from xlflax.data.vocabularies import tokenizers as vocabulary_tokenizers
 from xlflax.data.vocabularies import xlm as vocabulary_xlm
 from xlflax.foundation import errors
@@ -217,7 +217,7 @@ def _content(token) -> str:
 
 def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
   """A tokenizer from the files that preceded tokenizer.json, or None."""
-  with regexes.told('The tokenizer files cannot be read'):
+  with tokenizer_errors.converted('The tokenizer files cannot be read'):
     if (folder / 'vocab.txt').is_file():
       _check_class(settings, _WORDPIECES)
       return _wordpiece(str(folder / 'vocab.txt'), settings)
