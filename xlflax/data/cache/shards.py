@@ -236,7 +236,7 @@ class Shard:
       raise _damaged(path, error) from error
     except OSError as error:
       if error.errno in (errno.EMFILE, errno.ENFILE):
-        raise  # `descriptors` may help
+        raise  # The reader closes other shards and tries again.
       raise errors.of_os_error(error, where=path) from error
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:

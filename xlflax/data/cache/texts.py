@@ -1,6 +1,11 @@
 """One side of a task over all of its shards, as if it were one file."""
 
+import collections
+import errno
 import pathlib
+import resource
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -9,12 +14,38 @@ from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import remote
 from xlflax.data.cache import shards as cache_shards
 from xlflax.foundation import errors
-from xlflax.storage import descriptors, paths
+from xlflax.storage import paths
 
 # Shards of which offsets are read before the pages of all are let go of. One
 # place may map 2 MB: the system maps the whole folio in which it lies.
 _MAPPED_SHARDS = 64
 _DESCRIPTORS = 2  # of an open shard: its own and that of its map
+_MAX_DESCRIPTORS = 32768  # Linux allows 65530 maps per process
+_MIN_OPEN_SHARDS = 4
+# (reader, shard number) of the open shards of this process, the oldest first.
+_open_shards: collections.deque[tuple[weakref.ref['Shards'], int]] = (
+  collections.deque()
+)
+_lock = threading.RLock()
+
+
+def max_open_shards() -> int:
+  """Returns how many shards a process keeps open: half of its `ulimit -n`."""
+  soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+  descriptors = _MAX_DESCRIPTORS
+  if soft != resource.RLIM_INFINITY:
+    descriptors = min(descriptors, soft // 2)
+  return max(_MIN_OPEN_SHARDS, descriptors // _DESCRIPTORS)
+
+
+def _close_oldest(remaining: int) -> None:
+  """Closes the shards that were opened first until `remaining` are left."""
+  with _lock:
+    while len(_open_shards) > remaining:
+      reader, number = _open_shards.popleft()
+      shards = reader()
+      if shards is not None:
+        shards.close(number)
 
 
 class Shards:
@@ -55,8 +86,8 @@ class Shards:
       found = self._open[number] = self._make(number)
     return found
 
-  def drop(self, number: int) -> None:
-    """See `descriptors.Keeper`."""
+  def close(self, number: int) -> None:
+    """Closes a shard; `open` opens it again."""
     self._open.pop(number, None)
 
   def touch(self) -> None:
@@ -74,12 +105,17 @@ class Shards:
     path = cache_format.shard_file(self._directory, self.entries[number].name)
     if paths.is_bucket(path):
       return remote.RemoteShard(path)
-    return descriptors.BUDGET.open(
-      self,
-      number,
-      lambda: cache_shards.Shard(path, ahead=self.ahead),
-      cost=_DESCRIPTORS,
-    )
+    _close_oldest(max_open_shards() - 1)
+    try:
+      shard = cache_shards.Shard(path, ahead=self.ahead)
+    except OSError as error:
+      if error.errno not in (errno.EMFILE, errno.ENFILE) or not _open_shards:
+        raise
+      _close_oldest(0)
+      shard = cache_shards.Shard(path, ahead=self.ahead)
+    with _lock:
+      _open_shards.append((weakref.ref(self), number))
+    return shard
 
 
 class ShardedTexts:
