@@ -36,12 +36,12 @@ def join(
     if not line.startswith(_LOCAL_MACROS)
   ]
   distributed.initialize(
-    coordinator=options.coordinator_address,
+    coordinator_address=options.coordinator_address,
     num_processes=options.num_processes,
     process_id=options.process_id,
     cluster=cluster.Cluster(options.cluster),
     configuration='\n'.join([*statements, *shared_settings]),
-    timeout_seconds=options.initialization_timeout,
-    heartbeat_seconds=options.heartbeat_timeout,
+    initialization_timeout=options.initialization_timeout,
+    heartbeat_timeout_seconds=options.heartbeat_timeout,
   )
   platforms.check(platform)

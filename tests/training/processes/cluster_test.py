@@ -38,7 +38,7 @@ def detect(monkeypatch):
 
 
 def _parts(job):
-  return job.coordinator, job.num_processes, job.process_id, job.source
+  return job.coordinator_address, job.num_processes, job.process_id, job.source
 
 
 def test_one_process():
@@ -46,7 +46,9 @@ def test_one_process():
 
 
 def test_flags():
-  job = cluster.detect({}, coordinator='a:1', num_processes=2, process_id=1)
+  job = cluster.detect(
+    {}, coordinator_address='a:1', num_processes=2, process_id=1
+  )
   assert _parts(job) == ('a:1', 2, 1, 'flags')
 
 
@@ -78,7 +80,7 @@ def test_slurm(detect):
 
 
 def test_slurm_with_a_coordinator_of_its_own(detect):
-  assert _parts(detect(_SLURM, coordinator='ib07:99')) == (
+  assert _parts(detect(_SLURM, coordinator_address='ib07:99')) == (
     'ib07:99',
     8,
     5,
@@ -87,9 +89,9 @@ def test_slurm_with_a_coordinator_of_its_own(detect):
 
 
 def test_slurm_with_a_variable(detect):
-  assert detect(_SLURM | {'XLFLAX_COORDINATOR': 'ib07:99'}).coordinator == (
-    'ib07:99'
-  )
+  assert detect(
+    _SLURM | {'XLFLAX_COORDINATOR': 'ib07:99'}
+  ).coordinator_address == ('ib07:99')
 
 
 def test_open_mpi(detect):
@@ -128,7 +130,7 @@ def test_cluster_that_is_not_there():
 @pytest.mark.parametrize(
   'environment, given',
   [
-    ({}, dict(coordinator='a:1')),
+    ({}, dict(coordinator_address='a:1')),
     ({}, dict(num_processes=2, process_id=0)),
     ({'XLFLAX_NUM_PROCESSES': '2'}, {}),
   ],
@@ -146,12 +148,14 @@ def test_variable_that_is_no_number():
 @pytest.mark.parametrize('coordinator', ['host', ':80', 'host:x', 'host:0'])
 def test_unusable_address(coordinator):
   with pytest.raises(errors.ConfigError, match='Expected: HOST:PORT'):
-    cluster.detect({}, coordinator=coordinator, num_processes=2, process_id=1)
+    cluster.detect(
+      {}, coordinator_address=coordinator, num_processes=2, process_id=1
+    )
 
 
 def test_number_out_of_range():
   with pytest.raises(errors.ConfigError, match='process_id=2, num_proc.*=2'):
-    cluster.detect({}, coordinator='a:1', num_processes=2, process_id=2)
+    cluster.detect({}, coordinator_address='a:1', num_processes=2, process_id=2)
 
 
 @pytest.mark.parametrize(

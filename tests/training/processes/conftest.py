@@ -37,7 +37,7 @@ class Job:
     self.processes = []
     for (out, err), given in zip(self._paths, processes, strict=True):
       with out.open('w') as stdout, err.open('w') as stderr:
-        text = json.dumps({'coordinator': address} | given)
+        text = json.dumps({'coordinator_address': address} | given)
         self.processes.append(
           subprocess.Popen(
             [sys.executable, str(_WORKER), text],
@@ -75,10 +75,9 @@ class Job:
     return [err.read_text() for _, err in self._paths]
 
   def results(self) -> list[dict[str, Any]]:
-    """Returns the last line of each process's output."""
-    return [
-      json.loads(out.read_text().splitlines()[-1]) for out, _ in self._paths
-    ]
+    """Returns the last line of each process's output, if it has any."""
+    texts = [out.read_text() for out, _ in self._paths]
+    return [json.loads((t.splitlines() or ['{}'])[-1]) for t in texts]
 
   def close(self) -> None:
     for process in self.processes:
@@ -95,8 +94,8 @@ def start_job(tmp_path):
   def start(*processes: dict[str, Any], environment=None, **common) -> Job:
     defaults = {
       'num_processes': len(processes),
-      'timeout_seconds': 60,
-      'heartbeat_seconds': 10,
+      'initialization_timeout': 60,
+      'heartbeat_timeout_seconds': 10,
     }
     given = [
       defaults | {'process_id': i} | common | one

@@ -12,7 +12,10 @@ from xlflax.training.processes import distributed
 
 @pytest.mark.parametrize(
   'given',
-  [dict(coordinator='localhost:1'), dict(num_processes=2, process_id=0)],
+  [
+    dict(coordinator_address='localhost:1'),
+    dict(num_processes=2, process_id=0),
+  ],
 )
 def test_job_of_several_processes_described_in_part(given):
   with pytest.raises(errors.ConfigError) as error:
@@ -92,7 +95,7 @@ def run(name, arguments, level):
   import jax
   jax.config.update('jax_platforms', 'cpu')
   distributed.initialize(
-    coordinator=f'127.0.0.1:{port}', num_processes=2, process_id=number
+    coordinator_address=f'127.0.0.1:{port}', num_processes=2, process_id=number
   )
   if number:
     time.sleep(3)

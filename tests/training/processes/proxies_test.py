@@ -15,8 +15,8 @@ _WORKER = """
 import sys
 from xlflax.training.processes import distributed
 distributed.initialize(
-  coordinator=sys.argv[1], num_processes=2, process_id=int(sys.argv[2]),
-  timeout_seconds=20)
+  coordinator_address=sys.argv[1], num_processes=2, process_id=int(sys.argv[2]),
+  initialization_timeout=20)
 import jax
 assert jax.process_count() == 2
 jax.distributed.shutdown()

@@ -1,10 +1,12 @@
-"""Which job this process is a part of: by flags, environment or scheduler.
+"""Detection of the job of this process from flags, environment or scheduler.
 
 Flags come first, then the variables `XLFLAX_COORDINATOR`,
-`XLFLAX_NUM_PROCESSES` and `XLFLAX_PROCESS_ID` (Kubernetes manifests set
-them; the number counts within slice `XLFLAX_SLICE_ID` of `XLFLAX_NUM_SLICES`
-where these are there), then what `jax.distributed` detects itself: Slurm, Open MPI, TPU
-workers, and Kubernetes where the package `kubernetes` is installed.
+`XLFLAX_NUM_PROCESSES` and `XLFLAX_PROCESS_ID`, which Kubernetes manifests set
+(with `XLFLAX_NUM_SLICES` the number counts within slice `XLFLAX_SLICE_ID`), and
+then what `jax.distributed` detects: Slurm, Open MPI, TPU workers, and
+Kubernetes if the package `kubernetes` is installed. This module decides whether
+there is a job at all, which JAX does not: a step of Slurm with one task is a
+single process.
 """
 
 import dataclasses
@@ -17,7 +19,7 @@ from typing import Any
 from xlflax.foundation import errors, ranges, schema
 
 _VARIABLES = {
-  'coordinator': 'XLFLAX_COORDINATOR',
+  'coordinator_address': 'XLFLAX_COORDINATOR',
   'num_processes': 'XLFLAX_NUM_PROCESSES',
   'process_id': 'XLFLAX_PROCESS_ID',
 }
@@ -49,7 +51,7 @@ class Job:
   """The job of this process.
 
   Attributes:
-    coordinator: 'host:port' of process 0.
+    coordinator_address: 'host:port' of process 0.
     num_processes: how many processes the job has.
     process_id: this one's number, from 0.
     source: who said so, for messages.
@@ -57,18 +59,18 @@ class Job:
       for all that it sees.
   """
 
-  coordinator: str
+  coordinator_address: str
   num_processes: ranges.Count
   process_id: ranges.Natural
   source: str
   local_devices: tuple[ranges.Natural, ...] | None = None
 
   def __post_init__(self):
-    host, _, port = self.coordinator.rpartition(':')
+    host, _, port = self.coordinator_address.rpartition(':')
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
       raise errors.ConfigError(
         'The address of process 0 is not usable',
-        got=self.coordinator,
+        got=self.coordinator_address,
         expected='HOST:PORT',
         where='--coordinator_address',
       )
@@ -84,27 +86,27 @@ class Job:
 def detect(
   environment: Mapping[str, str],
   *,
-  coordinator: str | None = None,
+  coordinator_address: str | None = None,
   num_processes: int | None = None,
   process_id: int | None = None,
   cluster: Cluster = Cluster.AUTO,
-  timeout_seconds: int = 300,
+  initialization_timeout: int = 300,
 ) -> Job | None:
   """The job that flags and environment describe; None for one process.
 
   Args:
     environment: the process's variables.
-    coordinator: 'host:port' of process 0, if given by flag.
+    coordinator_address: 'host:port' of process 0, if given by flag.
     num_processes: likewise.
     process_id: likewise.
     cluster: where to look for what is not given.
-    timeout_seconds: how long to wait for the name of process 0's host.
+    initialization_timeout: how long to wait for the name of process 0's host.
 
   Raises:
     ConfigError: the job is described in part, or not as it can be.
   """
   flags = {
-    'coordinator': coordinator,
+    'coordinator_address': coordinator_address,
     'num_processes': num_processes,
     'process_id': process_id,
   }
@@ -120,14 +122,14 @@ def detect(
   )
   local = None
   if found:
-    given = _ask_jax(given, found, timeout_seconds)
+    given = _ask_jax(given, found, initialization_timeout)
     local = local_devices(environment, found)
   elif missing:
     _check_alone(given, cluster)
     _check_srun(environment, cluster)
     return None
   return Job(
-    coordinator=str(given['coordinator']),
+    coordinator_address=str(given['coordinator_address']),
     num_processes=int(given['num_processes']),
     process_id=int(given['process_id']),
     source=source,
@@ -219,22 +221,24 @@ def _number(environment, name: str) -> int:
   return int(value) if value.isdigit() else 0
 
 
-def _ask_jax(given, found: Cluster, timeout_seconds: int):
+def _ask_jax(given, found: Cluster, initialization_timeout: int):
   """Fills in what is missing by JAX's own detection."""
   from jax._src import clusters
 
   wanted: dict[str, Any] = {
-    name: value if value is None or name == 'coordinator' else int(value)
+    name: value
+    if value is None or name == 'coordinator_address'
+    else int(value)
     for name, value in given.items()
   }
   # An empty list of devices keeps JAX from choosing them.
   values = clusters.ClusterEnv.auto_detect_unset_distributed_params(
-    wanted['coordinator'],
+    wanted['coordinator_address'],
     wanted['num_processes'],
     wanted['process_id'],
     [],
     _JAX_NAMES[found],
-    timeout_seconds,
+    initialization_timeout,
   )
   filled = dict(zip(wanted, values[:3], strict=True))
   if None in filled.values():

@@ -27,13 +27,13 @@ _monitor: failures.FailureMonitor | None = None
 
 def initialize(
   *,
-  coordinator: str | None = None,
+  coordinator_address: str | None = None,
   num_processes: int | None = None,
   process_id: int | None = None,
   cluster: cluster_lib.Cluster = cluster_lib.Cluster.AUTO,
   configuration: str = '',
-  timeout_seconds: int = 300,
-  heartbeat_seconds: int = 30,
+  initialization_timeout: int = 300,
+  heartbeat_timeout_seconds: int = 30,
 ) -> None:
   """Joins the other processes of the job. Does nothing for a single process.
 
@@ -41,15 +41,15 @@ def initialize(
   prints a message and exits, as JAX would abort it.
 
   Args:
-    coordinator: 'HOST:PORT' of process 0. If None, it is detected, like the
+    coordinator_address: 'HOST:PORT' of process 0. If None, it is detected, like the
       next two arguments (see `cluster`).
     num_processes: Number of processes of the job.
     process_id: Number of this process, starting at 0.
     cluster: Environment in which missing values are detected.
     configuration: Text that must be the same in all processes.
-    timeout_seconds: Seconds to wait for the other processes.
-    heartbeat_seconds: Seconds without a heartbeat after which a process counts
-      as lost, and the others end.
+    initialization_timeout: Seconds to wait for the other processes.
+    heartbeat_timeout_seconds: Seconds without a heartbeat after which a
+      process counts as lost, and the others end.
 
   Raises:
     ConfigError: If only some of the three values are known, or the processes
@@ -58,24 +58,24 @@ def initialize(
   global _monitor
   job = cluster_lib.detect(
     os.environ,
-    coordinator=coordinator,
+    coordinator_address=coordinator_address,
     num_processes=num_processes,
     process_id=process_id,
     cluster=cluster,
-    timeout_seconds=timeout_seconds,
+    initialization_timeout=initialization_timeout,
   )
   if job is None or job.num_processes == 1:
     return
   _prefix_log(job)
-  proxies.exempt_coordinator(job.coordinator, os.environ)
+  proxies.exempt_coordinator(job.coordinator_address, os.environ)
   joining.connect(
     job,
-    initialization_timeout=timeout_seconds,
-    heartbeat_timeout_seconds=heartbeat_seconds,
+    initialization_timeout=initialization_timeout,
+    heartbeat_timeout_seconds=heartbeat_timeout_seconds,
   )
   leaving.part_by(_leave)
   hosts = joining.compare_processes(
-    job, configuration, timeout_seconds=timeout_seconds
+    job, configuration, timeout_seconds=initialization_timeout
   )
   _monitor = failures.FailureMonitor(job.process_id, hosts, joining.client())
   _monitor.start()

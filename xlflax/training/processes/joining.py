@@ -18,6 +18,7 @@ import re
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ _SHUTDOWN_SECONDS = (
   10**6
 )  # A process that fails or freezes ends the job sooner.
 _REPLY_SECONDS = 5  # For the reply of process 0 after its own timeout.
+_PORT_SECONDS = 10.0  # For an earlier start of the job to end.
 _MAX_DIFFERENCES = 20
 _PREFIX = 'xlflax/joining'
 
@@ -69,6 +71,8 @@ def connect(
   jax.config.update('jax_enable_preemption_service', False)
   if jax.config.jax_platforms == 'cpu':  # type: ignore[attr-defined]
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  if job.process_id == 0:
+    _check_port(job)
   with _captured_stderr() as release, contextlib.ExitStack() as context:
     context.enter_context(
       failures.abort_handler(
@@ -78,7 +82,7 @@ def connect(
     context.enter_context(_registration_timeout(initialization_timeout))
     try:
       jax.distributed.initialize(
-        job.coordinator,
+        job.coordinator_address,
         job.num_processes,
         job.process_id,
         local_device_ids=job.local_devices,
@@ -119,7 +123,7 @@ def compare_processes(
       'The processes of the job lost each other while joining',
       got=str(error).splitlines()[0],
       expected=f'{job.num_processes} processes within {timeout_seconds} s',
-      where=f'process {job.process_id}, coordinator {job.coordinator}',
+      where=f'process {job.process_id}, coordinator {job.coordinator_address}',
       fix='look into the logs of the other processes',
       status=errors.ExitStatus.FAILURE,
     ) from error
@@ -289,6 +293,35 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
       os.close(original)
 
 
+def _check_port(job: cluster.Job) -> None:
+  """Raises ConfigError if the coordinator's port is taken.
+
+  JAX's service may end the process by a segmentation fault then.
+  """
+  port = int(job.coordinator_address.rpartition(':')[2])
+  deadline = time.monotonic() + _PORT_SECONDS
+  while True:
+    try:
+      is_dual = socket.has_dualstack_ipv6()
+      family = socket.AF_INET6 if is_dual else socket.AF_INET
+      socket.create_server(
+        ('', port), family=family, dualstack_ipv6=is_dual
+      ).close()
+      return
+    except OSError as error:
+      if time.monotonic() > deadline:
+        raise errors.ConfigError(
+          'Process 0 cannot serve the job',
+          got=f'port {port}: {error.strerror}',
+          expected='a port that no other program uses',
+          where=f'process 0 on {socket.gethostname()}, coordinator '
+          f'{job.coordinator_address}',
+          fix='end what uses the port, or choose another one',
+          status=errors.ExitStatus.FAILURE,
+        ) from error
+    time.sleep(0.2)
+
+
 def _end(error: errors.ConfigError) -> None:
   failures.write_to_stderr(f'xlflax: {error}\n')
   os._exit(error.status)
@@ -305,7 +338,7 @@ def _joining_error(
     timeout_seconds: Seconds that JAX has waited.
   """
   own = f'process {job.process_id} on {socket.gethostname()}'
-  where = f'{own}, coordinator {job.coordinator}'
+  where = f'{own}, coordinator {job.coordinator_address}'
   failure = errors.ExitStatus.FAILURE
   reason = re.search(r'absl::Status: (.*)', text)
   got = reason[1] if reason else (text.strip().splitlines() or [''])[-1]
@@ -335,10 +368,9 @@ def _joining_error(
     return errors.ConfigError(
       'Process 0 cannot serve the job',
       got=got,
-      expected='a port that no other program uses, and '
-      f'{job.num_processes} processes within {timeout_seconds} s',
+      expected=f'{job.num_processes} processes within {timeout_seconds} s',
       where=where,
-      fix='end what uses the port, or choose another one',
+      fix='look into the logs of the other processes',
       status=failure,
     )
   return errors.ConfigError(
