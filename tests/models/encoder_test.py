@@ -263,6 +263,32 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(params):
   )
 
 
+@pytest.mark.parametrize('output', ['tied', 'own'])
+def test_padded_rows_change_no_other_parameter_and_no_loss(output):
+  """Rows of the vocabulary are drawn as without padding, the others are 0."""
+  plain = _model(output_embeddings=output)
+  padded = _model(output_embeddings=output, vocab_multiple=128)
+  before, after = (
+    nn.unbox(jax.jit(functools.partial(api.init_params, model))(key))
+    for model, key in ((plain, jax.random.key(0)), (padded, jax.random.key(0)))
+  )
+  names = {'token', 'output', 'output_bias'}
+  for (path, short), long in zip(
+    jax.tree_util.tree_leaves_with_path(before),
+    jax.tree.leaves(after),
+    strict=True,
+  ):
+    if path[-1].key in names:
+      assert long.shape[0] == 128
+      assert not long[len(short) :].any()
+    np.testing.assert_array_equal(short, long[: len(short)])
+  losses = [
+    float(_training_loss(model)(params, jax.random.key(0))[0])
+    for model, params in ((plain, before), (padded, after))
+  ]
+  assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
 def test_layers_draw_different_dropout_masks():
   # Blocks that put out a constant: a layer adds its mask, times that.
   model = _model(norm_position='pre', dropout_rate=0.5, embedding_norm=False)

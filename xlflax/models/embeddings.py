@@ -103,7 +103,13 @@ class Embeddings(nn.Module):
 
   def setup(self):
     config = self.config
-    self.token = self._table('token', config.table_size, 'vocab')
+    assert config.vocab_size is not None  # `table_size` requires it.
+    self.token = self.param(
+      'token',
+      layers.table_init(config.initializer_range, config.vocab_size),
+      (config.table_size, config.hidden_dim),
+      jnp.float32,
+    )
     self.set_up_additions()
 
   def set_up_additions(self) -> None:
@@ -130,9 +136,7 @@ class Embeddings(nn.Module):
   def _table(self, name: str, rows: int, axis: str) -> jax.Array:
     return self.param(
       name,
-      layers.weights_init(
-        self.config, axis, 'columns' if axis == 'vocab' else 'embed'
-      ),
+      layers.weights_init(self.config, axis, 'embed'),
       (rows, self.config.hidden_dim),
       jnp.float32,
     )

@@ -67,9 +67,10 @@ class Encoder(cross_attention.PlugIn):
         jnp.float32,
       )
     if config.output_embeddings is model_config.OutputEmbeddings.OWN:
+      assert config.vocab_size is not None  # `table_size` requires it.
       self.output = self.param(
         'output',
-        layers.weights_init(config, 'vocab', 'columns'),
+        layers.table_init(config.initializer_range, config.vocab_size),
         (config.table_size, config.hidden_dim),
         jnp.float32,
       )

@@ -12,7 +12,7 @@ from xlflax.models import encoder as encoder_lib
 from xlflax.models import encoder_decoder_config as config_lib
 from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.models.variants import t5_encoder, t5_layers
+from xlflax.models.variants import t5_encoder
 
 
 @registry.register('encoder_decoder')
@@ -38,9 +38,10 @@ class EncoderDecoder(nn.Module):
     )
     self.decoder = decoder.Decoder(config)
     if config.is_t5 and self._has_own_output():
+      assert config.vocab_size is not None  # `table_size` requires it.
       self.output = self.param(
         'output',
-        t5_layers.normal_init(config.hidden_dim**-0.5, 'vocab', 'columns'),
+        layers.table_init(config.hidden_dim**-0.5, config.vocab_size),
         (config.table_size, config.hidden_dim),
         jnp.float32,
       )

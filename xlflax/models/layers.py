@@ -21,6 +21,7 @@ constrain = linear.constrain
 for_head = linear.for_head
 logits = linear.logits
 weights_init = linear.weights_init
+table_init = linear.table_init
 zeros_init = linear.zeros_init
 
 

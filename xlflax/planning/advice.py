@@ -173,7 +173,7 @@ def describe_misalignment(
     else:
       fix = (
         'Choose multiples of 8 for hidden_dim, mlp_dim and the size of a head '
-        f'({config.hidden_dim // config.num_heads}).'
+        f'({config.dim_per_head}).'
       )
     warnings.append(
       f'{counts[array]:,.0f} matmuls read or write {array}, whose rows are '
@@ -181,7 +181,7 @@ def describe_misalignment(
       f'{step_time.MISALIGNED_FRACTION:.0%} of the rate of aligned matmuls '
       f'({extra * 1e3:,.1f} ms per step). {fix}'
     )
-  head_dim = config.hidden_dim // config.num_heads
+  head_dim = config.dim_per_head
   uses_kernel = any(
     o.kind is step_costs.Kind.ATTENTION for o in costs.operations
   )

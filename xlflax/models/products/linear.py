@@ -192,6 +192,27 @@ def weights_init(config: _Config, *axes: str):
   )
 
 
+def table_init(stddev: float, vocab_size: int):
+  """Returns an initializer of embedding tables [R, H] with padded rows.
+
+  The values of the rows of the vocabulary do not depend on the number of
+  padded rows, which are zero.
+
+  Args:
+    stddev: Standard deviation of the rows of the vocabulary.
+    vocab_size: Number of rows of the vocabulary.
+  """
+
+  def initialize(key, shape, dtype=jnp.float32) -> jax.Array:
+    rows, width = shape
+    table = nn.initializers.normal(stddev)(key, (vocab_size, width), dtype)
+    if rows == vocab_size:
+      return table
+    return jnp.pad(table, ((0, rows - vocab_size), (0, 0)))
+
+  return nn.with_logical_partitioning(initialize, ('vocab', 'columns'))
+
+
 def zeros_init(*axes: str):
   """Zero initialiser whose parameter carries logical axes."""
   return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)

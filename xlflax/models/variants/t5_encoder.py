@@ -8,6 +8,7 @@ from xlflax.foundation import errors
 from xlflax.models import decoder_layers, dropout, embeddings, layer_loop
 from xlflax.models import encoder_decoder_config as config_lib
 from xlflax.models.attention import masks
+from xlflax.models.products import linear
 from xlflax.models.variants import t5_layers
 
 
@@ -35,9 +36,10 @@ class T5Encoder(nn.Module):
 
   def setup(self):
     config = self.config
+    assert config.vocab_size is not None  # `table_size` requires it.
     self.token = self.param(
       'token',
-      t5_layers.normal_init(1.0, 'vocab', 'columns'),
+      linear.table_init(1.0, config.vocab_size),
       (config.table_size, config.hidden_dim),
       jnp.float32,
     )
