@@ -118,7 +118,7 @@ def _vocab(corpus: str, out: str) -> list[str]:
 def _cache(space: end_to_end.Workspace, out: str) -> list[str]:
   return [
     *('cache', *space.inputs[:2], '--mixture=corpus.mono'),
-    *('--mixture=corpus.parallel', f'--output={out}', '--num_processes=1'),
+    *('--mixture=corpus.parallel', f'--output={out}', '--num_workers=1'),
   ]
 
 

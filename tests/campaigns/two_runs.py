@@ -72,7 +72,7 @@ def make(root: pathlib.Path, number: int) -> None:
     f'--vocabulary={root}/vocabulary',
     '--mixture=corpus.mono',
     f'--output={root}/cache',
-    '--num_processes=1',
+    '--num_workers=1',
   )
   _train(root, number)
   _evaluated(root)

@@ -207,7 +207,7 @@ def make_workspace(root: pathlib.Path) -> Workspace:
       '--mixture=corpus.mono',
       '--mixture=corpus.parallel',
       f'--output={root / "cache"}',
-      '--num_processes=1',
+      '--num_workers=1',
     ]
   )
   assert status == 0
