@@ -58,7 +58,7 @@ def test_variants_change_what_they_say():
   model = pretraining.MODELS['mbert-tlm']
   flags = pretraining.arguments_of(model, 'x/chunked', calls=3)
   assert '--gin.TranslationLM.chunk_size=32768' in flags
-  assert '--gin.PAIR_LENGTH=128' in flags and '--steps=3' in flags
+  assert '--gin.PAIR_LENGTH=128' in flags and '--num_steps=3' in flags
   assert (
     '--gin.EncoderConfig.attention_dropout_rate=0.0'
     in pretraining.arguments_of(model, 'x/no_attention_dropout', calls=3)

@@ -175,7 +175,13 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
     return parse_flags(name, module, rest, gin_bindings, arguments)
   from xlflax.cli import parsing
 
-  return parsing.parse(name, module, rest, gin_bindings=gin_bindings)
+  return parsing.parse(
+    name,
+    module,
+    rest,
+    gin_bindings=gin_bindings,
+    command_line=('xlflax', name, *arguments),
+  )
 
 
 def parser_of(name: str) -> flag_parsing.Parser:

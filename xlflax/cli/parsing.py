@@ -29,6 +29,7 @@ def parse(
   arguments: Sequence[str],
   *,
   gin_bindings: Sequence[str] = (),
+  command_line: Sequence[str] = (),
 ) -> Callable[[], int | None]:
   """Parses the arguments of a command.
 
@@ -37,6 +38,7 @@ def parse(
     module: Module of the command.
     arguments: Arguments that follow the name, without `--gin.NAME=VALUE`.
     gin_bindings: Bindings 'NAME=VALUE' for the command's `GinOptions`.
+    command_line: Words of the command line, for a field `command_line`.
 
   Returns:
     A function without arguments that runs the command, or prints its help.
@@ -58,6 +60,8 @@ def parse(
   options = _parse_options(app, arguments, path)
   if gin_bindings:
     options = _add_bindings(options, gin_bindings, prog)
+  if hasattr(options, 'command_line'):
+    options = dataclasses.replace(options, command_line=tuple(command_line))
   return functools.partial(main, options)
 
 
@@ -271,7 +275,7 @@ def _convert_value_error(
   got = token.value if token is not None else None
   choices = (argument.get_choices() if argument is not None else None) or ()
   if isinstance(error.__cause__, pydantic.ValidationError):
-    expected = _describe_constraint(error.__cause__)
+    expected: str | None = _describe_constraint(error.__cause__)
   elif choices:
     expected = suggestions.some_of(choices)
   else:

@@ -1,0 +1,125 @@
+"""Command lines become options, or one error."""
+
+import dataclasses
+import types
+from typing import Literal
+
+import pytest
+
+from xlflax.cli import options as cli_options
+from xlflax.cli import parsing
+from xlflax.foundation import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Options:
+  """Does something.
+
+  Attributes:
+    output: Output directory.
+    names: Name. Repeat the option for several.
+    size: Size.
+    kind: Kind.
+  """
+
+  output: str
+  names: tuple[str, ...] = ()
+  size: cli_options.PositiveInt | None = None
+  kind: Literal['small', 'large'] = 'small'
+  command_line: cli_options.CommandLine = ()
+  gin: cli_options.GinOptions = cli_options.GinOptions()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _CheckOptions:
+  """Checks something.
+
+  Attributes:
+    path: Path to check.
+  """
+
+  path: str = dataclasses.field(kw_only=False)
+
+
+def _main(options: _Options):
+  return options
+
+
+def _check(options: _CheckOptions):
+  return options
+
+
+_MODULE = types.SimpleNamespace(
+  __doc__='', main=_main, SUBCOMMANDS={'check': _check}, EXAMPLES='  do it'
+)
+
+
+def _parse(*arguments, **more):
+  return parsing.parse('try', _MODULE, arguments, **more)()
+
+
+def test_options_of_a_command_and_its_groups():
+  options = _parse(
+    *('--output=a b', '--names=x', '--names=y', '--size=1e4', '--kind=large'),
+    '--gin_file=f.gin',
+    gin_bindings=['A=1'],
+    command_line=['xlflax', 'try'],
+  )
+  assert options == _Options(
+    output='a b',
+    names=('x', 'y'),
+    size=10_000,
+    kind='large',
+    command_line=('xlflax', 'try'),
+    gin=cli_options.GinOptions(gin_file=('f.gin',), gin_bindings=('A=1',)),
+  )
+
+
+def test_subcommands_have_their_own_options():
+  assert _parse('check', 'path') == _CheckOptions('path')
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'got'),
+  [
+    (['--output=a', '--sise=3'], '--sise'),
+    (['--output=a', '--size=0'], '0'),
+    (['--output=a', '--size=1.5'], '1.5'),
+    (['--output=a', '--size=many'], 'many'),
+    (['--output=a', '--kind=huge'], 'huge'),
+    (['--output=a', '--command_line=b'], '--command_line'),
+    (['chekc', 'path'], 'chekc'),
+    (['check', 'path', 'more'], 'more'),
+    (['--size=3'], None),
+    (['--output=a', '--output=b'], None),
+  ],
+)
+def test_errors(arguments, got):
+  with pytest.raises(errors.ConfigError) as caught:
+    _parse(*arguments)
+  found = caught.value.got
+  assert (None if found is None else str(found)) == got
+  assert caught.value.where.startswith('xlflax try')
+
+
+def test_suggestions():
+  for arguments, meant in (
+    (['--output=a', '--sise=3'], '--size'),
+    (['--output=a', '--kind=smal'], 'small'),
+    (['chekc'], 'check'),
+  ):
+    with pytest.raises(errors.ConfigError) as caught:
+      _parse(*arguments)
+    assert meant in caught.value.fix
+
+
+def test_bindings_of_a_command_without_gin():
+  with pytest.raises(errors.ConfigError) as caught:
+    _parse('check', 'path', gin_bindings=['A=1'])
+  assert caught.value.got == '--gin.A=1'
+
+
+def test_help_ends_with_the_examples(capsys):
+  assert _parse('--output=a', '--help') == 0
+  out = capsys.readouterr().out
+  assert 'Output directory.' in out and out.endswith('  do it\n')
