@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from benchmarks.compiled.programs import (
   collectives,
@@ -11,9 +12,12 @@ from benchmarks.compiled.programs import (
   traffic,
 )
 from xlflax.planning import report
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
+
 
 # Bytes from which on a warning is worth reading.
 WHOLE_REDUCE = 100 * 10**6
@@ -51,7 +55,7 @@ def of_program(
   yield from _exposed(run)
 
 
-def row_lengths(settings: settings_lib.Settings) -> set[int]:
+def row_lengths(settings: 'trainer_lib.Trainer') -> set[int]:
   """Returns the lengths of rows of datasets and of what objectives compute."""
   found = {stream.name: stream.length for stream in settings.streams}
   made = {

@@ -29,5 +29,7 @@ def test_what_the_source_does_not_tell():
 
 
 def test_a_field_of_a_base_is_declared_there():
-  found = source_text.parameters_of('xlflax.trainer', 'Trainer')
-  assert found['seed'].module == 'xlflax.training.settings'
+  found = source_text.parameters_of(
+    'xlflax.models.encoder_decoder_config', 'EncoderDecoderConfig'
+  )
+  assert found['hidden_dim'].module == 'xlflax.models.config'

@@ -5,10 +5,10 @@ import typing
 
 import pytest
 
+from xlflax import trainer
 from xlflax.configuration import source_text, source_types
 from xlflax.data import stream
 from xlflax.foundation import ranges, schema, typed_values
-from xlflax.training import settings
 
 
 def _read(cls, name):
@@ -24,8 +24,8 @@ def _read(cls, name):
     (stream.Stream, 'max_share'),
     (stream.Stream, 'shuffle'),
     (stream.Stream, 'name'),
-    (settings.Settings, 'seed'),
-    (settings.Settings, 'task_modules'),
+    (trainer.Trainer, 'seed'),
+    (trainer.Trainer, 'task_modules'),
   ],
 )
 def test_plain_types_and_ranges(cls, name):
@@ -39,12 +39,12 @@ def test_an_enum_has_its_members():
 
 
 def test_a_class_is_nothing_that_gin_writes():
-  kind = _read(settings.Settings, 'objectives')
+  kind = _read(trainer.Trainer, 'objectives')
   assert kind.__name__ == 'ObjectiveMixture'
   with pytest.raises(typed_values.MismatchError, match='an ObjectiveMixture'):
     typed_values.convert(3, kind)
   assert typed_values.is_unknown(
-    typing.get_args(_read(settings.Settings, 'model'))[0]
+    typing.get_args(_read(trainer.Trainer, 'model'))[0]
   )
 
 

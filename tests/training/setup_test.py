@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from tests.training import tiny
+from xlflax import trainer as trainer_lib
 from xlflax.data import stream as stream_lib
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
@@ -13,7 +14,6 @@ from xlflax.models import encoder
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.objectives.pretraining import contrastive, denoising, masked_lm
 from xlflax.training import benchmark, train_loop, train_step
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
@@ -43,7 +43,7 @@ def _unsized():
   )
 
 
-def make_settings(**fields) -> settings_lib.Settings:
+def make_settings(**fields) -> trainer_lib.Trainer:
   given = dict(
     model_dir='unused',
     model=_unsized(),
@@ -68,7 +68,7 @@ def make_settings(**fields) -> settings_lib.Settings:
     stop_at_step=None,
     other_config=run_directory.OtherConfig.REFUSE,
   )
-  return settings_lib.Settings(**(given | fields))
+  return trainer_lib.Trainer(**(given | fields))
 
 
 def _fails(**fields) -> str:
@@ -81,10 +81,9 @@ def _fails(**fields) -> str:
   'field', ['total_steps', 'accumulation', 'log_every_steps', 'prefetch']
 )
 def test_numbers_that_must_be_positive(field):
-  assert _fails(**{field: 0}) == (
-    f'Settings.{field} is out of range. Got: 0. Expected: a whole number of '
-    f'at least 1. Where: Settings.{field}.'
-  )
+  with pytest.raises(errors.ConfigError) as error:
+    make_settings(**{field: 0})
+  assert error.value.where == f'Trainer.{field}'
 
 
 def test_streams_of_one_name():

@@ -1,13 +1,16 @@
 """Warnings of a plan: unsplit arrays, missing memory, better settings."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlflax.planning import memory, report, step_costs, step_time
 from xlflax.training import params
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import gpu_runtime, machines, partitioning
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
+
 
 # Bytes of an array that is worth a warning if every device holds it.
 BIG = 64 * 2**20
@@ -115,7 +118,7 @@ def of_memory(
 
 
 def of_machine(
-  machine: machines.Machine, settings: settings_lib.Settings
+  machine: machines.Machine, settings: 'trainer_lib.Trainer'
 ) -> list[str]:
   """Warns of what the devices cannot do."""
   accelerator = machine.accelerator

@@ -1,22 +1,25 @@
 """Attention in place of kernels that a CPU cannot trace or compile."""
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
 from xlflax.models.attention import attention
 from xlflax.planning import compilers
 from xlflax.training import announcement
-from xlflax.training import settings as settings_lib
 from xlflax.training.devices import machines
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
+
 
 _Backend = model_config.AttentionBackend
 
 
 def with_traceable_attention(
-  settings: settings_lib.Settings, machine: machines.Machine
-) -> settings_lib.Settings:
+  settings: 'trainer_lib.Trainer', machine: machines.Machine
+) -> 'trainer_lib.Trainer':
   """Returns the settings without cuDNN attention.
 
   JAX traces cuDNN attention only if cuDNN is installed. The fused kernels have
@@ -45,8 +48,8 @@ def with_traceable_attention(
 
 
 def with_plain_attention(
-  settings: settings_lib.Settings,
-) -> settings_lib.Settings:
+  settings: 'trainer_lib.Trainer',
+) -> 'trainer_lib.Trainer':
   """Returns the settings with plain attention, which compiles on a CPU."""
   if not hasattr(settings.model.config, 'attention_backend'):
     return settings
@@ -54,8 +57,8 @@ def with_plain_attention(
 
 
 def _with_backend(
-  settings: settings_lib.Settings, backend: _Backend
-) -> settings_lib.Settings:
+  settings: 'trainer_lib.Trainer', backend: _Backend
+) -> 'trainer_lib.Trainer':
   config: Any = settings.model.config
   config = dataclasses.replace(config, attention_backend=backend)
   return dataclasses.replace(

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,10 +22,12 @@ from xlflax.planning import (
 )
 from xlflax.planning import steps as steps_lib
 from xlflax.training import params as params_lib
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import saved_checkpoints
 from xlflax.training.devices import accelerators, devices, machines
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
 
 
 class By(enum.Enum):
@@ -37,7 +39,7 @@ class By(enum.Enum):
 
 
 def make(
-  settings: settings_lib.Settings, *, by: By = By.AUTO
+  settings: 'trainer_lib.Trainer', *, by: By = By.AUTO
 ) -> dict[str, Any]:
   """Checks settings and data, compiles the steps, prints and returns the plan.
 

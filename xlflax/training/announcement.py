@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -14,8 +14,11 @@ from xlflax.models import config as model_config
 from xlflax.models import targets
 from xlflax.models.attention import attention
 from xlflax.training import params as params_lib
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
+
 
 MANY_EPOCHS = 40  # of a language: a model learns its text by heart
 MANY_UNKNOWN = 0.01  # share of unknown pieces in a language's text
@@ -120,7 +123,7 @@ def _model(setup: setup_lib.Setup) -> str:
   return ', '.join([*parts, f'{backend(setup.settings)} attention'])
 
 
-def backend(settings: settings_lib.Settings) -> str:
+def backend(settings: 'trainer_lib.Trainer') -> str:
   """The attention backend on the devices of this process."""
   config = settings.model.config
   wanted = getattr(config, 'attention_backend', None)
@@ -130,7 +133,7 @@ def backend(settings: settings_lib.Settings) -> str:
 
 
 def case(
-  settings: settings_lib.Settings, target: targets.Target | None = None
+  settings: 'trainer_lib.Trainer', target: targets.Target | None = None
 ) -> attention.Case:
   """What the choice of the attention backend of a run depends on.
 
@@ -165,7 +168,7 @@ def shares(tasks: list[loader_lib.TaskStatistics]) -> str:
 
 
 def warnings(
-  settings: settings_lib.Settings,
+  settings: 'trainer_lib.Trainer',
   tasks: Mapping[str, list[loader_lib.TaskStatistics]],
 ) -> list[str]:
   """Returns what people err in: too little text, or unknown pieces.

@@ -2,20 +2,22 @@
 
 import resource
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.training import settings as settings_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import train_state, train_step
 from xlflax.training.devices import devices
 from xlflax.training.hooks import silent_data_corruption
 
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
 
-def run(settings: settings_lib.Settings, *, steps: int) -> dict[str, Any]:
+
+def run(settings: 'trainer_lib.Trainer', *, steps: int) -> dict[str, Any]:
   """Times the most common kind of step on random tokens in full rows.
 
   Args:
@@ -110,7 +112,7 @@ class Inputs(NamedTuple):
   batches: dict[str, Any]
 
 
-def make_inputs(settings: settings_lib.Settings) -> Inputs:
+def make_inputs(settings: 'trainer_lib.Trainer') -> Inputs:
   """Makes a run's most common kind of step and its inputs."""
   setup = setup_lib.Setup(settings)
   kinds = [settings.objectives.active(s) for s in range(64)]

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,14 @@ from xlflax.models.variants import sharing
 from xlflax.objectives import base
 from xlflax.storage import paths
 from xlflax.training import randomness, sharing_checks, train_state, train_step
-from xlflax.training import settings as settings_lib
 from xlflax.training.checkpointing import description as description_lib
 from xlflax.training.checkpointing import inputs
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import learning_rates
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
 
 
 class Setup:
@@ -41,7 +43,7 @@ class Setup:
     followed_rate: the learning rate in words, where the run gives none.
   """
 
-  def __init__(self, settings: settings_lib.Settings):
+  def __init__(self, settings: 'trainer_lib.Trainer'):
     if isinstance(settings.vocabulary, vocabulary_spec.VocabularySpec):
       self.vocabulary, self.spec = None, settings.vocabulary
     else:
@@ -72,7 +74,7 @@ class Setup:
       use_ema=settings.ema_decay is not None,
     )
 
-  def _with_rate(self) -> settings_lib.Settings:
+  def _with_rate(self) -> 'trainer_lib.Trainer':
     """The run with the learning rate that follows from the rest of it."""
     settings, config = self.settings, self.settings.model.config
     kinds = [settings.objectives.active(step) for step in range(256)]
@@ -137,7 +139,7 @@ class Setup:
 
     Args:
       active: the entries.
-      checked: whether the program checks itself (`Settings.xla_checker`).
+      checked: whether the program checks itself (`Trainer.xla_checker`).
     """
     options = targets.compiler_options(
       models_api.count_params(self.factory.abstract.params)
