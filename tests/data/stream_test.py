@@ -1,6 +1,7 @@
 import jax.numpy as jnp
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data import stream as stream_lib
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import errors
@@ -33,57 +34,57 @@ def test_enums_may_be_given_by_value():
 
 
 def test_unknown_value_names_the_choices():
-  with pytest.raises(
+  with raises_error(
     errors.ConfigError,
-    match='Stream.layout has no such '
-    "value. Got: 'block'. Expected: one of 'blocks', ",
+    got='block',
+    mentions=('blocks', 'Stream.layout', 'mono'),
   ):
     _stream(layout='block')
 
 
 @pytest.mark.parametrize(
-  'settings, message',
+  'settings, values',
   [
-    ({'length': 2}, 'leaves no room for text. Got: 2. Expected: at least 3'),
-    ({'layout': 'pairs', 'length': 5}, 'Expected: at least 6'),
-    ({'batch_size': 0}, 'Stream.batch_size is out of range. Got: 0'),
-    ({'max_examples': 0}, 'Stream.max_examples is out of range. Got: 0'),
+    ({'length': 2}, (2, "stream 'mono'")),
+    ({'layout': 'pairs', 'length': 5}, (5, "stream 'mono'")),
+    ({'batch_size': 0}, ('Stream.batch_size', 'mono', 0)),
+    ({'max_examples': 0}, ('Stream.max_examples', 'mono', 0)),
     (
       {'max_examples': 9},
-      'Stream.max_examples has no meaning for Layout.BLOCKS',
+      ('Stream.max_examples', 'Layout.BLOCKS', "stream 'mono'"),
     ),
     (
       {'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
-      'no meaning for Layout.SENTENCES with packing',
+      ('Layout.SENTENCES', "stream 'mono'"),
     ),
-    ({'alpha': -0.5}, 'Stream.alpha is out of range'),
+    ({'alpha': -0.5}, ('Stream.alpha', 'mono', -0.5)),
     (
       {'packing': 'next_fit'},
-      'Stream.packing has no meaning for Layout.BLOCKS. Where: stream .mono.',
+      ('Stream.packing', 'Layout.BLOCKS', "stream 'mono'"),
     ),
     (
       {'pairs': stream_lib.PairOptions(min_tokens=3)},
-      'Stream.pairs has no meaning for Layout.BLOCKS',
+      ('Stream.pairs', 'Layout.BLOCKS', "stream 'mono'"),
     ),
     (
       {'layout': 'sides', 'pairs': stream_lib.PairOptions(separator='bert')},
-      'Stream.pairs.separator has no meaning for Layout.SIDES',
+      ('Stream.pairs.separator', 'Layout.SIDES', "stream 'mono'"),
     ),
     (
       {'layout': 'adjacent', 'pairs': stream_lib.PairOptions(max_tokens=9)},
-      'Stream.pairs.max_tokens has no meaning for Layout.ADJACENT',
+      ('Stream.pairs.max_tokens', 'Layout.ADJACENT', "stream 'mono'"),
     ),
   ],
 )
-def test_wrong_settings(settings, message):
-  with pytest.raises(errors.ConfigError, match=message):
+def test_wrong_settings(settings, values):
+  with raises_error(errors.ConfigError, mentions=values):
     _stream(**settings)
 
 
 def test_filters_that_nothing_passes():
-  with pytest.raises(errors.ConfigError, match='No pair can pass'):
+  with raises_error(errors.ConfigError, mentions='xlmr'):
     stream_lib.PairOptions(min_tokens=10, max_tokens=19)
-  with pytest.raises(errors.ConfigError, match='min_tokens is out of range'):
+  with raises_error(errors.ConfigError, got=0, where='PairOptions.min_tokens'):
     stream_lib.PairOptions(min_tokens=0)
 
 

@@ -116,7 +116,6 @@ def test_a_damaged_catalog_is_named(tmp_path, name, content):
   path.write_bytes(content)
   with pytest.raises(errors.CorpusError) as caught:
     message_catalog.read_catalog(path)
-  assert 'message catalog cannot be read' in str(caught.value)
   assert str(path) in str(caught.value)
 
 

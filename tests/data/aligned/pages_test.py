@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.aligned import pages
 from xlflax.foundation import errors
 
@@ -70,8 +71,8 @@ def test_folders_are_read_in_the_order_of_names(tmp_path):
 
 
 def test_folders_without_pages_and_other_encodings_are_refused(tmp_path):
-  with pytest.raises(errors.CorpusError, match='holds no HTML pages'):
+  with raises_error(errors.CorpusError, mentions='HTML'):
     list(pages.read_folder(tmp_path))
   (tmp_path / 'a.html').write_bytes('<p id="1">é</p>'.encode('latin-1'))
-  with pytest.raises(errors.CorpusError, match=r'not UTF-8.*a\.html'):
+  with raises_error(errors.CorpusError, where='a.html', mentions='UTF-8'):
     list(pages.read_folder(tmp_path))

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import reader as cache_reader
 from xlflax.foundation import errors
@@ -110,7 +111,7 @@ def test_numbers_that_are_not_those_of_the_shard(cache, field, change):
   shard = before['shards'][0]
   new = change if isinstance(change, list) else shard[field] + change
   _write(cache, path, _put(before, ('shards', 0, field), new))
-  with pytest.raises(errors.CacheError, match='not the one that its task'):
+  with raises_error(errors.CacheError, mentions=(8, 188)):
     _read(cache)
 
 
@@ -120,7 +121,7 @@ def test_shards_outside_of_the_cache(cache):
   before = json.loads(path.read_text())
   for name in ('../../../x', '/etc/passwd', 'a/b', ''):
     _write(cache, path, _put(before, ('shards', 0, 'name'), name))
-    with pytest.raises(errors.CacheError, match='something impossible'):
+    with raises_error(errors.CacheError, where='name'):
       _read(cache)
 
 
@@ -131,7 +132,7 @@ def test_files_outside_of_the_cache(cache):
     digests.write_seal(
       directory, seal['files'] | {name: '0-crc32c:AAAAAA=='}, seal['about']
     )
-    with pytest.raises(errors.CacheError, match='is no file of the directory'):
+    with raises_error(errors.CacheError, where='train'):
       _read(cache)
 
 
@@ -155,5 +156,5 @@ def test_headers_of_shards(cache, change):
   name = f'shards/{path.name}'
   seal['files'][name] = digests.of_file(path)
   digests.write_seal(directory, seal['files'], seal['about'])
-  with pytest.raises(errors.CacheError, match='damaged'):
+  with pytest.raises(errors.CacheError):
     _read(cache)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.data.cache import loading
+from tests.errors import raises_error
 from xlflax.data.sampling import row_schedule
 from xlflax.foundation import errors
 
@@ -40,7 +41,9 @@ def test_rates_by_tokens(open_both, open_cached):
   np.testing.assert_allclose(
     [row.rate for row in few.statistics()], np.array(read) / sum(read)
   )
-  with pytest.raises(errors.ConfigError, match='Rates by tokens need a token'):
+  with raises_error(
+    errors.ConfigError, where="stream 's'", mentions='Stream.sizes=TOKENS'
+  ):
     open_both(alpha=1.0, sizes='tokens')
 
 
@@ -97,16 +100,22 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
     assert limit - 8 < count <= limit
   read = row_schedule.rows_read(loader.stream, statistics, 10**6)
   np.testing.assert_array_equal(read, [1.5 * task.rows for task in statistics])
-  with pytest.raises(errors.ConfigError, match='max_epochs times'):
+  with raises_error(
+    errors.ConfigError, where="stream 's'", mentions=('max_epochs', 68)
+  ):
     loader.rows(batches + 1, 0, 8)
 
 
 def test_a_limit_of_epochs_needs_a_cache(open_both):
-  with pytest.raises(errors.ConfigError, match='needs a token cache'):
+  with raises_error(
+    errors.ConfigError, where="stream 's'", mentions='Stream.max_epochs=2'
+  ):
     open_both(max_epochs=2)
 
 
 @pytest.mark.parametrize('value', [0, -1, float('inf'), float('nan')])
 def test_limits_of_epochs_are_positive(value):
-  with pytest.raises(errors.ConfigError, match='max_epochs'):
+  with raises_error(
+    errors.ConfigError, mentions=('max_epochs', 's', 'Stream.max_epochs')
+  ):
     loading.stream(max_epochs=value)

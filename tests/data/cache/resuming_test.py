@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.data.cache import writing
+from tests.errors import raises_error
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import shards as cache_shards
 from xlflax.foundation import errors
@@ -153,11 +154,7 @@ def test_a_full_disk_is_told_and_resumed(
   full = OSError(errno.ENOSPC, 'No space left on device')
   with monkeypatch.context() as patch:
     patch.setattr(os, 'fsync', _raise(full))
-    with pytest.raises(
-      errors.CacheError,
-      match='cannot be written '
-      r'\(No space left on device\).*goes on where',
-    ) as error:
+    with raises_error(errors.CacheError, where='cache.json') as error:
       writing.write(tmp_path, toy_corpus, toy_vocabulary)
   assert error.value.status is errors.ExitStatus.FAILURE
   writing.write(tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH)

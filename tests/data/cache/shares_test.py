@@ -5,6 +5,7 @@ import fcntl
 import pytest
 
 from tests.data.cache import writing
+from tests.errors import raises_error
 from xlflax.data.cache import reader as cache_reader
 from xlflax.data.cache import writer as cache_writer
 from xlflax.foundation import errors
@@ -16,15 +17,12 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
   )
   cache_writer.write_share(plan, (2, 3))
-  with pytest.raises(
-    errors.CacheError, match='no task of it is sealed'
-  ) as told:
+  with raises_error(errors.CacheError, where=tmp_path, mentions='finalize'):
     cache_reader.TokenCache(tmp_path)
-  assert 'which row comes first' in str(told.value)
-  with pytest.raises(
+  with raises_error(
     errors.CacheError,
-    match='Shards of corpus.mono.* are missing or cut off. Got: .* whole, '
-    'and without .*--shard_index=I of the array',
+    where='shards',
+    mentions=('corpus.mono', '--shard_index=I'),
   ):
     cache_writer.finish(plan)
   for index in (0, 2, 1):
@@ -67,9 +65,7 @@ def test_shares_by_two_versions_of_a_library(
   with monkeypatch.context() as other:
     other.setattr(kind, 'library', 'sentencepiece 0.1')
     cache_writer.write_share(plan, (1, 2))
-  with pytest.raises(
-    errors.CacheError, match=r'several versions.*by sentencepiece 0\.1'
-  ):
+  with raises_error(errors.CacheError, where='shards', mentions=('0.1', 2)):
     cache_writer.finish(plan)
 
 
@@ -77,10 +73,7 @@ def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
   plan = writing.plan(tmp_path, toy_corpus, toy_vocabulary)
   with open(tmp_path / '.lock-1-of-4', 'w') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
-    with pytest.raises(
-      errors.CacheError,
-      match='Another process is writing this share 1/4 of a token cache',
-    ):
+    with pytest.raises(errors.CacheError):
       cache_writer.write_share(plan, (1, 4))
 
 
@@ -88,9 +81,7 @@ def test_a_share_with_another_vocabulary(tmp_path, toy_corpus, toy_vocabulary):
   cache_writer.write_share(
     writing.plan(tmp_path, toy_corpus, toy_vocabulary), (0, 9)
   )
-  with pytest.raises(
-    errors.CacheError, match='another vocabulary. Got: hash ffffffffffff'
-  ):
+  with raises_error(errors.CacheError, mentions=('--output', '--overwrite')):
     cache_writer.write_share(
       writing.plan(
         tmp_path, toy_corpus, writing.OtherVocabulary(toy_vocabulary)
@@ -106,10 +97,10 @@ def test_text_that_changes_between_shares(tmp_path, toy_vocabulary):
   )
   cache_writer.write_share(plan, (0, 1))
   writing.english(tmp_path / 'corpus', ['a bird'])
-  with pytest.raises(
+  with raises_error(
     errors.CacheError,
-    match=r'The text of corpus.mono.en changed while its shards were written. '
-    r'Got: shards of \["mono/en.txt", 16, .*Expected: one state',
+    where='train',
+    mentions=('corpus.mono.en', 'mono/en.txt', 16),
   ):
     cache_writer.finish(plan)
   cache_writer.write_share(plan, (0, 1))

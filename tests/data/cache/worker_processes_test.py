@@ -24,7 +24,7 @@ class _OpensOnce:
 def test_workers_tell_why_they_cannot_start(
   tmp_path, toy_corpus, toy_vocabulary
 ):
-  with pytest.raises(errors.CorpusError, match='does not exist'):
+  with pytest.raises(errors.CorpusError):
     writing.write(
       tmp_path,
       toy_corpus,

@@ -8,6 +8,7 @@ import random
 import pytest
 import zstandard
 
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.foundation import errors
 
@@ -46,19 +47,18 @@ def test_damaged_compression_names_the_file(tmp_path, suffix, pack):
   path.write_bytes(b'not compressed')
   with pytest.raises(errors.CorpusError) as caught:
     list(corpus_lines.read_lines(path))
-  assert 'damaged or cut off' in str(caught.value)
   assert str(path) in str(caught.value)
 
 
 def test_cut_off_gzip_file_is_an_error(tmp_path):
   path = tmp_path / 'en.txt.gz'
   path.write_bytes(gzip.compress(b'line\n' * 1000)[:-12])
-  with pytest.raises(errors.CorpusError, match='damaged or cut off'):
+  with raises_error(errors.CorpusError, where='en.txt.gz:724'):
     list(corpus_lines.read_lines(path))
 
 
 def test_missing_file(tmp_path):
-  with pytest.raises(errors.CorpusError, match='No such file'):
+  with raises_error(errors.CorpusError, where='en.txt'):
     list(corpus_lines.read_lines(tmp_path / 'en.txt'))
 
 
@@ -67,8 +67,8 @@ def test_invalid_utf8_tells_byte_column_and_line(tmp_path):
   with pytest.raises(errors.CorpusError) as caught:
     corpus_lines.decode(b'caf\xe9', path, 7)
   message = str(caught.value)
-  assert 'byte 0xe9 at column 4' in message
-  assert f'Where: {path}:7' in message
+  assert_mentions(message, '0xe9', 4)
+  assert_mentions(message, f'{path}:7')
 
 
 def test_columns_of_a_pair():
@@ -77,20 +77,20 @@ def test_columns_of_a_pair():
 
 
 @pytest.mark.parametrize(
-  'line, what',
+  'line, values',
   [
-    (b'only one', '1 column'),
-    (b'a\tb\tc', '3 column'),
-    (b'', '1 column'),
-    (b'a\t', 'empty side'),
-    (b'a\t ', 'empty side'),
+    (b'only one', (1, 'p/de-en.tsv:3')),
+    (b'a\tb\tc', ('a\\tb\\tc', 'p/de-en.tsv:3')),
+    (b'', (1, 'p/de-en.tsv:3')),
+    (b'a\t', ('p/de-en.tsv:3',)),
+    (b'a\t ', ('p/de-en.tsv:3',)),
   ],
 )
-def test_malformed_pairs_tell_file_and_line(line, what):
-  with pytest.raises(errors.CorpusError) as caught:
+def test_malformed_pairs_tell_file_and_line(line, values):
+  with raises_error(
+    errors.CorpusError, mentions=('p/de-en', 'p/de-en.tsv:3', *values)
+  ):
     corpus_lines.columns(line, pathlib.Path('p/de-en.tsv'), 3)
-  assert what in str(caught.value)
-  assert 'Where: p/de-en.tsv:3' in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,8 @@ def test_malformed_pairs_tell_file_and_line(line, what):
 def test_malformed_dictionaries(tmp_path, content):
   path = tmp_path / 'de-en.tsv'
   path.write_text('x\ty\t0.5\n' + content)
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions=f'{path}:2'):
     corpus_lines.check_dictionary(path)
-  assert f'Where: {path}:2' in str(caught.value)
 
 
 @pytest.mark.parametrize('keep', [0.1, 0.5, 0.99])
@@ -127,7 +126,7 @@ def test_a_file_that_ends_too_early_is_not_its_beginning(
   path.write_bytes(whole)
   assert len(list(corpus_lines.read_lines(path))) == 5000
   path.write_bytes(whole[: int(keep * len(whole))])
-  with pytest.raises(errors.CorpusError, match='damaged or cut off'):
+  with pytest.raises(errors.CorpusError):
     list(corpus_lines.read_lines(path))
 
 
@@ -136,14 +135,13 @@ def test_a_line_without_an_end(tmp_path, monkeypatch):
   monkeypatch.setattr(corpus_lines, '_LONGEST', 1000)
   path = tmp_path / 'en.txt.gz'
   path.write_bytes(gzip.compress(b'short\n' + bytes(10**6)))
-  with pytest.raises(errors.CorpusError) as error:
+  with raises_error(errors.CorpusError, mentions=('1,000', f'{path}:2')):
     list(corpus_lines.read_lines(path))
-  assert f'more than 1,000 bytes. Where: {path}:2' in str(error.value)
 
 
 def test_a_pipe_is_no_text_file(tmp_path):
   os.mkfifo(tmp_path / 'en.txt')
-  with pytest.raises(errors.CorpusError, match='no regular file'):
+  with raises_error(errors.CorpusError, where='en.txt'):
     list(corpus_lines.read_lines(tmp_path / 'en.txt'))
 
 

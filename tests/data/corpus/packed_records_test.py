@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.data.corpus.records_test import _DOCUMENTS, _LINES, _PAIRS, _SIDES
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import packed_records
 from xlflax.data.corpus.directory import Corpus
 from xlflax.foundation import errors
@@ -132,45 +133,47 @@ def test_two_aligned_files(tmp_path, packed):
   path.write_bytes(write(b'une maison'))
   [after] = corpus.group_fingerprint('en', 'fr')
   assert (before.path, before.size > after.size) == (after.path, True)
-  with pytest.raises(errors.CorpusError, match='other numbers of lines'):
+  with raises_error(errors.CorpusError, mentions=1):
     list(corpus.parallel('en', 'fr'))
 
 
 def test_an_aligned_file_that_is_missing(tmp_path):
   stem = _stem(tmp_path, 'parallel/en-fr.en')
   stem.write_text('one')
-  with pytest.raises(errors.CorpusError, match='No such file') as told:
+  with raises_error(errors.CorpusError, where='en-fr.fr'):
     Corpus(tmp_path / 'corpus')
-  assert 'en-fr.fr' in str(told.value)
   stem.rename(stem.with_name('en-fr.fr'))
-  with pytest.raises(errors.CorpusError, match='Unknown file name'):
+  with raises_error(errors.CorpusError, got='en-fr.fr', where='en-fr.fr'):
     Corpus(tmp_path / 'corpus')
 
 
 @pytest.mark.parametrize(
-  'name, content, what',
+  'name, content, values',
   [
-    ('en.tfrecord', b'\x09' + bytes(7) + b'crc.' + b'short', 'cut off'),
-    ('en.tfrecord', b'\xff' * 30, 'cut off'),
-    ('en.tfrecord', b'\x02' + bytes(7) + b'crc.\x0a\x09crc.', 'neither JSON'),
-    ('en.array_record', b'nothing' * 9, 'is damaged'),
+    ('en.tfrecord', b'\x09' + bytes(7) + b'crc.' + b'short', 'en.tfrecord'),
+    ('en.tfrecord', b'\xff' * 30, 'en.tfrecord'),
+    (
+      'en.tfrecord',
+      b'\x02' + bytes(7) + b'crc.\x0a\x09crc.',
+      ('JSON', 'en.tfrecord'),
+    ),
+    ('en.array_record', b'nothing' * 9, 'en.array_record'),
   ],
 )
-def test_damage_is_named(tmp_path, name, content, what):
+def test_damage_is_named(tmp_path, name, content, values):
   stem = _stem(tmp_path, f'mono/{name}')
   stem.write_bytes(content)
-  with pytest.raises(errors.CorpusError, match=what) as told:
+  with raises_error(errors.CorpusError, mentions=values):
     Corpus(tmp_path / 'corpus')
-  assert name in str(told.value)
 
 
 def test_a_name_without_a_network(tmp_path):
   pytest.importorskip('datasets')
   stem = _stem(tmp_path, 'mono/en.c4.dataset')
   stem.write_text("path = 'nobody/nothing'\nrevision = 'abc'\n")
-  with pytest.raises(errors.CorpusError, match='cannot be read') as told:
+  with pytest.raises(errors.CorpusError) as told:
     Corpus(tmp_path / 'corpus')
-  assert 'HF_HUB_OFFLINE' in str(told.value)
+  assert_mentions(told.value, 'HF_HUB_OFFLINE')
 
 
 @pytest.mark.parametrize('packed', [True, False])
@@ -182,5 +185,5 @@ def test_lists_of_an_example(packed):
   features = b'\x0a' + bytes([len(entry)]) + entry
   record = b'\x0a' + bytes([len(features)]) + features
   assert packed_records.example(record) == {'n': 5}
-  with pytest.raises(ValueError, match='neither JSON'):
+  with raises_error(ValueError, mentions='JSON'):
     packed_records.example(record[:-1])

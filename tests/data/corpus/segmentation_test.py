@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.corpus import segmentation
 from xlflax.data.corpus.segmentation import BORDER, LongestMatch, Segmenter
 from xlflax.foundation import errors
@@ -93,7 +94,7 @@ def test_counting_words():
 def test_a_missing_jieba_is_told(monkeypatch):
   segmentation.chinese_words.cache_clear()
   monkeypatch.setitem(sys.modules, 'jieba', None)
-  with pytest.raises(errors.ConfigError, match='pip install jieba'):
+  with raises_error(errors.ConfigError, mentions='jieba'):
     Segmenter('zh')
   segmentation.chinese_words.cache_clear()
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.corpus import directory as corpus
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.foundation import errors
@@ -69,10 +70,10 @@ def test_a_failing_writer_leaves_no_file(tmp_path):
 
 @pytest.mark.parametrize('language', ['EN', 'zh-Hans', 'english', 'en.x'])
 def test_bad_language_codes(tmp_path, language):
-  with pytest.raises(errors.CorpusError, match='zh_Hans'):
+  with raises_error(errors.CorpusError, mentions='zh_Hans'):
     corpus_writer.write_monolingual(tmp_path, language, [['a']])
 
 
 def test_unknown_split(tmp_path):
-  with pytest.raises(errors.CorpusError, match='train, validation, test'):
+  with raises_error(errors.CorpusError, got='dev'):
     corpus_writer.write_monolingual(tmp_path, 'en', [['a']], split='dev')

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.errors import raises_error
 from xlflax.data.dictionaries.code_switching import Switcher
 from xlflax.data.dictionaries.dictionary import Dictionary, Entry
 from xlflax.data.dictionaries.settings import CodeSwitching
@@ -268,21 +269,18 @@ GOLDEN = [
 
 
 def test_settings_out_of_range_are_told():
-  with pytest.raises(errors.ConfigError) as caught:
+  with raises_error(
+    errors.ConfigError, got=1.5, where='CodeSwitching.probability'
+  ):
     CodeSwitching(probability=1.5)
-  assert str(caught.value) == (
-    'CodeSwitching.probability is out of range. Got: 1.5. Expected: a number '
-    'from 0 to 1. Where: CodeSwitching.probability.'
-  )
-  with pytest.raises(errors.ConfigError, match='copies is out of range'):
+  with raises_error(errors.ConfigError, got=0, where='CodeSwitching.copies'):
     CodeSwitching(copies=0)
 
 
 def test_a_language_without_a_dictionary_is_told():
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions='sw'):
     Switcher('sw', [CATS])
-  assert 'No dictionary translates words of sw.' in str(caught.value)
-  with pytest.raises(errors.CorpusError, match='words of en into fr'):
+  with raises_error(errors.CorpusError, mentions=('en', 'fr')):
     Switcher('en', [CATS], CodeSwitching(languages=('fr',)))
 
 

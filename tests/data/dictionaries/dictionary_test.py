@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.dictionaries import dictionary as dictionaries
 from xlflax.data.dictionaries.dictionary import Dictionary, Entry
 from xlflax.foundation import errors
@@ -42,26 +43,34 @@ def test_a_muse_dictionary(tmp_path):
 def test_malformed_lines_are_told(tmp_path, kind, text, line, got):
   path = tmp_path / 'en-de.tsv'
   path.write_text(text)
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions=(f'{path}:{line}', got)):
     Dictionary.read(path, format=kind)
-  assert f'Where: {path}:{line}' in str(caught.value)
-  assert f'Got: {got}.' in str(caught.value)
 
 
 @pytest.mark.parametrize('kind', ['tsv', 'muse'])
 def test_empty_files_and_unclear_names(tmp_path, kind):
   path = tmp_path / 'en-de.tsv'
   path.write_text('')
-  with pytest.raises(errors.CorpusError, match='without entries'):
+  with raises_error(errors.CorpusError, where='en-de.tsv'):
     Dictionary.read(path, format=kind)
   (tmp_path / 'words.tsv').write_text('a\tb\n')
-  with pytest.raises(errors.CorpusError, match='Expected: <l1>-<l2>'):
+  with raises_error(
+    errors.CorpusError,
+    got='words.tsv',
+    where='words.tsv',
+    mentions=('<l1>-<l2>', 'l1>-<l2'),
+  ):
     Dictionary.read(tmp_path / 'words.tsv')
   found = Dictionary.read(tmp_path / 'words.tsv', languages=('en', 'sw'))
   assert found.languages == ('en', 'sw')
-  with pytest.raises(errors.CorpusError, match='two different languages'):
+  with raises_error(errors.CorpusError, where='words.tsv', mentions='en'):
     Dictionary.read(tmp_path / 'words.tsv', languages=('en', 'en'))
-  with pytest.raises(errors.ConfigError, match="one of 'tsv', 'muse'"):
+  with raises_error(
+    errors.ConfigError,
+    got='csv',
+    where='Dictionary.read.format',
+    mentions=('tsv', 'muse'),
+  ):
     Dictionary.read(path, format='csv')
 
 

@@ -1,7 +1,6 @@
 """A reader registers its format."""
 
-import pytest
-
+from tests.errors import raises_error
 from xlflax.data.labelled import examples, formats
 from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.sources import source
@@ -45,17 +44,18 @@ def test_names():
 
 
 def test_unknown_names_and_options():
-  with pytest.raises(
-    errors.ConfigError,
-    match="no such format of files. Got: 'tvs'. Expected: one of .*'conllu'",
-  ):
+  with raises_error(errors.ConfigError, got='tvs', mentions='conllu'):
     source.FileExamples(format='tvs', files={'fr': 'a'})
-  with pytest.raises(errors.ConfigError, match="no such format.*Got: 'bucc'"):
+  with raises_error(errors.ConfigError, got='bucc'):
     source.FileExamples(format='bucc', files={'fr-en': 'a'})
-  with pytest.raises(errors.ConfigError, match='Got: sep. Expected: end, pair'):
+  with raises_error(errors.ConfigError, got='sep', mentions='end'):
     formats.check_options('test.words', {'sep': ','})
 
 
 def test_a_name_is_of_one_reader():
-  with pytest.raises(errors.ConfigError, match="another name than 'tsv'"):
+  with raises_error(
+    errors.ConfigError,
+    got='tests.data.labelled.formats_test.read_words',
+    mentions='tsv',
+  ):
     formats.reader('tsv', example=examples.ClassifiedText)(read_words)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.data.labelled_fake import FakeRows, FakeSource
+from tests.errors import assert_mentions, raises_error
 from xlflax.data import opening
 from xlflax.data.labelled import loader, stream
 from xlflax.data.labelled.rows import row_table
@@ -173,9 +174,8 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
     (ours / 'en.npz').write_bytes(content)
     manifests.forget(ours, ['de.npz', 'en.npz'])
     manifests.note(ours, manifests.Kind.ROWS, names)
-    with pytest.raises(errors.CacheError) as error:
+    with pytest.raises(errors.CacheError):
       _open(cache_dir=tmp_path, source=source)
-    assert 'another part, vocabulary or settings' in str(error.value)
   (ours / 'en.npz').write_bytes(rows)
   manifests.note(ours, manifests.Kind.ROWS, ['de.npz', 'en.npz'])
   assert _open(cache_dir=tmp_path, source=source).identity == first.identity
@@ -188,7 +188,6 @@ def test_a_damaged_file_of_cached_rows_is_named(tmp_path):
   with pytest.raises(errors.CacheError) as error:
     _open(cache_dir=tmp_path)
   assert str(file) in str(error.value)
-  assert 'delete it' in str(error.value)
   file.unlink()
   assert _open(cache_dir=tmp_path).num_rows == 10
 
@@ -224,25 +223,19 @@ def test_a_row_table_keeps_rows_of_any_length():
 
 
 @pytest.mark.parametrize(
-  'fields, said',
-  [
-    ({'length': 0}, 'LabelledStream.length is out of range'),
-    ({'alpha': -0.5}, 'alpha is out of range'),
-    ({'batching': 'all'}, 'LabelledStream.batching has no such value'),
-  ],
+  'fields, got',
+  [({'length': 0}, 0), ({'alpha': -0.5}, -0.5), ({'batching': 'all'}, 'all')],
 )
-def test_impossible_settings(fields, said):
-  with pytest.raises(errors.ConfigError, match=said):
+def test_impossible_settings(fields, got):
+  with raises_error(errors.ConfigError, got=got):
     _stream(**fields)
 
 
 def test_a_part_that_is_missing_or_empty_is_named():
-  with pytest.raises(errors.CorpusError) as error:
+  with raises_error(errors.CorpusError, mentions='sw'):
     _open(parts=('en', 'sw'))
-  assert 'Got: sw' in str(error.value)
-  with pytest.raises(errors.CorpusError) as error:
+  with raises_error(errors.CorpusError, mentions='en'):
     _open(rows=FakeRows(unused=tuple(range(10))))
-  assert 'part en' in str(error.value)
 
 
 def test_the_base_of_sources_has_a_fingerprint_of_its_examples():
@@ -267,13 +260,13 @@ def test_rows_that_are_cut_are_told(caplog):
   opened = _open(rows=Cut(), length=3)
   (part,) = opened.statistics()
   assert part.truncated == 10
-  assert 'takes 3 of the 3 tokens of a row; 10 of 10 are full' in caplog.text
+  assert_mentions(caplog.text, 3, 10)
   assert _open(rows=Cut()).statistics()[0].truncated == 0
   assert _open(length=3).statistics()[0].truncated == 0
 
 
 def test_a_blind_file_is_told():
-  with pytest.raises(errors.CorpusError, match='no gold labels'):
+  with raises_error(errors.CorpusError, mentions=(10, 'train', 'en')):
     _open(source=_Blind(), rows=FakeRows(unused=tuple(range(10))))
 
 

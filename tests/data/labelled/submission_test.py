@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import submission
 from xlflax.data.labelled.sources import xtreme
@@ -50,11 +51,7 @@ def test_names_of_the_files():
   assert submission.file_name('xnli', 'ur') == 'xnli/test-ur.tsv'
   assert submission.file_name('tydiqa', 'fi') == 'tydiqa/test-fi.json'
   assert submission.file_name('bucc2018', 'ru-en') == 'bucc2018/test-ru.tsv'
-  with pytest.raises(
-    errors.ConfigError,
-    match="XTREME's task pawsx has no such"
-    ' language. Got: ur. Expected: one of de, en, es',
-  ):
+  with raises_error(errors.ConfigError, got='ur', mentions=('de', 'en', 'es')):
     submission.file_name('pawsx', 'ur')
 
 
@@ -92,41 +89,35 @@ def test_a_folder_tells_what_lacks(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'make, message',
+  'make, values',
   [
     (
       lambda: examples_lib.ClassifiedText.write_predictions(
         _TEXTS, ['neutral']
       ),
-      'do not fit the test set. Got: 1 predictions. Expected: 2',
+      (2, 1),
     ),
     (
       lambda: examples_lib.TaggedSentence.write_predictions(
         _SENTENCES, [('X', 'X')]
       ),
-      'Got: 1 sentences',
+      1,
     ),
     (
       lambda: examples_lib.TaggedSentence.write_predictions(
         _SENTENCES, [('X',), ('X',)]
       ),
-      'Got: 1 tags of sentence 0. Expected: 2',
+      (2, 1, 0),
     ),
     (
       lambda: examples_lib.Question.write_predictions(_QUESTIONS, {'q2': 'ก'}),
-      'Got: 1 answers to 2 questions, such as q1 on one side only',
+      (1, 2, 'q1'),
     ),
-    (
-      lambda: _MINED.write_pairs([('0', '7')]),
-      'has an id that no sentence has. Got: 0 7',
-    ),
-    (lambda: _MINED.write_nearest([0]), 'Got: 1 sentences. Expected: 3'),
-    (
-      lambda: _MINED.write_nearest([0, 1, 2]),
-      'does not exist. Got: 2. Expected: a line from 0 to 1',
-    ),
+    (lambda: _MINED.write_pairs([('0', '7')]), ('id', '0 7')),
+    (lambda: _MINED.write_nearest([0]), (3, 1)),
+    (lambda: _MINED.write_nearest([0, 1, 2]), (0, 1, 2)),
   ],
 )
-def test_predictions_must_fit(make, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_predictions_must_fit(make, values):
+  with raises_error(errors.CorpusError, mentions=values):
     make()

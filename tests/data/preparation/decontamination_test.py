@@ -6,6 +6,7 @@ import unicodedata
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.preparation import decontamination, preparation
@@ -85,7 +86,9 @@ def test_prepare_drops_them_and_goes_on_only_with_the_same_files(tmp_path):
     'another line',
   ]
   texts.write_text('Others')
-  with pytest.raises(errors.CorpusError, match='other settings'):
+  with raises_error(
+    errors.CorpusError, where='out', mentions=('decontamination.files', 1, 6)
+  ):
     prepare()
 
 
@@ -93,9 +96,9 @@ def test_files_without_words_are_refused(tmp_path):
   texts = tmp_path / 'test.txt'
   texts.write_text('\n')
   corpus = _corpus(tmp_path / 'corpus', ['a line'])
-  with pytest.raises(errors.CorpusError, match='have no words'):
+  with pytest.raises(errors.CorpusError):
     _found(corpus, texts)
-  with pytest.raises(errors.CorpusError, match='cannot be read'):
+  with raises_error(errors.CorpusError, where='none.txt'):
     _found(corpus, tmp_path / 'none.txt')
 
 

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.corpus import likeness
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
@@ -153,7 +154,5 @@ def test_everything_is_kept_unless_asked(corpus):
 
 
 def test_settings_that_cannot_be():
-  with pytest.raises(
-    errors.ConfigError, match='Deduplication.rows is out of range'
-  ):
+  with raises_error(errors.ConfigError, got=0, where='Deduplication.rows'):
     Deduplication(kept='not_near', rows=0)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.preparation import pair_margins, preparation
@@ -99,5 +100,5 @@ def test_a_share_judges_its_own_pairs(corpus, tmp_path):
 
 @pytest.mark.parametrize('field', ['least', 'k', 'group'])
 def test_bad_settings(field):
-  with pytest.raises(errors.ConfigError, match=f'{field} is out of range'):
+  with raises_error(errors.ConfigError, mentions=field):
     _filter(**{field: 0})

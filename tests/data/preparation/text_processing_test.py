@@ -5,6 +5,7 @@ import unicodedata
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.preparation import text_processing
 from xlflax.data.preparation.text_processing import Processor, TextProcessing
 from xlflax.foundation import errors
@@ -58,7 +59,7 @@ def test_nothing_asked_nothing_done():
 
 def test_a_missing_library_is_told(monkeypatch):
   monkeypatch.setitem(sys.modules, 'sacremoses', None)
-  with pytest.raises(errors.ConfigError, match='pip install sacremoses'):
+  with raises_error(errors.ConfigError, mentions='sacremoses'):
     Processor('en', MOSES)
 
 

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from tests.errors import raises_error
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.seqio_tasks import corpus_source
 from xlflax.data.text_tasks import rows as text_rows
@@ -37,7 +38,9 @@ def test_errors_keep_file_and_line(tmp_path):
   rows = text_rows.parallel(Corpus(tmp_path), ('de', 'en'))
   source = corpus_source.of_rows(rows)
   dataset = source.get_dataset('train', shuffle=False).batch(10)
-  with pytest.raises(errors.CorpusError, match=r'de-en\.tsv:2001'):
+  with raises_error(
+    errors.CorpusError, where='de-en.tsv:2001', mentions=('bad', 1)
+  ):
     for _ in corpus_source.numpy_examples(dataset):
       pass
 

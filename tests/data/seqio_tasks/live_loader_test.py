@@ -8,8 +8,8 @@ import os
 import shutil
 
 import numpy as np
-import pytest
 
+from tests.errors import assert_mentions, raises_error
 from xlflax.data import opening
 from xlflax.data import stream as stream_lib
 from xlflax.data.corpus import directory
@@ -46,12 +46,9 @@ def test_reaching_a_step_tells_of_its_progress(
   caplog.set_level(logging.INFO)
   loader = _open(toy_corpus, toy_vocabulary)
   at_ten = loader.rows(10, 0, 8)
-  assert 'Stream s: reading up to step 10, 50 % done' in caplog.text
+  assert_mentions(caplog.text, 10, 50)
   loader.rows(3, 0, 8)
-  assert (
-    'Stream s goes back to step 3 and is read again from its beginning'
-    in caplog.text
-  )
+  assert_mentions(caplog.text, 3)
   np.testing.assert_array_equal(
     loader.rows(10, 0, 8)['token_ids'], at_ten['token_ids']
   )
@@ -93,11 +90,8 @@ def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):
     layout='pairs',
     min_tokens=1000,
   )
-  with pytest.raises(
-    errors.CorpusError,
-    match="The filters of stream 's' "
-    'leave nothing of corpus.parallel.de_en. Got: 50 '
-    'examples',
+  with raises_error(
+    errors.CorpusError, mentions=('s', 'corpus.parallel.de_en', 50)
   ):
     loader.rows(0, 0, 8)
 
@@ -142,5 +136,5 @@ def test_shuffle_window_is_a_permutation_and_mixes():
 
 
 def test_unknown_mixture(toy_corpus, toy_vocabulary):
-  with pytest.raises(errors.CorpusError, match='corpus.momo'):
+  with raises_error(errors.CorpusError, got='corpus.momo'):
     _open(toy_corpus, toy_vocabulary, mixture='corpus.momo')

@@ -1,9 +1,9 @@
 """The examples of the preprocessors' docstrings."""
 
-import pytest
 import seqio
 import tensorflow as tf
 
+from tests.errors import raises_error
 from xlflax.data.seqio_tasks import preprocessors
 from xlflax.data.seqio_tasks.vocabulary import (
   DeferredVocabulary,
@@ -47,7 +47,7 @@ def test_tokenize_leaves_ids_alone(toy_vocabulary):
 
 def test_tokenize_refuses_a_deferred_vocabulary():
   features = {'targets': seqio.Feature(DeferredVocabulary())}
-  with pytest.raises(errors.VocabularyError, match='no vocabulary of its own'):
+  with raises_error(errors.VocabularyError, mentions=('--vocabulary', 'DIR')):
     preprocessors.tokenize(_dataset(targets=['a']), features)
 
 
@@ -59,7 +59,7 @@ def test_rename_keeps_the_named_features_only():
 
 
 def test_rename_names_what_is_missing():
-  with pytest.raises(errors.CorpusError, match='Got: text. Expected: body'):
+  with raises_error(errors.CorpusError, got='text', mentions='body'):
     preprocessors.rename(_dataset(text=['a']), {'targets': 'body'})
 
 

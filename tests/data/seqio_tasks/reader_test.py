@@ -5,6 +5,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from tests.errors import raises_error
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.examples import Ragged
@@ -113,9 +114,13 @@ def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\nbad\n')
   corpus_tasks.register_corpus(Corpus(tmp_path), prefix='r6')
-  with pytest.raises(errors.CorpusError, match=r'de-en\.tsv:2'):
+  with raises_error(
+    errors.CorpusError, where='de-en.tsv:2', mentions=('bad', 1)
+  ):
     list(task_reader.read('r6.parallel.de_en', toy_vocabulary))
-  with pytest.raises(errors.CorpusError, match='lacks a split. Got: test'):
+  with raises_error(
+    errors.CorpusError, got='test', where='task r6.parallel.de_en'
+  ):
     list(task_reader.read('r6.parallel.de_en', toy_vocabulary, split='test'))
 
 

@@ -1,7 +1,6 @@
 """Modules that register tasks."""
 
-import pytest
-
+from tests.errors import raises_error
 from xlflax.data.seqio_tasks import registration
 from xlflax.foundation import errors
 
@@ -18,7 +17,9 @@ def test_task_modules_are_imported_from_the_working_directory(
   monkeypatch.syspath_prepend(str(tmp_path))
   registration.import_task_modules(['my_toy_tasks'])
   assert registry.known_languages('t13') == ('fi',)
-  with pytest.raises(ModuleNotFoundError, match='no_such_library'):
+  with raises_error(ModuleNotFoundError, mentions='no_such_library'):
     registration.import_task_modules(['my_broken_tasks'])
-  with pytest.raises(errors.ConfigError, match='Got: my_missing_tasks'):
+  with raises_error(
+    errors.ConfigError, got='my_missing_tasks', where='--task_module'
+  ):
     registration.import_task_modules(['my_missing_tasks'])

@@ -4,6 +4,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from tests.errors import raises_error
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.foundation import errors
 
@@ -43,31 +44,31 @@ def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
     't4.mono.en',
     't4.mono.ru',
   ]
-  with pytest.raises(errors.CorpusError, match='No text in the test split'):
+  with raises_error(errors.CorpusError, mentions='t4.mono'):
     registry.expand('t4.mono', split='test')
 
 
 def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t7')
   for ask in (registry.expand, registry.task_languages):
-    with pytest.raises(errors.CorpusError) as caught:
+    with raises_error(
+      errors.CorpusError, mentions=('t7.mono.de', '--task_module')
+    ):
       ask('t7.mono.dee')
-    assert 't7.mono.de' in str(caught.value)
-    assert '--task_module' in str(caught.value)
 
 
 def test_taken_names_are_refused(registry):
   registry.add_monolingual_task('t8.a', _source(), language='en')
-  with pytest.raises(errors.CorpusError, match='name is taken. Got: t8.a'):
+  with raises_error(errors.CorpusError, got='t8.a'):
     registry.add_monolingual_task('t8.a', _source(), language='en')
   registry.add_mixture('t8', ['t8.a'])
-  with pytest.raises(errors.CorpusError, match='name is taken. Got: t8'):
+  with raises_error(errors.CorpusError, got='t8'):
     registry.add_mixture('t8', ['t8.a'])
 
 
 def test_languages_of_plain_seqio_tasks_must_be_told(registry):
   seqio.TaskRegistry.add('t9', _source(), output_features={})
-  with pytest.raises(errors.CorpusError, match='languages of a task are not'):
+  with raises_error(errors.CorpusError, where='task t9'):
     registry.task_languages('t9')
   registry.set_task_languages('t9', ['sw'])
   assert registry.task_languages('t9') == ('sw',)
@@ -76,16 +77,14 @@ def test_languages_of_plain_seqio_tasks_must_be_told(registry):
 def test_unknown_sizes_give_no_rate(registry):
   registry.add_monolingual_task('t10.a', _source(None), language='en')
   registry.add_mixture('t10', ['t10.a'])
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions='t10.a'):
     registry.expand('t10')
-  assert 'task t10.a, split train' in str(caught.value)
 
 
 def test_missing_splits_are_named(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t11')
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, mentions=('test', 'train')):
     registry.num_examples('t11.mono.de', 'test')
-  assert 'Got: test. Expected: train, validation' in str(caught.value)
 
 
 def test_fingerprints(registry, toy_corpus):

@@ -4,6 +4,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
+from tests.errors import assert_mentions, raises_error
 from xlflax.data import task_summary
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import reader as task_reader
@@ -63,7 +64,7 @@ def test_sizes_and_special_ids(toy_vocabulary):
 
 def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
   task = _task(DeferredVocabulary())
-  with pytest.raises(errors.VocabularyError, match='no vocabulary of its own'):
+  with raises_error(errors.VocabularyError, mentions=('--vocabulary', 'DIR')):
     _ = task.output_features['targets'].vocabulary.vocab_size
   resolved = resolve(task, toy_vocabulary)
   example = next(iter(resolved.get_dataset(split='train', shuffle=False)))
@@ -78,9 +79,9 @@ def test_another_vocabulary_is_refused(tmp_path, toy_corpus, toy_vocabulary):
   with pytest.raises(errors.VocabularyError) as caught:
     resolve(_task(SeqioVocabulary(other)), toy_vocabulary)
   message = str(caught.value)
-  assert 'Got: SeqioVocabulary(size=150' in message
-  assert 'Expected: SeqioVocabulary(size=180' in message
-  assert 'task some_task, feature targets' in message
+  assert_mentions(message, 'SeqioVocabulary(size=150')
+  assert_mentions(message, 'SeqioVocabulary(size=180')
+  assert_mentions(message, 'some_task')
 
 
 def test_seqio_sentencepiece_of_the_same_model_fits(tmp_path, toy_vocabulary):
@@ -107,7 +108,9 @@ def test_features_are_encoded_in_their_language(union):
   # Equal whatever the language: a mixture's tasks must have equal ones.
   assert wrapped == SeqioVocabulary(union, language='de')
   assert hash(wrapped) == hash(SeqioVocabulary(union))
-  with pytest.raises(errors.VocabularyError, match='must be told'):
+  with raises_error(
+    errors.VocabularyError, mentions=('language=CODE', 'add_monolingual_task')
+  ):
     SeqioVocabulary(union).encode('the cat')
 
 
@@ -162,7 +165,7 @@ def test_a_task_of_unknown_language_is_refused(registry, union):
     preprocessors=[registry.tokenize],
     output_features=dict(task.output_features),
   )
-  with pytest.raises(errors.VocabularyError, match='set_task_languages'):
+  with raises_error(errors.VocabularyError, mentions='set_task_languages'):
     next(task_reader.read('u2', union))
   registry.set_task_languages('u2', ['en'])
   assert next(task_reader.read('u2', union))['targets'].tolist() == (

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies import token_normalization, vocabulary
@@ -189,7 +190,7 @@ def test_separate_ids_overlap(unions):
     lambda ids: union.is_byte(ids[0]),
     lambda ids: union.piece_id('▁the'),
   ):
-    with pytest.raises(errors.VocabularyError, match='must be told'):
+    with raises_error(errors.VocabularyError, got='no language'):
       ask(ids)
 
 
@@ -238,14 +239,15 @@ def test_each_text_in_its_own_language(union, toy_vocabulary):
 
 
 def test_languages_that_are_missing(union):
-  with pytest.raises(errors.VocabularyError) as caught:
+  with raises_error(
+    errors.VocabularyError, mentions=('ar', 'en', 'fr', 'ru', 'zh')
+  ):
     union.encode('the cat')
-  assert 'Got: no language. Expected: one of ar, en, fr, ru, zh' in str(
-    caught.value
-  )
-  with pytest.raises(errors.VocabularyError, match='no pieces.*Got: sw'):
+  with raises_error(errors.VocabularyError, got='sw'):
     union.encode_batch(['paka'], language='sw')
-  with pytest.raises(errors.VocabularyError, match='No such id'):
+  with raises_error(
+    errors.VocabularyError, where='Vocabulary.piece.index', mentions='id'
+  ):
     union.piece(union.spec.size, language='en')
 
 
@@ -303,32 +305,33 @@ def test_loading(directory, unions):
 
 
 @pytest.mark.parametrize(
-  'change, what',
+  'change, values',
   [
-    ({'members': None}, 'does not describe a union'),
-    ({'anchors': 'joined'}, "does not describe a union.*'joined'"),
-    ({'anchors': 'none'}, 'another union of these models'),
-    ({'hash': 'x'}, 'Expected: hash x'),
+    (
+      {'members': None},
+      ('NoneType', 'items', 'AttributeError', 'vocabulary.json'),
+    ),
+    ({'anchors': 'joined'}, ('joined', 'ValueError', 'vocabulary.json')),
+    ({'anchors': 'none'}, 'vocabulary.json'),
+    ({'hash': 'x'}, 'vocabulary.json'),
   ],
 )
-def test_malformed_descriptions(directory, change, what):
+def test_malformed_descriptions(directory, change, values):
   path = directory / vocabulary.DESCRIPTION_FILE
   changed = json.loads(path.read_text()) | change
   path.write_text(json.dumps(digests.with_own(changed)))
-  with pytest.raises(errors.VocabularyError, match=what):
+  with raises_error(errors.VocabularyError, mentions=values):
     Vocabulary.load(directory)
 
 
 def test_damaged_models(directory):
   (directory / 'sentencepiece.fr.model').write_bytes(b'another')
-  with pytest.raises(
-    errors.VocabularyError, match='fr.model is not the one that vocabulary.json'
+  with raises_error(
+    errors.VocabularyError, mentions=('fr.model', 'vocabulary.json')
   ):
     Vocabulary.load(directory)
   (directory / 'sentencepiece.fr.model').unlink()
-  with pytest.raises(
-    errors.VocabularyError, match='lacks its sentencepiece.fr.model'
-  ):
+  with raises_error(errors.VocabularyError, mentions='sentencepiece.fr.model'):
     Vocabulary.load(directory)
 
 
@@ -336,10 +339,10 @@ def test_models_that_do_not_belong_together(unions, toy_vocabulary):
   models = {
     code: member.model for code, member in unions[Anchors.NONE].members.items()
   }
-  with pytest.raises(errors.VocabularyError, match='same special symbols'):
+  with raises_error(errors.VocabularyError, mentions=8):
     UnionVocabulary(models | {'ar': toy_vocabulary.model}, anchors=Anchors.NONE)
-  with pytest.raises(errors.VocabularyError, match='Got: no model'):
+  with pytest.raises(errors.VocabularyError):
     UnionVocabulary({}, anchors=Anchors.NONE)
   models.pop('zh')
-  with pytest.raises(errors.VocabularyError, match='ar, en, fr, ru in each'):
+  with raises_error(errors.VocabularyError, mentions=('ar', 'en', 'fr', 'ru')):
     UnionVocabulary(models, anchors=Anchors.NONE)

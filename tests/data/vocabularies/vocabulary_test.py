@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.vocabularies import vocabulary
 from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary
@@ -83,10 +84,9 @@ def test_languages(toy_vocabulary):
   assert toy_vocabulary.language_id('ru') == 2
   symbol = toy_vocabulary.spec.language_symbol_ids[2]
   assert toy_vocabulary.piece(symbol) == '<lang:ru>'
-  with pytest.raises(errors.VocabularyError) as caught:
+  with raises_error(errors.VocabularyError, mentions=('sw', 'de', 'en', 'ru')):
     toy_vocabulary.language_id('sw')
-  assert 'Got: sw. Expected: de, en, ru' in str(caught.value)
-  with pytest.raises(errors.VocabularyError, match=r'did you mean de\?'):
+  with raises_error(errors.VocabularyError, got='German', mentions='de'):
     toy_vocabulary.language_id('German')
 
 
@@ -95,7 +95,9 @@ def test_pieces(toy_vocabulary):
   assert toy_vocabulary.piece_id(toy_vocabulary.piece(index)) == index
   assert toy_vocabulary.piece_id('no such piece') is None
   assert toy_vocabulary.piece_id('<unk>') == 3
-  with pytest.raises(errors.VocabularyError, match='0..179'):
+  with raises_error(
+    errors.VocabularyError, got=180, where='Vocabulary.piece.index'
+  ):
     toy_vocabulary.piece(180)
 
 
@@ -110,8 +112,7 @@ def test_equality_is_by_content(toy_vocabulary, directory):
 
 def test_missing_directory(tmp_path):
   message = _load_error(tmp_path / 'nowhere')
-  assert 'No vocabulary there' in message
-  assert 'xlflax vocab' in message
+  assert_mentions(message, tmp_path / 'nowhere')
 
 
 def test_missing_model(directory):
@@ -146,7 +147,7 @@ def test_malformed_description(directory, content, what):
 
 
 def test_bytes_that_are_no_model():
-  with pytest.raises(errors.VocabularyError, match='Not a SentencePiece'):
+  with raises_error(errors.VocabularyError, mentions='SentencePiece'):
     SentencePieceVocabulary(b'nothing')
 
 
@@ -159,6 +160,5 @@ def test_models_with_another_layout_are_refused():
     hard_vocab_limit=False,
     minloglevel=2,
   )
-  with pytest.raises(errors.VocabularyError) as caught:
+  with raises_error(errors.VocabularyError, mentions=('<pad>', '/s')):
     SentencePieceVocabulary(model.getvalue())
-  assert 'Expected: <pad>, <s>, </s>, <unk>, <mask>' in str(caught.value)

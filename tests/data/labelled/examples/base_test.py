@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.examples import Form, Role
 from xlflax.foundation import errors
@@ -84,8 +85,8 @@ def test_what_columns_leave_out():
   assert found == examples_lib.ClassifiedText(
     id='7', language='aa', text='x', paired_text='y', paired_language='bb'
   )
-  with pytest.raises(
-    errors.CorpusError, match='lack a feature. Got: text. Expected: label.'
+  with raises_error(
+    errors.CorpusError, got='text', where='task t', mentions='label'
   ):
     _read(_TEXT, {'text': 'x'})
 
@@ -102,7 +103,7 @@ def test_labels():
   assert dataclasses.replace(_TEXT, label='no').labels == ('no',)
   assert _SENTENCE.labels == ('B-LOC', 'O')
   assert _TREE.labels == ('root', 'punct')
-  with pytest.raises(errors.ConfigError, match='kind have no labels. Got: rat'):
+  with raises_error(errors.ConfigError, got='rated'):
     _ = Rated(id='a', language='en', text='x').labels
 
 
@@ -122,7 +123,7 @@ def test_predictions_and_back():
 
 
 def test_a_kind_is_of_one_class():
-  with pytest.raises(errors.ConfigError, match="same kind.*than 'rated'"):
+  with raises_error(errors.ConfigError, mentions='rated'):
 
     class Other(examples_lib.Example):
       KIND = 'rated'
@@ -135,5 +136,7 @@ def test_a_field_that_no_column_holds():
   class _Odd(examples_lib.Example):
     place: complex
 
-  with pytest.raises(errors.ConfigError, match='complex.*Where: _Odd.place'):
+  with raises_error(
+    errors.ConfigError, got="<class 'complex'>", where='_Odd.place'
+  ):
     _Odd.columns()

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled.readers import choices
 from xlflax.data.labelled.sources import source
 from xlflax.foundation import errors
@@ -51,9 +52,7 @@ def test_the_label_of_xcopa(write, label, labels):
   line = json.dumps(_XCOPA | {'label': label})
   path = write('a.jsonl', f'{json.dumps(_XCOPA)}\n{line}')
   if labels is None:
-    with pytest.raises(
-      errors.CorpusError, match='a.jsonl:2.*right choice|right'
-    ):
+    with raises_error(errors.CorpusError, where='a.jsonl:2'):
       choices.read_xcopa(path, 'en')
   else:
     found = choices.read_xcopa(path, 'en').examples[2:]
@@ -82,7 +81,9 @@ def test_belebele(write):
 
 def test_a_choice_without_text(write):
   path = write('a.jsonl', json.dumps(_XCOPA | {'choice2': ' '}))
-  with pytest.raises(errors.CorpusError, match='text of the key choice2.*:1'):
+  with raises_error(
+    errors.CorpusError, where='a.jsonl:1', mentions=('choice2', 'choice1')
+  ):
     choices.read_xcopa(path, 'en')
 
 
@@ -106,9 +107,11 @@ def test_the_training_table_of_belebele(write):
   assert found[1].paired_text == 'What\nnow? a2'
   whole = choices.read_belebele_training(path, 'en').examples
   assert len(whole) == 12 and len({one.question for one in whole}) == 3
-  with pytest.raises(errors.CorpusError, match='no labelled examples'):
+  with raises_error(errors.CorpusError, where='a.tsv'):
     choices.read_belebele_training(path, 'en', split='none')
-  with pytest.raises(errors.CorpusError, match='correct_answer_num'):
+  with raises_error(
+    errors.CorpusError, where='b.tsv:2', mentions='correct_answer_num'
+  ):
     choices.read_belebele_training(write('b.tsv', 'passage\nx\n'), 'en')
 
 
@@ -138,7 +141,7 @@ def test_xstory_cloze_as_its_own_loader_reads_it(write):
   assert problem.endswith('a.tsv:4: 3 fields: left out')
   for wrong in ('3', 'x'):
     row = f's\t1\t2\t3\t4\t5\t6\t{wrong}\n'
-    with pytest.raises(errors.CorpusError, match='Expected: 1 to 2. Where.*:2'):
+    with raises_error(errors.CorpusError, where='b.tsv:2', mentions=1):
       choices.read_xstory_cloze(write('b.tsv', 'header\n' + row), 'sw')
   blind = write('c.tsv', 'header\ns\t1\t2\t3\t4\t5\t6\t\n')
   assert all(
@@ -162,11 +165,11 @@ def test_xwinograd_as_the_harness_reads_it(write):
     ('太郎は次郎にA', 'が勝ったと言った。', None),
     ('太郎は次郎にB', 'が勝ったと言った。', None),
   ]
-  for change, message in (
-    ({'sentence': 'none'}, 'no _'),
-    ({'answer': '0'}, 'Expected: 1 to 2'),
-    ({'option1': ''}, 'text of the key option1'),
+  for change, values in (
+    ({'sentence': 'none'}, '_'),
+    ({'answer': '0'}, (1, 2)),
+    ({'option1': ''}, 'option1'),
   ):
     path = write('b.jsonl', json.dumps(line | change))
-    with pytest.raises(errors.CorpusError, match=message):
+    with raises_error(errors.CorpusError, mentions=values):
       choices.read_xwinograd(path, 'en')

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.readers import classification
 from xlflax.foundation import errors
@@ -124,70 +125,48 @@ def test_jsonl(write):
 
 
 @pytest.mark.parametrize(
-  'text, options, message',
+  'text, options, values',
   [
-    (
-      'a\tb\tx\na\tb\n',
-      {},
-      'Got: 2 columns: .*Expected: 3 columns, as in the '
-      'first line. Where: .*a.tsv:2',
-    ),
-    ('a\n', {}, 'Got: 1 columns: .*at least 2 columns. Where: .*:1'),
-    ('a\t \tx\n', {}, 'Got: an empty paired_text. .*Where: .*:1'),
+    ('a\tb\tx\na\tb\n', {}, (3, 'a.tsv:2')),
+    ('a\n', {}, (2, 'a.tsv:1')),
+    ('a\t \tx\n', {}, ('paired_text', 'a.tsv:1')),
     (
       'a\tb\tmaybe\n',
       {'labels': {'0': 'no', '1': 'yes'}},
-      "not among those told. Got: 'maybe'. Expected: one of '0', '1'. Where: "
-      '.*:1',
+      ('maybe', 'a.tsv:1'),
     ),
-    ('', {}, 'holds no labelled examples. Where: .*a.tsv'),
-    (
-      'x\ty\n1\t2\n',
-      {'columns': {'text': 'review'}},
-      'lacks a column. Got: x, y. Expected: review. Where: .*:1',
-    ),
-    (
-      '"a\tb\tc\n',
-      {'quoting': 'csv'},
-      'Malformed line of quoted fields.'
-      ".*Where: .*:1. What to do: read the file with quoting='none'",
-    ),
-    (b'a\tb\tc\n\xff\tb\tc\n', {}, 'not valid UTF-8.*Where: .*a.tsv:2'),
+    ('', {}, 'a.tsv'),
+    ('x\ty\n1\t2\n', {'columns': {'text': 'review'}}, ('x, y', 'a.tsv:1')),
+    ('"a\tb\tc\n', {'quoting': 'csv'}, ('quoting=', 'a.tsv:1')),
+    (b'a\tb\tc\n\xff\tb\tc\n', {}, ('UTF-8', 'a.tsv:2')),
   ],
 )
-def test_errors_of_tsv(write, text, options, message):
+def test_errors_of_tsv(write, text, options, values):
   path = write('a.tsv', text)
-  with pytest.raises(errors.CorpusError, match=message):
+  with raises_error(errors.CorpusError, mentions=values):
     classification.read_tsv(path, 'en', **options)
 
 
 @pytest.mark.parametrize(
-  'line, message',
+  'line, values',
   [
-    ('{"sentence1": ', r'Malformed line of JSON. Got: Expecting value.*:1'),
-    ('[1]', r"Got: '\[1\]'. Expected: an object. Where: .*:1"),
-    (
-      '{"sentence1": "a"}',
-      'Got: the keys sentence1. Expected: a key sentence2. Where: .*:1',
-    ),
+    ('{"sentence1": ', 'JSON'),
+    ('[1]', '[1]'),
+    ('{"sentence1": "a"}', ('sentence1', 'sentence2')),
   ],
 )
-def test_errors_of_jsonl(write, line, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_errors_of_jsonl(write, line, values):
+  with raises_error(errors.CorpusError, mentions=values, where='a.jsonl:1'):
     classification.read_jsonl(write('a.jsonl', line), 'en')
 
 
 def test_columns_must_be_known(write):
-  with pytest.raises(
-    errors.ConfigError,
-    match='Got: text, gold. Expected: '
-    'text, and any of paired_text, label, id, language',
-  ):
+  with raises_error(errors.ConfigError, mentions=('text', 'paired_text', 'id')):
     classification.read_tsv(
       write('a', 'a'), 'en', columns={'text': 0, 'gold': 1}
     )
 
 
 def test_files_must_exist(tmp_path):
-  with pytest.raises(errors.CorpusError, match='does not exist. Got: .*no.tsv'):
+  with raises_error(errors.CorpusError, mentions='no.tsv'):
     classification.read_tsv(tmp_path / 'no.tsv', 'en')

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import conll
 from xlflax.foundation import errors
@@ -84,40 +85,24 @@ def test_oddities_are_listed(write):
 
 
 @pytest.mark.parametrize(
-  'text, options, message',
+  'text, options, values',
   [
-    ('a\tO\nb\n', {}, "Got: 1 columns: 'b'.*:2"),
-    ('a\tO\nb\t\n', {}, "Got: no tag of 'b'. Where: .*:2"),
-    (
-      'a\tB_LOC\n',
-      {'scheme': 'iob2'},
-      "Got: the tag 'B_LOC'. Expected: O, or one of B-…, I-…. Where: .*:1",
-    ),
-    ('a\tE-X\n', {'scheme': 'iob1'}, "Got: the tag 'E-X'.*:1"),
-    (
-      '1\tmot\n',
-      {'word': 1, 'tag': 2},
-      r"Got: 2 columns: '1 \| mot'. Expected:"
-      r' the word in column 1, its tag in column 2 \(counted from 0\). .*:1',
-    ),
-    (
-      'mot\tO\n',
-      {'prefix': 'language'},
-      "Got: the word 'mot'. Expected: a "
-      "language's code and a colon before it, as fr:mot. Where: .*:1",
-    ),
-    ('\n\n', {}, 'holds no labelled examples'),
+    ('a\tO\nb\n', {}, (1, 'b', 'a.tsv:2')),
+    ('a\tO\nb\t\n', {}, ('b', 'a.tsv:2')),
+    ('a\tB_LOC\n', {'scheme': 'iob2'}, ('B_LOC', 'a.tsv:1')),
+    ('a\tE-X\n', {'scheme': 'iob1'}, ('E-X', 'a.tsv:1')),
+    ('1\tmot\n', {'word': 1, 'tag': 2}, (2, '1 | mot', 1, 'a.tsv:1')),
+    ('mot\tO\n', {'prefix': 'language'}, ('mot', 'fr:mot', 'a.tsv:1')),
+    ('\n\n', {}, 'a.tsv'),
   ],
 )
-def test_malformed_files_are_told_by_line(write, text, options, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_malformed_files_are_reported_by_line(write, text, options, values):
+  with raises_error(errors.CorpusError, mentions=values):
     conll.read(write('a.tsv', text), 'xx', **options)
 
 
 def test_unknown_schemes(write):
-  with pytest.raises(
-    errors.ConfigError,
-    match='scheme has no such value. '
-    "Got: 'bio'. Expected: one of 'plain', 'iob1', 'iob2'",
+  with raises_error(
+    errors.ConfigError, got='bio', mentions=('plain', 'iob1', 'iob2')
   ):
     conll.read(write('a', 'x y'), 'en', scheme='bio')

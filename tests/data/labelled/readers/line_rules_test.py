@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.sources import ranking
@@ -141,9 +142,8 @@ def test_a_quoted_field_may_be_long(tmp_path):
 )
 def test_conll_columns_are_counted_on_every_line(tmp_path, text, line):
   path = _write(tmp_path / 'a.txt', text)
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, where=f'{path}:{line or 3}'):
     _read('conll', path)
-  assert caught.value.where == f'{path}:{line or 3}'
 
 
 def test_a_tab_on_a_blank_line_does_not_change_the_separator(tmp_path):
@@ -241,9 +241,8 @@ def test_optional_negatives(tmp_path, negatives):
 def test_negatives_that_are_not_text_are_rejected(tmp_path, negatives):
   record = {'query': 'Who?', 'positive': 'She.', 'negatives': negatives}
   path = _write(tmp_path / 'a.jsonl', json.dumps(record) + '\n')
-  with pytest.raises(errors.CorpusError) as caught:
+  with raises_error(errors.CorpusError, where=f'{path}:1'):
     _read('search', path)
-  assert caught.value.where == f'{path}:1'
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled.readers import parallel
 from xlflax.foundation import errors
 
@@ -20,22 +21,14 @@ def test_two_files(write):
 
 
 @pytest.mark.parametrize(
-  'text, message',
-  [
-    ('a b\n', r"Got: 1 column\(s\): 'a b'. Expected: source in column 0, .*:1"),
-    ('a\tb\nc\t \n', 'Got: an empty side. Expected: text and its .*:2'),
-    ('', 'holds no labelled examples'),
-  ],
+  'text, values',
+  [('a b\n', (0, 'a.tsv:1')), ('a\tb\nc\t \n', 'a.tsv:2'), ('', 'a.tsv')],
 )
-def test_errors_of_columns(write, text, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_errors_of_columns(write, text, values):
+  with raises_error(errors.CorpusError, mentions=values):
     parallel.read_tsv(write('a.tsv', text))
 
 
 def test_files_of_unequal_length(write):
-  with pytest.raises(
-    errors.CorpusError,
-    match='Got: .*b goes on. Expected: as '
-    'many lines in .*a as in .*b. Where: .*b:2',
-  ):
+  with raises_error(errors.CorpusError, where='b:2'):
     parallel.read_lines((write('a', 'x\n'), write('b', 'y\nz\n')))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import reviews
 from xlflax.foundation import errors
@@ -35,24 +36,17 @@ def test_reviews(write):
 
 
 @pytest.mark.parametrize(
-  'text, message',
+  'text, values',
   [
-    (
-      '<items>\n<item>\n</items>',
-      'Malformed XML file. Got: mismatched tag.*:3',
-    ),
-    (
-      '<i><item><text>a</text></item></i>',
-      'Got: the rating None. Expected: a '
-      r'number of stars in <rating>. Where: .*:item\[0\]',
-    ),
+    ('<items>\n<item>\n</items>', ('XML', 2, 'a.review:3')),
+    ('<i><item><text>a</text></item></i>', 'a.review:item[0]'),
     (
       '<i><item><rating>5</rating><text> </text></item></i>',
-      'Got: no text. Expected: text in <text>. Where: .*:item.0.',
+      'a.review:item[0]',
     ),
-    ('<i/>', 'holds no labelled examples'),
+    ('<i/>', 'a.review'),
   ],
 )
-def test_errors(write, text, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_errors(write, text, values):
+  with raises_error(errors.CorpusError, mentions=values):
     reviews.read(write('a.review', text), 'en')

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import formats
 from xlflax.foundation import errors
 
@@ -38,5 +39,5 @@ def test_a_query_comes_with_its_documents(tmp_path, suffix):
 def test_too_few_texts_are_refused(tmp_path, text):
   path = tmp_path / ('a.jsonl' if text[0] == '{' else 'a.tsv')
   path.write_text(text)
-  with pytest.raises(errors.CorpusError, match='query and its documents'):
+  with raises_error(errors.CorpusError, mentions=3):
     _texts(path, texts=3)

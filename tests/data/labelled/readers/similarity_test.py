@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled.readers import similarity
 from xlflax.foundation import errors
 
@@ -20,9 +21,10 @@ def test_names_may_stand_for_numbers(write):
 
 
 @pytest.mark.parametrize(
-  'text, message',
-  [('a\tb\tmany\n', "the score 'many' of 'a'"), ('a\tb\tnan\n', "'nan'")],
+  'text, values', [('a\tb\tmany\n', 'many'), ('a\tb\tnan\n', 'nan')]
 )
-def test_a_score_that_is_no_number(write, text, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_a_score_that_is_no_number(write, text, values):
+  with raises_error(
+    errors.CorpusError, mentions=values, where='a.tsv:example 0'
+  ):
     similarity.read(write('a.tsv', text), 'en')

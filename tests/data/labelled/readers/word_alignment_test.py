@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled.readers import word_alignment
 from xlflax.foundation import errors
 
@@ -58,56 +59,33 @@ def test_links_past_the_end_are_dropped_and_listed(write):
 
 
 @pytest.mark.parametrize(
-  'text, links, options, message',
+  'text, links, options, values',
   [
-    (
-      '猫 cat\n',
-      '0-0\n',
-      {},
-      r"Got: '猫 cat'. Expected: source \|\|\| target. "
-      'Where: .*text:1',
-    ),
-    (
-      '猫 ||| cat\n',
-      '0:0\n',
-      {},
-      "Got: the link '0:0'. Expected: i-j, ipj, "
-      'i.j, i-jS or i-jP. Where: .*gold:1',
-    ),
+    ('猫 cat\n', '0-0\n', {}, ('猫 cat', 'text:1')),
+    ('猫 ||| cat\n', '0:0\n', {}, ('0:0', 'i-j', 'i-jS', 'i-jP', 'gold:1')),
     (
       '猫 ||| cat\n',
       '0-0\n',
       {'first_index': 1},
-      'Expected: word numbers from '
-      '1. Where: .*gold:1. What to do: read the file with first_index=0',
+      ('first_index=0', '0-0', 'gold:1'),
     ),
-    (
-      'a ||| b\nc ||| d\n',
-      '0-0\n',
-      {},
-      'do not belong together. Got: 2 lines '
-      'in .*text, 1 lines in .*gold. Expected: the same sentences in each',
-    ),
-    ('', '', {}, 'holds no labelled examples'),
+    ('a ||| b\nc ||| d\n', '0-0\n', {}, (2, 1)),
+    ('', '', {}, 'gold'),
   ],
 )
-def test_errors(write, text, links, options, message):
-  with pytest.raises(errors.CorpusError, match=message):
+def test_errors(write, text, links, options, values):
+  with raises_error(errors.CorpusError, mentions=values):
     _read(write, text, links, **options)
 
 
 def test_repeated_numbers(write):
   paths = [write(n, '1\ta\n1\tb\n') for n in 'st'] + [write('g', '1\t0-0\n')]
-  with pytest.raises(
-    errors.CorpusError, match='the sentence number 1 again. Where: .*:2'
-  ):
+  with raises_error(errors.CorpusError, where='s:2', mentions=1):
     word_alignment.read(paths, _PAIR)
 
 
 def test_arguments():
-  with pytest.raises(
-    errors.ConfigError,
-    match=r'Got: 1 files, first_index 0. '
-    r'Expected: \(text, links\) or \(source, target, links\)',
+  with raises_error(
+    errors.ConfigError, mentions=('(text', 1, 'first_index', 0)
   ):
     word_alignment.read(('a',), _PAIR)

@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled import examples
 from xlflax.data.labelled import loader as loader_lib
 from xlflax.data.labelled import stream as stream_lib
@@ -121,27 +122,29 @@ def test_questions_keep_the_answer_of_their_context():
 
 
 @pytest.mark.parametrize(
-  'translation, message',
+  'translation, values',
   [
-    (make_pair('9', 'fr', 'x', 'y'), 'A translation has no original'),
-    (make_pair('7', 'fr', 'x', 'y', 'no'), 'another label than its original'),
+    (make_pair('9', 'fr', 'x', 'y'), ('id', 9, 'part fr')),
+    (make_pair('7', 'fr', 'x', 'y', 'no'), ('no', 'yes', 'fr', 'id')),
   ],
 )
-def test_translations_that_do_not_fit(translation, message):
+def test_translations_that_do_not_fit(translation, values):
   source = make_source(translations=Held({'fr': [translation]}))
-  with pytest.raises(errors.CorpusError, match=message):
+  with raises_error(errors.CorpusError, mentions=values):
     source.load('fr')
 
 
 def test_an_id_twice():
   english = Held({'en': ENGLISH.parts['en'] * 2})
-  with pytest.raises(errors.CorpusError, match='Two examples have one id'):
+  with raises_error(errors.CorpusError, got=7, where='part en', mentions='id'):
     make_source(english=english).load('fr')
 
 
 def test_single_texts_can_not_be_switched():
   one = examples.ClassifiedText(id='1', language='en', text='a', label='x')
-  with pytest.raises(errors.ConfigError, match='pairs of texts'):
+  with raises_error(
+    errors.ConfigError, got='classification', where='example 1'
+  ):
     code_switched.switched(one, one)
 
 
@@ -149,7 +152,9 @@ def test_joined_sources():
   source = joined.JoinedExamples(sources=(ENGLISH, FRENCH))
   assert source.languages() == ('en', 'fr')
   assert source.load('fr') == FRENCH.parts['fr']
-  with pytest.raises(errors.ConfigError, match='the same part'):
+  with raises_error(
+    errors.ConfigError, got='en', where='JoinedExamples.sources'
+  ):
     joined.JoinedExamples(sources=(ENGLISH, ENGLISH)).languages()
 
 
@@ -240,7 +245,9 @@ def test_windows_are_beside_those_at_the_same_share_of_the_way():
 
 
 def test_windows_that_are_left_out_have_no_counterpart():
-  with pytest.raises(errors.ConfigError, match='no place beside a translation'):
+  with raises_error(
+    errors.ConfigError, where='PairedRows.rows', mentions='QuestionRows'
+  ):
     paired_rows.PairedRows(
       rows=question_rows.QuestionRows(no_answer='drop'), counterparts=ENGLISH
     )
@@ -316,7 +323,9 @@ def test_slices_of_a_batch_are_of_the_whole():
 
 
 def test_groups_must_fill_a_batch():
-  with pytest.raises(errors.ConfigError, match='do not fill a batch'):
+  with raises_error(
+    errors.ConfigError, got='batch_size=5, group_size=2', where="stream 's'"
+  ):
     stream_lib.LabelledStream(
       name='s',
       source=make_switched(5),
@@ -346,7 +355,7 @@ def test_translated_test_sets_are_read_as_english():
 def test_labels_of_both_sides_are_compared_unless_a_side_is_only_read():
   example = make_pair('7', 'fr', 'un', 'deux')
   blind = {'7': make_pair('7', 'en', 'one', 'two', label=None)}
-  with pytest.raises(errors.CorpusError, match='another label'):
+  with raises_error(errors.CorpusError, mentions=('yes', 'en', 'id', 7)):
     code_switched.counterpart(example, blind, 'en')
   found = code_switched.counterpart(example, blind, 'en', may_be_blind=True)
   assert found.text == 'one'

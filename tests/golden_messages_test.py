@@ -1,0 +1,70 @@
+"""Complete messages of the most common mistakes.
+
+All other tests compare the class and the fields of an error. These tests show
+how the fields are put together, and notice an unintended change of wording.
+"""
+
+import pytest
+
+from xlflax.data.corpus import directory as corpus_directory
+from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.vocabularies import vocabulary
+from xlflax.foundation import errors
+from xlflax.objectives import mixture
+from xlflax.objectives.pretraining import masked_lm
+from xlflax.training.checkpointing import run
+
+_MISSING_RUN = (
+  'There is no such model directory. Got: nowhere. Expected: a directory that '
+  '`xlflax train` made.'
+)
+_MISSING_CORPUS = (
+  'The corpus directory does not exist. Got: nowhere. Expected: a directory '
+  'with mono/ or parallel/.'
+)
+_MISSING_VOCABULARY = (
+  'No vocabulary there. Got: nowhere. Expected: a directory with '
+  'vocabulary.json and its models. What to do: make one with `xlflax vocab '
+  '--corpus DIR --output DIR --size N`.'
+)
+_SAME_NAME = (
+  "Two different objectives of a mixture have one name. Got: 'mlm'. Where: "
+  "entry 1, stream 'b'. What to do: give one of them another name."
+)
+_NOT_UTF8 = (
+  'A line is not valid UTF-8. Got: byte 0xff at column 3. Expected: UTF-8 '
+  'text. Where: corpus/mono/en.txt:2. What to do: convert the file, for '
+  'instance with iconv -t UTF-8.'
+)
+
+
+def _name_two_objectives_alike():
+  entries = (
+    mixture.Entry(stream='a', objective=masked_lm.MaskedLM()),
+    mixture.Entry(stream='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)),
+  )
+  mixture.ObjectiveMixture(entries=entries)
+
+
+def _read_bytes_that_are_no_text():
+  corpus_writer.write_monolingual('corpus', 'en', [['a dog']])
+  with open('corpus/mono/en.txt', 'ab') as file:
+    file.write(b'a \xff\n')
+  corpus_directory.Corpus('corpus').validate()
+
+
+@pytest.mark.parametrize(
+  'mistake, message',
+  [
+    (lambda: run.open_run('nowhere'), _MISSING_RUN),
+    (lambda: corpus_directory.Corpus('nowhere'), _MISSING_CORPUS),
+    (lambda: vocabulary.Vocabulary.load('nowhere'), _MISSING_VOCABULARY),
+    (_name_two_objectives_alike, _SAME_NAME),
+    (_read_bytes_that_are_no_text, _NOT_UTF8),
+  ],
+)
+def test_message(mistake, message, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.XlflaxError) as caught:
+    mistake()
+  assert str(caught.value) == message
