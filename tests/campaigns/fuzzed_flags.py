@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from xlflax import cli
 from xlflax.cli import parsing
-from xlflax.commands import launch
 from xlflax.commands.flags import parsing as flag_parsing
 from xlflax.configuration import bindings
 from xlflax.foundation import errors
@@ -30,21 +29,30 @@ LINE = st.text(
 )
 
 _LAUNCHERS = {
-  'local': ('num_processes', 'cpu_devices', 'restarts', 'grace', 'port'),
-  'slurm': ('nodes', 'gpus_per_node', 'restarts', 'time', 'array', 'sweep'),
-  'kubernetes': (
-    *('name', 'image', 'nodes', 'accelerators', 'env', 'label', 'resource'),
-    *('toleration', 'volume', 'patch', 'restarts', 'grace', 'manifest'),
+  'local': ('nproc_per_node', 'cpu_devices', 'max_restarts', 'port', 'logs'),
+  'node': ('nnodes', 'node_rank', 'rdzv_endpoint', 'max_restarts'),
+  'slurm': (
+    *('nodes', 'gpus_per_node', 'ntasks_per_node', 'max_restarts', 'time'),
+    *('array', 'sweep', 'env', 'sbatch_arg', 'logs', 'job_name'),
   ),
-  'tpu': ('name', 'zone', 'slices', 'restarts', 'runtime_version', 'image'),
+  'kubernetes': (
+    *('name', 'image', 'nnodes', 'gpus_per_pod', 'env', 'label', 'resource'),
+    *('toleration', 'volume', 'template', 'max_restarts', 'manifest'),
+    *('secret_env', 'ttl_seconds', 'gpu_network', 'annotation'),
+  ),
+  'tpu': (
+    *('name', 'zone', 'num_slices', 'max_restarts', 'runtime_version'),
+    *('image', 'package', 'env', 'setup_command', 'abandon_minutes'),
+  ),
 }
 _GIVEN = {
-  'local': ['--num_processes=2'],
+  'local': ['--nproc_per_node=2'],
+  'node': ['--nproc_per_node=2'],
   'slurm': [],
   'kubernetes': ['--name=a', '--image=i'],
   'tpu': [
     *('--name=a', '--zone=z', '--accelerator_type=t', '--runtime_version=v'),
-    '--source=s',
+    '--package=git+https://example.org/xlflax',
   ],
 }
 # What a shell can hand over: no zero bytes, and bytes that are no UTF-8 as
@@ -109,6 +117,10 @@ def _flags(name: str) -> dict[str, Any]:
   return {flag: found[flag] for flag in sorted(found.keys() - {'-h', '--help'})}
 
 
+def _is_typed(name: str) -> bool:
+  return cli.load_command(name).__name__.startswith('xlflax.cli.')
+
+
 def _subcommand(module):
   subcommands = sorted(getattr(module, 'SUBCOMMANDS', {}))
   return st.sampled_from(subcommands) if subcommands else _WORD
@@ -146,14 +158,9 @@ CALLS = _call()
 
 
 def launched(path: pathlib.Path) -> Any:
-  """What a launcher makes of a call's flags, without starting anything."""
-  parser = argparse.ArgumentParser()
-  launch.add_arguments(parser)
-  try:
-    with _silence():
-      return launch.run(parser.parse_args(json.loads(path.read_text())))
-  except SystemExit as stop:
-    raise errors.ConfigError('A flag is refused', got=str(stop)) from stop
+  """Renders the job of a launcher's options, without starting anything."""
+  with _silence():
+    return cli.parse('launch', json.loads(path.read_text()))()
 
 
 def called(path: pathlib.Path) -> Any:
@@ -161,6 +168,8 @@ def called(path: pathlib.Path) -> Any:
   name, *words = json.loads(path.read_text())
   path.unlink()
   with _silence(), contextlib.chdir(path.parent):
+    if name not in _RUN and _is_typed(name):
+      return cli.parse(name, words)
     if name not in _RUN:
       rest, _ = bindings.split_bindings(words)
       return _parser(name).parse_args(rest)

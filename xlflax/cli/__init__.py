@@ -173,6 +173,8 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
   module = load_command(name)
   if module.__name__.startswith('xlflax.commands.'):
     return parse_flags(name, module, rest, gin_bindings, arguments)
+  if hasattr(module, 'parse'):  # Its options depend on the first argument.
+    return module.parse(rest)
   from xlflax.cli import parsing
 
   return parsing.parse(

@@ -6,6 +6,7 @@ fields are the options of the command line and whose docstring is the help.
 """
 
 import dataclasses
+import enum
 import functools
 import types
 import typing
@@ -48,7 +49,7 @@ def parse(
   """
   app = build_app(name, module)
   path = _subcommand_path(module, arguments)
-  if _asks_for_help(arguments):
+  if asks_for_help(arguments):
     return functools.partial(print_help, app, module, path)
   prog = ' '.join(('xlflax', name, *path))
   if path:
@@ -111,7 +112,8 @@ def print_help(
   return 0
 
 
-def _asks_for_help(arguments: Sequence[str]) -> bool:
+def asks_for_help(arguments: Sequence[str]) -> bool:
+  """Returns whether the arguments ask for the help of a command."""
   end = arguments.index('--') if '--' in arguments else len(arguments)
   return any(flag in arguments[:end] for flag in _HELP_FLAGS)
 
@@ -120,6 +122,8 @@ def _format_default(value: Any) -> str | None:
   """Returns a default value for the help; None if there is none to show."""
   if value is None or value is False or value == ():
     return None
+  if isinstance(value, enum.Enum):
+    return value.value
   return ', '.join(value) if isinstance(value, tuple) else str(value)
 
 

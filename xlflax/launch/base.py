@@ -1,16 +1,15 @@
 """Base class of launchers, and checks of the command that a job runs."""
 
 import abc
-import argparse
 import dataclasses
 import pathlib
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from xlflax.configuration import shipped_configs
-from xlflax.foundation import errors, flag_tables
+from xlflax.foundation import errors
 from xlflax.storage import paths
 
 # Commands whose processes join into one JAX job.
@@ -46,37 +45,12 @@ class Job(abc.ABC):
     command: Command that each process runs, such as
       `('train', '--gin_file=pretrain/mlm.gin')`.
     commands: Names of the commands that the launcher can start.
-    flags: Table of the launcher's flags (`xlflax.foundation.flag_tables`).
+    internal_fields: Names of fields that are not options.
   """
 
   command: tuple[str, ...]
   commands: ClassVar[tuple[str, ...]] = DISTRIBUTED_COMMANDS
-  flags: ClassVar[str] = ''
-
-  @classmethod
-  def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-    """Adds the launcher's flags; each sets the field of its `dest`."""
-    flag_tables.add(parser, cls.flags)
-
-  @classmethod
-  def from_flags(
-    cls, args: argparse.Namespace, command: tuple[str, ...]
-  ) -> Self:
-    """Returns the job that parsed flags describe.
-
-    Raises:
-      ConfigError: If a value contains a control character.
-    """
-    assert dataclasses.is_dataclass(cls)
-    flags = {
-      field.name: tuple(value) if isinstance(value, list) else value
-      for field in dataclasses.fields(cls)
-      if (value := getattr(args, field.name, dataclasses.MISSING))
-      is not dataclasses.MISSING
-    }
-    job = cls(**flags | {'command': command})
-    check_text(job)
-    return job
+  internal_fields: ClassVar[tuple[str, ...]] = ()
 
   def check(self) -> None:
     """Checks what the processes would read, before rendering or launching.

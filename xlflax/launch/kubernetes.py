@@ -40,53 +40,6 @@ xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nnodes=4 \
 """
 
 
-_FLAGS = """
---name (required): name of the job and of all objects that belong to it
---image (required): container image; its entry point is not used
---nnodes (Count, default 1): number of pods, with one process each; of each
-  slice, if there are several
---num_slices (Processes, default 1): number of TPU slices that a JobSet connects
-  over the network
---manifest (one of job jobset, default jobset): a JobSet, which needs its
-  controller, or an indexed Job
---gpus_per_pod (Natural, default 8): number of GPUs, or TPU chips, of each pod
---gpu_resource (default nvidia.com/gpu): resource name of the accelerators
---cpu: CPU request and limit of each pod, such as 32
---memory: memory request and limit of each pod, such as 256Gi
---resource NAME=AMOUNT (repeated): further resource of each pod, such as
-  vpc.amazonaws.com/efa=32; may be repeated
---shared_memory (default 16Gi): size of /dev/shm, which NCCL needs
---env NAME=VALUE (repeated): environment variable; may be repeated
---secret_env VARIABLE=SECRET:KEY (repeated): environment variable whose value is
-  a key of a secret; may be repeated
---annotation NAME=VALUE (repeated): annotation of the pods; may be repeated
---label NAME=VALUE (repeated): label of all objects and pods; may be repeated
---node_selector NAME=VALUE (repeated): label that a node must have; may be
-  repeated
---toleration KEY[=VALUE][:EFFECT] (repeated): taint that a node may have; may be
-  repeated
---topology_key LABEL: node label whose value all pods of a slice share
---volume SOURCE:NAME:DIR[:ro] (repeated): volume to mount at DIR, such as
-  claim:runs:/shared or host:/data:/data:ro; may be repeated
---gpu_network (one of gke_tcpxo eks_efa): network between the GPUs that needs
-  extra settings: GPUDirect-TCPXO on GKE, or EFA on EKS
---nccl_socket_ifname: network interface of NCCL's control connections
---host_network (switch): use the network of the nodes
---pull_secret NAME (repeated): secret with the credentials of the image
-  registry; may be repeated
---service_account: service account of the pods, for access to buckets
---fs_group (Natural): group that owns the mounted volumes
---namespace: namespace of all objects (default: that of kubectl)
---queue: Kueue LocalQueue that admits the job
---priority_class: priority class of the pods
---ttl_seconds (Natural): seconds after which a finished job is deleted
---max_restarts (Natural, default 20): maximum number of restarts
---termination_grace_period (Natural, default 180): seconds that an evicted pod
-  has for its last checkpoint
---template FILE (path): jinja2 template that replaces that of the manifest
-"""
-
-
 class Manifest(enum.Enum):
   """Kinds of Kubernetes objects that describe a job."""
 
@@ -272,7 +225,6 @@ class KubernetesJob(base.Job):
   """
 
   commands = (*base.DISTRIBUTED_COMMANDS, *base.SHARDED_COMMANDS)
-  flags = _FLAGS
   command: tuple[str, ...]
   name: str
   image: str

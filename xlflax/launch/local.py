@@ -27,17 +27,6 @@ _NODE_EXAMPLE = """# On each of two nodes with four GPUs, with --node_rank=0 and
 xlflax launch node --nnodes=2 --node_rank=0 --nproc_per_node=4 \\
     --rdzv_endpoint=host0:7000 --max_restarts=20 -- train --gin_file=... --model_dir=...
 """
-_FLAGS = """
---nproc_per_node (Processes, required): number of processes
---cpu_devices (Count): number of CPU devices of each process; by default the
-  processes share the GPUs, or have one CPU device each if there is no GPU
---logs DIR (path): directory for the logs of the processes (default:
-  MODEL_DIR.logs, or logs)
---max_restarts (Natural, default 0): maximum number of restarts within an hour
-  after failures other than user errors
---grace_seconds SECONDS (NonNegative, default 5.0): time that the other
-  processes have to exit after a failure
-"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +46,7 @@ class _SupervisedJob(base.Job):
     program: Program that runs the command.
   """
 
+  internal_fields = ('program',)
   command: tuple[str, ...]
   nproc_per_node: ranges.Processes
   cpu_devices: ranges.Count | None = None
@@ -184,7 +174,6 @@ class LocalJob(_SupervisedJob):
     port: TCP port of process 0. If None, a free port.
   """
 
-  flags = _FLAGS + '--port (Port): TCP port of process 0 (default: a free one)'
   port: ranges.Port | None = None
 
   def coordinator(self, default_port: int | None = None) -> str:
@@ -224,13 +213,6 @@ class NodeJob(_SupervisedJob):
     rdzv_endpoint: HOST:PORT at which process 0, on node 0, listens.
   """
 
-  flags = f"""{_FLAGS}
---nnodes N (Count, default 1): number of nodes
---node_rank I (Natural): index of this node, starting at 0 (default:
-  SLURM_NODEID, or 0)
---rdzv_endpoint HOST:PORT (default localhost:29400): address at which process 0
-  on node 0 listens
-"""
   nnodes: ranges.Count = 1
   node_rank: ranges.Natural | None = None
   rdzv_endpoint: str = 'localhost:29400'

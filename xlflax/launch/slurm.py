@@ -27,35 +27,6 @@ xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
 xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
     cache --shard_from_env --corpus=... --vocabulary=... --output=/shared/cache
 """
-_FLAGS = """
---nodes (Count, default 1): number of nodes
---gpus_per_node (Natural, default 0): number of GPUs of each node
---ntasks_per_node (Count, default 1): number of processes on each node, which
-  share its GPUs
---cpus_per_task (Count): number of CPUs of each process, for the input pipeline
---mem: memory of each node, such as 512G
---partition: partition of the cluster
---account: account to charge
---time: time limit in Slurm's format, such as 2-00:00:00
---job_name (default xlflax): name of the job and of its logs
---signal_seconds (Count, default 120): seconds before the time limit at which
-  the run is asked to save a checkpoint and stop
---sweep FILE (path): file with the options of one array task on each line
---array: array tasks to run, such as 1-8%%2 (default: all lines of the sweep);
-  of a command with --shard=auto the shards, such as 0-15
---max_restarts (Natural, default 20): maximum number of restarts after failures
-  other than user errors
---restart_policy (one of requeue in_place, default requeue): requeue a failed
-  job, or restart its processes within the allocation first
---logs DIR (path): directory for the logs
---nccl_socket_ifname: network interface of NCCL's control connections
---env NAME=VALUE (repeated): environment variable of the processes; may be
-  repeated
---entrypoint COMMAND (default xlflax): shell command that runs xlflax, such as
-  "apptainer exec --nv image.sif xlflax"
---sbatch_arg ARGUMENT (repeated): further argument of sbatch, such as
-  --sbatch_arg=--exclusive; may be repeated
-"""
 
 
 class RestartPolicy(enum.Enum):
@@ -103,7 +74,6 @@ class SlurmJob(base.Job):
     *base.DISTRIBUTED_COMMANDS,
     *base.SHARDED_COMMANDS,
   )
-  flags = _FLAGS
   command: tuple[str, ...]
   nodes: ranges.Count = 1
   gpus_per_node: ranges.Natural = 0

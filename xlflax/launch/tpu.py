@@ -29,32 +29,6 @@ xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
     --package=gs://bucket/xlflax-1.0-py3-none-any.whl -- train \
     --gin_file=... --model_dir=gs://bucket/runs/mlm
 """
-_FLAGS = """
---name (required): name of the queued resource and of its nodes
---zone (required): zone, such as us-east5-a
---accelerator_type (required): TPU type, such as v5litepod-16
---runtime_version (required): software version of the TPU VMs
---project: Google Cloud project (default: that of gcloud)
---num_slices (Processes, default 1): number of slices, connected by the network
---spot (switch): use cheaper TPUs that may be preempted
---network: VPC network of the TPUs
---subnetwork: VPC subnetwork of the TPUs
---service_account: service account of the TPUs, for access to buckets
---internal_ips (switch): give the TPUs no external IP addresses
---image: container image with xlflax (default: install --package)
---package URL: wheel, source archive (https:// or gs://) or repository
-  (git+https://) of xlflax to install on the workers
---setup_command COMMAND: shell command that prepares each worker (default:
-  install Python 3.11 and --package, or pull --image)
---entrypoint COMMAND: shell command that runs xlflax on the workers (default:
-  venv/bin/xlflax, or that of --image)
---env NAME=VALUE (repeated): environment variable of the run; may be repeated
---max_restarts (Natural, default 20): maximum number of restarts and of new TPUs
-  after preemption
---keep_alive (switch): do not delete the TPUs at the end
---abandon_minutes (Natural, default 60): delete the TPUs when no run is active
-  and the launching machine has not connected for this long; 0 never does
-"""
 
 
 @registry.register(
@@ -94,7 +68,7 @@ class TpuJob(base.Job):
     poll_seconds: Seconds between requests for the state of the TPUs.
   """
 
-  flags = _FLAGS
+  internal_fields = ('poll_seconds',)
   command: tuple[str, ...]
   name: str
   zone: str

@@ -1,0 +1,151 @@
+"""`xlflax launch`: starts a job of several processes."""
+
+import dataclasses
+import functools
+import types
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import cyclopts
+
+from xlflax.cli import parsing
+from xlflax.foundation import errors, suggestions
+from xlflax.launch import base, registry
+
+EXAMPLES = '\n\n'.join(
+  launcher.example.strip() for launcher in registry.load().values()
+)
+_MODULE_OPTION = '--launcher_module'
+_USAGE = """usage: xlflax launch LAUNCHER [OPTIONS] -- COMMAND
+
+Starts a job of several processes, on this machine or on a cluster. The options
+of the launcher follow its name; the command that each process runs follows --.
+
+launchers:
+{launchers}
+
+`xlflax launch LAUNCHER --help` lists the options of a launcher. The option
+--launcher_module=MODULE, before the name, imports a module that registers
+further launchers. Repeat it for several.
+
+examples:
+{examples}"""
+
+
+def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
+  """Parses a launcher, its options and the command of the job.
+
+  Args:
+    arguments: Arguments that follow `xlflax launch`.
+
+  Returns:
+    A function without arguments that renders or starts the job.
+
+  Raises:
+    ConfigError: If the arguments are invalid.
+  """
+  modules, arguments = _split_modules(arguments)
+  if arguments[:1] in (['--help'], ['-h']):
+    return functools.partial(_print_usage, modules)
+  launchers = registry.load(modules)
+  if not arguments or arguments[0].startswith('-'):
+    raise errors.ConfigError(
+      'Missing launcher',
+      got=arguments[0] if arguments else None,
+      expected=suggestions.some_of(list(launchers)),
+      where='xlflax launch',
+      fix='`xlflax launch --help` describes them.',
+    )
+  launcher = registry.find(arguments[0], modules)
+  end = arguments.index('--') if '--' in arguments else len(arguments)
+  options, words = arguments[1:end], arguments[end + 1 :]
+  if not parsing.asks_for_help(options):
+    words = list(base.check_command(words, launcher.job.commands))
+  module = types.ModuleType(f'xlflax.cli.launch.{launcher.name}')
+  vars(module).update(
+    main=_main(launcher, tuple(words)), EXAMPLES=launcher.example
+  )
+  return parsing.parse(f'launch {launcher.name}', module, options)
+
+
+def options_class(launcher: registry.Launcher) -> type:
+  """Returns the dataclass of a launcher's options.
+
+  It has the fields of the launcher's jobs that are options, and `dry_run`. The
+  job itself checks the values.
+  """
+  hidden = cyclopts.Parameter(parse=False)
+  names = ('command', *launcher.job.internal_fields)
+  fields: list[Any] = [
+    (name, Annotated[Any, hidden], dataclasses.field(default=None))
+    for name in names
+  ]
+  fields.append(('dry_run', bool, dataclasses.field(default=False)))
+  description = (launcher.job.__doc__ or launcher.help).partition('Attributes:')
+  return dataclasses.make_dataclass(
+    launcher.job.__name__,
+    fields,
+    bases=(launcher.job,),
+    namespace={
+      '__doc__': f'{description[0].rstrip()}\n\n  Attributes:\n'
+      '    dry_run: Print the commands, script or manifest only.\n',
+      '__post_init__': lambda self: None,
+    },
+    frozen=True,
+    kw_only=True,
+  )
+
+
+def _main(
+  launcher: registry.Launcher, command: tuple[str, ...]
+) -> Callable[[Any], int]:
+  """Returns the main function of a launcher, with its class of options."""
+  excluded = ('command', *launcher.job.internal_fields)
+
+  def main(options: Any) -> int:
+    job_class: Any = launcher.job
+    values = {
+      field.name: getattr(options, field.name)
+      for field in dataclasses.fields(job_class)
+      if field.name not in excluded
+    }
+    job = job_class(command=command, **values)
+    base.check_text(job)
+    job.check()
+    if options.dry_run:
+      print(job.render())
+      return 0
+    return job.launch()
+
+  main.__annotations__['options'] = options_class(launcher)
+  return main
+
+
+def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Splits off the leading options --launcher_module."""
+  modules, rest = [], list(arguments)
+  while rest and rest[0].partition('=')[0] == _MODULE_OPTION:
+    option, sign, module = rest.pop(0).partition('=')
+    if not sign:
+      module = rest.pop(0) if rest else ''
+    if not module:
+      raise errors.ConfigError(
+        f'Missing value of {option}', where='xlflax launch'
+      )
+    modules.append(module)
+  return modules, rest
+
+
+def _print_usage(modules: Sequence[str]) -> int:
+  launchers = registry.load(modules)
+  width = max(map(len, launchers))
+  print(
+    _USAGE.format(
+      launchers='\n'.join(
+        f'  {name:<{width}}  {launcher.help}'
+        for name, launcher in launchers.items()
+      ),
+      examples=EXAMPLES,
+    )
+  )
+  return 0
