@@ -101,11 +101,11 @@ def _run(args: argparse.Namespace) -> None:
     studies = [
       one for one in catalogue.STUDIES if (output / one.results).exists()
     ]
-    for study in studies or [catalogue.MADE_UP]:
+    for study in studies or [catalogue.SYNTHETIC]:
       _write(study, output, study.claims)
     return
   command_line.use_compilation_cache(args.compilation_cache)
-  study, texts = catalogue.MADE_UP, None
+  study, texts = catalogue.SYNTHETIC, None
   if args.corpora or args.treebanks or args.dictionaries:
     study = catalogue.REAL
     texts = real_worlds.Texts.of(
@@ -162,7 +162,7 @@ def _found(
 ) -> list:
   """The results of the claims' runs."""
   conditions = study.needed(claims)
-  seeds = args.seeds or (None if study is catalogue.MADE_UP else _SEEDS)
+  seeds = args.seeds or (None if study is catalogue.SYNTHETIC else _SEEDS)
   plan = experiments.Plan(
     conditions=conditions,
     seeds=tuple(range(seeds or 0)),

@@ -102,7 +102,7 @@ class Study:
     )
 
 
-MADE_UP = Study(
+SYNTHETIC = Study(
   name='index',
   results='results.json',
   conditions=synthetic_conditions.CONDITIONS,
@@ -115,4 +115,4 @@ REAL = Study(
   claims=real.CLAIMS,
   size=real.SIZE,
 )
-STUDIES = (MADE_UP, REAL)
+STUDIES = (SYNTHETIC, REAL)

@@ -32,7 +32,7 @@ def write(
   for paper in catalogue.PAPERS:
     claims = [one.claim for one in findings if one.claim.paper == paper]
     if own := rows(claims, scores, study):
-      prefix = '' if study is catalogue.MADE_UP else f'{study.name}_'
+      prefix = '' if study is catalogue.SYNTHETIC else f'{study.name}_'
       drawn[paper] = f'{prefix}{paper.lower()}.png'
       pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
   return drawn

@@ -14,7 +14,7 @@ from xlflax.evaluation.metrics import bootstrap
 from xlflax.storage import paths
 
 _TEXTS = {
-  catalogue.MADE_UP.name: page_text.SYNTHETIC,
+  catalogue.SYNTHETIC.name: page_text.SYNTHETIC,
   catalogue.REAL.name: page_text.REAL,
 }
 
@@ -23,7 +23,7 @@ def write(
   folder: pathlib.Path,
   found: Sequence[results_lib.Result],
   claims: Sequence[Claim] | None = None,
-  study: Study = catalogue.MADE_UP,
+  study: Study = catalogue.SYNTHETIC,
 ) -> list[Finding]:
   """Writes page, figures and results.
 
