@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 import xlflax
+from tests.errors import raises_error
 from xlflax.evaluation import during_training
 from xlflax.foundation import errors
 from xlflax.training import train_loop
@@ -84,16 +85,20 @@ def test_a_recipe_by_name():
 
 
 @pytest.mark.parametrize(
-  ('name', 'more', 'told'),
+  ('name', 'more', 'values'),
   [
-    ('smal', {}, 'recipes/small.gin'),
-    ('small', {'train_step': 3}, 'TRAIN_STEPS'),
-    ('small', {}, 'none for TRAIN_STEPS'),
-    ('small', {'train_steps': 3, 'pretraining': 'mml'}, 'pretrain/mlm.gin'),
+    ('smal', {}, ('recipes/smal.gin', '--gin_file')),
+    ('small', {'train_step': 3}, ('TRAIN_STEPS', 'TRAIN_STEP')),
+    ('small', {}, 'TRAIN_STEPS'),
+    (
+      'small',
+      {'train_steps': 3, 'pretraining': 'mml'},
+      ('pretrain/mml.gin', '--gin_file'),
+    ),
   ],
 )
-def test_recipes_that_are_not_there(name, more, told, caplog):
-  with pytest.raises(errors.ConfigError, match=told):
+def test_recipes_that_are_not_there(name, more, values, caplog):
+  with raises_error(errors.ConfigError, mentions=values):
     xlflax.Trainer.from_recipe(name, **_GIVEN, **more)
   assert not caplog.records  # Gin's own search is nobody's news
 
@@ -146,7 +151,7 @@ def test_the_best_checkpoint_is_the_one_that_the_metric_says(
     made.checkpoints, best_metric=metric, best_is_highest=given
   )
   evaluation = during_training.Evaluation(tasks=(), every_steps=5)
-  with pytest.raises(errors.ConfigError, match='no evaluation that would tell'):
+  with raises_error(errors.ConfigError, where='CheckpointOptions.best_metric'):
     dataclasses.replace(made, checkpoints=options)
   dataclasses.replace(made, checkpoints=options, evaluation=evaluation).train()
   assert [one.best_is_highest for one in kept] == [highest]

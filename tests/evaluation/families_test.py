@@ -2,8 +2,7 @@
 
 import dataclasses
 
-import pytest
-
+from tests.errors import raises_error
 from xlflax.evaluation import base, families, sources
 from xlflax.evaluation.metrics import declaration
 from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
@@ -53,9 +52,7 @@ def test_text_of_a_family():
   assert (made['name'], made['source'].directory) == ('tatoeba', 't')
   assert families.arguments('tagging', _CHOICE)['source'].kind == 'tagging'
   assert families.arguments('one_file', _CHOICE) == {}
-  with pytest.raises(
-    errors.ConfigError, match='task parsing needs text. Expected: --mixture=N'
-  ):
+  with raises_error(errors.ConfigError, mentions='--mixture=NAME'):
     families.arguments('parsing', sources.TextChoice(corpus='c'))
 
 
@@ -66,18 +63,24 @@ def test_metrics():
   assert families.metric('unheard_of') == Metric('unheard_of')
   assert families.better_of('any/argmax_aer/de-en') is Better.LOWER
   for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
-    with pytest.raises(errors.ConfigError, match=f'Got: {unknown}. Expected'):
+    with raises_error(errors.ConfigError, mentions=unknown):
       families.better_of(unknown)
 
 
 def test_names_and_metrics_are_declared_once():
-  with pytest.raises(errors.ConfigError, match="another name than 'one_file'"):
+  with raises_error(errors.ConfigError, mentions='one_file'):
 
     class Second(base.EvalTask):
       name: str = 'one_file'
 
     del Second
-  with pytest.raises(errors.ConfigError, match='a metric differently'):
+  with raises_error(
+    errors.ConfigError,
+    mentions=(
+      'aer',
+      'test_names_and_metrics_are_declared_once.<locals>.Third.METRICS',
+    ),
+  ):
 
     class Third(base.EvalTask):
       METRICS = (Metric('aer'),)
@@ -89,5 +92,5 @@ def test_names_and_metrics_are_declared_once():
 
 
 def test_a_task_without_metrics():
-  with pytest.raises(errors.ConfigError, match='declares no metric. Expected'):
+  with raises_error(errors.ConfigError, where='EvalTask'):
     _ = base.EvalTask(name='x').primary_metric

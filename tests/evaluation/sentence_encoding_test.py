@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import xlflax
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from tests.interop.huggingface import published_encoders
 from tests.interop.huggingface.published_encoders import STYLES, TEXTS
@@ -216,7 +217,9 @@ def test_a_tasks_own_setting_is_told(published):
     run.encode(TEXTS, pooling='mean', layer=1),
     atol=1e-6,
   )
-  with pytest.raises(errors.ConfigError, match='no such prompt'):
+  with raises_error(
+    errors.ConfigError, got='qeury', where='Run.encode.prompt_name'
+  ):
     run.encode(TEXTS, prompt_name='qeury')
 
 
@@ -240,7 +243,9 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
     )
     found = other.evaluate([task], output=tmp_path)
     assert found['semantic_similarity'].notes != before[task.name].notes
-    with pytest.raises(errors.RunDirectoryError, match='sentence vectors'):
+    with raises_error(
+      errors.RunDirectoryError, where='sentence.json', mentions='max'
+    ):
       _damaged(run.directory, mixed)
   finally:
     sentence_encoding.write(run.directory, run.sentence)

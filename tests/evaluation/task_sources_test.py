@@ -1,6 +1,7 @@
 import pytest
 import seqio
 
+from tests.errors import raises_error
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.evaluation import sources, task_sources
@@ -47,16 +48,19 @@ def test_a_single_task_and_chosen_languages():
 
 
 @pytest.mark.parametrize(
-  'settings, text',
+  'settings, values',
   [
-    (dict(mixture='evaluated.mno'), 'evaluated.mono'),
-    (dict(mixture='evaluated.parallel'), 'no text to evaluate on'),
-    (dict(mixture='evaluated.mono', languages=('tr',)), 'Got: tr'),
-    (dict(mixture='evaluated.mono', split='validation'), 'validation'),
+    (dict(mixture='evaluated.mno'), ('evaluated.mono', 'evaluated.mno')),
+    (dict(mixture='evaluated.parallel'), 'evaluated.parallel'),
+    (
+      dict(mixture='evaluated.mono', languages=('tr',)),
+      ('evaluated.mono', 'tr'),
+    ),
+    (dict(mixture='evaluated.mono', split='validation'), 'evaluated.mono'),
   ],
 )
-def test_wrong_names(settings, text):
-  with pytest.raises(errors.CorpusError, match=text):
+def test_wrong_names(settings, values):
+  with raises_error(errors.CorpusError, mentions=values):
     task_sources.TaskText(**settings).languages_found()
 
 

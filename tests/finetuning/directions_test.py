@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.finetuning import report_test
 from xlflax.finetuning import directions
 from xlflax.foundation import errors
@@ -59,5 +60,5 @@ def test_without_a_score_there_is_a_table_only(matrix, tmp_path):
 
 @pytest.mark.parametrize('languages', [['en'], ['en', 'en']])
 def test_directions_are_between_languages(languages):
-  with pytest.raises(errors.ConfigError, match='two languages or more'):
+  with raises_error(errors.ConfigError, where='--directions'):
     directions.check(languages)

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests import gin_files
+from tests.errors import raises_error
 from tests.slow import mark_slow
 from xlflax.configuration import config
 from xlflax.data.labelled.rows import paired_rows
@@ -258,7 +259,9 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
   )
   assert settings.optimizer.frozen == ('model/language_specific',)
   assert settings.streams[0].batching.value == 'one_language'
-  with pytest.raises(errors.ConfigError, match='matches no parameter'):
+  with raises_error(
+    errors.ConfigError, got='model/language_specific', where='frozen parameters'
+  ):
     gin_files.trace_steps(settings)  # this model has none
 
 

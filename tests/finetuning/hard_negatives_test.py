@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.data.labelled.readers import search
 from xlflax.finetuning import hard_negatives
 from xlflax.foundation import errors
@@ -75,7 +76,7 @@ def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
 
 def test_too_few_documents(tmp_path):
   (tmp_path / 'pairs.tsv').write_text('q\town\n')
-  with pytest.raises(errors.CorpusError, match='No query has enough'):
+  with raises_error(errors.CorpusError, where='pairs.tsv', mentions=1):
     hard_negatives.mine(
       _Run(),
       pairs=str(tmp_path / 'pairs.tsv'),

@@ -8,6 +8,7 @@ import pathlib
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import base
 from xlflax.finetuning import grid, report, selection
@@ -107,7 +108,7 @@ def test_a_setting_without_all_seeds_is_not_selected(status):
 
 
 def test_several_settings_need_a_metric():
-  with pytest.raises(errors.ConfigError, match='Nothing says which setting'):
+  with raises_error(errors.ConfigError, where='--select', mentions=2):
     selection.check_metric(None, 2)
   selection.check_metric(None, 1)
 

@@ -6,6 +6,7 @@ import pytest
 import sacrebleu
 import scipy.stats
 
+from tests.errors import raises_error
 from xlflax.evaluation.metrics import aggregates, bootstrap
 from xlflax.foundation import errors
 
@@ -183,17 +184,15 @@ def test_aggregates(kind, rows, value):
 
 def test_errors():
   mean = aggregates.Statistics(np.zeros(2))
-  with pytest.raises(errors.ConfigError, match=r'Got: \(2, 2\)'):
+  with raises_error(errors.ConfigError, got='(2, 2)', where='Statistics.rows'):
     aggregates.Statistics(np.zeros((2, 2)), _F1)
-  with pytest.raises(errors.ConfigError, match="'mean' and 'f1'"):
+  with raises_error(errors.ConfigError, mentions=('mean', 'f1')):
     bootstrap.compare(mean, aggregates.Statistics(np.zeros((2, 3)), _F1))
-  with pytest.raises(errors.CorpusError, match='3 predicted, 2 gold'):
+  with raises_error(errors.CorpusError, mentions=(3, 2)):
     bootstrap.compare(mean, aggregates.Statistics(np.zeros(3)))
-  with pytest.raises(errors.CorpusError, match='no examples'):
+  with raises_error(errors.CorpusError, got=0):
     bootstrap.compare(*2 * [aggregates.Statistics(np.zeros(0))])
-  with pytest.raises(
-    errors.ConfigError, match='number of bootstrap samples is too small'
-  ):
+  with raises_error(errors.ConfigError, got=0, where='samples'):
     bootstrap.compare(mean, mean, samples=0)
 
 
@@ -213,7 +212,7 @@ def test_the_interval_several_seeds_holds_their_spread():
   reach = scipy.stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
   assert (low, high) == pytest.approx((0.4 - reach, 0.4 + reach))
   assert bootstrap.interval(bootstrap.draw([_mean(np.ones(5))] * 2)) == (1, 1)
-  with pytest.raises(errors.CorpusError, match='examples'):
+  with raises_error(errors.CorpusError, got=0):
     bootstrap.draw(_mean([]))
 
 
@@ -236,7 +235,7 @@ def test_clusters_are_drawn_whole():
   one = aggregates.Statistics(rows, clusters=np.zeros(12))
   better = aggregates.Statistics(rows + 0.1, clusters=np.zeros(12))
   assert bootstrap.compare(one, better).p_value == 1  # nothing was drawn
-  with pytest.raises(errors.CorpusError, match='other clusters'):
+  with pytest.raises(errors.CorpusError):
     bootstrap.compare(_mean(rows), copy)
 
 

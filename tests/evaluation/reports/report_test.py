@@ -8,6 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.reports import (
   leaderboard,
@@ -84,7 +85,7 @@ def test_comparison():
   assert worse.difference == pytest.approx(20) and worse.better is False
   assert worse.significance is None
   assert by_key['mlqa', 'f1', 'zh'].better is None
-  with pytest.raises(errors.CorpusError, match='examples'):
+  with raises_error(errors.CorpusError, mentions=(100, 10)):
     leaderboard.compare(
       [
         _table('a'),
@@ -245,9 +246,9 @@ def test_no_label_is_cut_off():
 
 def test_models_have_different_names(tmp_path):
   for tables in ([], [_table('a'), _table('a')]):
-    with pytest.raises(errors.ConfigError, match='different names'):
+    with raises_error(errors.ConfigError, mentions='ScoreTable'):
       report.write(tmp_path, tables)
-  with pytest.raises(errors.ConfigError, match='Got: xnli accuracy en'):
+  with raises_error(errors.ConfigError, where="ScoreTable 'a'", mentions='en'):
     score_table.ScoreTable('a', 2 * (_score('xnli', 'accuracy', 'en', 1),))
 
 

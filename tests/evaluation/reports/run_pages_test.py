@@ -7,6 +7,7 @@ import re
 import pytest
 import rich.table
 
+from tests.errors import raises_error
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import run_pages
 from xlflax.foundation import errors
@@ -132,7 +133,7 @@ def test_a_run_as_training_leaves_it(tmp_path):
 
 
 def test_a_directory_without_a_run(tmp_path):
-  with pytest.raises(errors.RunDirectoryError, match='no run to report on'):
+  with raises_error(errors.RunDirectoryError, where='xlflax report'):
     run_pages.read(tmp_path, name='a')
 
 

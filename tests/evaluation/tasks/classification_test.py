@@ -196,21 +196,18 @@ def test_examples_of_another_kind_are_an_error(fixed):
 
 def test_a_run_without_the_head_is_an_error(subject, fixed):
   task = classification.Classification(source=Examples(parts={}))
-  for other, message in (
-    (subject, 'not been fine-tuned.*no objective'),
+  for other, error in (
+    (subject, errors.ConfigError),
     (
       _with_head(
         subject,
         question_answering.QuestionAnswering(name='sequence_classification'),
       ),
-      'not been fine-tuned',
+      errors.ConfigError,
     ),
-    (
-      dataclasses.replace(fixed, params=subject.params),
-      'The checkpoint lacks the head',
-    ),
+    (dataclasses.replace(fixed, params=subject.params), errors.CheckpointError),
   ):
-    with pytest.raises(errors.XlflaxError, match=message):
+    with pytest.raises(error):
       task.evaluate(other)
 
 
@@ -283,4 +280,4 @@ def test_a_positive_class_that_is_none(fixed, sentences):
   result = classification.Classification(
     source=Examples(parts={'en': examples}), positive='1', length=32
   ).evaluate(fixed)
-  assert 'one of' in str(result.failures[0]) and 'f1/en' not in result.metrics
+  assert 'f1/en' not in result.metrics

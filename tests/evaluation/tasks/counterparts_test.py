@@ -7,6 +7,7 @@ import pytest
 from flax import linen as nn
 
 from tests.data.labelled_words import WordVocabulary
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
@@ -206,5 +207,7 @@ def test_a_head_that_is_plugged_out_reads_none(subject_of):
     counterparts=one_hot_model.Held(parts=(('fr', [english]),)),
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
-  with pytest.raises(errors.ConfigError, match='reads no counterparts'):
+  with raises_error(
+    errors.ConfigError, got='tagging.counterparts', where='tagging'
+  ):
     task.evaluate(subject_of(objective, vocabulary))

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax import cli
 from xlflax.data.labelled import examples
@@ -257,20 +258,20 @@ def test_rankings_in_the_form_of_beir(folder):
 
 
 @pytest.mark.parametrize(
-  'name, text, message',
+  'name, text, values',
   [
-    ('relevance.tsv', 'q1 0 d9 1\n', 'names a text that is not there. Got: d9'),
-    ('relevance.tsv', 'a 0 b 1\nq1 d0\n', 'Malformed.*relevance.tsv:2'),
-    ('queries.tsv', 'q1\tx\nq1\ty\n', "Got: the id 'q1'.*queries.tsv:2"),
-    ('documents.jsonl', '{"_id": "d"}\n', 'documents.jsonl:1'),
+    ('relevance.tsv', 'q1 0 d9 1\n', ('d9', 'de')),
+    ('relevance.tsv', 'a 0 b 1\nq1 d0\n', ('q1 d0', 'relevance.tsv:2')),
+    ('queries.tsv', 'q1\tx\nq1\ty\n', ('q1', 'id', 'y', 'queries.tsv:2')),
+    ('documents.jsonl', '{"_id": "d"}\n', ('d', 'id', 'documents.jsonl:1')),
   ],
 )
-def test_broken_rankings(folder, name, text, message):
+def test_broken_rankings(folder, name, text, values):
   (folder / 'de' / name).write_text(text)
-  with pytest.raises(errors.CorpusError, match=message):
+  with raises_error(errors.CorpusError, mentions=values):
     ranking.RankedFolder(directory=str(folder)).load('de')
 
 
 def test_a_folder_without_a_part(folder):
-  with pytest.raises(errors.CorpusError, match='lacks a part. Got: sw'):
+  with raises_error(errors.CorpusError, got='sw'):
     ranking.RankedFolder(directory=str(folder), parts=('sw',)).languages()

@@ -10,6 +10,7 @@ import pytest
 from scipy import special
 
 from tests.data.labelled_words import WordVocabulary
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.rows import choice_rows
@@ -191,14 +192,14 @@ def _with(params, kernel):
 
 
 def test_mistakes(subject, read):
-  with pytest.raises(
-    errors.ConfigError, match='num_choices is out of range. Got: 1'
+  with raises_error(
+    errors.ConfigError, got=1, where='MultipleChoice.num_choices'
   ):
     multiple_choice.MultipleChoice(num_choices=1)
   three = dataclasses.replace(_OBJECTIVE, num_choices=3)
   batch = _batch(subject, read(_line('wet', 'dry', 0)), 2)
   context = _context(subject)
-  with pytest.raises(errors.ConfigError, match='Got: 2 rows.*group_size'):
+  with raises_error(errors.ConfigError, mentions=(2, 'group_size')):
     three(subject.model, subject.params, batch, context)
 
 
@@ -213,5 +214,5 @@ def test_micro_batches_are_of_whole_questions(subject, read):
   )
   assert first.weight == second.weight == 2
   assert first.total + second.total == pytest.approx(float(whole.total))
-  with pytest.raises(errors.ConfigError, match='multiple of 16'):
+  with raises_error(errors.ConfigError, mentions=(16, 8)):
     train_step.micro_batches(batch, 4, together=4)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax.data.labelled import formats
 from xlflax.evaluation import sources, states
@@ -231,5 +232,7 @@ def test_a_text_that_is_too_long_loses_its_start(subject, choices):
 
 def test_wrong_settings(corpus):
   source = sources.CorpusText(directory=corpus)
-  with pytest.raises(errors.ConfigError, match='no such value'):
+  with raises_error(
+    errors.ConfigError, got='words', where='PseudoPerplexity.hidden'
+  ):
     pseudo_likelihood.PseudoPerplexity(source=source, hidden='words')

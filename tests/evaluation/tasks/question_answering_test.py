@@ -11,6 +11,7 @@ import pytest
 from flax import linen as nn
 
 from tests.data.labelled.rows.question_rows_test import Letters
+from tests.errors import raises_error
 from tests.evaluation.tasks.classification_test import Examples
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
@@ -248,11 +249,13 @@ def test_eight_devices_and_any_batch_size_answer_the_same(subject, sentences):
 
 
 def test_mistakes_are_told(subject):
-  with pytest.raises(errors.ConfigError, match='n_best is out of range'):
+  with raises_error(errors.ConfigError, got=0, where='ExtractiveQA.n_best'):
     _task({}, n_best=0)
-  with pytest.raises(errors.ConfigError, match='rules has no such value'):
+  with raises_error(
+    errors.ConfigError, got='trivia', where='ExtractiveQA.rules'
+  ):
     _task({}, rules='trivia')
-  with pytest.raises(errors.ConfigError, match='doc_stride is out of range'):
+  with raises_error(errors.ConfigError, got=0, where='ExtractiveQA.doc_stride'):
     question_answering.ExtractiveQA(source=Examples(parts={}), doc_stride=0)
   trained = _with_head(subject, objectives.QuestionAnswering())
   result = _task(

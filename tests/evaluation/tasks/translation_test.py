@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.evaluation import base, sources, translation_options
 from xlflax.evaluation.tasks import translation
 from xlflax.foundation import errors
@@ -117,22 +118,22 @@ def test_files_of_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'content, text',
+  'content, values',
   [
     ('a\tb\nc\n', 'test.tsv:2'),
-    ('a\tb\nc\td\te\n', 'Got: 3 columns'),
-    (None, 'does not exist'),
-    (b'\xff\tb\n', 'not valid UTF-8.*test.tsv:1'),
+    ('a\tb\nc\td\te\n', (3, 'test.tsv:2')),
+    (None, 'test.tsv'),
+    (b'\xff\tb\n', ('UTF-8', 'test.tsv:1')),
   ],
 )
-def test_wrong_files_of_pairs(tmp_path, content, text):
+def test_wrong_files_of_pairs(tmp_path, content, values):
   path = tmp_path / 'test.tsv'
   if content is not None:
     path.write_bytes(
       content if isinstance(content, bytes) else content.encode()
     )
   source = translation.TsvPairs(files={'en-de': str(path)})
-  with pytest.raises(errors.CorpusError, match=text):
+  with raises_error(errors.CorpusError, mentions=values):
     source.load(('en', 'de'))
-  with pytest.raises(errors.ConfigError, match='Got: ende'):
+  with raises_error(errors.ConfigError, got='ende'):
     translation.TsvPairs(files={'ende': str(path)})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import export_choices as choices
 from xlflax.interop.huggingface.architectures import architectures
@@ -79,7 +80,11 @@ def test_several_labelled_heads_need_a_choice():
     'heads/sequence_classification/output/bias',
     'heads/token_classification/output/bias',
   ]
-  with pytest.raises(errors.ConfigError, match='heads for several tasks'):
+  with raises_error(
+    errors.ConfigError,
+    got='sequence_classification, token_classification',
+    where='heads/',
+  ):
     choices.choose_task(_ROBERTA, found, wanted=None, origin=None, names=names)
   one = choices.choose_task(
     _ROBERTA, found, wanted=None, origin='masked_lm', names=names[1:]

@@ -9,6 +9,7 @@ import torch
 import transformers
 
 import xlflax
+from tests.errors import raises_error
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.exporting_test import run_of
 from xlflax import cli
@@ -89,7 +90,9 @@ def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
 
 def test_a_direction_of_an_encoder_is_refused(run_of):
   directory, *_ = run_of()
-  with pytest.raises(errors.ConfigError, match='A direction is of translation'):
+  with raises_error(
+    errors.ConfigError, where='direction', mentions='masked_lm'
+  ):
     exporting.check(directory, direction=('de', 'en'))
 
 

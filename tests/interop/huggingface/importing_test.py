@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 
 from tests import fake_bucket
+from tests.errors import assert_mentions, raises_error
 from tests.interop.huggingface import reference_models as reference
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
@@ -97,16 +98,14 @@ def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
   path.write_text(
     json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0})
   )
-  with pytest.raises(errors.VocabularyError) as caught:
+  with raises_error(errors.VocabularyError, mentions='id'):
     importing.check(folder)
-  assert 'pads with another id' in str(caught.value)
 
 
 def test_an_unknown_architecture(folder):
   _edit(folder, model_type='mamba')
-  with pytest.raises(errors.ConfigError) as caught:
+  with raises_error(errors.ConfigError, mentions=('mamba', 'xlm-roberta-xl')):
     importing.check(folder)
-  assert 'mamba' in str(caught.value) and 'xlm-roberta-xl' in str(caught.value)
 
 
 def test_unsupported_options_are_all_listed(folder):
@@ -151,13 +150,15 @@ def test_unsupported_options_are_all_listed(folder):
 )
 def test_numbers_that_no_model_has(folder, option, value, field):
   _edit(folder, **{option: value})
-  with pytest.raises(errors.ConfigError, match=f'{field} is out of range'):
+  with raises_error(errors.ConfigError, where='config.json', mentions=field):
     importing.check(folder)
 
 
 def test_a_number_that_no_float_is(folder):
   _edit(folder, layer_norm_eps=10**400)
-  with pytest.raises(errors.ConfigError, match='layer_norm_eps is 1000'):
+  with raises_error(
+    errors.ConfigError, where='config.json', mentions='layer_norm_eps'
+  ):
     importing.check(folder)
 
 
@@ -195,8 +196,8 @@ def test_a_tensor_that_is_not_finite_is_named(folder, tmp_path, value):
   with pytest.raises(errors.CheckpointError) as caught:
     importing.convert(importing.check(folder), tmp_path / 'ours')
   message = str(caught.value)
-  assert f'1 of {tensors[name].size:,} values of {name}' in message
-  assert 'model.safetensors' in message
+  assert_mentions(message, 1, f'{tensors[name].size:,}', name)
+  assert_mentions(message, 'model.safetensors')
   assert not (tmp_path / 'ours').exists()
 
 
@@ -207,14 +208,16 @@ def test_a_tokenizer_of_another_model_is_not_exported(folder, tmp_path):
   assert set(known) >= {'tokenizer_config.json'}
   path = tmp_path / 'ours' / 'vocabulary' / 'tokenizer_config.json'
   path.write_text('{}')
-  with pytest.raises(errors.VocabularyError, match='not the one that was imp'):
+  with raises_error(errors.VocabularyError, where='tokenizer_config.json'):
     folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
   assert not (tmp_path / 'back').exists()
 
 
 def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
   _write(folder, _tensors(folder) | {'extra.a': np.zeros(2, 'f')})
-  with pytest.raises(errors.CheckpointError, match=r'extra\.a'):
+  with raises_error(
+    errors.CheckpointError, where='hf', mentions=('extra.a', 2)
+  ):
     importing.check(folder)
   checked = importing.check(folder, drop=['^extra'])
   assert checked.plan.skipped == {'extra.a': 'left out at your word'}
@@ -223,10 +226,8 @@ def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
 def test_a_damaged_file(folder):
   path = folder / 'model.safetensors'
   path.write_bytes(path.read_bytes()[:-7])
-  with pytest.raises(errors.CheckpointError) as caught:
+  with raises_error(errors.CheckpointError, mentions='model.safetensors'):
     importing.check(folder)
-  assert 'model.safetensors' in str(caught.value)
-  assert 'copy its files again' in str(caught.value)
 
 
 @pytest.mark.parametrize('size, got', [(60, '60 tokens'), (62, '62 tokens')])
@@ -234,7 +235,8 @@ def test_a_tokenizer_of_another_size(folder, size, got):
   reference.write_tokenizer(folder, size)
   with pytest.raises(errors.VocabularyError) as caught:
     importing.check(folder)
-  assert got in str(caught.value) and '61 rows' in str(caught.value)
+  assert got in str(caught.value)
+  assert_mentions(caught.value, 61)
   assert ('--unused_rows=keep' in str(caught.value)) == (size < 61)
 
 
@@ -247,7 +249,9 @@ def test_rows_without_a_token_can_be_kept(folder):
 
 def test_config_that_is_no_json(folder):
   (folder / 'config.json').write_text('{"model_type": ')
-  with pytest.raises(errors.ConfigError, match='cannot be read'):
+  with raises_error(
+    errors.ConfigError, where='config.json', mentions=(1, 16, 15)
+  ):
     importing.check(folder)
 
 
@@ -267,7 +271,15 @@ def test_tied_tensors_that_differ(folder):
   importing.convert(checked, folder.parent / 'ours')
   copies['cls.predictions.decoder.weight'][3, 4] += 1
   _write(folder, tensors | copies)
-  with pytest.raises(errors.CheckpointError, match='tie_word_embeddings'):
+  with raises_error(
+    errors.CheckpointError,
+    where='hf',
+    mentions=(
+      'tie_word_embeddings',
+      'cls.predictions.decoder.weight',
+      'bert.embeddings.word_embeddings.weight',
+    ),
+  ):
     importing.convert(importing.check(folder), folder.parent / 'other')
   assert not (folder.parent / 'other').exists()
 
@@ -278,7 +290,11 @@ def test_positions_that_are_not_sinusoidal(tmp_path):
   tensors = _tensors(folder)
   tensors['transformer.position_embeddings.weight'][2, 3] += 0.1
   _write(folder, tensors)
-  with pytest.raises(errors.CheckpointError, match='not the constant table'):
+  with raises_error(
+    errors.CheckpointError,
+    where='hf',
+    mentions='transformer.position_embeddings.weight',
+  ):
     importing.convert(importing.check(folder), tmp_path / 'ours')
 
 
@@ -368,7 +384,7 @@ def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
   (tmp_path / 'ours').mkdir()
   importing.convert(checked, tmp_path / 'ours')
   for output in (tmp_path / 'ours', folder / 'config.json'):
-    with pytest.raises(errors.RunDirectoryError, match='there already'):
+    with raises_error(errors.RunDirectoryError, mentions='--output'):
       importing.convert(checked, output)
   assert not list(tmp_path.glob('.*tmp'))
 
@@ -391,8 +407,7 @@ def test_models_that_no_architecture_expresses(folder, tmp_path):
   with pytest.raises(errors.ConfigError) as caught:
     exporting.check(run.directory)
   message = str(caught.value)
-  assert 'bert: ' in message and 'sharing is' in message
-  assert 'scale_embeddings is True' in message
+  assert_mentions(message, 'bert', 'sharing', 'scale_embeddings')
 
 
 def test_heads_without_a_place_are_listed(folder, tmp_path):
@@ -401,8 +416,10 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
   with pytest.raises(errors.CheckpointError) as caught:
     exporting.check(run.directory, task='token_classification')
   message = str(caught.value)
-  assert 'heads/token_classification/output/kernel is missing' in message
-  with pytest.raises(errors.ConfigError, match='no such value'):
+  assert_mentions(message, 'heads/token_classification/output/kernel')
+  with raises_error(
+    errors.ConfigError, got='summarization', where='check.task'
+  ):
     exporting.check(run.directory, task='summarization')
   assert checked.description.task == 'masked_lm'
   only = exporting.check(run.directory, task='states')
@@ -460,5 +477,5 @@ def test_a_short_code_stands_for_the_one_symbol_of_its_language():
     ('eng_Latn', 'deu_Latn'),
   )
   assert languages.choose(symbols, None) == (symbols, symbols)
-  with pytest.raises(errors.VocabularyError, match='no symbol.* Got: zh'):
+  with raises_error(errors.VocabularyError, got='zh', where='--languages'):
     languages.choose(symbols, ('zh', 'en'))

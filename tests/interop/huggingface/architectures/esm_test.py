@@ -7,6 +7,7 @@ import safetensors.numpy
 import torch
 import transformers
 
+from tests.errors import raises_error
 from tests.interop.huggingface import reference_models as reference
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
@@ -100,5 +101,7 @@ def test_there_and_back(tmp_path, kind, options):
 
 def test_models_of_proteins_are_refused(tmp_path):
   _made('EsmForMaskedLM', tmp_path, token_dropout=True, mask_token_id=4)
-  with pytest.raises(errors.ConfigError, match='token_dropout is True'):
+  with raises_error(
+    errors.ConfigError, where='config.json', mentions='token_dropout'
+  ):
     importing.check(tmp_path)

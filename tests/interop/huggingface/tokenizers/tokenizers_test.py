@@ -9,6 +9,7 @@ import pytest
 import tokenizers as library
 import transformers
 
+from tests.errors import raises_error
 from tests.interop.huggingface import reference_tokenizers
 from tests.slow import mark_slow
 from xlflax.data.vocabularies import token_normalization
@@ -171,11 +172,12 @@ def test_symbols_of_languages(tmp_path):
     )
     assert set(every.spec.language_symbol_ids) <= set(some.spec.special_ids)
     assert some != every
-    with pytest.raises(errors.VocabularyError, match='no symbol') as caught:
+    with raises_error(
+      errors.VocabularyError, got='tlh', where='--languages', mentions='ro'
+    ):
       importer.read(
         folder, model_type='mbart', size=None, languages=('en', 'tlh')
       )
-    assert 'tlh' in str(caught.value) and 'ro, ' in str(caught.value)
 
 
 def test_sentinels_with_a_space_in_front(tmp_path):
@@ -222,7 +224,7 @@ def test_it_is_loaded_as_it_was_written(pair, tmp_path):
     )
     name = next(iter(vocabulary.files()))
     (directory / name).write_bytes(b'{}')
-    with pytest.raises(errors.VocabularyError, match='okenizer|Sentence|not'):
+    with pytest.raises(errors.VocabularyError):
       vocabulary_lib.Vocabulary.load(directory)
 
 
@@ -276,7 +278,9 @@ def test_rows_without_a_token(tmp_path):
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path):
-  with pytest.raises(errors.VocabularyError, match='no tokenizer files'):
+  with raises_error(
+    errors.VocabularyError, mentions=('tokenizer.json', 'vocab.txt')
+  ):
     importer.read(tmp_path, model_type='bert', size=None, languages=('en',))
 
 
@@ -347,5 +351,7 @@ def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
 def test_a_tokenizer_of_other_rules_is_refused(tmp_path, settings):
   reference_tokenizers.bert(tmp_path)
   (tmp_path / 'tokenizer_config.json').write_text(json.dumps(settings))
-  with pytest.raises(errors.VocabularyError, match='rules of its own'):
+  with raises_error(
+    errors.VocabularyError, mentions=('tokenizer.json', 'DistilBert')
+  ):
     importer.read(tmp_path, model_type='bert', size=None, languages=('en',))
