@@ -73,7 +73,7 @@ def _of_model(name: str, model: pretraining.Model) -> Case:
   flags = [
     flag
     for flag in pretraining.arguments_of(model, 'x/as_is', calls=1)
-    if not flag.startswith('--steps=') and 'BATCH_SIZE=' not in flag
+    if not flag.startswith('--num_steps=') and 'BATCH_SIZE=' not in flag
   ]
   batches = {'BATCH_SIZE': model.batch}
   if 'pretrain/mlm_tlm.gin' in model.gin_files:

@@ -154,3 +154,11 @@ def test_every_record_is_of_instructions():
   """Which names the compiler: others counted kernels by products and bytes."""
   recorded = json.loads(compile_targets.RECORD.read_text())['recorded']
   assert recorded and all('compiler' in found for found in recorded.values())
+
+
+def test_a_case_has_only_arguments_of_the_counter():
+  for case in compile_targets.CASES:
+    for flag in case.flags:
+      assert flag.startswith(
+        ('--gin', '--vocabulary_size=', '--num_languages=')
+      )

@@ -159,7 +159,9 @@ def describe_misalignment(
     return []
   config: Any = setup.settings.model.config
   sizes = setup.model.config
-  warnings, seconds, counts = [], {}, {}
+  warnings: list[str] = []
+  seconds: dict[str, float] = {}
+  counts: dict[str, float] = {}
   for operation in costs.operations:
     if operation.misaligned:
       extra = step_time.operation_seconds(
