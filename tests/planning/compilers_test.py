@@ -159,7 +159,6 @@ def test_a_backend_that_only_the_described_machine_has():
   made = plan.make(settings.on(machine), by=plan.By.COMPILER)
   parts = {row['part']: row['flops'] for row in made['steps'][0]['parts']}
   assert parts['attention'] > 0
-  assert made['steps'][0]['xla_costs']['flops'] > 0
 
 
 def test_the_version_of_a_compiler(monkeypatch):

@@ -207,7 +207,7 @@ def cost_analysis(program: Any) -> dict[str, float]:
   The result is empty if the compiler reports nothing.
   """
   try:
-    costs = program.cost_analysis()
+    costs = program.cost_analysis() or {}  # None for absent GPUs.
   except (jax.errors.JaxRuntimeError, NotImplementedError):
     return {}
   names = {'flops': 'flops', 'bytes': 'bytes accessed'}
