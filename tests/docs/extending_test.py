@@ -70,7 +70,13 @@ def _run(block: _Block, folder: pathlib.Path) -> None:
   )
 
 
-_SLOW = ('An objective', 'A SeqIO task', 'A probing task', 'A task family')
+_SLOW = (
+  'An objective',
+  'A hook',
+  'A SeqIO task',
+  'A probing task',
+  'A task family',
+)
 
 
 @pytest.mark.parametrize('heading', mark_slow(_sections(), _SLOW))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
   )
   from xlflax.training.devices.machines import Machine as Machine
   from xlflax.training.devices.partitioning import Partitioner as Partitioner
+  from xlflax.training.hooks.base import Hook as Hook
+  from xlflax.training.hooks.base import Request as Request
   from xlflax.training.initialization.decoder import (
     DecoderInitialization as DecoderInitialization,
   )
