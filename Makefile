@@ -63,7 +63,9 @@ test-oldest:
 
 goldens: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/models tests/declared_ranges_test.py \
-	  tests/suites/recipes_test.py --regenerate_goldens
+	  tests/suites/recipes_test.py tests/launch/kubernetes_test.py \
+	  tests/launch/slurm_script_test.py tests/launch/tpu_test.py \
+	  --regenerate_goldens
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
