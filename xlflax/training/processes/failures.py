@@ -292,8 +292,9 @@ class FailureMonitor:
         'A process of the job was lost, or this process failed inside of JAX',
         got=f'{self.name} was {_text_or_nothing(self.doing)}',
         expected='heartbeats of all processes',
-        where='the message of JAX above names the process as a task number, '
-        f'or process 0 as the leader; {describe_hosts(self.hosts)}',
+        where='the message of JAX above names the process as a task number; '
+        'without a number it is process 0, which runs the coordination '
+        f'service; {describe_hosts(self.hosts)}',
         fix='look at that machine, and start the run again: it resumes from '
         'its last checkpoint (docs/trouble.md#killed-or-stopped)',
         status=errors.ExitStatus.FAILURE,
