@@ -268,7 +268,7 @@ def _subtags(code: str) -> list[str]:
 
 def _likely_script(tag: langcodes.Language) -> str | None:
   """Returns CLDR's likely script of a language or of a language in a region."""
-  language = tag.language
+  language = tag.language or ''
   if language in _LIKELY_SCRIPTS:
     return _LIKELY_SCRIPTS[language]
   for key in (
