@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.training import finite_values
 
@@ -28,7 +29,7 @@ def test_arrays_of_many_pieces_and_other_types(monkeypatch):
   values = np.zeros(10, np.float32)
   finite_values.check('w', values, where='')
   values[[3, 9]] = np.inf
-  with pytest.raises(errors.CheckpointError, match='2 of 10 values'):
+  with raises_error(errors.CheckpointError, mentions=(2, 10, 'NaN')):
     finite_values.check('w', values, where='')
   finite_values.check('ids', np.arange(9), where='')
   finite_values.check('none', np.zeros((0, 3)), where='')
@@ -48,9 +49,8 @@ def test_arrays_on_devices(monkeypatch, on_host):
   }
   finite_values.check_arrays(good, where='run')
   bad = good | {'b': good['b'].at[1, 1].set(jnp.nan)}
-  with pytest.raises(errors.CheckpointError) as error:
+  with raises_error(errors.CheckpointError, mentions='NaN'):
     finite_values.check_arrays(bad, where='run')
-  assert 'values of b are NaN or infinite' in str(error.value)
   spoilt = good['a'].at[3].set(jnp.inf)
-  with pytest.raises(errors.CheckpointError, match='values of a are'):
+  with raises_error(errors.CheckpointError, where='run'):
     finite_values.check_arrays({'a': spoilt}, where='run')

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.training.checkpointing import (
@@ -236,7 +237,7 @@ def test_a_store_that_does_not_answer_is_no_damage(
   _write(tmp_path, [1, 2])
   with monkeypatch.context() as patched:
     patched.setattr(checkpoints.items_lib, 'read_arrays', refuse)
-    with pytest.raises(errors.CheckpointError, match='read now') as told:
+    with pytest.raises(errors.CheckpointError) as told:
       _restore(tmp_path)
   assert told.value.status is errors.ExitStatus.FAILURE
   assert _restore(tmp_path).step == 2
@@ -263,9 +264,12 @@ def test_a_flipped_bit_is_noticed(tmp_path, item):
     shutil.copytree(tmp_path / 'run', run)
     _flip(_step_dir(run, 2) / item / file.relative_to(source), rng)
     if item == 'train':  # with the running average, which is evaluated
-      with pytest.raises(errors.CheckpointError, match='is damaged') as error:
+      with raises_error(
+        errors.CheckpointError,
+        where='2',
+        mentions=f'train/{file.relative_to(source)}',
+      ):
         saved_checkpoints.restore_params(run, 2, abstract)
-      assert f'Got: train/{file.relative_to(source)}' in str(error.value)
     assert _restore(run).step == 1
 
 
@@ -279,10 +283,8 @@ def test_items_of_two_checkpoints(tmp_path):
     )
   shutil.rmtree(_step_dir(tmp_path, 2))
   _step_dir(tmp_path, 1).rename(_step_dir(tmp_path, 2))
-  with pytest.raises(errors.CheckpointError) as error:
+  with raises_error(errors.CheckpointError, mentions=('params', 1)):
     _restore(tmp_path)
-  assert 'Got: params, train, meta are of different' in str(error.value)
-  assert 'Got: it is the checkpoint of step 1' in str(error.value)
 
 
 def test_checkpoint_of_another_run(tmp_path):
@@ -338,11 +340,10 @@ def test_parameters_of_one_side_only_are_named(tmp_path):
       'new': jax.ShapeDtypeStruct((2,), jnp.float32),
     }
   }
-  with pytest.raises(errors.CheckpointError) as error:
+  with raises_error(
+    errors.CheckpointError, mentions=('model/bias', 'model/new')
+  ):
     saved_checkpoints.restore_params(tmp_path, 3, abstract)
-  assert (
-    'Got: model/bias only in the checkpoint; model/new only in the model.'
-  ) in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -460,9 +461,7 @@ def test_options_that_are_not_positive(options):
   with pytest.raises(errors.ConfigError) as error:
     checkpoints.CheckpointOptions(**options)
   ((name, value),) = options.items()
-  assert f'CheckpointOptions.{name} is out of range. Got: {value}' in str(
-    error.value
-  )
+  assert_mentions(error.value, f'CheckpointOptions.{name}', value)
 
 
 @pytest.mark.parametrize('content', [None, '', '{"a/b": 0.1}'])
@@ -478,6 +477,7 @@ def test_damaged_scores_choose_no_checkpoint(tmp_path, content):
   saved.close()
   path = tmp_path / 'checkpoints/1/metrics/metrics'
   path.unlink() if content is None else path.write_text(content)
-  with pytest.raises(errors.CheckpointError, match='--repair') as error:
+  with raises_error(
+    errors.CheckpointError, where='1', mentions=('--repair', 'metrics/metrics')
+  ):
     checkpoints.Checkpoints(tmp_path, options)
-  assert 'metrics/metrics' in str(error.value)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.evaluation.fixtures import (  # noqa: F401
   corpus,
   make_run,
@@ -98,7 +99,7 @@ def test_no_such_directory(tmp_path):
 
 
 def test_directory_that_is_no_run(tmp_path):
-  with pytest.raises(errors.RunDirectoryError, match='no model directory'):
+  with raises_error(errors.RunDirectoryError, mentions='model.json'):
     run_lib.open_run(tmp_path)
 
 
@@ -109,11 +110,8 @@ def test_vocabulary_that_is_missing(tmp_path):
 
 
 def test_no_such_step(directory):
-  with pytest.raises(errors.CheckpointError) as error:
+  with raises_error(errors.CheckpointError, mentions=(3, 2, 10)):
     run_lib.open_run(directory).restore_params(3)
-  assert 'There is no such checkpoint. Got: 3. Expected: one of [2, 10]' in (
-    str(error.value)
-  )
 
 
 def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa: F811

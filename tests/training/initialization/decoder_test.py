@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.models import api, encoder, encoder_decoder, encoder_decoder_config
@@ -167,7 +168,9 @@ def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
   model = _translator(tie_decoder=True, tied_layers=tied)
   assert DecoderInitialization().of_model(model).layers.value == tied
   other = {'first': Layers.LAST, 'last': Layers.FIRST}[tied]
-  with pytest.raises(errors.ConfigError, match='does not share. Got: layers='):
+  with raises_error(
+    errors.ConfigError, where='DecoderInitialization.layers', mentions='layers='
+  ):
     DecoderInitialization(layers=other).of_model(model)
   plain = _translator(tie_decoder=False, tied_layers=tied)
   assert DecoderInitialization().of_model(plain).layers is None
@@ -201,12 +204,11 @@ def test_missing_cross_attention_is_said(plain):
 def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
   """VECO's f is pretrained, so a decoder without it must say so."""
   params = _params(_translator(mlm_head='tied'), 2)
-  with pytest.raises(errors.CheckpointError) as raised:
+  with raises_error(
+    errors.CheckpointError,
+    mentions=('model/head_dense/bias', 'model/head_dense/kernel'),
+  ):
     _start(veco, params)
-  assert (
-    'model/head_dense/bias of the checkpoint is taken by nothing; '
-    'model/head_dense/kernel of the checkpoint' in str(raised.value)
-  )
   got = _apply(
     initialization.InitFrom(
       model_dir=veco[0], decoder=DecoderInitialization(), unused=('/head_',)
@@ -223,7 +225,11 @@ def test_plug_in_may_be_left_behind_by_a_fresh_attention(veco):
 
 
 def test_encoder_decoder_without_saying_so(veco):
-  with pytest.raises(errors.CheckpointError, match='set InitFrom.decoder'):
+  with raises_error(
+    errors.CheckpointError,
+    where='7',
+    mentions=('InitFrom.decoder', 'model/decoder/embeddings/norm/bias'),
+  ):
     _apply(
       initialization.InitFrom(model_dir=veco[0]), _params(_translator(), 2)
     )
@@ -231,7 +237,7 @@ def test_encoder_decoder_without_saying_so(veco):
 
 def test_bad_choices():
   for settings in ({'layers': 'middle'}, {'cross_attention': 'some'}):
-    with pytest.raises(errors.ConfigError, match='has no such value'):
+    with pytest.raises(errors.ConfigError):
       DecoderInitialization(**settings)
 
 
@@ -250,7 +256,11 @@ def test_other_shapes_are_all_listed(veco):
 
 
 def test_deeper_decoder_than_the_encoder(veco):
-  with pytest.raises(errors.CheckpointError, match=r'\(4, 8\) here, \(3, 8\)'):
+  with raises_error(
+    errors.CheckpointError,
+    where='7',
+    mentions=(4, 8, 3, 'model/decoder/layers/attention/key/bias'),
+  ):
     _start(veco, _params(_translator(num_decoder_layers=4), 2))
 
 
@@ -297,7 +307,7 @@ def test_several_runs_log_what_is_fresh(veco, caplog):
     ],
     _params(_encoder(cross_attention=True), 2),
   )
-  assert 'model/embeddings/position' in caplog.text
+  assert_mentions(caplog.text, 'model/embeddings/position')
   assert 'model/embeddings/token' not in caplog.text
 
 

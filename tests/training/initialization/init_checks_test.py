@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from tests.errors import raises_error
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.training.checkpointing import run_directory
@@ -90,6 +91,10 @@ def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
   init = init_from.InitFrom(model_dir=str(tmp_path))
   rows = ['model/embeddings/language']
   init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'de', 'en'))
-  with pytest.raises(errors.VocabularyError, match='for other languages') as e:
+  with raises_error(
+    errors.VocabularyError,
+    got='en, fr',
+    where='InitFrom.model_dir, model/embeddings/language',
+    mentions=('en', 'de', 'fr'),
+  ):
     init_checks.check_vocabulary(init, rows, _vocabulary('cd', 'en', 'fr'))
-  assert 'Got: en, fr. Expected: de, en.' in str(e.value)

