@@ -10,7 +10,7 @@ Natural Language Understanding".
 from collections.abc import Mapping
 
 from xlflax.data.labelled.sources import source
-from xlflax.foundation import calls, errors, ranges, suggestions
+from xlflax.foundation import errors, suggestions, validation
 
 _Columns = Mapping[str, int | str]
 _PAIR: _Columns = {'text': 1, 'paired_text': 2, 'label': 3}
@@ -34,13 +34,13 @@ TASKS: Mapping[str, tuple[str, str, _Columns]] = {
 }
 
 
-@calls.checked
+@validation.validate_call
 def examples(
   directory: str,
   name: str,
   split: str = 'dev',
   *,
-  max_examples: ranges.Count | None = None,
+  max_examples: validation.PositiveInt | None = None,
 ) -> source.FileExamples:
   """The source of a task's split, of the part 'en'.
 

@@ -27,7 +27,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.seqio_tasks import corpus_source, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.text_tasks import rows as text_rows
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 
 VERSION = '0.1.0'
 CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
@@ -48,7 +48,7 @@ def register(*, prefix: str = 'opus', data_dir: str | None = None) -> None:
   task_registry.add_mixture(prefix, names)
 
 
-@calls.checked
+@validation.validate_call
 def add_moses_task(
   name: str, *, languages: tuple[str, str], files: Mapping[str, tuple]
 ) -> seqio.Task:
@@ -74,7 +74,7 @@ def add_moses_task(
   )
 
 
-@calls.checked
+@validation.validate_call
 def add_tsv_task(
   name: str, *, languages: tuple[str, str], files: Mapping[str, str]
 ) -> seqio.Task:

@@ -132,9 +132,7 @@ def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
   text = json.dumps(digests.with_own(described))
   (run / 'model.json').write_text(text)
   start = time.monotonic()
-  with pytest.raises(
-    errors.XlflaxError, match=f'{field} is (100000000|out of range. Got: 1000)'
-  ):
+  with pytest.raises(errors.XlflaxError, match=f'{field}.*100000000'):
     opened = xlflax.open_run(run)
     for read in (lambda: opened.restore_params(0), opened.untrained_params):
       with pytest.raises(errors.CheckpointError, match=f'{field} is 100000000'):

@@ -34,11 +34,11 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_EVALUATE} --tasks retrieval perplexity': ('Got: perplexity', 'join a flag'),
   f'{_EVALUATE} -tasks=retrieval': ('-tasks',),
   f'{_EVALUATE} --tasks=retrieval --max_examples=many': (
-    'Got: many', 'a whole number'),
+    'many', 'an integer'),
   f'{_EVALUATE} --tasks=retrieval --batch_size=8.5': (
-    'Got: 8.5', 'a whole number'),
+    'Got: 8.5', 'a valid integer'),
   f'{_EVALUATE} --tasks=retrieval --timeout=1h --watch': (
-    'Got: 1h', 'a number'),
+    '1h', 'a number'),
   'evaluate --tasks=retrieval': ('no --model_dir',),
   'vocab --size=100': ('no --corpus',),
   'vocab --corpus --size=100': ('--corpus: expected one argument',),
@@ -76,7 +76,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.batch_size=4': ('Got: batch_size', 'BATCH_SIZE'),
   f'{_GIVEN} --gin.EncoderConfig.num_layer=3': (
     'Got: num_layer', 'did you mean num_layers'),
-  f'{_GIVEN} --gin.trainer.Trainr.seed=3': ('Got: Trainr', 'mean Trainer?'),
+  f'{_GIVEN} --gin.trainer.Trainr.seed=3': ('Trainr', 'mean trainer.Trainer'),
   f'{_GIVEN} --gin.MONO=corpus.mono': ('--gin.MONO="\'corpus.mono\'"',),
   f'{_GIVEN} --gin.CACHE_DIR=none': ('--gin.CACHE_DIR=None',),
   f'{_GIVEN} --gin.SEED=': ('--gin.SEED', 'empty'),

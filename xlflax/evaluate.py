@@ -13,27 +13,27 @@ from xlflax.evaluation import (
   watching,
 )
 from xlflax.evaluation import evaluator as evaluator_lib
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
 
 Report = evaluator_lib.Report
 
 
-@calls.checked
+@validation.validate_call
 def evaluate(
   *,
-  model_dir: calls.Path,
+  model_dir: validation.FilePath,
   tasks: Sequence[base.EvalTask],
-  output: calls.Path | None = None,
-  steps: str | Sequence[ranges.Natural] = 'last',
+  output: validation.FilePath | None = None,
+  steps: str | Sequence[validation.NonNegativeInt] = 'last',
   best_metric: str | None = None,
   untrained: bool = False,
   watch: bool = False,
-  poll_seconds: ranges.NonNegative = 20.0,
-  timeout_seconds: ranges.NonNegative | None = None,
-  seed: ranges.Seed = 0,
-  batch_size: ranges.Count = 64,
+  poll_seconds: validation.NonNegativeFloat = 20.0,
+  timeout_seconds: validation.NonNegativeFloat | None = None,
+  seed: validation.Seed = 0,
+  batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
   command: Sequence[str] = (),
 ) -> Report:

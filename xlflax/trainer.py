@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import pydantic
 from flax import linen as nn
 
 from xlflax.configuration import config
@@ -13,7 +14,7 @@ from xlflax.data.labelled import loader as labelled_loader
 from xlflax.data.labelled import stream as labelled_stream
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import calls, errors, ranges, registry, schema
+from xlflax.foundation import errors, registry, validation
 from xlflax.objectives import mixture as mixture_lib
 from xlflax.planning import plan as plan_lib
 from xlflax.training import benchmark, protocols, train_loop, train_step
@@ -97,28 +98,32 @@ class Trainer:
   model_dir: str = _changeable()
   model: Annotated[
     nn.Module,
-    schema.Takes('a model, such as encoder.Encoder(config=EncoderConfig(...))'),
+    pydantic.Field(
+      description='a model, such as encoder.Encoder(config=EncoderConfig(...))'
+    ),
   ]
   objectives: mixture_lib.ObjectiveMixture
   streams: Annotated[
     tuple[loader_lib.AnyStream, ...],
-    schema.Takes('a list of streams, such as [Stream(...)]'),
+    pydantic.Field(description='a list of streams, such as [Stream(...)]'),
   ]
   # Its content is compared with the copy that the run has.
   vocabulary: Annotated[
     str | vocabulary_spec.VocabularySpec,
-    schema.Takes('the directory of a vocabulary, or a VocabularySpec'),
+    pydantic.Field(
+      description='the directory of a vocabulary, or a VocabularySpec'
+    ),
   ] = _changeable()
   optimizer: Annotated[
     optimizers.Optimizer,
-    schema.Takes(
-      'an optimizer of xlflax.training.optimization.optimizers, such as '
+    pydantic.Field(
+      description='an optimizer of xlflax.training.optimization.optimizers, such as '
       'AdamW(learning_rate=1e-4)'
     ),
   ]
   # What it changes in schedules is in the description of these.
-  total_steps: ranges.Count | None = _changeable(default=None)
-  epochs: ranges.Positive | None = _changeable(default=None)
+  total_steps: validation.PositiveInt | None = _changeable(default=None)
+  epochs: validation.PositiveFloat | None = _changeable(default=None)
   # Its text is compared by the digests of what streams read.
   corpus: str | None = _changeable(default=None)
   # The live loader has another order; where a cache lies does not matter.
@@ -126,7 +131,7 @@ class Trainer:
     lambda path: 'live' if path is None else 'cached', default=None
   )
   # Other tokens are noticed by their digests.
-  cache_generation: ranges.Count | None = _changeable(default=None)
+  cache_generation: validation.PositiveInt | None = _changeable(default=None)
   check_cache: bool = _changeable(default=True)
   task_modules: tuple[str, ...] = _changeable(default=())
   partitioner: partitioning.Partitioner = _changeable(
@@ -137,23 +142,23 @@ class Trainer:
   )
   evaluation: protocols.Evaluation | None = _changeable(default=None)
   init_from: initialization.Inits | None = None
-  seed: ranges.Seed = 0
-  accumulation: ranges.Count = 1
-  ema_decay: ranges.InnerShare | None = None
+  seed: validation.Seed = 0
+  accumulation: validation.PositiveInt = 1
+  ema_decay: validation.OpenFraction | None = None
   non_finite: train_step.NonFinite = train_step.NonFinite.STOP
-  most_skipped: ranges.Count = _changeable(default=100)
+  most_skipped: validation.PositiveInt = _changeable(default=100)
   spikes: spikes_lib.LossSpikes | None = _changeable(default=None)
-  log_every_steps: ranges.Count = _changeable(default=50)
+  log_every_steps: validation.PositiveInt = _changeable(default=50)
   log_to: tuple[writers.Destination, ...] = _changeable(
     default=(writers.Destination.TENSORBOARD,)
   )
-  prefetch: ranges.Count = _changeable(default=2)
-  hang_timeout: ranges.NonNegative = _changeable(default=900.0)
-  replay_every: ranges.Natural | None = _changeable(default=None)
+  prefetch: validation.PositiveInt = _changeable(default=2)
+  hang_timeout: validation.NonNegativeFloat = _changeable(default=900.0)
+  replay_every: validation.NonNegativeInt | None = _changeable(default=None)
   xla_checker: bool = _changeable(default=False)
   profile_steps: str | None = _changeable(default=None)
   profile_memory: bool = _changeable(default=False)
-  stop_at_step: ranges.Count | None = _changeable(default=None)
+  stop_at_step: validation.PositiveInt | None = _changeable(default=None)
   other_config: run_directory.OtherConfig = _changeable(
     default=run_directory.OtherConfig.REFUSE
   )
@@ -227,7 +232,7 @@ class Trainer:
       )
 
   @classmethod
-  @calls.checked
+  @validation.validate_call
   def from_recipe(
     cls, name: str, *, pretraining: str = 'mlm', **macros: Any
   ) -> 'Trainer':
@@ -246,7 +251,7 @@ class Trainer:
     files = [f'pretrain/{pretraining}.gin', f'recipes/{name}.gin']
     return config.load(files, macros=values).build(cls)
 
-  @calls.checked
+  @validation.validate_call
   def train(
     self,
     *,
@@ -281,7 +286,7 @@ class Trainer:
       made = dataclasses.replace(self, checkpoints=options)
     return train_loop.train(made, gin_config=text, report=report)
 
-  @calls.checked
+  @validation.validate_call
   def plan(
     self,
     machine: machines.Machine | None = None,
@@ -303,8 +308,8 @@ class Trainer:
     """
     return plan_lib.make(self.on(machine) if machine else self, by=by)
 
-  @calls.checked
-  def benchmark(self, *, steps: ranges.Count = 10) -> dict[str, Any]:
+  @validation.validate_call
+  def benchmark(self, *, steps: validation.PositiveInt = 10) -> dict[str, Any]:
     """Times steps on synthetic batches; writes nothing.
 
     Args:

@@ -22,7 +22,7 @@ from xlflax.evaluation import (
   translation_options,
 )
 from xlflax.evaluation import translator as translator_lib
-from xlflax.foundation import calls, errors, progress, ranges
+from xlflax.foundation import errors, progress, validation
 from xlflax.training.checkpointing import inputs
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
@@ -71,7 +71,7 @@ class LineTranslator:
   batch_size: int
   identity: dict
 
-  @calls.checked
+  @validation.validate_call
   def translate(self, lines: Iterable[str]) -> list[list[Hypothesis]]:
     """The hypotheses of some lines, the best first."""
     return self.translator.translate(list(lines)).hypotheses
@@ -91,8 +91,10 @@ class LineTranslator:
       counts = self._write(chunk, output, counts)
     return _warned(counts, self.translator)
 
-  @calls.checked
-  def file(self, source: calls.Path, output: calls.Path) -> Counts:
+  @validation.validate_call
+  def file(
+    self, source: validation.FilePath, output: validation.FilePath
+  ) -> Counts:
     """Translates a file; goes on where an interrupted call stopped.
 
     The lines that are done are kept in `OUTPUT.partial`, and what they depend
@@ -162,15 +164,15 @@ class LineTranslator:
     )
 
 
-@calls.checked
+@validation.validate_call
 def open_translator(
   *,
-  model_dir: calls.Path,
+  model_dir: validation.FilePath,
   source: str,
   target: str,
   step: str | int = 'last',
   options: TranslationOptions | None = None,
-  batch_size: ranges.Count = 64,
+  batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> LineTranslator:
   """Opens a run for translation.

@@ -120,7 +120,7 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
   'flags, message',
   [
     (('--moses', '--copies=2'), 'Got: copies. What to do: add --code_switch'),
-    (('--moses', '--num_processes=0'), '--num_processes is out of range'),
+    (('--moses', '--num_processes=0'), '--num_processes'),
     (
       ('--code_switch', '--code_switch_into=fr'),
       'Expected: dictionaries/<l1>-<l2>.tsv into fr',

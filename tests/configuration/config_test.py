@@ -89,9 +89,9 @@ def test_values_of_macros_need_no_quotes():
 
 
 def test_word_without_quotes():
-  text = _fails(bindings=('MODEL_DIR=runs', *_GIVEN[1:]))
-  assert "'runs'" in text
-  assert '''What to do: put text in quotes, as in --gin.NAME="'text'"''' in text
+  with pytest.raises(errors.ConfigError) as error:
+    config.load(_FILES, ('MODEL_DIR=runs', *_GIVEN[1:]))
+  assert error.value.where == '--gin.MODEL_DIR'
 
 
 def test_required_macro():
@@ -145,34 +145,28 @@ def test_macro_that_is_not_set(tmp_path):
 @pytest.mark.parametrize(
   ('binding', 'named', 'meant'),
   [
-    (
-      'trainer.Trainer.sed=3',
-      "'trainer.Trainer' doesn't have a parameter named 'sed'",
-      'seed? trainer.Trainer has model_dir, model',
-    ),
+    ('trainer.Trainer.sed=3', 'sed', 'seed'),
     (
       'optimizers.adamx.b1=3',
-      "No configurable matching 'optimizers.adamx'",
+      'optimizers.adamx',
       'optimizers.Adam or optimizers.AdamW',
     ),
-    (
-      'optimizer.AdamW.b1=3',
-      "No configurable matching 'optimizer.AdamW'",
-      'optimizers.AdamW',
-    ),
+    ('optimizer.AdamW.b1=3', 'optimizer.AdamW', 'optimizers.AdamW'),
   ],
 )
 def test_unknown_names(binding, named, meant):
-  text = _fails(bindings=(*_GIVEN, binding))
-  assert named in text and binding in text
-  assert f'did you mean {meant}' in text and '<function' not in text
+  with pytest.raises(errors.ConfigError) as error:
+    config.load(_FILES, (*_GIVEN, binding))
+  assert error.value.got == named
+  assert error.value.where == f'--gin.{binding.partition("=")[0]}'
+  assert meant in error.value.fix
 
 
 def test_names_in_a_file_are_told_with_its_line(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.sed = 3')
-  text = _fails([mine])
-  assert "doesn't have a parameter named 'sed'" in text
-  assert f'In file "{mine}", line 3' in text
+  with pytest.raises(errors.ConfigError) as error:
+    config.load([mine])
+  assert (error.value.got, error.value.where) == ('sed', f'{mine}:3')
 
 
 @pytest.mark.parametrize(
@@ -180,7 +174,7 @@ def test_names_in_a_file_are_told_with_its_line(tmp_path):
   [
     ('from xlflax import nope', "No module named 'xlflax.nope'"),
     ("include 'pretrain/nope.gin'", 'pretrain/nope.gin'),
-    ('trainer.Trainer.seed == 3', "expected ':' or '='"),
+    ('trainer.Trainer.seed == 3', 'trainer.Trainer.seed == 3'),
     (
       'trainer.Trainer.seed = @nope.f()',
       "'nope' was not provided by an import",
@@ -188,9 +182,11 @@ def test_names_in_a_file_are_told_with_its_line(tmp_path):
   ],
 )
 def test_lines_that_can_not_be_read(tmp_path, line, named):
-  text = _fails([_write(tmp_path / 'mine.gin', line)])
-  assert text.startswith('The gin configuration is wrong. Got: ')
-  assert named in text and 'line 3' in text
+  mine = _write(tmp_path / 'mine.gin', line)
+  with pytest.raises(errors.ConfigError) as error:
+    config.load([mine])
+  assert named in error.value.got
+  assert error.value.where == f'{mine}:3'
 
 
 def test_missing_file():
@@ -229,9 +225,8 @@ def test_arguments_that_nothing_gives(tmp_path):
   configuration = config.load([mine])
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer)
-  text = str(error.value)
-  assert 'no model_dir, model, objectives' in text
-  assert 'give them values in a gin file or by --gin flags' in text
+  assert error.value.got.startswith('no model_dir, model, objectives')
+  assert error.value.where == 'Trainer'
 
 
 def test_mistakes_found_while_objects_are_made_are_plain():
@@ -240,9 +235,29 @@ def test_mistakes_found_while_objects_are_made_are_plain():
   )
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer)
-  assert str(error.value) == (
-    "ObjectiveMixture.combine has no such value. Got: 'nope'. Expected: one "
-    "of 'sum', 'alternate', 'sample'. Where: ObjectiveMixture.combine."
+  assert type(error.value) is errors.ConfigError
+  assert error.value.got == "'nope'"
+  assert error.value.where == (
+    'ObjectiveMixture.combine, --gin.ObjectiveMixture.combine'
+  )
+
+
+def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin', 'MINE = 7', 'trainer.Trainer:', '  ema_decay = %MINE'
+  )
+  files = [*_FILES, mine]
+  with pytest.raises(errors.ConfigError) as error:
+    config.load(files, _GIVEN).build(trainer.Trainer)
+  assert error.value.where == f'Trainer.ema_decay, {mine}:5 and {mine}:3'
+  with pytest.raises(errors.ConfigError) as error:
+    config.load(files, (*_GIVEN, 'MINE=1.5')).build(trainer.Trainer)
+  assert error.value.where == f'Trainer.ema_decay, {mine}:5 and --gin.MINE'
+  flags = (*_GIVEN, 'MINE=0.9', 'mono/stream.Stream.length=0')
+  with pytest.raises(errors.ConfigError) as error:
+    config.load(files, flags).build(trainer.Trainer)
+  assert error.value.where == (
+    "Stream.length of 'mono', --gin.mono/stream.Stream.length"
   )
 
 
@@ -275,10 +290,7 @@ def test_enums_by_value():
   )
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer)
-  assert str(error.value) == (
-    "Trainer.non_finite has no such value. Got: 'ignore'. Expected: one of "
-    "'stop', 'skip'. Where: Trainer.non_finite."
-  )
+  assert error.value.got == "'ignore'"
 
 
 def test_flags_may_name_what_no_file_names():
@@ -361,8 +373,8 @@ def test_values_that_python_makes():
   ('name', 'message'),
   [
     ('LENTGH', 'nothing uses it. Got: LENTGH. Expected: one of LENGTH'),
-    ('optimizers.AdamW.b3', "have a parameter named 'b3'"),
-    ('nothing.AdamW.b2', "No configurable matching 'nothing.AdamW'"),
+    ('optimizers.AdamW.b3', 'Got: b3'),
+    ('nothing.AdamW.b2', 'Got: nothing.AdamW'),
   ],
 )
 def test_values_for_what_there_is_not(name, message):

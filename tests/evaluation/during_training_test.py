@@ -64,9 +64,7 @@ def test_when():
 def test_interval_must_be_positive():
   with pytest.raises(errors.ConfigError) as error:
     during_training.Evaluation(tasks=(), every_steps=0)
-  assert str(error.value).startswith(
-    'Evaluation.every_steps is out of range. Got: 0.'
-  )
+  assert error.value.where == 'Evaluation.every_steps'
 
 
 def test_results_are_returned_and_recorded(tmp_path):

@@ -53,11 +53,11 @@ def test_strings_become_enums():
       'float16',
       ('float32', 'bfloat16', 'float16', 'EncoderConfig.dtype'),
     ),
-    ('num_layers', 0, (1, '10,000', '0', 'EncoderConfig.num_layers')),
+    ('num_layers', 0, (1, '0', 'EncoderConfig.num_layers')),
     ('vocab_multiple', 0, (1, '0', 'EncoderConfig.vocab_multiple')),
     ('type_vocab_size', -1, (0, '-1', 'EncoderConfig.type_vocab_size')),
-    ('dropout_rate', 1.0, (0, 1)),
-    ('attention_dropout_rate', -0.1, (0, 1)),
+    ('dropout_rate', 1.0, (1, 'EncoderConfig.dropout_rate')),
+    ('attention_dropout_rate', -0.1, (0, '-0.1')),
   ],
 )
 def test_bad_values_are_refused(name, value, values):

@@ -8,6 +8,8 @@ import math
 import re
 from typing import Annotated, Any
 
+import pydantic
+
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report, study, two_model_alignment
 from xlflax.data.corpus import lines as corpus_lines
@@ -15,7 +17,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.reports import drawing
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import word_alignment
 from xlflax.similarity.word_alignment import Mass, Method
 
@@ -28,7 +30,7 @@ _EXPLANATION = (
 )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnlinkedFiles(source_lib.ExampleSource):
   """Translations without gold links, of words separated by spaces.
@@ -40,9 +42,11 @@ class UnlinkedFiles(source_lib.ExampleSource):
 
   files: Annotated[
     dict[str, str | tuple[str, str]],
-    schema.Takes("a mapping of pairs to files, such as {'en-de': 'en-de.tsv'}"),
+    pydantic.Field(
+      description="a mapping of pairs to files, such as {'en-de': 'en-de.tsv'}"
+    ),
   ]
-  max_sentences: ranges.Count | None = None
+  max_sentences: validation.PositiveInt | None = None
 
   def languages(self) -> tuple[str, ...]:
     """Returns the parts of the source."""
@@ -72,7 +76,7 @@ class UnlinkedFiles(source_lib.ExampleSource):
     return first, second
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study.SeriesStudy):
   """Links of every series, at every layer.
@@ -92,11 +96,11 @@ class AlignmentStudy(study.SeriesStudy):
   source: source_lib.ExampleSource
   maps: str | None = None
   methods: tuple[Method, ...] = tuple(reversed(Method))
-  layer: ranges.Layer = -1
-  regularization: ranges.Positive = 0.1
+  layer: validation.LayerIndex = -1
+  regularization: validation.PositiveFloat = 0.1
   mass: Mass = Mass.UNIFORM
-  threshold: ranges.Share | None = None
-  max_length: ranges.Count | None = None
+  threshold: validation.Fraction | None = None
+  max_length: validation.PositiveInt | None = None
 
   def __post_init__(self):
     super().__post_init__()

@@ -14,7 +14,7 @@ from xlflax.analysis import models as models_lib
 from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.reports import drawing
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import validation
 from xlflax.similarity import cka
 
 _EXPLANATION = (
@@ -26,7 +26,7 @@ _EXPLANATION = (
 )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CkaStudy(study.SeriesStudy):
   """CKA of every series on every pair.
@@ -43,7 +43,7 @@ class CkaStudy(study.SeriesStudy):
 
   source: sources.PairSource
   compare: cka.Layers = cka.Layers.ALL
-  layers: tuple[ranges.Layer, ...] | None = None
+  layers: tuple[validation.LayerIndex, ...] | None = None
   estimator: cka.Estimator = cka.Estimator.BIASED
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 

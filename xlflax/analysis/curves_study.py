@@ -16,7 +16,7 @@ from xlflax.evaluation import base, results
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import drawing, score_table, text
 from xlflax.evaluation.reports import pictures as score_pictures
-from xlflax.foundation import errors, schema
+from xlflax.foundation import errors, validation
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 
@@ -27,7 +27,7 @@ _EXPLANATION = (
 )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvesStudy(study.Study):
   """What is there of runs, by checkpoint.

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from xlflax.data.corpus import lines as corpus_lines
-from xlflax.foundation import calls, enums, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, csls, procrustes
 
 Pairs = Iterable[tuple[str, str]]
@@ -79,9 +79,11 @@ class Translated:
     return self.queries / self.asked
 
 
-@calls.checked
+@validation.validate_call
 def read_vectors(
-  path: calls.Path, *, max_words: ranges.Count | None = 200_000
+  path: validation.FilePath,
+  *,
+  max_words: validation.PositiveInt | None = 200_000,
 ) -> WordVectors:
   """Reads fastText's or word2vec's text format (`.vec`; also .gz, .zst).
 
@@ -125,7 +127,7 @@ def read_vectors(
   return WordVectors(tuple(words), vectors[: len(words)])
 
 
-@calls.checked
+@validation.validate_call
 def index_pairs(
   pairs: Pairs, source: WordVectors, target: WordVectors
 ) -> np.ndarray:
@@ -137,7 +139,7 @@ def index_pairs(
   return np.array(rows, np.int64).reshape(-1, 2)
 
 
-@calls.checked
+@validation.validate_call
 def translate(
   source: WordVectors,
   target: WordVectors,
@@ -148,7 +150,7 @@ def translate(
   scores: Sequence[csls.Score | str] = tuple(csls.Score),
   top: Collection[int] = (1, 5, 10),
   k: int = 10,
-  max_rounds: ranges.Natural = 50,
+  max_rounds: validation.NonNegativeInt = 50,
 ) -> Translated:
   """Precision@k of the nearest target words of source words.
 
@@ -170,7 +172,7 @@ def translate(
   Raises:
     AnalysisError: no pair of a dictionary has vectors on both sides.
   """
-  mapping = enums.of_value(mapping, Mapping, where='mapping')
+  mapping = validation.validate(mapping, Mapping, name='mapping')
   test = list(test)
   gold = _gold(index_pairs(test, source, target))
   queries = np.array(sorted(gold), np.int64)
@@ -183,7 +185,9 @@ def translate(
     first = procrustes.apply(alignment.matrix, alignment.source.vectors)
     second, learned_from = alignment.target.vectors, len(seen)
   precision: dict[tuple[csls.Score, int], float] = {}
-  for score in (enums.of_value(x, csls.Score, where='scores') for x in scores):
+  for score in (
+    validation.validate(x, csls.Score, name='scores') for x in scores
+  ):
     found = csls.nearest(
       first[queries], second, top=max(top), score=score, k=k, all_queries=first
     ).indices

@@ -14,7 +14,7 @@ from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base
 from xlflax.evaluation.reports import text
-from xlflax.foundation import errors, schema
+from xlflax.foundation import errors, validation
 
 _EXPLANATION = (
   'Scores (points) of models that were fine-tuned on the language of the '
@@ -26,7 +26,7 @@ _PREFIX = 'directions.'
 _GAP = 'gap'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DirectionsStudy(study.Study):
   """Matrices of `xlflax finetune --directions`.

@@ -11,7 +11,7 @@ from xlflax.evaluation import (
   results,
   sentence_encoding,
 )
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.storage import names
 from xlflax.training.checkpointing import description
 from xlflax.training.checkpointing import run as run_lib
@@ -20,10 +20,10 @@ from xlflax.training.devices import partitioning
 LAST = 'last'
 
 Pair = tuple[str, str]
-Steps = str | Sequence[ranges.Natural]
+Steps = str | Sequence[validation.NonNegativeInt]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class ModelRef:
   """A checkpoint of a run.
@@ -58,7 +58,7 @@ class ModelRef:
     return f'{self.directory}@{self.step}'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Series:
   """A model for each side of every language pair.

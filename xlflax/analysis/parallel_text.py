@@ -5,13 +5,15 @@ import itertools
 from collections.abc import Mapping
 from typing import Annotated
 
+import pydantic
+
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
 from xlflax.evaluation.sources import Pair, PairedText
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiwayFiles(sources.PairSource):
   """Files of several languages that are line by line translations.
@@ -22,8 +24,8 @@ class MultiwayFiles(sources.PairSource):
 
   files: Annotated[
     Mapping[str, str],
-    schema.Takes(
-      "a mapping of languages to files, such as {'en': 'en.txt', 'fr': 'fr.txt'}"
+    pydantic.Field(
+      description="a mapping of languages to files, such as {'en': 'en.txt', 'fr': 'fr.txt'}"
     ),
   ]
 
@@ -41,7 +43,7 @@ class MultiwayFiles(sources.PairSource):
     return PairedText(*sides)
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Oriented(sources.PairSource):
   """The pairs of another source with one language in front.
@@ -54,7 +56,7 @@ class Oriented(sources.PairSource):
 
   source: sources.PairSource
   pivot: str = 'en'
-  max_pairs: ranges.Count | None = None
+  max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the language pairs of the source."""

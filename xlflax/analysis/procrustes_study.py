@@ -17,7 +17,7 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, maps, procrustes
 from xlflax.similarity import cosine as similarity
 
@@ -41,7 +41,7 @@ class Level(enum.Enum):
   WORDS = 'words'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcrustesStudy(study.SeriesStudy):
   """Learns the maps of every series, pair and layer.
@@ -60,8 +60,8 @@ class ProcrustesStudy(study.SeriesStudy):
 
   source: sources.PairSource
   links: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  layers: tuple[ranges.Layer, ...] | None = None
-  max_rounds: ranges.Count = 50
+  layers: tuple[validation.LayerIndex, ...] | None = None
+  max_rounds: validation.PositiveInt = 50
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
   level: Level = Level.SENTENCES
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from xlflax.analysis import models, states
 from xlflax.evaluation import base
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.objectives.inputs import Pooling
 from xlflax.storage import arrays, digests, manifests, paths
 
 _ABOUT = 'about.json'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceReader:
   """Reads sentences by a model, through a folder of what was read before.
@@ -38,8 +38,8 @@ class SentenceReader:
 
   directory: str | None = None
   pooling: Pooling | None = None
-  max_length: ranges.Count | None = None
-  block: ranges.Count = 2048
+  max_length: validation.PositiveInt | None = None
+  block: validation.PositiveInt = 2048
 
   def sides(
     self,

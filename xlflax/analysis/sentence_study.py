@@ -16,7 +16,7 @@ from xlflax.analysis.sentence_store import SentenceReader
 from xlflax.evaluation import base, sources
 from xlflax.evaluation.metrics import retrieval
 from xlflax.evaluation.reports import drawing
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import procrustes
 
 _EXPLANATION = (
@@ -41,7 +41,7 @@ class Sides(NamedTuple):
   second: np.ndarray
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceStudy(study.SeriesStudy):
   """Retrieval of every series on every pair.
@@ -58,7 +58,7 @@ class SentenceStudy(study.SeriesStudy):
 
   test: sources.PairSource
   train: sources.PairSource | None = None
-  layers: tuple[ranges.Layer, ...] | None = None
+  layers: tuple[validation.LayerIndex, ...] | None = None
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: models_lib.Models) -> report.Analysis:

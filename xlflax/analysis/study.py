@@ -10,7 +10,7 @@ import numpy as np
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report
 from xlflax.evaluation import base, results
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.storage import bucket_checks, paths
 from xlflax.training.devices import partitioning
 
@@ -179,14 +179,14 @@ def by_step(
   }
 
 
-@calls.checked
+@validation.validate_call
 def analyze(
   analysis: Study,
   *,
-  output: calls.Path,
+  output: validation.FilePath,
   command: Sequence[str] = (),
-  seed: ranges.Seed = 0,
-  batch_size: ranges.Count = 64,
+  seed: validation.Seed = 0,
+  batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> report.Analysis:
   """Runs an analysis and writes what it finds.

@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
+import pydantic
+
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled.readers import files
 from xlflax.evaluation import sources
-from xlflax.foundation import errors, ranges, schema, suggestions
+from xlflax.foundation import errors, suggestions, validation
 
 
 class Digest(NamedTuple):
@@ -48,7 +50,7 @@ class Lines(sources.TextSource):
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFiles(Lines):
   """Files of one sentence a line.
@@ -60,9 +62,11 @@ class TextFiles(Lines):
 
   files: Annotated[
     Mapping[str, str],
-    schema.Takes("a mapping of languages to files, such as {'en': 'en.txt'}"),
+    pydantic.Field(
+      description="a mapping of languages to files, such as {'en': 'en.txt'}"
+    ),
   ]
-  max_lines: ranges.Count | None = None
+  max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
@@ -94,7 +98,7 @@ class TextFiles(Lines):
       )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusLines(Lines):
   """The monolingual text of a corpus directory.
@@ -107,7 +111,7 @@ class CorpusLines(Lines):
 
   directory: str
   split: str = 'train'
-  max_lines: ranges.Count | None = None
+  max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""

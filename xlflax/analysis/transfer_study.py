@@ -11,7 +11,7 @@ from xlflax.analysis import models as models_lib
 from xlflax.evaluation import base
 from xlflax.evaluation.reports import score_table, text
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import errors, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import maps
 
 _EXPLANATION = (
@@ -22,7 +22,7 @@ _EXPLANATION = (
 )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
   """A fine-tuned source, and the map into the space that its head reads.
@@ -37,7 +37,7 @@ class Head:
   map: str
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferStudy(study.Study):
   """Scores of heads on a target model's states.

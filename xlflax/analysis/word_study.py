@@ -22,7 +22,7 @@ from xlflax.analysis import models as models_lib
 from xlflax.analysis.word_report import TOP, VECTORS
 from xlflax.data.dictionaries import dictionary as dictionary_files
 from xlflax.evaluation import base, sources
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import csls
 
 _EXPLANATION = (
@@ -44,7 +44,7 @@ Entries = dict[models_lib.Pair, list[tuple[str, str]]]
 Sides = tuple[dictionaries.WordVectors, dictionaries.WordVectors]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordStudy(study.SeriesStudy):
   """Word translation of every series for every dictionary.
@@ -69,11 +69,11 @@ class WordStudy(study.SeriesStudy):
   text: sources.TextSource | None = None
   series: tuple[models_lib.Series, ...] = ()
   vectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  layers: tuple[ranges.Layer, ...] | None = None
-  max_words: ranges.Count = 200_000
-  min_count: ranges.Count = 1
-  k: ranges.Count = 10
-  max_length: ranges.Count | None = 128
+  layers: tuple[validation.LayerIndex, ...] | None = None
+  max_words: validation.PositiveInt = 200_000
+  min_count: validation.PositiveInt = 1
+  k: validation.PositiveInt = 10
+  max_length: validation.PositiveInt | None = 128
   directory: str | None = None
 
   def __post_init__(self):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from xlflax.cli import output_paths
 from xlflax.commands.flags import compilation
-from xlflax.foundation import errors, flag_tables, ranges
+from xlflax.foundation import errors, flag_tables, validation
 from xlflax.storage import paths
 
 HELP = (
@@ -46,7 +46,9 @@ FLAGS = f"""
 []
 {compilation.FLAG}
 """
-FLAG_KINDS = {'Step': flag_tables.of(ranges.Natural | Literal['last'])}
+FLAG_KINDS = {
+  'Step': flag_tables.of(validation.NonNegativeInt | Literal['last'])
+}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 import argparse
 from typing import Annotated
 
+import annotated_types
+
 from xlflax.cli import output_paths
 from xlflax.commands.flags import json_lines, parsing
 from xlflax.data.corpus.directory import Corpus
@@ -12,7 +14,7 @@ from xlflax.data.vocabularies.settings import (
   ModelType,
   Settings,
 )
-from xlflax.foundation import errors, flag_tables, progress, ranges
+from xlflax.foundation import errors, flag_tables, progress
 from xlflax.storage import mirrors, paths
 
 HELP = (
@@ -70,7 +72,7 @@ FLAGS = f"""
 """
 FLAG_KINDS = {
   'Coverage': flag_tables.of(
-    Annotated[float, ranges.real(at_least=0.98, at_most=1)]
+    Annotated[float, annotated_types.Interval(ge=0.98, le=1)]
   )
 }
 

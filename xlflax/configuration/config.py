@@ -19,8 +19,13 @@ from typing import Any
 
 import gin
 
+from xlflax.configuration import (
+  binding_locations,
+  early,
+  gin_checks,
+  shipped_configs,
+)
 from xlflax.configuration import bindings as bindings_lib
-from xlflax.configuration import early, gin_checks, shipped_configs
 from xlflax.foundation import errors
 
 SHIPPED = shipped_configs.SHIPPED
@@ -51,12 +56,16 @@ class Configuration:
     flags: macros that must be used: those of the command line and of
       `with_macros`.
     used: what was bound of all that has been built, for `operative`.
+    bindings: The bindings of files and flags, to locate values in errors.
   """
 
   bound: gin_checks.Bound = dataclasses.field(repr=False)
   imports: set = dataclasses.field(repr=False)
   flags: frozenset[str] = frozenset()
   used: gin_checks.Bound = dataclasses.field(default_factory=dict, repr=False)
+  bindings: Sequence[binding_locations.Binding] = dataclasses.field(
+    default=(), repr=False
+  )
 
   def build(
     self,
@@ -96,7 +105,7 @@ class Configuration:
     }
     gin_checks.check_required_by(self.bound, list(arguments.values()))
     own = dataclasses.replace(self, bound=self.bound | {key: arguments})
-    with own._lent_to_gin(), gin_checks.building():
+    with own._lent_to_gin(), gin_checks.building(self.bindings):
       return found.wrapper(**fields)
 
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
@@ -153,7 +162,7 @@ class Configuration:
           expected=f'{shown or name} = ...',
         ) from error
       gin_checks.check_required_by(self.bound, value)
-      with gin_checks.building():
+      with gin_checks.building(self.bindings):
         return copy.deepcopy(value)  # Gin builds what it copies.
 
   def warn_of_unread(self) -> None:
@@ -283,14 +292,18 @@ def load(
       macro; names the file and line, or the binding.
   """
   folders = shipped_configs.folders(search_paths)
-  for name in gin_files:
-    shipped_configs.find(name, folders)
+  files = [
+    file
+    for name in gin_files
+    for file in shipped_configs.read(name, folders).files()
+  ]
   made = Configuration(
     bound={},
     imports=set(),
     flags=frozenset(
       [*(macros or {}), *(b.partition('=')[0].strip() for b in bindings)]
     ),
+    bindings=binding_locations.read_bindings(files, bindings),
   )
   with made._lent_to_gin(), _search_in(folders), gin_checks.reading():
     gin.parse_config_files_and_bindings(

@@ -6,7 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterable, Sequence
 
-from xlflax.configuration import gin_parameters, gin_values, shipped_configs
+from xlflax.configuration import binding_locations, shipped_configs
 from xlflax.foundation import errors, suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
@@ -114,6 +114,7 @@ def check_configuration(
   files = [file for tree in trees for file in tree.files()]
   if not files or any(not file.path.is_file() for file in files):
     return  # files of T5X, which only Gin finds
+  binding_locations.read_bindings(files, args.gin_bindings)
   uses = {name for file in files for name in file.uses}
   for binding in args.gin_bindings:
     uses |= shipped_configs.uses(binding)
@@ -121,8 +122,6 @@ def check_configuration(
     if re.fullmatch(r'\w+', name) and name not in uses:
       raise _unused(name, uses)
   _check_own(files, uses)
-  gin_parameters.check(args.gin_bindings, files)
-  gin_values.check(args.gin_bindings, files)
   uses -= _OF_TRAINING if partial else set()
   _check_required(files, {*macros, *set_here}, uses)
 

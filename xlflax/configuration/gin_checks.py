@@ -8,12 +8,12 @@ import pathlib
 import re
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gin
 
-from xlflax.configuration import shipped_configs
+from xlflax.configuration import binding_locations, shipped_configs
 from xlflax.foundation import errors, suggestions
 
 # (scope, selector) -> parameter -> value, as Gin stores bindings. A macro X is
@@ -35,12 +35,18 @@ def reading() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def building() -> Iterator[None]:
-  """Turns Gin's own exceptions to ConfigErrors; those of others pass."""
+def building(
+  bindings: Sequence[binding_locations.Binding] = (),
+) -> Iterator[None]:
+  """Turns Gin's own exceptions to ConfigErrors; those of others pass.
+
+  Args:
+    bindings: The bindings of the configuration, to locate values in errors.
+  """
   try:
     yield
   except errors.XlflaxError as error:
-    raise _plain(error) from error.__cause__
+    raise _plain(error, bindings) from error.__cause__
   except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
     if _raised_by_gin(error):
       raise _translated(error) from error
@@ -214,8 +220,23 @@ def _raised_by_gin(error: Exception) -> bool:
   return pathlib.Path(frames[-1].filename).parent == _GIN
 
 
-def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
-  """The error without the call stack that gin appends to its message."""
+def _plain(
+  error: errors.XlflaxError, bindings: Sequence[binding_locations.Binding]
+) -> errors.XlflaxError:
+  """Returns the error with the location of the value that it is about.
+
+  Gin appends the stack of its calls to the message. The first call is the
+  construction of the object that raised the error.
+  """
+  scope = re.search(
+    r"In call to configurable '\S+' \(.*?\)(?: in scope '(.*?)')?", str(error)
+  )
+  where = str(error.where or '')
+  location = binding_locations.locate(
+    bindings, where, (scope and scope[1]) or ''
+  )
+  if location and location not in where:
+    where = f'{where}, {location}'
   # Gin raises a proxy class that poses as the error's own: its base is meant.
   kind = next(
     c for c in type(error).__mro__ if getattr(errors, c.__name__, None) is c
@@ -224,34 +245,50 @@ def _plain(error: errors.XlflaxError) -> errors.XlflaxError:
     error.what,
     got=error.got,
     expected=error.expected,
-    where=error.where,
+    where=where or None,
     fix=error.fix,
   )
 
 
 def _translated(error: Exception) -> errors.ConfigError:
-  """Gin's own error as one message."""
+  """Returns the error for an exception that Gin raised."""
   text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
-  fix = _suggestion(text) or next(
-    (fix for part, fix in _FIXES if part in text), _FIXES[-1][1]
-  )
-  return errors.ConfigError('The gin configuration is wrong', got=text, fix=fix)
-
-
-def _suggestion(text: str) -> str | None:
-  """Names that resemble the unknown one that gin speaks of."""
-  found = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)
-  if found:
-    names = _parameters(found[1])
-    return suggestions.or_else(
-      found[2], names, f'{found[1]} has {", ".join(names)}'
+  where = _location(str(error))
+  match = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)
+  if match:
+    names = _parameters(match[1])
+    return errors.ConfigError(
+      f'{match[1]} has no parameter `{match[2]}`',
+      got=match[2],
+      expected=suggestions.some_of(names),
+      where=where,
+      fix=suggestions.did_you_mean(match[2], names),
     )
-  found = re.search(
+  match = re.search(
     r"No configurable matching (?:reference )?'@?([\w./]+)(?:\(\))?'", text
   )
-  if found:
-    return suggestions.did_you_mean(found[1], _configurables(found[1]))
-  return None
+  if match:
+    return errors.ConfigError(
+      'Unknown class or function in a gin configuration',
+      got=match[1],
+      where=where,
+      fix=suggestions.did_you_mean(match[1], _configurables(match[1])),
+    )
+  return errors.ConfigError(
+    'The gin configuration is wrong',
+    got=text,
+    where=where,
+    fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),
+  )
+
+
+def _location(text: str) -> str | None:
+  """Returns the file and line, or the flag, that Gin adds to a message."""
+  match = re.search(r'In file "(.+?)",? line (\d+)', text)
+  if match:
+    return f'{match[1]}:{match[2]}'
+  match = re.search(r'In bindings string line \d+\s+(\S+?)\s*=', text)
+  return f'--gin.{match[1]}' if match else None
 
 
 def _parameters(name: str) -> list[str]:

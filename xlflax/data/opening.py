@@ -8,18 +8,18 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled import stream as labelled_stream
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 
 
-@calls.checked
+@validation.validate_call
 def open_loader(
   stream: loader_lib.AnyStream,
   *,
   vocabulary: vocabulary_lib.Vocabulary,
-  seed: ranges.Seed,
-  cache_dir: calls.Path | None = None,
-  cache_generation: ranges.Count | None = None,
-  corpus: calls.Path | corpus_lib.Corpus | None = None,
+  seed: validation.Seed,
+  cache_dir: validation.FilePath | None = None,
+  cache_generation: validation.PositiveInt | None = None,
+  corpus: validation.FilePath | corpus_lib.Corpus | None = None,
   task_modules: Sequence[str] = (),
   verified: Collection[str] | None = (),
 ) -> loader_lib.Loader:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 
 class Layout(enum.Enum):
@@ -113,8 +113,8 @@ class PairOptions:
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
   order: SideOrder = SideOrder.AS_IS
-  min_tokens: ranges.Count = 1
-  max_tokens: ranges.Count | None = None
+  min_tokens: validation.PositiveInt = 1
+  max_tokens: validation.PositiveInt | None = None
 
   def __post_init__(self):
     if self.max_tokens is not None and self.max_tokens < 2 * self.min_tokens:
@@ -140,8 +140,8 @@ class Locality:
     window_blocks: blocks whose rows are mixed.
   """
 
-  block_rows: ranges.Count = 1024
-  window_blocks: ranges.Count = 64
+  block_rows: validation.PositiveInt = 1024
+  window_blocks: validation.PositiveInt = 64
 
 
 @registry.register('stream')
@@ -188,22 +188,22 @@ class Stream:
   name: str
   mixture: str
   layout: Layout
-  length: ranges.Count
-  batch_size: ranges.Count
+  length: validation.PositiveInt
+  batch_size: validation.PositiveInt
   split: str = 'train'
   languages: tuple[str, ...] | None = None
-  alpha: ranges.Exponent | Callable[[int], Any] | None = None
+  alpha: validation.SamplingExponent | Callable[[int], Any] | None = None
   sizes: Sizes = Sizes.EXAMPLES
-  max_share: ranges.PositiveShare | None = None
-  max_epochs: ranges.Positive | None = None
+  max_share: validation.PositiveFraction | None = None
+  max_epochs: validation.PositiveFloat | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
-  shuffle_window: ranges.Count = 4096
+  shuffle_window: validation.PositiveInt = 4096
   locality: Locality | None = None
-  max_examples: ranges.Count | None = None
+  max_examples: validation.PositiveInt | None = None
   packing: Packing = Packing.NONE
   pairs: PairOptions = PairOptions()
-  seed_offset: ranges.Natural = 0
+  seed_offset: validation.NonNegativeInt = 0
 
   def __post_init__(self):
     _check_sizes(self)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data.labelled.rows import question_rows
-from xlflax.foundation import ranges, registry
+from xlflax.foundation import registry, validation
 
 
 class Candidate(NamedTuple):
@@ -34,8 +34,8 @@ class Decoding:
     max_answer_length: tokens of an answer, at most.
   """
 
-  n_best: ranges.Count = 20
-  max_answer_length: ranges.Count = 30
+  n_best: validation.PositiveInt = 20
+  max_answer_length: validation.PositiveInt = 30
 
 
 def n_best(

@@ -15,7 +15,9 @@ import math
 import pathlib
 import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
+
+import pydantic
 
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import sentence_encoding
@@ -23,7 +25,7 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
-from xlflax.foundation import errors, notebooks, progress, ranges, schema
+from xlflax.foundation import errors, notebooks, progress, validation
 from xlflax.foundation import registry as registry_lib
 from xlflax.models.variants import sharing as sharing_lib
 from xlflax.objectives import base as objectives_base
@@ -38,7 +40,7 @@ _tasks: dict[str, type['EvalTask']] = {}
 _metrics: dict[str, Metric] = {}
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
   """What is evaluated: a model with the parameters of one checkpoint.
@@ -57,10 +59,10 @@ class Subject:
 
   model: Any
   params: Any
-  vocabulary: Annotated[vocabulary_lib.Vocabulary, schema.Alike]
+  vocabulary: pydantic.SkipValidation[vocabulary_lib.Vocabulary]
   partitioner: partitioning.Partitioner | None = None
-  seed: ranges.Seed = 0
-  batch_size: ranges.Count = 64
+  seed: validation.Seed = 0
+  batch_size: validation.PositiveInt = 64
   objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
     default_factory=dict
   )

@@ -6,7 +6,7 @@ import logging
 from xlflax.evaluation import base as evaluation_base
 from xlflax.evaluation import families, results, sentence_encoding
 from xlflax.evaluation.metrics.declaration import Better
-from xlflax.foundation import ranges, registry
+from xlflax.foundation import registry, validation
 from xlflax.training import train_state
 from xlflax.training.processes import distributed
 
@@ -25,9 +25,9 @@ class Evaluation:
   """
 
   tasks: tuple[evaluation_base.EvalTask, ...]
-  every_steps: ranges.Count
-  batch_size: ranges.Count = 64
-  seed: ranges.Seed = 0
+  every_steps: validation.PositiveInt
+  batch_size: validation.PositiveInt = 64
+  seed: validation.Seed = 0
   use_ema: bool = True
 
   def __post_init__(self):

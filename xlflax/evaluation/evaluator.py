@@ -18,7 +18,7 @@ from xlflax.evaluation import (
   summary,
 )
 from xlflax.evaluation.reports import run_pages, text
-from xlflax.foundation import progress, ranges, registry, stopping
+from xlflax.foundation import progress, registry, stopping, validation
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.processes import distributed
@@ -43,7 +43,7 @@ class Report:
   tasks: tuple[base.EvalTask, ...]
   results: dict[str, dict[results.Step, base.EvalResult]]
   failures: tuple[base.Failure, ...]
-  computed: ranges.Natural
+  computed: validation.NonNegativeInt
   folders: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from xlflax.evaluation import base, sentence_encoding
-from xlflax.foundation import errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.storage import digests, paths
 from xlflax.training.checkpointing import (
   checkpoint_items,
@@ -28,7 +28,7 @@ _FORMAT = 2
 # The keys of an identity that every result of one folder shares.
 _SHARED = ('task', 'seed', 'parameters', 'sentence')
 
-Step = ranges.Natural | str
+Step = validation.NonNegativeInt | str
 
 
 class Group(NamedTuple):

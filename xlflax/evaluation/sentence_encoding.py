@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.models import activations
 from xlflax.objectives.inputs import Pooling
 from xlflax.training.checkpointing import run_directory
@@ -48,7 +48,7 @@ QUERY = ('query',)
 DOCUMENT = ('document', 'passage', 'corpus')
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceEncoding:
   """How a text becomes a vector.
@@ -70,11 +70,11 @@ class SentenceEncoding:
   """
 
   pooling: Pooling = Pooling.MEAN
-  layers: tuple[ranges.Layer, ...] = (-1,)
+  layers: tuple[validation.LayerIndex, ...] = (-1,)
   dense: tuple[str, ...] = ()
   normalize: bool = False
   centre: Centre | None = None
-  max_length: ranges.Count | None = None
+  max_length: validation.PositiveInt | None = None
   prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
   default_prompt: str | None = None
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)

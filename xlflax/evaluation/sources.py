@@ -7,10 +7,12 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+import pydantic
+
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.labelled.readers import column_checks, parallel
 from xlflax.data.labelled.readers import files as files_lib
-from xlflax.foundation import errors, ranges, registry, schema, suggestions
+from xlflax.foundation import errors, registry, suggestions, validation
 
 Pair = tuple[str, str]
 
@@ -22,7 +24,7 @@ class PairedText(NamedTuple):
   second: Sequence[str]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextChoice:
   """Where text to evaluate on lies, as the command line says.
@@ -41,7 +43,7 @@ class TextChoice:
   tatoeba: str | None = None
   split: str = 'test'
   languages: tuple[str, ...] | None = None
-  max_examples: ranges.Count | None = None
+  max_examples: validation.PositiveInt | None = None
 
   def require(self, field: str, task: str) -> str:
     """A field that a task needs.
@@ -110,7 +112,7 @@ class CorpusPairs(PairSource):
   directory: str
   split: str = 'test'
   languages: tuple[str, ...] | None = None
-  max_pairs: ranges.Count | None = None
+  max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the language pairs of the source."""
@@ -173,7 +175,7 @@ class CorpusText(TextSource):
   directory: str
   split: str = 'test'
   languages: tuple[str, ...] | None = None
-  max_lines: ranges.Count | None = None
+  max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
@@ -198,9 +200,11 @@ class FileText(TextSource):
 
   files: Annotated[
     Mapping[str, str],
-    schema.Takes("a mapping of languages to files, such as {'sw': 'sw.txt'}"),
+    pydantic.Field(
+      description="a mapping of languages to files, such as {'sw': 'sw.txt'}"
+    ),
   ]
-  max_lines: ranges.Count | None = None
+  max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
@@ -321,10 +325,12 @@ class FilePairs(PairSource):
 
   files: Annotated[
     Mapping[str, str | tuple[str, str]],
-    schema.Takes("a mapping of pairs to files, such as {'en-ja': 'en-ja.tsv'}"),
+    pydantic.Field(
+      description="a mapping of pairs to files, such as {'en-ja': 'en-ja.tsv'}"
+    ),
   ]
-  columns: tuple[ranges.Natural, ranges.Natural] = (0, 1)
-  max_pairs: ranges.Count | None = None
+  columns: tuple[validation.NonNegativeInt, validation.NonNegativeInt] = (0, 1)
+  max_pairs: validation.PositiveInt | None = None
 
   def __post_init__(self):
     for name in self.files:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator
 
 from xlflax.evaluation import sources
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 
 @registry.register('task_text')
@@ -23,7 +23,7 @@ class TaskText(sources.TextSource):
   mixture: str
   split: str = 'test'
   languages: tuple[str, ...] | None = None
-  max_lines: ranges.Count | None = None
+  max_lines: validation.PositiveInt | None = None
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
@@ -58,7 +58,7 @@ class TaskPairs(sources.PairSource):
   mixture: str
   split: str = 'test'
   languages: tuple[str, ...] | None = None
-  max_pairs: ranges.Count | None = None
+  max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[sources.Pair, ...]:
     """Returns the language pairs of the source."""

@@ -4,7 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated
 
-from xlflax.foundation import enums, errors, ranges, registry
+import annotated_types
+
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import decoding
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.objectives.pretraining.seq2seq import SourceSymbols
@@ -29,23 +31,16 @@ class TranslationOptions:
     source_symbols: special symbols of the encoder's rows; None: likewise.
   """
 
-  beam_size: ranges.Count = 5
-  length_penalty: ranges.Real = 1.0
+  beam_size: validation.PositiveInt = 5
+  length_penalty: validation.FiniteFloat = 1.0
   early_stopping: decoding.EarlyStopping = decoding.EarlyStopping.EXACT
-  n_best: ranges.Count = 1
-  max_length: Annotated[int, ranges.whole(at_least=3)] | None = None
-  max_length_ratio: ranges.Positive = 3.0
+  n_best: validation.PositiveInt = 1
+  max_length: Annotated[int, annotated_types.Ge(3)] | None = None
+  max_length_ratio: validation.PositiveFloat = 3.0
   decoder_start: DecoderStart | None = None
   source_symbols: SourceSymbols | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'early_stopping', decoding.EarlyStopping)
-    for field, kind in (
-      ('decoder_start', DecoderStart),
-      ('source_symbols', SourceSymbols),
-    ):
-      if getattr(self, field) is not None:
-        enums.coerce(self, field, kind)
     if self.n_best > self.beam_size:
       raise errors.ConfigError(
         'A translation has an impossible n_best',

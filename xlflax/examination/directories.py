@@ -18,7 +18,7 @@ from xlflax.examination import (
 )
 from xlflax.examination.findings import Examination
 from xlflax.examination.kinds import Artefact
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.storage import lease, manifests, paths
 
 # In the order in which their marks are looked for.
@@ -40,8 +40,8 @@ ARTEFACTS = (
 _PASSES = 3  # what was mended may show more that is damaged
 
 
-@calls.checked
-def examine(directory: calls.Path) -> Examination:
+@validation.validate_call
+def examine(directory: validation.FilePath) -> Examination:
   """Looks at everything in a directory that xlflax wrote.
 
   Raises:
@@ -52,9 +52,9 @@ def examine(directory: calls.Path) -> Examination:
   return Examination(place, artefact.kind, tuple(artefact.look(place)))
 
 
-@calls.checked
+@validation.validate_call
 def repair(
-  directory: calls.Path, *, report: Callable[[str], None]
+  directory: validation.FilePath, *, report: Callable[[str], None]
 ) -> Examination:
   """Makes again what can be made again; says what is left.
 

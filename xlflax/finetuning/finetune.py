@@ -14,14 +14,7 @@ from xlflax.finetuning import directions, selection
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
 from xlflax.finetuning import trials as trials_lib
-from xlflax.foundation import (
-  calls,
-  console_tables,
-  enums,
-  errors,
-  ranges,
-  stopping,
-)
+from xlflax.foundation import console_tables, errors, stopping, validation
 from xlflax.storage import bucket_checks, lease, paths
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.processes import distributed
@@ -37,10 +30,10 @@ class Tested(enum.Enum):
   ALL = 'all'
 
 
-@calls.checked
+@validation.validate_call
 def finetune(
   *,
-  output: calls.Path,
+  output: validation.FilePath,
   configuration: config.Configuration,
   axes: Sequence[grid_lib.Axis] = (),
   select: str | None = None,
@@ -49,7 +42,7 @@ def finetune(
   tested: Tested | str = Tested.SELECTED,
   keep: trials_lib.Keep | str = trials_lib.Keep.BEST,
   untrained: bool = False,
-  batch_size: ranges.Count = 64,
+  batch_size: validation.PositiveInt = 64,
   other_config: run_directory.OtherConfig | str = (
     run_directory.OtherConfig.REFUSE
   ),
@@ -84,16 +77,16 @@ def finetune(
   Raises:
     XlflaxError: the grid or a configuration is wrong.
   """
-  tested = enums.of_value(tested, Tested, where='finetune.tested')
+  tested = validation.validate(tested, Tested, name='finetune.tested')
   if test is not None:
     test_tasks = _tasks(test)
   runner = trials_lib.TrialRunner(
     output=paths.of(output),
     select=select,
     configuration=configuration,
-    keep=enums.of_value(keep, trials_lib.Keep, where='finetune.keep'),
-    other_config=enums.of_value(
-      other_config, run_directory.OtherConfig, where='finetune.other_config'
+    keep=validation.validate(keep, trials_lib.Keep, name='finetune.keep'),
+    other_config=validation.validate(
+      other_config, run_directory.OtherConfig, name='finetune.other_config'
     ),
   )
   made = make(runner, axes, untrained=untrained)
@@ -152,11 +145,11 @@ def make(
   return made
 
 
-@calls.checked
+@validation.validate_call
 def finetune_directions(
   *,
   languages: Sequence[str],
-  output: calls.Path,
+  output: validation.FilePath,
   configuration: config.Configuration,
   select: str | None = None,
   **arguments: Any,
@@ -230,12 +223,12 @@ def _test(
   return report
 
 
-@calls.checked
+@validation.validate_call
 def evaluate_trial(
   result: trials_lib.TrialResult,
   tasks: Sequence[base.EvalTask],
   *,
-  batch_size: ranges.Count = 64,
+  batch_size: validation.PositiveInt = 64,
 ) -> evaluate_lib.Report:
   """Evaluates a trial's best checkpoint; what is there is read back.
 

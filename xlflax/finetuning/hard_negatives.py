@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from xlflax.data.labelled.readers import search
-from xlflax.foundation import calls, errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import cosine, neighbours
 from xlflax.storage import paths
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mining:
   """Which documents are negatives of a query.
@@ -30,13 +30,13 @@ class Mining:
     skip: so many of the nearest are no negatives.
   """
 
-  negatives: ranges.Count = 1
-  share: ranges.PositiveShare = 0.95
-  nearest: ranges.Count = 100
-  skip: ranges.Natural = 0
+  negatives: validation.PositiveInt = 1
+  share: validation.PositiveFraction = 0.95
+  nearest: validation.PositiveInt = 100
+  skip: validation.NonNegativeInt = 0
 
 
-@calls.checked
+@validation.validate_call
 def choose(
   queries: np.ndarray,
   documents: np.ndarray,
@@ -73,15 +73,15 @@ def choose(
   return chosen
 
 
-@calls.checked
+@validation.validate_call
 def mine(
   run: Any,
   *,
-  pairs: calls.Path,
-  output: calls.Path,
+  pairs: validation.FilePath,
+  output: validation.FilePath,
   language: str,
   mining: Mining = Mining(),
-  batch_size: ranges.Count = 64,
+  batch_size: validation.PositiveInt = 64,
 ) -> tuple[int, int]:
   """Writes JSON lines of queries, documents and negatives.
 

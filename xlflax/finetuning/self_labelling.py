@@ -9,20 +9,22 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated
 
+import pydantic
+
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.readers import files
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base, checkpoint_choice
 from xlflax.evaluation.tasks import tagging
-from xlflax.foundation import calls, enums, errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.objectives.finetuning import token_classification
 from xlflax.storage import mirrors, paths
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordLines(source_lib.ExampleSource):
   """Sentences without labels: one a line, words separated by spaces.
@@ -33,7 +35,9 @@ class WordLines(source_lib.ExampleSource):
 
   files: Annotated[
     Mapping[str, str],
-    schema.Takes("a mapping of languages to files, such as {'sw': 'words.sw'}"),
+    pydantic.Field(
+      description="a mapping of languages to files, such as {'sw': 'words.sw'}"
+    ),
   ]
 
   def languages(self) -> tuple[str, ...]:
@@ -58,16 +62,16 @@ class WordLines(source_lib.ExampleSource):
     return found
 
 
-@calls.checked
+@validation.validate_call
 def label(
   *,
   teacher: str,
   source: source_lib.ExampleSource,
-  output: calls.Path,
-  step: ranges.Natural | None = None,
+  output: validation.FilePath,
+  step: validation.NonNegativeInt | None = None,
   scheme: tagging.Scheme | str = tagging.Scheme.TAGS,
-  length: ranges.Count | None = 128,
-  batch_size: ranges.Count = 64,
+  length: validation.PositiveInt | None = 128,
+  batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> dict[str, str]:
   """Writes the labels that a fine-tuned run gives to the words of text.
@@ -117,7 +121,7 @@ def label(
     source=_Blind(source),
     objective=names[0],
     length=length,
-    scheme=enums.of_value(scheme, tagging.Scheme, where='label.scheme'),
+    scheme=validation.validate(scheme, tagging.Scheme, name='label.scheme'),
   )
   found = base.evaluate_task(task, subject)
   written = {}

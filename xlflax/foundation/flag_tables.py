@@ -16,7 +16,7 @@ follows `[title]` or `[title: description]` is a group of its own in help, what
 follows `[one of]` or `[one of, required]` excludes each other, and `[]` ends
 either. An entry's nature may name
 
-  a range of `foundation.ranges`, for numbers, `path`, or a kind that is given;
+  a number of `_NUMBERS`, `path`, or a kind that is given;
   without any it is text;
   `one of` some choices, `switch`, `switch off`, `required`, `repeated` (a list);
   `optional`, `one or more`, `any number`, of words that follow no flag;
@@ -31,7 +31,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from xlflax.foundation import errors, ranges, typed_values
+from xlflax.foundation import errors, validation
 
 _ENTRY = re.compile(
   r'(?P<flag>(?:-\w/)?(?:--)?[\w.=]+)(?: (?P<metavar>[^\s(]\S*?))?'
@@ -47,6 +47,30 @@ _NATURES: dict[str, dict[str, Any]] = {
   'optional': {'nargs': '?'},
   'one or more': {'nargs': '+'},
   'any number': {'nargs': '*', 'default': []},
+}
+
+
+_NUMBERS: dict[str, Any] = {
+  'Integer': validation.Int32,
+  'Natural': validation.NonNegativeInt,
+  'Count': validation.PositiveInt,
+  'Seed': validation.Seed,
+  'Layer': validation.LayerIndex,
+  'Layers': validation.NonNegativeInt,
+  'Depth': validation.NumLayers,
+  'Width': validation.Dimension,
+  'Processes': validation.NumProcesses,
+  'Threads': validation.NumThreads,
+  'Bytes': validation.NumBytes,
+  'Port': validation.Port,
+  'Real': validation.FiniteFloat,
+  'NonNegative': validation.NonNegativeFloat,
+  'Positive': validation.PositiveFloat,
+  'Share': validation.Fraction,
+  'PositiveShare': validation.PositiveFraction,
+  'ShareBelowOne': validation.FractionBelowOne,
+  'InnerShare': validation.OpenFraction,
+  'Exponent': validation.SamplingExponent,
 }
 
 
@@ -116,8 +140,8 @@ def _options(nature: str, kinds: dict[str, Callable]) -> dict[str, Any]:
       options['choices'] = rest.split()[1:]
     elif word in ('default', 'as'):
       options['default' if word == 'default' else 'dest'] = rest
-    elif hasattr(ranges, part):
-      options['type'] = of(getattr(ranges, part))
+    elif part in _NUMBERS:
+      options['type'] = of(_NUMBERS[part])
     else:
       raise ValueError(f'not the nature of a flag: {part!r}')
   return _numbers(options)
@@ -144,8 +168,8 @@ class NumericFlag:
 
   def __init__(self, hint: Any):
     self.hint = hint
-    kinds = {kind for kind, _ in typed_values.numeric(hint)}
-    self.metavar = 'X' if float in kinds else 'N'
+    kinds = list(map(str, validation.numeric_types(hint)))
+    self.metavar = 'X' if any('float' in one for one in kinds) else 'N'
 
   def __call__(self, text: str) -> Any:
     """The number of a text.
@@ -169,14 +193,7 @@ class NumericFlag:
     Raises:
       ConfigError: it is not in range.
     """
-    value = _number(text)
-    try:
-      return typed_values.convert(value, self.hint)
-    except typed_values.MismatchError as error:
-      what = 'cannot be read' if isinstance(value, str) else error.what
-      raise errors.ConfigError(
-        f'{flag} {what}', got=text[:80], expected=error.expected, where=where
-      ) from None
+    return validation.validate(_number(text), self.hint, name=flag, where=where)
 
 
 def of(hint: Any) -> NumericFlag:

@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from xlflax.foundation import calls, errors, schema
+from xlflax.foundation import errors, validation
 
 _Class = TypeVar('_Class', bound=type)
 _classes: dict[str, type] = {}
@@ -24,11 +24,11 @@ _IDENTITY = 'xlflax.identity'
 _CONTENT = 'xlflax.content'
 
 
-@calls.checked
+@validation.validate_call
 def register(name: str) -> Callable[[_Class], _Class]:
   """Registers a class under a name, for good: saved runs contain it.
 
-  A dataclass checks its fields from then on (`schema.checked`).
+  A dataclass checks its fields from then on (`validation.validate_fields`).
 
   Raises:
     ConfigError: another class has the name.
@@ -44,7 +44,7 @@ def register(name: str) -> Callable[[_Class], _Class]:
       )
     _classes[name] = cls
     _names[cls] = name
-    return schema.checked(cls)
+    return validation.validate_fields(cls)
 
   return decorate
 

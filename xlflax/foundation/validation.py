@@ -43,6 +43,7 @@ from pydantic_core import PydanticCustomError
 
 from xlflax.foundation import errors, suggestions
 
+_T = TypeVar('_T')
 _Class = TypeVar('_Class', bound=type)
 _Function = TypeVar('_Function', bound=Callable[..., Any])
 
@@ -50,8 +51,8 @@ INT32_MAX = 2**31 - 1
 
 # Integers.
 Int32 = Annotated[int, at.Interval(ge=-INT32_MAX - 1, le=INT32_MAX)]
-NonNegativeInt = Annotated[int, at.Interval(ge=0, le=INT32_MAX)]
-PositiveInt = Annotated[int, at.Interval(ge=1, le=INT32_MAX)]
+NonNegativeInt = Annotated[int, at.Ge(0)]
+PositiveInt = Annotated[int, at.Ge(1)]
 Seed = Annotated[int, at.Interval(ge=0, le=2**32 - 1)]
 # The index of a layer. A negative index counts from the last layer.
 LayerIndex = Annotated[int, at.Interval(ge=-10_000, le=10_000)]
@@ -63,8 +64,7 @@ NumBytes = Annotated[int, at.Interval(ge=1, le=2**53)]
 Port = Annotated[int, at.Interval(ge=1, le=65_535)]
 
 # Real numbers, which are always finite.
-_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
-FiniteFloat = Annotated[float, at.Interval(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)]
+FiniteFloat = pydantic.FiniteFloat
 NonNegativeFloat = Annotated[float, at.Ge(0)]
 PositiveFloat = Annotated[float, at.Gt(0)]
 Fraction = Annotated[float, at.Interval(ge=0, le=1)]
@@ -79,6 +79,7 @@ FilePath = Annotated[
   str | os.PathLike[str], pydantic.Field(description='a path')
 ]
 
+_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 _CONFIG = pydantic.ConfigDict(
   arbitrary_types_allowed=True, allow_inf_nan=False, hide_input_in_errors=True
 )
@@ -151,6 +152,18 @@ def validate_call(function: _Function) -> _Function:
 
   setattr(validated, _VALIDATED, True)
   return cast(_Function, validated)
+
+
+@typing.overload
+def validate(
+  value: Any, hint: type[_T], *, name: str, where: str | None = None
+) -> _T: ...
+
+
+@typing.overload
+def validate(
+  value: Any, hint: Any, *, name: str, where: str | None = None
+) -> Any: ...
 
 
 def validate(
@@ -294,12 +307,12 @@ def _to_pydantic(hint: Any) -> Any:
   if isinstance(hint, TypeVar):
     return Any
   if hint in (int, float):
-    return Annotated[hint, *_NUMBER_VALIDATORS[hint]]
+    return _to_pydantic_number(hint, ())
   if origin is Annotated:
     if any(isinstance(x, pydantic.SkipValidation) for x in args[1:]):
       return Any
     if args[0] in (int, float):
-      return Annotated[args[0], *args[1:], *_NUMBER_VALIDATORS[args[0]]]
+      return _to_pydantic_number(args[0], args[1:])
     return Annotated[_to_pydantic(args[0]), *args[1:]]
   if hint is bool:
     return Annotated[pydantic.StrictBool, pydantic.BeforeValidator(_unbox)]
@@ -331,6 +344,23 @@ def _to_pydantic(hint: Any) -> Any:
   if isinstance(origin or hint, type):
     return _to_pydantic_class(origin or hint)
   return hint
+
+
+def _to_pydantic_number(kind: Any, constraints: tuple[Any, ...]) -> Any:
+  """Returns the annotation for a number in int32 or float32."""
+  if kind is float:
+    to_number = functools.partial(_to_number, noun='a number')
+    limits: list[Any] = [pydantic.AfterValidator(_check_float32)]
+  else:
+    to_number = functools.partial(_to_number, noun='an integer')
+    limits = []
+    if not any(getattr(x, 'ge', None) is not None for x in constraints):
+      limits.append(at.Ge(-INT32_MAX - 1))
+    if not any(getattr(x, 'le', None) is not None for x in constraints):
+      limits.append(at.Le(INT32_MAX))
+  return Annotated[
+    kind, *constraints, *limits, pydantic.BeforeValidator(to_number)
+  ]
 
 
 def _to_pydantic_union(args: tuple[Any, ...]) -> Any:
@@ -371,17 +401,6 @@ def _check_float32(value: float) -> float:
   if abs(value) > _FLOAT32_MAX:
     raise PydanticCustomError('type', 'Input should be finite in float32')
   return value
-
-
-_NUMBER_VALIDATORS: dict[type, tuple[Any, ...]] = {
-  int: (
-    pydantic.BeforeValidator(functools.partial(_to_number, noun='an integer')),
-  ),
-  float: (
-    pydantic.BeforeValidator(functools.partial(_to_number, noun='a number')),
-    pydantic.AfterValidator(_check_float32),
-  ),
-}
 
 
 def _unbox(value: Any) -> Any:
@@ -511,7 +530,8 @@ def _invalid_call(
     for detail in error.errors()
     if detail['type'].startswith('missing_')
   ]
-  if missing:
+  invalid = [x for x in error.errors() if x['loc'][0] not in missing]
+  if not invalid:
     return errors.ConfigError(
       f'{name} requires {", ".join(f"`{key}`" for key in missing)}',
       got=f'no {", ".join(missing)}',
@@ -519,17 +539,23 @@ def _invalid_call(
       fix=f'Pass {name}({missing[0]}=...), or bind it in a gin file or with '
       f'--gin.{name}.{missing[0]}=VALUE.',
     )
-  key = error.errors()[0]['loc'][0]
-  details = [
-    (x['loc'][1:], x['msg']) for x in error.errors() if x['loc'][0] == key
-  ]
+  key = invalid[0]['loc'][0]
+  details = [(x['loc'][1:], x['msg']) for x in invalid if x['loc'][0] == key]
   if isinstance(key, int):  # A positional argument.
     value = args[key]
     key = list(signature.parameters)[min(key, len(signature.parameters) - 1)]
   else:
     value = kwargs[key]
   key = str(key)
-  return _invalid_value(details, value, hints.get(key, Any), f'{name}.{key}')
+  # Several objects of a class often differ by their names.
+  own_name = kwargs.get('name') if noun == 'field' else None
+  return _invalid_value(
+    details,
+    value,
+    hints.get(key, Any),
+    f'{name}.{key}',
+    suffix=f' of {own_name!r}' if isinstance(own_name, str) else '',
+  )
 
 
 def _invalid_value(
@@ -538,6 +564,7 @@ def _invalid_value(
   hint: Any,
   name: str,
   where: str | None = None,
+  suffix: str = '',
 ) -> errors.ConfigError:
   """Returns the error for an invalid value.
 
@@ -548,6 +575,7 @@ def _invalid_value(
     hint: Its type annotation.
     name: The name of the field, argument or option.
     where: The location of the value. If None, `name`.
+    suffix: Text that follows the location.
   """
   resolved = [(*_resolve(loc, value), message) for loc, message in details]
   path, invalid, _ = max(resolved, key=lambda item: len(item[0]))
@@ -558,7 +586,7 @@ def _invalid_value(
     f'Invalid value for `{name}`',
     got=_shorten(invalid),
     expected=_description(hint) or ' or '.join(expected),
-    where=(where or name) + path,
+    where=(where or name) + path + suffix,
     fix=_suggest(invalid, hint),
   )
 

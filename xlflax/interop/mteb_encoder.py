@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
 import numpy as np
+import pydantic
 
 from xlflax.data.corpus import language_codes
 from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import calls, schema
+from xlflax.foundation import validation
 from xlflax.similarity import cosine
 
 
@@ -44,11 +45,12 @@ class _Settings:
 class MtebEncoder:
   """An encoder as mteb's `EncoderProtocol` describes it."""
 
-  @calls.checked
+  @validation.validate_call
   def __init__(
     self,
     run: Annotated[
-      Encodes, schema.Takes("a run, such as xlflax.open_run('runs/base')")
+      Encodes,
+      pydantic.Field(description="a run, such as xlflax.open_run('runs/base')"),
     ],
     *,
     name: str = 'xlflax/run',

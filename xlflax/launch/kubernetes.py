@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from typing import Any, Literal, Self
 
-from xlflax.foundation import errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.launch import base, preflight, registry, templates
 
 _PORT = 55527
@@ -228,10 +228,10 @@ class KubernetesJob(base.Job):
   command: tuple[str, ...]
   name: str
   image: str
-  nnodes: ranges.Count = 1
-  num_slices: ranges.Processes = 1
+  nnodes: validation.PositiveInt = 1
+  num_slices: validation.NumProcesses = 1
   manifest: Manifest = Manifest.JOBSET
-  gpus_per_pod: ranges.Natural = 8
+  gpus_per_pod: validation.NonNegativeInt = 8
   gpu_resource: str = 'nvidia.com/gpu'
   cpu: str | None = None
   memory: str | None = None
@@ -251,13 +251,13 @@ class KubernetesJob(base.Job):
   host_network: bool = False
   pull_secret: tuple[str, ...] = ()
   service_account: str | None = None
-  fs_group: ranges.Natural | None = None
+  fs_group: validation.NonNegativeInt | None = None
   namespace: str | None = None
   queue: str | None = None
   priority_class: str | None = None
-  ttl_seconds: ranges.Natural | None = None
-  max_restarts: ranges.Natural = 20
-  termination_grace_period: ranges.Natural = 180
+  ttl_seconds: validation.NonNegativeInt | None = None
+  max_restarts: validation.NonNegativeInt = 20
+  termination_grace_period: validation.NonNegativeInt = 180
   template: pathlib.Path | None = None
 
   def __post_init__(self):

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xlflax.foundation import errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.launch import base, registry, supervisor
 from xlflax.storage import paths
 
@@ -48,11 +48,11 @@ class _SupervisedJob(base.Job):
 
   internal_fields = ('program',)
   command: tuple[str, ...]
-  nproc_per_node: ranges.Processes
-  cpu_devices: ranges.Count | None = None
+  nproc_per_node: validation.NumProcesses
+  cpu_devices: validation.PositiveInt | None = None
   logs: pathlib.Path | None = None
-  grace_seconds: ranges.NonNegative = 5.0
-  max_restarts: ranges.Natural = 0
+  grace_seconds: validation.NonNegativeFloat = 5.0
+  max_restarts: validation.NonNegativeInt = 0
   program: tuple[str, ...] = _PROGRAM
 
   def __post_init__(self):
@@ -174,7 +174,7 @@ class LocalJob(_SupervisedJob):
     port: TCP port of process 0. If None, a free port.
   """
 
-  port: ranges.Port | None = None
+  port: validation.Port | None = None
 
   def coordinator(self, default_port: int | None = None) -> str:
     """Returns the address of process 0, by default with a free port."""
@@ -213,8 +213,8 @@ class NodeJob(_SupervisedJob):
     rdzv_endpoint: HOST:PORT at which process 0, on node 0, listens.
   """
 
-  nnodes: ranges.Count = 1
-  node_rank: ranges.Natural | None = None
+  nnodes: validation.PositiveInt = 1
+  node_rank: validation.NonNegativeInt | None = None
   rdzv_endpoint: str = 'localhost:29400'
 
   def __post_init__(self):

@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable, Sequence
 
 from xlflax import launch
-from xlflax.foundation import errors, schema, user_modules
+from xlflax.foundation import errors, user_modules, validation
 from xlflax.launch import base
 
 
@@ -56,7 +56,7 @@ def register(
         fix='rename one of them',
       )
     _launchers[name] = Launcher(name=name, help=help, example=example, job=job)
-    return schema.checked(job)
+    return validation.validate_fields(job)
 
   return decorate
 

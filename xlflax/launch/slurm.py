@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from typing import Any, ClassVar
 
-from xlflax.foundation import errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.launch import base, preflight, registry, templates
 
 # sbatch has its own quoting in #SBATCH lines: no characters that need any.
@@ -75,19 +75,19 @@ class SlurmJob(base.Job):
     *base.SHARDED_COMMANDS,
   )
   command: tuple[str, ...]
-  nodes: ranges.Count = 1
-  gpus_per_node: ranges.Natural = 0
-  ntasks_per_node: ranges.Count = 1
-  cpus_per_task: ranges.Count | None = None
+  nodes: validation.PositiveInt = 1
+  gpus_per_node: validation.NonNegativeInt = 0
+  ntasks_per_node: validation.PositiveInt = 1
+  cpus_per_task: validation.PositiveInt | None = None
   mem: str | None = None
   partition: str | None = None
   account: str | None = None
   time: str | None = None
   job_name: str = 'xlflax'
-  signal_seconds: ranges.Count = 120
+  signal_seconds: validation.PositiveInt = 120
   sweep: pathlib.Path | None = None
   array: str | None = None
-  max_restarts: ranges.Natural = 20
+  max_restarts: validation.NonNegativeInt = 20
   restart_policy: RestartPolicy = RestartPolicy.REQUEUE
   logs: pathlib.Path | None = None
   nccl_socket_ifname: str | None = None

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from typing import Any
 
-from xlflax.foundation import errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.launch import base, preflight, registry, templates
 
 # Nodes are named NAME-1023, with at most 63 characters.
@@ -75,7 +75,7 @@ class TpuJob(base.Job):
   accelerator_type: str
   runtime_version: str
   project: str | None = None
-  num_slices: ranges.Processes = 1
+  num_slices: validation.NumProcesses = 1
   spot: bool = False
   network: str | None = None
   subnetwork: str | None = None
@@ -86,10 +86,10 @@ class TpuJob(base.Job):
   setup_command: str | None = base.multiline(default=None)
   entrypoint: str | None = None
   env: tuple[str, ...] = ()
-  max_restarts: ranges.Natural = 20
+  max_restarts: validation.NonNegativeInt = 20
   keep_alive: bool = False
-  abandon_minutes: ranges.Natural = 60
-  poll_seconds: ranges.Natural = 30
+  abandon_minutes: validation.NonNegativeInt = 60
+  poll_seconds: validation.NonNegativeInt = 30
 
   def __post_init__(self):
     base.check_text(self)

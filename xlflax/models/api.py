@@ -7,19 +7,22 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pydantic
 
-from xlflax.foundation import calls, errors, ranges, schema, typed_values
+from xlflax.foundation import errors, validation
 from xlflax.models import config as model_config
 from xlflax.models.variants import sharing
 
 
-@calls.checked
+@validation.validate_call
 def init_params(
   model: nn.Module,
-  rng: Annotated[jax.Array, schema.Takes('a key, such as jax.random.key(0)')],
+  rng: Annotated[
+    jax.Array, pydantic.Field(description='a key, such as jax.random.key(0)')
+  ],
   *,
-  batch_size: ranges.Count = 1,
-  length: ranges.Count = 8,
+  batch_size: validation.PositiveInt = 1,
+  length: validation.PositiveInt = 8,
 ) -> dict:
   """Returns fresh parameters, boxed with their logical axes.
 
@@ -62,7 +65,7 @@ def abstract_params(model: nn.Module) -> dict:
   return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
 
-@calls.checked
+@validation.validate_call
 def count_params(tree) -> int:
   """Number of scalars in a tree of arrays or shapes, boxed or not."""
   leaves = jax.tree.leaves(nn.unbox(tree))
@@ -70,7 +73,7 @@ def count_params(tree) -> int:
     if not hasattr(leaf, 'shape'):
       raise errors.ConfigError(
         'What is counted is no tree of parameters',
-        got=typed_values.described(leaf),
+        got=repr(leaf)[:80],
         expected='a tree of arrays or shapes, such as run.params()',
         where='count_params.tree',
         fix='take init_params(model, key), or the parameters of a run',

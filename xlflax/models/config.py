@@ -4,10 +4,11 @@ import dataclasses
 import enum
 from typing import Annotated, Any, TypeVar, cast
 
+import annotated_types
 import jax.numpy as jnp
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import activations, config_checks
 from xlflax.models.variants import sharing as sharing_lib
 
@@ -151,25 +152,27 @@ class TransformerConfig:
       weights start at 1 / sqrt(inputs)).
   """
 
-  hidden_dim: ranges.Width
-  mlp_dim: ranges.Width
-  num_heads: ranges.Width
-  head_dim: ranges.Width | None = None
-  max_length: ranges.Count = 512
-  vocab_size: ranges.Count | None = None
-  vocab_multiple: ranges.Count = 1
-  num_languages: ranges.Count | None = None
+  hidden_dim: validation.Dimension
+  mlp_dim: validation.Dimension
+  num_heads: validation.Dimension
+  head_dim: validation.Dimension | None = None
+  max_length: validation.PositiveInt = 512
+  vocab_size: validation.PositiveInt | None = None
+  vocab_multiple: validation.PositiveInt = 1
+  num_languages: validation.PositiveInt | None = None
   use_language_embeddings: bool = False
-  type_vocab_size: ranges.Natural = 0
+  type_vocab_size: validation.NonNegativeInt = 0
   position_embedding: PositionEmbedding = PositionEmbedding.LEARNED
-  position_offset: ranges.Natural = 0
+  position_offset: validation.NonNegativeInt = 0
   embedding_norm: bool = True
   scale_embeddings: bool = False
-  layer_norm_epsilon: Annotated[float, ranges.real(above=0, at_most=1)] = 1e-12
+  layer_norm_epsilon: Annotated[float, annotated_types.Interval(gt=0, le=1)] = (
+    1e-12
+  )
   activation: str = 'gelu'
   gated_mlp: bool = False
-  dropout_rate: ranges.ShareBelowOne = 0.1
-  attention_dropout_rate: ranges.ShareBelowOne = 0.1
+  dropout_rate: validation.FractionBelowOne = 0.1
+  attention_dropout_rate: validation.FractionBelowOne = 0.1
   mlm_head: MlmHead = MlmHead.TRANSFORM
   output_embeddings: OutputEmbeddings = OutputEmbeddings.TIED
   dtype: str = 'float32'
@@ -178,7 +181,7 @@ class TransformerConfig:
   remat: Remat = Remat.NONE
   products: Products = Products.PLAIN
   attention_backend: AttentionBackend = AttentionBackend.AUTO
-  initializer_range: ranges.Positive = 0.02
+  initializer_range: validation.PositiveFloat = 0.02
 
   @property
   def dim_per_head(self) -> int:
@@ -231,13 +234,13 @@ class EncoderConfig(TransformerConfig):
     ConfigError: a value is out of range or not among the choices.
   """
 
-  num_layers: ranges.Depth
-  num_kv_heads: ranges.Width | None = None
-  rotary_theta: ranges.Positive = 10000.0
-  local_rotary_theta: ranges.Positive | None = None
-  rotary_factor: ranges.Positive = 1.0
-  local_window: ranges.Natural | None = None
-  global_every: ranges.Count = 1
+  num_layers: validation.NumLayers
+  num_kv_heads: validation.Dimension | None = None
+  rotary_theta: validation.PositiveFloat = 10000.0
+  local_rotary_theta: validation.PositiveFloat | None = None
+  rotary_factor: validation.PositiveFloat = 1.0
+  local_window: validation.NonNegativeInt | None = None
+  global_every: validation.PositiveInt = 1
   norm_position: NormPosition = NormPosition.POST
   norm: Norm = Norm.LAYER
   first_norm: bool = True
@@ -247,8 +250,8 @@ class EncoderConfig(TransformerConfig):
   mlp_output_bias: bool | None = None
   head_bias: bool = True
   output_bias: bool = True
-  relative_buckets: ranges.Count = 256
-  relative_max_distance: ranges.Count = 512
+  relative_buckets: validation.PositiveInt = 256
+  relative_max_distance: validation.PositiveInt = 512
   padding_states: PaddingStates = PaddingStates.KEEP
   cross_attention: bool = False
   sharing: sharing_lib.SharingPlan | None = None

@@ -4,7 +4,9 @@ import dataclasses
 import enum
 from typing import Annotated
 
-from xlflax.foundation import errors, ranges, registry
+import annotated_types
+
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import config as model_config
 
 
@@ -81,16 +83,18 @@ class EncoderDecoderConfig(model_config.TransformerConfig):
   """
 
   family: EncoderDecoderFamily
-  num_encoder_layers: ranges.Depth
-  num_decoder_layers: ranges.Depth
-  relative_buckets: Annotated[int, ranges.whole(at_least=4)] = 32
-  relative_max_distance: ranges.Count = 128
+  num_encoder_layers: validation.NumLayers
+  num_decoder_layers: validation.NumLayers
+  relative_buckets: Annotated[int, annotated_types.Ge(4)] = 32
+  relative_max_distance: validation.PositiveInt = 128
   per_layer_relative_bias: bool = False
   output_scaling: OutputScaling = OutputScaling.AUTO
   tie_decoder: bool = False
   tied_layers: TiedLayers = TiedLayers.LAST
   output_bias: bool = True
-  layer_norm_epsilon: Annotated[float, ranges.real(above=0, at_most=1)] = 1e-5
+  layer_norm_epsilon: Annotated[float, annotated_types.Interval(gt=0, le=1)] = (
+    1e-5
+  )
   mlm_head: model_config.MlmHead = model_config.MlmHead.TIED
 
   def __post_init__(self):

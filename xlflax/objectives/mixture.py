@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from xlflax.foundation import errors, ranges, registry, suggestions
+from xlflax.foundation import errors, registry, suggestions, validation
 from xlflax.objectives import base
 
 _MAX_BLOCK = 1000  # steps over which sampled entries have exact shares
@@ -38,7 +38,7 @@ class Entry:
 
   stream: str
   objective: base.Objective
-  weight: ranges.Positive = 1.0
+  weight: validation.PositiveFloat = 1.0
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
@@ -118,8 +118,13 @@ class ObjectiveMixture:
 
   entries: tuple[Entry, ...]
   combine: Combine = Combine.SUM
-  pattern: tuple[ranges.Natural | tuple[ranges.Natural, ...], ...] | None = None
-  seed: ranges.Seed = 0
+  pattern: (
+    tuple[
+      validation.NonNegativeInt | tuple[validation.NonNegativeInt, ...], ...
+    ]
+    | None
+  ) = None
+  seed: validation.Seed = 0
 
   def __post_init__(self):
     if not self.entries:

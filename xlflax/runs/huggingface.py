@@ -5,24 +5,24 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.interop.huggingface.architectures.architectures import Task
 from xlflax.runs.run import Run, open_run
 from xlflax.training.devices import partitioning
 
 
-@calls.checked
+@validation.validate_call
 def from_huggingface(
-  folder: calls.Path,
+  folder: validation.FilePath,
   *,
-  model_dir: calls.Path | None = None,
+  model_dir: validation.FilePath | None = None,
   languages: Sequence[str] | None = None,
-  vocabulary: calls.Path | None = None,
+  vocabulary: validation.FilePath | None = None,
   unused_rows: importing.UnusedRows | str = importing.UnusedRows.REFUSE,
   drop: Sequence[str] = (),
   scan_layers: bool = True,
-  vocab_multiple: ranges.Count = 1,
+  vocab_multiple: validation.PositiveInt = 1,
   partitioner: partitioning.Partitioner | None = None,
 ) -> Run:
   """Converts a Hugging Face folder and opens the result.
@@ -65,10 +65,10 @@ def from_huggingface(
   )
 
 
-@calls.checked
+@validation.validate_call
 def to_huggingface(
   run: Run,
-  folder: calls.Path,
+  folder: validation.FilePath,
   *,
   model_type: str | None = None,
   task: Task | str | None = None,

@@ -20,7 +20,7 @@ from xlflax.evaluation import (
   translator,
 )
 from xlflax.evaluation import evaluator as evaluator_lib
-from xlflax.foundation import calls, enums, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.objectives.inputs import Pooling
 from xlflax.runs import inputs, tokens
 from xlflax.training.checkpointing import run as run_lib
@@ -49,14 +49,14 @@ class Run(run_lib.SavedRun):
   def _repr_html_(self) -> str:
     return inputs.as_html(self, self.step)
 
-  @calls.checked
+  @validation.validate_call
   def at(self, step: int | str, *, best_metric: str | None = None) -> 'Run':
     """The same run at another checkpoint; arguments as in `open_run`."""
     return dataclasses.replace(
       self, step=inputs.choose_step(self, step, best_metric=best_metric)
     )
 
-  @calls.checked
+  @validation.validate_call
   def params(self, step: results.Step | None = None) -> dict[str, Any]:
     """`{'model': ..., 'heads': ...}` of a checkpoint.
 
@@ -74,8 +74,8 @@ class Run(run_lib.SavedRun):
       return self.untrained_params(seed=self.seed, partitioner=self.partitioner)
     return self.restore_params(step, partitioner=self.partitioner)
 
-  @calls.checked
-  def subject(self, *, batch_size: ranges.Count = 64) -> base.Subject:
+  @validation.validate_call
+  def subject(self, *, batch_size: validation.PositiveInt = 64) -> base.Subject:
     """Model, parameters and vocabulary, as evaluation tasks read them."""
     return base.Subject(
       model=self.model,
@@ -93,7 +93,7 @@ class Run(run_lib.SavedRun):
     """What the run's sentence vectors are: `encode` and all tasks use it."""
     return sentence_encoding.of_run(self.directory, self._params)
 
-  @calls.checked
+  @validation.validate_call
   def encode(
     self,
     texts: Sequence[str],
@@ -101,10 +101,10 @@ class Run(run_lib.SavedRun):
     languages: str | Sequence[str] | None = None,
     layer: int | str | None = None,
     pooling: Pooling | str | None = None,
-    max_length: ranges.Count | None = None,
+    max_length: validation.PositiveInt | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
-    batch_size: ranges.Count = 64,
+    batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
     """One vector per text, as `sentence` says.
 
@@ -156,15 +156,15 @@ class Run(run_lib.SavedRun):
     inputs.warn_of_cut(found.truncated, texts)
     return found.vectors
 
-  @calls.checked
+  @validation.validate_call
   def encode_layers(
     self,
     texts: Sequence[str],
     *,
     languages: str | Sequence[str] | None = None,
     pooling: Pooling | str | None = None,
-    max_length: ranges.Count | None = None,
-    batch_size: ranges.Count = 64,
+    max_length: validation.PositiveInt | None = None,
+    batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
     """Pooled states of each text and layer; arguments as in `encode`.
 
@@ -186,14 +186,14 @@ class Run(run_lib.SavedRun):
     """The run's vocabulary: `encode` gives ids of text, `decode` the text."""
     return self.vocabulary
 
-  @calls.checked
+  @validation.validate_call
   def states(
     self,
     texts: Sequence[str],
     *,
     languages: str | Sequence[str] | None = None,
-    max_length: ranges.Count | None = None,
-    batch_size: ranges.Count = 64,
+    max_length: validation.PositiveInt | None = None,
+    batch_size: validation.PositiveInt = 64,
   ) -> list[np.ndarray]:
     """The states of each text's tokens, at every layer.
 
@@ -218,13 +218,13 @@ class Run(run_lib.SavedRun):
     inputs.warn_of_cut(cut, texts)
     return found
 
-  @calls.checked
+  @validation.validate_call
   def fill_mask(
     self,
     texts: Sequence[str],
     *,
     languages: str | Sequence[str] | None = None,
-    top_k: ranges.Count = 5,
+    top_k: validation.PositiveInt = 5,
   ) -> list[list[tokens.Prediction]]:
     """The likeliest tokens for `<mask>`, which each text has once.
 
@@ -245,13 +245,13 @@ class Run(run_lib.SavedRun):
     ids = inputs.language_ids(subject, texts, languages)
     return tokens.fill_mask(subject, texts, ids, top_k)
 
-  @calls.checked
+  @validation.validate_call
   def evaluate(
     self,
     tasks: Sequence[base.EvalTask],
     *,
-    output: calls.Path | None = None,
-    batch_size: ranges.Count = 64,
+    output: validation.FilePath | None = None,
+    batch_size: validation.PositiveInt = 64,
   ) -> dict[str, base.EvalResult]:
     """Evaluates the checkpoint.
 
@@ -297,17 +297,17 @@ class Run(run_lib.SavedRun):
       )
     return found
 
-  @calls.checked
+  @validation.validate_call
   def translate(
     self,
     texts: Sequence[str],
     *,
     source: str,
     target: str,
-    beam_size: ranges.Count = 5,
-    length_penalty: ranges.Real = 1.0,
-    max_length: ranges.Count | None = None,
-    batch_size: ranges.Count = 64,
+    beam_size: validation.PositiveInt = 5,
+    length_penalty: validation.FiniteFloat = 1.0,
+    max_length: validation.PositiveInt | None = None,
+    batch_size: validation.PositiveInt = 64,
   ) -> list[str]:
     """Translates texts with an encoder-decoder.
 
@@ -350,20 +350,20 @@ class Run(run_lib.SavedRun):
   def _changed(self, pooling, max_length, *, layer=None):
     """The run's definition with what a call says otherwise."""
     if pooling is not None:
-      pooling = enums.of_value(pooling, Pooling, where='Run.encode.pooling')
+      pooling = validation.validate(pooling, Pooling, name='Run.encode.pooling')
     return self.sentence.changed(
       pooling=pooling, layer=layer, max_length=max_length
     )
 
 
-@calls.checked
+@validation.validate_call
 def open_run(
-  model_dir: calls.Path,
+  model_dir: validation.FilePath,
   *,
   step: int | str = 'last',
   best_metric: str | None = None,
   partitioner: partitioning.Partitioner | None = None,
-  seed: ranges.Seed = 0,
+  seed: validation.Seed = 0,
 ) -> Run:
   """Opens the run in a model directory.
 

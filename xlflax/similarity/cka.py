@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import calls, enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 from xlflax.similarity.cka_sums import Hsic, Sums
 
@@ -42,7 +42,7 @@ class Estimator(enum.Enum):
   DEBIASED = 'debiased'
 
 
-@calls.checked
+@validation.validate_call
 def linear_cka(
   first: np.ndarray,
   second: np.ndarray,
@@ -79,7 +79,7 @@ class LayerCKA:
   sums.result()  # [L, M]
   """
 
-  @calls.checked
+  @validation.validate_call
   def __init__(
     self,
     *,
@@ -96,10 +96,10 @@ class LayerCKA:
         float32; sums over batches are always float64.
     """
     self._diagonal = (
-      enums.of_value(layers, Layers, where='layers') is Layers.DIAGONAL
+      validation.validate(layers, Layers, name='layers') is Layers.DIAGONAL
     )
     self._debiased = (
-      enums.of_value(estimator, Estimator, where='estimator')
+      validation.validate(estimator, Estimator, name='estimator')
       is Estimator.DEBIASED
     )
     self._dtype = dtype
@@ -109,7 +109,7 @@ class LayerCKA:
     self._squares: list[np.ndarray] = []  # of all states, of each layer
     self.count = 0
 
-  @calls.checked
+  @validation.validate_call
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
     """Adds n sentences.
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 
 
@@ -20,9 +20,12 @@ class Neighbours(NamedTuple):
   backward: np.ndarray
 
 
-@calls.checked
+@validation.validate_call
 def nearest(
-  first: np.ndarray, second: np.ndarray, *, block_size: ranges.Count = 2048
+  first: np.ndarray,
+  second: np.ndarray,
+  *,
+  block_size: validation.PositiveInt = 2048,
 ) -> Neighbours:
   """Finds nearest neighbours by cosine in both directions.
 
@@ -64,7 +67,7 @@ def nearest(
   return Neighbours(forward.index, backward.index)
 
 
-@calls.checked
+@validation.validate_call
 def accuracy(indices: np.ndarray) -> float:
   """Returns the share of `neighbours` [N] with neighbours[i] = i.
 
@@ -82,7 +85,7 @@ def accuracy(indices: np.ndarray) -> float:
   return float(np.mean(indices == np.arange(len(indices))))
 
 
-@calls.checked
+@validation.validate_call
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
   """Scales rows [..., H] to unit length; zero rows stay zero."""
   vectors = checks.shaped(vectors, 'vectors', '..., dimensions')

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from xlflax.foundation import calls, enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, csls_pass, neighbours
 from xlflax.similarity import cosine as similarity
 from xlflax.similarity.products import BLOCKS, Blocks
@@ -24,7 +24,7 @@ class Score(enum.Enum):
   CSLS = 'csls'
 
 
-@calls.checked
+@validation.validate_call
 def nearest(
   queries: np.ndarray,
   keys: np.ndarray,
@@ -53,7 +53,7 @@ def nearest(
   Raises:
     AnalysisError: no or not finite vectors, different sizes, k or top < 1.
   """
-  score = enums.of_value(score, Score, where='score')
+  score = validation.validate(score, Score, name='score')
   queries, keys = _unit(queries), _unit(keys)
   if score is Score.COSINE:
     return neighbours.nearest(queries, keys, k=top, blocks=blocks)
@@ -86,7 +86,7 @@ def _means(
   return ahead.scores.mean(1), back.scores.mean(1)
 
 
-@calls.checked
+@validation.validate_call
 def precision_at(
   found: np.ndarray, gold: Sequence[Collection[int]], *, k: int
 ) -> float:

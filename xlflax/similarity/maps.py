@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.similarity import normalization, procrustes
 from xlflax.storage import arrays
 
@@ -45,8 +45,8 @@ def to_bytes(saved: SavedMap) -> bytes:
   return out.getvalue()
 
 
-@calls.checked
-def load(path: calls.Path) -> SavedMap:
+@validation.validate_call
+def load(path: validation.FilePath) -> SavedMap:
   """Reads the content of such a file.
 
   Raises:

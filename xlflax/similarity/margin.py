@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.foundation import calls, enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, neighbours
 from xlflax.similarity import cosine as similarity
 from xlflax.similarity.products import BLOCKS, Blocks
@@ -48,7 +48,7 @@ class Candidates(NamedTuple):
   scores: np.ndarray
 
 
-@calls.checked
+@validation.validate_call
 def candidates(
   first: np.ndarray,
   second: np.ndarray,
@@ -72,8 +72,8 @@ def candidates(
   Raises:
     AnalysisError: no or not finite vectors, different sizes, k < 1.
   """
-  margin = enums.of_value(margin, Margin, where='margin')
-  direction = enums.of_value(direction, Direction, where='direction')
+  margin = validation.validate(margin, Margin, name='margin')
+  direction = validation.validate(direction, Direction, name='direction')
   forward, backward = neighbours.nearest_both(
     *(
       similarity.unit_rows(checks.vectors(side, 'a side'))
@@ -105,7 +105,7 @@ def candidates(
   return _sorted(chosen)
 
 
-@calls.checked
+@validation.validate_call
 def of_pairs(
   first: np.ndarray,
   second: np.ndarray,
@@ -119,7 +119,7 @@ def of_pairs(
   Neighbours are sought among all rows of the other side. The arguments and
   errors are those of `candidates`, for [N, D] and [N, D].
   """
-  margin = enums.of_value(margin, Margin, where='margin')
+  margin = validation.validate(margin, Margin, name='margin')
   sides = [
     similarity.unit_rows(checks.vectors(side, 'a side'))
     for side in (first, second)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 
 
@@ -44,7 +44,7 @@ class Normalized:
   vectors: np.ndarray
   means: np.ndarray
 
-  @calls.checked
+  @validation.validate_call
   def apply(self, vectors: np.ndarray) -> np.ndarray:
     """Normalises other vectors [M, D] of the same language by the same rounds.
 
@@ -56,12 +56,12 @@ class Normalized:
     return vectors
 
 
-@calls.checked
+@validation.validate_call
 def iterative_normalization(
   vectors: np.ndarray,
   *,
-  max_rounds: ranges.Natural = 50,
-  tolerance: ranges.NonNegative = 1e-6,
+  max_rounds: validation.NonNegativeInt = 50,
+  tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> Normalized:
   """Alternates between unit length and zero mean.
 

@@ -9,13 +9,13 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, normalization
 
 _BLOCK = 1 << 16  # rows that are converted to float64 together
 
 
-@calls.checked
+@validation.validate_call
 def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
   """Finds the orthogonal matrix that maps source nearest to target.
 
@@ -38,7 +38,7 @@ def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
   return u @ vt
 
 
-@calls.checked
+@validation.validate_call
 def apply(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
   """Maps rows [N, D] by W [D, D] to x W^T, in the type of `vectors`.
 
@@ -73,9 +73,12 @@ class Alignment:
     return self.target.apply(vectors)
 
 
-@calls.checked
+@validation.validate_call
 def align(
-  source: np.ndarray, target: np.ndarray, *, max_rounds: ranges.Natural = 50
+  source: np.ndarray,
+  target: np.ndarray,
+  *,
+  max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
   """Normalises both sides iteratively, then finds the orthogonal map.
 
@@ -95,13 +98,13 @@ def align(
   return Alignment(matrix, *sides)
 
 
-@calls.checked
+@validation.validate_call
 def align_vocabularies(
   source: np.ndarray,
   target: np.ndarray,
   pairs: np.ndarray,
   *,
-  max_rounds: ranges.Natural = 50,
+  max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
   """Aligns whole vocabularies by a dictionary.
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from xlflax.foundation import calls, enums, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 
 Link = tuple[int, int]
@@ -37,7 +37,7 @@ class Mass(enum.Enum):
   NORM = 'norm'  # the length of its vector (Yokoi et al., 2020)
 
 
-@calls.checked
+@validation.validate_call
 def methods_of(
   names: Iterable[Method | str], *, where: str
 ) -> tuple[Method, ...]:
@@ -46,7 +46,7 @@ def methods_of(
   Raises:
     ConfigError: a name is of none, or there is none; it names `where`.
   """
-  found = tuple(enums.of_value(name, Method, where=where) for name in names)
+  found = tuple(validation.validate(name, Method, name=where) for name in names)
   if not found:
     raise errors.ConfigError(
       'Word alignment needs a method',
@@ -57,7 +57,7 @@ def methods_of(
   return found
 
 
-@calls.checked
+@validation.validate_call
 def cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
   """Computes cosine similarities of words.
 
@@ -78,7 +78,7 @@ def cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
   return source @ np.swapaxes(target, -1, -2)
 
 
-@calls.checked
+@validation.validate_call
 def masses(words: np.ndarray, mass: Mass | str = Mass.UNIFORM) -> np.ndarray:
   """Computes the share of a sentence that each word has.
 
@@ -93,7 +93,7 @@ def masses(words: np.ndarray, mass: Mass | str = Mass.UNIFORM) -> np.ndarray:
     AnalysisError: these are no words.
   """
   checks.shaped(words, 'words', '..., words, dimensions')
-  if enums.of_value(mass, Mass, where='mass') is Mass.UNIFORM:
+  if validation.validate(mass, Mass, name='mass') is Mass.UNIFORM:
     return np.full(words.shape[:-1], 1 / words.shape[-2])
   length = np.linalg.norm(words.astype(np.float64), axis=-1)
   length = np.where(length.sum(-1, keepdims=True) > 0, length, 1)
@@ -102,15 +102,15 @@ def masses(words: np.ndarray, mass: Mass | str = Mass.UNIFORM) -> np.ndarray:
   return length / length.sum(-1, keepdims=True)
 
 
-@calls.checked
+@validation.validate_call
 def transport_plan(
   similarity: np.ndarray,
   source_mass: np.ndarray,
   target_mass: np.ndarray,
   *,
   regularization: float = 0.1,
-  max_rounds: ranges.Natural = 1000,
-  tolerance: ranges.NonNegative = 1e-6,
+  max_rounds: validation.NonNegativeInt = 1000,
+  tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> np.ndarray:
   """Computes entropic optimal transport by Sinkhorn's iteration.
 
@@ -159,7 +159,7 @@ def transport_plan(
   return rows[..., :, None] * kernel * columns[..., None, :]
 
 
-@calls.checked
+@validation.validate_call
 def link_matrix(
   similarity: np.ndarray,
   method: Method | str,
@@ -194,7 +194,7 @@ def link_matrix(
   checks.shaped(similarity, 'similarity', '..., words, words')
   if plan is not None:
     checks.fitting(similarity.shape, plan, 'plan')
-  method = enums.of_value(method, Method, where='method')
+  method = validation.validate(method, Method, name='method')
   if method is Method.ARGMAX:
     links = _greatest(similarity, -1) & _greatest(similarity, -2)
     return links if threshold is None else links & (similarity > threshold)
@@ -210,7 +210,7 @@ def link_matrix(
   return links
 
 
-@calls.checked
+@validation.validate_call
 def to_links(matrix: np.ndarray) -> frozenset[Link]:
   """Returns the pairs (i, j) where bool [M, N] is true.
 

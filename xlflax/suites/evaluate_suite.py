@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Sequence
 
 from xlflax.evaluation import watching
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.storage import bucket_checks, paths
 from xlflax.suites import records, writing
 from xlflax.suites import results as suite_results
@@ -16,21 +16,21 @@ from xlflax.training.checkpointing import run as run_lib
 _LOG = logging.getLogger(__name__)
 
 
-@calls.checked
+@validation.validate_call
 def evaluate_suite(
   *,
   suite: suite_lib.Suite,
   model_dirs: Sequence[str],
-  data: calls.Path,
-  output: calls.Path,
+  data: validation.FilePath,
+  output: validation.FilePath,
   names: Sequence[str] | None = None,
   steps: Sequence[int] | None = None,
   watch: bool = False,
-  poll_seconds: ranges.Positive = 60.0,
-  timeout_seconds: ranges.NonNegative | None = None,
+  poll_seconds: validation.PositiveFloat = 60.0,
+  timeout_seconds: validation.NonNegativeFloat | None = None,
   bindings: Sequence[str] = (),
   search_paths: Sequence[str] = (),
-  batch_size: ranges.Count = 64,
+  batch_size: validation.PositiveInt = 64,
   baseline: str | None = None,
   only: Collection[tuple[str, str]] | None = None,
 ) -> suite_results.SuiteReport:

@@ -12,7 +12,7 @@ from xlflax.evaluation import base
 from xlflax.finetuning import finetune as finetune_lib
 from xlflax.finetuning import grid as grid_lib
 from xlflax.finetuning import report as report_lib
-from xlflax.foundation import errors, ranges, schema, stopping
+from xlflax.foundation import errors, stopping, validation
 from xlflax.storage import paths
 from xlflax.suites import costs, records
 from xlflax.suites import results as suite_results
@@ -128,7 +128,7 @@ def _labels(model_dirs: Sequence[str]) -> list[str]:
   return names
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteRunner:
   """Runs the tasks of a suite on models.
@@ -150,7 +150,7 @@ class SuiteRunner:
   names: tuple[str, ...] | None = None
   bindings: tuple[str, ...] = ()
   search_paths: tuple[str, ...] = ()
-  batch_size: ranges.Count = 64
+  batch_size: validation.PositiveInt = 64
   only: Collection[tuple[str, str]] | None = None
 
   def missing(

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from xlflax.foundation import calls, errors, schema, suggestions
+from xlflax.foundation import errors, suggestions, validation
 
 OURS = 'ours'  # the recipe without a file of its own
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuiteTask:
   """One task of a suite.
@@ -49,7 +49,7 @@ class SuiteTask:
       )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
   """Tasks with a name.
@@ -92,7 +92,7 @@ class Suite:
       *(f'recipe {self.recipe}, but: {one}' for one in task.departures),
     )
 
-  @calls.checked
+  @validation.validate_call
   def task(self, name: str) -> SuiteTask:
     """The task of this name.
 
@@ -101,7 +101,7 @@ class Suite:
     """
     return self.chosen([name])[0]
 
-  @calls.checked
+  @validation.validate_call
   def chosen(self, names: Sequence[str] | None) -> tuple[SuiteTask, ...]:
     """Some tasks, in the suite's order; all for None.
 

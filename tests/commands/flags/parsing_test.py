@@ -45,10 +45,7 @@ def test_what_is_given(parser):
     (['--step=3', 'one', '--output=o'], ['Got: --step.', 'mean --steps?']),
     (['one', '--output=o', '--outptu=p'], ['mean --output?']),
     (['one', '--output=a', 'b'], ['A word belongs to no flag. Got: b']),
-    (
-      ['--steps=x', 'one', '--output=o'],
-      ['--steps has a value that cannot be read. Got: x', 'a whole number'],
-    ),
+    (['--steps=x', 'one', '--output=o'], ['--steps', "Got: 'x'", 'an integer']),
     (
       ['--kind=smal', 'one', '--output=o'],
       ['Got: smal', 'one of large, small', 'did you mean small?'],

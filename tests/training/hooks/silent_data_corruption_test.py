@@ -223,7 +223,7 @@ def test_what_is_no_number_of_steps(every):
   with pytest.raises(errors.ConfigError) as error:
     setup_test.make_settings(replay_every=every)
   assert f'Got: {every!r}' in str(error.value)
-  assert 'replay_every is out of range' in str(error.value)
+  assert 'replay_every' in str(error.value)
 
 
 def test_xlas_checker_is_for_tpus():

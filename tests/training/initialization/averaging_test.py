@@ -190,10 +190,7 @@ def test_too_few_checkpoints(directory, tmp_path, capsys):
 
 @pytest.mark.parametrize(
   ('flag', 'message'),
-  [
-    ('--last=0', '--last is out of range. Got: 0'),
-    ('--steps=2,x', 'Steps are no numbers. Got: 2,x'),
-  ],
+  [('--last=0', '--last'), ('--steps=2,x', 'Steps are no numbers. Got: 2,x')],
 )
 def test_wrong_flags(directory, tmp_path, capsys, flag, message):
   assert _average(directory, tmp_path / 'mean', flag) == 2

@@ -2,10 +2,12 @@
 
 from typing import Annotated
 
+import annotated_types
+
 from xlflax.commands.flags import json_lines
 from xlflax.data.corpus import likeness
 from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.foundation import flag_tables, ranges
+from xlflax.foundation import flag_tables
 
 FLAGS = f"""
 --corpus DIR (required): corpus directory to read
@@ -66,6 +68,4 @@ FLAGS = f"""
 --overwrite (switch): replace an output of other settings
 {json_lines.FLAG}
 """
-FLAG_KINDS = {
-  'Ratio': flag_tables.of(Annotated[float, ranges.real(at_least=1)])
-}
+FLAG_KINDS = {'Ratio': flag_tables.of(Annotated[float, annotated_types.Ge(1)])}

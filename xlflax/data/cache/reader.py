@@ -17,7 +17,7 @@ from xlflax.data.cache import texts as cache_texts
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.dictionary import Dictionary
 from xlflax.data.rows import index as row_index
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.storage import digests, mirrors, paths
 
 _SHORT = 1 << 16  # bytes of files that are always compared
@@ -47,9 +47,12 @@ class TokenCache:
 
   OPENED_BY = 'xlflax.data.cache.reader.TokenCache({})'
 
-  @calls.checked
+  @validation.validate_call
   def __init__(
-    self, directory: calls.Path, *, generation: ranges.Count | None = None
+    self,
+    directory: validation.FilePath,
+    *,
+    generation: validation.PositiveInt | None = None,
   ):
     """Opens a cache.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from xlflax.data.cache import format as cache_format
 from xlflax.data.cache import reader as cache_reader
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.storage import digests, paths
 
 
@@ -25,10 +25,10 @@ class Staged:
   copied_files: int
 
 
-@calls.checked
+@validation.validate_call
 def stage(
   cache: cache_reader.TokenCache,
-  directory: calls.Path,
+  directory: validation.FilePath,
   tasks: Sequence[tuple[str, str]],
   *,
   report: Callable[[Staged], None] = lambda staged: None,

@@ -26,13 +26,13 @@ from xlflax.data.cache import header as cache_header
 from xlflax.data.cache import jobs as cache_jobs
 from xlflax.data.cache.changes import Changed
 from xlflax.data.text_tasks import tasks as tasks_lib
-from xlflax.foundation import calls, ranges, schema
+from xlflax.foundation import validation
 from xlflax.storage import digests, paths
 
 SHARD_SIZE = 1 << 26
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
   """What is to be in a cache.
@@ -52,7 +52,7 @@ class Plan:
   vocabulary: Any
   open_tasks: tasks_lib.Open
   splits: Sequence[str] = ('train',)
-  shard_size: ranges.Bytes = SHARD_SIZE
+  shard_size: validation.NumBytes = SHARD_SIZE
   changed: Changed = Changed.REFUSE
 
   def __post_init__(self):
@@ -83,11 +83,11 @@ class Plan:
 Runner = Callable[[Plan, Sequence[cache_jobs.Unit]], None]
 
 
-@calls.checked
+@validation.validate_call
 def write_cache(
   plan: Plan,
   *,
-  num_processes: ranges.Count = 1,
+  num_processes: validation.PositiveInt = 1,
   runner: Runner | None = None,
   report: worker_processes.Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
@@ -131,7 +131,7 @@ def write_cache(
     return _seal(header, plan, tasks, jobs)
 
 
-@calls.checked
+@validation.validate_call
 def write_share(
   plan: Plan,
   share: tuple[int, int],
@@ -169,7 +169,7 @@ def write_share(
     return len(units)
 
 
-@calls.checked
+@validation.validate_call
 def finish(plan: Plan) -> list[cache_format.TaskMeta]:
   """Checks that all shards are there, and seals the tasks.
 

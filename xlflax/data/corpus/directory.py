@@ -22,7 +22,7 @@ from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import forms
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.files import Kind, TextFile
-from xlflax.foundation import calls, errors, suggestions
+from xlflax.foundation import errors, suggestions, validation
 from xlflax.storage import mirrors
 
 TRAIN = 'train'
@@ -61,8 +61,8 @@ class Corpus:
 
   OPENED_BY = 'xlflax.data.Corpus({})'
 
-  @calls.checked
-  def __init__(self, directory: calls.Path):
+  @validation.validate_call
+  def __init__(self, directory: validation.FilePath):
     self.directory = mirrors.here(directory)
     if not self.directory.is_dir():
       raise errors.CorpusError(
@@ -105,25 +105,25 @@ class Corpus:
     """The dictionary files."""
     return tuple(f for f in self.files if f.kind is Kind.DICTIONARY)
 
-  @calls.checked
+  @validation.validate_call
   def monolingual_languages(self, split: str = TRAIN) -> tuple[str, ...]:
     """Languages with monolingual text in `split`, sorted."""
     check_split(split)
     return tuple(codes[0] for codes in self._codes(Kind.MONOLINGUAL, split))
 
-  @calls.checked
+  @validation.validate_call
   def parallel_pairs(self, split: str = TRAIN) -> tuple[tuple[str, str], ...]:
     """Pairs with parallel text in `split`, sorted."""
     check_split(split)
     return tuple(self._codes(Kind.PARALLEL, split))
 
-  @calls.checked
+  @validation.validate_call
   def splits(self, *languages: str) -> tuple[str, ...]:
     """Splits in which a language, or a pair as it is filed, has text."""
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     return tuple(s for s in SPLITS if (kind, s, languages) in self._by_group)
 
-  @calls.checked
+  @validation.validate_call
   def monolingual(self, language: str, split: str = TRAIN) -> Iterator[Line]:
     """Yields the lines of a language; blank lines become document borders.
 
@@ -136,7 +136,7 @@ class Corpus:
     for text_file in self._find(Kind.MONOLINGUAL, split, (language,)):
       yield from read_monolingual(text_file.path)
 
-  @calls.checked
+  @validation.validate_call
   def parallel(
     self, first: str, second: str, split: str = TRAIN
   ) -> Iterator[Pair]:
@@ -153,7 +153,7 @@ class Corpus:
       for pair in read_parallel(text_file.path):
         yield Pair(pair.target, pair.source) if swap else pair
 
-  @calls.checked
+  @validation.validate_call
   def count(self, *languages: str, split: str = TRAIN) -> int:
     """Sentences of a language, or of a pair: N_i of the sampling p ∝ N^α.
 
@@ -168,7 +168,7 @@ class Corpus:
       for f in files
     )
 
-  @calls.checked
+  @validation.validate_call
   def fingerprint(
     self, split: str | None = None
   ) -> tuple[corpus_files.Fingerprint, ...]:
@@ -181,7 +181,7 @@ class Corpus:
       if split in (None, f.split)
     )
 
-  @calls.checked
+  @validation.validate_call
   def group_fingerprint(
     self, *languages: str, split: str = TRAIN
   ) -> tuple[corpus_files.Fingerprint, ...]:
@@ -192,7 +192,7 @@ class Corpus:
       corpus_files.fingerprint(f.path, self.directory) for f in files
     )
 
-  @calls.checked
+  @validation.validate_call
   def text_files(
     self, *languages: str, split: str = TRAIN
   ) -> tuple[pathlib.Path, ...]:

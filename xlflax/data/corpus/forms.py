@@ -24,7 +24,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.storage import digests
 
 FILE = 'corpus.toml'
@@ -57,7 +57,7 @@ class Unit(enum.Enum):
   LINE = 'line'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Form:
   """How text is read from the records of a file.
@@ -76,7 +76,9 @@ class Form:
   text: str = 'text'
   sides: tuple[str, str] | None = None
   unit: Unit = Unit.DOCUMENT
-  at_least: Mapping[str, ranges.Real] = dataclasses.field(default_factory=dict)
+  at_least: Mapping[str, validation.FiniteFloat] = dataclasses.field(
+    default_factory=dict
+  )
   equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 

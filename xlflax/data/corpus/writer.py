@@ -12,13 +12,13 @@ import zstandard
 from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus.directory import FOLDERS, TRAIN, check_split
 from xlflax.data.corpus.files import Kind
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.storage import paths
 
 
-@calls.checked
+@validation.validate_call
 def write_monolingual(
-  directory: calls.Path,
+  directory: validation.FilePath,
   language: str,
   documents: Iterable[Iterable[str]],
   *,
@@ -60,9 +60,9 @@ def write_monolingual(
   return path
 
 
-@calls.checked
+@validation.validate_call
 def write_parallel(
-  directory: calls.Path,
+  directory: validation.FilePath,
   languages: Sequence[str],
   pairs: Iterable[tuple[str, str]],
   *,
@@ -91,9 +91,11 @@ def write_parallel(
   return path
 
 
-@calls.checked
+@validation.validate_call
 def write_dictionary(
-  directory: calls.Path, languages: Sequence[str], entries: Iterable[tuple]
+  directory: validation.FilePath,
+  languages: Sequence[str],
+  entries: Iterable[tuple],
 ) -> pathlib.Path:
   """Writes (word, translation) or (word, translation, weight) entries."""
   path = _path(directory, Kind.DICTIONARY, tuple(languages))

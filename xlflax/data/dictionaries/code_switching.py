@@ -30,7 +30,7 @@ from xlflax.data.dictionaries.translation_table import (
   TranslationTable,
 )
 from xlflax.data.sampling import hashing
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 
 STEP = 'code_switch'  # name of the preprocessor, in fingerprints
 _VERSION = 1  # of the switching; another one makes caches stale
@@ -61,7 +61,7 @@ class Switcher:
   `['The Katze sees a Katze.', 'KATZE!']`.
   """
 
-  @calls.checked
+  @validation.validate_call
   def __init__(
     self,
     language: str,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from xlflax.data.corpus import lines as corpus_lines
-from xlflax.foundation import calls, enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.storage import mirrors
 
 
@@ -64,10 +64,10 @@ class Dictionary:
   entries: tuple[Entry, ...]
 
   @classmethod
-  @calls.checked
+  @validation.validate_call
   def read(
     cls,
-    path: calls.Path,
+    path: validation.FilePath,
     *,
     languages: Sequence[str] | None = None,
     format: Format | str = Format.TSV,
@@ -87,7 +87,7 @@ class Dictionary:
     path = mirrors.here(path)
     if languages is None:
       languages = _languages_of_name(path)
-    kind = enums.of_value(format, Format, where='Dictionary.read: format')
+    kind = validation.validate(format, Format, name='Dictionary.read: format')
     read = corpus_lines.read_dictionary if kind is Format.TSV else _read_muse
     entries = tuple(
       Entry(word, translation, 1.0 if weight is None else weight)
@@ -120,7 +120,7 @@ class Dictionary:
     return self.languages[self.languages.index(language) == 0]
 
 
-@calls.checked
+@validation.validate_call
 def translations(
   language: str,
   dictionaries: Iterable[Dictionary],

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import validation
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CodeSwitching:
   """How a text is switched; the defaults are those of ECS.
@@ -28,12 +28,12 @@ class CodeSwitching:
     ConfigError: a value out of its range.
   """
 
-  probability: ranges.Share = 0.3
-  max_share: ranges.Share = 0.15
-  group_lines: ranges.Count = 1024
-  copies: ranges.Count = 1
+  probability: validation.Fraction = 0.3
+  max_share: validation.Fraction = 0.15
+  group_lines: validation.PositiveInt = 1024
+  copies: validation.PositiveInt = 1
   languages: tuple[str, ...] | None = None
-  seed: ranges.Seed = 0
+  seed: validation.Seed = 0
 
   def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
     """Languages that dictionaries of these pairs of languages can switch.

@@ -11,7 +11,7 @@ from xlflax.data.labelled.rows import rows as rows_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.data.stream import LanguageBatching
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import enums, errors, ranges, registry, suggestions
+from xlflax.foundation import errors, registry, suggestions, validation
 
 
 @registry.register('labelled_stream')
@@ -46,19 +46,18 @@ class LabelledStream:
   name: str
   source: source_lib.ExampleSource
   rows: rows_lib.RowMaker
-  length: ranges.Count
-  batch_size: ranges.Count
+  length: validation.PositiveInt
+  batch_size: validation.PositiveInt
   parts: tuple[str, ...] | None = None
-  alpha: ranges.Exponent | Callable[[int], Any] | None = None
-  max_share: ranges.PositiveShare | None = None
+  alpha: validation.SamplingExponent | Callable[[int], Any] | None = None
+  max_share: validation.PositiveFraction | None = None
   batching: LanguageBatching = LanguageBatching.MIXED
   shuffle: bool = True
-  max_examples: ranges.Count | None = None
-  seed_offset: ranges.Natural = 0
-  group_size: ranges.Count = 1
+  max_examples: validation.PositiveInt | None = None
+  seed_offset: validation.NonNegativeInt = 0
+  group_size: validation.PositiveInt = 1
 
   def __post_init__(self):
-    enums.coerce(self, 'batching', LanguageBatching)
     if self.parts is not None:
       object.__setattr__(self, 'parts', tuple(self.parts))
     if self.batch_size % self.group_size:

@@ -26,7 +26,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.foundation import errors, progress, ranges, schema
+from xlflax.foundation import errors, progress, validation
 from xlflax.storage import digests, mirrors
 
 _BLOCK = 4096  # lines
@@ -34,7 +34,7 @@ _ENGLISH_WORD = 1000  # the weight of a word; integers make runs reproducible
 _BASE = 0x9E3779B97F4A7C15
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decontamination:
   """Which evaluation texts are kept out of training, and how.
@@ -46,7 +46,7 @@ class Decontamination:
   """
 
   files: Sequence[str] = ()
-  words: ranges.Count = 13
+  words: validation.PositiveInt = 13
 
   def identity(self) -> dict:
     """What the text depends on, as JSON data."""

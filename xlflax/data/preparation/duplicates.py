@@ -22,7 +22,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.data.sampling import hashing
-from xlflax.foundation import progress, ranges, schema, user_modules
+from xlflax.foundation import progress, user_modules, validation
 
 # Held-out text comes first, so that what it shares with training stays in it.
 _ORDER = (TEST, VALIDATION, TRAIN)
@@ -37,7 +37,7 @@ class Kept(enum.Enum):
   NOT_NEAR = 'not_near'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Deduplication:
   """How duplicates are found.
@@ -50,9 +50,9 @@ class Deduplication:
   """
 
   kept: Kept = Kept.ALL
-  bands: ranges.Count = 16
-  rows: ranges.Count = 8
-  characters: ranges.Count = 5
+  bands: validation.PositiveInt = 16
+  rows: validation.PositiveInt = 8
+  characters: validation.PositiveInt = 5
 
   def probability(self, similarity: float) -> float:
     """That two lines of a Jaccard similarity are found."""

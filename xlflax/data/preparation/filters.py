@@ -12,10 +12,12 @@ import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import annotated_types
+
 from xlflax.data.corpus import language_codes, likeness, text_length
 from xlflax.data.preparation import languages as languages_lib
 from xlflax.data.preparation.languages import Prior
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 # What Unicode calls scripts of Chinese, Japanese and Korean, by their codes.
 _JOINT = {
@@ -27,7 +29,7 @@ _JOINT = {
 _NO_SCRIPT = {'Zyyy', 'Zinh', 'Zzzz'}  # digits, punctuation, marks
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFilters:
   """What a line must be to be kept; each side of a pair by itself.
@@ -54,13 +56,13 @@ class TextFilters:
       characters. If None, there is no maximum.
   """
 
-  min_letters: ranges.Natural = 1
-  max_similarity: ranges.Share = likeness.COPIED
-  min_characters: ranges.Natural = 0
-  max_characters: ranges.Count | None = None
-  min_script_share: ranges.Share = 0.0
-  min_language_probability: ranges.Share = 0.0
-  max_ratio: Annotated[float, ranges.real(at_least=1)] | None = None
+  min_letters: validation.NonNegativeInt = 1
+  max_similarity: validation.Fraction = likeness.COPIED
+  min_characters: validation.NonNegativeInt = 0
+  max_characters: validation.PositiveInt | None = None
+  min_script_share: validation.Fraction = 0.0
+  min_language_probability: validation.Fraction = 0.0
+  max_ratio: Annotated[float, annotated_types.Ge(1)] | None = None
 
   def __post_init__(self):
     most = self.max_characters

@@ -14,14 +14,14 @@ import numpy as np
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
-from xlflax.foundation import progress, ranges, schema
+from xlflax.foundation import progress, validation
 from xlflax.similarity import margin
 
 # (texts, the language of each) -> vectors [N, D].
 Encode = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MarginFilter:
   """Which pairs of training text are kept.
@@ -34,10 +34,10 @@ class MarginFilter:
       side are in memory at a time.
   """
 
-  least: ranges.Positive
+  least: validation.PositiveFloat
   encoder: str
-  k: ranges.Count = 4
-  group: ranges.Count = 100_000
+  k: validation.PositiveInt = 4
+  group: validation.PositiveInt = 100_000
 
 
 def find(

@@ -33,17 +33,17 @@ from xlflax.data.preparation.filters import TextFilters
 from xlflax.data.preparation.pair_margins import MarginFilter
 from xlflax.data.preparation.record import Prepared, Record
 from xlflax.data.preparation.text_processing import TextProcessing
-from xlflax.foundation import calls, errors, progress, ranges, suggestions
+from xlflax.foundation import errors, progress, suggestions, validation
 from xlflax.storage import paths
 
 _NONE = np.zeros(0, np.int64)
 _NOTHING: collections.Counter[str] = collections.Counter()
 
 
-@calls.checked
+@validation.validate_call
 def prepare(
   corpus: Corpus,
-  output: calls.Path,
+  output: validation.FilePath,
   *,
   processing: TextProcessing,
   code_switching: CodeSwitching | None = None,
@@ -52,7 +52,7 @@ def prepare(
   decontamination: Decontamination = Decontamination(),  # noqa: B008
   margins: tuple[MarginFilter, pair_margins.Encode] | None = None,
   languages: Sequence[str] | None = None,
-  num_processes: ranges.Count = 1,
+  num_processes: validation.PositiveInt = 1,
   share: tuple[int, int] | None = None,
   overwrite: bool = False,
   report: Callable[[Prepared], None] = lambda prepared: None,

@@ -13,7 +13,7 @@ import re
 import unicodedata
 
 from xlflax.data.corpus import language_codes, segmentation
-from xlflax.foundation import schema, user_modules
+from xlflax.foundation import user_modules, validation
 
 # Joiners inside words of Persian and Indic text.
 _JOINERS = '\u200c\u200d'
@@ -23,7 +23,7 @@ _ZERO_WIDTH_SPACE = '\u200b'
 _SENTENCE_END = re.compile('(?<=[\u17d4\u17d5])\\s*|(?<=[\u0f0d\u0f0e])\\s+')
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextProcessing:
   """What is done to every line.

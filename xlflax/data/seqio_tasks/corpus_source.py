@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.text_tasks import rows as text_rows
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 
 _BLOCK = 1024
 _raised: collections.deque = collections.deque(maxlen=16)
@@ -69,7 +69,7 @@ def of_rows(text: text_rows.TextRows) -> TextSource:
   )
 
 
-@calls.checked
+@validation.validate_call
 def monolingual_source(corpus: Corpus, language: str) -> TextSource:
   """Lines of one language: `text` and `starts_document`."""
   return of_rows(text_rows.monolingual(corpus, language))

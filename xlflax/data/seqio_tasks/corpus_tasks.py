@@ -7,17 +7,17 @@ from xlflax.data.dictionaries.settings import CodeSwitching
 from xlflax.data.seqio_tasks import corpus_source
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.text_tasks import corpus_tasks as text_corpus
-from xlflax.foundation import calls, ranges
+from xlflax.foundation import validation
 
 _names: dict[str, list[str]] = {}  # Prefix -> what is registered under it.
 
 
-@calls.checked
+@validation.validate_call
 def register_corpus(
   corpus: Corpus,
   *,
   prefix: str = 'corpus',
-  alpha: ranges.Exponent = text_corpus.ALPHA,
+  alpha: validation.SamplingExponent = text_corpus.ALPHA,
   code_switching: CodeSwitching = CodeSwitching(),  # noqa: B008
 ) -> tuple[str, ...]:
   """Registers a corpus directory's tasks and mixtures.

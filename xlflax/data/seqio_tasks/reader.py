@@ -25,7 +25,7 @@ from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve
 from xlflax.data.text_tasks import corpus_tasks as text_corpus
 from xlflax.data.text_tasks.tasks import FilePiece
 from xlflax.data.vocabularies.vocabulary import Vocabulary
-from xlflax.foundation import calls, ranges
+from xlflax.foundation import validation
 
 _PLAIN_STEPS = (
   preprocessors.mark_documents,
@@ -109,13 +109,13 @@ def read_blocks(
     }
 
 
-@calls.checked
+@validation.validate_call
 def read(
   name: str,
   vocabulary: Vocabulary,
   *,
   split: str = TRAIN,
-  num_threads: ranges.Count = 1,
+  num_threads: validation.PositiveInt = 1,
 ) -> Iterator[dict[str, np.ndarray]]:
   """As `read_blocks`, one example at a time."""
   blocks = read_blocks(name, vocabulary, split=split, num_threads=num_threads)
@@ -128,7 +128,7 @@ def read(
       yield dict(zip(block, values, strict=True))
 
 
-@calls.checked
+@validation.validate_call
 def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
   """Yields a task's examples before tokenisation, as `str` and `bool`."""
   task = task_registry.get_task(name, split=split)

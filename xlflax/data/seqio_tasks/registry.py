@@ -29,13 +29,13 @@ from xlflax.data.seqio_tasks.vocabulary import (
 )
 from xlflax.data.text_tasks import tasks as tasks_lib
 from xlflax.data.vocabularies.vocabulary import Vocabulary
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 
 _languages: dict[str, tuple[str, ...]] = {}
 _sizes: dict[tuple[str, str], int] = {}  # see `known_sizes`
 
 
-@calls.checked
+@validation.validate_call
 def add_monolingual_task(
   name: str,
   source,
@@ -65,7 +65,7 @@ def add_monolingual_task(
   )
 
 
-@calls.checked
+@validation.validate_call
 def add_parallel_task(
   name: str,
   source,
@@ -92,7 +92,7 @@ def add_parallel_task(
   )
 
 
-@calls.checked
+@validation.validate_call
 def add_code_switched_task(
   name: str,
   source,
@@ -131,9 +131,9 @@ def add_code_switched_task(
   )
 
 
-@calls.checked
+@validation.validate_call
 def add_mixture(
-  name: str, tasks: Sequence[str], *, alpha: ranges.Exponent = 0.7
+  name: str, tasks: Sequence[str], *, alpha: validation.SamplingExponent = 0.7
 ) -> seqio.Mixture:
   """Registers a mixture with rates N_i^α, N_i the examples of task i.
 

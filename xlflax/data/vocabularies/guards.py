@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from xlflax.foundation import calls, errors, typed_values
+from xlflax.foundation import errors, validation
 
 Method = Callable[..., Any]
 
@@ -19,7 +19,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
   if not whole or not 0 <= index < size:
     raise errors.VocabularyError(
       'No such id in the vocabulary',
-      got=index if whole else typed_values.described(index),
+      got=index if whole else repr(index),
       expected=f'0..{size - 1}',
       where=where,
       fix='take an id that encode gives, or piece_id of a piece',
@@ -33,11 +33,11 @@ def of_texts(method: Method) -> Method:
   @functools.wraps(method)
   def call(self, texts, **options):
     if isinstance(texts, str | bytes):  # their letters would be encoded
-      calls.check(texts, Sequence[str | bytes], where=where)
+      validation.validate(texts, Sequence[str | bytes], name=where)
     try:
       return method(self, texts, **options)
     except (TypeError, AttributeError):
-      calls.check(texts, Sequence[str | bytes], where=where)
+      validation.validate(texts, Sequence[str | bytes], name=where)
       raise
 
   return call
@@ -49,7 +49,7 @@ def of_ids(method: Method) -> Method:
 
   @functools.wraps(method)
   def call(self, ids, **options):
-    every = list(calls.check(ids, Iterable[Any], where=where))
+    every = list(validation.validate(ids, Iterable[Any], name=where))
     for index in every:
       check_index(index, self.spec.size, where=where)
     return method(self, every, **options)
@@ -75,7 +75,7 @@ def of_piece(method: Method) -> Method:
 
   @functools.wraps(method)
   def call(self, piece, **options):
-    return method(self, calls.check(piece, str, where=where), **options)
+    return method(self, validation.validate(piece, str, name=where), **options)
 
   return call
 

@@ -5,8 +5,10 @@ import enum
 import re
 from typing import Annotated
 
+import annotated_types
+
 from xlflax.data.corpus import files as corpus_files
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 DEFAULT_ALPHA = 0.7
 
@@ -27,7 +29,7 @@ class ModelType(enum.Enum):
   BPE = 'bpe'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
   """What determines a vocabulary, given the text.
@@ -58,21 +60,21 @@ class Settings:
     ConfigError: a setting is out of range, or does not fit the others.
   """
 
-  size: ranges.Count | None = None
-  merges: ranges.Count | None = None
+  size: validation.PositiveInt | None = None
+  merges: validation.PositiveInt | None = None
   anchors: Anchors = Anchors.JOINT
-  sentinels: ranges.Natural = 0
+  sentinels: validation.NonNegativeInt = 0
   model_type: ModelType = ModelType.UNIGRAM
-  alpha: ranges.Share | None = None
+  alpha: validation.Fraction | None = None
   byte_fallback: bool = False
   character_coverage: Annotated[
-    float, ranges.real(at_least=0.98, at_most=1)
+    float, annotated_types.Interval(ge=0.98, le=1)
   ] = 0.9995
   normalization: str = 'nmt_nfkc'
-  max_sentences: ranges.Count = 2_000_000
+  max_sentences: validation.PositiveInt = 2_000_000
   languages: tuple[str, ...] = ()
-  seed: ranges.Seed = 0
-  num_threads: ranges.Threads = 4
+  seed: validation.Seed = 0
+  num_threads: validation.NumThreads = 4
 
   def __post_init__(self):
     if self.anchors is Anchors.JOINT:

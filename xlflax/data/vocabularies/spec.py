@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class VocabularySpec:
   """Sizes and special ids of a vocabulary; hashable, free of any library.
@@ -31,18 +31,18 @@ class VocabularySpec:
       the embeddings must be those of the language, too.
   """
 
-  size: ranges.Count
-  pad_id: ranges.Natural
-  bos_id: ranges.Natural
-  eos_id: ranges.Natural
-  unk_id: ranges.Natural
-  mask_id: ranges.Natural
-  special_ids: tuple[ranges.Natural, ...]
+  size: validation.PositiveInt
+  pad_id: validation.NonNegativeInt
+  bos_id: validation.NonNegativeInt
+  eos_id: validation.NonNegativeInt
+  unk_id: validation.NonNegativeInt
+  mask_id: validation.NonNegativeInt
+  special_ids: tuple[validation.NonNegativeInt, ...]
   languages: tuple[str, ...]
-  language_symbol_ids: tuple[ranges.Natural, ...] = ()
-  sentinel_ids: tuple[ranges.Natural, ...] = ()
+  language_symbol_ids: tuple[validation.NonNegativeInt, ...] = ()
+  sentinel_ids: tuple[validation.NonNegativeInt, ...] = ()
   language_words: tuple[
-    tuple[tuple[ranges.Natural, ranges.Natural], ...], ...
+    tuple[tuple[validation.NonNegativeInt, validation.NonNegativeInt], ...], ...
   ] = ()
   word_starts: bytes = b''
   words_overlap: bool = False

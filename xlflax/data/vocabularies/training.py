@@ -16,7 +16,7 @@ from xlflax.data.vocabularies.settings import Anchors, ModelType, Settings
 from xlflax.data.vocabularies.statistics import fertility
 from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.storage import digests, paths
 
 __all__ = (
@@ -32,10 +32,10 @@ _Quotas = dict[str, dict[str, text_sampling.Quota]]
 _Texts = Mapping[str, Callable[[], Iterator[str]]]  # of each model
 
 
-@calls.checked
+@validation.validate_call
 def train_vocabulary(
   corpus: Corpus,
-  output_dir: calls.Path,
+  output_dir: validation.FilePath,
   *,
   overwrite: bool = False,
   drawn: Mapping[str, reservoir.Reservoir] | None = None,

@@ -31,7 +31,7 @@ import numpy as np
 
 from xlflax.data.vocabularies import guards
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import calls, errors, suggestions
+from xlflax.foundation import errors, suggestions, validation
 from xlflax.storage import digests, paths
 
 MODEL_FILE = 'sentencepiece.model'
@@ -105,8 +105,8 @@ class Vocabulary:
         setattr(cls, name, guard(vars(cls)[name]))
 
   @classmethod
-  @calls.checked
-  def load(cls, directory: calls.Path) -> 'Vocabulary':
+  @validation.validate_call
+  def load(cls, directory: validation.FilePath) -> 'Vocabulary':
     """Reads a vocabulary directory of any kind.
 
     Raises:
@@ -225,7 +225,7 @@ class Vocabulary:
     flat = iter(ids.tolist())
     return [list(itertools.islice(flat, n)) for n in lengths.tolist()]
 
-  @calls.checked
+  @validation.validate_call
   def encode(self, text: str, *, language: str | None = None) -> list[int]:
     """The ids of one text; errors as `encode_ragged`."""
     return self.encode_batch([text], language=language)[0]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from xlflax.evaluation.metrics import checks, embeddings
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 
 _BLEU_ORDER = 4
 
@@ -99,7 +99,10 @@ class Statistics:
   clusters: np.ndarray | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'aggregate', Aggregate)
+    aggregate = validation.validate(
+      self.aggregate, Aggregate, name='Statistics.aggregate'
+    )
+    object.__setattr__(self, 'aggregate', aggregate)
     rows = np.asarray(self.rows, np.float64)
     if rows.ndim == 1 and self.aggregate is Aggregate.MEAN:
       rows = rows[:, None]  # [N, 1]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax.evaluation.metrics import aggregates, checks
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 
 
 class Punctuation(enum.Enum):
@@ -77,7 +77,7 @@ def evaluate(
   Raises:
     CorpusError: nothing to score, lengths differ, or tags are missing.
   """
-  kind = enums.of_value(punctuation, Punctuation, where='punctuation')
+  kind = validation.validate(punctuation, Punctuation, name='punctuation')
   checks.same_length(gold, predicted, what='trees')
   checks.not_empty(gold, what='trees')
   labelled, attached = [], []

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xlflax.evaluation.metrics import aggregates, checks
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 
 
 class Rules(enum.Enum):
@@ -96,7 +96,7 @@ def evaluate(
       expected="the id of one of the set's questions",
       fix='Check that predictions and gold answers are of one file',
     )
-  if enums.of_value(rules, Rules, where='rules') is Rules.SQUAD_V2:
+  if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     gold = {key: answers for key, answers in gold.items() if key in predicted}
     checks.not_empty(gold, what='predictions')
   rows = []
@@ -129,7 +129,7 @@ def best(
   language: str = 'en',
 ) -> tuple[float, float]:
   """(exact match, F1), each the best over several gold answers."""
-  if enums.of_value(rules, Rules, where='rules') is Rules.SQUAD_V2:
+  if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     answers = [one for one in answers if normalize(one)] or ['']
   exact = max(
     exact_match(predicted, answer, rules=rules, language=language)
@@ -169,7 +169,7 @@ def f1(
   """
   guess = normalize(predicted, rules=rules, language=language).split()
   right = normalize(gold, rules=rules, language=language).split()
-  if enums.of_value(rules, Rules, where='rules') is Rules.SQUAD_V2:
+  if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     if not guess or not right:
       return float(guess == right)
   shared = (Counter(guess) & Counter(right)).total()
@@ -191,7 +191,7 @@ def normalize(
   Raises:
     ConfigError: MLQA has no rules for the language.
   """
-  kind = enums.of_value(rules, Rules, where='rules')
+  kind = validation.validate(rules, Rules, name='rules')
   if kind is not Rules.MLQA:
     language, dropped = 'en', _ascii_punctuation()
   else:

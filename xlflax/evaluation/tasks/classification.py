@@ -13,11 +13,11 @@ from xlflax.evaluation.metrics import classification as metrics_lib
 from xlflax.evaluation.metrics.declaration import ACCURACY, F1, Metric
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import enums, errors, schema
+from xlflax.foundation import errors, validation
 from xlflax.objectives.finetuning import sequence_classification
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(head_task.HeadOnTexts):
   """How many texts, or pairs of texts, get the right class.
@@ -52,10 +52,6 @@ class Classification(head_task.HeadOnTexts):
   objective: str = 'sequence_classification'
   unseen: Unseen = Unseen.WRONG
   positive: str | None = None
-
-  def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'unseen', Unseen)
 
   def rows(self, objective):
     return classification_rows.ClassificationRows(

@@ -20,7 +20,7 @@ from xlflax.evaluation.metrics import embeddings as metrics_lib
 from xlflax.evaluation.metrics.aggregates import Aggregate, Statistics
 from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task, sentence_task
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import cosine
 
 _DEPTH = 100  # documents of a run
@@ -29,7 +29,7 @@ _PROBES = {'accuracy': 'linear', 'knn': 'k-NN'}
 _MAJORITY = Metric('majority')
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
   """Base of tasks that compare vectors of labelled examples with the labels.
@@ -58,7 +58,7 @@ class _LabelledVectors(sentence_task.SentenceTask, labelled_task.LabelledTask):
     return [one for one in found if not one.is_blind]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SemanticSimilarity(_LabelledVectors):
   """How the cosine of two texts ranks with people's ratings (STS).
@@ -75,7 +75,7 @@ class SemanticSimilarity(_LabelledVectors):
     return correlations(gold, pair_cosines(self, subject, examples, notes))
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairClassification(_LabelledVectors):
   """Whether the cosine tells positive pairs, such as paraphrases, from others.
@@ -103,7 +103,7 @@ class PairClassification(_LabelledVectors):
     }
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clustering(_LabelledVectors):
   """Whether texts of a class lie together, such as topics.
@@ -118,7 +118,7 @@ class Clustering(_LabelledVectors):
   METRICS = (Metric('v_measure', title='V-measure'),)
   EXAMPLE = examples_lib.ClassifiedText
   name: str = 'clustering'
-  seed: ranges.Seed = 0
+  seed: validation.Seed = 0
 
   def score(self, subject, examples, notes):
     languages = [one.language for one in examples]
@@ -132,7 +132,7 @@ class Clustering(_LabelledVectors):
     return {'v_measure': Statistics(rows, Aggregate.V_MEASURE)}
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe(_LabelledVectors):
   """What simple classifiers read from the frozen vectors of every layer.
@@ -153,8 +153,8 @@ class Probe(_LabelledVectors):
   EXAMPLE = examples_lib.ClassifiedText
   name: str = 'probe'
   train: source_lib.ExampleSource
-  penalty: ranges.Positive = 1.0
-  k: ranges.Count = 10
+  penalty: validation.PositiveFloat = 1.0
+  k: validation.PositiveInt = 10
 
   @classmethod
   def arguments(cls, name, text):
@@ -222,7 +222,7 @@ class Probe(_LabelledVectors):
     return [self.centred(subject, [(x, codes)], notes)[0] for x in found]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranking(sentence_task.SentenceTask):
   """Ranks documents for queries by cosine: retrieval, or reranking.

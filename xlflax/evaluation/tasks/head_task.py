@@ -15,13 +15,13 @@ from xlflax.data.stream import Positions, Separator
 from xlflax.evaluation import base, row_predictions
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.objectives.finetuning import base as finetuning
 
 _Example = TypeVar('_Example', bound=examples_lib.Example)
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadTask(labelled_task.LabelledTask):
   """Base of tasks that score what a head predicts of labelled examples.
@@ -186,7 +186,7 @@ class HeadTask(labelled_task.LabelledTask):
     )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadOnTexts(HeadTask):
   """Base of tasks with a head that reads texts and pairs of texts.
@@ -200,13 +200,9 @@ class HeadOnTexts(HeadTask):
   """
 
   ROWS: ClassVar[type[rows_lib.RowMaker]]
-  length: ranges.Count | None = 128
+  length: validation.PositiveInt | None = 128
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
-
-  def __post_init__(self):
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
 
   def rows(self, objective: Any) -> Any:
     """What makes rows of examples for a head."""

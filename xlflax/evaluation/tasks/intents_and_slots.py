@@ -9,12 +9,12 @@ from xlflax.evaluation import base, row_predictions
 from xlflax.evaluation.metrics.aggregates import Statistics
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.tasks import classification, tagging
-from xlflax.foundation import errors, schema
+from xlflax.foundation import errors, validation
 
 _ADDED = (Metric('exact_match'), Metric('intent_accuracy'))
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class IntentsAndSlots(tagging.Tagging):
   """How many utterances have the right intent and all slots right.

@@ -8,10 +8,10 @@ from xlflax.data.labelled.sources import source as source_lib
 from xlflax.data.labelled.sources import task_source
 from xlflax.evaluation import base
 from xlflax.evaluation import sources as sources_lib
-from xlflax.foundation import schema
+from xlflax.foundation import validation
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabelledTask(base.EvalTask):
   """Base of tasks on labelled examples.

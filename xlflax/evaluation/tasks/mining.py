@@ -26,7 +26,7 @@ from xlflax.evaluation.metrics.declaration import (
   Unit,
 )
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import margin as margin_lib
 from xlflax.similarity.margin import Direction, Margin
 
@@ -51,7 +51,7 @@ class _Collections(NamedTuple):
   repeated: int
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BitextMining(sentence_task.CollectionTask):
   """F1 of the pairs whose score is above a threshold.
@@ -88,7 +88,7 @@ class BitextMining(sentence_task.CollectionTask):
   development: source_lib.MinedSource | None = None
   margin: Margin = Margin.RATIO
   direction: Direction = Direction.MAX
-  k: ranges.Count = 4
+  k: validation.PositiveInt = 4
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""

@@ -12,11 +12,11 @@ from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY, Metric
 from xlflax.evaluation.tasks import head_task, labelled_task
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.finetuning import multiple_choice
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceTask(labelled_task.LabelledTask):
   """Base of tasks that score each choice of a question: the highest counts.
@@ -67,7 +67,7 @@ class ChoiceTask(labelled_task.LabelledTask):
     return {'accuracy': aggregates.Statistics(np.array(right, float))}
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   """The share of questions whose right choice a head gives the highest score.
@@ -79,7 +79,7 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   ROWS = choice_rows.ChoiceRows
   name: str = 'multiple_choice'
   objective: str = 'multiple_choice'
-  length: ranges.Count | None = 256
+  length: validation.PositiveInt | None = 256
 
   def score_part(
     self, subject, objective, part, examples, result, notes

@@ -16,11 +16,11 @@ from xlflax.evaluation import base
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import ACCURACY
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import schema
+from xlflax.foundation import validation
 from xlflax.similarity import cosine as similarity
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NearestSentences(sentence_task.CollectionTask):
   """For each sentence of the second side, the nearest of the first.

@@ -16,11 +16,11 @@ from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.metrics.parsing import Punctuation
 from xlflax.evaluation.tasks import head_task, tagging
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.finetuning import dependency_parsing
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parsing(head_task.HeadTask):
   """Labelled and unlabelled attachment scores on gold words.
@@ -60,13 +60,9 @@ class Parsing(head_task.HeadTask):
   HEAD = dependency_parsing.DependencyParsing
   name: str = 'parsing'
   objective: str = 'dependency_parsing'
-  length: ranges.Count | None = 256
+  length: validation.PositiveInt | None = 256
   punctuation: Punctuation = Punctuation.INCLUDED
   unseen: Unseen = Unseen.WRONG
-
-  def __post_init__(self):
-    enums.coerce(self, 'punctuation', Punctuation)
-    enums.coerce(self, 'unseen', Unseen)
 
   def facts(self) -> tuple[str, ...]:
     """Returns notes that hold for all parts."""

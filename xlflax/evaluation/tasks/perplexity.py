@@ -22,7 +22,7 @@ from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.aggregates import Aggregate
 from xlflax.evaluation.metrics.declaration import ACCURACY, Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.objectives import base as objective_base
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
@@ -36,7 +36,7 @@ COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
 )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _MaskedPerplexity(base.EvalTask):
   """What both tasks have in common.
@@ -60,10 +60,10 @@ class _MaskedPerplexity(base.EvalTask):
     ACCURACY,
     TOKENS,
   )
-  length: ranges.Count = 128
-  batch_size: ranges.Count = 32
-  draws: ranges.Count = 1
-  mask_ratio: ranges.PositiveShare = 0.15
+  length: validation.PositiveInt = 128
+  batch_size: validation.PositiveInt = 32
+  draws: validation.PositiveInt = 1
+  mask_ratio: validation.PositiveFraction = 0.15
 
   def _stream(
     self, subject: base.Subject, layout: stream_lib.Layout, **options
@@ -79,7 +79,7 @@ class _MaskedPerplexity(base.EvalTask):
     )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Perplexity(_MaskedPerplexity):
   """Masked-token perplexity of monolingual text.
@@ -95,7 +95,6 @@ class Perplexity(_MaskedPerplexity):
   layout: stream_lib.Layout = stream_lib.Layout.BLOCKS
 
   def __post_init__(self):
-    enums.coerce(self, 'layout', stream_lib.Layout)
     allowed = stream_lib.Layout.BLOCKS, stream_lib.Layout.SENTENCES
     if self.layout not in allowed:
       raise errors.ConfigError(
@@ -141,7 +140,7 @@ class Perplexity(_MaskedPerplexity):
     return [(row,) for row in cut]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPerplexity(_MaskedPerplexity):
   """Masked-token perplexity of sentences beside their translations (TLM).

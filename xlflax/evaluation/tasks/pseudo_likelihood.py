@@ -21,7 +21,7 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics.aggregates import Aggregate
 from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task, multiple_choice, perplexity
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
 
@@ -135,7 +135,7 @@ def score(
   return Scores(totals, lost > 0)
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoPerplexity(base.EvalTask):
   """Perplexity of tokens, each predicted from the rest of its sentence.
@@ -166,10 +166,7 @@ class PseudoPerplexity(base.EvalTask):
   name: str = 'pseudo_perplexity'
   source: sources_lib.TextSource
   hidden: Hidden = Hidden.TOKEN
-  max_length: ranges.Count | None = None
-
-  def __post_init__(self):
-    enums.coerce(self, 'hidden', Hidden)
+  max_length: validation.PositiveInt | None = None
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -202,7 +199,7 @@ class PseudoPerplexity(base.EvalTask):
     )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LikelihoodChoice(multiple_choice.ChoiceTask):
   """The share of questions whose right choice is the likeliest, untrained.
@@ -222,10 +219,6 @@ class LikelihoodChoice(multiple_choice.ChoiceTask):
   hidden: Hidden = Hidden.TOKEN
   scored: Scored = Scored.CHOICE
   by_token: bool = False
-
-  def __post_init__(self):
-    enums.coerce(self, 'hidden', Hidden)
-    enums.coerce(self, 'scored', Scored)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""

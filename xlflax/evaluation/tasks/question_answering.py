@@ -10,11 +10,11 @@ from xlflax.evaluation import answer_spans, base, row_predictions
 from xlflax.evaluation.metrics import questions as metrics_lib
 from xlflax.evaluation.metrics.declaration import F1, Metric
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import enums, ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.finetuning import question_answering
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtractiveQA(head_task.HeadOnTexts):
   """How well questions are answered by spans of a text.
@@ -52,16 +52,14 @@ class ExtractiveQA(head_task.HeadOnTexts):
   name: str = 'question_answering'
   objective: str = 'question_answering'
   rules: metrics_lib.Rules = metrics_lib.Rules.SQUAD
-  length: ranges.Count | None = 384
-  doc_stride: ranges.Count = 128
-  max_question_length: ranges.Count = 64
-  null_threshold: ranges.Real | None = None
-  n_best: ranges.Count = 20
-  max_answer_length: ranges.Count = 30
+  length: validation.PositiveInt | None = 384
+  doc_stride: validation.PositiveInt = 128
+  max_question_length: validation.PositiveInt = 64
+  null_threshold: validation.FiniteFloat | None = None
+  n_best: validation.PositiveInt = 20
+  max_answer_length: validation.PositiveInt = 30
 
   def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'rules', metrics_lib.Rules)
     _ = self._rows  # its settings are checked where it is made
 
   @property

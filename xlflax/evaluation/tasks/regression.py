@@ -9,11 +9,11 @@ from xlflax.data.labelled.rows import classification_rows
 from xlflax.evaluation.metrics.aggregates import Aggregate, Statistics
 from xlflax.evaluation.metrics.declaration import Metric
 from xlflax.evaluation.tasks import embeddings, head_task
-from xlflax.foundation import schema
+from xlflax.foundation import validation
 from xlflax.objectives.finetuning import sequence_regression
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Regression(head_task.HeadOnTexts):
   """How predicted numbers go with people's ratings (GLUE's STS-B).

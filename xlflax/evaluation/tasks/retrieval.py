@@ -27,7 +27,7 @@ from xlflax.evaluation.metrics.declaration import (
 from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.evaluation.sentence_encoding import Centre
 from xlflax.evaluation.tasks import head_task, sentence_task
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import cosine, neighbours
 
 # Columns of the table that are metrics at `layer`.
@@ -61,7 +61,7 @@ class _Test(NamedTuple):
   kinds: np.ndarray
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retrieval(sentence_task.SentenceTask):
   """Accuracy@1 of translation retrieval.
@@ -129,7 +129,7 @@ class Retrieval(sentence_task.SentenceTask):
   CENTRE = Centre.AUTO
   name: str = 'retrieval'
   source: sources_lib.PairSource
-  csls: ranges.Count | None = 10
+  csls: validation.PositiveInt | None = 10
   leave_out: LeaveOut = LeaveOut.TRIVIAL
 
   @property

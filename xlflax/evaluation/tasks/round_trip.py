@@ -17,13 +17,13 @@ from xlflax.evaluation.metrics import alignment
 from xlflax.evaluation.metrics.aggregates import Aggregate
 from xlflax.evaluation.metrics.declaration import ACCURACY
 from xlflax.evaluation.tasks import perplexity
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import word_alignment as links_lib
 
 _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundTrip(base.EvalTask):
   """The share of tokens that come back through a chain of translations.
@@ -47,8 +47,8 @@ class RoundTrip(base.EvalTask):
   name: str = 'round_trip'
   source: sources_lib.TextSource
   chains: tuple[str, ...] | None = None
-  layer: ranges.Layer = -1
-  max_length: ranges.Count | None = None
+  layer: validation.LayerIndex = -1
+  max_length: validation.PositiveInt | None = None
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""

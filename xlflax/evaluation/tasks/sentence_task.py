@@ -14,7 +14,7 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics.aggregates import Statistics
 from xlflax.evaluation.sentence_encoding import Centre, SentenceEncoding
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.inputs import Pooling
 from xlflax.similarity import normalization
 
@@ -22,7 +22,7 @@ _Score = Callable[[Any, base.EvalResult, list[str]], dict[str, Statistics]]
 ENOUGH = 50  # sentences whose mean says more about a language than about them
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceTask(base.EvalTask):
   """Base of tasks that compare sentences by one vector each.
@@ -46,8 +46,8 @@ class SentenceTask(base.EvalTask):
   CENTRE: ClassVar[Centre] = Centre.NONE
 
   pooling: Pooling | None = None
-  layer: ranges.Layer | None = None
-  max_length: ranges.Count | None = None
+  layer: validation.LayerIndex | None = None
+  max_length: validation.PositiveInt | None = None
   prompts: Mapping[str, str] | None = None
   centre: Centre | None = None
 
@@ -237,7 +237,7 @@ class SentenceTask(base.EvalTask):
     return [normalization.centred(*side) for side in sides]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectionTask(SentenceTask):
   """Base of tasks that look for translations among two collections."""

@@ -15,12 +15,12 @@ from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Better, Metric
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import errors, ranges, registry, schema
+from xlflax.foundation import errors, registry, validation
 from xlflax.similarity import margin as margin_lib
 from xlflax.storage import contents
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SimilaritySearch(sentence_task.SentenceTask):
   """The share of sentences whose nearest by margin is no translation.
@@ -46,7 +46,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   name: str = 'similarity_search'
   source: sources_lib.PairSource
   margin: str = 'ratio'
-  k: ranges.Count = 4
+  k: validation.PositiveInt = 4
   altered: Mapping[str, str] = registry.known_by_content(
     contents.of_paths, default_factory=dict
   )

@@ -21,7 +21,7 @@ from xlflax.evaluation.metrics.declaration import (
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.unseen_labels import Unseen
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.finetuning import token_classification
 
 
@@ -46,7 +46,7 @@ class Predicted(enum.Enum):
     return metrics_lib.joined(tags) if self is Predicted.TYPES else tags
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tagging(head_task.HeadTask):
   """How many words get the right label, how many entities are found.
@@ -85,7 +85,7 @@ class Tagging(head_task.HeadTask):
   name: str = 'tagging'
   scheme: Scheme = Scheme.TAGS
   objective: str = 'token_classification'
-  length: ranges.Count | None = 128
+  length: validation.PositiveInt | None = 128
   unseen: Unseen = Unseen.WRONG
   predicted: Predicted = Predicted.REPAIRED
 

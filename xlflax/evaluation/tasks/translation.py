@@ -11,7 +11,7 @@ from xlflax.evaluation.metrics import translation as metrics_lib
 from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.translation_options import TranslationOptions
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 
 class Direction(enum.Enum):
@@ -22,7 +22,7 @@ class Direction(enum.Enum):
   BOTH = 'both'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationQuality(base.EvalTask):
   """How close translations are to the other side of the pairs.
@@ -50,9 +50,6 @@ class TranslationQuality(base.EvalTask):
   source: sources_lib.PairSource
   direction: Direction = Direction.FORWARD
   options: TranslationOptions = TranslationOptions()
-
-  def __post_init__(self):
-    enums.coerce(self, 'direction', Direction)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
@@ -113,7 +110,7 @@ class TranslationQuality(base.EvalTask):
     return list(wanted), [best[0].text for best in found.hypotheses]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TsvPairs(sources_lib.PairSource):
   """Pairs of files whose lines are `sentence <TAB> translation`.
@@ -124,7 +121,7 @@ class TsvPairs(sources_lib.PairSource):
   """
 
   files: dict[str, str]
-  max_pairs: ranges.Count | None = None
+  max_pairs: validation.PositiveInt | None = None
 
   def __post_init__(self):
     object.__setattr__(self, 'files', dict(self.files))

@@ -16,7 +16,7 @@ from xlflax.evaluation import base, states, word_states
 from xlflax.evaluation.metrics import alignment
 from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.foundation import enums, errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.similarity import word_alignment as links_lib
 from xlflax.similarity.word_alignment import Mass, Method
 
@@ -48,7 +48,7 @@ _PREFIXES = ('', *map(_prefix, Method))
 ByMethod = dict[Method, list[alignment.AlignmentScores]]
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WordAlignment(labelled_task.LabelledTask):
   """Alignment error rate (AER) of every layer; lower is better.
@@ -84,14 +84,13 @@ class WordAlignment(labelled_task.LabelledTask):
   EXAMPLE = examples_lib.AlignedSentence
   name: str = 'word_alignment'
   methods: tuple[Method, ...] = tuple(reversed(Method))
-  layer: ranges.Layer = -1
-  regularization: ranges.Positive = 0.1
+  layer: validation.LayerIndex = -1
+  regularization: validation.PositiveFloat = 0.1
   mass: Mass = Mass.UNIFORM
-  threshold: ranges.Share | None = None
-  max_length: ranges.Count | None = None
+  threshold: validation.Fraction | None = None
+  max_length: validation.PositiveInt | None = None
 
   def __post_init__(self):
-    enums.coerce(self, 'mass', Mass)
     methods = links_lib.methods_of(self.methods, where=f'{self.name}.methods')
     object.__setattr__(self, 'methods', methods)
 

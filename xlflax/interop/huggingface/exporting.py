@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import calls, enums, errors, suggestions
+from xlflax.foundation import errors, suggestions, validation
 from xlflax.interop.huggingface import export_choices as choices
 from xlflax.interop.huggingface import generation as generation_lib
 from xlflax.interop.huggingface import (
@@ -78,9 +78,9 @@ class Export:
   generation: generation_lib.Generation | None = None
 
 
-@calls.checked
+@validation.validate_call
 def check(
-  model_dir: calls.Path,
+  model_dir: validation.FilePath,
   *,
   step: int | None = None,
   model_type: str | None = None,
@@ -121,7 +121,7 @@ def check(
       fix=suggestions.did_you_mean(dtype, DTYPES),
     )
   if pooling is not None:
-    pooling = enums.of_value(pooling, Pooling, where='pooling')
+    pooling = validation.validate(pooling, Pooling, name='pooling')
     task = task or Task.STATES
   run = run_lib.open_run(model_dir)
   record = _record(run.directory)

@@ -11,7 +11,7 @@ import numpy as np
 from xlflax.data.stream import Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.interop.huggingface import (
   generation,
   model_files,
@@ -35,12 +35,12 @@ from xlflax.training.checkpointing import run_directory, saved_checkpoints
 MAX_SHARD_BYTES = 5 * 10**9
 
 
-@calls.checked
+@validation.validate_call
 def convert(
   checked: Export,
-  folder: calls.Path,
+  folder: validation.FilePath,
   *,
-  max_shard_bytes: ranges.Bytes = MAX_SHARD_BYTES,
+  max_shard_bytes: validation.NumBytes = MAX_SHARD_BYTES,
   license: str | None = None,
   onnx: bool = False,
 ) -> list[str]:

@@ -17,7 +17,7 @@ from huggingface_hub import constants
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import tokenizers
 from xlflax.storage import manifests, mirrors
@@ -108,8 +108,8 @@ class Upload:
     )
 
 
-@calls.checked
-def upload(folder: calls.Path) -> Upload:
+@validation.validate_call
+def upload(folder: validation.FilePath) -> Upload:
   """Looks at a folder that is to be published; nothing is sent.
 
   Args:
@@ -163,7 +163,7 @@ def check_name(name: str) -> None:
   )
 
 
-@calls.checked
+@validation.validate_call
 def publish(what: Upload, name: str, *, private: bool = True) -> str:
   """Uploads a folder as a model of the Hub; returns its address.
 

@@ -12,7 +12,7 @@ import jax
 from xlflax.data.vocabularies import training as vocabulary_training
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import calls, enums, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.interop import folder_files
 from xlflax.interop.huggingface import (
   generation,
@@ -98,14 +98,14 @@ def check_digests(folder: pathlib.Path) -> None:
     )
 
 
-@calls.checked
+@validation.validate_call
 def check(
-  folder: calls.Path,
+  folder: validation.FilePath,
   *,
   scan_layers: bool = True,
-  vocab_multiple: ranges.Count = 1,
+  vocab_multiple: validation.PositiveInt = 1,
   languages: Sequence[str] | None = None,
-  vocabulary: calls.Path | None = None,
+  vocabulary: validation.FilePath | None = None,
   unused_rows: UnusedRows | str = UnusedRows.REFUSE,
   drop: Sequence[str] = (),
 ) -> Import:
@@ -138,7 +138,7 @@ def check(
   folder_files.check(
     folder, (model_files.CONFIG, *tokenizers.FILES, *tensor_files.FORMS)
   )
-  unused = enums.of_value(unused_rows, UnusedRows, where='unused_rows')
+  unused = validation.validate(unused_rows, UnusedRows, name='unused_rows')
   problems: list[errors.XlflaxError] = []
   check_digests(folder)
   tensors = _try(lambda: tensor_files.find(folder), problems)
@@ -271,8 +271,8 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
   )
 
 
-@calls.checked
-def convert(checked: Import, model_dir: calls.Path) -> pathlib.Path:
+@validation.validate_call
+def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
   """Reads the tensors and writes a model directory.
 
   On disk it appears when it is complete.

@@ -9,7 +9,7 @@ import tensorflow as tf
 from xlflax.data import batch as batch_lib
 from xlflax.data.stream import Layout, PairOptions, Positions, Separator
 from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 
 # A task's feature -> the one that holds its language's id, int32 [1].
 LANGUAGE_SUFFIX = '_language'
@@ -69,7 +69,7 @@ class RowConverter(seqio.FeatureConverter):
     Raises:
       ConfigError: another layout, or one that cannot be packed.
     """
-    layout = enums.of_value(layout, Layout, where='layout')
+    layout = validation.validate(layout, Layout, name='layout')
     _check(layout, pack)
     names = (
       ('targets',) if layout is Layout.SENTENCES else ('inputs', 'targets')

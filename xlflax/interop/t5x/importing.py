@@ -9,7 +9,7 @@ from typing import Any
 from flax import linen as nn
 
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
@@ -45,9 +45,9 @@ class Import:
   sources: Mapping[str, Sources]
 
 
-@calls.checked
+@validation.validate_call
 def check(
-  checkpoint: calls.Path,
+  checkpoint: validation.FilePath,
   *,
   vocabulary: vocabulary_lib.Vocabulary,
   model: Any = None,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.foundation import calls
+from xlflax.foundation import validation
 from xlflax.interop.huggingface import gin_file
 from xlflax.interop.t5x import checkpoint_files, t5_rules
 from xlflax.interop.t5x.importing import Import
@@ -53,8 +53,8 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
   return np.stack(made) if stacked else made[0]
 
 
-@calls.checked
-def convert(checked: Import, model_dir: calls.Path) -> pathlib.Path:
+@validation.validate_call
+def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
   """Reads the tensors and writes a model directory, on disk at once complete.
 
   Raises:

@@ -19,7 +19,7 @@ from t5x import models as t5x_models
 from xlflax.data import batch as batch_lib
 from xlflax.data import stream
 from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.interop.t5x import axes, feature_converters
 from xlflax.interop.t5x import metrics as metrics_lib
 from xlflax.models import api as models_api
@@ -87,15 +87,15 @@ class ObjectiveModel(t5x_models.BaseModel):
       feature_converters.RowConverter, spec=spec, layout=layout, pairs=pairs
     )
     self.spec, self._seed = spec, seed
-    self._normalization = enums.of_value(
-      normalization, Normalization, where='normalization'
+    self._normalization = validation.validate(
+      normalization, Normalization, name='normalization'
     )
     _check(objective, self.module)
     objective.check_stream(
       stream.Stream(
         name='t5x',
         mixture="T5X's tasks",
-        layout=enums.of_value(layout, stream.Layout, where='layout'),
+        layout=validation.validate(layout, stream.Layout, name='layout'),
         length=8,
         batch_size=1,
       )

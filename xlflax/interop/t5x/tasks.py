@@ -16,7 +16,7 @@ from xlflax.data.seqio_tasks import registration
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.interop.t5x import feature_converters
 
 SUFFIX = '.t5x'
@@ -68,7 +68,7 @@ def mixture(
   registration.register_tasks(corpus, task_modules)
   rates = task_registry.expand(name)
   chosen = [
-    enums.of_value(metric, Metric, where='metrics') for metric in metrics
+    validation.validate(metric, Metric, name='metrics') for metric in metrics
   ]
   names = {
     task: _add_task(task, vocabulary.vocabulary, pairs, chosen)

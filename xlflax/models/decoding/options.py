@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 
 class Method(enum.Enum):
@@ -27,7 +27,7 @@ class EarlyStopping(enum.Enum):
   FULL = 'full'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
   """How to generate; enum fields also take their values as strings.
@@ -54,15 +54,15 @@ class DecodingOptions:
   """
 
   method: Method = Method.BEAM
-  max_length: ranges.Count = 128
-  num_samples: ranges.Count = 1
-  beam_size: ranges.Count = 5
-  length_penalty: ranges.Real = 1.0
+  max_length: validation.PositiveInt = 128
+  num_samples: validation.PositiveInt = 1
+  beam_size: validation.PositiveInt = 5
+  length_penalty: validation.FiniteFloat = 1.0
   early_stopping: EarlyStopping = EarlyStopping.EXACT
-  temperature: ranges.Positive = 1.0
-  top_k: ranges.Count | None = None
-  top_p: ranges.PositiveShare = 1.0
-  suppressed_ids: tuple[ranges.Natural, ...] = ()
+  temperature: validation.PositiveFloat = 1.0
+  top_k: validation.PositiveInt | None = None
+  top_p: validation.PositiveFraction = 1.0
+  suppressed_ids: tuple[validation.NonNegativeInt, ...] = ()
 
   def __post_init__(self):
     most = {Method.GREEDY: 1, Method.BEAM: self.beam_size}.get(self.method)

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import ranges, registry
+from xlflax.foundation import registry, validation
 from xlflax.models import dropout
 from xlflax.models.attention.masks import MASKED_SCORE
 
@@ -34,10 +34,10 @@ class BiaffineConfig:
     dropout_rate: on a word's vector before and after the first linear maps.
   """
 
-  num_relations: ranges.Count
-  arc_dim: ranges.Width = 500
-  relation_dim: ranges.Width = 100
-  dropout_rate: ranges.ShareBelowOne = 0.33
+  num_relations: validation.PositiveInt
+  arc_dim: validation.Dimension = 500
+  relation_dim: validation.Dimension = 100
+  dropout_rate: validation.FractionBelowOne = 0.33
 
 
 class Biaffine(nn.Module):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import enums
+from xlflax.foundation import validation
 from xlflax.models import activations
 
 Drop = Callable[[jax.Array], jax.Array]
@@ -61,7 +61,7 @@ def sequence_logits(
   Raises:
     ConfigError: there is no such pooling.
   """
-  pooling = enums.of_value(pooling, Pooling, where='pooling')
+  pooling = validation.validate(pooling, Pooling, name='pooling')
   read = states
   if pooling is not Pooling.LATE:
     is_first = pooling is Pooling.FIRST

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 from xlflax.models import config as model_config
 from xlflax.models.attention import masks
 
@@ -167,8 +167,8 @@ def pair_features(
     ConfigError: the encoder has no cross-attention, or the sides have
       different numbers of rows.
   """
-  gradient = enums.of_value(
-    memory_gradient, MemoryGradient, where='memory_gradient'
+  gradient = validation.validate(
+    memory_gradient, MemoryGradient, name='memory_gradient'
   )
   sides = (first, second)
   plug_out = [

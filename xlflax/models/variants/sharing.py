@@ -24,7 +24,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 LANGUAGE_SPECIFIC = 'language_specific'
 _EMBEDDINGS, _LAYERS, _OUTPUT_BIAS = 'embeddings', 'layers', 'output_bias'
@@ -58,9 +58,9 @@ class SharingPlan:
   """
 
   embeddings: bool = False
-  layers: ranges.Layers = 0
+  layers: validation.NonNegativeInt = 0
   same_start: bool = False
-  special_ids: tuple[ranges.Natural, ...] = ()
+  special_ids: tuple[validation.NonNegativeInt, ...] = ()
 
   def __post_init__(self):
     if not (self.embeddings or self.layers):

@@ -8,13 +8,14 @@ import dataclasses
 import math
 from typing import Annotated, NamedTuple
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import ranges, schema
+from xlflax.foundation import validation
 from xlflax.objectives.corruption import masking, row_edits
 
 
@@ -32,7 +33,7 @@ class WordSpans(NamedTuple):
   used: jax.Array
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InfillingPolicy:
   """Draws spans of words whose lengths are Poisson distributed.
@@ -48,8 +49,8 @@ class InfillingPolicy:
     poisson_lambda: mean length of a span in words, at least 1 (3.5).
   """
 
-  mask_ratio: ranges.PositiveShare = 0.35
-  poisson_lambda: Annotated[float, ranges.real(at_least=1, at_most=100)] = 3.5
+  mask_ratio: validation.PositiveFraction = 0.35
+  poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
 
   def num_slots(self, length: int) -> int:
     """K for rows of `length` words.

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
-MaskRatio = ranges.PositiveShare | Callable[[jax.Array], jax.Array]
+MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 
 
 class Action(enum.IntEnum):
@@ -179,7 +179,7 @@ def check_bound(name: str, value: Any, bound: float | None) -> None:
     )
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingPolicy:
   """Chooses an exact share of each row's maskable tokens, uniformly.
@@ -196,9 +196,9 @@ class MaskingPolicy:
   """
 
   mask_ratio: MaskRatio = 0.15
-  max_mask_ratio: ranges.PositiveShare | None = None
-  mask_probability: ranges.Share = 0.8
-  random_probability: ranges.Share = 0.1
+  max_mask_ratio: validation.PositiveFraction | None = None
+  mask_probability: validation.Fraction = 0.8
+  random_probability: validation.Fraction = 0.1
 
   def __post_init__(self):
     check_bound('mask_ratio', self.mask_ratio, self.max_mask_ratio)

@@ -8,17 +8,18 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.objectives import teacher_forcing
 from xlflax.objectives.corruption import masking, row_edits
 
-Density = ranges.InnerShare | Callable[[jax.Array], jax.Array]
+Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 
 
 class Spans(NamedTuple):
@@ -34,7 +35,7 @@ class Spans(NamedTuple):
   dropped: jax.Array
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanPolicy:
   """Draws a fixed number of tokens in a fixed number of spans per row.
@@ -52,8 +53,8 @@ class SpanPolicy:
   """
 
   noise_density: Density = 0.15
-  max_noise_density: ranges.InnerShare | None = None
-  mean_span_length: Annotated[float, ranges.real(at_least=1)] = 3.0
+  max_noise_density: validation.OpenFraction | None = None
+  mean_span_length: Annotated[float, annotated_types.Ge(1)] = 3.0
 
   def __post_init__(self):
     masking.check_bound(

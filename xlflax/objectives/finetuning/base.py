@@ -27,7 +27,7 @@ import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import activations, dropout
 from xlflax.models.heads import head_layers as head_layers_lib
 from xlflax.models.variants import cross_attention, sharing
@@ -77,12 +77,12 @@ class FineTuning(base.Objective):
   """
 
   features: Features = Features.PLUG_OUT
-  layer: ranges.Layer | None = None
+  layer: validation.LayerIndex | None = None
   body: Body = Body.TRAINED
-  head_layers: ranges.Layers = 0
+  head_layers: validation.NonNegativeInt = 0
   head: HeadKind = HeadKind.OUTPUT
   activation: str = 'tanh'
-  head_dropout: ranges.ShareBelowOne = 0.1
+  head_dropout: validation.FractionBelowOne = 0.1
   memory_gradient: cross_attention.MemoryGradient = (
     cross_attention.MemoryGradient.STOP
   )

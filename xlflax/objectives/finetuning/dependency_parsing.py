@@ -10,7 +10,7 @@ import numpy as np
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models.heads import biaffine
 from xlflax.objectives import base, stream_checks
 from xlflax.objectives.corruption import masking
@@ -63,15 +63,14 @@ class DependencyParsing(finetuning.FineTuning):
   }
 
   relations: tuple[str, ...]
-  arc_dim: ranges.Width = 500
-  relation_dim: ranges.Width = 100
+  arc_dim: validation.Dimension = 500
+  relation_dim: validation.Dimension = 100
   word_pooling: biaffine.Pooling = biaffine.Pooling.FIRST
-  head_dropout: ranges.ShareBelowOne = 0.33
+  head_dropout: validation.FractionBelowOne = 0.33
   name: str = 'dependency_parsing'
 
   def __post_init__(self):
     super().__post_init__()
-    enums.coerce(self, 'word_pooling', biaffine.Pooling)
     object.__setattr__(
       self,
       'relations',

@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry
 from xlflax.models.heads import heads
 from xlflax.objectives import base, inputs
 from xlflax.objectives.finetuning import base as finetuning
@@ -33,7 +34,7 @@ class MultipleChoice(finetuning.FineTuning):
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
 
-  num_choices: Annotated[int, ranges.whole(at_least=2)]
+  num_choices: Annotated[int, annotated_types.Ge(2)]
   pooling: heads.Pooling = heads.Pooling.FIRST
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'multiple_choice'

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import ranges, registry
+from xlflax.foundation import registry, validation
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.heads import heads
 from xlflax.objectives import base, losses, metrics
@@ -51,7 +51,7 @@ class QuestionAnswering(finetuning.FineTuning):
     batch_lib.END_POSITIONS: 1,
   }
 
-  head_dropout: ranges.ShareBelowOne = 0.0
+  head_dropout: validation.FractionBelowOne = 0.0
   name: str = 'question_answering'
 
   @property

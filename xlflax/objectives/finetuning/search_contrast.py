@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.objectives import base, inputs, losses, metrics, packing
 from xlflax.objectives.inputs import Pooling
@@ -57,13 +58,13 @@ class SearchContrast(base.Objective):
   GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
   ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
 
-  group: Annotated[int, ranges.whole(at_least=2)] = 2
-  temperature: ranges.Positive = 0.05
+  group: Annotated[int, annotated_types.Ge(2)] = 2
+  temperature: validation.PositiveFloat = 0.05
   pooling: Pooling = Pooling.MEAN_ALL
-  dimensions: tuple[ranges.Width, ...] = ()
+  dimensions: tuple[validation.Dimension, ...] = ()
   prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  rows_at_once: ranges.Count | None = None
-  packed: ranges.PositiveShare | None = None
+  rows_at_once: validation.PositiveInt | None = None
+  packed: validation.PositiveFraction | None = None
   name: str = 'search'
 
   def check_stream(self, stream) -> None:
@@ -223,7 +224,7 @@ class SearchDistillation(SearchContrast):
   """
 
   GOLD = {**SearchContrast.GOLD, batch_lib.VECTORS: 2}
-  contrast: ranges.NonNegative = 0.0
+  contrast: validation.NonNegativeFloat = 0.0
 
   @property
   def sentence(self) -> dict[str, Any]:

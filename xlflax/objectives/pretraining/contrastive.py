@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models.variants import sharing
 from xlflax.objectives import base, inputs, losses, metrics, two_sided
 from xlflax.objectives.corruption import masking
@@ -84,21 +84,17 @@ class SentenceAlignment(base.Objective):
 
   ROWS: ClassVar[base.Rows] = base.Rows.SIDES
 
-  temperature: ranges.Positive = 0.05
+  temperature: validation.PositiveFloat = 0.05
   pooling: Pooling = Pooling.MEAN
   direction: Direction = Direction.BOTH
   duplicates: Duplicates = Duplicates.EXCLUDE
-  layer: ranges.Layers | None = None
-  projection_dim: ranges.Width | None = None
+  layer: validation.NonNegativeInt | None = None
+  projection_dim: validation.Dimension | None = None
   normalize: Normalize = Normalize.VECTORS
   queue: MomentumQueue | None = None
   name: str = 'align'
 
   def __post_init__(self):
-    enums.coerce(self, 'pooling', Pooling)  # of subclasses that are not checked
-    enums.coerce(self, 'direction', Direction)
-    enums.coerce(self, 'duplicates', Duplicates)
-    enums.coerce(self, 'normalize', Normalize)
     if self.queue is not None and self.direction is not Direction.FORWARD:
       raise errors.ConfigError(
         'Momentum contrast has one direction: the first side asks',

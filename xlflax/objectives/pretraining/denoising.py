@@ -4,11 +4,12 @@ import dataclasses
 import enum
 from typing import Annotated, ClassVar
 
+import annotated_types
 import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, ranges, registry
+from xlflax.foundation import registry, validation
 from xlflax.objectives import base
 from xlflax.objectives.corruption import (
   infilling,
@@ -46,13 +47,12 @@ class SpanCorruption(SequenceToSequence):
   ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
 
   noise_density: span_corruption.Density = 0.15
-  max_noise_density: ranges.InnerShare | None = None
-  mean_span_length: Annotated[float, ranges.real(at_least=1)] = 3.0
+  max_noise_density: validation.OpenFraction | None = None
+  mean_span_length: Annotated[float, annotated_types.Ge(1)] = 3.0
   decoder_start: DecoderStart = DecoderStart.PAD
   name: str = 'span_corruption'
 
   def __post_init__(self):
-    super().__post_init__()
     _ = self.policy
 
   @property
@@ -104,14 +104,13 @@ class Infilling(SequenceToSequence):
 
   ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
 
-  mask_ratio: ranges.PositiveShare = 0.35
-  poisson_lambda: Annotated[float, ranges.real(at_least=1, at_most=100)] = 3.5
+  mask_ratio: validation.PositiveFraction = 0.35
+  poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
   permute_sentences: bool = True
   source_symbols: SourceSymbols = SourceSymbols.LANGUAGE_LAST
   name: str = 'infilling'
 
   def __post_init__(self):
-    super().__post_init__()
     _ = self.policy
 
   @property
@@ -165,17 +164,14 @@ class TokenMasking(SequenceToSequence):
   ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
 
   mask_ratio: masking.MaskRatio = 0.15
-  max_mask_ratio: ranges.PositiveShare | None = None
-  mask_probability: ranges.Share = 0.8
-  random_probability: ranges.Share = 0.1
+  max_mask_ratio: validation.PositiveFraction | None = None
+  mask_probability: validation.Fraction = 0.8
+  random_probability: validation.Fraction = 0.1
   random_words: RandomWords = RandomWords.VOCABULARY
   predicted: Predicted = Predicted.MASKED
   name: str = 'token_masking'
 
   def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'random_words', RandomWords)
-    enums.coerce(self, 'predicted', Predicted)
     masked_lm.masker(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import api as models_api
 from xlflax.objectives import base, inputs, metrics
 from xlflax.objectives.corruption import masking
@@ -65,13 +65,13 @@ class Distillation(base.Objective):
 
   teacher: base.Teacher
   language: str = 'en'
-  temperature: ranges.Positive = 1.0
+  temperature: validation.PositiveFloat = 1.0
   mask_ratio: masking.MaskRatio = 0.15
-  max_mask_ratio: ranges.PositiveShare | None = None
-  mask_probability: ranges.Share = 0.8
-  random_probability: ranges.Share = 0.1
-  masked_lm_weight: ranges.NonNegative = 0.0
-  slots_per_chunk: ranges.Count | None = None
+  max_mask_ratio: validation.PositiveFraction | None = None
+  mask_probability: validation.Fraction = 0.8
+  random_probability: validation.Fraction = 0.1
+  masked_lm_weight: validation.NonNegativeFloat = 0.0
+  slots_per_chunk: validation.PositiveInt | None = None
   name: str = 'distill'
 
   def __post_init__(self):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, ranges, registry
+from xlflax.foundation import registry, validation
 from xlflax.objectives import base, inputs, metrics, two_sided
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.corruption import random_words as random_words_lib
@@ -61,19 +61,16 @@ class MaskedLM(base.Objective):
   """
 
   mask_ratio: masking.MaskRatio = 0.15
-  max_mask_ratio: ranges.PositiveShare | None = None
-  mask_probability: ranges.Share = 0.8
-  random_probability: ranges.Share = 0.1
+  max_mask_ratio: validation.PositiveFraction | None = None
+  mask_probability: validation.Fraction = 0.8
+  random_probability: validation.Fraction = 0.1
   units: Units = Units.TOKENS
   random_words: RandomWords = RandomWords.VOCABULARY
   head: Head = Head.GATHERED
-  chunk_size: ranges.Count | None = None
+  chunk_size: validation.PositiveInt | None = None
   name: str = 'mlm'
 
   def __post_init__(self):
-    enums.coerce(self, 'head', Head)
-    enums.coerce(self, 'units', Units)
-    enums.coerce(self, 'random_words', RandomWords)
     _ = self.policy  # its settings are checked where it is made
 
   @property

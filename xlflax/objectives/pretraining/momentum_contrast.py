@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.objectives import base, losses, row_hashes
 
@@ -35,8 +35,8 @@ class MomentumQueue:
     momentum: m of theta_k <- m theta_k + (1 - m) theta_q (PPA: 0.999).
   """
 
-  size: ranges.Count = 32_000
-  momentum: ranges.ShareBelowOne = 0.999
+  size: validation.PositiveInt = 32_000
+  momentum: validation.FractionBelowOne = 0.999
 
   def check_batch(self, pairs: int, where: str) -> None:
     """Raises ConfigError unless `pairs` keys a step fill the queue evenly."""

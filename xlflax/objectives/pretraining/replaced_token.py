@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.models import encoder
@@ -93,17 +93,16 @@ class ReplacedTokenDetection(base.Objective):
 
   generator: model_config.EncoderConfig
   mask_ratio: masking.MaskRatio = 0.15
-  max_mask_ratio: ranges.PositiveShare | None = None
-  mask_probability: ranges.Share = 1.0
-  random_probability: ranges.Share = 0.0
-  generator_weight: ranges.Positive = 1.0
-  discriminator_weight: ranges.Positive = 50.0
+  max_mask_ratio: validation.PositiveFraction | None = None
+  mask_probability: validation.Fraction = 1.0
+  random_probability: validation.Fraction = 0.0
+  generator_weight: validation.PositiveFloat = 1.0
+  discriminator_weight: validation.PositiveFloat = 50.0
   embeddings: GeneratorEmbeddings = GeneratorEmbeddings.SEPARATE
-  chunk_size: ranges.Count | None = None
+  chunk_size: validation.PositiveInt | None = None
   name: str = 'rtd'
 
   def __post_init__(self):
-    enums.coerce(self, 'embeddings', GeneratorEmbeddings)
     _ = self._masked_lm  # its settings are checked where it is made
 
   @property

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.data import batch as batch_lib
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.objectives import base, inputs, metrics, teacher_forcing, two_sided
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.corruption.random_words import RandomWords
@@ -41,15 +41,11 @@ class SequenceToSequence(base.Objective):
     name: the objective's name.
   """
 
-  label_smoothing: ranges.ShareBelowOne = 0.0
+  label_smoothing: validation.FractionBelowOne = 0.0
   decoder_start: DecoderStart = DecoderStart.LANGUAGE
   source_symbols: SourceSymbols = SourceSymbols.BOS
-  chunk_size: ranges.Count | None = None
+  chunk_size: validation.PositiveInt | None = None
   name: str = 'seq2seq'
-
-  def __post_init__(self):
-    enums.coerce(self, 'decoder_start', DecoderStart)
-    enums.coerce(self, 'source_symbols', SourceSymbols)
 
   def rows(
     self, batch, context: base.Context, rng: jax.Array
@@ -177,17 +173,15 @@ class Translation(SequenceToSequence):
 
   ROWS: ClassVar[base.Rows] = base.Rows.TRANSLATIONS
 
-  label_smoothing: ranges.ShareBelowOne = 0.1
-  mask_ratio: ranges.Share | Callable[[jax.Array], jax.Array] = 0.0
-  max_mask_ratio: ranges.PositiveShare | None = None
-  mask_probability: ranges.Share = 0.8
-  random_probability: ranges.Share = 0.1
+  label_smoothing: validation.FractionBelowOne = 0.1
+  mask_ratio: validation.Fraction | Callable[[jax.Array], jax.Array] = 0.0
+  max_mask_ratio: validation.PositiveFraction | None = None
+  mask_probability: validation.Fraction = 0.8
+  random_probability: validation.Fraction = 0.1
   random_words: RandomWords = RandomWords.VOCABULARY
   name: str = 'translation'
 
   def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'random_words', RandomWords)
     if self._masks:
       masked_lm.masker(self)  # its settings are checked where it is made
 

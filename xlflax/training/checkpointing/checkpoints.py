@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.storage import paths
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoint_items as items_lib
@@ -48,13 +48,13 @@ class CheckpointOptions:
       compression, whose buffers are as large again. None: as fast as may be.
   """
 
-  every_steps: ranges.Count = 1000
-  keep_last: ranges.Count | None = 3
-  keep_every_steps: ranges.Count | None = None
+  every_steps: validation.PositiveInt = 1000
+  keep_last: validation.PositiveInt | None = 3
+  keep_every_steps: validation.PositiveInt | None = None
   best_metric: str | None = None
   best_is_highest: bool | None = None
   asynchronous: bool = True
-  write_concurrent_gb: ranges.Count | None = None
+  write_concurrent_gb: validation.PositiveInt | None = None
 
   def score(self, metrics: dict[str, float]) -> float:
     """Larger is better; -inf without a finite `best_metric`."""

@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 from xlflax.training.devices import accelerators
 from xlflax.training.processes import cluster
 
 FORM = 'PLATFORM:KIND:COUNT, such as gpu:H200:512, tpu:v5p:256 or cpu:8'
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine:
   """Devices that a run is planned for.
@@ -30,8 +30,8 @@ class Machine:
 
   platform: str
   accelerator: accelerators.Accelerator | None
-  count: ranges.Count
-  per_node: ranges.Count
+  count: validation.PositiveInt
+  per_node: validation.PositiveInt
 
   @property
   def nodes(self) -> int:

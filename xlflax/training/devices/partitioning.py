@@ -26,7 +26,7 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.training.devices import machines, meshes
 
 AXES = meshes.AXES
@@ -58,7 +58,7 @@ class TensorSplits(enum.Enum):
 
 
 # -1 stands for what the other axes leave.
-_Axis = ranges.Count | Literal[-1]
+_Axis = validation.PositiveInt | Literal[-1]
 
 
 @registry.register('partitioner')

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.foundation import calls, errors, ranges
+from xlflax.foundation import errors, validation
 from xlflax.storage import bucket_checks, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -33,8 +33,10 @@ RECORD = 'averaged.json'
 _GROUP_VALUES = 2**27  # parameters read at a time: 0.5 GB of each checkpoint
 
 
-@calls.checked
-def last_steps(model_dir: str | pathlib.Path, count: ranges.Count) -> list[int]:
+@validation.validate_call
+def last_steps(
+  model_dir: str | pathlib.Path, count: validation.PositiveInt
+) -> list[int]:
   """The steps of the newest checkpoints, rising.
 
   Raises:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 
 import jax
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.storage import bucket_checks, paths
 from xlflax.training import finite_values, train_state
 from xlflax.training import params as params_lib
@@ -58,7 +58,7 @@ class InitFrom:
   """
 
   model_dir: str = registry.known_by_content(run_directory.content_of)
-  step: ranges.Natural | None = None
+  step: validation.NonNegativeInt | None = None
   include: tuple[str, ...] = ()
   exclude: tuple[str, ...] = ()
   renames: tuple[tuple[str, str], ...] = ()

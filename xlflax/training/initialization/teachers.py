@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.models.attention.masks import MASKED_SCORE
@@ -36,7 +36,7 @@ class Teacher:
   """
 
   model_dir: str = registry.known_by_content(run_directory.content_of)
-  step: ranges.Natural | None = None
+  step: validation.NonNegativeInt | None = None
 
   def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:
     """The teacher's module over the student's vocabulary.

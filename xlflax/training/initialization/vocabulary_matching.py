@@ -15,7 +15,7 @@ import numpy as np
 
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.data.vocabularies import token_normalization
-from xlflax.foundation import enums, errors, registry
+from xlflax.foundation import errors, registry
 from xlflax.storage import contents
 from xlflax.training.initialization import dictionaries as dictionaries_lib
 from xlflax.training.initialization import interpolated_rows
@@ -120,8 +120,6 @@ class VocabularyMatching:
   mixing: Mixing = Mixing.MATCHED
 
   def __post_init__(self):
-    enums.coerce(self, 'norms', Norms)
-    enums.coerce(self, 'mixing', Mixing)
     if self.mixing is Mixing.TRANSLATED and self.text is None:
       raise errors.ConfigError(
         'Rows across languages need text',

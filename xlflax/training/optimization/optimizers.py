@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 from xlflax.training import params as params_lib
 from xlflax.training.optimization import schedules
 
-Rate = schedules.Schedule | ranges.NonNegative
+Rate = schedules.Schedule | validation.NonNegativeFloat
 # Pattern of parameters' names -> their own learning rate.
 Rates = Sequence[tuple[str, Rate]]
 
@@ -49,7 +49,7 @@ class Optimizer(abc.ABC):
   """
 
   learning_rate: Rate
-  clip_norm: ranges.Positive | None = None
+  clip_norm: validation.PositiveFloat | None = None
   trainable: tuple[str, ...] = ()
   frozen: tuple[str, ...] = ()
   rates: Rates = ()
@@ -152,12 +152,12 @@ class AdamW(Optimizer):
     no_decay: patterns of parameters without weight decay.
   """
 
-  b1: ranges.ShareBelowOne = 0.9
-  b2: ranges.ShareBelowOne = 0.98
-  eps: ranges.Positive = 1e-6
-  weight_decay: ranges.NonNegative = 0.01
+  b1: validation.FractionBelowOne = 0.9
+  b2: validation.FractionBelowOne = 0.98
+  eps: validation.PositiveFloat = 1e-6
+  weight_decay: validation.NonNegativeFloat = 0.01
   no_decay: Sequence[str] = NO_DECAY
-  clip_norm: ranges.Positive | None = 1.0
+  clip_norm: validation.PositiveFloat | None = 1.0
 
   steps_as_adam = True
 
@@ -183,7 +183,7 @@ class StableAdamW(AdamW):
   have an RMS each. It takes the place of clipping gradients.
   """
 
-  clip_norm: ranges.Positive | None = None
+  clip_norm: validation.PositiveFloat | None = None
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
     step = optax.chain(
@@ -231,9 +231,9 @@ class Muon(AdamW):
       scanned layers and languages before them.
   """
 
-  momentum: ranges.ShareBelowOne = 0.95
-  iterations: ranges.Count = 5
-  update_rms: ranges.Positive = 0.2
+  momentum: validation.FractionBelowOne = 0.95
+  iterations: validation.PositiveInt = 5
+  update_rms: validation.PositiveFloat = 0.2
   hidden: Sequence[str] = HIDDEN
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
@@ -277,9 +277,9 @@ class Muon(AdamW):
 class Adam(Optimizer):
   """Adam (Kingma & Ba 2015), as ECS trains; attributes as in `AdamW`."""
 
-  b1: ranges.ShareBelowOne = 0.9
-  b2: ranges.ShareBelowOne = 0.999
-  eps: ranges.Positive = 1e-8
+  b1: validation.FractionBelowOne = 0.9
+  b2: validation.FractionBelowOne = 0.999
+  eps: validation.PositiveFloat = 1e-8
 
   steps_as_adam = True
 
@@ -292,7 +292,7 @@ class Adam(Optimizer):
 class SGD(Optimizer):
   """Gradient descent; `momentum` averages gradients, None does not."""
 
-  momentum: ranges.ShareBelowOne | None = None
+  momentum: validation.FractionBelowOne | None = None
 
   def make(self, rate: Rate) -> optax.GradientTransformation:
     return optax.sgd(rate, momentum=self.momentum)
@@ -306,11 +306,11 @@ class Adafactor(Optimizer):
   `weight_decay` is multiplied by the rate, as in `AdamW`.
   """
 
-  decay_rate: ranges.PositiveShare = 0.8
-  min_dim_size_to_factor: ranges.Count = 128
+  decay_rate: validation.PositiveFraction = 0.8
+  min_dim_size_to_factor: validation.PositiveInt = 128
   multiply_by_parameter_scale: bool = True
-  clipping_threshold: ranges.Positive | None = 1.0
-  weight_decay: ranges.NonNegative | None = None
+  clipping_threshold: validation.PositiveFloat | None = 1.0
+  weight_decay: validation.NonNegativeFloat | None = None
   no_decay: Sequence[str] = NO_DECAY
 
   def make(self, rate: Rate) -> optax.GradientTransformation:

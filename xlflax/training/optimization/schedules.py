@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Schedule(abc.ABC):
 class Peaked(Schedule):
   """Rises to `peak` (None: what follows from the run)."""
 
-  peak: ranges.NonNegative | None
+  peak: validation.NonNegativeFloat | None
 
   @property
   def _top(self) -> float:
@@ -53,7 +53,7 @@ class Peaked(Schedule):
 class Constant(Peaked):
   """`peak` after the warm-up."""
 
-  warmup_steps: ranges.Natural = 0
+  warmup_steps: validation.NonNegativeInt = 0
 
   def __call__(self, step):
     after = optax.constant_schedule(self._top)
@@ -64,9 +64,9 @@ class Constant(Peaked):
 class _Decay(Peaked):
   """From `peak` to `end` at `total_steps` (None: the run's)."""
 
-  total_steps: ranges.Count | None = None
-  warmup_steps: ranges.Natural | ranges.InnerShare = 0
-  end: ranges.NonNegative = 0.0
+  total_steps: validation.PositiveInt | None = None
+  warmup_steps: validation.NonNegativeInt | validation.OpenFraction = 0
+  end: validation.NonNegativeFloat = 0.0
 
   def __post_init__(self):
     if self.total_steps is not None:
@@ -144,12 +144,8 @@ class WSD(_Decay):
     shape: linear, or 1 - sqrt (Haegele et al. 2024).
   """
 
-  decay_steps: ranges.Count | ranges.InnerShare = 0.2
+  decay_steps: validation.PositiveInt | validation.OpenFraction = 0.2
   shape: Fall = Fall.SQRT
-
-  def __post_init__(self):
-    enums.coerce(self, 'shape', Fall)
-    super().__post_init__()
 
   def _shape(self, decay_steps):
     assert self.total_steps is not None
@@ -170,7 +166,7 @@ class WSD(_Decay):
 class InverseSqrt(Peaked):
   """peak * sqrt(warmup_steps / step) after the warm-up (ECS; Vaswani 2017)."""
 
-  warmup_steps: ranges.Count
+  warmup_steps: validation.PositiveInt
 
   def __call__(self, step):
     peak, warmup = self._top, self.warmup_steps
@@ -189,8 +185,8 @@ class Piecewise(Schedule):
   Suits sampling exponents and mask ratios that change in phases.
   """
 
-  values: tuple[ranges.NonNegative, ...]
-  boundaries: tuple[ranges.Natural, ...]
+  values: tuple[validation.NonNegativeFloat, ...]
+  boundaries: tuple[validation.NonNegativeInt, ...]
 
   def __post_init__(self):
     rising = self.boundaries == tuple(sorted(set(self.boundaries)))

@@ -16,9 +16,10 @@ import enum
 import math
 from typing import Annotated
 
+import annotated_types
 import numpy as np
 
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 
 class Response(enum.Enum):
@@ -44,10 +45,10 @@ class LossSpikes:
   """
 
   response: Response = Response.SKIP
-  deviations: ranges.Positive = 10.0
-  window: Annotated[int, ranges.whole(at_least=2)] = 200
-  after: Annotated[int, ranges.whole(at_least=2)] = 100
-  most_rewinds: ranges.Count = 5
+  deviations: validation.PositiveFloat = 10.0
+  window: Annotated[int, annotated_types.Ge(2)] = 200
+  after: Annotated[int, annotated_types.Ge(2)] = 100
+  most_rewinds: validation.PositiveInt = 5
 
   def __post_init__(self):
     if self.after > self.window:

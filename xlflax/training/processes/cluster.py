@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.foundation import errors, ranges, schema
+from xlflax.foundation import errors, validation
 
 _VARIABLES = {
   'coordinator_address': 'XLFLAX_COORDINATOR',
@@ -45,7 +45,7 @@ _JAX_NAMES = {
 }
 
 
-@schema.checked
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
   """The job of this process.
@@ -60,10 +60,10 @@ class Job:
   """
 
   coordinator_address: str
-  num_processes: ranges.Count
-  process_id: ranges.Natural
+  num_processes: validation.PositiveInt
+  process_id: validation.NonNegativeInt
   source: str
-  local_devices: tuple[ranges.Natural, ...] | None = None
+  local_devices: tuple[validation.NonNegativeInt, ...] | None = None
 
   def __post_init__(self):
     host, _, port = self.coordinator_address.rpartition(':')

@@ -12,7 +12,7 @@ from typing import Any
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import column_checks, files
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 
 TSV_COLUMNS: Mapping[str, int] = {'text': 0, 'paired_text': 1, 'label': 2}
 JSON_COLUMNS: Mapping[str, str] = {
@@ -129,8 +129,8 @@ def read_columns(
 ) -> tuple[files.Reading, column_checks.Columns]:
   """As `read_tsv`, whatever the labels look like; and all columns."""
   _check_columns(columns)
-  header = enums.of_value(header, Header, where='header')
-  quoting = enums.of_value(quoting, Quoting, where='quoting')
+  header = validation.validate(header, Header, name='header')
+  quoting = validation.validate(quoting, Quoting, name='quoting')
   rows = _tsv_rows(path, quoting)
   names: list[str] = []
   if header is Header.FIRST_LINE or any(

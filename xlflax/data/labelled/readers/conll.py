@@ -18,7 +18,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import column_checks, files
-from xlflax.foundation import enums
+from xlflax.foundation import validation
 
 _KIND = 'file of tagged words'
 _COMMENT = re.compile(
@@ -113,10 +113,10 @@ def read(
       the others in the case of one; a tag that is none of the scheme; a word
       without its prefix; an empty file; tags that look like words.
   """
-  scheme = enums.of_value(scheme, Scheme, where='scheme')
-  prefix = enums.of_value(prefix, Prefix, where='prefix')
+  scheme = validation.validate(scheme, Scheme, name='scheme')
+  prefix = validation.validate(prefix, Prefix, name='prefix')
   split = _splitter(
-    path, enums.of_value(separator, Separator, where='separator')
+    path, validation.validate(separator, Separator, name='separator')
   )
   examples: list[examples_lib.TaggedSentence] = []
   problems: list[str] = []

@@ -22,7 +22,7 @@ from conllu import parser
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import files
-from xlflax.foundation import enums, errors
+from xlflax.foundation import errors, validation
 
 _COLUMNS = 10
 _KIND = 'CoNLL-U'
@@ -80,7 +80,7 @@ def read_trees(
       format: columns, numbering, heads outside the sentence, no root or
       several, a cycle; an empty file.
   """
-  subtypes = enums.of_value(subtypes, Subtypes, where='subtypes')
+  subtypes = validation.validate(subtypes, Subtypes, name='subtypes')
   examples: list[examples_lib.Example] = []
   for sentence in _sentences(path):
     heads = _heads(sentence, path)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import column_checks, files
-from xlflax.foundation import enums
+from xlflax.foundation import validation
 
 _KIND = 'file of questions'
 
@@ -89,7 +89,7 @@ def read(
       f'{path}: {repeated} questions have the id of an earlier '
       'one and are called <id>#2 and so on'
     )
-  kept = enums.of_value(unanswerable, Unanswerable, where='unanswerable')
+  kept = validation.validate(unanswerable, Unanswerable, name='unanswerable')
   if any(example.answers for example in examples):
     column_checks.check_answers(examples, path)
     examples = _without_answers(examples, kept, path, problems)

@@ -40,7 +40,6 @@ class ClassificationRows(rows_lib.RowMaker):
   labels: tuple[str, ...]
 
   def __post_init__(self):
-    super().__post_init__()
     object.__setattr__(self, 'labels', tuple(self.labels))
 
   def fields(self, length, spec):

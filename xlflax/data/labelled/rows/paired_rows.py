@@ -50,7 +50,6 @@ class PairedRows(rows_lib.RowMaker):
   counterparts: source_lib.ExampleSource
 
   def __post_init__(self):
-    super().__post_init__()
     if self.rows.leaves_rows_out:
       raise errors.ConfigError(
         'Rows that are left out have no place beside a translation',

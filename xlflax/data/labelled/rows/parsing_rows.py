@@ -35,7 +35,6 @@ class ParsingRows(rows_lib.RowMaker):
   relations: tuple[str, ...]
 
   def __post_init__(self):
-    super().__post_init__()
     object.__setattr__(self, 'relations', tuple(self.relations))
 
   def fields(self, length, spec):

@@ -12,7 +12,7 @@ from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.rows import rows as rows_lib
 from xlflax.data.labelled.rows import token_spans
-from xlflax.foundation import enums, errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 _MAX_LISTED = 10
 
@@ -98,13 +98,9 @@ class QuestionRows(rows_lib.RowMaker):
   """
 
   reads_pairs = True
-  doc_stride: ranges.Count = 128
-  max_question_length: ranges.Count = 64
+  doc_stride: validation.PositiveInt = 128
+  max_question_length: validation.PositiveInt = 64
   no_answer: NoAnswer = NoAnswer.FIRST_POSITION
-
-  def __post_init__(self):
-    super().__post_init__()
-    enums.coerce(self, 'no_answer', NoAnswer)
 
   @property
   def leaves_rows_out(self) -> bool:

@@ -17,7 +17,6 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.stream import Positions, Separator
 from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import enums
 
 Row = dict[str, np.ndarray]
 
@@ -48,10 +47,6 @@ class RowMaker:
   reads_pairs: ClassVar[bool] = False  # of texts, framed by `separator`
   separator: Separator = Separator.XLMR
   positions: Positions = Positions.RUNNING
-
-  def __post_init__(self):
-    enums.coerce(self, 'separator', Separator)
-    enums.coerce(self, 'positions', Positions)
 
   @property
   def leaves_rows_out(self) -> bool:

@@ -33,7 +33,6 @@ class TaggingRows(rows_lib.RowMaker):
   labels: tuple[str, ...]
 
   def __post_init__(self):
-    super().__post_init__()
     object.__setattr__(self, 'labels', tuple(self.labels))
 
   def fields(self, length, spec):

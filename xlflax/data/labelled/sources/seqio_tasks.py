@@ -21,7 +21,7 @@ from xlflax.data.labelled.sources import source as source_lib
 from xlflax.data.seqio_tasks import corpus_source, tfds_source
 from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.text_tasks import rows as text_rows
-from xlflax.foundation import calls, errors
+from xlflax.foundation import errors, validation
 
 _FORMS = {
   examples_lib.Form.TEXT: tf.TensorSpec([], tf.string),
@@ -88,7 +88,7 @@ class LabelledSource(corpus_source.TextSource):
     )
 
 
-@calls.checked
+@validation.validate_call
 def add_labelled_task(
   name: str,
   *,
@@ -138,7 +138,7 @@ def add_labelled_task(
   return _add(name, source, own, language, preprocessors)
 
 
-@calls.checked
+@validation.validate_call
 def add_mined_task(
   name: str,
   *,
@@ -176,7 +176,7 @@ def add_mined_task(
   return _add(name, source, kind, language, ())
 
 
-@calls.checked
+@validation.validate_call
 def add_labelled_tfds_task(
   name: str,
   tfds_name: str,
@@ -207,7 +207,7 @@ def add_labelled_tfds_task(
   return _add(name, source, kind, language, preprocessors)
 
 
-@calls.checked
+@validation.validate_call
 def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
   """Registers tasks under one name, from which `TaskExamples` takes parts.
 
@@ -221,7 +221,7 @@ def add_labelled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
   return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
 
 
-@calls.checked
+@validation.validate_call
 def set_labelled_task(name: str, *, kind: str, language: str) -> None:
   """Tells kind and languages of a task that was registered with plain SeqIO.
 

@@ -9,12 +9,14 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
+import pydantic
+
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.examples import choices
 from xlflax.data.labelled.formats import Paths
 from xlflax.data.labelled.readers.files import Reading
-from xlflax.foundation import errors, ranges, registry, schema, suggestions
+from xlflax.foundation import errors, registry, suggestions, validation
 from xlflax.storage import contents
 
 
@@ -57,10 +59,12 @@ class FileExamples(ExampleSource):
   format: str
   files: Annotated[
     Mapping[str, Paths],
-    schema.Takes("a mapping of parts to files, such as {'en': 'test-en.tsv'}"),
+    pydantic.Field(
+      description="a mapping of parts to files, such as {'en': 'test-en.tsv'}"
+    ),
   ] = registry.known_by_content(contents.of_paths)
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  max_examples: ranges.Count | None = None
+  max_examples: validation.PositiveInt | None = None
 
   def __post_init__(self):
     formats.find_of_examples(self.format)
@@ -119,8 +123,8 @@ class MinedFiles(MinedSource):
 
   files: Annotated[
     Mapping[str, tuple[str, ...]],
-    schema.Takes(
-      "a mapping of pairs to files, such as {'fr-en': ('fr.txt', 'en.txt')}"
+    pydantic.Field(
+      description="a mapping of pairs to files, such as {'fr-en': ('fr.txt', 'en.txt')}"
     ),
   ] = registry.known_by_content(contents.of_paths)
   format: str = 'bucc'

@@ -8,7 +8,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled import formats
 from xlflax.data.labelled.examples import choices
 from xlflax.data.labelled.sources import source as source_lib
-from xlflax.foundation import errors, ranges, registry
+from xlflax.foundation import errors, registry, validation
 
 
 @registry.register('task_examples')
@@ -32,7 +32,7 @@ class TaskExamples(source_lib.ExampleSource):
   kind: str
   split: str = 'test'
   parts: tuple[str, ...] | None = None
-  max_examples: ranges.Count | None = None
+  max_examples: validation.PositiveInt | None = None
 
   def __post_init__(self):
     examples_lib.class_of(self.kind)

@@ -11,7 +11,7 @@ import pathlib
 
 from xlflax.data.labelled.sources import ranking, xtreme_tasks
 from xlflax.data.labelled.sources import source as source_lib
-from xlflax.foundation import calls, errors, ranges, suggestions
+from xlflax.foundation import errors, suggestions, validation
 from xlflax.storage import paths as paths_lib
 
 TRAIN, VALIDATION, TEST = (
@@ -95,14 +95,14 @@ def missing(directory: str, name: str) -> tuple[str, ...]:
   return tuple(notes)
 
 
-@calls.checked
+@validation.validate_call
 def examples(
   directory: str,
   name: str,
   split: str = TEST,
   *,
   languages: tuple[str, ...] | None = None,
-  max_examples: ranges.Count | None = None,
+  max_examples: validation.PositiveInt | None = None,
   version: str = xtreme_tasks.XTREME,
 ) -> source_lib.FileExamples | source_lib.MinedFiles:
   """The source of a task's split.
@@ -152,7 +152,7 @@ def examples(
   )
 
 
-@calls.checked
+@validation.validate_call
 def rankings(
   directory: str, name: str, split: str = TEST
 ) -> ranking.RankedFolder:
@@ -187,7 +187,7 @@ def rankings(
   return ranking.RankedFolder(directory=str(folder))
 
 
-@calls.checked
+@validation.validate_call
 def mlqa_pairs(directory: str, split: str = TEST) -> source_lib.FileExamples:
   """MLQA with context and question in any two languages (G-XLT).
 
