@@ -23,6 +23,7 @@ _MODULES = (
   'xlflax.cli',
   'xlflax.cli.train',
   'xlflax.cli.benchmark',
+  'xlflax.cli.translate',
   'xlflax.commands.prepare',
   'xlflax.data.preparation.preparation',
   'xlflax.data.batch',

@@ -41,6 +41,9 @@ ExitCode = Annotated[Integer, annotated_types.Interval(ge=0, le=255)]
 # The command line itself, for a field `command_line`; it is not an option.
 CommandLine = Annotated[tuple[str, ...], cyclopts.Parameter(parse=False)]
 # Finite numbers.
+FiniteFloat = Annotated[
+  float, annotated_types.Interval(gt=-float('inf'), lt=float('inf'))
+]
 NonNegativeFloat = Annotated[
   float, annotated_types.Ge(0), annotated_types.Lt(float('inf'))
 ]

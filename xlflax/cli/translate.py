@@ -1,0 +1,158 @@
+"""`xlflax translate`: translates text with an encoder-decoder."""
+
+import contextlib
+import dataclasses
+import pathlib
+import sys
+from typing import Any, Literal
+
+from xlflax.cli import compilation_cache, output_paths
+from xlflax.cli import options as shared_options
+from xlflax.foundation import errors
+from xlflax.storage import paths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+  """Translates a file, or standard input line by line, by beam search.
+
+  Attributes:
+    model_dir: Directory of a run with an encoder-decoder.
+    source: Language code of the input.
+    target: Language code of the output.
+    input: Text file with one sentence per line. "-" is standard input.
+    output: File to which the translations are written, one line per input
+      line. "-" is standard output.
+    step: Training step of the checkpoint. Defaults to the last checkpoint.
+    batch_size: Number of lines that are translated together.
+    beam_size: Number of hypotheses in the beam. 1 is greedy decoding.
+    length_penalty: Exponent A of the length normalization. Log probabilities
+      are divided by length^A.
+    early_stopping: Stopping criterion of the search. "exact" stops when no
+      unfinished hypothesis can outscore the best one. "full" stops when
+      beam_size hypotheses are finished, as in fairseq.
+    n_best: Number of hypotheses per input line. Above 1, each output line
+      consists of line number, score and text.
+    max_length: Maximum number of tokens read from a line, and of tokens
+      generated for it. Defaults to the number of positions of the model.
+    decoder_start_token: First input token of the decoder. Defaults to the token
+      with which the run was trained.
+    source_special_tokens: Special tokens of the encoder input. Defaults to those
+      with which the run was trained.
+  """
+
+  model_dir: str
+  source: str
+  target: str
+  input: str = '-'
+  output: str = '-'
+  step: Literal['last'] | shared_options.NonNegativeInt = 'last'
+  batch_size: shared_options.PositiveInt = 64
+  beam_size: shared_options.PositiveInt = 5
+  length_penalty: shared_options.FiniteFloat = 1.0
+  early_stopping: Literal['exact', 'full'] = 'exact'
+  n_best: shared_options.PositiveInt = 1
+  max_length: shared_options.PositiveInt | None = None
+  decoder_start_token: Literal['language', 'bos', 'pad', 'eos'] | None = None
+  source_special_tokens: Literal['bos', 'language_last'] | None = None
+  compilation: shared_options.CompilationOptions = (
+    shared_options.CompilationOptions()
+  )
+
+
+EXAMPLES = r"""
+Translate a file; run the same command again to resume after an interruption:
+  xlflax translate --model_dir=runs/en_ja --source=en --target=ja \
+      --input=test.en --output=test.ja
+
+Translate standard input line by line:
+  echo 'Hello.' | xlflax translate --model_dir=runs/en_ja --source=en \
+      --target=ja
+
+Average the last ten checkpoints, and write four hypotheses per line:
+  xlflax convert average --model_dir=runs/en_ja --last=10 --output=runs/averaged
+  xlflax translate --model_dir=runs/averaged --source=en --target=ja \
+      --input=test.en --output=test.tsv --n_best=4
+"""
+
+
+def main(options: TranslateOptions) -> None:
+  """Translates the input; standard output receives only translations."""
+  _check_paths(options)
+  compilation_cache.enable(options.compilation.compilation_cache)
+  translator = _open_translator(options)
+  if options.input != '-' and options.output != '-':
+    counts = translator.file(
+      pathlib.Path(options.input), pathlib.Path(options.output)
+    )
+  else:
+    counts = _translate_stream(translator, options)
+  if counts is not None:
+    print(
+      f'Translated {counts.lines} lines: {counts.resumed} before the command '
+      f'was resumed, {counts.empty} empty, {counts.cut} truncated.',
+      file=sys.stderr,
+    )
+
+
+def _open_translator(options: TranslateOptions):
+  from xlflax import translate
+
+  search_options: dict[str, Any] = {
+    'beam_size': options.beam_size,
+    'length_penalty': options.length_penalty,
+    'early_stopping': options.early_stopping,
+    'n_best': options.n_best,
+    'max_length': options.max_length,
+    'decoder_start': options.decoder_start_token,
+    'source_symbols': options.source_special_tokens,
+  }
+  return translate.open_translator(
+    model_dir=options.model_dir,
+    source=options.source,
+    target=options.target,
+    step=options.step,
+    batch_size=options.batch_size,
+    options=translate.TranslationOptions(**search_options),
+  )
+
+
+def _translate_stream(translator, options: TranslateOptions):
+  """Translates from or to a standard stream.
+
+  Returns:
+    The counts of lines, or None if the reader of standard output is gone.
+  """
+  with contextlib.ExitStack() as files:
+    try:
+      source: Any = sys.stdin.buffer
+      if options.input != '-':
+        source = files.enter_context(open(options.input, 'rb'))
+      output: Any = sys.stdout.buffer
+      if options.output != '-':
+        output = files.enter_context(open(options.output, 'wb'))
+      return translator.stream(source, output)
+    except BrokenPipeError:
+      return None
+    except OSError as error:
+      error.filename = (
+        error.filename or f'{options.input} into {options.output}'
+      )
+      raise
+
+
+def _check_paths(options: TranslateOptions) -> None:
+  for name in ('input', 'output'):
+    paths.local(getattr(options, name), where=f'--{name}')
+  source = options.input
+  if source == '-' and pathlib.Path('/dev/stdin').is_file():
+    source = '/dev/stdin'  # redirected from a file by the shell
+  if '-' not in (source, options.output):
+    output_paths.check_differs(source, options.output, option='output')
+  if options.input != '-' and not pathlib.Path(options.input).is_file():
+    raise errors.CorpusError(
+      'The input file does not exist',
+      got=options.input,
+      expected='a text file, or - for standard input',
+      where='--input',
+    )
