@@ -61,7 +61,7 @@ def test_every_room_and_module_has_a_place_in_the_reference():
   pages = hooks.api_pages()
   for folder in (_ROOT / 'xlflax').iterdir():
     is_room = (folder / '__init__.py').exists()
-    hidden = folder.name in ('commands', 'demo')
+    hidden = folder.name in ('cli', 'commands', 'demo')
     assert (f'reference/{folder.name}.md' in pages) == (is_room and not hidden)
   assert '\n::: xlflax.models.encoder\n' in pages['reference/models.md']
   assert '\n::: xlflax.foundation.errors\n' in pages['reference/foundation.md']

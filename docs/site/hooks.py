@@ -28,7 +28,7 @@ _LINK = re.compile(r'(\]\()([^)\s#]+)((?:#[^)\s]*)?\))')
 
 
 # Rooms whose modules are no API: flags of the command line, one application.
-_NOT_API = ('commands', 'demo')
+_NOT_API = ('cli', 'commands', 'demo')
 
 _LINK = re.compile(r'\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)')
 
