@@ -62,7 +62,7 @@ test-oldest:
 	  --max-worker-restart 2
 
 goldens: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/models tests/declared_ranges_test.py \
+	$(BIN)/python -m pytest tests/models \
 	  tests/suites/recipes_test.py tests/launch/kubernetes_test.py \
 	  tests/launch/slurm_script_test.py tests/launch/tpu_test.py \
 	  --regenerate_goldens
