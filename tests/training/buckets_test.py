@@ -14,7 +14,7 @@ import pytest
 from tests import fake_bucket
 from tests.training import tiny
 from xlflax.foundation import errors
-from xlflax.launch import job, local
+from xlflax.launch import base, local
 from xlflax.storage import lease, paths
 from xlflax.training.checkpointing import (
   checkpoint_items,
@@ -193,7 +193,7 @@ def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
   for name in ('8/commit_success.txt', '16/params/d/half'):
     bucket.put(f'run/checkpoints/{name}', b'')
   command = ('train', f'--model_dir={run}')
-  assert job.last_checkpoint(job.model_dir(command)) == 8
+  assert base.last_checkpoint(base.model_dir(command)) == 8
   started = local.LocalJob(command=command, num_processes=2)
   assert started.log_directory == pathlib.Path('run.logs')
 
