@@ -49,7 +49,7 @@ COMMANDS = {
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'publish': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',
-  'configs': 'list the gin files that come with xlflax, or show one',
+  'configs': 'list the gin files of xlflax, or describe one',
   'doctor': 'say whether what xlflax wrote is whole, and mend it',
   'benchmark': 'time training steps on synthetic batches',
 }

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from xlflax import cli
+from xlflax.foundation import errors
 
 
 def test_list(capsys):
@@ -32,10 +35,18 @@ def test_show(capsys):
   assert shown['macros']['MONO'] == "'corpus.mono'"
 
 
-def test_mistakes(capsys):
-  assert cli.main(['configs', 'show', 'models/smal.gin']) == 2
-  assert 'models/small.gin' in capsys.readouterr().err
-  assert cli.main(['configs', 'list', 'nope/*']) == 2
-  assert "Got: nope/*. Expected: such as 'pretrain/*'" in (
-    capsys.readouterr().err
-  )
+def test_unknown_name_is_reported_with_a_suggestion():
+  with pytest.raises(errors.ConfigError) as error:
+    cli.parse('configs', ['show', 'models/smal.gin'])()
+  assert 'models/small.gin' in str(error.value)
+
+
+def test_pattern_without_match_is_an_error():
+  with pytest.raises(errors.ConfigError) as error:
+    cli.parse('configs', ['list', 'nope/*'])()
+  assert error.value.got == 'nope/*'
+
+
+@pytest.mark.parametrize('arguments', [[], ['pretrain/mlm.gin'], ['show']])
+def test_incomplete_command_lines_are_rejected(arguments):
+  assert cli.main(['configs', *arguments]) == 2

@@ -1,0 +1,119 @@
+"""`xlflax configs`: lists and describes the gin files of xlflax."""
+
+import dataclasses
+import fnmatch
+import json
+
+from xlflax.configuration import shipped_configs
+from xlflax.foundation import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListOptions:
+  """Lists the gin files that are part of xlflax.
+
+  Attributes:
+    pattern: Pattern that the names match, such as 'papers/*'.
+    json: Print JSON instead of a table.
+  """
+
+  pattern: str = dataclasses.field(default='*', kw_only=False)
+  json: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShowOptions:
+  """Prints the header, includes, required macros and macros of a gin file.
+
+  Attributes:
+    name: Name of the gin file, such as pretrain/mlm.gin, or its path.
+    gin_search_paths: Directory in which gin files are looked up. Repeat the
+      option, or separate directories by commas.
+    json: Print JSON instead of text.
+  """
+
+  name: str = dataclasses.field(kw_only=False)
+  gin_search_paths: tuple[str, ...] = ()
+  json: bool = False
+
+
+EXAMPLES = r"""
+List all gin files, or those of a directory:
+  xlflax configs list
+  xlflax configs list 'pretrain/*'
+
+Show what a gin file requires and which macros it sets:
+  xlflax configs show pretrain/mlm_tlm.gin
+  xlflax configs show models/small.gin --json
+"""
+
+
+def list_configs(options: ListOptions) -> None:
+  """Prints the names and summaries of the matching gin files."""
+  summaries = {
+    name: shipped_configs.read(name).file.summary
+    for name in shipped_configs.names()
+    if fnmatch.fnmatchcase(name, options.pattern)
+  }
+  if not summaries:
+    raise errors.ConfigError(
+      'No gin file matches the pattern',
+      got=options.pattern,
+      expected="a pattern such as 'pretrain/*' or '*mlm*'",
+      where='xlflax configs list',
+    )
+  if options.json:
+    print(json.dumps(summaries, indent=2))
+    return
+  width = max(map(len, summaries))
+  for name, summary in summaries.items():
+    print(f'{name:<{width}}  {summary}'.rstrip())
+
+
+def show(options: ShowOptions) -> None:
+  """Prints the description of one gin file."""
+  folders = shipped_configs.folders(options.gin_search_paths)
+  tree = shipped_configs.read(options.name, folders)
+  if options.json:
+    print(json.dumps(_tree_to_json(tree), indent=2))
+    return
+  print(f'{tree.file.path}\n')
+  if tree.file.header:
+    print(f'{tree.file.header}\n')
+  print('includes')
+  _print_includes(tree, '  ')
+  required = tree.required()
+  print('\nrequired\n  ' + (', '.join(required) or 'nothing'))
+  print('\nmacros, set by --gin.NAME=VALUE')
+  macros = {
+    name: value for name, value in tree.macros().items() if name not in required
+  }
+  width = max(map(len, macros), default=0)
+  for name, value in sorted(macros.items()):
+    print(f'  {name:<{width}} = {value}')
+
+
+SUBCOMMANDS = {'list': list_configs, 'show': show}
+
+
+def _print_includes(tree: shipped_configs.Tree, indent: str) -> None:
+  print(f'{indent}{tree.file.name}')
+  for include in tree.includes:
+    _print_includes(include, indent + '  ')
+
+
+def _tree_to_json(tree: shipped_configs.Tree) -> dict:
+  return {
+    'path': str(tree.file.path),
+    'header': tree.file.header,
+    'includes': _includes_to_json(tree)[tree.file.name],
+    'required': tree.required(),
+    'macros': tree.macros(),
+  }
+
+
+def _includes_to_json(tree: shipped_configs.Tree) -> dict:
+  includes: dict = {}
+  for include in tree.includes:
+    includes |= _includes_to_json(include)
+  return {tree.file.name: includes}
