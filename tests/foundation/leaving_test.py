@@ -14,7 +14,7 @@ def run(name, arguments, level):
   leaving.leave_to_itself(thread)
   print('done')
   return 3
-cli._run = run
+cli._run_command = run
 sys.argv = ['xlflax', 'train']
 sys.exit(cli.main())
 """

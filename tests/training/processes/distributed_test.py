@@ -110,7 +110,7 @@ def run(name, arguments, level):
       ).start()
   print('done')
   return 75
-cli._run = run
+cli._run_command = run
 sys.argv = ['xlflax', 'train']
 sys.exit(cli.main())
 """
