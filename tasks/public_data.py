@@ -1,6 +1,6 @@
 """Public evaluation sets: where they are, and how they become folders.
 
-Nothing is downloaded here. `xlflax tasks fetch NAME` prints what a set is and
+Nothing is downloaded here. `xlflax tasks convert NAME` prints what a set is and
 how it is had, and converts what was downloaded into a folder that gin files
 read. The table is `public_data.toml`; checksums are those that TensorFlow
 Datasets records.
@@ -67,7 +67,7 @@ class PublicData:
       'SHA-256': '; '.join(checksums),
       'converted': 'as it is'
       if self.convert is None
-      else f'xlflax tasks fetch {self.name} --downloaded=DIR --output=DIR',
+      else f'xlflax tasks convert {self.name} --input=DIR --output=DIR',
     }
     rows = [f'{key:10} {text}' for key, text in fields.items() if text]
     return '\n'.join([self.name, *rows])
@@ -88,7 +88,7 @@ def check_archives(data: PublicData, folder: pathlib.Path) -> None:
         )
 
 
-def fetched(name: str, downloaded: str, output: str) -> list[str]:
+def convert(name: str, input_dir: str, output: str) -> list[str]:
   """Converts a download; returns the names of the files written.
 
   Raises:
@@ -96,7 +96,7 @@ def fetched(name: str, downloaded: str, output: str) -> list[str]:
     CorpusError: the folder lacks the set's files, or they are malformed.
   """
   data = find(name)
-  source = paths.local(downloaded, where='--downloaded')
+  source = paths.local(input_dir, where='--input')
   if not source.is_dir():
     raise errors.CorpusError('There is no such folder', got=str(source))
   check_archives(data, source)
@@ -105,7 +105,7 @@ def fetched(name: str, downloaded: str, output: str) -> list[str]:
       'The data set is read as it is downloaded',
       got=name,
       expected=data.use,
-      where='--downloaded',
+      where='--input',
     )
   written = data.convert(source, paths.local(output, where='--output'))
   if not written:

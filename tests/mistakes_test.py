@@ -27,7 +27,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'analyze cak --output=o': ('Got: cak', 'did you mean cka?'),
   'convert to_hf run --output=o': ('Got: to_hf', 'did you mean to-hf or'),
   'convert': ('no CONVERSION',),
-  'tasks fetch sib20': ('sib20',),
+  'tasks convert sib20': ('sib20',),
   # Flags.
   'evaluate --model-dir=run': ('--model_dir',),
   f'{_EVALUATE} --task=retrieval': ('Got: --task.', 'mean --tasks'),

@@ -100,7 +100,6 @@ _WITHOUT_EFFECT = {
     'character_coverage normalization languages num_threads overwrite dry_run'
   ),
   'vocab --corpus=c --sample=s': 'dry_run',
-  'tasks fetch': 'output',
 }
 _VALUES = {
   'steps': '3', 'poll': '3', 'timeout': '3', 'seed': '1', 'max_examples': '3',

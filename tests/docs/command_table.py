@@ -104,7 +104,7 @@ NOT_RUN = {
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax evaluate --model_dir=runs/translation': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
-  'xlflax tasks fetch sib200': 'needs the network; tests/tasks fetches',
+  'xlflax tasks convert sib200': 'needs the network; tests/tasks fetches',
   'tensorboard ': 'runs until Ctrl-C',
   'python examples/gradio_demo.py': 'runs until Ctrl-C; '
   'tests/examples_test.py calls its search',

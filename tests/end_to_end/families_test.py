@@ -225,7 +225,7 @@ def _tuned(root, name, family, train, test, *settings) -> dict[str, float]:
 def _fetched(root, name: str) -> pathlib.Path:
   output = root / name
   _xlflax(
-    *('tasks', 'fetch', name, f'--downloaded={root}/downloaded/{name}'),
+    *('tasks', 'convert', name, f'--input={root}/downloaded/{name}'),
     f'--output={output}',
   )
   return output

@@ -1,4 +1,4 @@
-"""What `xlflax tasks fetch` writes beside what the publishers' code reads."""
+"""What `xlflax tasks convert` writes beside what the publishers' code reads."""
 
 import json
 import random
@@ -61,7 +61,7 @@ def test_massive(locale, tmp_path):
   path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
   train, dev, test, _ = _massive()(rows)
   output = tmp_path / 'out'
-  public_data.fetched('massive', str(tmp_path / '1.1'), str(output))
+  public_data.convert('massive', str(tmp_path / '1.1'), str(output))
   for split, theirs in (('train', train), ('validation', dev), ('test', test)):
     blocks = (
       (output / f'slots/{locale}/{split}.conll').read_text().split('\n\n')
@@ -109,7 +109,7 @@ def _paragraphs(draw, language):
 def _compare_lareqa(folder, data, output):
   utils = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
   questions, candidates = utils.load_data(data)
-  public_data.fetched('lareqa', str(folder), str(output))
+  public_data.convert('lareqa', str(folder), str(output))
   held = ranking.RankedFolder(directory=str(output)).load('all')
   places = {
     f'{language}_{number}': i
@@ -210,7 +210,7 @@ def test_mewslix_texts():
 
 def test_xcopa_as_it_is_published(tmp_path):
   folder = scorers.path('xcopa', 'data')
-  public_data.fetched('xcopa', str(folder), str(tmp_path))
+  public_data.convert('xcopa', str(folder), str(tmp_path))
   read = 0
   for path in sorted(tmp_path.glob('*/test.jsonl')):
     found = formats.read_files('xcopa', str(path), path.parent.name).examples

@@ -133,12 +133,12 @@ def ours(suite):
 
 @pytest.fixture(scope='module')
 def extended(space, tmp_path_factory):
-  """XTREME-R's folder with rankings as `xlflax tasks fetch` writes them."""
+  """XTREME-R's folder with rankings as `xlflax tasks convert` writes them."""
   made = extended_folder.Folder(tmp_path_factory.mktemp('extended'))
   made.write()
   for name in ('mewslix', 'lareqa'):
     space.run(
-      *('tasks', 'fetch', name, f'--downloaded={made.data / name}'),
+      *('tasks', 'convert', name, f'--input={made.data / name}'),
       f'--output={made.data / name / "ranked"}',
     )
   return made

@@ -27,8 +27,8 @@ def test_sib200(tmp_path, capsys):
     tmp_path / 'in/swh_Latn/test.tsv',
     'index_id\tcategory\ttext\n7\tsports\tMpira ni mzuri.\n',
   )
-  flags = [f'--downloaded={tmp_path}/in', f'--output={tmp_path}/out']
-  assert cli.main(['tasks', 'fetch', 'sib200', *flags]) == 0
+  flags = [f'--input={tmp_path}/in', f'--output={tmp_path}/out']
+  assert cli.main(['tasks', 'convert', 'sib200', *flags]) == 0
   assert_mentions(capsys.readouterr().out, 1, 'swh_Latn/test.tsv')
   (example,) = formats.read_files(
     'tsv',
@@ -48,7 +48,7 @@ def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
     '3\tsports\t"One ""and""\tanother"\r\n'
   )
   _write(tmp_path / 'in/eng_Latn/dev.tsv', text)
-  public_data.fetched('sib200', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  public_data.convert('sib200', str(tmp_path / 'in'), str(tmp_path / 'out'))
   found = formats.read_files(
     'tsv',
     str(tmp_path / 'out/eng_Latn/dev.tsv'),
@@ -67,8 +67,8 @@ def test_two_files_of_one_name_are_refused(tmp_path):
   for folder in ('data', 'data-gmt'):
     _write(tmp_path / f'in/{folder}/zh/test.zh.jsonl', _lines({'idx': 0}))
   with raises_error(errors.CorpusError, where='in'):
-    public_data.fetched('xcopa', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  found = public_data.fetched(
+    public_data.convert('xcopa', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  found = public_data.convert(
     'xcopa', str(tmp_path / 'in/data'), str(tmp_path / 'out')
   )
   assert found == ['zh/test.jsonl']
@@ -85,7 +85,7 @@ def test_massive(tmp_path):
     for partition in ('train', 'dev')
   ]
   _write(tmp_path / 'in/1.1/data/sw-KE.jsonl', _lines(*rows))
-  written = public_data.fetched(
+  written = public_data.convert(
     'massive', str(tmp_path / 'in'), str(tmp_path / 'out')
   )
   assert sorted(written) == [
@@ -144,7 +144,7 @@ def test_copied_sets(tmp_path):
     ('xstory_cloze', 'sw/test.tsv'),
     ('xwinograd', 'ja/test.jsonl'),
   ):
-    written = public_data.fetched(
+    written = public_data.convert(
       name, str(tmp_path / name), str(tmp_path / 'out')
     )
     assert written == [expected] and (tmp_path / 'out' / expected).is_file()
@@ -161,7 +161,7 @@ def test_lareqa_asks_for_answers_in_every_language(tmp_path):
       tmp_path / f'in/{language}.json',
       json.dumps({'data': [{'paragraphs': [paragraph]}]}),
     )
-  public_data.fetched('lareqa', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  public_data.convert('lareqa', str(tmp_path / 'in'), str(tmp_path / 'out'))
   held = ranking.RankedFolder(directory=str(tmp_path / 'out')).load('all')
   right = {'en-0-1': 1.0, 'sw-0-1': 1.0}
   assert held.relevance == {'en-q': right, 'sw-q': right}
@@ -203,7 +203,7 @@ def test_mewslix(tmp_path):
   _write(start / 'candidate_set_entities.jsonl', _lines(*entities))
   _write(start / 'wikinews_mentions-test.jsonl', _lines(article))
   _write(start / 'wikinews_mentions/dev-fi.jsonl', _lines(article))
-  written = public_data.fetched('mewslix', str(start), str(tmp_path / 'out'))
+  written = public_data.convert('mewslix', str(start), str(tmp_path / 'out'))
   assert len(written) == 6 and written[0] == 'dev/all/queries.jsonl'
   held = ranking.RankedFolder(directory=str(tmp_path / 'out/test')).load('all')
   asked = 'Helsinki: A strike in { Helsinki } began.'
@@ -230,16 +230,16 @@ def test_miracl(tmp_path):
     start / 'miracl-corpus-v1.0-sw/docs-0.jsonl',
     _lines({'docid': 'd1', 'title': 'A', 'text': 'b'}),
   )
-  public_data.fetched('miracl', str(start), str(tmp_path / 'out'))
+  public_data.convert('miracl', str(start), str(tmp_path / 'out'))
   held = ranking.RankedFolder(directory=str(tmp_path / 'out')).load('sw')
   assert held.relevance == {'1': {'d1': 1.0}}
   assert held.documents == {'d1': ranking.Text('A b', 'sw')}
 
 
 def test_what_a_set_is(capsys):
-  assert cli.main(['tasks', 'fetch']) == 0
+  assert cli.main(['tasks', 'convert']) == 0
   assert len(capsys.readouterr().out.splitlines()) == len(public_data.table())
-  assert cli.main(['tasks', 'fetch', 'squad']) == 0
+  assert cli.main(['tasks', 'convert', 'squad']) == 0
   assert 'train-v1.1.json 3527663986b8' in capsys.readouterr().out
 
 
@@ -247,13 +247,13 @@ def test_mistakes(tmp_path):
   with raises_error(errors.ConfigError, got='sib'):
     public_data.find('sib')
   with raises_error(errors.CorpusError, mentions='data/annotated'):
-    public_data.fetched('sib200', str(tmp_path), str(tmp_path / 'out'))
-  with raises_error(errors.ConfigError, got='flores200', where='--downloaded'):
-    public_data.fetched('flores200', str(tmp_path), str(tmp_path / 'out'))
+    public_data.convert('sib200', str(tmp_path), str(tmp_path / 'out'))
+  with raises_error(errors.ConfigError, got='flores200', where='--input'):
+    public_data.convert('flores200', str(tmp_path), str(tmp_path / 'out'))
   (tmp_path / 'dev-v1.1.json').write_text('{}')
   digest = hashlib.sha256(b'{}').hexdigest()
   with raises_error(errors.CorpusError, where='dev-v1.1.json', mentions=digest):
-    public_data.fetched('squad', str(tmp_path), str(tmp_path / 'out'))
+    public_data.convert('squad', str(tmp_path), str(tmp_path / 'out'))
 
 
 def test_seahorse(tmp_path):
@@ -272,7 +272,7 @@ def test_seahorse(tmp_path):
     _lines({'gem_id': 'xsum-1', 'document': 'Long\ttext.\nMore.'}),
   )
   _write(start / 'gem/wl.jsonl', _lines({'gem_id': 'wl-3', 'source': 'Largo.'}))
-  written = public_data.fetched('seahorse', str(start), str(tmp_path / 'out'))
+  written = public_data.convert('seahorse', str(start), str(tmp_path / 'out'))
   assert len(written) == 7 and 'question1/es/test.tsv' in written
 
   def read(number, language):
@@ -303,7 +303,7 @@ def test_mlqe_pe(tmp_path):
     start / 'en-de/test20.ende.df.short.tsv',
     f'{header.replace("segid", "index")}0\tHe sees.\tEr sieht.\t{rest}',
   )
-  written = public_data.fetched('mlqe_pe', str(start), str(tmp_path / 'out'))
+  written = public_data.convert('mlqe_pe', str(start), str(tmp_path / 'out'))
   assert written == ['from_en/de/test.tsv', 'to_en/ru/dev.tsv']
   for name, language, text, other in (
     (written[0], 'de', 'Er sieht.', 'He sees.'),

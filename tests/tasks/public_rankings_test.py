@@ -18,7 +18,7 @@ def _write(path, *values):
 
 
 def _fetched(name, folder):
-  return public_data.fetched(name, str(folder / 'in'), str(folder / 'out'))
+  return public_data.convert(name, str(folder / 'in'), str(folder / 'out'))
 
 
 def _held(folder, place, part):

@@ -157,7 +157,7 @@ def test_belebele_as_it_is_published(write, tmp_path):
   }
   (tmp_path / 'in').mkdir()
   write('in/deu_Latn.jsonl', json.dumps(row) + '\r\n' + json.dumps(row))
-  public_data.fetched('belebele', str(tmp_path / 'in'), str(tmp_path / 'out'))
+  public_data.convert('belebele', str(tmp_path / 'in'), str(tmp_path / 'out'))
   found = formats.read_files(
     'belebele', str(tmp_path / 'out/deu_Latn/test.jsonl'), 'de'
   ).examples

@@ -34,7 +34,7 @@ COMMANDS = {
   'corpora': 'make a corpus of help pages, HTML pages or gettext catalogs',
   'inspect': 'say what is in a corpus, and what is odd about it',
   'prepare': 'process the text of a corpus: Moses, segmentation, switching',
-  'tasks': 'list tasks, or show examples of one, step by step',
+  'tasks': 'list tasks, show their examples, convert public data sets',
   'cache': "write a mixture's token cache",
   'pretrain': 'a corpus in one command: vocabulary, cache, training',
   'train': 'pretrain or fine-tune a model',

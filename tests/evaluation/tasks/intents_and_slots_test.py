@@ -153,8 +153,8 @@ def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
     ''.join(json.dumps(row) + '\n' for row in rows)
   )
   massive = tmp_path / 'massive'
-  fetch = [f'--downloaded={tmp_path}/in', f'--output={massive}']
-  assert cli.main(['tasks', 'fetch', 'massive', *fetch]) == 0
+  fetch = [f'--input={tmp_path}/in', f'--output={massive}']
+  assert cli.main(['tasks', 'convert', 'massive', *fetch]) == 0
 
   def files(split):
     return [

@@ -80,5 +80,5 @@ def _check_same(texts, sentences, part: str) -> None:
       got=f'{len(texts)} and {len(sentences)} utterances; {same} agree',
       expected='the same utterances in the same order',
       where=f'part {part}',
-      fix='make both files by `xlflax tasks fetch massive`',
+      fix='make both files by `xlflax tasks convert massive`',
     )

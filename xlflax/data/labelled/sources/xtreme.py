@@ -160,7 +160,7 @@ def rankings(
 
   Args:
     directory: XTREME-R's folder; `<name>/ranked` in it is what `xlflax tasks
-      fetch <name>` has written.
+      convert <name>` writes.
     name: 'mewslix' or 'lareqa'.
     split: 'test', of Mewsli-X 'dev', too.
 
@@ -181,7 +181,7 @@ def rankings(
     raise errors.CorpusError(
       'The folder of XTREME-R lacks a ranking',
       where=str(folder),
-      fix=f'xlflax tasks fetch {name} --downloaded={directory}/{name} '
+      fix=f'xlflax tasks convert {name} --input={directory}/{name} '
       f'--output={directory}/{name}/ranked',
     )
   return ranking.RankedFolder(directory=str(folder))

@@ -9,6 +9,7 @@ from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.corpus.directory import Corpus
 from xlflax.data.vocabularies.training import train_vocabulary
+from xlflax.foundation import errors
 
 
 @pytest.fixture
@@ -109,3 +110,24 @@ def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   assert cli.main(['tasks', 'show', 'shown', '--task_module=shown_tasks']) == 0
   assert "text: 'one'" in capsys.readouterr().out
   seqio.TaskRegistry.remove('shown')
+
+
+@pytest.mark.parametrize('option', ['--vocabulary=v', '--num_examples=2'])
+def test_options_of_examples_are_rejected_for_a_mixture(corpus, option):
+  command = ['show', 'corpus.mono', f'--corpus={corpus}', option]
+  with pytest.raises(errors.ConfigError):
+    cli.parse('tasks', command)()
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    ['--output=out'],
+    ['--input=in', '--output=out'],
+    ['sib200', '--output=out'],
+    ['sib200', '--input=in'],
+  ],
+)
+def test_incomplete_conversions_are_rejected(arguments):
+  with pytest.raises(errors.ConfigError):
+    cli.parse('tasks', ['convert', *arguments])

@@ -1,0 +1,235 @@
+"""`xlflax tasks`: lists SeqIO tasks, shows examples, converts public data."""
+
+import dataclasses
+import fnmatch
+import json
+from typing import Annotated
+
+import cyclopts
+
+from xlflax.cli import options as shared_options
+from xlflax.cli import output_paths
+from xlflax.foundation import errors
+
+
+@cyclopts.Parameter(name='*', group=cyclopts.Group('Task registration'))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RegistrationOptions:
+  """Sources of tasks in addition to the public TFDS corpora.
+
+  Attributes:
+    corpus: Corpus directory. Registers the tasks `corpus.*`.
+    task_module: Importable module that registers SeqIO tasks. Repeat the
+      option for several.
+    xtreme: Directory that XTREME's download script wrote. Registers the tasks
+      `xtreme.*`.
+    treebanks: Directory of Universal Dependencies treebanks. Registers the
+      tasks `ud.*`.
+    tfds_data_dir: Directory of prepared TensorFlow datasets.
+  """
+
+  corpus: str | None = None
+  task_module: tuple[str, ...] = ()
+  xtreme: str | None = None
+  treebanks: str | None = None
+  tfds_data_dir: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ListOptions:
+  """Lists the registered tasks and mixtures.
+
+  Attributes:
+    pattern: Pattern that the names match, such as 'mc4.*'.
+    json: Print JSON instead of a table.
+  """
+
+  pattern: str = dataclasses.field(default='*', kw_only=False)
+  json: bool = False
+  registration: RegistrationOptions = RegistrationOptions()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShowOptions:
+  """Prints decoded examples of a task after each preprocessing step.
+
+  For a mixture, prints its tasks and their sampling rates.
+
+  Attributes:
+    name: Name of the task or mixture.
+    vocabulary: Directory written by `xlflax vocab`. Also prints the tokenized
+      examples.
+    split: Split to read.
+    num_examples: Number of examples to print after each step.
+  """
+
+  name: str = dataclasses.field(kw_only=False)
+  vocabulary: str | None = None
+  split: str = 'train'
+  num_examples: Annotated[
+    shared_options.PositiveInt, cyclopts.Parameter(alias='-n')
+  ] = 3
+  registration: RegistrationOptions = RegistrationOptions()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+  """Describes public evaluation sets and converts downloaded ones.
+
+  Without a name, lists the data sets. With a name only, describes the data set
+  and its download.
+
+  Attributes:
+    name: Name of the data set.
+    input: Directory of the downloaded data set.
+    output: Directory to write the converted data set to.
+  """
+
+  name: str | None = dataclasses.field(default=None, kw_only=False)
+  input: str | None = None
+  output: str | None = None
+
+  def __post_init__(self):
+    shared_options.check_requires(
+      self, ['output'], requires='--input', satisfied=self.input is not None
+    )
+    shared_options.check_requires(
+      self,
+      ['input'],
+      requires='the name of a data set',
+      satisfied=self.name is not None,
+      fix='`xlflax tasks convert` lists the names.',
+    )
+    shared_options.check_requires(
+      self, ['input'], requires='--output', satisfied=self.output is not None
+    )
+
+
+EXAMPLES = r"""
+List all tasks, including those of a corpus directory:
+  xlflax tasks list --corpus=corpus
+  xlflax tasks list 'wmt19*' --json
+
+Show the examples of a task after each step, or the rates of a mixture:
+  xlflax tasks show corpus.mono.en --corpus=corpus --vocabulary=vocabulary
+  xlflax tasks show corpus.parallel --corpus=corpus
+
+Use the evaluation sets that XTREME's script downloaded, and treebanks:
+  xlflax tasks list 'xtreme.*' --xtreme=xtreme/download
+  xlflax tasks show xtreme.xnli.fr --xtreme=xtreme/download --split=validation
+  xlflax tasks show ud.trees.fr --treebanks=ud-treebanks-v2.5
+
+List public data sets, describe one, and convert a download:
+  xlflax tasks convert
+  xlflax tasks convert sib200
+  xlflax tasks convert sib200 --input=sib-200/data/annotated --output=sib200
+
+Show a task of your own, from ./my_tasks.py (docs/tasks.md):
+  xlflax tasks show news.sw --task_module=my_tasks -n 5
+"""
+
+
+def list_tasks(options: ListOptions) -> None:
+  """Prints the matching tasks and mixtures."""
+  _register(options.registration)
+  from xlflax.data import task_summary
+
+  rows = [
+    row
+    for row in task_summary.registered()
+    if fnmatch.fnmatchcase(row['name'], options.pattern)
+  ]
+  if not rows:
+    raise errors.CorpusError(
+      'No task or mixture matches the pattern', got=options.pattern
+    )
+  if options.json:
+    print(json.dumps(rows, indent=2))
+    return
+  print(
+    task_summary.format_table(rows, ('name', 'kind', 'languages', 'splits'))
+  )
+
+
+def show(options: ShowOptions) -> None:
+  """Prints examples of a task, or the tasks of a mixture."""
+  _register(options.registration)
+  import seqio
+
+  from xlflax.data import task_summary
+  from xlflax.data.vocabularies.vocabulary import Vocabulary
+
+  if options.name in seqio.MixtureRegistry.names():
+    _show_mixture(options)
+    return
+  vocabulary = (
+    Vocabulary.load(options.vocabulary) if options.vocabulary else None
+  )
+  for line in task_summary.steps(
+    options.name,
+    vocabulary,
+    split=options.split,
+    num_examples=options.num_examples,
+  ):
+    print(line)
+
+
+def convert(options: ConvertOptions) -> None:
+  """Lists, describes or converts public data sets."""
+  from xlflax.tasks import public_data
+
+  if options.name is None:
+    for data in public_data.table().values():
+      print(f'{data.name:10} {data.kind}; {data.languages}; {data.licence}')
+    return
+  if options.input is None or options.output is None:
+    print(public_data.find(options.name).describe())
+    return
+  output_paths.check_differs(options.input, options.output, option='output')
+  file_names = public_data.convert(options.name, options.input, options.output)
+  print(
+    f'Wrote {len(file_names)} files to {options.output}, such as '
+    f'{file_names[0]}.'
+  )
+
+
+SUBCOMMANDS = {'list': list_tasks, 'show': show, 'convert': convert}
+
+
+def _register(options: RegistrationOptions) -> None:
+  """Registers the tasks of the sources that the options name."""
+  from xlflax.data.seqio_tasks import host_tensorflow  # Imports TensorFlow.
+
+  host_tensorflow.load()
+  from xlflax.data.seqio_tasks import registration
+
+  registration.register_tasks(
+    options.corpus, list(options.task_module), options.tfds_data_dir
+  )
+  if options.xtreme or options.treebanks:
+    from xlflax.tasks import xtreme
+
+    if options.xtreme:
+      xtreme.register(options.xtreme)
+    if options.treebanks:
+      xtreme.register_treebanks(options.treebanks)
+
+
+def _show_mixture(options: ShowOptions) -> None:
+  """Prints the tasks of a mixture with their sampling rates."""
+  from xlflax.data import task_summary
+
+  shared_options.check_excludes(
+    options,
+    ['vocabulary', 'num_examples'],
+    excluded_by=f'the mixture {options.name}',
+    given=True,
+    fix='Name a task of the mixture to show examples.',
+  )
+  rows = task_summary.mixture_rates(options.name, split=options.split)
+  print(
+    task_summary.format_table(
+      rows, ('name', 'languages', 'examples', 'rate', 'share')
+    )
+  )
+  print(f'\n`xlflax tasks show {rows[0]["name"]}` shows examples.')
