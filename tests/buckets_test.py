@@ -343,7 +343,7 @@ def test_what_has_to_be_on_disk(
       *('--folder=de=gs://bucket/x', '--output=out'),
     ),
     ('pretrain', 'gs://bucket/x', '--output=out', '--steps=1'),
-    ('inspect', 'CORPUS', '--against=gs://bucket/x'),
+    ('inspect', 'CORPUS', '--decontaminate_against=gs://bucket/x'),
     (
       'evaluate',
       f'--model_dir={_RUN}',

@@ -32,7 +32,7 @@ COMMANDS = {
   'demo': 'train and evaluate a small model end to end on embedded text',
   'vocab': 'train a SentencePiece vocabulary over languages',
   'corpora': 'make a corpus of help pages, HTML pages or gettext catalogs',
-  'inspect': 'say what is in a corpus, and what is odd about it',
+  'inspect': 'compute statistics of a corpus and report data warnings',
   'prepare': 'process the text of a corpus: Moses, segmentation, switching',
   'tasks': 'list tasks, show their examples, convert public data sets',
   'cache': "write a mixture's token cache",

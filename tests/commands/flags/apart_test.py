@@ -31,14 +31,14 @@ _TRANSLATE = 'translate --model_dir=run --source=en --target=de'
     'mine --model_dir=run --pairs=pairs.tsv --language=en --output=pairs.tsv',
     'label --model_dir=run --input=en=en.conll --output=.',
     'tasks convert sib200 --input=corpus --output=corpus',
-    'inspect corpus --page=corpus/mono/en.txt',
+    'inspect corpus --html=corpus/mono/en.txt',
     'analyze cka --model_dir=run --text=de-en=en.txt,en.txt --output=run',
   ],
 )
 def test_what_is_read_is_not_replaced(here, command, capsys):
   assert cli.main(command.split()) == 2
   error = capsys.readouterr().err
-  assert '--output' in error or '--page' in error
+  assert '--output' in error or '--html' in error
   for path in here.rglob('*'):
     if path.is_file() and path.name != 'model.json':
       assert path.read_text() == 'own text\n'

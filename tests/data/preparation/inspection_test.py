@@ -106,7 +106,7 @@ def test_the_command(tmp_path, capsys):
   arguments = ['inspect', str(tmp_path / 'corpus')]
   assert cli.main(arguments) == 0
   assert 'Nothing is odd' in capsys.readouterr().out
-  arguments += [f'--against={tmp_path / "test.txt"}', '--json']
+  arguments += [f'--decontaminate_against={tmp_path / "test.txt"}', '--json']
   assert cli.main(arguments) == 0
   found = json.loads(capsys.readouterr().out)
   assert [one['held_out'] for one in found['files']] == [1]
@@ -116,7 +116,7 @@ def test_the_command(tmp_path, capsys):
 def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
   corpus = _write(tmp_path / 'corpus', 'mono/en.txt', 'id7\tSnow\n' * 40)
   page = tmp_path / 'page.html'
-  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--page={page}']) == 0
+  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
   shown, content = capfd.readouterr().out, page.read_text('utf-8')
   assert 'mono/en.txt' in content and '40' in content
   said = inspection.findings(corpus, inspection.inspect(corpus))
@@ -133,5 +133,5 @@ def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
     name = f'mono/{code}.of-a-rather-long-name-of-a-file.txt'
     _write(tmp_path / 'corpus', name, 'x' * 20_000 + '\n')
   page = tmp_path / 'page.html'
-  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--page={page}']) == 0
+  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
   assert browser.problems(page, width, dark=dark) == []

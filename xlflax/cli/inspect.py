@@ -1,0 +1,133 @@
+"""`xlflax inspect`: computes statistics of a corpus and reports anomalies."""
+
+import dataclasses
+import json
+from typing import Any
+
+from xlflax.cli import options as shared_options
+from xlflax.cli import output_paths
+
+_NO_ANOMALIES = 'Nothing is odd about this text.'
+# Attribute of a file's statistics -> column title.
+_COLUMNS = (
+  ('lines', 'lines'),
+  ('documents', 'documents'),
+  ('characters', 'characters'),
+  ('longest', 'longest'),
+  ('repeated', 'repeated'),
+  ('without_letters', 'no letters'),
+  ('equal_sides', 'equal sides'),
+  ('held_out', 'in test'),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectOptions:
+  """Computes statistics of a corpus and reports data warnings.
+
+  Reads all text of a corpus directory and prints sizes, lengths, repeated
+  lines, the detected language of each file, equal source and target texts,
+  columns of ids, broken encodings, and training text that overlaps with
+  held-out or evaluation text. The corpus is not changed.
+
+  Attributes:
+    corpus: Corpus directory.
+    decontaminate_against: Files of evaluation texts, separated by commas, such
+      as .txt, .jsonl or .tsv with a text in each column. Counts the training
+      lines that have 13 consecutive words in common with them.
+    json: Print JSON instead of a table.
+    html: HTML file to which the statistics are written as well.
+  """
+
+  corpus: str = dataclasses.field(kw_only=False)
+  decontaminate_against: str | None = None
+  json: bool = False
+  html: str | None = None
+  command_line: shared_options.CommandLine = ()
+
+
+EXAMPLES = r"""
+Print the statistics and data warnings of a corpus:
+  xlflax inspect corpus
+  xlflax inspect corpus --json
+
+Check whether the training text contains examples of these test sets:
+  xlflax inspect corpus --decontaminate_against=xnli.tsv,sib200.txt
+
+Write a self-contained HTML page as well:
+  xlflax inspect corpus --html=corpus.html
+"""
+
+
+def main(options: InspectOptions) -> None:
+  """Prints a table of the files and the data warnings."""
+  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.preparation import inspection
+  from xlflax.data.preparation.decontamination import Decontamination
+
+  output_paths.check_outside_corpus(
+    options.corpus, options.html, content='page', option='html'
+  )
+  corpus = Corpus(options.corpus)
+  evaluation_files = [
+    name for name in (options.decontaminate_against or '').split(',') if name
+  ]
+  statistics = inspection.inspect(
+    corpus, Decontamination(files=evaluation_files)
+  )
+  warnings = inspection.findings(corpus, statistics)
+  rows = [['file', *(title for _, title in _COLUMNS), 'other language']]
+  rows += map(_format_row, statistics)
+  if options.html:
+    _write_html(options, options.html, rows, warnings)
+  if options.json:
+    result = {
+      'files': list(map(dataclasses.asdict, statistics)),
+      'findings': warnings,
+    }
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+    return
+  _print_table(rows, options.corpus)
+  for warning in warnings:
+    print(f'- {warning}')
+  if not warnings:
+    print(_NO_ANOMALIES)
+
+
+def _format_row(statistics: Any) -> list[str]:
+  """Returns the table row of one file."""
+  other_language = (
+    f'{statistics.another / statistics.asked:.0%}' if statistics.asked else '–'
+  )
+  counts = [f'{getattr(statistics, name):,}' for name, _ in _COLUMNS]
+  return [statistics.path, *counts, other_language]
+
+
+def _print_table(rows: list[list[str]], corpus: str) -> None:
+  import rich.console
+
+  from xlflax.foundation import console_tables
+
+  table = console_tables.made(
+    rows[0][:1], rows[0][1:], title=f'Text of {corpus}', title_justify='left'
+  )
+  for row in rows[1:]:
+    table.add_row(*row)
+  console_tables.show(table, rich.console.Console())
+
+
+def _write_html(
+  options: InspectOptions, path: str, rows: list[list[str]], warnings: list[str]
+) -> None:
+  from xlflax.evaluation.reports import page, text
+  from xlflax.storage import paths
+
+  content = page.render(
+    f'Text of {options.corpus}',
+    'Lines and characters by file; what is odd is below the table.',
+    [text.Table('Files', rows[0], rows[1:])],
+    {},
+    warnings or [_NO_ANOMALIES],
+    command=options.command_line,
+  )
+  paths.write_atomically(paths.of(path), content)
