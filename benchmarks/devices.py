@@ -44,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   add('--num_processes', type=int, help='Number of processes of the job.')
   add('--process_id', type=int, help='Index of this process.')
   options = parser.parse_args(arguments)
-  if options.coordinator:
+  if options.coordinator_address:
     jax.distributed.initialize(
-      options.coordinator, options.num_processes, options.process_id
+      options.coordinator_address, options.num_processes, options.process_id
     )
   is_cpu = jax.default_backend() == 'cpu'
   results = measure_devices(

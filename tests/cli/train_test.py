@@ -40,7 +40,7 @@ def arguments_of(monkeypatch):
 
     return run
 
-  monkeypatch.setattr(trainer.session, 'run', note('train'))
+  monkeypatch.setattr(trainer.train_loop, 'train', note('train'))
   monkeypatch.setattr(trainer.plan_lib, 'make', note('plan'))
   monkeypatch.setattr(trainer.benchmark, 'run', note('benchmark'))
   monkeypatch.setattr(

@@ -193,5 +193,6 @@ def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
   if flag == '--output':
     flags[1:] = ['--size=32']
   assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
-  assert 'would lie in the corpus directory' in capsys.readouterr().err
+  assert f'{flag}={corpus}/mono/new' in capsys.readouterr().err
+  assert not (corpus / 'mono/new').exists()
   assert not (corpus / 'mono/new').exists()

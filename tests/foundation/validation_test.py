@@ -257,3 +257,14 @@ def test_importing_does_not_import_jax():
     [sys.executable, '-c', program], capture_output=True, text=True, check=True
   )
   assert done.stdout.strip() == 'set()'
+
+
+def test_views_of_a_mapping_are_iterables():
+  @validation.validate_call
+  def count(pairs: Iterable[tuple[str, int]]) -> int:
+    return sum(number for _, number in pairs)
+
+  assert count({'a': 1, 'b': 2}.items()) == 3
+  with pytest.raises(errors.ConfigError) as caught:
+    count({('a', 1)})
+  assert str(caught.value.where).endswith('count.pairs')

@@ -194,7 +194,7 @@ def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
     bucket.put(f'run/checkpoints/{name}', b'')
   command = ('train', f'--model_dir={run}')
   assert base.last_checkpoint(base.model_dir(command)) == 8
-  started = local.LocalJob(command=command, num_processes=2)
+  started = local.LocalJob(command=command, nproc_per_node=2)
   assert started.log_directory == pathlib.Path('run.logs')
 
 

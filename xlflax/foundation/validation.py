@@ -429,7 +429,11 @@ def _to_sequence(value: Any) -> Any:
   """Converts an array of shape [n] to a list; rejects values without order."""
   if getattr(value, 'ndim', None) == 1 and hasattr(value, 'tolist'):
     return value.tolist()
-  if isinstance(value, str | bytes | Set | Mapping):
+  # The views of a mapping are sets that have an order.
+  is_unordered = isinstance(value, Set) and not isinstance(
+    value, collections.abc.MappingView
+  )
+  if is_unordered or isinstance(value, str | bytes | Mapping):
     raise PydanticCustomError('type', 'Input should be a list')
   return value
 

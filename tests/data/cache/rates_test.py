@@ -108,7 +108,7 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
 
 def test_a_limit_of_epochs_needs_a_cache(open_both):
   with raises_error(
-    errors.ConfigError, where="stream 's'", mentions='Stream.max_epochs=2'
+    errors.ConfigError, where="stream 's'", mentions='Stream.max_epochs=2.0'
   ):
     open_both(max_epochs=2)
 

@@ -104,7 +104,7 @@ def test_staging(bucket, local, tmp_path):
   source = cache_format.task_directory(_PLACE, 'corpus.mono.ru', 'train')
   name = next(p for p in paths.children(source / 'shards'))
   name.write_bytes(name.read_bytes()[:-1] + b'?')
-  with raises_error(errors.CacheError, mentions='--verify'):
+  with raises_error(errors.CacheError, mentions='verify'):
     staging.stage(cache, tmp_path, [('corpus.mono.ru', 'train')])
 
 

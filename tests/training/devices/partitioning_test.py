@@ -283,7 +283,9 @@ def test_tensor_axis_as_a_second_axis_of_fsdp():
 def test_what_tensor_splits_is_one_of_two():
   with pytest.raises(errors.ConfigError) as error:
     partitioning.Partitioner(tensor_splits='everything')
-  assert "'layers', 'parameters'" in str(error.value)
+  assert error.value.where == 'Partitioner.tensor_splits'
+  assert "'layers'" in str(error.value.expected)
+  assert "'parameters'" in str(error.value.expected)
 
 
 def test_dimensions_kept_whole_are_listed():
