@@ -115,5 +115,5 @@ def test_a_phase_that_goes_on_is_refused_where_later_ones_have_begun(
   whole, workspace
 ):
   output = _train(workspace, whole, '--gin.PHASE1_STEPS=40', status=2)
-  assert 'phase1' in output and 'Traceback' not in output
+  assert 'phase2' in output and 'Traceback' not in output
   assert not (whole / 'phase1/checkpoints/40').exists()
