@@ -45,7 +45,10 @@ def test_what_is_given(parser):
     (['--step=3', 'one', '--output=o'], ['Got: --step.', 'mean --steps?']),
     (['one', '--output=o', '--outptu=p'], ['mean --output?']),
     (['one', '--output=a', 'b'], ['A word belongs to no flag. Got: b']),
-    (['--steps=x', 'one', '--output=o'], ['--steps', 'Got: x']),
+    (
+      ['--steps=x', 'one', '--output=o'],
+      ['--steps', 'Got: x', 'a whole number'],
+    ),
     (
       ['--kind=smal', 'one', '--output=o'],
       ['Got: smal', 'one of large, small', 'did you mean small?'],
