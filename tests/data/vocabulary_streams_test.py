@@ -99,7 +99,7 @@ def test_cached_text_reads_back(cache, union, toy_corpus):
 def test_the_same_models_in_another_union_are_refused(cache, union):
   models = {code: member.model for code, member in union.members.items()}
   other = UnionVocabulary(models, anchors=Anchors.SHARED)
-  with raises_error(errors.CacheError, mentions='cache0'):
+  with raises_error(errors.CacheError, mentions=cache):
     _open(other, layout='blocks', cache_dir=cache)
 
 
