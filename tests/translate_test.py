@@ -226,7 +226,7 @@ def test_lists_of_lines(copier_of_lines):
 
 def test_mistakes(copying_run, tmp_path, make_run):
   with raises_error(
-    errors.CheckpointError, got=30, mentions=(10, 20, 'copying_run0')
+    errors.CheckpointError, got=30, mentions=(10, 20, copying_run)
   ):
     _open(copying_run, step=30)
   with raises_error(errors.VocabularyError, got='xx'):
