@@ -35,11 +35,15 @@ CORPORA = {
 }
 # Vocabulary -> flags of `xlflax vocab`.
 VOCABULARIES = {
-  'joint': ['--anchors=joint', '--model_type=bpe', '--merges=4000'],
-  'shared': ['--anchors=shared', '--model_type=bpe', '--merges=2000'],
-  'none': ['--anchors=none', '--model_type=bpe', '--merges=2000'],
-  'separate': ['--anchors=separate', '--model_type=bpe', '--merges=2000'],
-  'unigram': ['--size=8000', '--sentinels=32'],
+  'joint': ['--vocab_sharing=joint', '--model_type=bpe', '--num_merges=4000'],
+  'shared': ['--vocab_sharing=shared', '--model_type=bpe', '--num_merges=2000'],
+  'none': ['--vocab_sharing=none', '--model_type=bpe', '--num_merges=2000'],
+  'separate': [
+    '--vocab_sharing=separate',
+    '--model_type=bpe',
+    '--num_merges=2000',
+  ],
+  'unigram': ['--size=8000', '--extra_ids=32'],
   'english': ['--size=4000'],
 }
 

@@ -95,11 +95,6 @@ _WITHOUT_EFFECT = {
     'best_metric poll timeout'
   ),
   'finetune --output=o': 'test_gin tested batch_size',
-  'vocab --corpus=c --sample=s --shard=0/2': (
-    'output size merges anchors sentinels model_type alpha byte_fallback '
-    'character_coverage normalization languages num_threads overwrite dry_run'
-  ),
-  'vocab --corpus=c --sample=s': 'dry_run',
 }
 _VALUES = {
   'steps': '3', 'poll': '3', 'timeout': '3', 'seed': '1', 'max_examples': '3',

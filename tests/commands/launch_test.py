@@ -111,7 +111,7 @@ def _launched(capsys, *arguments) -> str:
   [
     ('cache', '--shard_from_env', '--output=k'),
     ('prepare', '--shard=auto', '--output=k', '--num_processes=8'),
-    ('vocab', '--sample=k', '--shard=auto'),
+    ('vocab', '--sample_dir=k', '--shard_from_env'),
   ],
 )
 def test_shares(capsys, command):

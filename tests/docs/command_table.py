@@ -139,8 +139,8 @@ SMALLER = {
   'docs/data.md': {
     '--hours=2': '--steps=2',
     '--size=32000': '--size=500 --character_coverage=1',
-    '--merges=80000': '--merges=300 --character_coverage=1',
-    '--merges=40000': '--merges=200 --character_coverage=1',
+    '--num_merges=80000': '--num_merges=300 --character_coverage=1',
+    '--num_merges=40000': '--num_merges=200 --character_coverage=1',
     '--segment_chinese --num_processes=8': '--segment_chinese',
     '--output=corpus --moses': '--output=prepared --moses',
     '--output=cache --num_workers=8': '--output=second_cache',
@@ -155,9 +155,9 @@ SMALLER = {
   },
   'docs/large_corpora.md': {
     '--size=32000': '--size=500 --character_coverage=1',
-    '--shard=3/16': '--shard=0/1',
+    '--shard_index=3 --num_shards=16': '--shard_index=0 --num_shards=1',
     '--output=cache --num_workers=8': '--output=cache --num_workers=2',
-    '--sample=sample --output=vocab': '--sample=sample --output=sampled',
+    '--sample_dir=sample --output=vocab': '--sample_dir=sample --output=sampled',
     '--output=corpus --num_processes=8': '--output=prepared',
     # the text there is of made-up languages
     '--min_language_probability=0.5 --max_ratio': '--max_ratio',

@@ -14,8 +14,8 @@ from xlflax.storage import paths
 
 # Commands whose processes join into one JAX job.
 DISTRIBUTED_COMMANDS = ('train',)
-# Commands whose processes divide the work, with --shard_from_env (`cache`) or
-# --shard=auto (the others).
+# Commands whose processes divide the work, with --shard=auto (`prepare`) or
+# --shard_from_env (the others).
 SHARDED_COMMANDS = ('cache', 'prepare', 'vocab')
 # Flags of the joining processes.
 COORDINATOR_FLAG = '--coordinator_address'
@@ -150,7 +150,7 @@ def check_command(
     raise errors.ConfigError(
       'Without --shard every process would do all of the work',
       got=' '.join(words),
-      expected='--shard_from_env' if name == 'cache' else '--shard=auto',
+      expected='--shard=auto' if name == 'prepare' else '--shard_from_env',
     )
   if name in DISTRIBUTED_COMMANDS:
     for flag in _LAUNCHER_FLAGS:

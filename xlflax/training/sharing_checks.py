@@ -28,7 +28,7 @@ def check(
       expected='SharingPlan(embeddings=True)',
       where='EncoderConfig.sharing',
       fix='separate the embeddings, or make the vocabulary with '
-      '`xlflax vocab --anchors=none`',
+      '`xlflax vocab --vocab_sharing=none`',
     )
   if plan is not None:
     for stream in streams:

@@ -257,7 +257,7 @@ def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
 @pytest.mark.parametrize(
   'settings, values',
   [
-    ({}, ('--size=N', '--merges=N')),
+    ({}, ('--size=N', '--num_merges=N')),
     ({'size': 180, 'merges': 20}, (180, 20)),
     ({'merges': 20}, ('unigram',)),
     ({'merges': 0, 'model_type': 'bpe'}, (0, 'Settings.merges')),

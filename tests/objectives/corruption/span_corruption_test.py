@@ -211,7 +211,7 @@ def test_too_few_sentinels():
     'too few sentinels for span corruption. Got: 4. Expected: at least 9'
     in text
   )
-  assert '--sentinels 9' in text
+  assert '--extra_ids 9' in text
 
 
 @pytest.mark.parametrize(

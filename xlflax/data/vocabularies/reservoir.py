@@ -192,7 +192,8 @@ def read(directory, origin: Origin) -> dict[str, Reservoir]:
       expected='all shares of one division'
       + (f'; missing: {", ".join(missing[:5])}' if missing else ''),
       where=str(directory),
-      fix='write them: xlflax vocab --sample=DIR --shard=I/N --corpus=...',
+      fix='Run xlflax vocab --corpus=DIR --sample_dir=DIR --shard_index=I '
+      '--num_shards=N for them.',
     )
   out: dict[str, Reservoir] = {}
   for path in found:

@@ -103,7 +103,7 @@ class Settings:
       raise errors.ConfigError(
         'A vocabulary needs either a size or a number of merges',
         got=f'size {self.size}, merges {self.merges}',
-        fix='give --size=N, or --merges=N with --model_type=bpe',
+        fix='give --size=N, or --num_merges=N with --model_type=bpe',
       )
     if self.merges is not None and self.model_type is not ModelType.BPE:
       raise errors.ConfigError(
@@ -120,5 +120,5 @@ class Settings:
           f'A vocabulary of one model for each language has no {name}',
           got=f'anchors {self.anchors.value}, {name} {getattr(self, name)}',
           expected='the languages with training text, each with its own',
-          fix=f'leave out --{name}, or train with --anchors=joint',
+          fix=f'leave out --{name}, or train with --vocab_sharing=joint',
         )

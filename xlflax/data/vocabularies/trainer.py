@@ -190,7 +190,7 @@ def _translate(
   too_high, too_low = _TOO_HIGH.search(message), _TOO_LOW.search(message)
   flag, asked, name = '--size', settings.size, 'The vocabulary size'
   if settings.merges is not None:
-    flag, asked, name = '--merges', settings.merges, 'The number of merges'
+    flag, asked, name = '--num_merges', settings.merges, 'The number of merges'
   if too_high:
     return errors.VocabularyError(
       f'{name} is too large for this text',

@@ -84,7 +84,7 @@ def _counts(vocabulary: VocabularySpec) -> np.ndarray:
       else 'a vocabulary that all languages have in common',
       expected='a vocabulary that says which words are whose',
       where="random_words='language'",
-      fix="make the vocabulary with `xlflax vocab --anchors=shared`, 'none' "
+      fix="make the vocabulary with `xlflax vocab --vocab_sharing=shared`, 'none' "
       "or 'separate', or set random_words='vocabulary'",
     )
   return np.asarray(counts, np.int32)

@@ -261,7 +261,7 @@ def _sentinels(slots: int, vocabulary: VocabularySpec) -> jax.Array:
       'The vocabulary has too few sentinels for span corruption',
       got=f'{len(known)}',
       expected=f'at least {slots}, as many as a row can have spans',
-      fix='train it with `xlflax vocab --sentinels '
+      fix='train it with `xlflax vocab --extra_ids '
       f'{slots}`, or use shorter rows or longer spans',
     )
   return jnp.asarray(known, jnp.int32)

@@ -7,6 +7,7 @@ import pytest
 from xlflax import cli
 from xlflax.data.corpus import writer as corpus_writer
 from xlflax.data.vocabularies.vocabulary import Vocabulary
+from xlflax.foundation import errors
 
 
 @pytest.fixture
@@ -41,9 +42,9 @@ def test_json(corpus, tmp_path, capsys):
 
 
 def test_all_settings_are_recorded(corpus, tmp_path):
-  status = _run(
-    corpus,
-    tmp_path / 'v',
+  options = [
+    f'--corpus={corpus}',
+    f'--output={tmp_path / "v"}',
     '--model_type=bpe',
     '--byte_fallback',
     '--alpha=0.3',
@@ -53,7 +54,8 @@ def test_all_settings_are_recorded(corpus, tmp_path):
     '--max_sentences=20',
     '--num_threads=2',
     '--size=300',
-  )
+  ]
+  status = cli.main(['vocab', *options])
   assert status == 0
   training = Vocabulary.load(tmp_path / 'v').description['training']
   assert (
@@ -111,10 +113,10 @@ def test_a_model_for_each_language(corpus, tmp_path, capsys):
         'vocab',
         f'--corpus={corpus}',
         f'--output={tmp_path / "v"}',
-        '--anchors=none',
+        '--vocab_sharing=none',
         '--model_type=bpe',
-        '--merges=8',
-        '--sentinels=2',
+        '--num_merges=8',
+        '--extra_ids=2',
       ]
     )
     == 0
@@ -133,7 +135,7 @@ def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
       corpus,
       tmp_path / 'v',
       '--dry_run',
-      '--anchors=shared',
+      '--vocab_sharing=shared',
       '--max_sentences=5',
     )
     == 0
@@ -146,8 +148,8 @@ def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
   'flags, what',
   [
-    (['--merges=5'], 'either a size or a number of merges'),
-    (['--anchors=none', '--alpha=0.5'], 'leave out --alpha'),
+    (['--num_merges=5'], 'either a size or a number of merges'),
+    (['--vocab_sharing=none', '--alpha=0.5'], 'leave out --alpha'),
   ],
 )
 def test_flags_that_do_not_fit_each_other(
@@ -162,37 +164,57 @@ def test_a_sample_that_shares_have_drawn(corpus, tmp_path, capsys):
   samples = {1: tmp_path / 'one', 3: tmp_path / 'three'}
   for count, sample in samples.items():
     for index in range(count):
-      flags = [f'--sample={sample}', f'--shard={index}/{count}']
+      flags = [
+        f'--sample_dir={sample}',
+        f'--shard_index={index}',
+        f'--num_shards={count}',
+      ]
       assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 0
   assert 'en                   12 sentences' in capsys.readouterr().out
   one, three = (
-    _run(corpus, tmp_path / f'v{count}', f'--sample={sample}')
+    _run(corpus, tmp_path / f'v{count}', f'--sample_dir={sample}')
     or Vocabulary.load(tmp_path / f'v{count}')
     for count, sample in samples.items()
   )
   assert one == three
   capsys.readouterr()
   (samples[3] / 'share-1-of-3.npz').unlink()
-  assert _run(corpus, tmp_path / 'v', f'--sample={samples[3]}') == 2
+  assert _run(corpus, tmp_path / 'v', f'--sample_dir={samples[3]}') == 2
   assert 'missing: 1/3' in capsys.readouterr().err
-  flags = [f'--sample={tmp_path / "new"}', '--shard=0/1', '--dry_run']
-  assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
-  assert '--dry_run has no effect with --shard' in capsys.readouterr().err
-  assert not (tmp_path / 'new').exists()
-  flags = [f'--sample={samples[1]}', '--seed=5']
+  flags = [f'--sample_dir={samples[1]}', '--seed=5']
   assert _run(corpus, tmp_path / 'v', *flags) == 2
   assert 'Got: --seed=0. Expected: --seed=5' in capsys.readouterr().err
-  assert cli.main(['vocab', f'--corpus={corpus}', '--shard=0/2']) == 2
-  assert '--sample=DIR' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('flag', ['--output', '--sample'])
+@pytest.mark.parametrize(
+  'options',
+  [
+    [],
+    ['--sample_dir=s', '--dry_run'],
+    ['--shard_index=0', '--num_shards=2'],
+    ['--shard_from_env', '--output=v'],
+    *(
+      ['--sample_dir=s', '--shard_index=0', '--num_shards=2', option]
+      for option in (
+        *('--output=v', '--size=9', '--num_merges=9', '--extra_ids=9'),
+        *('--vocab_sharing=none', '--model_type=bpe', '--alpha=0.5'),
+        *('--byte_fallback', '--character_coverage=0.99', '--languages=x'),
+        *('--normalization=x', '--num_threads=2', '--overwrite', '--dry_run'),
+      )
+    ),
+  ],
+)
+def test_contradictory_options_are_rejected(options):
+  with pytest.raises(errors.ConfigError):
+    cli.parse('vocab', ['--corpus=c', *options])
+
+
+@pytest.mark.parametrize('flag', ['--output', '--sample_dir'])
 def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
   """They would be names in it that nothing else knows."""
-  flags = [f'{flag}={corpus}/mono/new', '--shard=0/1']
+  flags = [f'{flag}={corpus}/mono/new', '--shard_index=0', '--num_shards=1']
   if flag == '--output':
     flags[1:] = ['--size=32']
   assert cli.main(['vocab', f'--corpus={corpus}', *flags]) == 2
   assert f'{flag}={corpus}/mono/new' in capsys.readouterr().err
-  assert not (corpus / 'mono/new').exists()
   assert not (corpus / 'mono/new').exists()

@@ -1,0 +1,281 @@
+"""`xlflax vocab`: trains a SentencePiece vocabulary."""
+
+import dataclasses
+import json
+from typing import Annotated, Any, Literal
+
+import annotated_types
+
+from xlflax.cli import options as shared_options
+from xlflax.cli import output_paths
+from xlflax.data.corpus.directory import Corpus
+from xlflax.data.vocabularies.settings import Anchors, ModelType, Settings
+from xlflax.foundation import errors, progress
+from xlflax.storage import mirrors, paths
+
+# Options that only training reads, not the sampling of a shard.
+_TRAINING_OPTIONS = (
+  'output',
+  'size',
+  'num_merges',
+  'vocab_sharing',
+  'extra_ids',
+  'model_type',
+  'alpha',
+  'byte_fallback',
+  'character_coverage',
+  'normalization',
+  'languages',
+  'num_threads',
+  'overwrite',
+  'dry_run',
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabOptions:
+  """Trains a SentencePiece vocabulary on the languages of a corpus.
+
+  Attributes:
+    corpus: Corpus directory. Its training text is read.
+    output: Directory to write the vocabulary to.
+    sample_dir: Directory of a sample of the text. Jobs with --shard_index or
+      --shard_from_env write their shard of the sample to it. Without these
+      options, the vocabulary is trained on the sample.
+    size: Number of tokens, including special symbols. With one model per
+      language, the size of each model.
+    num_merges: Number of BPE merges of each model, instead of --size. The
+      characters of the text, the special symbols and, with --byte_fallback,
+      256 bytes are added to them. Requires --model_type=bpe.
+    vocab_sharing: Tokens that languages share. "joint" trains one model on
+      all languages, and the other values train one model per language. With
+      "shared", identical strings are one token. With "none", languages share
+      special symbols only. With "separate", the ids of the languages overlap,
+      for models with embeddings for each language.
+    extra_ids: Number of sentinel symbols <extra_id_0>, <extra_id_1> and so on,
+      for span corruption.
+    model_type: SentencePiece algorithm.
+    alpha: Exponent of language sampling, p ~ N^alpha. 1 samples in proportion
+      to the text, and 0 uniformly. Requires --vocab_sharing=joint. Defaults to
+      0.7.
+    byte_fallback: Encode unknown characters as bytes.
+    character_coverage: Fraction of character occurrences that the tokens cover.
+    normalization: Normalization rule of SentencePiece: nmt_nfkc, nfkc,
+      nmt_nfkc_cf, nfkc_cf or identity. "cf" folds case.
+    max_sentences: Maximum number of sentences to read for a model.
+    languages: Languages that get a symbol in addition to those of the corpus,
+      separated by commas. Requires --vocab_sharing=joint.
+    seed: Random seed for sampling sentences.
+    num_threads: Number of threads. The vocabulary may depend on it.
+    overwrite: Replace a vocabulary that was trained with other settings or
+      text.
+    dry_run: Validate the corpus and print the number of sentences to sample
+      from each language without training.
+  """
+
+  corpus: str
+  output: str | None = None
+  sample_dir: str | None = None
+  size: shared_options.PositiveInt | None = None
+  num_merges: shared_options.PositiveInt | None = None
+  vocab_sharing: Literal['joint', 'shared', 'none', 'separate'] = 'joint'
+  extra_ids: shared_options.NonNegativeInt = 0
+  model_type: Literal['unigram', 'bpe'] = 'unigram'
+  alpha: Annotated[float, annotated_types.Interval(ge=0, le=1)] | None = None
+  byte_fallback: bool = False
+  character_coverage: Annotated[
+    float, annotated_types.Interval(ge=0.98, le=1)
+  ] = Settings.character_coverage
+  normalization: str = Settings.normalization
+  max_sentences: shared_options.PositiveInt = Settings.max_sentences
+  languages: str | None = None
+  seed: Annotated[
+    shared_options.Integer, annotated_types.Interval(ge=0, lt=2**32)
+  ] = Settings.seed
+  num_threads: shared_options.NumWorkers = Settings.num_threads
+  overwrite: bool = False
+  dry_run: bool = False
+  format: shared_options.OutputOptions = shared_options.OutputOptions()
+  shard: shared_options.ShardOptions = shared_options.ShardOptions()
+
+  def __post_init__(self):
+    is_sharded = self.shard != shared_options.ShardOptions()
+    shared_options.check_excludes(
+      self,
+      [*_TRAINING_OPTIONS, 'json'],
+      excluded_by='--shard_index or --shard_from_env',
+      given=is_sharded,
+    )
+    shared_options.check_excludes(
+      self,
+      ['dry_run'],
+      excluded_by='--sample_dir',
+      given=self.sample_dir is not None,
+    )
+    shared_options.check_requires(
+      self,
+      ['shard_index', 'num_shards', 'shard_from_env'],
+      requires='--sample_dir',
+      satisfied=self.sample_dir is not None,
+    )
+    if not is_sharded and self.output is None:
+      raise errors.ConfigError(
+        'Missing required argument: --output',
+        where='xlflax vocab',
+        fix='Pass --output=DIR, or --sample_dir and --shard_index to sample.',
+      )
+
+
+EXAMPLES = r"""
+Train 32,000 tokens, with small languages sampled more often:
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --alpha=0.5
+
+Train byte-pair encoding that encodes unknown characters as bytes:
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 \
+      --model_type=bpe --byte_fallback
+
+Train 40,000 merges per language and share identical strings:
+  xlflax vocab --corpus=corpus --output=vocabulary --model_type=bpe \
+      --num_merges=40000 --vocab_sharing=shared
+
+Add 100 sentinels for span corruption:
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --extra_ids=100
+
+Sample the text in 16 jobs, and train on the sample after the last one:
+  xlflax vocab --corpus=corpus --sample_dir=sample --shard_index=3 \
+      --num_shards=16
+  xlflax vocab --corpus=corpus --sample_dir=sample --output=vocabulary \
+      --size=32000
+
+Validate the corpus, and print how many sentences would be sampled:
+  xlflax vocab --corpus=corpus --output=vocabulary --size=32000 --dry_run
+"""
+
+
+def main(options: VocabOptions) -> None:
+  """Trains a vocabulary, samples a shard of the text, or prints the plan."""
+  from xlflax.data import corpus_oddities
+
+  for name in ('output', 'sample_dir'):
+    output_paths.check_outside_corpus(
+      options.corpus,
+      getattr(options, name),
+      content='vocabulary' if name == 'output' else 'sample',
+      option=name,
+    )
+  shard = options.shard.resolve()
+  corpus = Corpus(options.corpus)
+  if shard is not None:
+    _sample_shard(options, corpus, shard)
+    return
+  settings = _settings(options)
+  corpus_oddities.warn(corpus)
+  if options.dry_run:
+    _print_plan(corpus, Settings(**settings))
+    return
+  _train(options, corpus, settings)
+
+
+def _train(
+  options: VocabOptions, corpus: Corpus, settings: dict[str, Any]
+) -> None:
+  """Trains the vocabulary, and prints its statistics."""
+  from xlflax.data.vocabularies import reservoir, training, vocabulary
+  from xlflax.data.vocabularies import statistics as vocabulary_statistics
+
+  assert options.output is not None
+  sample = None
+  if options.sample_dir:
+    sample = reservoir.read(options.sample_dir, _sample_origin(options, corpus))
+  with (
+    mirrors.output(options.output) as output,
+    progress.named('training a vocabulary'),
+  ):
+    result = training.train_vocabulary(
+      corpus, output, overwrite=options.overwrite, drawn=sample, **settings
+    )
+  statistics = result.description['statistics']
+  if options.format.json:
+    summary = {'directory': options.output, 'statistics': statistics}
+    print(json.dumps(summary), flush=True)
+    return
+  print(vocabulary_statistics.format_table(statistics))
+  spec = result.spec
+  print(
+    f'\n{spec.size} entries, {len(spec.languages)} languages: '
+    f'{paths.of(options.output) / vocabulary.DESCRIPTION_FILE}'
+  )
+  for code, ranges in zip(spec.languages, spec.language_words, strict=False):
+    num_words = sum(stop - start for start, stop in ranges)
+    print(f'  {code:<10} {num_words:>12,} words')
+
+
+def _sample_shard(
+  options: VocabOptions, corpus: Corpus, shard: tuple[int, int]
+) -> None:
+  """Writes one shard of the sample."""
+  from xlflax.data.vocabularies import reservoir
+
+  assert options.sample_dir is not None
+  origin = _sample_origin(options, corpus)
+  with progress.named('drawing a sample'):
+    sample = reservoir.draw(
+      corpus, capacity=options.max_sentences, seed=options.seed, share=shard
+    )
+  reservoir.write(options.sample_dir, shard, sample, origin)
+  for language, sentences in sorted(sample.items()):
+    print(f'{language:<10} {sentences.count:>12,} sentences')
+
+
+def _sample_origin(options: VocabOptions, corpus: Corpus) -> Any:
+  """Returns the description of the text and settings of a sample."""
+  from xlflax.data.vocabularies import reservoir
+
+  return reservoir.Origin.of(
+    corpus, capacity=options.max_sentences, seed=options.seed
+  )
+
+
+def _settings(options: VocabOptions) -> dict[str, Any]:
+  """Returns the arguments of `Settings`."""
+  return {
+    'size': options.size,
+    'merges': options.num_merges,
+    'anchors': Anchors(options.vocab_sharing),
+    'sentinels': options.extra_ids,
+    'model_type': ModelType(options.model_type),
+    'alpha': options.alpha,
+    'byte_fallback': options.byte_fallback,
+    'character_coverage': options.character_coverage,
+    'normalization': options.normalization,
+    'max_sentences': options.max_sentences,
+    'seed': options.seed,
+    'num_threads': options.num_threads,
+    'languages': tuple(filter(None, (options.languages or '').split(','))),
+  }
+
+
+def _print_plan(corpus: Corpus, settings: Settings) -> None:
+  """Validates the corpus and prints the number of sentences to sample."""
+  from xlflax.data.vocabularies.training import sentence_quotas
+
+  print('lines, all well-formed:')
+  for name, count in corpus.validate().items():
+    print(f'  {name:<28} {count:>12,}')
+  model = (
+    'a vocabulary'
+    if settings.anchors is Anchors.JOINT
+    else 'the model of each language'
+  )
+  alpha = '' if settings.alpha is None else f', alpha {settings.alpha}'
+  print(f'\nsentences for {model}, {_format_size(settings)}{alpha}')
+  print(f'  {"language":<10} {"there are":>12} {"drawn":>12}')
+  for quotas in sentence_quotas(corpus, settings).values():
+    for language, quota in quotas.items():
+      print(f'  {language:<10} {quota.available:>12,} {quota.drawn:>12,}')
+
+
+def _format_size(settings: Settings) -> str:
+  if settings.size is not None:
+    return f'{settings.size} entries'
+  return f'{settings.merges} merges'
