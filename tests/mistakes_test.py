@@ -40,8 +40,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_EVALUATE} --tasks=retrieval --timeout=1h --watch': (
     '1h', 'a number'),
   'evaluate --tasks=retrieval': ('no --model_dir',),
-  'vocab --size=100': ('no --corpus',),
-  'vocab --corpus --size=100': ('--corpus: expected one argument',),
+  'vocab --size=100': ('--corpus',),
+  'vocab --corpus --size=100': ('--corpus',),
   f'{_TRAIN} --on_config_mismatch=yes': ('Got: yes', 'continue, error'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
