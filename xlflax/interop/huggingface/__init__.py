@@ -5,7 +5,7 @@
 | `rules` | how one tensor becomes a parameter, and back |
 | `architectures` | the table of each architecture: names, classes, options |
 | `config_options` | reading config.json without passing over any option |
-| `tensor_files`, `torch_files` | tensors of a folder, one at a time |
+| `tensor_files`, `torch_files` | tensors of a folder, one at a time; `.bin` files by torch |
 | `plan` | which tensor goes where, after every check |
 | `importing`, `weights` | the way here |
 | `exporting`, `folder_writing` | the way back |

@@ -101,9 +101,10 @@ def find(folder: pathlib.Path) -> dict[str, Tensor]:
   """Name -> place of every tensor of a checkpoint; at least one.
 
   Raises:
-    CheckpointError: no checkpoint, files missing, damaged or outside of the
-      folder, or an index that does not tell what the files hold; all of it is
-      listed.
+    CheckpointError: If there is no checkpoint, files are missing, damaged or
+      outside of the folder, or the index does not match the files; all
+      problems are listed. Also if the files are torch's, and torch is not
+      installed.
   """
   form = next((f for f in FORMS if (folder / f).is_file()), None)
   if form is None:
@@ -112,6 +113,8 @@ def find(folder: pathlib.Path) -> dict[str, Tensor]:
       got=str(folder),
       expected='one of ' + ', '.join(FORMS),
     )
+  if form.startswith('pytorch_model'):
+    torch_files.check_installed(folder / form)
   index = _read_index(folder / form) if form.endswith('.json') else None
   names = [form] if index is None else sorted(set(index.values()))
   found: dict[str, Tensor] = {}
@@ -191,14 +194,15 @@ def _open(
       raise FileNotFoundError('there is no such file')
     if file.suffix == '.safetensors':
       return _open_safetensors(file)
-    torch_file = torch_files.TorchFile(file)
+    state = torch_files.load_tensors(file)
 
-    def get(name: str, rows=...) -> np.ndarray:
-      return torch_file.get(name)[rows]
+    def get(name: str, rows: np.ndarray | None = None) -> np.ndarray:
+      values = torch_files.to_numpy(state[name])
+      return values.copy() if rows is None else values[rows]
 
-    return {
-      name: stored.shape for name, stored in torch_file.tensors.items()
-    }, get
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}, get
+  except errors.XlflaxError:
+    raise
   except Exception as error:  # Both libraries raise many kinds.
     raise _damaged(file, error) from error
 
