@@ -29,17 +29,17 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'convert': ('no CONVERSION',),
   'tasks convert sib20': ('sib20',),
   # Flags.
-  'evaluate --model-dir=run': ('--model_dir',),
+  'evaluate --modeldir=run': ('--model_dir',),
   f'{_EVALUATE} --task=retrieval': ('Got: --task.', 'mean --tasks'),
-  f'{_EVALUATE} --tasks retrieval perplexity': ('Got: perplexity', 'join a flag'),
+  f'{_EVALUATE} --tasks retrieval perplexity': ('Got: perplexity',),
   f'{_EVALUATE} -tasks=retrieval': ('-tasks',),
   f'{_EVALUATE} --tasks=retrieval --max_examples=many': (
     'many', 'an integer'),
   f'{_EVALUATE} --tasks=retrieval --batch_size=8.5': (
-    'Got: 8.5', 'a valid integer'),
-  f'{_EVALUATE} --tasks=retrieval --timeout=1h --watch': (
+    'Got: 8.5', 'an integer'),
+  f'{_EVALUATE} --tasks=retrieval --timeout=1h --continuous': (
     '1h', 'a number'),
-  'evaluate --tasks=retrieval': ('no --model_dir',),
+  'evaluate --tasks=retrieval': ('--model_dir',),
   'vocab --size=100': ('--corpus',),
   'vocab --corpus --size=100': ('--corpus',),
   f'{_TRAIN} --on_config_mismatch=yes': ('Got: yes', 'continue, error'),
@@ -59,9 +59,9 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   # Flags without effect.
   f'{_EVALUATE} --max_examples=3': ('--max_examples', '--tasks'),
   f'{_EVALUATE} --split=validation': ('--split', '--tasks'),
-  f'{_EVALUATE} --tasks=retrieval --poll=3': ('--poll', '--watch'),
-  f'{_EVALUATE} --tasks=retrieval --best_metric=m': (
-    '--best_metric', '--steps=best'),
+  f'{_EVALUATE} --tasks=retrieval --poll_interval=3': ('--poll_interval', '--continuous'),
+  f'{_EVALUATE} --tasks=retrieval --metric_for_best_model=m': (
+    '--metric_for_best_model', '--checkpoint_steps=best'),
   f'{_EVALUATE} --suite=xtreme --data=d --output=o --split=test': (
     '--split', '--suite'),
   f'{_GIVEN} --target_topology=gpu:H200:8': ('--target_topology', '--dry_run'),
@@ -109,7 +109,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'Got: retreival', 'did you mean retrieval?'),
   f'{_EVALUATE} --tasks=retrieval --corpus=corpsu': (
     'Got: corpsu', 'did you mean corpus?'),
-  f'{_EVALUATE} --tasks=retrieval --steps=first': ('Got: first', 'last, all'),
+  f'{_EVALUATE} --tasks=retrieval --checkpoint_steps=first': ('Got: first', 'last, all'),
   f'{_EVALUATE} --suite=xtrem --data=d --output=o': (
     'Got: xtrem', 'did you mean xtreme or xtreme_r?'),
   f'{_EVALUATE} --suite=xtreme --output=o': ('--data=DIR',),

@@ -121,13 +121,13 @@ measure() {  # name, further flags
 }
 
 retrieval() {
-  measure retrieval --tasks=tatoeba --tatoeba="$data/tatoeba" --untrained
+  measure retrieval --tasks=tatoeba --tatoeba="$data/tatoeba" --random_init_baseline
 }
 
 ntrex() {
   mkdir -p "$work/ntrex/test/parallel"
   cp "$data"/ntrex/en-*.tsv "$work/ntrex/test/parallel"
-  measure ntrex --tasks=retrieval --corpus="$work/ntrex" --untrained \
+  measure ntrex --tasks=retrieval --corpus="$work/ntrex" --random_init_baseline \
     --gin.retrieval.Retrieval.name="'ntrex'"
 }
 
@@ -137,9 +137,9 @@ mining() {
     bucc+="'$name-en': $(sides "$data/bucc_style/$name-en.dev" $name), "
     tatoeba+="'$name-en': $(sides "$files/tatoeba.$name-en" $name), "
   done
-  measure mining-ntrex --gin_file=evaluate/mining.gin --untrained \
+  measure mining-ntrex --gin_file=evaluate/mining.gin --random_init_baseline \
     --gin.mining.BitextMining.name="'mining_ntrex'" --gin.TEST_FILES="{$bucc}"
-  measure mining-tatoeba --gin_file=evaluate/mining.gin --untrained \
+  measure mining-tatoeba --gin_file=evaluate/mining.gin --random_init_baseline \
     --gin.mining.BitextMining.name="'mining_tatoeba'" --gin.TEST_FILES="{$tatoeba}"
 }
 
@@ -148,17 +148,17 @@ sides() { echo "('$1.$2', '$1.en', '$1.gold')"; }
 alignment() {
   local gold=$data/word_alignment
   local ugarit=$gold/ugarit_grc-eng sample=$gold/simalign_sample
-  measure alignment-ja --gin_file=evaluate/word_alignment.gin --untrained --gin.FIRST_INDEX=1 \
+  measure alignment-ja --gin_file=evaluate/word_alignment.gin --random_init_baseline --gin.FIRST_INDEX=1 \
     --gin.word_alignment.WordAlignment.name="'alignment_ja'" --gin.TEST_FILES="{
       'ja-en': ('$gold/awesome_align_examples/jaen.src-tgt', '$gold/awesome_align_examples/jaen.gold')}"
-  measure alignment --gin_file=evaluate/word_alignment.gin --untrained \
+  measure alignment --gin_file=evaluate/word_alignment.gin --random_init_baseline \
     --gin.word_alignment.WordAlignment.name="'alignment'" --gin.TEST_FILES="{
       'en-de': ('$sample/sample_eng.txt', '$sample/sample_deu.txt', '$sample/sample_eng_deu.gold'),
       'grc-en': ('$ugarit/text_grc_eng.txt', '$ugarit/alignment_grc_eng.txt')}"
 }
 
 perplexity() {
-  measure perplexity --tasks=perplexity --corpus="$work/corpus" --split=validation --untrained
+  measure perplexity --tasks=perplexity --corpus="$work/corpus" --split=validation --random_init_baseline
 }
 
 translation() {

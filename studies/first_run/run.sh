@@ -58,7 +58,7 @@ evaluate() {
   local split
   for split in validation test; do
     timed xlflax evaluate --model_dir="$run" --corpus="$work/corpus" --split="$split" \
-      --tasks=retrieval --untrained
+      --tasks=retrieval --random_init_baseline
   done
 }
 

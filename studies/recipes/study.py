@@ -25,7 +25,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 EVALUATIONS = (
   (
     'validation',
-    ['--tasks=perplexity', '--gin.Perplexity.draws=4', '--steps=all'],
+    [
+      '--tasks=perplexity',
+      '--gin.Perplexity.draws=4',
+      '--checkpoint_steps=all',
+    ],
   ),
   ('test', ['--tasks=retrieval']),
 )
@@ -99,7 +103,7 @@ class Study:
         f'--model_dir={model_dir}',
         f'--corpus={self._work / corpus}',
         f'--split={split}',
-        '--untrained',
+        '--random_init_baseline',
         *words,
         log=log,
       )

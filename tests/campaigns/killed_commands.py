@@ -81,7 +81,7 @@ def prepare(
       'evaluate',
       lambda out: [
         *('evaluate', f'--model_dir={out}', '--tasks=retrieval', corpus),
-        *('--steps=all', compiled),
+        *('--checkpoint_steps=all', compiled),
       ],
       12,
       start=run,

@@ -333,7 +333,7 @@ def _report(root: pathlib.Path) -> Any:
 
 
 def _best(root: pathlib.Path) -> Any:
-  """`--steps=best`."""
+  """`--checkpoint_steps=best`."""
   run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
   return checkpoint_choice.choose(run, 'best', best_metric=_METRIC)
 

@@ -12,7 +12,6 @@ import pytest
 from tests import read_only
 from xlflax import cli
 from xlflax import evaluate as evaluate_lib
-from xlflax.commands import evaluate as evaluate_command
 from xlflax.configuration import config
 from xlflax.evaluation.tasks import translation
 from xlflax.foundation import errors
@@ -143,14 +142,14 @@ def test_the_gin_file_of_the_task(monkeypatch):
   assert task.direction is translation.Direction.BOTH
 
 
-def test_the_task_through_the_command(copying_run, corpus, capsys, monkeypatch):
-  monkeypatch.setattr(evaluate_command.compilation, 'use', lambda _: None)
+def test_the_task_through_the_command(copying_run, corpus, capsys):
   assert (
     cli.main(
       [
         'evaluate',
         f'--model_dir={copying_run}',
         f'--corpus={corpus}',
+        '--compilation_cache=',
         '--gin_file=evaluate/translation.gin',
         '--batch_size=8',
         '--gin.CorpusPairs.max_pairs=3',

@@ -97,33 +97,6 @@ def test_mistakes(arguments, more, message, capsys):
   assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-  'more, message',
-  [
-    (['--suite=glue', '--data=d'], 'A suite lacks a directory'),
-    (
-      ['--suite=glue', '--data=d', '--output=o', '--tasks=retrieval'],
-      '--tasks has no effect with --suite',
-    ),
-    (
-      ['--suite=nothing', '--data=d', '--output=o'],
-      'There is no such suite. Got: nothing. Expected: one of glue',
-    ),
-    (
-      ['--suite=glue', '--data=d', '--output=o', '--suite_tasks=x'],
-      'The suite has no such task',
-    ),
-    (['--model_dir=other', '--tasks=retrieval'], 'side by side'),
-  ],
-)
-def test_mistakes_with_suites(more, message, capsys):
-  assert (
-    cli.main(['evaluate', '--model_dir=run', '--compilation_cache=', *more])
-    == 2
-  )
-  assert message in capsys.readouterr().err
-
-
 def test_an_input_without_a_language(capsys, tmp_path):
   assert (
     cli.main(

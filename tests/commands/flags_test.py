@@ -83,17 +83,6 @@ def test_every_flag_is_read(name):
 
 # Command and mode -> flags that have no effect there.
 _WITHOUT_EFFECT = {
-  'evaluate --model_dir=x --gin_file=f': (
-    'mixture split languages max_examples poll timeout best_metric data '
-    'suite_tasks'
-  ),
-  'evaluate --model_dir=x --tasks=a --steps=all': (
-    'poll timeout best_metric data suite_tasks'
-  ),
-  'evaluate --model_dir=x --suite=xtreme --data=d --output=o': (
-    'tasks corpus mixture tatoeba split languages max_examples seed untrained '
-    'best_metric poll timeout'
-  ),
   'finetune --output=o': 'test_gin tested batch_size',
 }
 _VALUES = {

@@ -91,7 +91,7 @@ NOT_RUN = {
   'tests/data/preparation runs it',
   'xlflax cache copy gs://': 'needs a bucket; buckets_test.py has one',
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
-  'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --w': (
+  'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --c': (
     'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
   'xlflax analyze directions': 'needs transfer in every direction; '
   'tests/analysis/directions_test.py has one',
@@ -124,7 +124,7 @@ SMALLER = {
     '--size=32000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=20000': world.PAIRS,
     '--grid SEED=0,1': f'--grid SEED=0,1 {world.TUNING}',
-    '--suite=xtreme': '--suite=xtreme --suite_tasks=tatoeba',
+    '--suite=xtreme': '--suite=xtreme --tasks=tatoeba',
   },
   'docs/reliability.md': {'--gin.TRAIN_STEPS=100000': world.MONO},
   'docs/recipes.md': {

@@ -145,7 +145,7 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
   printed = workspace.run(
     'evaluate',
     '--model_dir=gs://bucket/mlm',
-    '--steps=all',
+    '--checkpoint_steps=all',
     '--tasks=retrieval,perplexity',
     *workspace.inputs[::2],
     **variables,
@@ -296,7 +296,11 @@ def test_from_records_to_a_published_folder(workspace, store, tmp_path):
   _kill_when(process, lambda: there('model/checkpoints/4/commit_success'))
   last = workspace.run(*pretrain, *words, **environment)
   assert 'Resuming from the checkpoint' in last
-  evaluate = ('--tasks=perplexity', f'--corpus={at}/eval', '--untrained')
+  evaluate = (
+    '--tasks=perplexity',
+    f'--corpus={at}/eval',
+    '--random_init_baseline',
+  )
   model = f'--model_dir={at}/out/model'
   workspace.run('evaluate', model, *evaluate, **environment)
   store.faults.every = 101  # this asks for each tensor, clients wait for long

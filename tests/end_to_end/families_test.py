@@ -101,7 +101,7 @@ def scores(root) -> dict[str, dict[str, float]]:
     f'--data={root}/toy',
     f'--model_dir={root}/encoder',
     f'--output={root}/suite',
-    f'--suite_tasks={",".join([*_TRAINED, *_FROZEN])}',
+    f'--tasks={",".join([*_TRAINED, *_FROZEN])}',
   )
   [model] = json.loads((root / 'suite/suite.json').read_text())['models']
   return {

@@ -82,7 +82,7 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
     f'--data={root}/toy',
     f'--model_dir={root}/encoder',
     f'--output={root}/suite',
-    f'--suite_tasks={",".join(_TASKS)}',
+    f'--tasks={",".join(_TASKS)}',
   )
   [model] = json.loads((root / 'suite/suite.json').read_text())['models']
   return {

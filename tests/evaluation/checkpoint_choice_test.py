@@ -114,7 +114,7 @@ def test_a_step_without_checkpoint(run):
 def test_a_run_without_checkpoints(tmp_path):
   run = _Run(tmp_path, [])
   assert checkpoint_choice.choose(run, 'all', may_be_none=True) == []
-  with raises_error(errors.CheckpointError, mentions='--watch'):
+  with raises_error(errors.CheckpointError, mentions='--continuous'):
     checkpoint_choice.choose(run, 'last')
 
 

@@ -146,7 +146,7 @@ def extended(space, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def extended_suite(extended, space):
-  tasks = '--suite_tasks=xcopa,tatoeba,mewslix,lareqa'
+  tasks = '--tasks=xcopa,tatoeba,mewslix,lareqa'
   return _evaluate(space, 'xtreme_r', extended.data, tasks)
 
 

@@ -219,7 +219,7 @@ def test_watching_a_run(make_suite, runs, tmp_path):
   [
     (dict(names=['nothing']), "suite 'made'"),
     (dict(steps=[15]), (15, 'mlm')),
-    (dict(watch=True), '--watch'),
+    (dict(watch=True), '--continuous'),
   ],
 )
 def test_mistakes(make_suite, runs, tmp_path, fields, values):

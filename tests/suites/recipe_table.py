@@ -24,7 +24,7 @@ _BASED = {'xtreme-r': 'xtreme'}  # a recipe and the one whose settings it shares
 _HEADER = """# Recipes of suites
 
 `xlflax evaluate --suite=xtreme --recipe=xtreme` runs a suite with the settings of its publishers' scripts, so that a number can stand beside a published one.
-`--recipe=ours`, the default, has this library's. A gin file of your own that binds `SuiteTask.recipe` is a recipe, too. What a task was run with is a note of its
+`--recipe=default`, the default, has this library's. A gin file of your own that binds `SuiteTask.recipe` is a recipe, too. What a task was run with is a note of its
 result and part of the settings that the result is found by; results of two recipes do not share an `--output`.
 
 "the same" says that the recipe and ours agree. What a recipe asks for and is not done is listed after its table, and noted in each result.

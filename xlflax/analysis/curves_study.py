@@ -82,7 +82,7 @@ class CurvesStudy(study.Study):
           where=str(folder),
           expected=', '.join(missing)
           or 'eval/<task>/<split>-<settings>/<step>.json',
-          fix='run `xlflax evaluate --steps=all`',
+          fix='run `xlflax evaluate --checkpoint_steps=all`',
         )
     rows: list[report.Row] = []
     for group, by_step in groups.items():

@@ -37,6 +37,7 @@ PositiveInt = Annotated[Integer, annotated_types.Interval(ge=1, lt=2**31)]
 NonNegativeInt = Annotated[Integer, annotated_types.Interval(ge=0, lt=2**31)]
 NumBytes = Annotated[Integer, annotated_types.Interval(ge=1, le=2**53)]
 NumWorkers = Annotated[Integer, annotated_types.Interval(ge=1, le=1024)]
+Seed = Annotated[Integer, annotated_types.Interval(ge=0, lt=2**32)]
 ExitCode = Annotated[Integer, annotated_types.Interval(ge=0, le=255)]
 # The command line itself, for a field `command_line`; it is not an option.
 CommandLine = Annotated[tuple[str, ...], cyclopts.Parameter(parse=False)]

@@ -91,8 +91,8 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     ]
   return [
     f'xlflax evaluate --model_dir={directory} --tasks=retrieval,perplexity '
-    f'--corpus={corpus} --steps=all --untrained',
+    f'--corpus={corpus} --checkpoint_steps=all --random_init_baseline',
     f'xlflax finetune --init_from={directory} --gin_file=finetune/tagging.gin '
-    "--gin.TRAIN_EVALUATION_FILES=\"{'en': 'FILE'}\" --output=DIR",
+    "--gin.TRAIN_FILES=\"{'en': 'FILE'}\" --output=DIR",
     export,
   ]

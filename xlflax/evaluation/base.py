@@ -272,6 +272,19 @@ class EvalTask:
     source = cls.SOURCES.get(name) or hints.get('source')
     return {} if source is None else {'source': source.choose(text, name)}
 
+  @classmethod
+  def text_options(cls, name: str) -> tuple[str, ...]:
+    """Returns the fields of `TextChoice` that `arguments` reads.
+
+    `xlflax evaluate` rejects an option that no task declares here.
+
+    Args:
+      name: Name by which the task was requested.
+    """
+    hints = typing.get_type_hints(cls)
+    source = cls.SOURCES.get(name) or hints.get('source')
+    return getattr(source, 'TEXT_OPTIONS', ())
+
   def statistics(
     self, part: str, folder: pathlib.Path
   ) -> dict[str, aggregates.Statistics]:

@@ -52,7 +52,7 @@ def choose(
     raise errors.CheckpointError(
       'The run has no finished checkpoint',
       where=run.directory,
-      fix='train longer, or wait for it with --watch',
+      fix='train longer, or wait for it with --continuous',
     )
   if steps == 'best':
     return [_best(run, found, best_metric)]
@@ -96,7 +96,7 @@ def _best(run, found: list[int], metric: str | None) -> int:
       where=run.directory / run_directory.METRICS,
       expected='one of '
       + (', '.join(names) or 'those of evaluations, of which there are none'),
-      fix='give --best_metric=NAME',
+      fix='give --metric_for_best_model=NAME',
     )
   sign = 1 if families.better_of(metric) is Better.LOWER else -1
   return min(sorted(values), key=lambda step: sign * values[step])

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import pydantic
 
@@ -15,6 +15,7 @@ from xlflax.data.labelled.readers import files as files_lib
 from xlflax.foundation import errors, registry, suggestions, validation
 
 Pair = tuple[str, str]
+_CORPUS_OPTIONS = ('corpus', 'mixture', 'split', 'languages', 'max_examples')
 
 
 class PairedText(NamedTuple):
@@ -63,7 +64,13 @@ class TextChoice:
 @registry.register('pair_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
-  """Base of sources of sentence pairs."""
+  """Base of sources of sentence pairs.
+
+  Attributes:
+    TEXT_OPTIONS: Fields of `TextChoice` that `choose` reads.
+  """
+
+  TEXT_OPTIONS: ClassVar[tuple[str, ...]] = _CORPUS_OPTIONS
 
   @classmethod
   def choose(cls, text: TextChoice, task: str) -> 'PairSource':
@@ -131,7 +138,13 @@ class CorpusPairs(PairSource):
 @registry.register('text_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
-  """Base of sources of text in one language each."""
+  """Base of sources of text in one language each.
+
+  Attributes:
+    TEXT_OPTIONS: Fields of `TextChoice` that `choose` reads.
+  """
+
+  TEXT_OPTIONS: ClassVar[tuple[str, ...]] = _CORPUS_OPTIONS
 
   @classmethod
   def choose(cls, text: TextChoice, task: str) -> 'TextSource':

@@ -30,6 +30,8 @@ class Tatoeba(sources.PairSource):
   languages: tuple[str, ...] | None = None
   name: str = 'tatoeba'
 
+  TEXT_OPTIONS = ('tatoeba', 'languages')
+
   @classmethod
   def choose(cls, text: sources.TextChoice, task: str) -> 'Tatoeba':
     """The folder that the command line names."""

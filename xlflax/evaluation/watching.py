@@ -1,4 +1,4 @@
-"""The polling loop of every `--watch`: follows a run that is being trained."""
+"""The polling loop of `evaluate --continuous`, which follows a running job."""
 
 import logging
 import os

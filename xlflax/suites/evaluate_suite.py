@@ -107,7 +107,7 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
   """Evaluates the checkpoints of a run as they come."""
   if len(model_dirs) != 1:
     raise errors.ConfigError(
-      'One run can be watched', where='--watch', got=', '.join(model_dirs)
+      'One run can be watched', where='--continuous', got=', '.join(model_dirs)
     )
   run = run_lib.open_run(model_dirs[0])
   seen: set[int | str] = set()

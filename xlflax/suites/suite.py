@@ -117,7 +117,7 @@ class Suite:
         expected='some of ' + ', '.join(known),
         where=f'suite {self.name!r}',
         fix=suggestions.did_you_mean(unknown[0], known)
-        or 'name some of its tasks (--suite_tasks)',
+        or 'name some of its tasks (--tasks)',
       )
     return tuple(
       task for task in self.tasks if names is None or task.name in names

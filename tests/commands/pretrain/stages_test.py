@@ -116,7 +116,7 @@ def test_commands(tmp_path):
     + shlex.quote("--gin.NAME='x y'")
     + ' --preemption_exit_code=75',
     'xlflax evaluate --model_dir=out/model --corpus=corpus '
-    '--tasks=perplexity --split=validation --untrained',
+    '--tasks=perplexity --split=validation --random_init_baseline',
   ]
   args.preemption_exit_code = 0
   choice = _CHOICE._replace(tasks='')

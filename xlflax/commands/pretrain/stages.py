@@ -116,7 +116,7 @@ def commands(
   ]
   if choice.tasks:
     tasks = [f'--tasks={choice.tasks}', f'--split={choice.split}']
-    made.append(['evaluate', model, corpus, *tasks, '--untrained'])
+    made.append(['evaluate', model, corpus, *tasks, '--random_init_baseline'])
   return [['xlflax', *words] for words in made]
 
 

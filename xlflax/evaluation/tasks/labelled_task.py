@@ -37,6 +37,11 @@ class LabelledTask(base.EvalTask):
       )
     }
 
+  @classmethod
+  def text_options(cls, name: str) -> tuple[str, ...]:
+    """Returns the options that choose the SeqIO tasks and their examples."""
+    return ('mixture', 'split', 'languages', 'max_examples')
+
   def file_name(self, part: str) -> str:
     """The name of the file with a part's predictions."""
     return f'{part}.{self.EXAMPLE.ENDING}'

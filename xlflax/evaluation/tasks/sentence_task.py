@@ -252,3 +252,8 @@ class CollectionTask(SentenceTask):
         mixture=text.require('mixture', name), split=text.split
       )
     }
+
+  @classmethod
+  def text_options(cls, name: str) -> tuple[str, ...]:
+    """Returns the options that choose the SeqIO tasks."""
+    return ('mixture', 'split')

@@ -145,7 +145,7 @@ FINISHED = 'finished.json'
 
 
 def mark_finished(model_dir: pathlib.Path, step: int) -> None:
-  """Leaves the sign that `xlflax evaluate --watch` ends at."""
+  """Leaves the sign that `xlflax evaluate --continuous` ends at."""
   if (model_dir / run_directory.METRICS).exists():  # no line follows
     manifests.note(model_dir, manifests.Kind.RUN, [run_directory.METRICS])
   run_directory.write_json(model_dir / FINISHED, {'step': step})

@@ -6,7 +6,7 @@ Folders of BEIR, MIRACL, LAReQA and Mewsli-X are brought to one form.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled.readers import files
@@ -72,6 +72,8 @@ class RankedFolder:
 
   directory: str
   parts: tuple[str, ...] | None = None
+
+  TEXT_OPTIONS: ClassVar[tuple[str, ...]] = ('corpus', 'languages')
 
   @classmethod
   def choose(cls, text: Any, task: str) -> 'RankedFolder':

@@ -5,9 +5,8 @@ import pytest
 
 from xlflax import cli, trainer
 from xlflax import evaluate as evaluate_lib
-from xlflax.commands import evaluate
-from xlflax.commands.flags import parsing
-from xlflax.configuration import bindings, config
+from xlflax.cli import evaluate
+from xlflax.configuration import config
 from xlflax.evaluation import base
 from xlflax.foundation import errors
 from xlflax.objectives.inputs import Pooling
@@ -22,32 +21,28 @@ def one_device(monkeypatch):
 
 
 def _parse(*flags):
-  parser = parsing.Parser()
-  parsing.add_flags(parser, evaluate)
-  rest, found = bindings.split_bindings(flags)
-  args = parser.parse_args(['--model_dir=run', *rest])
-  args.gin_bindings = found
-  return args
+  main = cli.parse('evaluate', ['--model_dir=run', *flags])
+  return main.args[0]
 
 
 def _tasks(*flags):
-  args = _parse(*flags)
-  return evaluate.build_tasks(args, evaluate.configured(args))
+  options = _parse(*flags)
+  return evaluate.build_tasks(options, evaluate.configure(options))
 
 
 @pytest.mark.parametrize(
   'text, expected',
   [('all', 'all'), ('100', [100]), ('100,20', [100, 20]), ('1,x', '1,x')],
 )
-def test_parse_steps(text, expected):
-  assert evaluate.parse_steps(text) == expected
+def test_parse_checkpoint_steps(text, expected):
+  assert evaluate.parse_checkpoint_steps(text) == expected
 
 
 def test_what_only_training_needs_is_not_asked_for():
   """A suite's file says how to train and to test; this command tests."""
   args = _parse('--gin_file=suites/xtreme/xnli.gin', "--gin.DATA='download'")
   with pytest.raises(errors.CorpusError, match='Got: download'):
-    evaluate.configured(args).parameter('evaluate.evaluate.tasks')
+    evaluate.configure(args).parameter('evaluate.evaluate.tasks')
 
 
 def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
@@ -131,7 +126,7 @@ def test_shipped_gin_files(monkeypatch, name, flags, tasks):
     lambda given: found.update(tasks=given) or 1 / 0,
   )
   with pytest.raises(ZeroDivisionError):
-    evaluate.configured(args).build(evaluate_lib.evaluate, model_dir='run')
+    evaluate.configure(args).build(evaluate_lib.evaluate, model_dir='run')
   assert [task.name for task in found['tasks']] == tasks
   assert all(isinstance(task, base.EvalTask) for task in found['tasks'])
   assert found['tasks'][0].source.directory == flags[0][-1]
@@ -197,7 +192,7 @@ def test_the_command_writes_results_and_prints_tables(
       '--tasks=retrieval,perplexity',
       f'--corpus={corpus}',
       '--languages=de,en',
-      '--untrained',
+      '--random_init_baseline',
       '--batch_size=8',
       '--gin.perplexity.Perplexity.length=16',
     ]
@@ -250,8 +245,7 @@ def test_a_flag_that_no_task_reads(tmp_path, capsys):
 
 
 def test_help_has_an_example(capsys):
-  with pytest.raises(SystemExit):
-    cli.main(['evaluate', '--help'])
+  assert cli.main(['evaluate', '--help']) == 0
   assert '--tasks=tatoeba --tatoeba=' in capsys.readouterr().out
 
 
@@ -274,3 +268,59 @@ def test_flags_of_text_that_one_of_the_tasks_reads():
   retrieval, tatoeba = _tasks('--tasks=retrieval,tatoeba', *flags)
   assert retrieval.source.max_pairs == 3
   assert tatoeba.source.directory == 't'
+
+
+_SUITE = ('--suite=glue', '--data=d', '--output=o')
+
+
+@pytest.mark.parametrize(
+  ('flags', 'field', 'value'),
+  [
+    (['--suite=glue', '--data=d'], 'expected', '--output=DIR'),
+    (['--suite=glue', '--output=o'], 'expected', '--data=DIR'),
+    ([*_SUITE, '--tasks=retrieval'], 'got', 'retrieval'),
+    ([*_SUITE, '--checkpoint_steps=all'], 'got', 'all'),
+    ([*_SUITE, '--recipe=none'], 'got', 'none'),
+    (['--suite=none', '--data=d', '--output=o'], 'got', 'none'),
+    (['--model_dir=other', '--tasks=retrieval'], 'got', 'run, other'),
+    (['--tasks=retrieval', '--checkpoint_steps=1,x'], 'got', '1,x'),
+  ],
+)
+def test_invalid_suites_and_models_are_rejected(flags, field, value):
+  flags = ['--model_dir=run', '--compilation_cache=', *flags]
+  with pytest.raises(errors.ConfigError) as raised:
+    cli.parse('evaluate', flags)()
+  assert getattr(raised.value, field) == value
+
+
+@pytest.mark.parametrize(
+  'flags',
+  [
+    ['--gin_file=f', '--mixture=m'],
+    ['--gin_file=f', '--split=test'],
+    ['--gin_file=f', '--languages=de'],
+    ['--gin_file=f', '--max_examples=3'],
+    ['--tasks=a', '--poll_interval=3'],
+    ['--tasks=a', '--timeout=3'],
+    ['--tasks=a', '--metric_for_best_model=m'],
+    ['--tasks=a', '--data=d'],
+    ['--tasks=a', '--recipe=xtreme'],
+    ['--tasks=a', '--baseline=m'],
+    ['--tasks=a', '--shard_index=0', '--num_shards=2'],
+    [*_SUITE, '--corpus=c'],
+    [*_SUITE, '--mixture=m'],
+    [*_SUITE, '--tatoeba=t'],
+    [*_SUITE, '--split=test'],
+    [*_SUITE, '--languages=de'],
+    [*_SUITE, '--max_examples=3'],
+    [*_SUITE, '--seed=1'],
+    [*_SUITE, '--random_init_baseline'],
+    [*_SUITE, '--metric_for_best_model=m'],
+    [*_SUITE, '--json'],
+    [*_SUITE, '--poll_interval=3'],
+    [*_SUITE, '--continuous', '--shard_index=0', '--num_shards=2'],
+  ],
+)
+def test_options_without_effect_are_rejected(flags):
+  with pytest.raises(errors.ConfigError):
+    cli.parse('evaluate', ['--model_dir=run', *flags])

@@ -1,0 +1,350 @@
+"""`xlflax evaluate`: evaluates checkpoints on tasks and suites."""
+
+import dataclasses
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from xlflax.cli import compilation_cache
+from xlflax.cli import options as shared_options
+from xlflax.configuration import config, early
+from xlflax.foundation import errors, user_modules
+from xlflax.storage import paths
+
+_DEFAULT_GIN_FILE = 'evaluate/tasks.gin'
+_NAMED_CHECKPOINTS = ('last', 'all', 'best', 'none')
+# Options that describe the text of tasks given with --tasks.
+_TEXT_OPTIONS = (
+  'corpus',
+  'mixture',
+  'tatoeba',
+  'split',
+  'languages',
+  'max_examples',
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+  """Evaluates checkpoints of a run on tasks, or on a suite of tasks.
+
+  The tasks are TASK_NAMES. docs/evaluation.md describes them.
+
+  Attributes:
+    model_dir: Directory of the run. With --suite, repeat the option to compare
+      several models.
+    output: Directory for results, tables and predictions. Defaults to
+      --model_dir. With --suite, it is required and also holds fine-tuned runs.
+    tasks: Comma-separated names of evaluation tasks. Without --suite, the tasks
+      read the text of --corpus, --mixture or --tatoeba, and default to the
+      tasks of --gin_file. With --suite, they default to all tasks of the suite.
+    corpus: Corpus directory. Sets the gin macro CORPUS.
+    mixture: SeqIO mixture or task that --tasks read instead of the corpus.
+    task_module: Importable module that defines evaluation tasks or registers
+      SeqIO tasks. Repeat the option for several.
+    split: Split that --tasks read, such as train, validation or test. Defaults
+      to test.
+    tatoeba: Directory of files such as tatoeba.deu-eng.deu. Sets the gin macro
+      TATOEBA.
+    languages: Comma-separated language codes. Defaults to all languages.
+    max_examples: Maximum number of examples per language or language pair.
+    checkpoint_steps: Checkpoints to evaluate. "last", "all", "best", "none", or
+      comma-separated training steps.
+    metric_for_best_model: Metric recorded during training that selects the
+      checkpoint of --checkpoint_steps=best, such as retrieval/accuracy/mean.
+    random_init_baseline: Evaluate the randomly initialized model as well.
+    continuous: Evaluate new checkpoints as they are written, until training
+      ends.
+    poll_interval: Seconds between searches for new checkpoints.
+    timeout: Seconds without a new checkpoint after which --continuous ends.
+      Defaults to no timeout.
+    seed: Random seed for masks and for the randomly initialized model.
+    batch_size: Number of sentences per batch.
+    suite: Suite of tasks with their fine-tuning, as xtreme, xtreme_r, glue, or
+      a gin file that configures suite.Suite. Gin bindings then apply to every
+      task that is fine-tuned.
+    recipe: Fine-tuning settings of the suite. "default", the published settings
+      xtreme, xtreme-r or glue, or a gin file that sets SuiteTask.recipe.
+    data: Directory with the data of the suite.
+    baseline: Checkpoint with which the report of the suite compares the others,
+      such as mlm@1000. Defaults to the first checkpoint.
+  """
+
+  model_dir: tuple[str, ...]
+  output: str | None = None
+  tasks: str | None = None
+  corpus: str | None = None
+  mixture: str | None = None
+  task_module: tuple[str, ...] = ()
+  split: str | None = None
+  tatoeba: str | None = None
+  languages: str | None = None
+  max_examples: shared_options.PositiveInt | None = None
+  checkpoint_steps: str = 'last'
+  metric_for_best_model: str | None = None
+  random_init_baseline: bool = False
+  continuous: bool = False
+  poll_interval: shared_options.NonNegativeFloat = 20.0
+  timeout: shared_options.NonNegativeFloat | None = None
+  seed: shared_options.Seed = 0
+  batch_size: shared_options.PositiveInt = 64
+  suite: str | None = None
+  recipe: str = 'default'
+  data: str | None = None
+  baseline: str | None = None
+  shard: shared_options.ShardOptions = shared_options.ShardOptions()
+  format: shared_options.OutputOptions = shared_options.OutputOptions()
+  gin: shared_options.GinOptions = shared_options.GinOptions()
+  compilation: shared_options.CompilationOptions = (
+    shared_options.CompilationOptions()
+  )
+  command_line: shared_options.CommandLine = ()
+
+  def __post_init__(self):
+    shard_names = ['shard_index', 'num_shards', 'shard_from_env']
+    shared_options.check_requires(
+      self,
+      ['data', 'recipe', 'baseline', *shard_names],
+      requires='--suite',
+      satisfied=self.suite is not None,
+    )
+    shared_options.check_excludes(
+      self, shard_names, excluded_by='--continuous', given=self.continuous
+    )
+    shared_options.check_excludes(
+      self,
+      [
+        *_TEXT_OPTIONS,
+        'seed',
+        'random_init_baseline',
+        'metric_for_best_model',
+        'json',
+      ],
+      excluded_by='--suite',
+      given=self.suite is not None,
+      fix='Remove it. The gin files of a suite configure its tasks.',
+    )
+    shared_options.check_requires(
+      self,
+      ['mixture', 'split', 'languages', 'max_examples'],
+      requires='--tasks',
+      satisfied=self.tasks is not None,
+      fix='Set the fields of the tasks in --gin_file, or pass --tasks.',
+    )
+    shared_options.check_requires(
+      self,
+      ['poll_interval', 'timeout'],
+      requires='--continuous',
+      satisfied=self.continuous,
+    )
+    shared_options.check_requires(
+      self,
+      ['metric_for_best_model'],
+      requires='--checkpoint_steps=best',
+      satisfied=self.checkpoint_steps == 'best',
+    )
+
+
+EvaluateOptions.__doc__ = (EvaluateOptions.__doc__ or '').replace(
+  'TASK_NAMES', ', '.join(sorted(early.evaluation_tasks()))
+)
+
+EXAMPLES = r"""
+Evaluate the last checkpoint on the test split of a corpus:
+  xlflax evaluate --model_dir=runs/mlm --tasks=retrieval,perplexity \
+      --corpus=corpus
+
+Evaluate every checkpoint and the randomly initialized model on Tatoeba:
+  xlflax evaluate --model_dir=runs/mlm --tasks=tatoeba --tatoeba=data/tatoeba \
+      --checkpoint_steps=all --random_init_baseline
+
+Evaluate new checkpoints until training ends:
+  xlflax evaluate --model_dir=runs/mlm --tasks=perplexity \
+      --corpus=corpus --continuous
+
+Write the results of a read-only run to another directory:
+  xlflax evaluate --model_dir=/shared/runs/mlm --tasks=perplexity \
+      --corpus=corpus --output=out/mlm
+
+Fine-tune and evaluate two models on the tasks of a suite:
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
+      --model_dir=runs/mlm --model_dir=runs/tlm
+
+Use the published fine-tuning settings of XTREME:
+  xlflax evaluate --suite=xtreme --recipe=xtreme --data=xtreme/download \
+      --output=runs/xtreme_recipe --model_dir=runs/mlm
+
+Run one of four shards of a suite, each on a machine of its own:
+  xlflax evaluate --suite=xtreme --data=xtreme/download --output=runs/xtreme \
+      --model_dir=runs/mlm --shard_index=1 --num_shards=4
+
+Set the pooling and the layer of a task:
+  xlflax evaluate --model_dir=runs/mlm --tasks=retrieval --corpus=corpus \
+      --gin.retrieval.Retrieval.pooling="'first'" \
+      --gin.retrieval.Retrieval.layer=8
+"""
+
+
+def main(options: EvaluateOptions) -> int:
+  """Evaluates, prints tables, and returns the status of failed tasks."""
+  if options.suite:
+    from xlflax.cli import evaluate_suite
+
+    return evaluate_suite.main(options)
+  _check_single_model(options)
+  _check_values(options)
+  configuration = configure(options)
+  compilation_cache.enable(options.compilation.compilation_cache)
+  import rich.console
+
+  from xlflax.evaluation import summary
+
+  report = _evaluate(options, configuration)
+  if options.format.json:
+    for record in summary.records(report.tasks, report.results, report.folders):
+      print(json.dumps(record), flush=True)
+  else:
+    summary.print_tables(report.tasks, report.results, rich.console.Console())
+  for failure in report.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  output = options.output or options.model_dir[0]
+  page = paths.of(output) / 'eval' / 'report.html'
+  logging.info('Wrote tables, plots and the command to %s.', page)
+  return errors.joint_status(failure.status for failure in report.failures)
+
+
+def parse_checkpoint_steps(text: str) -> str | list[int]:
+  """Returns '100,200' as [100, 200], and names such as 'all' unchanged."""
+  parts = text.split(',')
+  if all(part.isdigit() for part in parts):
+    return [int(part) for part in parts]
+  return text
+
+
+def _check_single_model(options: EvaluateOptions) -> None:
+  if len(options.model_dir) > 1:
+    raise errors.ConfigError(
+      'Several models can be evaluated together only on a suite',
+      got=', '.join(options.model_dir),
+      where='--model_dir',
+      fix='Pass --suite=NAME, or one --model_dir.',
+    )
+
+
+def _check_values(options: EvaluateOptions) -> None:
+  """Checks options before slow modules are imported."""
+  if options.tasks and not options.task_module:
+    early.check_names(options.tasks.split(','), early.evaluation_tasks())
+  steps = parse_checkpoint_steps(options.checkpoint_steps)
+  if isinstance(steps, str):
+    early.check_value('checkpoint_steps', steps, _NAMED_CHECKPOINTS)
+  if not options.continuous:
+    early.check_run('--model_dir', options.model_dir[0])
+  early.check_directory('corpus', options.corpus)
+  early.check_directory('tatoeba', options.tatoeba)
+
+
+def _evaluate(
+  options: EvaluateOptions, configuration: config.Configuration
+) -> Any:
+  from xlflax import evaluate as evaluate_lib
+
+  tasks: dict[str, Any] = {}
+  if options.tasks:
+    tasks = {'tasks': build_tasks(options, configuration)}
+  else:
+    user_modules.import_modules(options.task_module, where='--task_module')
+  return configuration.build(
+    evaluate_lib.evaluate,
+    model_dir=options.model_dir[0],
+    output=options.output,
+    steps=parse_checkpoint_steps(options.checkpoint_steps),
+    best_metric=options.metric_for_best_model,
+    untrained=options.random_init_baseline,
+    watch=options.continuous,
+    poll_seconds=options.poll_interval,
+    timeout_seconds=options.timeout,
+    seed=options.seed,
+    batch_size=options.batch_size,
+    command=options.command_line,
+    **tasks,
+  )
+
+
+def configure(options: EvaluateOptions) -> config.Configuration:
+  """Reads the gin files of the tasks and the bindings."""
+  macros = {}
+  if not options.tasks:
+    macros = {'CORPUS': options.corpus, 'TATOEBA': options.tatoeba}
+  return config.configure(
+    options.gin,
+    {name: value for name, value in macros.items() if value is not None},
+    defaults=[_DEFAULT_GIN_FILE],
+    partial=True,
+  )
+
+
+def build_tasks(
+  options: EvaluateOptions, configuration: config.Configuration
+) -> list[Any]:
+  """Builds the tasks of `--tasks` with the text of the other options.
+
+  Raises:
+    ConfigError: If a task is unknown, if the option that locates its text is
+      missing, or if no task reads an option that is given.
+  """
+  from xlflax.evaluation import families, sources
+
+  if options.mixture:
+    _register_seqio_tasks(options)
+  user_modules.import_modules(options.task_module, where='--task_module')
+  languages = options.languages
+  text = sources.TextChoice(
+    corpus=options.corpus,
+    mixture=options.mixture,
+    tatoeba=options.tatoeba,
+    split=options.split or 'test',
+    languages=tuple(languages.split(',')) if languages else None,
+    max_examples=options.max_examples,
+  )
+  names = tuple(dict.fromkeys((options.tasks or '').split(',')))
+  tasks = [
+    configuration.build(families.find(name), **families.arguments(name, text))
+    for name in names
+  ]
+  _check_text_options(options, names)
+  return tasks
+
+
+def _check_text_options(
+  options: EvaluateOptions, task_names: Sequence[str]
+) -> None:
+  """Rejects options of the text that none of the tasks declares."""
+  from xlflax.evaluation import families
+
+  declared = {
+    option
+    for name in task_names
+    for option in families.find(name).text_options(name)
+  }
+  if options.mixture:
+    declared.add('corpus')  # Registers the SeqIO tasks `corpus.*`.
+  for name in _TEXT_OPTIONS:
+    if getattr(options, name) is not None and name not in declared:
+      raise errors.ConfigError(
+        f'--{name} has no effect on the given tasks',
+        got=f'--tasks={options.tasks}',
+        where='xlflax evaluate',
+        fix=f'Remove --{name}, or add a task that reads it.',
+      )
+
+
+def _register_seqio_tasks(options: EvaluateOptions) -> None:
+  from xlflax.data.seqio_tasks import host_tensorflow
+
+  host_tensorflow.load()
+  from xlflax.data.seqio_tasks import registration
+
+  registration.register_tasks(options.corpus, list(options.task_module))

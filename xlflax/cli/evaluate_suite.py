@@ -1,0 +1,120 @@
+"""`xlflax evaluate --suite`: fine-tunes and evaluates on several tasks."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from xlflax.cli import compilation_cache
+from xlflax.configuration import config, early, shipped_configs
+from xlflax.foundation import errors, user_modules
+
+if TYPE_CHECKING:
+  from xlflax.cli import evaluate
+
+
+def main(options: 'evaluate.EvaluateOptions') -> int:
+  """Runs a suite, prints its table, and returns the status of failures."""
+  shard = options.shard.resolve()
+  _check_options(options)
+  steps = _parse_steps(options)
+  compilation_cache.enable(options.compilation.compilation_cache)
+  import rich.console
+
+  from xlflax.suites import evaluate_suite, runner, writing
+
+  assert options.data is not None and options.output is not None
+  suite = _build_suite(options)
+  names = options.tasks.split(',') if options.tasks else None
+  shard_tasks = None
+  if shard is not None:
+    models = runner.models_at(list(options.model_dir), steps)
+    shard_tasks = runner.shard(suite, models, names, *shard)
+  report = evaluate_suite.evaluate_suite(
+    suite=suite,
+    data=options.data,
+    output=options.output,
+    names=names,
+    bindings=options.gin.gin_bindings,
+    search_paths=options.gin.gin_search_paths,
+    batch_size=options.batch_size,
+    model_dirs=list(options.model_dir),
+    steps=steps,
+    watch=options.continuous,
+    poll_seconds=options.poll_interval,
+    timeout_seconds=options.timeout,
+    baseline=options.baseline,
+    only=shard_tasks,
+  )
+  writing.print_tables(report, rich.console.Console())
+  for failure in report.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  return errors.joint_status(failure.status for failure in report.failures)
+
+
+def _check_options(options: 'evaluate.EvaluateOptions') -> None:
+  """Checks options before slow modules are imported."""
+  assert options.suite is not None
+  folders = shipped_configs.folders(options.gin.gin_search_paths)
+  for name in options.gin.gin_file:
+    shipped_configs.find(name, folders)
+  if not options.suite.endswith('.gin'):
+    early.check_names([options.suite], early.suites(), flag='suite')
+  for name in _recipe_files(options):
+    shipped_configs.find(name, folders)
+  for name in ('data', 'output'):
+    if getattr(options, name) is None:
+      raise errors.ConfigError(
+        f'--suite requires --{name}',
+        expected=f'--{name}=DIR',
+        where='xlflax evaluate',
+      )
+
+
+def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:
+  """Returns the gin file of `--recipe`, if it has one."""
+  if options.recipe == 'default':
+    return []
+  if options.recipe.endswith('.gin'):
+    return [options.recipe]
+  early.check_names([options.recipe], early.recipes(), flag='recipe')
+  return [f'suites/recipes/{options.recipe}.gin']
+
+
+def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
+  """Builds the suite from its gin files."""
+  from xlflax.suites import suite as suite_lib
+
+  assert options.suite is not None
+  user_modules.import_modules(options.task_module, where='--task_module')
+  gin_file = options.suite
+  if not gin_file.endswith('.gin'):
+    gin_file = f'suites/{gin_file}.gin'
+  configuration = config.load(
+    [gin_file, *_recipe_files(options), *options.gin.gin_file],
+    (),
+    options.gin.gin_search_paths,
+  )
+  suite = configuration.build(suite_lib.Suite)
+  has_recipe = any(task.recipe for task in suite.tasks)
+  if suite.recipe != suite_lib.OURS and not has_recipe:
+    raise errors.ConfigError(
+      'The recipe has no settings for the tasks of the suite',
+      got=f'--recipe={options.recipe}',
+      where=f'suite {suite.name!r}',
+      fix='Pass a recipe of this suite, or remove --recipe.',
+    )
+  return suite
+
+
+def _parse_steps(options: 'evaluate.EvaluateOptions') -> list[int] | None:
+  """Returns the training steps to evaluate; None for the last checkpoint."""
+  if options.checkpoint_steps == 'last':
+    return None
+  parts = options.checkpoint_steps.split(',')
+  if not all(part.isdigit() for part in parts):
+    raise errors.ConfigError(
+      'A suite requires the last checkpoint, or a list of training steps',
+      where='--checkpoint_steps',
+      got=options.checkpoint_steps,
+      expected='last, or numbers such as 1000,2000, or --continuous',
+    )
+  return [int(part) for part in parts]
