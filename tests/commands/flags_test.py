@@ -82,9 +82,7 @@ def test_every_flag_is_read(name):
 
 
 # Command and mode -> flags that have no effect there.
-_WITHOUT_EFFECT = {
-  'finetune --output=o': 'test_gin tested batch_size',
-}
+_WITHOUT_EFFECT = {'finetune --output=o': 'test_gin tested batch_size'}
 _VALUES = {
   'steps': '3', 'poll': '3', 'timeout': '3', 'seed': '1', 'max_examples': '3',
   'num_devices': '2', 'vocabulary_size': '500', 'num_languages': '2',
