@@ -85,6 +85,7 @@ setuptools.setup(
     'zstandard>=0.22',
     'google-crc32c>=1.5',
     'langcodes>=3.4',
+    'icu4py>=1.2',
     'tensorboard>=2.16',
     'sacremoses>=0.1',
     'jieba>=0.42',

@@ -1,12 +1,15 @@
 """Words of text, and everything between them."""
 
 import sys
+import unicodedata
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from tests.errors import raises_error
 from xlflax.data.corpus import segmentation
-from xlflax.data.corpus.segmentation import BORDER, LongestMatch, Segmenter
+from xlflax.data.corpus.segmentation import BORDER, KnownWords, Segmenter
 from xlflax.foundation import errors
 
 
@@ -69,21 +72,77 @@ def test_chinese_is_cut_by_jieba(language):
   assert ''.join(parts) == text
 
 
-def test_the_longest_match_from_the_left():
-  assert LongestMatch(['ab', 'abc', 'd'])('abcxyd') == ['abc', 'xy', 'd']
-  assert LongestMatch([])('abc') == ['abc']
-  assert LongestMatch(['', 'a'])('aa') == ['a', 'a']
+@pytest.mark.parametrize(
+  ('language', 'words'),
+  [
+    ('th', ['ผม', 'ชื่อ', 'สมชาย']),
+    ('tha_Thai', ['ผม', 'ชื่อ', 'สมชาย']),
+    ('km', ['ខ្ញុំ', 'ស្រឡាញ់', 'កម្ពុជា']),
+    ('lo', ['ຂ້ອຍ', 'ຮັກ', 'ປະເທດ', 'ລາວ']),
+    ('my', ['ကျွန်တော်', 'မြန်မာ']),
+    ('ja', ['私', 'は', '猫', 'が', '好き']),
+  ],
+)
+def test_scripts_with_a_dictionary_of_words_are_split_by_icu(language, words):
+  text = ''.join(words)
+  parts = Segmenter(language).split(f'{text}, ok? {text}')
+  assert parts[1::2] == [*words, 'ok', *words]
+  assert ''.join(parts) == f'{text}, ok? {text}'
 
 
-def test_a_match_does_not_end_before_a_mark():
-  assert LongestMatch(['ก', 'กา'])('กากิ') == ['กา', 'กิ']
+def test_a_known_word_is_not_found_inside_another_word():
+  """`ชาย` (man) is only the end of the name `สมชาย`."""
+  words = Segmenter('th', ['ชาย', 'มชื่อ']).split('ผมชื่อสมชาย')[1::2]
+  assert words == ['ผม', 'ชื่อ', 'สมชาย']
 
 
-@pytest.mark.parametrize('language', ['ja', 'th', 'lo', 'km', 'my'])
-def test_other_scripts_without_spaces_are_cut_at_known_words(language):
-  assert Segmenter(language, ['猫', '好き']).split('私は猫が好き。2 cats')[
-    1::2
-  ] == ['私は', '猫', 'が', '好き', '2', 'cats']
+def test_a_known_word_may_consist_of_several_words():
+  segmenter = Segmenter('th', ['ชื่อสมชาย', 'ผมชื่อ', 'ผมชื่อสม'])
+  assert segmenter.split('ผมชื่อสมชาย')[1::2] == ['ผมชื่อ', 'สมชาย']
+
+
+def test_hyphens_between_words_without_spaces_are_separators():
+  assert Segmenter('th').split('ไทย-ลาว') == ['', 'ไทย', '-', 'ลาว', '']
+
+
+def test_the_longest_known_word_is_used():
+  known = KnownWords(['', 'ab', 'abc', 'd'])
+  assert known.join(list('abcxyd')) == ['abc', 'x', 'y', 'd']
+  assert known.join(list('abcxyd'), merge_rest=True) == ['abc', 'xy', 'd']
+  assert known.join(['a', 'bc', 'd']) == ['abc', 'd']
+  assert known.join(['xa', 'b', 'd']) == ['xa', 'b', 'd']
+  assert KnownWords([]).join(['a', 'b']) == ['a', 'b']
+  assert KnownWords([]).join(['a', 'b'], merge_rest=True) == ['ab']
+
+
+def test_scripts_without_a_dictionary_are_split_at_known_words():
+  first, second = '\ua9b2\ua98f\ua9c0\ua9b1\ua9ab', '\ua997\ua9ae'
+  text = first + second + first
+  assert Segmenter('jv_Java').split(text)[1::2] == [text]
+  assert Segmenter('jv_Java', [second]).split(text)[1::2] == [
+    first,
+    second,
+    first,
+  ]
+
+
+@pytest.mark.parametrize(
+  'language', ['th', 'km', 'lo', 'my', 'ja', 'jv_Java', 'bo', 'zh', 'hi', 'am']
+)
+@hypothesis.given(
+  text=strategies.text('กาิ์ เแខ្ញុំ\u200bຂ້ຳမြ်猫がー\ua9b2\ua9c0བོ་हि्ሰ፡a-\u0301'),
+  known=strategies.lists(strategies.text('กาิเ猫がມြ', max_size=3), max_size=4),
+)
+@hypothesis.settings(max_examples=100, deadline=None)
+def test_no_word_begins_with_a_mark_and_nothing_is_lost(language, text, known):
+  parts = Segmenter(language, known).split(text)
+  assert ''.join(parts) == text
+  for word in parts[1::2]:
+    assert unicodedata.category(word[0])[0] != 'M'
+
+
+def test_the_ethiopic_word_space_separates_words():
+  assert Segmenter('am').split('ሰላም፡ለዓለም።')[1::2] == ['ሰላም', 'ለዓለም']
 
 
 def test_counting_words():
@@ -91,12 +150,20 @@ def test_counting_words():
   assert segmentation.count_words('研究所', 'zh') == 1
 
 
-def test_a_missing_jieba_is_told(monkeypatch):
-  segmentation.chinese_words.cache_clear()
-  monkeypatch.setitem(sys.modules, 'jieba', None)
-  with raises_error(errors.ConfigError, mentions='jieba'):
-    Segmenter('zh')
-  segmentation.chinese_words.cache_clear()
+@pytest.mark.parametrize(
+  ('language', 'package', 'load'),
+  [
+    ('zh', 'jieba', segmentation.chinese_words),
+    ('th', 'icu4py', segmentation._icu_breakers),
+  ],
+)
+def test_a_missing_segmenter_is_reported(monkeypatch, language, package, load):
+  load.cache_clear()
+  monkeypatch.setitem(sys.modules, package, None)
+  monkeypatch.delitem(sys.modules, f'{package}.breakers', raising=False)
+  with raises_error(errors.ConfigError, mentions=package):
+    Segmenter(language)
+  load.cache_clear()
 
 
 def test_the_fast_patterns_split_as_the_complete_one():

@@ -102,3 +102,13 @@ def test_words():
   assert token_normalization.may_be_word(PlainToken('dog', True))
   assert not token_normalization.may_be_word(PlainToken('dog', False))
   assert token_normalization.may_be_word(PlainToken('狗', False))
+  assert token_normalization.may_be_word(PlainToken('แมว', False))
+  assert token_normalization.may_be_word(PlainToken('፡ለዓለም', False))
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['ิน', 'าก', 'ำ', 'ๆ', '្ញុំ', 'ៅ', 'ັກ', 'ຳ', 'ျွန်', 'ーム', 'ི་', 'ለዓለም', ''],
+)
+def test_what_continues_a_word_without_spaces(text):
+  assert not token_normalization.may_be_word(PlainToken(text, False))

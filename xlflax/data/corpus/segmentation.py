@@ -1,22 +1,30 @@
-"""Words of text as it is written, also where no spaces stand between them.
+"""Segmentation of text into words, in scripts with and without spaces.
 
-`Segmenter.split` cuts text into separators and words in turn, so that words
-can be replaced and everything else stays byte for byte.
+`Segmenter.split` splits text into alternating separators and words, so that
+words can be replaced while everything else stays byte for byte. No word begins
+with a combining mark.
 
 - Scripts with spaces: a word is a run of letters, digits and combining marks,
-  with apostrophes and hyphens inside (`don't`, `well-known`); in French,
-  Italian and the like an apostrophe ends a word (`l'`, `homme`).
-- Chinese: jieba's words.
-- Japanese, Thai, Lao, Khmer, Burmese: the longest of the given words from the
-  left; a stretch in which none begins is one word.
+  with apostrophes and hyphens inside (`don't`, `well-known`). In French,
+  Italian and similar languages an apostrophe ends a word (`l'`, `homme`). The
+  Ethiopic word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that
+  Tibetan words are syllables.
+- Chinese: the words of jieba.
+- Japanese, Thai, Lao, Khmer, Burmese: the words of ICU's dictionaries. Known
+  words that consist of several of these stay one word.
+- Other scripts without spaces (Javanese, Balinese, Tai Tham, New Tai Lue): ICU
+  has no dictionary for them. A run is split at known words that begin and end
+  at grapheme clusters; the text between two known words is one word.
 """
 
 import functools
 import importlib
+import importlib.metadata
+import itertools
 import logging
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from xlflax.data.corpus import language_codes
 from xlflax.foundation import user_modules
@@ -30,6 +38,11 @@ _ELIDING = frozenset(
 _LAST_BMP, _LAST_MARK = 0xFFFF, 0x1FFFF
 _BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
 _MAX_REMEMBERED = 1 << 16
+_LETTER = re.compile(r'\w')
+# Scripts without spaces for which ICU has a dictionary of words.
+_ICU_SCRIPTS = frozenset(
+  ('Hira', 'Jpan', 'Kana', 'Khmr', 'Laoo', 'Mymr', 'Thai')
+)
 
 
 @functools.cache
@@ -64,53 +77,115 @@ class Segmenter:
   """Splits the text of one language into separators and words."""
 
   def __init__(self, language: str, words: Collection[str] = ()):
-    """Makes a segmenter.
+    """Creates a segmenter.
 
     Args:
-      language: code; subtags do not matter.
-      words: known words, for longest-match segmentation; others ignore them.
+      language: Language code.
+      words: Known words, such as the entries of a dictionary. In scripts
+        without spaces they stay together, except in Chinese. Other scripts
+        ignore them.
 
     Raises:
-      ConfigError: jieba, which Chinese needs, is not installed.
+      ConfigError: If the language is written without spaces and the package
+        that segments it (jieba or icu4py) is not installed.
     """
     self._eliding = language_codes.short_code(language) in _ELIDING
-    self._cut = None
+    self._cut: Callable[[str], tuple[str, ...]] | None = None
     code = language_codes.parse(language)
-    if not code.uses_spaces:
-      cut = chinese_words() if code.is_chinese else LongestMatch(words)
+    if code.is_chinese:
+      cut = chinese_words()
       self._cut = functools.lru_cache(_MAX_REMEMBERED)(
-        lambda run: tuple(cut(run))
+        lambda run: tuple(_attach_marks(cut(run)))
+      )
+    elif not code.uses_spaces:
+      _icu_breakers()
+      known = KnownWords(words)
+      atoms = icu_words if code.script in _ICU_SCRIPTS else grapheme_clusters
+      merge_rest = code.script not in _ICU_SCRIPTS
+      self._cut = functools.lru_cache(_MAX_REMEMBERED)(
+        lambda run: tuple(known.join(atoms(run), merge_rest=merge_rest))
       )
 
   def split(self, text: str) -> list[str]:
-    """Separators at even places, words at odd ones; joined, they are `text`.
+    """Splits a text.
 
-    Before: `'A cat, no?'`; after: `['', 'A', ' ', 'cat', ', ', 'no', '?']`.
-    `BORDER` is a word of its own.
+    `'A cat, no?'` becomes `['', 'A', ' ', 'cat', ', ', 'no', '?']`. `BORDER` is
+    a word of its own.
+
+    Args:
+      text: Any text.
+
+    Returns:
+      Separators at even and words at odd positions. Joined, they are `text`.
     """
     parts = _pattern(self._eliding, _last_mark(text)).split(text)
     return parts if self._cut is None else self._expand(parts)
 
   def _expand(self, parts: list[str]) -> list[str]:
-    """Cuts the runs of characters of unsegmented scripts."""
-    out: list[str] = []
-    for separator, run in zip(parts[::2], parts[1::2], strict=False):
-      out.append(separator)
-      if language_codes.TEXT_WITHOUT_SPACES.search(run):
-        for word in self._cut(run):  # type: ignore[misc]
-          out += (word, '')
-        out.pop()
-      else:
-        out.append(run)
-    out.append(parts[-1])
+    """Splits the runs of characters of scripts without spaces."""
+    out = [parts[0]]
+    for run, separator in zip(parts[1::2], parts[2::2], strict=True):
+      if not language_codes.TEXT_WITHOUT_SPACES.search(run):
+        out += (run, separator)
+        continue
+      for segment in self._cut(run):  # type: ignore[misc]
+        if _LETTER.search(segment):
+          out += (segment, '')
+        else:  # A hyphen or a joiner between two words.
+          out[-1] += segment
+      out[-1] += separator
     return out
 
 
-class LongestMatch:
-  """Cuts runs of characters at known words, the longest first.
+def icu_words(text: str) -> list[str]:
+  """Splits a run of letters and marks at ICU's word boundaries.
 
-  With `['ab', 'abc', 'd']`, `abcxyd` becomes `abc`, `xy`, `d`. A word does
-  not end before a combining mark.
+  `ผมชื่อสมชาย` becomes `ผม`, `ชื่อ`, `สมชาย`. Joined, the words are `text`.
+  """
+  return _attach_marks(_icu_breakers().WordBreaker(text, 'en'))
+
+
+def grapheme_clusters(text: str) -> list[str]:
+  """Splits a text into grapheme clusters (Unicode Standard Annex 29)."""
+  return _attach_marks(_icu_breakers().CharacterBreaker(text, 'en'))
+
+
+def icu_version() -> str:
+  """Returns the version of icu4py. Another version may find other words."""
+  return importlib.metadata.version('icu4py')
+
+
+@functools.cache
+def _icu_breakers():
+  """Imports ICU's segmentation.
+
+  Raises:
+    ConfigError: If icu4py is not installed.
+  """
+  return user_modules.optional(
+    'icu4py.breakers',
+    'Words of a language without spaces need icu4py',
+    fix='pip install icu4py',
+  )
+
+
+def _attach_marks(parts: Iterable[str]) -> list[str]:
+  """Appends each part that begins with a combining mark to its predecessor."""
+  words: list[str] = []
+  for part in parts:
+    if words and unicodedata.category(part[0])[0] == 'M':
+      words[-1] += part
+    else:
+      words.append(part)
+  return words
+
+
+class KnownWords:
+  """Words that stay together although a segmenter splits them.
+
+  With the known words `ab` and `abc`, the segments `a`, `b`, `c`, `d` become
+  `abc`, `d`. Of several known words that begin at the same segment, the longest
+  is used.
   """
 
   def __init__(self, words: Iterable[str]):
@@ -120,31 +195,47 @@ class LongestMatch:
       if word:
         lengths.setdefault(word[0], set()).add(len(word))
     self._lengths = {
-      first: sorted(found, reverse=True) for first, found in lengths.items()
+      first: sorted(sizes, reverse=True) for first, sizes in lengths.items()
     }
 
-  def __call__(self, run: str) -> list[str]:
-    out, start, place = [], 0, 0
-    while place < len(run):
-      size = self._match(run, place)
-      if size:
-        if start < place:
-          out.append(run[start:place])
-        out.append(run[place : place + size])
-        start = place + size
-      place += size or 1
-    if start < len(run):
-      out.append(run[start:])
-    return out
+  def join(
+    self, segments: Sequence[str], *, merge_rest: bool = False
+  ) -> list[str]:
+    """Joins segments that form known words.
 
-  def _match(self, run: str, place: int) -> int:
-    for size in self._lengths.get(run[place], ()):
-      end = place + size
-      if run[place:end] in self._words and (
-        end == len(run) or unicodedata.category(run[end])[0] != 'M'
-      ):
-        return size
-    return 0
+    Args:
+      segments: Consecutive segments of a text.
+      merge_rest: Whether segments between two known words are joined, too.
+
+    Returns:
+      Words. Joined, they are the joined segments.
+    """
+    if not self._words and not merge_rest:
+      return list(segments)
+    text = ''.join(segments)
+    boundaries = [0, *itertools.accumulate(map(len, segments))]
+    index_of_boundary = {place: i for i, place in enumerate(boundaries)}
+    words: list[str] = []
+    rest, i = '', 0
+    while i < len(segments):
+      known = self._longest(text, boundaries[i], index_of_boundary)
+      if known or not merge_rest:
+        words += (
+          [rest, known or segments[i]] if rest else [known or segments[i]]
+        )
+        rest = ''
+      else:
+        rest += segments[i]
+      i = index_of_boundary[boundaries[i] + len(known or segments[i])]
+    return [*words, rest] if rest else words
+
+  def _longest(self, text: str, start: int, ends: Collection[int]) -> str:
+    """Returns the longest known word at a position, or an empty string."""
+    for size in self._lengths.get(text[start], ()):
+      word = text[start : start + size]
+      if start + size in ends and word in self._words:
+        return word
+    return ''
 
 
 @functools.cache

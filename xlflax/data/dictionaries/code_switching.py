@@ -33,7 +33,7 @@ from xlflax.data.sampling import hashing
 from xlflax.foundation import errors, validation
 
 STEP = 'code_switch'  # name of the preprocessor, in fingerprints
-_VERSION = 1  # of the switching; another one makes caches stale
+_VERSION = 2  # of the switching; another one makes caches stale
 _DRAWS = 3  # random words of a unit: replaced? by what? rank under the cap
 
 
@@ -133,6 +133,8 @@ class Switcher:
     }
     if language_codes.parse(self.language).is_chinese:
       out['jieba'] = segmentation.chinese_version()
+    elif self._is_unsegmented:
+      out['icu4py'] = segmentation.icu_version()
     return json.loads(json.dumps(out))
 
   def _switch_group(self, lines, name: str, first: int) -> Switched:

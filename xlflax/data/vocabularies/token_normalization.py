@@ -91,21 +91,39 @@ def script(text: str) -> str:
   return _script_of(letter)
 
 
-def may_be_word(token: PlainToken) -> bool:
-  """Returns whether a token can be a whole word.
+# The Ethiopic word space, which some texts have in place of a space.
+_WORD_SPACES = ('\u1361',)
+# Letters that are never the first of a word, besides all combining marks: the
+# Thai and Lao vowels that follow their consonant, marks of repetition and the
+# Japanese mark of a long vowel.
+_NEVER_FIRST = frozenset(
+  '\u0e30\u0e32\u0e33\u0e45\u0e46\u0eb0\u0eb2\u0eb3\u0ec6\u3005\u30fc'
+)
 
-  It can if it begins one, or if its script has no spaces between words.
+
+def may_be_word(token: PlainToken) -> bool:
+  """Returns whether a token can begin a word.
+
+  This is the case if the vocabulary marks the token as the first of a word, if
+  the token begins with an Ethiopic word space, or if its script has no spaces
+  between words. A token without a space that begins with a combining mark never
+  begins a word.
   """
-  if token.begins_word:
+  if token.begins_word or token.text.startswith(_WORD_SPACES):
     return True
+  first = token.text[:1]
+  if (
+    not first or first in _NEVER_FIRST or unicodedata.category(first)[0] == 'M'
+  ):
+    return False
   letter = next(filter(str.isalpha, token.text), '')
   return bool(language_codes.TEXT_WITHOUT_SPACES.match(letter))
 
 
 def word_starts(pieces: Iterable[str], notation: Notation) -> list[bool]:
-  """Which tokens begin a word, or may be one: see `may_be_word`.
+  """Returns for each token whether it can begin a word; see `may_be_word`.
 
-  WordPiece's tokenizers have their own words of such scripts, or characters.
+  Vocabularies in WordPiece's notation mark words of all scripts.
   """
   tokens = plain_tokens(list(pieces), notation)
   if notation is Notation.WORDPIECE:
