@@ -71,6 +71,7 @@ setuptools.setup(
     'flax>=0.12.8',
     'optax>=0.2.8',
     'orbax-checkpoint>=0.12.5',
+    'etils[epy]>=1.12',
     'numpy>=2.1',
     'cyclopts>=5.5',
     'gin-config>=0.5',

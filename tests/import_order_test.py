@@ -37,29 +37,40 @@ def public_names(package: str, source: str) -> dict[str, str]:
   return {
     f'{package}.{alias.asname or alias.name}': str(node.module)
     for block in ast.parse(source).body
-    if _is_lazy(block)
+    if _is_lazy_api(block)
     for node in block.body
     if isinstance(node, ast.ImportFrom) and node.module != package
     for alias in node.names
   }
 
 
-def _is_lazy(node: ast.stmt) -> bool:
+def _is_lazy_api(node: ast.stmt) -> bool:
+  """Returns whether a statement lists the names that a package offers."""
+  return isinstance(node, ast.With) and any(
+    'lazy_api_imports' in ast.unparse(item) for item in node.items
+  )
+
+
+def _is_type_checking(node: ast.stmt) -> bool:
   return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
 
 
 def imported(source: str, homes: dict[str, str]) -> set[str]:
   """Returns the modules that a module imports, at its top or in a function.
 
-  Imports under TYPE_CHECKING do not run, so they are left out: they serve
-  annotations and the names that a package offers.
+  Imports under TYPE_CHECKING do not run, and the public names of a package are
+  imported by its users, so both are left out.
 
   Args:
     source: Source code of the module.
     homes: Module that defines a name, by the name's path.
   """
   tree = ast.parse(source)
-  tree.body = [node for node in tree.body if not _is_lazy(node)]
+  tree.body = [
+    node
+    for node in tree.body
+    if not _is_lazy_api(node) and not _is_type_checking(node)
+  ]
   found = set()
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
@@ -195,8 +206,9 @@ def test_imports_in_functions_count():
 
 def test_a_public_name_stands_for_its_module():
   package = (
-    'from p import a\nif TYPE_CHECKING:\n  from p import c as c\n'
-    '  from p.d import Name as Name\nelse:\n  pass\n'
+    'from p import a\nif TYPE_CHECKING:\n  from p import b\n'
+    'with epy.lazy_api_imports(globals()):\n  from p import c\n'
+    '  from p.d import Name\n'
   )
   names = public_names('p', package)
   assert names == {'p.Name': 'p.d'}

@@ -151,11 +151,11 @@ def _reference(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
 
 
 def _public_names(folder: pathlib.Path) -> list[str]:
-  """Links to what a room offers: its imports under TYPE_CHECKING."""
+  """Links to the public names of a package, which it imports lazily."""
   return sorted(
     f'[`{alias.name}`][{node.module}.{alias.name}]'
     for block in _package(folder).body
-    if isinstance(block, ast.If)
+    if isinstance(block, ast.With)
     for node in block.body
     if isinstance(node, ast.ImportFrom) and node.module != 'xlflax'
     for alias in node.names

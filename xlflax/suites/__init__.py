@@ -1,11 +1,6 @@
 """Suites of tasks: run, merged into one leaderboard."""
 
-from typing import TYPE_CHECKING
+from etils import epy as _epy
 
-from xlflax.foundation import lazy
-
-if TYPE_CHECKING:
-  from xlflax.suites.suite import Suite as Suite
-  from xlflax.suites.suite import SuiteTask as SuiteTask
-else:
-  __getattr__, __dir__, __all__ = lazy.exports(__spec__)
+with _epy.lazy_api_imports(globals()):
+  from xlflax.suites.suite import Suite, SuiteTask
