@@ -67,7 +67,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --target_topology=gpu:H200:8': ('--target_topology', '--dry_run'),
   f'{_GIVEN} --profile_memory': ('--profile_memory', '--profile_steps'),
   f'{_GIVEN} --num_languages=3': ('--num_languages', '--vocabulary_size'),
-  'finetune --output=o --tested=all': ('--tested', '--test_gin_file'),
+  'finetune --output=o --test_top_k=all': ('--test_top_k', '--eval_gin_file'),
   'cache verify o --vocabulary=v': ('--vocabulary', 'cache verify'),
   'tasks --gin.A=1 list': ('takes no gin bindings', '--gin.A=1'),
   # Gin.

@@ -43,24 +43,24 @@ tune() {  # family, gin file of finetune/ and evaluate/, epochs, length, further
   shift 4
   timed "$name" xlflax finetune --gin_file="finetune/$file.gin" --init_from="$encoder" \
     --output="$work/$name" --gin.EPOCHS="$epochs" --gin.LENGTH="$length" --gin.BATCH_SIZE=16 \
-    --gin.HEAD_LEARNING_RATE=2e-3 --gin.EVAL_STEPS=200 --test_gin_file="evaluate/$file.gin" "$@"
+    --gin.HEAD_LEARNING_RATE=2e-3 --gin.EVAL_STEPS=200 --eval_gin_file="evaluate/$file.gin" "$@"
 }
 
 pos() {
-  tune pos tagging 5 64 --grid LEARNING_RATE=5e-4 --select=tagging/accuracy/en \
+  tune pos tagging 5 64 --grid LEARNING_RATE=5e-4 --metric_for_best_model=tagging/accuracy/en \
     --gin.BATCH_SIZE=32 --gin.HEAD_LEARNING_RATE=1e-3 --gin.EVAL_STEPS=100 \
     --gin.token_classification.TokenClassification.layer=1 \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
-    --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
+    --eval_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
 }
 
 parsing() {
-  tune parsing parsing 10 64 --grid LEARNING_RATE=1e-3 --select=parsing/las/en \
+  tune parsing parsing 10 64 --grid LEARNING_RATE=1e-3 --metric_for_best_model=parsing/las/en \
     --gin.TRAIN_FILES="{'en': '$ewt-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ewt-dev.first500.conllu'}" \
-    --gin.OPTIONS="{'subtypes': 'dropped'}" --test_gin "source.FileExamples.options={'subtypes': 'dropped'}" \
-    --test_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
+    --gin.OPTIONS="{'subtypes': 'dropped'}" --eval_gin "source.FileExamples.options={'subtypes': 'dropped'}" \
+    --eval_gin "TEST_FILES={'en': '$ewt-test.first600.conllu', $(trees)}"
 }
 
 trees() {
@@ -71,11 +71,11 @@ trees() {
 
 ner() {
   local entities=(FORMAT="'uner'" SCHEME="'entities'")
-  tune ner tagging 10 48 --grid LEARNING_RATE=1e-3 --select=tagging/f1/en \
-    "${entities[@]/#/--gin.}" "${entities[@]/#/--test_gin=}" \
+  tune ner tagging 10 48 --grid LEARNING_RATE=1e-3 --metric_for_best_model=tagging/f1/en \
+    "${entities[@]/#/--gin.}" "${entities[@]/#/--eval_gin=}" \
     --gin.TRAIN_FILES="{'en': '$files/uner.en.train.iob2'}" \
     --gin.DEV_FILES="{'en': '$files/uner.en.dev.iob2'}" \
-    --test_gin "TEST_FILES={
+    --eval_gin "TEST_FILES={
       'en': '$data/uner/UNER_English-EWT/en_ewt-ud-test.iob2',
       'pt': '$data/uner/UNER_Portuguese-Bosque/pt_bosque-ud-test.iob2',
       'zh': '$data/uner/UNER_Chinese-GSDSIMP/zh_gsdsimp-ud-test.iob2'}"
@@ -96,9 +96,9 @@ nli() {
 pawsx() {
   local name tests=
   for name in en es fr zh; do tests+="'$name': '$files/pawsx.$name.test.tsv', "; done
-  tune pawsx classification 2 96 --grid LEARNING_RATE=5e-4 --select=classification/accuracy/en \
+  tune pawsx classification 2 96 --grid LEARNING_RATE=5e-4 --metric_for_best_model=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/pawsx.en.train.tsv'}" \
-    --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --test_gin "classification.Classification.length=96" --test_gin "TEST_FILES={$tests}"
+    --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --eval_gin "classification.Classification.length=96" --eval_gin "TEST_FILES={$tests}"
 }
 
 qa() {
@@ -106,9 +106,9 @@ qa() {
   tune qa question_answering 4 128 --gin.LEARNING_RATE=5e-4 --gin.DOC_STRIDE=64 \
     --gin.question_rows.QuestionRows.no_answer="'drop'" --gin.MAX_QUESTION_LENGTH=32 \
     --gin.TRAIN_FILES="{'en': '$files/tydiqa.en.train.json'}" \
-    --test_gin_file="$here/qa.gin" --test_gin "TEST_FILES={$tests}" \
-    --test_gin "XQUAD=$(for n in en es ru zh; do printf "'%s': '%s', " $n "$data/xquad/xquad.$n.json"; done | sed 's/.*/{&}/')" \
-    --test_gin "MLQA={'es': '$data/mlqa/dev-context-es-question-es.json',
+    --eval_gin_file="$here/qa.gin" --eval_gin "TEST_FILES={$tests}" \
+    --eval_gin "XQUAD=$(for n in en es ru zh; do printf "'%s': '%s', " $n "$data/xquad/xquad.$n.json"; done | sed 's/.*/{&}/')" \
+    --eval_gin "MLQA={'es': '$data/mlqa/dev-context-es-question-es.json',
       'zh': '$data/mlqa/dev-context-zh-question-zh.json',
       'es-en': '$data/mlqa/dev-context-es-question-en.json'}"
 }

@@ -71,13 +71,13 @@ trees() {
 
 pos() {  # English parts of speech, tested in all languages: the mean of three seeds of fine-tuning
   local baseline=  # from random parameters by the same seeds: the same for each run of a kind
-  [ "$seed" != 0 ] || baseline=--untrained
+  [ "$seed" != 0 ] || baseline=--random_init_baseline
   [ -e "$work/pos/$kind-$seed/.done" ] || timed xlflax finetune --gin_file=finetune/tagging.gin --init_from="$run" --output="$work/pos/$kind-$seed" \
     --gin.EPOCHS=3 --gin.LENGTH=64 --gin.BATCH_SIZE=32 --gin.LEARNING_RATE=5e-4 \
-    --gin.HEAD_LEARNING_RATE=1e-3 --grid SEED=0,1,2 --select=tagging/accuracy/en $baseline \
+    --gin.HEAD_LEARNING_RATE=1e-3 --grid SEED=0,1,2 --metric_for_best_model=tagging/accuracy/en $baseline \
     --gin.TRAIN_FILES="{'en': '$ud/UD_English-EWT/en_ewt-ud-train.part.conllu'}" \
     --gin.DEV_FILES="{'en': '$ud/UD_English-EWT/en_ewt-ud-dev.first500.conllu'}" \
-    --test_gin_file=evaluate/tagging.gin --test_gin "TEST_FILES={$(trees)}"
+    --eval_gin_file=evaluate/tagging.gin --eval_gin "TEST_FILES={$(trees)}"
   touch "$work/pos/$kind-$seed/.done"
 }
 

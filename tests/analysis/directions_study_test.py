@@ -112,7 +112,7 @@ def test_broken_files(folders, tmp_path, lines, location):
 
 def test_nothing_to_draw(folders, tmp_path):
   found = _run({'x': str(tmp_path)})
-  assert_mentions(found.failures[0], '--directions')
+  assert_mentions(found.failures[0], '--train_languages')
   found = _run(folders, tasks=('xnli',))
   assert_mentions(found.failures[0], 'nli', 'xnli')
   found = _run(folders, tasks=('nli', 'xnli'))

@@ -137,7 +137,11 @@ def _finetune(
       *("--gin.FORMAT='conll'", f'--gin.TRAIN_FILES={files}'),
       *(f'--gin.DEV_FILES={files}', '--gin.LENGTH=16', '--gin.BATCH_SIZE=4'),
       *('--gin.TRAIN_STEPS=4', '--gin.EVAL_STEPS=4', *_OFTEN),
-      *('--grid=SEED=0,1', '--select=tagging/accuracy/en', compiled),
+      *(
+        '--grid=SEED=0,1',
+        '--metric_for_best_model=tagging/accuracy/en',
+        compiled,
+      ),
       f'--output={out}',
     ]
 

@@ -29,8 +29,9 @@ host_tensorflow.load()
 import jax
 import xlflax.cli, xlflax.trainer, xlflax.evaluate
 import xlflax.finetuning.finetune, xlflax.training.train_loop
-from xlflax.cli import cache, compilation_cache, evaluate, train, vocab
-from xlflax.commands import convert, finetune
+from xlflax.cli import cache, compilation_cache, evaluate, finetune, train
+from xlflax.cli import vocab
+from xlflax.commands import convert
 from xlflax.commands.flags import compilation
 plain = compilation_cache.enable
 def use(directory):  # small programs are kept too

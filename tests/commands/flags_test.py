@@ -81,41 +81,6 @@ def test_every_flag_is_read(name):
   assert _flags(name) - _read(name) <= {'action'}
 
 
-# Command and mode -> flags that have no effect there.
-_WITHOUT_EFFECT = {'finetune --output=o': 'test_gin tested batch_size'}
-_VALUES = {
-  'steps': '3', 'poll': '3', 'timeout': '3', 'seed': '1', 'max_examples': '3',
-  'num_devices': '2', 'vocabulary_size': '500', 'num_languages': '2',
-  'batch_size': '3', 'num_processes': '2', 'shard_size': '2',
-  'size': '9', 'merges': '9', 'sentinels': '9', 'num_threads': '2',
-  'alpha': '0.5', 'character_coverage': '0.99', 'anchors': 'none',
-  'model_type': 'bpe', 'plan_by': 'auto', 'shard': '0/2', 'runner': 'beam', 'tested': 'all',
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-  ('call', 'flag'),
-  [
-    (call, flag)
-    for call, flags in _WITHOUT_EFFECT.items()
-    for flag in flags.split()
-  ],
-)
-def test_flags_without_effect_are_refused(call, flag, capsys):
-  parser = cli.parser_of(call.split()[0])
-  takes = next(
-    action
-    for one in parser.parsers()
-    for action in one._actions
-    if f'--{flag}' in action.option_strings
-  )
-  value = '' if takes.nargs == 0 else f'={_VALUES.get(flag, "x")}'
-  assert cli.main([*call.split(), f'--{flag}{value}']) == 2
-  message = capsys.readouterr().err
-  assert message.count('\n') == 1 and f'--{flag}' in message
-  assert 'effect' in message
-
-
 def test_every_rule_speaks_of_flags_of_its_command():
   for name in _WITH_TABLES:
     module = importlib.import_module(f'xlflax.commands.{name}')

@@ -79,7 +79,7 @@ assert cli.main(['evaluate', '--model_dir=nowhere', '--tasks=retrieval']) == 2
 test = 'gin_file=evaluate/tagging.gin'
 assert cli.main(['evaluate', '--model_dir=.', '--' + test]) == 2
 tuned = ['--gin_file=finetune/tagging.gin', '--output=o', '--init_from=.']
-assert cli.main(['finetune', *tuned, '--test_' + test]) == 2
+assert cli.main(['finetune', *tuned, '--eval_' + test]) == 2
 slow = {'jax', 'tensorflow', 'flax', 'matplotlib', 'gin.tf'} & set(sys.modules)
 assert not slow, slow
 """

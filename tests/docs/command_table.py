@@ -203,8 +203,8 @@ SMALLER = {
   'docs/questions.md': {
     '--size=32000': '--size=500 --character_coverage=1',
     '--gin.TRAIN_STEPS=20000': world.MONO,
-    '--select tagging/accuracy/en': (
-      f'--select tagging/accuracy/en {world.TUNING}'),
+    '--metric_for_best_model tagging/accuracy/en': (
+      f'--metric_for_best_model tagging/accuracy/en {world.TUNING}'),
     'accumulation=4': 'accumulation=1',  # 8 rows for the 8 devices of tests
     '--gin.TRAIN_STEPS=40000': world.MONO.replace('STEPS=2', 'STEPS=4'),
   },

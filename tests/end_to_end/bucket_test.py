@@ -173,10 +173,10 @@ def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
     '--gin.TRAIN_STEPS=6',
     '--gin.EVAL_STEPS=3',
     '--grid=SEED=0',
-    '--select=tagging/accuracy/de',
-    '--test_gin_file=evaluate/tagging.gin',
-    "--test_gin=FORMAT='conll'",
-    f'--test_gin=TEST_FILES={files}',
+    '--metric_for_best_model=tagging/accuracy/de',
+    '--eval_gin_file=evaluate/tagging.gin',
+    "--eval_gin=FORMAT='conll'",
+    f'--eval_gin=TEST_FILES={files}',
     workspace.inputs[2],
   )
   workspace.run(*tune, **variables)

@@ -54,10 +54,10 @@ def grid(make_run, tmp_path):
     '--gin.LEARNING_RATE=1e-2',
     '--gin.checkpoints.CheckpointOptions.every_steps=5',
     '--grid=SEED=0,1',
-    '--select=tagging/accuracy/de',
-    '--test_gin_file=evaluate/tagging.gin',
-    "--test_gin=FORMAT='conll'",
-    f'--test_gin=TEST_FILES={files}',
+    '--metric_for_best_model=tagging/accuracy/de',
+    '--eval_gin_file=evaluate/tagging.gin',
+    "--eval_gin=FORMAT='conll'",
+    f'--eval_gin=TEST_FILES={files}',
     f'--compilation_cache={tmp_path / "compiled"}',
   ]
 

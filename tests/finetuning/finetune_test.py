@@ -240,7 +240,9 @@ def test_one_trial_without_a_metric(run, tmp_path):
 
 
 def test_several_settings_need_a_metric(run):
-  with raises_error(errors.ConfigError, where='--select', mentions=2):
+  with raises_error(
+    errors.ConfigError, where='--metric_for_best_model', mentions=2
+  ):
     run('LEARNING_RATE=0.2,0.4', select=None)
   assert fakes.CALLS == []
 
@@ -312,7 +314,7 @@ def test_directions(tmp_path, training_gin, fake_training):
   assert fake_training == ['single', 'counted', 'single', 'counted']
   table = (tmp_path / 'out' / 'directions.counted.csv').read_text()
   assert table.splitlines()[0] == 'train,en,fr,gap'
-  with raises_error(errors.ConfigError, where='--directions'):
+  with raises_error(errors.ConfigError, where='--train_languages'):
     finetune.finetune_directions(
       languages=['en', 'fr'],
       output=str(tmp_path / 'other'),

@@ -108,7 +108,9 @@ def test_a_setting_without_all_seeds_is_not_selected(status):
 
 
 def test_several_settings_need_a_metric():
-  with raises_error(errors.ConfigError, where='--select', mentions=2):
+  with raises_error(
+    errors.ConfigError, where='--metric_for_best_model', mentions=2
+  ):
     selection.check_metric(None, 2)
   selection.check_metric(None, 1)
 

@@ -29,7 +29,7 @@ _GAP = 'gap'
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DirectionsStudy(study.Study):
-  """Matrices of `xlflax finetune --directions`.
+  """Matrices of `xlflax finetune --train_languages`.
 
   Attributes:
     results: name of a model -> folder with `directions.<task>.csv`; the first
@@ -79,7 +79,7 @@ class DirectionsStudy(study.Study):
           got=', '.join(found) or None,
           where=str(directory),
           expected=', '.join(missing) or 'directions.<task>.csv',
-          fix='run `xlflax finetune --directions`',
+          fix='run `xlflax finetune --train_languages`',
         )
     return {task: found[task] for task in wanted if task in found}
 

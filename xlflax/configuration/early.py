@@ -1,10 +1,10 @@
 """What is wrong with flags, found without importing JAX or TensorFlow."""
 
-import argparse
 import ast
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from xlflax.configuration import binding_locations, shipped_configs
 from xlflax.foundation import errors, suggestions
@@ -88,7 +88,7 @@ def check_run(where: str, directory: str) -> None:
 
 
 def check_configuration(
-  args: argparse.Namespace,
+  args: Any,
   macros: Iterable[str] = (),
   *,
   defaults: Sequence[str] = (),
@@ -99,7 +99,7 @@ def check_configuration(
   The files are read as text; `config.load` finds what else is wrong.
 
   Args:
-    args: with the flags of Gin.
+    args: Options with `gin_file`, `gin_bindings` and `gin_search_paths`.
     macros: that other flags set.
     defaults: files that are read before those of `--gin_file`.
     partial: whether what only training needs may be missing.

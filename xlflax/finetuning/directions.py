@@ -67,7 +67,7 @@ def check(languages: Sequence[str]) -> None:
     raise errors.ConfigError(
       'Directions of transfer are between two languages or more',
       got=','.join(languages),
-      where='--directions',
+      where='--train_languages',
       expected='different codes such as en,fr,ja',
     )
 

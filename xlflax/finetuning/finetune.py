@@ -178,8 +178,8 @@ def finetune_directions(
     raise errors.ConfigError(
       'Directions of transfer are measured on test sets',
       got='no test task',
-      where='--directions',
-      fix='give --test_gin_file=evaluate/NAME.gin and --test_gin',
+      where='--train_languages',
+      fix='give --eval_gin_file=evaluate/NAME.gin and --eval_gin',
     )
   reports = {}
   for language in languages:

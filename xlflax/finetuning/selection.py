@@ -140,7 +140,7 @@ def check_metric(metric: str | None, num_settings: int) -> None:
     raise errors.ConfigError(
       'Nothing says which setting of the grid is best',
       got=f'{num_settings} settings',
-      where='--select',
+      where='--metric_for_best_model',
       expected='a metric of the dev set such as classification/accuracy/en',
     )
 
@@ -165,7 +165,7 @@ def check_exists(metric: str, tasks: Sequence[base.EvalTask]) -> None:
   raise errors.ConfigError(
     'Training evaluates no such metric',
     got=metric,
-    where='--select',
+    where='--metric_for_best_model',
     expected='such as ' + ', '.join(known) if known else 'evaluation tasks',
     fix=suggestions.did_you_mean(metric, known),
   )

@@ -8,7 +8,7 @@ from xlflax.evaluation.reports import page, text
 
 _WORDS = (
   'xlflax', 'finetune', '--gin.FORMAT=\'tags\'', '--grid', 'SEED=0,1',
-  "--test_gin=FILES={'fr': 'a b'}", '--note=it\'s "$5"',
+  "--eval_gin=FILES={'fr': 'a b'}", '--note=it\'s "$5"',
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from xlflax.storage import names
 
 HELP = (
   'Draws the matrices of training by test language of finished `xlflax '
-  'finetune --directions` calls beside each other, and the gains over '
+  'finetune --train_languages` calls beside each other, and the gains over '
   'the first model (MetaXLM figure 6).'
 )
 
@@ -17,7 +17,7 @@ HELP = (
 FLAGS = f"""
 {flags.OUTPUT}
 --result [NAME=]DIR (repeated, required): output folder of `xlflax finetune
-  --directions`; may be repeated, the first is what others are compared with
+  --train_languages`; may be repeated, the first is what others are compared with
 --tasks NAMES: comma-separated; all by default
 """
 

@@ -1,0 +1,274 @@
+"""`xlflax finetune`: a grid of fine-tuning runs, model selection and tests."""
+
+import dataclasses
+import sys
+from typing import Any, Literal
+
+from xlflax.cli import compilation_cache
+from xlflax.cli import options as shared_options
+from xlflax.configuration import config, early
+from xlflax.foundation import errors
+from xlflax.storage import paths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneOptions:
+  """Fine-tunes a model on a grid of settings, and tests the best setting.
+
+  Each combination of the grid is a trial, which is an ordinary training run.
+  The best checkpoint and setting are selected on the development set. Run the
+  same command again after an interruption to resume.
+
+  Attributes:
+    output: Directory of the grid.
+    init_from: Directory of the pretrained run. Sets the gin macro INIT_FROM.
+    corpus: Corpus directory. Sets the gin macro CORPUS.
+    cache: Directory in which tokenized examples are cached between trials. Sets
+      the gin macro CACHE_DIR.
+    task_module: Module that registers SeqIO tasks. Repeat the option for
+      several.
+    grid: Gin macro and its values, such as LEARNING_RATE=1e-5,2e-5. Repeat the
+      option to train all combinations. Values of SEED are repetitions of a
+      setting.
+    metric_for_best_model: Development metric by which checkpoint and setting
+      are selected, such as classification/accuracy/en.
+    train_languages: Training languages, separated by commas. Trains a grid for
+      each language (gin macro TRAIN_LANGUAGE) and writes the matrix of scores
+      by training and test language.
+    random_init_baseline: Also run each trial from random parameters of the same
+      model, and report it as a baseline.
+    keep_checkpoints: Checkpoints of a finished trial to keep.
+    on_config_mismatch: Behavior if the directory of a trial holds a run with
+      another configuration. "continue" resumes it with the new configuration.
+    dry_run: Check and list the trials without training.
+    eval_gin_file: Gin file with evaluation tasks for the selected setting, such
+      as evaluate/tagging.gin. Repeat the option for several.
+    eval_gin: Binding NAME=VALUE for the files of --eval_gin_file. Repeat the
+      option for several.
+    test_top_k: Number of settings to test, ranked by the development metric.
+      With 2, the mean of both settings is reported too.
+    eval_batch_size: Number of examples per batch in tests.
+  """
+
+  output: str
+  init_from: str | None = None
+  corpus: str | None = None
+  cache: str | None = None
+  task_module: tuple[str, ...] = ()
+  grid: tuple[str, ...] = ()
+  metric_for_best_model: str | None = None
+  train_languages: str | None = None
+  random_init_baseline: bool = False
+  keep_checkpoints: Literal['best', 'all'] = 'best'
+  on_config_mismatch: Literal['error', 'continue'] = 'error'
+  dry_run: bool = False
+  eval_gin_file: tuple[str, ...] = ()
+  eval_gin: tuple[str, ...] = ()
+  test_top_k: Literal['1', '2', 'all'] = '1'
+  eval_batch_size: shared_options.PositiveInt = 64
+  gin: shared_options.GinOptions = shared_options.GinOptions()
+  compilation: shared_options.CompilationOptions = (
+    shared_options.CompilationOptions()
+  )
+  command_line: shared_options.CommandLine = ()
+
+  def __post_init__(self):
+    shared_options.check_requires(
+      self,
+      ['eval_gin', 'test_top_k', 'eval_batch_size', 'train_languages'],
+      requires='--eval_gin_file',
+      satisfied=bool(self.eval_gin_file),
+    )
+
+
+EXAMPLES = r"""
+Train a single run:
+  xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \
+      --gin.TRAIN_FILES="{'en': 'ud/en-train.conllu'}" --output=runs/pos
+
+Train a grid with three seeds, select the best setting on English, and test it
+on French:
+  xlflax finetune --gin_file=finetune/classification.gin \
+      --init_from=runs/mlm --gin.TRAIN_FILES="{'en': 'xnli/train-en.tsv'}" \
+      --gin.DEV_FILES="{'en': 'xnli/dev-en.tsv'}" \
+      --grid LEARNING_RATE=1e-5,2e-5 --grid BATCH_SIZE=16,32 \
+      --grid SEED=0,1,2 --metric_for_best_model classification/accuracy/en \
+      --eval_gin_file=evaluate/classification.gin \
+      --eval_gin "TEST_FILES={'fr': 'xnli/test-fr.tsv'}" --output=runs/xnli
+
+Train on each language and test on all, as a matrix and a heat map:
+  xlflax finetune --gin_file=finetune/classification.gin \
+      --gin_file=finetune/settings/one_language.gin \
+      --train_languages=en,fr,ja \
+      --metric_for_best_model 'classification/accuracy/{language}' ...
+
+Compare with the same model without pretraining:
+  xlflax finetune --gin_file=finetune/tagging.gin --init_from=runs/mlm \
+      --gin.TRAIN_FILES="{'en': 'ud/en-train.conllu'}" \
+      --random_init_baseline --eval_gin_file=evaluate/tagging.gin \
+      --eval_gin "TEST_FILES={'ru': 'ud/ru-test.conllu'}" --output=runs/pos
+
+Keep a checkpoint after every 1,000 steps:
+  xlflax finetune ... --keep_checkpoints=all --gin.EVAL_STEPS=1000
+"""
+
+
+def main(options: FinetuneOptions) -> int:
+  """Trains and tests the grid, prints its tables and writes its page."""
+  _check_inputs(options)
+  training = config.configure(
+    options.gin, _macros(options), swept=_swept_macros(options), partial=True
+  )
+  compilation_cache.enable(options.compilation.compilation_cache)
+  from xlflax.finetuning import grid
+
+  axes = tuple(map(grid.parse_axis, options.grid))
+  if options.dry_run:
+    _list_trials(options, training, axes)
+    return 0
+  reports = _run_grids(options, training, axes)
+  _write_page(options, reports)
+  return errors.joint_status(
+    _print_report(language, report) for language, report in reports.items()
+  )
+
+
+def _check_inputs(options: FinetuneOptions) -> None:
+  """Checks files and directories before slow modules are imported."""
+  if options.eval_gin_file:
+    early.check_configuration(_eval_gin(options), partial=True)
+  early.check_directory('corpus', options.corpus)
+  if options.init_from is not None:
+    early.check_run('--init_from', options.init_from)
+  if options.cache is not None:
+    paths.local(options.cache, where='--cache')
+
+
+def _macros(options: FinetuneOptions) -> dict[str, Any]:
+  """Returns the gin macros that the options set; bindings override them."""
+  macros = {
+    'INIT_FROM': options.init_from,
+    'CORPUS': options.corpus,
+    'CACHE_DIR': options.cache,
+    'TASK_MODULES': list(options.task_module) or None,
+  }
+  return {name: value for name, value in macros.items() if value is not None}
+
+
+def _swept_macros(options: FinetuneOptions) -> list[str]:
+  return [axis.partition('=')[0] for axis in options.grid]
+
+
+def _eval_gin(options: FinetuneOptions) -> shared_options.GinOptions:
+  """Returns the gin files and bindings of the tests."""
+  return shared_options.GinOptions(
+    gin_file=options.eval_gin_file,
+    gin_search_paths=options.gin.gin_search_paths,
+    gin_bindings=options.eval_gin,
+  )
+
+
+def _languages(options: FinetuneOptions) -> list[str]:
+  """Returns the training languages of the matrix, if there is one."""
+  return options.train_languages.split(',') if options.train_languages else []
+
+
+def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
+  """Checks all trials and prints their names."""
+  from xlflax.finetuning import directions, finetune, trials
+
+  for language in _languages(options) or ['']:
+    macros = {directions.MACRO: language} if language else {}
+    metric = options.metric_for_best_model
+    runner = trials.TrialRunner(
+      output=paths.of(options.output),
+      configuration=training.with_macros(macros),
+      select=metric and metric.replace('{language}', language),
+    )
+    for trial in finetune.make(
+      runner, axes, untrained=options.random_init_baseline
+    ):
+      print('/'.join(filter(None, (language, trial.trial.name))))
+
+
+def _run_grids(
+  options: FinetuneOptions, training: Any, axes: Any
+) -> dict[str, Any]:
+  """Trains and tests the grids.
+
+  Returns:
+    The report of each grid by training language. The key is '' without
+    `train_languages`.
+  """
+  from xlflax.finetuning import finetune
+
+  test = None
+  if options.eval_gin_file:
+    gin = _eval_gin(options)
+    test = config.load(
+      gin.gin_file, gin.gin_bindings, gin.gin_search_paths, partial=True
+    )
+  arguments: dict[str, Any] = {
+    'output': options.output,
+    'configuration': training,
+    'axes': axes,
+    'select': options.metric_for_best_model,
+    'test': test,
+    'tested': {
+      '1': finetune.Tested.SELECTED,
+      '2': finetune.Tested.BEST_TWO,
+      'all': finetune.Tested.ALL,
+    }[options.test_top_k],
+    'keep': options.keep_checkpoints,
+    'untrained': options.random_init_baseline,
+    'batch_size': options.eval_batch_size,
+    'other_config': {'error': 'refuse', 'continue': 'accept'}[
+      options.on_config_mismatch
+    ],
+  }
+  if languages := _languages(options):
+    return finetune.finetune_directions(languages=languages, **arguments)
+  return {'': finetune.finetune(**arguments)}
+
+
+def _write_page(options: FinetuneOptions, reports: dict[str, Any]) -> None:
+  """Writes `report.html` about the grids."""
+  from xlflax.finetuning import report
+  from xlflax.training.processes import distributed
+
+  if distributed.is_lead():
+    page = report.write_page(
+      paths.of(options.output), reports, command=options.command_line
+    )
+    print(page, file=sys.stderr)
+
+
+def _print_report(language: str, report: Any) -> int:
+  """Prints the tables and the failures of a grid; returns its exit code."""
+  import rich.console
+
+  from xlflax.finetuning import finetune, trials
+
+  console = rich.console.Console()
+  if language:
+    console.print(f'Training language: {language}')
+  finetune.print_report(report, console)
+  unfinished = [
+    result
+    for result in report.trials
+    if result.status is not trials.Status.FINISHED
+  ]
+  for result in unfinished:
+    print(
+      f'{result.status.value}: {result.trial.name}: {result.message}',
+      file=sys.stderr,
+    )
+  for failure in report.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  if unfinished or report.failures:
+    print(
+      f'xlflax finetune: {len(unfinished)} of {len(report.trials)} trials and '
+      f'{len(report.failures)} tests have no result (see above).',
+      file=sys.stderr,
+    )
+  return report.exit_status
