@@ -36,7 +36,7 @@ COMMANDS = {
   'prepare': 'process the text of a corpus: Moses, segmentation, switching',
   'tasks': 'list tasks, show their examples, convert public data sets',
   'cache': "write a mixture's token cache",
-  'pretrain': 'a corpus in one command: vocabulary, cache, training',
+  'pretrain': 'pretrain on a corpus with automatically selected settings',
   'train': 'pretrain or fine-tune a model',
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
   'label': 'label the words of text by a fine-tuned run',

@@ -45,6 +45,9 @@ CommandLine = Annotated[tuple[str, ...], cyclopts.Parameter(parse=False)]
 FiniteFloat = Annotated[
   float, annotated_types.Interval(gt=-float('inf'), lt=float('inf'))
 ]
+PositiveFloat = Annotated[
+  float, annotated_types.Gt(0), annotated_types.Lt(float('inf'))
+]
 NonNegativeFloat = Annotated[
   float, annotated_types.Ge(0), annotated_types.Lt(float('inf'))
 ]

@@ -1,0 +1,166 @@
+"""The text that `xlflax pretrain` reads: a corpus directory, or links to files."""
+
+import dataclasses
+import pathlib
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+
+from xlflax.cli import output_paths
+from xlflax.foundation import errors, suggestions
+from xlflax.storage import mirrors
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkedCorpus:
+  """A corpus directory, which may consist of links to files elsewhere.
+
+  Attributes:
+    directory: Corpus directory.
+    links: Maps paths relative to `directory` to the files that they link to.
+      Empty if the directory is the user's own.
+  """
+
+  directory: str
+  links: Mapping[str, pathlib.Path]
+
+  @classmethod
+  def find(
+    cls, corpus: str, languages: str | None, output: str
+  ) -> 'LinkedCorpus':
+    """Returns a corpus directory, or links to the requested files.
+
+    Args:
+      corpus: Corpus directory, or directory of files that are named by
+        language.
+      languages: Languages, separated by commas. If None, all.
+      output: Directory of the pretraining, for the links.
+
+    Raises:
+      CorpusError: If a directory, file or language does not exist.
+      RunDirectoryError: If the directory for the links holds other files.
+    """
+    from xlflax.data.corpus import forms
+
+    output_paths.check_outside_corpus(
+      corpus, output, content='run', option='output'
+    )
+    root = mirrors.here(corpus)
+    if languages is None and any(
+      (root / name).is_dir() for name in ('mono', 'parallel')
+    ):
+      return cls(corpus, {})
+    files = _files(root)
+    codes = {name: forms.languages(pathlib.Path(name)) for name in files}
+    available = sorted({code for pair in codes.values() for code in pair})
+    if not available:
+      raise errors.CorpusError(
+        'No text was found',
+        expected='a corpus directory, or files such as en.txt and de-en.tsv',
+        where=corpus,
+        fix='`xlflax corpora --help` shows how to build an example corpus.',
+      )
+    requested = languages.split(',') if languages else available
+    if missing := [code for code in requested if code not in available]:
+      raise errors.CorpusError(
+        'The corpus has no text of a language',
+        got=', '.join(missing),
+        expected=', '.join(available),
+        where=corpus,
+        fix=suggestions.languages(missing, available),
+      )
+    links = {
+      name: path.resolve()
+      for name, path in sorted(files.items())
+      if set(codes[name]) <= set(requested)
+    }
+    description = root / forms.FILE
+    if description.exists():
+      links[forms.FILE] = description.resolve()
+    directory = _check_links_only(mirrors.place(output) / 'corpus')
+    return cls(str(directory), links)
+
+  def link(self, directory: str) -> str:
+    """Creates the links in a directory.
+
+    Returns:
+      The corpus directory: `directory`, or the user's own if there are no
+      links.
+    """
+    root = pathlib.Path(directory)
+    if not self.links:
+      return self.directory
+    shutil.rmtree(_check_links_only(root), ignore_errors=True)
+    for name, path in self.links.items():
+      (root / name).parent.mkdir(parents=True, exist_ok=True)
+      (root / name).symlink_to(path)
+    return directory
+
+  def shell_commands(self) -> Iterator[str]:
+    """Yields shell commands that create the links."""
+    root = pathlib.PurePath(self.directory)
+    folders = sorted({str((root / name).parent) for name in self.links})
+    if folders:
+      yield shlex.join(['mkdir', '-p', *folders])
+    for name, path in self.links.items():
+      yield shlex.join(['ln', '-sf', str(path), str(root / name)])
+
+
+def _check_links_only(root: pathlib.Path) -> pathlib.Path:
+  """Returns a directory that does not exist or holds only links.
+
+  Raises:
+    RunDirectoryError: If it holds anything else, which would be lost.
+  """
+  files = [p for p in root.rglob('*') if not (p.is_symlink() or p.is_dir())]
+  if files or root.is_symlink():
+    raise errors.RunDirectoryError(
+      'The directory for links to the text holds other files',
+      got=str(files[0] if files else root),
+      expected='a directory of links, or none',
+      fix='Pass another --output.',
+    )
+  return root
+
+
+def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Maps the paths in a corpus directory to the files of a directory.
+
+  In a plain directory, en.jsonl and en-de.tmx become mono/en.jsonl and
+  parallel/en-de.tmx, and de/train/1.parquet becomes mono/de.train.1.parquet.
+
+  Raises:
+    CorpusError: If two files would have the same name.
+  """
+  from xlflax.data.corpus import directory, forms
+
+  if any((root / name).is_dir() for name in ('mono', 'parallel')):
+    parts = [
+      part
+      for file in directory.Corpus(root).files
+      for part in forms.parts(file.path)
+    ]
+    return {str(path.relative_to(root)): path for path in parts}
+  files: dict[str, pathlib.Path] = {}
+  for path in sorted(root.glob('[!.]*')):
+    inner = {path.name: path}
+    if path.is_dir() and not path.suffix:
+      inner = {
+        '.'.join(p.relative_to(root).parts): p
+        for p in sorted(path.rglob('[!.]*'))
+        if p.is_file() and '/.' not in str(p.relative_to(root))
+      }
+    for name, file in inner.items():
+      kind = 'parallel' if '-' in name.partition('.')[0] else 'mono'
+      if file != files.setdefault(f'{kind}/{name}', file):
+        raise errors.CorpusError(
+          'Two files would have the same name in the corpus',
+          got=f'{files[f"{kind}/{name}"]} and {file}',
+          fix='Rename one of them.',
+        )
+  return {
+    name: path
+    for name, path in files.items()
+    if path.suffix != '.json'  # metadata that `datasets` writes
+    and not path.name.upper().startswith(directory.IGNORED)
+  }
