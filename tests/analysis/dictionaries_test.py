@@ -109,6 +109,12 @@ def test_words_are_found_as_they_are_or_in_lower_case():
   assert rows.tolist() == [[0, 2]]
 
 
+def test_words_are_found_by_the_rules_of_their_language():
+  vectors = WordVectors(('insan', 'ışık', 'de\u0301ja'), np.eye(3), 'tr')
+  spellings = ('İnsan', 'IŞIK', 'Işık', 'déja', 'Insan')
+  assert [vectors.find(word) for word in spellings] == [0, 1, 1, 2, None]
+
+
 @pytest.mark.parametrize(
   'name, write',
   [

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from xlflax.data.corpus import lines as corpus_lines
+from xlflax.data.corpus import word_forms
 from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, csls, procrustes
 
@@ -36,24 +37,26 @@ class WordVectors:
   Attributes:
     words: V different words.
     vectors: float32 [V, D].
+    language: Language code, which decides the rules of lower case. An empty
+      string applies the common rules.
   """
 
   words: tuple[str, ...]
   vectors: np.ndarray
+  language: str = ''
 
   def __post_init__(self):
     checks.vectors(self.vectors, 'the words')
     checks.paired(np.asarray(self.words), self.vectors)
 
   @functools.cached_property
-  def index(self) -> dict[str, int]:
-    """Each word's row."""
-    return {word: i for i, word in enumerate(self.words)}
+  def index(self) -> word_forms.WordIndex:
+    """The row of each word."""
+    return word_forms.WordIndex(self.words, self.language)
 
   def find(self, word: str) -> int | None:
-    """The row of a word, or else of its lower case; None: neither is there."""
-    row = self.index.get(word)
-    return self.index.get(word.lower()) if row is None else row
+    """Returns the row of a word; see `word_forms.WordIndex.find`."""
+    return self.index.find(word)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,7 @@ def read_vectors(
   path: validation.FilePath,
   *,
   max_words: validation.PositiveInt | None = 200_000,
+  language: str = '',
 ) -> WordVectors:
   """Reads fastText's or word2vec's text format (`.vec`; also .gz, .zst).
 
@@ -94,6 +98,7 @@ def read_vectors(
   Args:
     path: of the file.
     max_words: the first so many lines; None: all.
+    language: Language code of the words.
 
   Raises:
     CorpusError: file:line of a line of another form; a file without words.
@@ -124,7 +129,7 @@ def read_vectors(
     raise errors.CorpusError(
       'A file of word vectors has no words', where=str(path)
     )
-  return WordVectors(tuple(words), vectors[: len(words)])
+  return WordVectors(tuple(words), vectors[: len(words)], language)
 
 
 @validation.validate_call

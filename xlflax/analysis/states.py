@@ -103,7 +103,10 @@ def mean_word_states(
   index = _language_id(subject, language)
   config = subject.model.config
   means = word_vectors.WordMeans(
-    words, layers=config.num_layers + 1, dimension=config.hidden_dim
+    words,
+    layers=config.num_layers + 1,
+    dimension=config.hidden_dim,
+    language=language,
   )
   if store is not None:
     means = store.restore(means)

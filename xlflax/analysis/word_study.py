@@ -194,7 +194,9 @@ class _Work:
     for language in pair:
       if language not in self._files:
         self._files[language] = dictionaries.read_vectors(
-          self._settings.vectors[language], max_words=self._settings.max_words
+          self._settings.vectors[language],
+          max_words=self._settings.max_words,
+          language=language,
         )
     return self._files[pair[0]], self._files[pair[1]]
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.analysis import dictionaries
-from xlflax.data.corpus import language_codes, segmentation
+from xlflax.data.corpus import language_codes, segmentation, word_forms
 from xlflax.evaluation import base
 from xlflax.foundation import errors
 from xlflax.models.variants import sharing
@@ -35,24 +35,32 @@ class WordMeans:
     sentences: how many sentences were read.
   """
 
-  def __init__(self, words: Sequence[str], *, layers: int, dimension: int):
+  def __init__(
+    self,
+    words: Sequence[str],
+    *,
+    layers: int,
+    dimension: int,
+    language: str = '',
+  ):
     """Starts without sentences.
 
     Args:
-      words: repeated ones count once.
-      layers: of the vectors.
-      dimension: D of the vectors.
+      words: Words. Repeated ones count once.
+      layers: Number of layers of the vectors.
+      dimension: Dimension of the vectors.
+      language: Language code, which decides the rules of lower case.
     """
     self.words = tuple(dict.fromkeys(words))
-    self._rows = {word: row for row, word in enumerate(self.words)}
+    self.language = language
+    self._index = word_forms.WordIndex(self.words, language)
     self.sums = np.zeros((len(self.words), layers, dimension), np.float32)
     self.counts = np.zeros(len(self.words), np.int64)
     self.sentences = 0
 
   def find(self, word: str) -> int | None:
-    """The row of a word, or else of its lower case; None: neither is there."""
-    row = self._rows.get(word)
-    return self._rows.get(word.lower()) if row is None else row
+    """Returns the row of a word; see `word_forms.WordIndex.find`."""
+    return self._index.find(word)
 
   def update(
     self, places: Iterable[tuple[np.ndarray, np.ndarray]], *, sentences: int
@@ -105,6 +113,7 @@ class WordMeans:
     return dictionaries.WordVectors(
       tuple(self.words[row] for row in rows.tolist()),
       self.sums[rows, layer] / counts,
+      self.language,
     )
 
 
@@ -213,7 +222,7 @@ def embedding_vectors(
   rows = np.fromiter(single.values(), np.int64, len(single))
   table = params['embeddings']['token']  # [vocabulary, H]
   return dictionaries.WordVectors(
-    tuple(single), np.asarray(table[rows], np.float32)
+    tuple(single), np.asarray(table[rows], np.float32), language
   )
 
 
@@ -226,7 +235,8 @@ def frequent_words(
 ) -> tuple[str, ...]:
   """Returns the words of a text, the most frequent first.
 
-  Words are lower-cased, except known ones, which stay as they are spelt.
+  Words are normalized (`word_forms.normalize_word`) and in lower case, except
+  known ones, which stay as they are spelled.
 
   Args:
     texts: sentences of one language.
@@ -240,13 +250,15 @@ def frequent_words(
     The known words of the text, then the others, each by frequency.
   """
   segmenter = segmentation.Segmenter(language.replace('-', '_'), known)
-  spelt = set(known)
+  spelled = {word_forms.normalize_word(word): word for word in known}
   counts: collections.Counter[str] = collections.Counter()
   for text in texts:
     for word in segmenter.split(text)[1::2]:
-      counts[word if word in spelt else word.lower()] += 1
+      word = word_forms.normalize_word(word)
+      counts[spelled.get(word) or word_forms.lower(word, language)] += 1
   ordered = [word for word, _ in counts.most_common()]
-  first = [word for word in ordered if word in spelt]
+  is_known = set(known).__contains__
+  first = [word for word in ordered if is_known(word)]
   return tuple(
-    (first + [word for word in ordered if word not in spelt])[:max_words]
+    (first + [word for word in ordered if not is_known(word)])[:max_words]
   )

@@ -20,13 +20,12 @@ def _found(table, *texts):
     (
       parts[2 * word + 1],
       size,
-      Case(case).apply(
-        table.texts[int(table.choose(np.array([entry]), np.zeros(1))[0])]
-      ),
+      Case(case).apply(table.texts[number], table.languages[number]),
     )
     for word, size, entry, case in zip(
       *map(np.ndarray.tolist, found[:4]), strict=True
     )
+    for number in table.choose(np.array([entry]), np.zeros(1)).tolist()
   ]
 
 
@@ -66,6 +65,28 @@ def test_cases(text, expected):
   )
   found = _found(table, text)
   assert [t for _, _, t in found] == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(
+  ('languages', 'entry', 'text', 'expected'),
+  [
+    (('tr', 'en'), ('insan', 'human'), 'İnsan', 'Human'),
+    (('tr', 'en'), ('ışık', 'light'), 'IŞIK', 'LIGHT'),
+    (('tur_Latn', 'en'), ('insan', 'human'), 'İNSAN', 'HUMAN'),
+    (('en', 'tr'), ('good', 'iyi'), 'Good', 'İyi'),
+    (('en', 'az'), ('dog', 'it'), 'DOG', 'İT'),
+    (('el', 'en'), ('λόγος', 'word'), 'ΛΌΓΟΣ', 'WORD'),
+    (('el', 'en'), ('Αθήνα', 'Athens'), 'ΑΘΗΝΑ', 'ATHENS'),
+    (('en', 'el'), ('word', 'λόγος'), 'WORD', 'ΛΟΓΟΣ'),
+    (('de', 'en'), ('Straße', 'street'), 'STRASSE', 'STREET'),
+    (('en', 'nl'), ('ice', 'ijs'), 'Ice', 'IJs'),
+    (('en', 'ka'), ('cat', 'კატა'), 'Cat', 'კატა'),
+    (('vi', 'en'), ('người', 'person'), 'Ngu\u031bo\u031b\u0300i', 'Person'),
+  ],
+)
+def test_case_rules_of_languages(languages, entry, text, expected):
+  table = _table(languages[0], entry, languages=languages)
+  assert [t for _, _, t in _found(table, text)] == [expected]
 
 
 def test_the_longest_entry_is_found_first():

@@ -181,7 +181,8 @@ class Switcher:
       strict=True,
     ):
       text, end = self.table.texts[number], 2 * (word + size)
-      parts[2 * word + 1] = Case(case).apply(text) if case else text
+      language = self.table.languages[number]
+      parts[2 * word + 1] = Case(case).apply(text, language) if case else text
       if size > 1:
         parts[2 * word + 2 : end] = [''] * (2 * size - 2)
       if self._is_unsegmented and self.table.spaced[number]:

@@ -8,17 +8,15 @@ resolved; only words that may begin a multi-word entry cost Python steps.
 import enum
 import itertools
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data.corpus import language_codes, segmentation
+from xlflax.data.corpus import language_codes, segmentation, word_forms
 from xlflax.data.dictionaries import dictionary as dictionaries_lib
 
 _MAX_REMEMBERED = 1 << 20
-_PLAIN = str.maketrans('’‐‑', "'--")
 _BORDER_CODE = -1
 _PHRASE_BIT = 4  # codes are (entry + 1) * 8 + starts a phrase * 4 + case
 
@@ -30,12 +28,16 @@ class Case(enum.IntEnum):
   CAPITALIZED = 1
   UPPER = 2
 
-  def apply(self, text: str) -> str:
-    """`CAPITALIZED` makes `rouge vif` into `Rouge vif`."""
+  def apply(self, text: str, language: str) -> str:
+    """Applies the case to a translation by the rules of its language.
+
+    `CAPITALIZED` turns `rouge vif` into `Rouge vif`, and Turkish `iyi` into
+    `İyi`.
+    """
     if self is Case.UPPER:
-      return text.upper()
+      return word_forms.upper(text, language)
     if self is Case.CAPITALIZED:
-      return text[:1].upper() + text[1:]
+      return word_forms.capitalize(text, language)
     return text
 
 
@@ -65,13 +67,14 @@ class Found(NamedTuple):
 class TranslationTable:
   """The translations out of one language, numbered.
 
-  Entries are compared in Unicode's NFC with plain apostrophes and hyphens. A
-  word is looked up as it is spelt, then in small letters; the translation gets
-  the word's capital or capitals then. Entries of several words are found the
-  longest first.
+  Entries are compared by `word_forms.normalize_word`. A word is looked up as it
+  is spelled, then in lower case by the rules of its language, and a word in
+  capitals then in any case; the translation gets the word's capital or capitals
+  then. Of several entries of several words, the longest is used.
 
   Attributes:
     texts: translations, each entry's in one run.
+    languages: Language code of each translation.
     costs: int64 [translations], words of each.
     spaced: bool [translations], whether of a language with spaces.
     skipped: entries without a letter or digit, which are left out.
@@ -90,13 +93,18 @@ class TranslationTable:
     """
     merged = _merge(language, translations)
     self.skipped = len(translations) - sum(n for _, n in merged.values())
+    self._language = language
     self._entries = {key: i for i, key in enumerate(merged)}
+    self._folded: dict[str, int] = {}
+    for key, i in self._entries.items():
+      self._folded.setdefault(word_forms.fold(key, language), i)
     self._segmenter = segmentation.Segmenter(
       language, [key for key in merged if ' ' not in key]
     )
     self._lengths = self._phrase_lengths()
     flat = [t for found, _ in merged.values() for t in found]
     self.texts = [t.text for t in flat]
+    self.languages = [t.language for t in flat]
     self.costs = np.array(
       [segmentation.count_words(t.text, t.language) for t in flat], np.int64
     )
@@ -149,8 +157,10 @@ class TranslationTable:
     for i in np.flatnonzero((codes > 0) & (codes & _PHRASE_BIT > 0)).tolist():
       if i < free:
         continue
-      for size in self._lengths[_key(parts[2 * i + 1]).lower()]:
-        code = self._look_up(_key(''.join(parts[2 * i + 1 : 2 * (i + size)])))
+      for size in self._lengths[self._fold(parts[2 * i + 1])]:
+        code = self._look_up(
+          word_forms.normalize_word(''.join(parts[2 * i + 1 : 2 * (i + size)]))
+        )
         if code and i + size <= len(codes):
           codes[i : i + size] = 0
           codes[i], sizes[i], free = code, size, i + size
@@ -162,7 +172,7 @@ class TranslationTable:
     for key in self._entries:
       words = self._segmenter.split(key)[1::2]
       if len(words) > 1:
-        lengths.setdefault(words[0].lower(), set()).add(len(words))
+        lengths.setdefault(self._fold(words[0]), set()).add(len(words))
     return {
       first: sorted(found, reverse=True) for first, found in lengths.items()
     }
@@ -171,8 +181,8 @@ class TranslationTable:
     """The code of a single word."""
     if word == segmentation.BORDER:
       return _BORDER_CODE
-    key = _key(word)
-    starts = key.lower() in self._lengths
+    key = word_forms.normalize_word(word)
+    starts = self._fold(key) in self._lengths
     return self._look_up(key) + (_PHRASE_BIT if starts else 0)
 
   def _look_up(self, key: str) -> int:
@@ -180,20 +190,20 @@ class TranslationTable:
     if key in self._entries:
       return (self._entries[key] + 1) * 8 + Case.AS_IS
     is_upper = key.isupper() and len(key) > 1
-    spellings = [key.lower()]
+    entry = self._entries.get(word_forms.lower(key, self._language))
+    if entry is None and is_upper:
+      entry = self._folded.get(self._fold(key))
+    if entry is None:
+      return 0
+    case = Case.AS_IS
     if is_upper:
-      spellings += (key.capitalize(), key.title())
-    for spelling in spellings:
-      if spelling in self._entries:
-        case = (
-          Case.UPPER
-          if is_upper
-          else Case.CAPITALIZED
-          if key[:1].isupper()
-          else Case.AS_IS
-        )
-        return (self._entries[spelling] + 1) * 8 + case
-    return 0
+      case = Case.UPPER
+    elif key[:1].isupper():
+      case = Case.CAPITALIZED
+    return (entry + 1) * 8 + case
+
+  def _fold(self, text: str) -> str:
+    return word_forms.fold(text, self._language)
 
 
 class _Known(dict):
@@ -210,13 +220,6 @@ class _Known(dict):
     return code
 
 
-def _key(text: str) -> str:
-  """The form in which spellings are compared."""
-  if not text.isascii():
-    text = unicodedata.normalize('NFC', text).translate(_PLAIN)
-  return ' '.join(text.split())
-
-
 def _merge(language: str, translations) -> dict[str, tuple[list, int]]:
   """Key -> its translations and how many words of the dictionary it stands for.
 
@@ -230,7 +233,7 @@ def _merge(language: str, translations) -> dict[str, tuple[list, int]]:
     if not spans:
       continue
     before, after = word[: spans[0][0]].strip(), word[spans[-1][1] :].strip()
-    key = _key(word[spans[0][0] : spans[-1][1]])
+    key = word_forms.normalize_word(word[spans[0][0] : spans[-1][1]])
     bare = [t._replace(text=_strip(t.text, before, after)) for t in options]
     found, count = merged.get(key, ([], 0))
     merged[key] = found + bare, count + 1
