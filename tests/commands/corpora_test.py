@@ -5,9 +5,11 @@ import os
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax import cli
 from xlflax.data.aligned import packages
 from xlflax.data.corpus import directory
+from xlflax.foundation import errors
 
 
 def _pages(folder, word):
@@ -95,6 +97,43 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   notice = (tmp_path / 'a' / 'NOTICE').read_text()
   assert 'Mozilla Public License' in notice and '7.4.7' in notice
   directory.Corpus(tmp_path / 'a')
+
+
+@pytest.mark.parametrize(
+  ('code', 'name'),
+  [
+    ('pt-br', 'pt-BR'),
+    ('pt_BR', 'pt-BR'),
+    ('pt', 'pt'),
+    ('por_Latn', 'pt'),
+    ('zh', 'zh-CN'),
+    ('zh_Hant', 'zh-TW'),
+    ('zh-TW', 'zh-TW'),
+    ('cmn_Hans', 'zh-CN'),
+    ('en', 'en-US'),
+    ('en_GB', 'en-GB'),
+    ('eng', 'en-US'),
+    ('slk', 'sk'),
+    ('nb', 'nb'),
+    ('de_AT', 'de'),
+  ],
+)
+def test_names_of_packages(code, name):
+  assert packages.name_of(code) == name
+
+
+def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):
+  _stand_in(tmp_path, 'apt-get', 'touch "$2_4_all.deb"')
+  _stand_in(
+    tmp_path,
+    'dpkg',
+    'mkdir -p "$3/usr/share/libreoffice/help"\n'
+    'ln -s cs "$3/usr/share/libreoffice/help/sk"',
+  )
+  monkeypatch.setenv('PATH', f'{tmp_path}{os.pathsep}{os.environ["PATH"]}')
+  with raises_error(errors.CorpusError) as caught:
+    packages.unpack(['sk'], tmp_path / 'packages')
+  assert caught.value.got == 'sk -> cs'
 
 
 def test_a_package_that_is_not_there(tmp_path, capsys, monkeypatch):

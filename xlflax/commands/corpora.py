@@ -6,6 +6,7 @@ import logging
 import pathlib
 
 from xlflax.commands.flags import parsing
+from xlflax.data.corpus import files as corpus_files
 from xlflax.foundation import errors
 from xlflax.storage import mirrors, paths
 
@@ -72,9 +73,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _libreoffice(args: argparse.Namespace):
-  from xlflax.data.aligned import packages
+  from xlflax.data.aligned import corpora, packages
 
-  languages = args.languages.split(',')
+  # Files of a corpus have no hyphen in a language code.
+  languages = args.languages.replace('-', '_').split(',')
+  corpora.check_languages(languages, args.pivot)
   folder = paths.local(
     args.packages or f'{mirrors.place(args.output)}.packages',
     where='--packages',
@@ -125,5 +128,6 @@ def _folders(args: argparse.Namespace) -> dict[str, pathlib.Path]:
         expected='CODE=DIR, each language once',
         where='--folder',
       )
+    corpus_files.check_language(code)
     found[code] = paths.of(folder)
   return found

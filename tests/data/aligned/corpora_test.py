@@ -113,3 +113,24 @@ def test_mistakes_are_refused(tmp_path):
   texts = _texts() | {'fi': _texts()['en']}
   with raises_error(errors.CorpusError, got='fi'):
     corpora.write(texts, tmp_path / 'c', pivot='en')
+
+
+def test_a_language_code_is_checked_before_text_is_read(tmp_path):
+  def pages():
+    raise AssertionError('read')
+    yield
+
+  with raises_error(errors.CorpusError) as caught:
+    corpora.write({'en': pages(), 'pt-BR': pages()}, tmp_path / 'c', pivot='en')
+  assert caught.value.got == 'pt-BR'
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_late_error_leaves_no_corpus(tmp_path):
+  languages = {**_texts(), 'xx': [Page('page0', {'note': '12'})]}
+  output = tmp_path / 'c'
+  output.mkdir()
+  with raises_error(errors.CorpusError) as caught:
+    corpora.write(languages, output, pivot='en', held_out=HALF)
+  assert caught.value.got == 'xx'
+  assert list(tmp_path.rglob('*')) == [output]

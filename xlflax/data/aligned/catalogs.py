@@ -6,14 +6,20 @@ import re
 
 from xlflax.data.aligned import message_catalog
 from xlflax.data.aligned.pages import Page
+from xlflax.data.corpus import segmentation
 from xlflax.foundation import errors
 from xlflax.storage import mirrors
 
-# Of GTK and Qt: one a message, before a letter; within a word before a small
-# one.
+# Letters with their combining marks, which `\w` lacks.
+_LETTER = rf'(?:[^\W\d_]|[{segmentation.combining_marks()}])'
+_SMALL = rf'(?:[^\W\dA-Z_]|[{segmentation.combining_marks()}])'
+# Keyboard shortcuts of GTK and Qt. A message has at most one: before a letter at
+# the beginning of a word, within a word before a small letter, or in brackets
+# after the text, as translations into Asian languages have it: `保存(_S)`.
 _MARK = re.compile(r'[_&](?=\w)')
+_BRACKETS = re.compile(r'\s*[(（\[][_&]\w[)）\]]')
 _SHORTCUT = re.compile(
-  r'(?<!\w)[_&](?=\w)|(?<!\S)([^\W\d_]+)[_&](?=[^\W\dA-Z_]+[.:…]*(?!\S))'
+  rf'(?<!\w)[_&](?=\w)|(?<!\S)({_LETTER}+)[_&](?={_SMALL}+[.:…]*(?!\S))'
 )
 
 
@@ -50,12 +56,13 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
 
 
 def _line(text: str) -> str:
-  """Text on one line, without the mark of a keyboard shortcut.
+  """Returns a text on one line, without the mark of a keyboard shortcut.
 
-  Before: `Sa_ve as…`, `&amp; R&D`, `my_file.txt`; after: `Save as…`, `& R&D`,
-  `my_file.txt`.
+  `Sa_ve as…` becomes `Save as…`, `保存(_S)…` becomes `保存…`; `&amp; R&D` becomes
+  `& R&D` and `my_file.txt` stays.
   """
   text = html.unescape(text)
   if len(_MARK.findall(text)) == 1:
+    text = _BRACKETS.sub('', text)
     text = _SHORTCUT.sub(lambda found: found[1] or '', text)
   return ' '.join(text.split())

@@ -12,11 +12,13 @@ import enum
 import hashlib
 import json
 import pathlib
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from xlflax.data.aligned.pages import Page
 from xlflax.data.corpus import directory as corpus_directory
+from xlflax.data.corpus import files as corpus_files
 from xlflax.data.corpus import likeness, writer
 from xlflax.foundation import errors
 
@@ -50,7 +52,7 @@ def write(
   held_out: HeldOut | None = None,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Writes a corpus directory, and says what is in it.
+  """Writes a corpus directory. After an error there is none.
 
   Args:
     languages: language code -> its pages.
@@ -69,7 +71,29 @@ def write(
     CorpusError: the pivot is missing, the directory holds files, or no page is
       left for a language.
   """
-  _check(languages, pivot, output)
+  check_languages(list(languages), pivot)
+  _check_output(output)
+  partial = output.with_name(f'.{output.name}.partial')
+  shutil.rmtree(partial, ignore_errors=True)
+  try:
+    report = _write(languages, partial, pivot, mode, held_out, seed)
+    if output.is_dir():
+      output.rmdir()  # It is empty.
+    partial.rename(output)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
+  return report
+
+
+def _write(
+  languages: Mapping[str, Iterable[Page]],
+  output: pathlib.Path,
+  pivot: str,
+  mode: Mode,
+  held_out: HeldOut | None,
+  seed: int,
+) -> dict[str, Any]:
+  """Writes a corpus directory; see `write`."""
   held_out = held_out or HeldOut()
   texts = {
     code: {page.name: page.paragraphs for page in pages}
@@ -126,7 +150,15 @@ def write(
   return report
 
 
-def _check(languages, pivot: str, output: pathlib.Path) -> None:
+def check_languages(languages: Sequence[str], pivot: str) -> None:
+  """Checks the languages of a corpus, before their text is read.
+
+  Raises:
+    CorpusError: If a code cannot be part of a file name, or the pivot is
+      missing.
+  """
+  for code in languages:
+    corpus_files.check_language(code)
   if pivot not in languages:
     raise errors.CorpusError(
       'The language that the pages were written in is missing',
@@ -134,6 +166,9 @@ def _check(languages, pivot: str, output: pathlib.Path) -> None:
       expected=pivot,
       fix=f'add {pivot} to --languages, or name another --pivot',
     )
+
+
+def _check_output(output: pathlib.Path) -> None:
   if output.is_dir() and any(output.iterdir()):
     raise errors.CorpusError(
       'The output holds files already',

@@ -1,5 +1,6 @@
 """Help pages of LibreOffice, from the packages of a Debian system."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -7,20 +8,12 @@ import subprocess
 import tempfile
 
 from xlflax.data.aligned import pages
+from xlflax.data.corpus import language_codes
 from xlflax.foundation import errors
 
 PACKAGE = 'libreoffice-help-'
 _HELP = 'usr/share/libreoffice/help'
 _ELEMENT = 'DisplayArea'
-# Language of a corpus -> LibreOffice's name, where they differ.
-_NAMES = {
-  'en': 'en-US',
-  'en_GB': 'en-GB',
-  'zh': 'zh-CN',
-  'zh_Hans': 'zh-CN',
-  'zh_Hant': 'zh-TW',
-  'pt_BR': 'pt-BR',
-}
 NOTICE = """Text: help pages of LibreOffice {version}, from the packages {packages}.
 Copyright: The Document Foundation and contributors (libreoffice.org).
 Licence: Mozilla Public License, version 2.0 (mozilla.org/MPL/2.0).
@@ -29,8 +22,19 @@ Changes: paragraphs extracted from HTML; see the file corpus.json beside this.
 
 
 def name_of(language: str) -> str:
-  """LibreOffice's name of a language: 'zh' becomes 'zh-CN'."""
-  return _NAMES.get(language, language)
+  """Returns LibreOffice's name of a language.
+
+  Every common spelling has the same name: `zh`, `zh_CN` and `zho_Hans` are
+  `zh-CN`, `pt_BR` and `pt-br` are `pt-BR`, `en` is `en-US`.
+  """
+  code = language_codes.parse(language)
+  if code.language == 'zh':
+    return 'zh-TW' if code.script == 'Hant' else 'zh-CN'
+  if code.language == 'en':
+    return 'en-GB' if code.region == 'GB' else 'en-US'
+  if code.language == 'pt' and code.region == 'BR':
+    return 'pt-BR'
+  return code.language
 
 
 def package_of(language: str) -> str:
@@ -45,7 +49,8 @@ def unpack(languages: list[str], folder: pathlib.Path) -> None:
   there nor unpacked already is downloaded by `apt-get download`.
 
   Raises:
-    CorpusError: `apt-get` or `dpkg` is missing, or a package cannot be had.
+    CorpusError: If `apt-get` or `dpkg` is missing, a package cannot be
+      downloaded, or a package has only a link to another language's pages.
   """
   folder = folder.absolute()  # programs run in it
   folder.mkdir(parents=True, exist_ok=True)
@@ -63,6 +68,15 @@ def unpack(languages: list[str], folder: pathlib.Path) -> None:
       target = _pages(folder, language)
       target.parent.mkdir(parents=True, exist_ok=True)
       source = _pages(pathlib.Path(partial), language)
+      if source.parent.is_symlink():
+        other = os.readlink(source.parent)
+        raise errors.CorpusError(
+          'The help pages of a language are those of another language',
+          got=f'{name_of(language)} -> {other}',
+          expected='pages in the language',
+          where=archive.name,
+          fix=f'leave {language} out of --languages, or use {other}',
+        )
       if not source.is_dir():
         raise errors.CorpusError(
           'A package holds no help pages of its language',

@@ -104,6 +104,18 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   return TextFile(path, kind, split, languages)
 
 
+def check_language(code: str) -> None:
+  """Checks that a language code can be part of a file name.
+
+  Raises:
+    CorpusError: If the code does not follow `LANGUAGE_RULE`.
+  """
+  if not re.fullmatch(LANGUAGE_PATTERN, code):
+    raise errors.CorpusError(
+      'Not a language code', got=code, expected=LANGUAGE_RULE
+    )
+
+
 def without_seconds(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
   """Yields the paths that are not the second file of another (`forms.parts`)."""
   seconds = {part for path in paths for part in forms.parts(path)[1:]}

@@ -61,7 +61,7 @@ def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
   inner = '‐‑-' if eliding else "'’‐‑-"
   more = rf'[{inner}](?=\w)'
   if last_mark:
-    more += f'|[{_marks(last_mark)}]'
+    more += f'|[{combining_marks(last_mark)}]'
   word = rf'\w+(?:(?:{more})\w*)*'
   if eliding:
     word += r"(?:['’](?=\w))?"
@@ -269,11 +269,11 @@ def _last_mark(text: str) -> int:
 
 @functools.cache
 def _bmp_mark() -> re.Pattern[str]:
-  return re.compile(f'[{_marks(_LAST_BMP)}]')
+  return re.compile(f'[{combining_marks(_LAST_BMP)}]')
 
 
 @functools.cache
-def _marks(last: int) -> str:
+def combining_marks(last: int = _LAST_MARK) -> str:
   r"""Combining marks as ranges for a character class; `\w` lacks them.
 
   Vowel signs of Indic and Thai text are marks, as are decomposed accents.
