@@ -141,9 +141,9 @@ def test_commands(place, tmp_path, capsys):
     assert _main('report', run, f'--output={out}/report') == 0
     assert _main('report', f'{out}/eval_out', f'--output={out}/report2') == 0
     assert _main('analyze', 'cka', *analyze, pairs, f'--output={out}/cka') == 0
-    kept = (f'--states={out}/states', f'--output={out}/sentences')
+    kept = (f'--activation_cache={out}/states', f'--output={out}/sentences')
     kept += (pairs.replace('text', 'test'),)
-    assert _main('analyze', 'sentences', *analyze, *kept) == 0
+    assert _main('analyze', 'sentence-retrieval', *analyze, *kept) == 0
     to_hf = ('convert', 'to-hf', run, f'--output={out}/hf')
     assert _main(*to_hf) == 0
     assert _main('doctor', run) == 0

@@ -83,10 +83,10 @@ models() {
   done
 }
 
-series=(--series="MLM=$runs/mlm_{pair}" --series="MLM and TLM=$runs/tlm_{pair}"
-  --series="monolingual=$runs/mono_{language}")
-random=(--series="random=$runs/mlm_{pair},$runs/mlm_{pair}@untrained")
-kept=(--states="$work/states" --max_length=64)
+series=(--models="MLM=$runs/mlm_{pair}" --models="MLM and TLM=$runs/tlm_{pair}"
+  --models="monolingual=$runs/mono_{language}")
+random=(--models="random=$runs/mlm_{pair},$runs/mlm_{pair}@untrained")
+kept=(--activation_cache="$work/states" --max_length=64)
 news=(--text="en-fr=$text/ntrex.en-fr.tsv" --text="en-ru=$text/ntrex.en-ru.tsv")
 
 cka() {
@@ -97,8 +97,8 @@ cka() {
   done
   # The upper bound: one language, one model.
   timed cka-paraphrases xlflax analyze cka --text="en-en=$text/paws.en-en.tsv" "${kept[@]}" \
-    --series="MLM en-fr=$runs/mlm_en-fr" --series="MLM en-ru=$runs/mlm_en-ru" \
-    --series="monolingual=$runs/mono_en" --series="random=$runs/mono_en,$runs/mono_en@untrained" \
+    --models="MLM en-fr=$runs/mlm_en-fr" --models="MLM en-ru=$runs/mlm_en-ru" \
+    --models="monolingual=$runs/mono_en" --models="random=$runs/mono_en,$runs/mono_en@untrained" \
     --output="$out/cka-paraphrases"
 }
 
@@ -106,7 +106,7 @@ retrieval=(--test="$data/tatoeba" --languages=fr,ru --train="en-fr=$text/ntrex.e
   --train="en-ru=$text/ntrex.en-ru.tsv")
 
 sentences() {
-  timed sentences xlflax analyze sentences "${series[@]}" "${random[@]}" "${retrieval[@]}" "${kept[@]}" \
+  timed sentences xlflax analyze sentence-retrieval "${series[@]}" "${random[@]}" "${retrieval[@]}" "${kept[@]}" \
     --output="$out/sentences"
 }
 
@@ -116,24 +116,23 @@ words() {
     dictionaries+=(--$name="en-fr=$files/freedict/en-fr.$name.tsv"
       --$name="ru-en=$files/openrussian/ru-en.$name.tsv")
   done
-  timed words xlflax analyze words "${series[@]}" "${dictionaries[@]}" "${kept[@]}" --max_words=8000 \
+  timed words xlflax analyze lexicon-induction "${series[@]}" "${dictionaries[@]}" "${kept[@]}" --max_words=8000 \
     --text="en=$text/words.en.txt" --text="fr=$text/words.fr.txt" --text="ru=$text/words.ru.txt" --output="$out/words"
 }
 
 alignment() {
   local gold=$data/word_alignment both
   local sample=$gold/simalign_sample kyoto=$gold/awesome_align_examples
-  both=(--series="MLM and TLM=$runs/tlm_{pair}" --series="untrained=$runs/tlm_{pair}@untrained")
+  both=(--models="MLM and TLM=$runs/tlm_{pair}" --models="untrained=$runs/tlm_{pair}@untrained")
   timed alignment-en-de xlflax analyze alignment "${both[@]}" --output="$out/alignment-en-de" \
-    --links="en-de=$sample/sample_eng.txt,$sample/sample_deu.txt,$sample/sample_eng_deu.gold" &&
+    --gold_alignments="en-de=$sample/sample_eng.txt,$sample/sample_deu.txt,$sample/sample_eng_deu.gold" &&
     timed alignment-ja-en xlflax analyze alignment "${both[@]}" --output="$out/alignment-ja-en" \
-      --links="ja-en=$kyoto/jaen.src-tgt,$kyoto/jaen.gold" --first_index=1
+      --gold_alignments="ja-en=$kyoto/jaen.src-tgt,$kyoto/jaen.gold" --index_base=1
 }
 
 curves() {
-  timed sentences-steps xlflax analyze sentences "${series[@]}" "${retrieval[@]}" --max_length=64 \
-    --steps=all --output="$out/sentences-steps" &&
-    timed curves xlflax analyze curves --analysis="$out/sentences-steps" --layers=0,1,-1 --output="$out/curves"
+  timed sentences-steps xlflax analyze sentence-retrieval "${series[@]}" "${retrieval[@]}" --max_length=64 \
+    --checkpoint_steps=all --output="$out/sentences-steps"
 }
 
 prepare || exit 1

@@ -93,7 +93,7 @@ NOT_RUN = {
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
   'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --c': (
     'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
-  'xlflax analyze directions': 'needs transfer in every direction; '
+  'xlflax analyze transfer-matrix': 'needs transfer in every direction; '
   'tests/analysis/directions_test.py has one',
   'xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),

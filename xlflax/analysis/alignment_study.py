@@ -194,7 +194,7 @@ class AlignmentStudy(study.SeriesStudy):
       raise errors.AnalysisError(
         'States of different sizes are only comparable by maps',
         got=f'{sizes[0]} and {sizes[1]} dimensions',
-        fix='give --maps with the output of `xlflax analyze procrustes`',
+        fix='Pass --maps with the output of `xlflax analyze procrustes`.',
       )
     return None
 

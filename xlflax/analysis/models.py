@@ -87,10 +87,10 @@ class Series:
     first, comma, second = models.partition(',')
     if not (name and first) or ',' in second or (comma and not second):
       raise errors.ConfigError(
-        'A series of models is written wrongly',
+        'Invalid value for --models',
         got=repr(text),
         expected='NAME=MODEL, or NAME=MODEL,MODEL for the two languages',
-        where='--series',
+        where='--models',
       )
     return cls(name, first, second)
 

@@ -75,7 +75,7 @@ class SeriesStudy(Study):
       raise errors.ConfigError(
         'An analysis needs series of models with different names',
         got=', '.join(names) or 'none',
-        where='--series',
+        where='--models',
       )
 
   def cases(

@@ -123,7 +123,7 @@ class TransferStudy(study.Study):
         got=saved.about['layer'],
         expected=layer,
         where=head.map,
-        fix='give --map once for each --head, in the same order',
+        fix='Pass one --alignment_map for each --head_model, in the same order.',
       )
     transfer_checks.finite_head(source, name, name=str(refs[0]))
     for subject, ref in zip((source, target), refs, strict=True):

@@ -45,7 +45,7 @@ COMMANDS = {
   'leaderboard': 'join the reports of suites and models on one page',
   'translate': 'translate files or standard input by beam search',
   'report': 'put runs side by side on one page',
-  'analyze': 'how similar languages are inside of models, with pictures',
+  'analyze': 'compare the representations of languages inside models',
   'convert': 'convert checkpoints, from and to Hugging Face too',
   'publish': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',

@@ -51,6 +51,47 @@ PositiveFloat = Annotated[
 NonNegativeFloat = Annotated[
   float, annotated_types.Ge(0), annotated_types.Lt(float('inf'))
 ]
+Fraction = Annotated[float, annotated_types.Interval(ge=0, le=1)]
+
+
+def _split_at_commas(
+  type_: Any, tokens: Sequence[cyclopts.Token]
+) -> tuple[str, ...]:
+  """Splits 'en,de' into ('en', 'de')."""
+  values = [value for token in tokens for value in token.value.split(',')]
+  if not all(values):
+    raise ValueError('a value between two commas is empty')
+  return tuple(values)
+
+
+def _parse_integers(
+  type_: Any, tokens: Sequence[cyclopts.Token]
+) -> tuple[int, ...]:
+  """Parses '0,-1' as (0, -1)."""
+  return tuple(int(value) for value in _split_at_commas(type_, tokens))
+
+
+def _parse_steps(
+  type_: Any, tokens: Sequence[cyclopts.Token]
+) -> str | tuple[int, ...]:
+  """Parses 'last', 'all' or '1000,2000'."""
+  if tokens[0].value in ('last', 'all'):
+    return tokens[0].value
+  return _parse_integers(type_, tokens)
+
+
+# Several values in one option, separated by commas.
+COMMA_SEPARATED = cyclopts.Parameter(converter=_split_at_commas, n_tokens=1)
+CommaSeparated = Annotated[tuple[str, ...], COMMA_SEPARATED]
+LayerIndex = Annotated[Integer, annotated_types.Interval(ge=-10_000, le=10_000)]
+LayerIndices = Annotated[
+  tuple[LayerIndex, ...],
+  cyclopts.Parameter(converter=_parse_integers, n_tokens=1),
+]
+CheckpointSteps = Annotated[
+  Literal['last', 'all'] | tuple[NonNegativeInt, ...],
+  cyclopts.Parameter(converter=_parse_steps, n_tokens=1),
+]
 
 _COMPILATION_CACHE = os.environ.get(
   'XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation'

@@ -1,13 +1,14 @@
-"""`xlflax analyze` on a tiny run, from flags to folders."""
+"""Tests of `xlflax analyze` on a tiny run."""
 
 import json
 
 import jax
 import pytest
 
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
-from xlflax.commands import analyze
-from xlflax.commands.analyze import analysis_flags
+from xlflax.cli import analyze
+from xlflax.cli.analyze import analysis_options
 from xlflax.evaluation import states
 from xlflax.foundation import errors
 
@@ -25,10 +26,9 @@ def _one_device(monkeypatch):
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
 
 
-def _analyze(kind, output, *flags):
-  if kind not in ('curves', 'directions'):  # these read no model
-    flags = ('--batch_size=8', '--compilation_cache=', *flags)
-  return cli.main(['analyze', kind, f'--output={output}', *flags])
+def _analyze(subcommand, output, *flags):
+  flags = ('--batch_size=8', '--compilation_cache=', *flags)
+  return cli.main(['analyze', subcommand, f'--output={output}', *flags])
 
 
 def _rows(output):
@@ -41,7 +41,7 @@ def test_cka(run, corpus, tmp_path, capsys):
     f'--model_dir={run}',
     f'--text={corpus}',
     '--languages=de',
-    f'--states={tmp_path / "states"}',
+    f'--activation_cache={tmp_path / "states"}',
   ]
   assert _analyze('cka', out, *flags) == 0
   rows = _rows(out)
@@ -76,11 +76,11 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
       )
     )
   flags = [
-    f'--series=model={run}',
-    f'--series=random={run},{run}@untrained',
-    f'--states={tmp_path / "states"}',
+    f'--models=model={run}',
+    f'--models=random={run},{run}@untrained',
+    f'--activation_cache={tmp_path / "states"}',
     '--estimator=debiased',
-    '--compare=diagonal',
+    '--layer_pairs=diagonal',
     *texts,
   ]
   read = []
@@ -112,10 +112,10 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
 def test_several_devices(run, corpus, tmp_path, monkeypatch):
   flags = [
     f'--model_dir={run}',
-    '--no_random',
+    '--no_random_baseline',
     f'--text={corpus}',
     '--languages=de',
-    '--compare=diagonal',
+    '--layer_pairs=diagonal',
   ]
   found = []
   for count in (1, 8):
@@ -129,13 +129,13 @@ def test_sentences_along_training(run, corpus, tmp_path):
   out = tmp_path / 'out'
   assert (
     _analyze(
-      'sentences',
+      'sentence-retrieval',
       out,
-      f'--series=a={run}',
+      f'--models=a={run}',
       f'--test={corpus}',
       f'--train={corpus}@train',
       '--languages=de',
-      '--steps=all',
+      '--checkpoint_steps=all',
       '--layers=-1',
     )
     == 0
@@ -158,13 +158,13 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
       'cka',
       tmp_path / 'out',
       f'--model_dir={run}',
-      '--no_random',
+      '--no_random_baseline',
       f'--text=en-de={good}',
       '--text=en-fr=nowhere.tsv',
     )
     == 2
   )
-  assert 'failed: cka: en-fr' in capsys.readouterr().err
+  assert_mentions(capsys.readouterr().err, 'en-fr')
   assert (
     _analyze(
       'cka',
@@ -175,57 +175,89 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
     )
     == 2
   )
-  assert 'The model has no such layer. Got: 7' in capsys.readouterr().err
+  assert_mentions(capsys.readouterr().err, 7)
 
 
 @pytest.mark.parametrize(
-  'flags, text',
+  'flags, fields',
   [
-    (['cka', '--text=x'], 'There is no model to analyse'),
+    (['cka', '--text=x'], {'expected': '--model_dir=DIR or --models=NAME=DIR'}),
     (
-      ['cka', '--text=x', '--model_dir=y', '--steps=some'],
-      'Numbers are expected',
+      ['cka', '--text=x', '--model_dir=y', '--checkpoint_steps=some'],
+      {'got': 'some', 'mentions': '--checkpoint_steps'},
     ),
-    (['cka', '--text=en=x', '--model_dir=y'], 'LANGUAGE=FILE twice or more'),
-    (['cka', '--text=en-fr=a,b,c', '--model_dir=y'], 'one file or two'),
-    (['alignment', '--model_dir=y'], 'with gold links or without'),
     (
-      ['words', '--model_dir=y', '--train=en-fr=x', '--test=en-de=x'],
-      'both for each pair',
+      ['cka', '--text=x', '--model_dir=y', '--layers=1.5'],
+      {'got': '1.5', 'mentions': '--layers'},
+    ),
+    (
+      ['cka', '--text=en=x', '--model_dir=y'],
+      {'got': 'en=x', 'where': '--text'},
+    ),
+    (
+      ['cka', '--text=en-fr=a,b,c', '--model_dir=y'],
+      {'got': 'a,b,c', 'where': '--text'},
+    ),
+    (['cka', '--text=a=x', '--text=a=y', '--model_dir=z'], {'got': 'a=y'}),
+    (['alignment', '--model_dir=y'], {'got': 'neither'}),
+    (
+      ['alignment', '--model_dir=y', '--text=a-b=x', '--methods=argmx'],
+      {'mentions': ('--methods', 'argmx')},
     ),
     (
       [
-        'words',
+        'lexicon-induction',
+        '--model_dir=y',
+        '--train=en-fr=x',
+        '--test=en-de=x',
+      ],
+      {'mentions': ('en-fr', 'en-de')},
+    ),
+    (
+      [
+        'lexicon-induction',
         '--model_dir=y',
         '--train=en-fr=x',
         '--test=en-fr=x',
         '--text=en=nowhere',
       ],
-      'There is no such file of text. Got: nowhere',
+      {'got': 'nowhere', 'where': '--text'},
     ),
-    (['curves'], 'Got: no --model_dir'),
-    (['directions', '--result=a=x', '--result=a=y'], 'each name once'),
     (
-      ['directions', '--result=nowhere'],
-      'There are no directions of transfer in a folder',
+      [
+        'transfer',
+        '--head_model=x',
+        '--head_model=y',
+        '--alignment_map=x',
+        '--target_model=z',
+        '--test=fr=x',
+      ],
+      {'got': '2 heads, 1 maps'},
     ),
+    (['learning-curves'], {'mentions': '--model_dir'}),
+    (
+      ['transfer-matrix', '--result=a=x', '--result=a=y'],
+      {'got': 'a=y', 'where': '--result'},
+    ),
+    (['transfer-matrix', '--result=nowhere'], {'mentions': 'nowhere'}),
   ],
 )
-def test_wrong_flags(tmp_path, capsys, flags, text):
-  assert _analyze(flags[0], tmp_path / 'out', *flags[1:]) == 2
-  assert text in capsys.readouterr().err
+def test_wrong_options(tmp_path, monkeypatch, flags, fields):
+  monkeypatch.chdir(tmp_path)
+  with raises_error(errors.XlflaxError, status=2, **fields):
+    cli.parse('analyze', [*flags, f'--output={tmp_path / "out"}'])()
+  assert not (tmp_path / 'out').exists()
 
 
-def test_every_analysis_explains_itself(capsys):
-  for kind in analyze.KINDS:
-    with pytest.raises(SystemExit):
-      cli.main(['analyze', kind, '--help'])
-    assert '--output' in capsys.readouterr().out
+@pytest.mark.parametrize('subcommand', analyze.SUBCOMMANDS)
+def test_help(capsys, subcommand):
+  assert cli.main(['analyze', subcommand, '--help']) == 0
+  assert '--output' in capsys.readouterr().out
 
 
-def test_kinds_of_text(tmp_path):
+def test_formats_of_parallel_text(tmp_path):
   def pairs(*items):
-    return analysis_flags.pairs(items, '--text')
+    return analysis_options.load_pairs(items, '--text')
 
   assert pairs('fr-en=a.tsv', 'en-de=a,b').pairs() == (
     ('en', 'fr'),

@@ -1,0 +1,112 @@
+"""`xlflax analyze alignment`: word alignment by layer."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from xlflax.cli import options as shared_options
+from xlflax.cli.analyze import analysis_options
+from xlflax.foundation import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlignmentOptions(analysis_options.ModelAnalysisOptions):
+  """Aligns the words of translated sentences by the states of each layer.
+
+  Reports the alignment error rate of optimal transport and of mutual argmax
+  (Chi et al., 2022, section 4.4), and writes the alignments of one layer in
+  Pharaoh's format.
+
+  Attributes:
+    gold_alignments: Sentences with gold alignments, as PAIR=TEXT,LINKS with a
+      text file of `source ||| target` lines, or PAIR=SOURCE,TARGET,LINKS.
+      Repeat the option for several pairs.
+    text: Sentences without gold alignments, as PAIR=FILE or PAIR=FILE,FILE,
+      with words separated by spaces. Only alignments are written. Repeat the
+      option for several pairs.
+    maps: Directory written by `xlflax analyze procrustes` for the same models
+      and pair. The states of the first language are mapped at each layer
+      before words are compared.
+    methods: Alignment methods, separated by commas. "mutual_transport" and
+      "argmax" intersect the alignments of both directions.
+    layer: Layer whose alignments are written.
+    entropic_reg: Weight of the entropic regularization of the transport.
+    marginals: Weights of the words in the transport: "uniform", or
+      proportional to the norms of their states.
+    threshold: Minimum fraction of a word's mass for an alignment. Defaults to
+      aligning each word with the largest fraction.
+    index_base: Number of the first word in the gold alignments.
+    max_sentences: Maximum number of sentences per pair. Defaults to all.
+  """
+
+  gold_alignments: tuple[str, ...] = ()
+  text: tuple[str, ...] = ()
+  maps: str | None = None
+  methods: Annotated[
+    tuple[Literal['mutual_transport', 'transport', 'argmax'], ...],
+    shared_options.COMMA_SEPARATED,
+  ] = ('mutual_transport', 'transport', 'argmax')
+  layer: shared_options.LayerIndex = -1
+  entropic_reg: shared_options.PositiveFloat = 0.1
+  marginals: Literal['uniform', 'norm'] = 'uniform'
+  threshold: shared_options.Fraction | None = None
+  index_base: Literal[0, 1] = 0
+  max_sentences: shared_options.PositiveInt | None = None
+  model_options: analysis_options.ModelOptions = analysis_options.ModelOptions()
+
+  def __post_init__(self):
+    if bool(self.gold_alignments) == bool(self.text):
+      raise errors.ConfigError(
+        'Word alignment requires either --gold_alignments or --text',
+        got='both' if self.text else 'neither',
+        expected='--gold_alignments=PAIR=TEXT,LINKS or --text=PAIR=FILE',
+      )
+    shared_options.check_requires(
+      self,
+      ['index_base'],
+      requires='--gold_alignments',
+      satisfied=bool(self.gold_alignments),
+    )
+
+
+def main(options: AlignmentOptions) -> int:
+  """Aligns the words."""
+  from xlflax.analysis import alignment_study
+  from xlflax.similarity import word_alignment
+
+  analysis = alignment_study.AlignmentStudy(
+    source=_open_sentences(options),
+    series=options.model_options.series(),
+    steps=options.model_options.checkpoint_steps,
+    maps=options.maps,
+    methods=tuple(map(word_alignment.Method, options.methods)),
+    layer=options.layer,
+    regularization=options.entropic_reg,
+    mass=word_alignment.Mass(options.marginals),
+    threshold=options.threshold,
+  )
+  return analysis_options.run_with_models(options, analysis)
+
+
+def _open_sentences(options: AlignmentOptions):
+  """Returns the sentence pairs, with or without gold alignments."""
+  from xlflax.analysis import alignment_study
+  from xlflax.data.labelled.sources import source
+
+  if options.text:
+    files = analysis_options.parse_named_files(options.text, '--text')
+    return alignment_study.UnlinkedFiles(
+      max_sentences=options.max_sentences,
+      files={
+        pair: analysis_options.one_or_two_files(value, '--text')
+        for pair, value in files.items()
+      },
+    )
+  files = analysis_options.parse_named_files(
+    options.gold_alignments, '--gold_alignments'
+  )
+  return source.FileExamples(
+    format='word_alignment',
+    max_examples=options.max_sentences,
+    options={'first_index': options.index_base},
+    files={pair: tuple(value.split(',')) for pair, value in files.items()},
+  )

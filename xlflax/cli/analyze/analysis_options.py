@@ -1,0 +1,300 @@
+"""Options that several analyses share, and the execution of an analysis."""
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import cyclopts
+
+from xlflax.cli import compilation_cache
+from xlflax.cli import options as shared_options
+from xlflax.foundation import errors
+from xlflax.storage import names, paths
+
+if TYPE_CHECKING:
+  from xlflax.analysis import models as analysis_models
+  from xlflax.analysis import parallel_text, sentence_store, study
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnalysisOptions:
+  """Options of all analyses.
+
+  Attributes:
+    output: Directory to which JSON, CSV, plots and report.html are written.
+  """
+
+  output: str
+  command_line: shared_options.CommandLine = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelAnalysisOptions(AnalysisOptions):
+  """Options of analyses that run models.
+
+  Attributes:
+    batch_size: Number of sentences in a batch.
+    seed: Random seed for the parameters of untrained models.
+  """
+
+  batch_size: shared_options.PositiveInt = 64
+  seed: shared_options.Seed = 0
+  compilation: shared_options.CompilationOptions = (
+    shared_options.CompilationOptions()
+  )
+
+
+@cyclopts.Parameter(name='*', group=cyclopts.Group('Models'))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+  """Models that are compared.
+
+  Attributes:
+    model_dir: Run directory of a model that reads both languages. DIR@STEP
+      selects a checkpoint other than the last, and DIR@untrained random
+      parameters. Repeat the option for several models.
+    models: Model with a name, as NAME=DIR, or NAME=DIR,DIR with one model for
+      each language of a pair. "{language}" is replaced by the language and
+      "{pair}" by the pair, such as en-fr. Repeat the option for several.
+    checkpoint_steps: Checkpoints of models without @STEP: "last", "all", or
+      training steps separated by commas.
+  """
+
+  model_dir: tuple[str, ...] = ()
+  models: tuple[str, ...] = ()
+  checkpoint_steps: shared_options.CheckpointSteps = 'last'
+
+  def are_given(self) -> bool:
+    """Returns whether the options name a model."""
+    return bool(self.model_dir or self.models)
+
+  def series(
+    self, *, random_init_baseline: bool = False
+  ) -> 'tuple[analysis_models.Series, ...]':
+    """Returns the models that are compared.
+
+    Args:
+      random_init_baseline: Whether to add a randomly initialized encoder for
+        each model of `model_dir`.
+
+    Raises:
+      ConfigError: If no model is given, or one is not given correctly.
+    """
+    from xlflax.analysis import models as analysis_models
+
+    if not self.are_given():
+      raise errors.ConfigError(
+        'Missing required argument: --model_dir or --models',
+        expected='--model_dir=DIR or --models=NAME=DIR',
+      )
+    series = [analysis_models.Series.parse(text) for text in self.models]
+    for text in self.model_dir:
+      model = analysis_models.ModelRef.parse(text)
+      name = pathlib.Path(model.directory).name or text
+      if name in [other.name for other in series]:
+        name = text
+      series.append(analysis_models.Series(name, text))
+      if random_init_baseline:
+        is_single = len(self.model_dir) == 1
+        label = 'random encoder' if is_single else f'{name}, random encoder'
+        random_model = f'{model.directory}@untrained'
+        series.append(analysis_models.Series(label, text, random_model))
+    return tuple(series)
+
+
+@cyclopts.Parameter(name='*', group=cyclopts.Group('Hidden states'))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HiddenStateOptions:
+  """Hidden states that an analysis reads.
+
+  Attributes:
+    layers: Layers to analyze, separated by commas. 0 is the embedding output,
+      and negative indices count from the last layer. Defaults to all.
+    max_length: Maximum number of tokens read from a sentence. Defaults to the
+      length with which the model computes sentence embeddings.
+    activation_cache: Directory in which hidden states are stored, so that an
+      interrupted command resumes and other analyses reuse them.
+  """
+
+  layers: shared_options.LayerIndices | None = None
+  max_length: shared_options.PositiveInt | None = None
+  activation_cache: str | None = None
+
+  def reader(self) -> 'sentence_store.SentenceReader':
+    """Returns the reader that computes or loads the states of sentences."""
+    from xlflax.analysis import sentence_store
+
+    if self.activation_cache is not None:
+      paths.local(self.activation_cache, where='--activation_cache')
+    return sentence_store.SentenceReader(
+      directory=self.activation_cache, max_length=self.max_length
+    )
+
+
+def load_pairs(
+  items: Sequence[str],
+  option: str,
+  *,
+  pivot: str = 'en',
+  languages: Sequence[str] = (),
+  max_pairs: int | None = None,
+) -> 'parallel_text.Oriented':
+  """Returns the parallel text that an option names.
+
+  Args:
+    items: Values of the option: one directory, PAIR=FILE, PAIR=FILE,FILE, or
+      LANGUAGE=FILE for two or more languages.
+    option: Name of the option, such as '--text', for error messages.
+    pivot: Language that comes first in each pair.
+    languages: Languages to read from a directory. If empty, all.
+    max_pairs: Maximum number of sentences per pair. If None, all.
+
+  Raises:
+    ConfigError: If the items are not given correctly.
+  """
+  from xlflax.analysis import parallel_text
+
+  return parallel_text.Oriented(
+    source=_parse_pairs(items, option, tuple(languages)),
+    pivot=pivot,
+    max_pairs=max_pairs,
+  )
+
+
+def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
+  from xlflax.analysis import parallel_text
+  from xlflax.evaluation import sources
+
+  if len(items) == 1 and not names.split(items[0])[0]:
+    return _open_directory(items[0], languages)
+  files = parse_named_files(items, option)
+  if all('-' in name for name in files):
+    return sources.FilePairs(
+      files={
+        name: one_or_two_files(value, option) for name, value in files.items()
+      }
+    )
+  mixed = any('-' in name or ',' in value for name, value in files.items())
+  if mixed or len(files) < 2:
+    raise errors.ConfigError(
+      f'Invalid value for {option}',
+      got=' '.join(items),
+      expected='PAIR=FILE, PAIR=FILE,FILE, or LANGUAGE=FILE for two or more '
+      'languages',
+      where=option,
+    )
+  return parallel_text.MultiwayFiles(files=files)
+
+
+def _open_directory(item: str, languages: tuple[str, ...]):
+  """Returns the pairs of a corpus directory or of the files of Tatoeba."""
+  from xlflax.evaluation import sources, tatoeba
+
+  directory, split = names.split_end(item)
+  if any(pathlib.Path(directory).glob('tatoeba.*-*.*')):
+    return tatoeba.Tatoeba(directory=directory, languages=languages or None)
+  return sources.CorpusPairs(
+    directory=directory, split=split or 'test', languages=languages or None
+  )
+
+
+def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
+  """Parses NAME=FILE values.
+
+  Raises:
+    ConfigError: If a value has another format, or a name is repeated.
+  """
+  files: dict[str, str] = {}
+  for item in items:
+    name, path = names.split(item)
+    if not (name and path) or name in files:
+      raise errors.ConfigError(
+        f'Invalid value for {option}',
+        got=item,
+        expected='NAME=FILE with a different name for each file',
+        where=option,
+      )
+    files[name] = path
+  return files
+
+
+def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
+  """Parses FILE or FILE,FILE.
+
+  Raises:
+    ConfigError: If there are more than two files.
+  """
+  files = value.split(',')
+  if len(files) > 2:
+    raise errors.ConfigError(
+      'A language pair consists of one file or two', got=value, where=option
+    )
+  return value if len(files) == 1 else (files[0], files[1])
+
+
+def check_languages(options: Any, *items: str) -> None:
+  """Rejects --languages unless parallel text is read from a directory.
+
+  Args:
+    options: Options with a field `languages`.
+    *items: Values that name parallel text; see `load_pairs`.
+  """
+  shared_options.check_requires(
+    options,
+    ['languages'],
+    requires='a directory of parallel text',
+    satisfied=any(not names.split(item)[0] for item in items),
+    fix='Remove --languages. Each file names its languages.',
+  )
+
+
+def run_with_models(
+  options: ModelAnalysisOptions, analysis: 'study.Study'
+) -> int:
+  """Runs an analysis of models; see `run`."""
+  compilation_cache.enable(options.compilation.compilation_cache)
+  return run(
+    options, analysis, seed=options.seed, batch_size=options.batch_size
+  )
+
+
+def run(
+  options: AnalysisOptions, analysis: 'study.Study', **arguments: Any
+) -> int:
+  """Runs an analysis, and prints its tables and the path of its report.
+
+  Args:
+    options: Options of the command.
+    analysis: Analysis to run.
+    **arguments: Further arguments of `study.analyze`.
+
+  Returns:
+    The exit status: 0 if no part of the analysis failed.
+
+  Raises:
+    ConfigError: If the output is a run directory.
+  """
+  from xlflax.analysis import study
+  from xlflax.training.checkpointing import run_directory
+
+  output = paths.of(options.output)
+  if (output / run_directory.MODEL).exists():
+    raise errors.ConfigError(
+      'The output is a run directory',
+      got=f'--output={options.output}',
+      expected='a separate directory',
+      where='--output',
+    )
+  result = study.analyze(
+    analysis, output=options.output, command=options.command_line, **arguments
+  )
+  for table in result.tables:
+    print(table.markdown())
+  for note in result.notes:
+    print(note)
+  for failure in result.failures:
+    print(f'failed: {failure}', file=sys.stderr)
+  print(output / 'report.html')
+  return errors.joint_status(failure.status for failure in result.failures)

@@ -1,0 +1,103 @@
+"""`xlflax analyze lexicon-induction`: translation of words."""
+
+import dataclasses
+import pathlib
+
+from xlflax.cli import options as shared_options
+from xlflax.cli.analyze import analysis_options
+from xlflax.foundation import errors
+from xlflax.storage import names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
+  """Translates words by their nearest neighbors (cosine and CSLS).
+
+  Compares embeddings, mean hidden states of each layer, and word vectors from
+  files, with and without an orthogonal map (Wu et al., 2020, section 5.1.1).
+
+  Attributes:
+    train: Dictionary from which the map is learned, as PAIR=FILE. Each line
+      has a word of the first language and its translation, separated by a tab
+      or a space (MUSE). Repeat the option for several pairs.
+    test: Dictionary of the words to translate, in the format of --train.
+    text: Text in which the hidden states of words are computed, as
+      LANGUAGE=FILE. Repeat the option for each language. Alternatively, one
+      corpus directory, as DIR or DIR@SPLIT with the split train by default.
+      Defaults to none, so that only embeddings are compared.
+    vec: Baseline word vectors in the text format of fastText, as
+      LANGUAGE=FILE. Repeat the option for each language.
+    max_lines: Maximum number of lines of text per language. Defaults to all.
+    max_words: Maximum number of words per language.
+    min_count: Minimum number of occurrences of a word in the text.
+  """
+
+  train: tuple[str, ...]
+  test: tuple[str, ...]
+  text: tuple[str, ...] = ()
+  vec: tuple[str, ...] = ()
+  max_lines: shared_options.PositiveInt | None = None
+  max_words: shared_options.PositiveInt = 200_000
+  min_count: shared_options.PositiveInt = 1
+  model_options: analysis_options.ModelOptions = analysis_options.ModelOptions()
+  hidden_states: analysis_options.HiddenStateOptions = (
+    analysis_options.HiddenStateOptions()
+  )
+
+  def __post_init__(self):
+    if self.vec:
+      shared_options.check_requires(
+        self,
+        ['text'],
+        requires='--model_dir or --models',
+        satisfied=self.model_options.are_given(),
+      )
+    shared_options.check_requires(
+      self,
+      ['layers', 'max_length', 'activation_cache', 'max_lines', 'min_count'],
+      requires='--text',
+      satisfied=bool(self.text),
+    )
+
+
+def main(options: LexiconInductionOptions) -> int:
+  """Translates the words of the test dictionaries."""
+  from xlflax.analysis import word_study
+
+  # Word vectors from files can be compared without a model.
+  needs_models = options.model_options.are_given() or not options.vec
+  series = options.model_options.series() if needs_models else ()
+  analysis = word_study.WordStudy(
+    train=analysis_options.parse_named_files(options.train, '--train'),
+    test=analysis_options.parse_named_files(options.test, '--test'),
+    text=_open_text(options),
+    series=series,
+    vectors=analysis_options.parse_named_files(options.vec, '--vec'),
+    steps=options.model_options.checkpoint_steps,
+    layers=options.hidden_states.layers,
+    max_words=options.max_words,
+    min_count=options.min_count,
+    max_length=options.hidden_states.max_length,
+    directory=options.hidden_states.activation_cache,
+  )
+  return analysis_options.run_with_models(options, analysis)
+
+
+def _open_text(options: LexiconInductionOptions):
+  """Returns the text from a corpus directory or from files, if any."""
+  from xlflax.analysis import text_files
+
+  if not options.text:
+    return None
+  if len(options.text) == 1 and not names.split(options.text[0])[0]:
+    directory, split = names.split_end(options.text[0])
+    return text_files.CorpusLines(
+      directory=directory, split=split or 'train', max_lines=options.max_lines
+    )
+  files = analysis_options.parse_named_files(options.text, '--text')
+  for path in files.values():
+    if not pathlib.Path(path).is_file():
+      raise errors.CorpusError(
+        'The text file does not exist', got=path, where='--text'
+      )
+  return text_files.TextFiles(files=files, max_lines=options.max_lines)

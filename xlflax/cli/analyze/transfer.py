@@ -1,0 +1,94 @@
+"""`xlflax analyze transfer`: a task head on the mapped states of a model."""
+
+import dataclasses
+from typing import Any, Literal
+
+from xlflax.cli import options as shared_options
+from xlflax.cli.analyze import analysis_options
+from xlflax.foundation import errors
+
+# Task -> default format of its files.
+_FORMATS = {
+  'tagging': 'conllu_tags',
+  'entities': 'conll_iob2',
+  'parsing': 'conllu',
+  'classification': 'tsv',
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransferOptions(analysis_options.ModelAnalysisOptions):
+  """Evaluates the head of a fine-tuned model on states of another model.
+
+  The states are mapped into the space of the fine-tuned model by a map of
+  `xlflax analyze procrustes`. The head reads one layer of a frozen encoder
+  (Wu et al., 2020, section 5.1.2).
+
+  Attributes:
+    head_model: Run directory of the model with the head, as DIR or DIR@STEP.
+      Repeat the option for several layers.
+    alignment_map: Map from the layer of the target model to the layer that
+      the head reads. Repeat the option once for each --head_model.
+    target_model: Run directory of the model whose states are mapped.
+    test: Labeled text of the target model's language, as LANGUAGE=FILE. Repeat
+      the option for several files.
+    task: Task of the head.
+    format: Format of the files. Defaults to conllu_tags for tagging,
+      conll_iob2 for entities, conllu for parsing, and tsv for classification.
+    objective: Name of the head in the model. Defaults to the task's name.
+    max_examples: Maximum number of examples per file. Defaults to all.
+  """
+
+  head_model: tuple[str, ...]
+  alignment_map: tuple[str, ...]
+  target_model: str
+  test: tuple[str, ...]
+  task: Literal['tagging', 'entities', 'parsing', 'classification'] = 'tagging'
+  format: str | None = None
+  objective: str | None = None
+  max_examples: shared_options.PositiveInt | None = None
+
+  def __post_init__(self):
+    if len(self.head_model) != len(self.alignment_map):
+      raise errors.ConfigError(
+        'Each --head_model requires one --alignment_map',
+        got=f'{len(self.head_model)} heads, {len(self.alignment_map)} maps',
+        expected='as many maps as heads',
+      )
+
+
+def main(options: TransferOptions) -> int:
+  """Evaluates the heads."""
+  from xlflax.analysis import transfer_study
+
+  heads = map(transfer_study.Head, options.head_model, options.alignment_map)
+  analysis = transfer_study.TransferStudy(
+    heads=tuple(heads), target=options.target_model, task=_build_task(options)
+  )
+  return analysis_options.run_with_models(options, analysis)
+
+
+def _build_task(options: TransferOptions):
+  """Returns the evaluation task of the head."""
+  from xlflax.data.labelled.sources import source
+  from xlflax.evaluation.tasks import classification, parsing, tagging
+
+  fields: dict[str, Any] = {
+    'source': source.FileExamples(
+      format=options.format or _FORMATS[options.task],
+      files=analysis_options.parse_named_files(options.test, '--test'),
+      max_examples=options.max_examples,
+    )
+  }
+  if options.objective:
+    fields['objective'] = options.objective
+  if options.task == 'parsing':
+    return parsing.Parsing(**fields)
+  if options.task == 'classification':
+    return classification.Classification(**fields)
+  scheme = (
+    tagging.Scheme.ENTITIES
+    if options.task == 'entities'
+    else tagging.Scheme.TAGS
+  )
+  return tagging.Tagging(scheme=scheme, unseen=tagging.Unseen.WRONG, **fields)

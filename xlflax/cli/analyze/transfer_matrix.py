@@ -1,0 +1,58 @@
+"""`xlflax analyze transfer-matrix`: transfer between all languages."""
+
+import dataclasses
+import pathlib
+
+from xlflax.cli import options as shared_options
+from xlflax.cli.analyze import analysis_options
+from xlflax.foundation import errors
+from xlflax.storage import names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransferMatrixOptions(analysis_options.AnalysisOptions):
+  """Plots matrices of training language by test language.
+
+  Compares the results of several `xlflax finetune --train_languages` commands, and
+  plots the gains over the first model (Chi et al., 2022, figure 6).
+
+  Attributes:
+    result: Output directory of `xlflax finetune --train_languages`, as DIR or
+      NAME=DIR. Repeat the option for several models. The first is the
+      baseline.
+    tasks: Evaluation tasks, separated by commas. Defaults to all.
+  """
+
+  result: tuple[str, ...]
+  tasks: shared_options.CommaSeparated = ()
+
+
+def main(options: TransferMatrixOptions) -> int:
+  """Plots the matrices."""
+  from xlflax.analysis import directions_study
+
+  analysis = directions_study.DirectionsStudy(
+    results=_parse_results(options.result), tasks=options.tasks or None
+  )
+  return analysis_options.run(options, analysis)
+
+
+def _parse_results(items: tuple[str, ...]) -> dict[str, str]:
+  """Maps the names of models to result directories.
+
+  Raises:
+    ConfigError: If two models have the same name.
+  """
+  results: dict[str, str] = {}
+  for item in items:
+    name, directory = names.split(item)
+    name = name or pathlib.Path(directory).name or directory
+    if not (name and directory) or name in results:
+      raise errors.ConfigError(
+        'Invalid value for --result',
+        got=item,
+        expected='DIR or NAME=DIR with a different name for each directory',
+        where='--result',
+      )
+    results[name] = directory
+  return results
