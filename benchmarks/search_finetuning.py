@@ -216,10 +216,10 @@ def accuracies(setting: Setting, model_dir) -> dict[str, float]:
       .split('\n')[:-1]
       for own in (name, 'eng')
     ]
-    nearest = cosine.nearest(
+    nearest = cosine.find_nearest(
       *(opened.encode(texts, max_length=setting.length) for texts in sides)
     )
-    found[code] = statistics.mean(map(cosine.accuracy, nearest))
+    found[code] = statistics.mean(map(cosine.retrieval_accuracy, nearest))
   return found
 
 

@@ -71,7 +71,7 @@ def csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
 def _csls(first, second, *, top: int, k: int) -> np.ndarray:
   from xlflax.similarity import csls as csls_lib
 
-  return csls_lib.nearest(first, second, top=top, k=k).indices
+  return csls_lib.find_nearest(first, second, top=top, k=k).indices
 
 
 def cka(variant: str, args: argparse.Namespace) -> dict[str, Any]:

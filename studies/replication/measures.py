@@ -151,7 +151,7 @@ def norms(setup, params) -> dict[str, float]:
 
 def _mapped(first, second, first_tested, second_tested) -> float:
   """Accuracy of one layer after the map that other sentences give."""
-  found = procrustes.align(first, second)
+  found = procrustes.fit_alignment(first, second)
   sides = (
     found.map_source(first_tested)[None],
     found.map_target(second_tested)[None],

@@ -17,7 +17,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation.tasks import tagging
 from xlflax.foundation import errors
 from xlflax.objectives.finetuning import token_classification
-from xlflax.similarity import maps, normalization, procrustes
+from xlflax.similarity import alignment_maps, normalization, procrustes
 
 _LABELS = ('O', 'A', 'B', 'C')
 _OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)
@@ -74,7 +74,9 @@ def _saved(matrix, **about):
   none = normalization.Normalized(
     np.zeros((0, 32), np.float32), np.zeros((0, 32))
   )
-  return maps.SavedMap(procrustes.Alignment(matrix, none, none), about, 2.0)
+  return alignment_maps.SavedMap(
+    procrustes.Alignment(matrix, none, none), about, 2.0
+  )
 
 
 def _task():
@@ -114,7 +116,9 @@ def test_states_are_mapped_as_arrays_are():
   random = np.random.default_rng(1)
   first = random.normal(size=(40, 5)) * 3 + 1
   second = random.normal(size=(40, 5)) + [1, 0, 2, 0, 0]
-  saved = maps.SavedMap(procrustes.align(first, second, max_rounds=4), {}, 0.5)
+  saved = alignment_maps.SavedMap(
+    procrustes.fit_alignment(first, second, max_rounds=4), {}, 0.5
+  )
   parameters = mapped_heads._parameters(saved)
   found = jax.jit(mapped_heads.map_states)(
     first.reshape(4, 10, 5).astype(np.float32), parameters
@@ -130,13 +134,13 @@ def test_states_are_mapped_as_arrays_are():
 def test_normalisation_is_undone():
   """Of states mapped to themselves."""
   states = np.random.default_rng(0).normal(size=(50, 4)) + [1, 0, 2, 0]
-  saved = maps.SavedMap(procrustes.align(states, states), {})
+  saved = alignment_maps.SavedMap(procrustes.fit_alignment(states, states), {})
   found = mapped_heads.map_states(states, mapped_heads._parameters(saved))
   np.testing.assert_allclose(found, states, atol=1e-4)
 
 
 def _study(tmp_path, saved, **settings):
-  (tmp_path / 'map.npz').write_bytes(maps.to_bytes(saved))
+  (tmp_path / 'map.npz').write_bytes(alignment_maps.serialize_map(saved))
   return transfer_study.TransferStudy(
     **{
       'heads': (transfer_study.Head('source', str(tmp_path / 'map.npz')),),
@@ -249,11 +253,11 @@ def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
   ]
 
 
-def _map_of_languages(**about) -> maps.SavedMap:
+def _map_of_languages(**about) -> alignment_maps.SavedMap:
   """A map that doubles vectors of one dimension."""
   none = np.zeros((0, 1))
   alignment = procrustes.Alignment(np.eye(1), none, none)
-  return maps.SavedMap(alignment, about, 2.0)
+  return alignment_maps.SavedMap(alignment, about, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from xlflax.analysis import curves_study, figures, report, word_report
 from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import drawing, styles
 from xlflax.foundation import errors
-from xlflax.similarity import maps
+from xlflax.similarity import alignment_maps
 
 
 def _rows(value=0.25):
@@ -210,7 +210,7 @@ def test_axes_end_above_the_highest_value():
 def test_a_map_that_is_none(tmp_path):
   (tmp_path / 'x.npz').write_text('no map')
   with raises_error(errors.AnalysisError, where='x.npz', mentions='BadZipFile'):
-    maps.load(tmp_path / 'x.npz')
+    alignment_maps.load_map(tmp_path / 'x.npz')
 
 
 def _write_results(directory, task, metrics, split='all'):

@@ -16,7 +16,7 @@ from xlflax.analysis import (
   sentence_study,
 )
 from xlflax.foundation import errors
-from xlflax.similarity import cka, maps
+from xlflax.similarity import alignment_maps, cka
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ def test_a_map_is_learned_and_kept(tmp_path):
   assert row['cosine_after'] > 0.99 > row['cosine_before']
   assert (row['pairs'], row['held_out']) == (54, 6)
   report.write(tmp_path / 'out', found)
-  saved = maps.load(tmp_path / 'out' / 'mine.en-fr.2.layer1.npz')
+  saved = alignment_maps.load_map(tmp_path / 'out' / 'mine.en-fr.2.layer1.npz')
   assert saved.about['layer'] == 1 and saved.about['first'] == 'runs/mine@2'
   mapped = saved.alignment.map_source(fakes.STATES['en'][1])
   expected = saved.alignment.map_target(fakes.STATES['fr'][1])

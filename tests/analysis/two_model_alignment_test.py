@@ -11,7 +11,7 @@ from tests.errors import assert_mentions, raises_error
 from xlflax.analysis import alignment_study, models
 from xlflax.data.labelled.sources import source
 from xlflax.foundation import errors
-from xlflax.similarity import maps, normalization, procrustes
+from xlflax.similarity import alignment_maps, normalization, procrustes
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -54,7 +54,7 @@ def _save(
     alignment = procrustes.Alignment(sign * np.eye(16), side, side)
     about = {'first': first, 'second': second, 'pair': pair, 'layer': layer}
     (folder / f'{layer}.npz').write_bytes(
-      maps.to_bytes(maps.SavedMap(alignment, about))
+      alignment_maps.serialize_map(alignment_maps.SavedMap(alignment, about))
     )
   return str(folder)
 

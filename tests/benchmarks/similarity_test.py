@@ -14,7 +14,7 @@ def _args(*flags):
 
 def test_peers_find_the_same_translations():
   first, second = similarity.vectors(300, 64)
-  expected = csls.nearest(first, second, top=3, k=5).indices
+  expected = csls.find_nearest(first, second, top=3, k=5).indices
   found = peers.csls_numpy(first, second, top=3, k=5)
   np.testing.assert_array_equal(found, expected)
   assert np.mean(expected[:, 0] == np.arange(300)) > 0.8

@@ -181,7 +181,7 @@ def test_sentences_among_translations():
     nearest = BitextMiningEvaluator._similarity_search(
       None, first, second, model
     )
-    assert [one['corpus_id'] for one in nearest] == cosine.nearest(
+    assert [one['corpus_id'] for one in nearest] == cosine.find_nearest(
       first, second
     ).forward.tolist()
     gold = [(i, i) for i in range(150)]

@@ -12,7 +12,7 @@ def _vectors(rows, seed):
 @pytest.mark.parametrize('block_size', [1, 4, 7, 1000])
 def test_nearest_agrees_with_a_double_loop_over_cosines(block_size):
   first, second = _vectors(13, 0), _vectors(9, 1)
-  found = similarity.nearest(first, second, block_size=block_size)
+  found = similarity.find_nearest(first, second, block_size=block_size)
   for i in range(13):
     cosines = [1 - distance.cosine(first[i], second[j]) for j in range(9)]
     assert found.forward[i] == int(np.argmax(cosines))
@@ -25,25 +25,25 @@ def test_lengths_of_vectors_do_not_matter():
   first, second = _vectors(6, 0), _vectors(6, 1)
   scales = np.arange(1, 7, dtype=np.float32)[:, None]
   np.testing.assert_array_equal(
-    similarity.nearest(first, second).forward,
-    similarity.nearest(first, second * scales).forward,
+    similarity.find_nearest(first, second).forward,
+    similarity.find_nearest(first, second * scales).forward,
   )
 
 
 def test_equal_vectors_count_as_the_first_of_them_in_every_blocking():
   same = np.ones((8, 3), np.float32)
   for block_size in (1, 3, 100):
-    found = similarity.nearest(same, same, block_size=block_size)
+    found = similarity.find_nearest(same, same, block_size=block_size)
     assert found.forward.tolist() == [0] * 8
     assert found.backward.tolist() == [0] * 8
-  assert similarity.accuracy(found.forward) == 1 / 8
+  assert similarity.retrieval_accuracy(found.forward) == 1 / 8
 
 
 def test_zero_vectors_are_similar_to_nothing():
   vectors = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
-  np.testing.assert_array_equal(similarity.unit_rows(vectors), vectors)
-  assert similarity.nearest(vectors, vectors).forward.tolist() == [0, 1, 2]
+  np.testing.assert_array_equal(similarity.normalize_rows(vectors), vectors)
+  assert similarity.find_nearest(vectors, vectors).forward.tolist() == [0, 1, 2]
 
 
 def test_accuracy_is_the_share_of_right_indices():
-  assert similarity.accuracy(np.array([0, 2, 2, 3])) == 0.75
+  assert similarity.retrieval_accuracy(np.array([0, 2, 2, 3])) == 0.75

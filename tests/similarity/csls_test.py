@@ -6,9 +6,9 @@ from scipy.spatial import distance
 
 from tests.errors import raises_error
 from xlflax.foundation import errors
-from xlflax.similarity import csls, neighbours
+from xlflax.similarity import csls, neighbors
 
-_BLOCKS = neighbours.Blocks(4, 5)
+_BLOCKS = neighbors.Blocks(4, 5)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def _csls(first, second, k):
 def test_csls_is_the_double_loop(sides, k):
   scores = _csls(*sides, k)
   order = np.argsort(-scores, 1)[:, :6]
-  found = csls.nearest(*sides, top=6, k=k, blocks=_BLOCKS)
+  found = csls.find_nearest(*sides, top=6, k=k, blocks=_BLOCKS)
   np.testing.assert_array_equal(found.indices, order)
   np.testing.assert_allclose(
     found.scores, np.take_along_axis(scores, order, 1), atol=1e-5
@@ -49,8 +49,8 @@ def test_csls_is_the_double_loop(sides, k):
 
 def test_some_queries_of_a_larger_vocabulary(sides):
   first, second = sides
-  whole = csls.nearest(first, second, top=2, k=3)
-  some = csls.nearest(
+  whole = csls.find_nearest(first, second, top=2, k=3)
+  some = csls.find_nearest(
     first[4:9], second, top=2, k=3, all_queries=first, blocks=_BLOCKS
   )
   np.testing.assert_array_equal(some.indices, whole.indices[4:9])
@@ -60,7 +60,7 @@ def test_some_queries_of_a_larger_vocabulary(sides):
 def test_cosine(sides):
   first, second = sides
   matrix = 1 - distance.cdist(first, second, 'cosine')
-  found = csls.nearest(
+  found = csls.find_nearest(
     10 * first, second, top=3, score='cosine', blocks=_BLOCKS
   )
   np.testing.assert_array_equal(found.indices, np.argsort(-matrix, 1)[:, :3])
@@ -70,17 +70,22 @@ def test_a_hub_is_no_longer_everyones_neighbour():
   """Keys 0..3 are right; key 4 lies in the middle, near to all queries."""
   queries = np.eye(4) + 1.5
   keys = np.concatenate([np.eye(4) + 0.5, np.full((1, 4), 0.75)])
-  by_cosine = csls.nearest(queries, keys, score='cosine').indices[:, 0]
+  by_cosine = csls.find_nearest(queries, keys, score='cosine').indices[:, 0]
   assert by_cosine.tolist() == [4] * 4
-  assert csls.nearest(queries, keys, k=2).indices[:, 0].tolist() == [0, 1, 2, 3]
+  assert csls.find_nearest(queries, keys, k=2).indices[:, 0].tolist() == [
+    0,
+    1,
+    2,
+    3,
+  ]
 
 
 def test_precision_at():
   found = np.array([[3, 1], [2, 0], [5, 4]])
   gold = [{1, 9}, {2}, {0}]
-  assert csls.precision_at(found, gold, k=1) == pytest.approx(1 / 3)
-  assert csls.precision_at(found, gold, k=2) == pytest.approx(2 / 3)
+  assert csls.precision_at_k(found, gold, k=1) == pytest.approx(1 / 3)
+  assert csls.precision_at_k(found, gold, k=2) == pytest.approx(2 / 3)
   with raises_error(errors.AnalysisError, mentions=(5, 2, 3)):
-    csls.precision_at(found, gold, k=5)
+    csls.precision_at_k(found, gold, k=5)
   with raises_error(errors.AnalysisError, mentions=(2, 0)):
-    csls.precision_at(found[:0], [], k=1)
+    csls.precision_at_k(found[:0], [], k=1)

@@ -22,17 +22,17 @@ def test_the_map_is_scipys(rng):
   np.testing.assert_allclose(matrix.T, expected, atol=1e-10)
   np.testing.assert_allclose(matrix @ matrix.T, np.eye(6), atol=1e-10)
   np.testing.assert_allclose(
-    procrustes.apply(matrix, source), source @ expected, atol=1e-10
+    procrustes.apply_map(matrix, source), source @ expected, atol=1e-10
   )
 
 
 def test_no_other_orthogonal_matrix_is_nearer(rng):
   source, target = rng.normal(size=(2, 20, 4))
   matrix = procrustes.orthogonal_map(source, target)
-  best = np.linalg.norm(procrustes.apply(matrix, source) - target)
+  best = np.linalg.norm(procrustes.apply_map(matrix, source) - target)
   for seed in range(50):
     other = scipy.stats.ortho_group.rvs(4, random_state=seed)
-    assert np.linalg.norm(procrustes.apply(other, source) - target) >= best
+    assert np.linalg.norm(procrustes.apply_map(other, source) - target) >= best
 
 
 def test_the_paper_writes_vectors_as_columns(rng):
@@ -42,7 +42,7 @@ def test_the_paper_writes_vectors_as_columns(rng):
   u, _, vt = np.linalg.svd(y @ x.T)
   matrix = procrustes.orthogonal_map(source, target)
   np.testing.assert_allclose(matrix, u @ vt, atol=1e-10)
-  np.testing.assert_allclose(procrustes.apply(matrix, source).T, matrix @ x)
+  np.testing.assert_allclose(procrustes.apply_map(matrix, source).T, matrix @ x)
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
@@ -52,7 +52,7 @@ def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
   rotation = scipy.stats.ortho_group.rvs(16, random_state=0)
   source = (target @ rotation * rng.uniform(0.5, 2, (300, 1))).astype(dtype)
   dictionary = np.stack([np.arange(100)] * 2, 1)
-  alignment = procrustes.align_vocabularies(
+  alignment = procrustes.fit_vocabulary_alignment(
     source, target.astype(dtype), dictionary
   )
   mapped = alignment.map_source(source)
@@ -60,20 +60,20 @@ def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
   np.testing.assert_allclose(
     mapped, alignment.map_target(target.astype(dtype)), atol=1e-4
   )
-  found = csls.nearest(
+  found = csls.find_nearest(
     mapped[100:], alignment.target.vectors, all_queries=mapped
   )
   gold = [{i} for i in range(100, 300)]
-  assert csls.precision_at(found.indices, gold, k=1) == 1.0
-  unmapped = csls.nearest(source[100:], target, all_queries=source)
-  assert csls.precision_at(unmapped.indices, gold, k=1) < 0.1
+  assert csls.precision_at_k(found.indices, gold, k=1) == 1.0
+  unmapped = csls.find_nearest(source[100:], target, all_queries=source)
+  assert csls.precision_at_k(unmapped.indices, gold, k=1) < 0.1
 
 
 def test_sentences_that_the_map_was_not_made_of(rng):
   target = rng.normal(size=(200, 8)) + 3
   rotation = scipy.stats.ortho_group.rvs(8, random_state=1)
   source = target @ rotation
-  alignment = procrustes.align(source[:100], target[:100])
+  alignment = procrustes.fit_alignment(source[:100], target[:100])
   np.testing.assert_allclose(
     alignment.map_source(source[100:]),
     alignment.map_target(target[100:]),
@@ -92,9 +92,9 @@ def test_bad_sides(rng):
   with raises_error(errors.AnalysisError, mentions=(9, 8)):
     procrustes.orthogonal_map(source, target[:8])
   with raises_error(errors.AnalysisError, mentions=(4, 3)):
-    procrustes.align(source, target[:, :3])
+    procrustes.fit_alignment(source, target[:, :3])
   with pytest.raises(errors.AnalysisError):
-    procrustes.align_vocabularies(source, target, [])
+    procrustes.fit_vocabulary_alignment(source, target, [])
   target[5] = np.nan
   with raises_error(errors.AnalysisError, where='row 5', mentions='NaN'):
     procrustes.orthogonal_map(source, target)

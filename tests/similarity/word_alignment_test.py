@@ -30,8 +30,8 @@ def ot():
 @pytest.mark.parametrize('regularization', [0.05, 0.1, 1.0])
 def test_the_plan_is_that_of_pot(states, ot, mass, regularization):
   source, target = states
-  similarity = word_alignment.cosine(source, target)
-  weights = [word_alignment.masses(side, mass) for side in states]
+  similarity = word_alignment.cosine_similarities(source, target)
+  weights = [word_alignment.word_weights(side, mass) for side in states]
   plan = word_alignment.transport_plan(
     similarity, *weights, regularization=regularization, tolerance=1e-10
   )
@@ -48,8 +48,10 @@ def test_the_plan_is_that_of_pot(states, ot, mass, regularization):
 
 
 def test_the_plan_has_the_masses_as_sums(states):
-  weights = [word_alignment.masses(side, 'norm') for side in states]
-  plan = word_alignment.transport_plan(word_alignment.cosine(*states), *weights)
+  weights = [word_alignment.word_weights(side, 'norm') for side in states]
+  plan = word_alignment.transport_plan(
+    word_alignment.cosine_similarities(*states), *weights
+  )
   np.testing.assert_allclose(plan.sum(-1), weights[0], rtol=1e-5)
   np.testing.assert_allclose(plan.sum(-2), weights[1], rtol=1e-5)
 
@@ -64,7 +66,7 @@ def test_little_entropy_gives_the_best_assignment():
   )
   rows, columns = optimize.linear_sum_assignment(-similarity)
   links = word_alignment.link_matrix(similarity, 'mutual_transport', plan=plan)
-  assert word_alignment.to_links(links) == frozenset(
+  assert word_alignment.matrix_to_links(links) == frozenset(
     zip(rows.tolist(), columns.tolist(), strict=True)
   )
 
@@ -91,20 +93,25 @@ def test_cosine_and_masses_by_hand():
   source = np.array([[3.0, 4.0], [0.0, 0.0]])
   target = np.array([[0.0, 2.0], [1.0, 0.0], [-6.0, -8.0]])
   np.testing.assert_allclose(
-    word_alignment.cosine(source, target), [[0.8, 0.6, -1], [0, 0, 0]]
-  )
-  np.testing.assert_allclose(word_alignment.masses(target, 'uniform'), 1 / 3)
-  np.testing.assert_allclose(
-    word_alignment.masses(target, 'norm'), [2 / 13, 1 / 13, 10 / 13]
+    word_alignment.cosine_similarities(source, target),
+    [[0.8, 0.6, -1], [0, 0, 0]],
   )
   np.testing.assert_allclose(
-    word_alignment.masses(source, 'norm'), [1, 0], atol=1e-5
+    word_alignment.word_weights(target, 'uniform'), 1 / 3
   )
-  np.testing.assert_allclose(word_alignment.masses(0 * target, 'norm'), 1 / 3)
+  np.testing.assert_allclose(
+    word_alignment.word_weights(target, 'norm'), [2 / 13, 1 / 13, 10 / 13]
+  )
+  np.testing.assert_allclose(
+    word_alignment.word_weights(source, 'norm'), [1, 0], atol=1e-5
+  )
+  np.testing.assert_allclose(
+    word_alignment.word_weights(0 * target, 'norm'), 1 / 3
+  )
 
 
 def test_argmax_is_the_double_loop(states):
-  similarity = word_alignment.cosine(*states)
+  similarity = word_alignment.cosine_similarities(*states)
   links = word_alignment.link_matrix(similarity, 'argmax')
   for layer, scores in enumerate(similarity):
     expected = {
@@ -113,7 +120,7 @@ def test_argmax_is_the_double_loop(states):
       for j in range(7)
       if scores[i, j] == max(scores[i]) == max(scores[:, j])
     }
-    assert word_alignment.to_links(links[layer]) == expected
+    assert word_alignment.matrix_to_links(links[layer]) == expected
   low = word_alignment.link_matrix(similarity, Method.ARGMAX, threshold=0.5)
   np.testing.assert_array_equal(low, links & (similarity > 0.5))
 
@@ -122,7 +129,7 @@ def test_links_of_a_plan_by_hand():
   plan = np.array([[0.20, 0.05, 0.00], [0.16, 0.14, 0.00], [0.04, 0.06, 0.35]])
 
   def links(method, threshold=None):
-    return word_alignment.to_links(
+    return word_alignment.matrix_to_links(
       word_alignment.link_matrix(
         np.zeros((3, 3)), method, plan=plan, threshold=threshold
       )
@@ -140,7 +147,7 @@ def test_links_of_a_plan_by_hand():
 def test_words_that_are_all_alike_get_one_link():
   similarity = np.ones((3, 4))
   links = word_alignment.link_matrix(similarity, 'argmax')
-  assert word_alignment.to_links(links) == {(0, 0)}
+  assert word_alignment.matrix_to_links(links) == {(0, 0)}
 
 
 def test_transport_without_a_plan():

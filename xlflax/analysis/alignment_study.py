@@ -104,7 +104,7 @@ class AlignmentStudy(study.SeriesStudy):
 
   def __post_init__(self):
     super().__post_init__()
-    methods = word_alignment.methods_of(self.methods, where='methods')
+    methods = word_alignment.parse_methods(self.methods, where='methods')
     object.__setattr__(self, 'methods', methods)
 
   def run(self, models: models_lib.Models) -> report.Analysis:

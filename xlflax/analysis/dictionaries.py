@@ -46,8 +46,8 @@ class WordVectors:
   language: str = ''
 
   def __post_init__(self):
-    checks.vectors(self.vectors, 'the words')
-    checks.paired(np.asarray(self.words), self.vectors)
+    checks.check_vectors(self.vectors, 'the words')
+    checks.check_same_length(np.asarray(self.words), self.vectors)
 
   @functools.cached_property
   def index(self) -> word_forms.WordIndex:
@@ -184,23 +184,23 @@ def translate(
   first, second, learned_from = source.vectors, target.vectors, 0
   if mapping is Mapping.PROCRUSTES:
     seen = index_pairs(train, source, target)
-    alignment = procrustes.align_vocabularies(
+    alignment = procrustes.fit_vocabulary_alignment(
       first, second, seen, max_rounds=max_rounds
     )
-    first = procrustes.apply(alignment.matrix, alignment.source.vectors)
+    first = procrustes.apply_map(alignment.matrix, alignment.source.vectors)
     second, learned_from = alignment.target.vectors, len(seen)
   precision: dict[tuple[csls.Score, int], float] = {}
   for score in (
     validation.validate(x, csls.Score, name='scores') for x in scores
   ):
-    found = csls.nearest(
+    found = csls.find_nearest(
       first[queries], second, top=max(top), score=score, k=k, all_queries=first
     ).indices
     found = np.pad(
       found, ((0, 0), (0, max(top) - found.shape[1])), constant_values=-1
     )  # fewer words than were asked for
     precision |= {
-      (score, n): csls.precision_at(
+      (score, n): csls.precision_at_k(
         found, [gold[i] for i in queries.tolist()], k=n
       )
       for n in top

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from xlflax.evaluation import base
 from xlflax.foundation import errors
 from xlflax.objectives.finetuning import base as finetuning
-from xlflax.similarity import maps
+from xlflax.similarity import alignment_maps
 
 _MAP = 'map'  # beside the head's parameters
 
@@ -25,7 +25,7 @@ def subject_of(
   source: base.Subject,
   target: base.Subject,
   name: str,
-  saved: maps.SavedMap | None,
+  saved: alignment_maps.SavedMap | None,
 ) -> base.Subject:
   """The target's encoder under a head of the source.
 
@@ -130,7 +130,7 @@ def _mapped(kind: type[finetuning.FineTuning]) -> type[finetuning.FineTuning]:
   return Mapped
 
 
-def _parameters(saved: maps.SavedMap) -> dict[str, Any]:
+def _parameters(saved: alignment_maps.SavedMap) -> dict[str, Any]:
   return {
     'matrix': jnp.asarray(saved.alignment.matrix, jnp.float32),
     'source_means': jnp.asarray(saved.alignment.source.means, jnp.float32),

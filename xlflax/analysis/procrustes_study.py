@@ -18,7 +18,7 @@ from xlflax.data.labelled.readers import files
 from xlflax.evaluation import base, sources, word_states
 from xlflax.evaluation.metrics import alignment as alignment_metrics
 from xlflax.foundation import errors, validation
-from xlflax.similarity import checks, maps, procrustes
+from xlflax.similarity import alignment_maps, checks, procrustes
 from xlflax.similarity import cosine as similarity
 
 _EXPLANATION = (
@@ -85,8 +85,8 @@ class ProcrustesStudy(study.SeriesStudy):
           }
           pair = '-'.join(case.pair)
           name = f'{case.series}.{pair}.{case.step}.layer{layer}'
-          kept[f'{name.replace("/", "_")}.npz'] = maps.to_bytes(
-            maps.SavedMap(found, about, _scale(*sides))
+          kept[f'{name.replace("/", "_")}.npz'] = alignment_maps.serialize_map(
+            alignment_maps.SavedMap(found, about, _scale(*sides))
           )
     return report.Analysis(
       name='procrustes',
@@ -105,7 +105,7 @@ class ProcrustesStudy(study.SeriesStudy):
   ) -> tuple[report.Row, procrustes.Alignment]:
     held_out = np.arange(len(sides[0])) % _EVERY == _EVERY - 1
     train = [side[~held_out] for side in sides]
-    found = procrustes.align(*train, max_rounds=self.max_rounds)
+    found = procrustes.fit_alignment(*train, max_rounds=self.max_rounds)
     test = [side[held_out][:_MOST] for side in sides]
     if not len(test[0]):
       raise errors.AnalysisError(
@@ -146,7 +146,7 @@ class ProcrustesStudy(study.SeriesStudy):
       yield (
         layer,
         [
-          checks.vectors(side[place], language)
+          checks.check_vectors(side[place], language)
           for side, language in zip(sides, case.pair, strict=True)
         ],
       )
@@ -262,16 +262,18 @@ def _cosine(first: np.ndarray, second: np.ndarray) -> float:
   return float(
     np.mean(
       np.sum(
-        similarity.unit_rows(first) * similarity.unit_rows(second), axis=-1
+        similarity.normalize_rows(first) * similarity.normalize_rows(second),
+        axis=-1,
       )
     )
   )
 
 
 def _accuracy(first: np.ndarray, second: np.ndarray) -> float:
-  found = similarity.nearest(first, second)
+  found = similarity.find_nearest(first, second)
   return (
-    similarity.accuracy(found.forward) + similarity.accuracy(found.backward)
+    similarity.retrieval_accuracy(found.forward)
+    + similarity.retrieval_accuracy(found.backward)
   ) / 2
 
 

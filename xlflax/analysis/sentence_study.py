@@ -240,7 +240,7 @@ def score_mapped_layers(
     )
   first, second = [], []
   for source, target, asked, wanted in zip(*train, *test, strict=True):
-    alignment = procrustes.align(source, target, max_rounds=max_rounds)
+    alignment = procrustes.fit_alignment(source, target, max_rounds=max_rounds)
     first.append(alignment.map_source(asked))
     second.append(alignment.map_target(wanted))
   return retrieval.score_layers(np.array(first), np.array(second))

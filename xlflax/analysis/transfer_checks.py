@@ -15,7 +15,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.evaluation import base
 from xlflax.foundation import errors
-from xlflax.similarity import checks, maps
+from xlflax.similarity import alignment_maps, checks
 
 
 def finite_states(
@@ -52,7 +52,7 @@ def finite_states(
         by_language.setdefault(example.language, []).append(_text(example))
     for language, texts in by_language.items():
       for block in states.sentence_blocks(subject, texts, language):
-        checks.vectors(block[layer], f'{name}, layer {layer}, {language}')
+        checks.check_vectors(block[layer], f'{name}, layer {layer}, {language}')
 
 
 def finite_head(subject: base.Subject, objective: str, *, name: str) -> None:
@@ -62,8 +62,12 @@ def finite_head(subject: base.Subject, objective: str, *, name: str) -> None:
 
 
 def orient_map(
-  saved: maps.SavedMap, *, target: str, source: str, languages: Sequence[str]
-) -> tuple[maps.SavedMap, str | None]:
+  saved: alignment_maps.SavedMap,
+  *,
+  target: str,
+  source: str,
+  languages: Sequence[str],
+) -> tuple[alignment_maps.SavedMap, str | None]:
   """Returns a map from the target's hidden states to those of the head.
 
   A map between two models is inverted if it leads away from the head. A map
@@ -85,7 +89,7 @@ def orient_map(
   """
   first, second = (saved.about.get(key) for key in ('first', 'second'))
   if target == second != first:
-    return maps.inverse(saved), None
+    return alignment_maps.invert_map(saved), None
   if first is None or second is None:
     return saved, None
   if target == first == second:
@@ -98,7 +102,7 @@ def orient_map(
         expected=f'one of the languages of the map, {pair[0]} or {pair[1]}',
         where='--test',
       )
-    return (maps.inverse(saved) if ends == {1} else saved), None
+    return (alignment_maps.invert_map(saved) if ends == {1} else saved), None
   if target == first:
     return saved, None
   return saved, (

@@ -12,7 +12,7 @@ from xlflax.evaluation import base
 from xlflax.evaluation.reports import score_table, text
 from xlflax.evaluation.tasks import head_task
 from xlflax.foundation import errors, validation
-from xlflax.similarity import maps
+from xlflax.similarity import alignment_maps
 
 _EXPLANATION = (
   'A head that was trained on one layer of a frozen source model, on the '
@@ -103,7 +103,7 @@ class TransferStudy(study.Study):
     ]
     source, target = map(models.subject, refs)
     saved, note = transfer_checks.orient_map(
-      maps.load(head.map),
+      alignment_maps.load_map(head.map),
       source=str(refs[0]),
       target=str(refs[1]),
       languages=self.task.source.languages(),

@@ -18,7 +18,7 @@ from xlflax.data.labelled import examples as examples_lib
 from xlflax.evaluation import base, word_states
 from xlflax.evaluation.tasks import word_alignment
 from xlflax.foundation import errors
-from xlflax.similarity import maps as maps_lib
+from xlflax.similarity import alignment_maps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class TwoModelAlignment(CheckedAlignment):
   """
 
   second: base.Subject
-  maps: Sequence[maps_lib.SavedMap] | None = None
+  maps: Sequence[alignment_maps.SavedMap] | None = None
 
   def _both(
     self, subject, block, notes
@@ -112,7 +112,7 @@ class TwoModelAlignment(CheckedAlignment):
 
 def load_maps(
   directory: str, *, first: str, second: str, pair: str, layers: int
-) -> list[maps_lib.SavedMap]:
+) -> list[alignment_maps.SavedMap]:
   """The maps of every layer between two models.
 
   Args:
@@ -125,15 +125,15 @@ def load_maps(
   Raises:
     AnalysisError: there is none of a layer, in either direction.
   """
-  found: dict[int, maps_lib.SavedMap] = {}
+  found: dict[int, alignment_maps.SavedMap] = {}
   turned = '-'.join(reversed(pair.split('-', 1)))
   for path in sorted(pathlib.Path(directory).glob('*.npz')):
-    one = maps_lib.load(path)
+    one = alignment_maps.load_map(path)
     of = tuple(one.about.get(key) for key in ('first', 'second', 'pair'))
     if of == (first, second, pair):
       found[one.about['layer']] = one
     elif of == (second, first, turned):
-      found[one.about['layer']] = maps_lib.inverse(one)
+      found[one.about['layer']] = alignment_maps.invert_map(one)
   missing = [layer for layer in range(layers) if layer not in found]
   if missing:
     raise errors.AnalysisError(

@@ -71,6 +71,6 @@ def _nearest(subject: base.Subject, queries, english) -> list[int]:
   ids += [subject.vocabulary.language_id('en')] * len(english)
   texts = [*(one['query'] for one in queries), *english]
   vectors = states.sentence_states(subject, texts, ids).states[-1]
-  return similarity.nearest(
+  return similarity.find_nearest(
     vectors[: len(queries)], vectors[len(queries) :]
   ).forward.tolist()

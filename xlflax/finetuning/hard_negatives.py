@@ -13,7 +13,7 @@ import numpy as np
 
 from xlflax.data.labelled.readers import search
 from xlflax.foundation import errors, validation
-from xlflax.similarity import cosine, neighbours
+from xlflax.similarity import cosine, neighbors
 from xlflax.storage import paths
 
 
@@ -56,8 +56,11 @@ def choose(
   Returns:
     N arrays of at most `mining.negatives` rows of `documents`.
   """
-  queries, documents = cosine.unit_rows(queries), cosine.unit_rows(documents)
-  found = neighbours.nearest(queries, documents, k=mining.nearest)
+  queries, documents = (
+    cosine.normalize_rows(queries),
+    cosine.normalize_rows(documents),
+  )
+  found = neighbors.find_nearest(queries, documents, k=mining.nearest)
   belonging: dict[int, list[int]] = {}
   for query, document in own.tolist():
     belonging.setdefault(query, []).append(document)

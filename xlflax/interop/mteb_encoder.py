@@ -167,4 +167,4 @@ class MtebEncoder:
 
 def _units(vectors: Any) -> np.ndarray:
   """Rows of length 1, [N, H]; of one vector [H], [1, H]."""
-  return cosine.unit_rows(np.atleast_2d(np.asarray(vectors, np.float32)))
+  return cosine.normalize_rows(np.atleast_2d(np.asarray(vectors, np.float32)))

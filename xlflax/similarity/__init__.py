@@ -1,9 +1,15 @@
-"""Pure functions on vectors: CKA, Procrustes maps, CSLS, neighbours, margins, word alignment."""
+"""Similarity functions on arrays, such as CKA, Procrustes maps and CSLS."""
 
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.similarity import cosine, csls, margin, procrustes, word_alignment
+  from xlflax.similarity import (
+    cosine,
+    csls,
+    margin_scoring,
+    procrustes,
+    word_alignment,
+  )
   from xlflax.similarity.cka import LayerCKA, linear_cka
   from xlflax.similarity.normalization import iterative_normalization
-  from xlflax.similarity.procrustes import align, orthogonal_map
+  from xlflax.similarity.procrustes import fit_alignment, orthogonal_map

@@ -1,14 +1,14 @@
-"""Linear centred kernel alignment, by sums that grow batch by batch.
+"""Linear centered kernel alignment (CKA), accumulated over batches.
 
-Source: Kornblith et al. (2019, "Similarity of neural network representations
-revisited"); ECS (Wu et al., 2020) section 5.2: with centred X and Y,
-CKA = ||Y^T X||_F^2 / (||X^T X||_F ||Y^T Y||_F). The debiased variant puts the
-unbiased estimator of HSIC (Song et al., 2012, equation 5) in place of each
-squared norm: for few sentences and many dimensions the plain one is near 1 for
-anything.
+Sources: Kornblith et al. (2019, "Similarity of neural network representations
+revisited"); ECS (Wu et al., 2020) section 5.2. For centered X and Y, CKA =
+||Y^T X||_F^2 / (||X^T X||_F ||Y^T Y||_F). The debiased variant replaces each
+squared norm by the unbiased estimator of HSIC (Song et al., 2012, equation 5).
+With few sentences and many dimensions, biased CKA is close to 1 for any pair of
+representations.
 
-The result over batches is that over all sentences at once, and memory does not
-depend on their number: see `cka_sums`.
+The result over batches equals the result over all sentences at once, and the
+memory does not depend on their number. See `cka_sums`.
 """
 
 import enum
@@ -21,24 +21,25 @@ from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 from xlflax.similarity.cka_sums import Hsic, Sums
 
-# A layer is constant if its spread is at most this part of its squared norms:
-# what rounding leaves of float32 states that should be equal is 1e-13 of them.
+# A layer counts as constant if the root of its HSIC is at most this fraction
+# of its squared norms. Rounding errors of equal float32 states amount to about
+# 1e-13 of the squared norms.
 _CONSTANT = 1e-10
-_BYTES = 1 << 28  # of states that wait for their products
-_SENTENCES = (256, 4096)  # that wait, at least and at most
+_BYTES = 1 << 28  # Size of the states that are buffered between two updates.
+_SENTENCES = (256, 4096)  # Minimum and maximum number of buffered sentences.
 
 
 class Layers(enum.Enum):
-  """The pairs of layers that are compared."""
+  """Pairs of layers that are compared."""
 
-  ALL = 'all'  # every layer of one with every layer of the other
-  DIAGONAL = 'diagonal'  # layer i with layer i
+  ALL = 'all'  # Every layer of one model with every layer of the other.
+  DIAGONAL = 'diagonal'  # Layer i with layer i.
 
 
 class Estimator(enum.Enum):
-  """How the alignment is estimated."""
+  """Estimators of CKA."""
 
-  BIASED = 'biased'  # as Kornblith et al. and ECS define it
+  BIASED = 'biased'  # The definition of Kornblith et al. and ECS.
   DEBIASED = 'debiased'
 
 
@@ -52,31 +53,35 @@ def linear_cka(
   """Computes the CKA of two sets of vectors of the same sentences.
 
   Args:
-    first: [N, D].
-    second: [N, E], row i for the same sentence as row i of `first`.
+    first: Vectors of shape [N, D].
+    second: Vectors of shape [N, E]. Row i belongs to the same sentence as row i
+      of `first`.
     estimator: BIASED or DEBIASED.
 
   Returns:
-    At most 1; at least 0 if biased; NaN if a side is constant.
+    CKA, at most 1. Biased CKA is at least 0. The result is NaN if all vectors
+    of a set are equal.
 
   Raises:
-    AnalysisError: no or not finite vectors, different numbers of them, fewer
-      than 2 (debiased: 4).
+    AnalysisError: If there are fewer than 2 vectors (4 if debiased), their
+      numbers differ, or a value is not finite.
   """
-  sums = LayerCKA(estimator=estimator)
-  first = checks.shaped(first, 'first', 'vectors, dimensions')
-  second = checks.shaped(second, 'second', 'vectors, dimensions')
-  sums.update(first[None], second[None])
-  return float(sums.result()[0, 0])
+  cka = LayerCKA(estimator=estimator)
+  first = checks.check_axes(first, 'first', 'vectors, dimensions')
+  second = checks.check_axes(second, 'second', 'vectors, dimensions')
+  cka.update(first[None], second[None])
+  return float(cka.result()[0, 0])
 
 
 class LayerCKA:
-  """CKA of the layers of two models, over batches of sentences.
+  """CKA between the layers of two models, accumulated over batches.
 
-  sums = LayerCKA()
+  ```
+  cka = LayerCKA()
   for first, second in batches:  # [L, n, D], [M, n, E]
-    sums.update(first, second)
-  sums.result()  # [L, M]
+    cka.update(first, second)
+  cka.result()  # [L, M]
+  ```
   """
 
   @validation.validate_call
@@ -87,13 +92,13 @@ class LayerCKA:
     estimator: Estimator | str = Estimator.BIASED,
     dtype: Any = np.float64,
   ):
-    """Starts without sentences.
+    """Initializes CKA without sentences.
 
     Args:
       layers: ALL pairs of layers, or the DIAGONAL.
       estimator: BIASED or DEBIASED.
-      dtype: of the products of a batch: float64 or, three times as fast,
-        float32; sums over batches are always float64.
+      dtype: Data type of the matrix products of a batch, float64 or float32.
+        float32 is three times as fast. Sums over batches are always float64.
     """
     self._diagonal = (
       validation.validate(layers, Layers, name='layers') is Layers.DIAGONAL
@@ -103,78 +108,86 @@ class LayerCKA:
       is Estimator.DEBIASED
     )
     self._dtype = dtype
-    self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+    self._buffer: list[tuple[np.ndarray, np.ndarray]] = []
     self._sums: Sums | None = None
-    self._sizes: list[tuple[int, int]] = []  # layers and features
-    self._squares: list[np.ndarray] = []  # of all states, of each layer
+    self._sizes: list[tuple[int, int]] = []  # (layers, features) per model
+    self._squares: list[np.ndarray] = []  # sums of squares per layer
     self.count = 0
 
   @validation.validate_call
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds n sentences.
+    """Adds a batch of n sentences.
 
     Args:
-      first: states [L, n, D] of one model.
-      second: states [M, n, E] of the other for the same sentences.
+      first: Hidden states of the first model, of shape [L, n, D].
+      second: Hidden states of the second model for the same sentences, of shape
+        [M, n, E].
 
     Raises:
-      AnalysisError: not finite, different n, or other shapes than before.
+      AnalysisError: If a value is not finite, the numbers of sentences differ,
+        or the numbers of layers or dimensions differ from the previous batch.
     """
     self._check(first, second)
     squares = [
-      np.array([_square(layer) for layer in side]) for side in (first, second)
+      np.array([_square(layer) for layer in states])
+      for states in (first, second)
     ]
     if not self.count:
-      self._sizes = [(len(side), side.shape[2]) for side in (first, second)]
-      self._squares = [np.zeros(len(side)) for side in squares]
+      self._sizes = [
+        (len(states), states.shape[2]) for states in (first, second)
+      ]
+      self._squares = [np.zeros(len(states)) for states in squares]
     self._squares = [
-      total + found for total, found in zip(self._squares, squares, strict=True)
+      total + square
+      for total, square in zip(self._squares, squares, strict=True)
     ]
-    self._waiting.append((np.array(first), np.array(second)))
+    self._buffer.append((np.array(first), np.array(second)))
     self.count += first.shape[1]
-    if sum(one.shape[1] for one, _ in self._waiting) >= self._room():
-      self._add(*self._joined())
+    if (
+      sum(states.shape[1] for states, _ in self._buffer) >= self._buffer_size()
+    ):
+      self._add(*self._concatenate_buffer())
 
   def result(self) -> np.ndarray:
-    """Returns the CKA: [L, M] for all layers, [L] for the diagonal.
+    """Returns the CKA of shape [L, M] for all layers, [L] for the diagonal.
 
     Raises:
-      AnalysisError: fewer than 2 (debiased: 4) sentences.
+      AnalysisError: If there are fewer than 2 sentences (4 if debiased).
     """
-    least = 4 if self._debiased else 2
-    if self.count < least:
+    minimum = 4 if self._debiased else 2
+    if self.count < minimum:
       raise errors.AnalysisError(
-        'Too few sentences for CKA',
+        'CKA requires more sentences',
         got=self.count,
-        expected=f'at least {least}',
+        expected=f'at least {minimum}',
       )
-    found = self._hsic()
+    hsic = self._hsic()
     first, second = (
-      _spread(own, squares)
-      for own, squares in zip(
-        (found.first, found.second), self._squares, strict=True
+      _spread(own_hsic, squares)
+      for own_hsic, squares in zip(
+        (hsic.first, hsic.second), self._squares, strict=True
       )
     )
     if self._diagonal:
-      return found.across / (first * second)
-    return found.across / (first[:, None] * second[None])
+      return hsic.across / (first * second)
+    return hsic.across / (first[:, None] * second[None])
 
   def _hsic(self) -> Hsic:
-    if self._waiting:
-      self._add(*self._joined())
+    if self._buffer:
+      self._add(*self._concatenate_buffer())
     assert self._sums is not None
     return self._sums.hsic()
 
-  def _room(self) -> int:
-    """Returns how many sentences are collected for one fast product."""
-    states = sum(depth * size for depth, size in self._sizes)
-    return int(np.clip(_BYTES // (4 * states), *_SENTENCES))
+  def _buffer_size(self) -> int:
+    """Returns the number of sentences to buffer for one matrix product."""
+    values_per_sentence = sum(depth * size for depth, size in self._sizes)
+    return int(np.clip(_BYTES // (4 * values_per_sentence), *_SENTENCES))
 
-  def _joined(self) -> tuple[np.ndarray, np.ndarray]:
+  def _concatenate_buffer(self) -> tuple[np.ndarray, np.ndarray]:
     first, second = (
-      np.concatenate(side, axis=1) for side in zip(*self._waiting, strict=True)
+      np.concatenate(side, axis=1) for side in zip(*self._buffer, strict=True)
     )
-    self._waiting = [(first, second)]
+    self._buffer = [(first, second)]
     return first, second
 
   def _add(self, first: np.ndarray, second: np.ndarray) -> None:
@@ -187,41 +200,41 @@ class LayerCKA:
         dtype=self._dtype,
       )
     self._sums.add(first, second)
-    self._waiting = []
+    self._buffer = []
 
   def _check(self, first, second):
     for states, name in ((first, 'first'), (second, 'second')):
-      checks.shaped(states, name, 'layers, sentences, dimensions')
+      checks.check_axes(states, name, 'layers, sentences, dimensions')
     for states, name in (
       (first, 'the first model'),
       (second, 'the second model'),
     ):
       for layer in states:
-        checks.vectors(layer, name)
-    checks.paired(first[0], second[0])
+        checks.check_vectors(layer, name)
+    checks.check_same_length(first[0], second[0])
     if self._diagonal and len(first) != len(second):
       raise errors.AnalysisError(
-        'Models of different depths have no diagonal',
+        "layers='diagonal' requires models with equal numbers of layers",
         got=f'{len(first)} and {len(second)} layers',
-        expected="as many, or layers='all'",
+        expected="equal numbers of layers, or layers='all'",
       )
-    given = [(len(states), states.shape[2]) for states in (first, second)]
-    if self.count and self._sizes != given:
+    sizes = [(len(states), states.shape[2]) for states in (first, second)]
+    if self.count and self._sizes != sizes:
       raise errors.AnalysisError(
-        'States of another model than before',
-        got=_shapes(given),
+        'All batches must have states of the same models',
+        got=_shapes(sizes),
         expected=_shapes(self._sizes),
       )
 
 
 def _square(layer: np.ndarray) -> float:
-  """The sum of squared norms of [n, D]."""
+  """Returns the sum of the squared norms of vectors [n, D]."""
   return float(np.einsum('nd,nd->', layer, layer, dtype=np.float64))
 
 
-def _spread(own: np.ndarray, squares: np.ndarray) -> np.ndarray:
-  """Roots of layers' own HSIC; NaN for constant layers."""
-  spread = np.sqrt(np.maximum(own, 0))
+def _spread(own_hsic: np.ndarray, squares: np.ndarray) -> np.ndarray:
+  """Returns the roots of the layers' own HSIC, NaN for constant layers."""
+  spread = np.sqrt(np.maximum(own_hsic, 0))
   return np.where(spread > _CONSTANT * squares, spread, np.nan)
 
 

@@ -1,8 +1,8 @@
-"""HSIC of layers from sums over batches, in memory that does not grow.
+"""HSIC between layers from sums over batches, in constant memory.
 
-Products of features are summed batch by batch. Vectors are shifted by the mean
-of the first batch, which does not change HSIC: sums of products of vectors far
-from 0 would lose digits.
+Products of features are summed batch by batch. All vectors are shifted by the
+mean of the first batch, which does not change HSIC: sums of products of vectors
+far from the origin would lose precision.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.similarity import products
+from xlflax.similarity import block_matmul
 
 
 class Hsic(NamedTuple):
-  """HSIC up to a factor that CKA does not depend on.
+  """HSIC up to a factor that cancels in CKA.
 
   Attributes:
-    across: float64 [L, M], of the layers of two models; [L] on the diagonal.
-    first: [L], of each layer of the first with itself.
-    second: [M], of each layer of the second with itself.
+    across: HSIC between the layers of two models, float64 of shape [L, M], or
+      [L] for the diagonal.
+    first: HSIC of each layer of the first model with itself, of shape [L].
+    second: HSIC of each layer of the second model with itself, of shape [M].
   """
 
   across: np.ndarray
@@ -28,7 +29,7 @@ class Hsic(NamedTuple):
 
 
 class Sums:
-  """Sums over batches of the states of two models."""
+  """Sums over batches of the hidden states of two models."""
 
   def __init__(
     self,
@@ -39,53 +40,58 @@ class Sums:
     debiased: bool,
     dtype: Any,
   ):
-    """Starts from the first batch without adding it.
+    """Initializes the sums from the shapes and means of the first batch without
+    adding it.
 
     Args:
-      first: states [L, n, D] of one model.
-      second: states [M, n, E] of the other.
-      diagonal: whether layer i is compared with layer i only.
-      debiased: whether HSIC is the unbiased estimator.
-      dtype: of the products of a batch; sums over batches are float64.
+      first: Hidden states of the first model, of shape [L, n, D].
+      second: Hidden states of the second model, of shape [M, n, E].
+      diagonal: Whether to compare layer i only with layer i.
+      debiased: Whether to use the unbiased estimator of HSIC.
+      dtype: Data type of the matrix products of a batch. Sums over batches are
+        float64.
     """
     self._count = 0
     self._dtype = dtype
-    self._sides = tuple(_Side(states) for states in (first, second))
-    x, y = self._sides
+    self._models = tuple(_ModelSums(states) for states in (first, second))
+    x, y = self._models
     self._groups = (
-      _Products(x, y, diagonal, debiased),
-      _Products(x, x, True, debiased),
-      _Products(y, y, True, debiased),
+      _ProductSums(x, y, diagonal, debiased),
+      _ProductSums(x, x, True, debiased),
+      _ProductSums(y, y, True, debiased),
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds n sentences: [L, n, D] and [M, n, E]."""
+    """Adds n sentences of shapes [L, n, D] and [M, n, E]."""
     x, y = (
-      side.shifted(states, self._dtype)
-      for side, states in zip(self._sides, (first, second), strict=True)
+      model.add_shifted(states, self._dtype)
+      for model, states in zip(self._models, (first, second), strict=True)
     )
-    for group, both in zip(self._groups, ((x, y), (x, x), (y, y)), strict=True):
-      group.add(*both)
+    for group, batches in zip(
+      self._groups, ((x, y), (x, x), (y, y)), strict=True
+    ):
+      group.add(*batches)
     self._count += len(x.values[0])
 
   def hsic(self) -> Hsic:
+    """Returns the HSIC of all sentences so far."""
     return Hsic(*(group.hsic(self._count) for group in self._groups))
 
 
 class _Batch(NamedTuple):
-  """Shifted vectors of the layers and their squared norms.
+  """Shifted vectors of all layers and their squared norms.
 
   Attributes:
-    values: of each layer [n, D].
-    norms: float64 [layers, n].
+    values: Vectors of each layer, of shape [n, D].
+    norms: Squared norms, float64 of shape [layers, n].
   """
 
   values: list[np.ndarray]
   norms: np.ndarray
 
 
-class _Side:
-  """Sums of the layers of one model."""
+class _ModelSums:
+  """Sums over the layers of one model."""
 
   def __init__(self, states: np.ndarray):
     self.origin = np.array(
@@ -94,45 +100,49 @@ class _Side:
     self.total = np.zeros_like(self.origin)  # [layers, D]
     self.squares = np.zeros(len(self.origin))
 
-  def shifted(self, states: np.ndarray, dtype: Any) -> _Batch:
-    """Adds [layers, n, D] and returns it shifted."""
+  def add_shifted(self, states: np.ndarray, dtype: Any) -> _Batch:
+    """Adds hidden states [layers, n, D] and returns them shifted."""
     values, norms = [], []
-    for place, layer in enumerate(states):
-      found = layer.astype(np.float64)
-      found -= self.origin[place][None]
-      self.total[place] += found.sum(0)
-      norms.append(np.einsum('nd,nd->n', found, found))
-      self.squares[place] += norms[-1].sum()
-      values.append(found.astype(dtype, copy=False))
+    for index, layer in enumerate(states):
+      shifted = layer.astype(np.float64)
+      shifted -= self.origin[index][None]
+      self.total[index] += shifted.sum(0)
+      norms.append(np.einsum('nd,nd->n', shifted, shifted))
+      self.squares[index] += norms[-1].sum()
+      values.append(shifted.astype(dtype, copy=False))
     return _Batch(values, np.array(norms))
 
 
-class _Products:
-  """Sums of products of the layers x [n, D] and y [n, E] of two sides."""
+class _ProductSums:
+  """Sums of products of layers x [n, D] and y [n, E] of two models."""
 
-  def __init__(self, left: _Side, right: _Side, diagonal: bool, debiased: bool):
-    self._sides = left, right
+  def __init__(
+    self, left: _ModelSums, right: _ModelSums, diagonal: bool, debiased: bool
+  ):
+    self._models = left, right
     self._diagonal = diagonal
     self._debiased = debiased
     depth, size = left.total.shape
-    others, other_size = right.total.shape
-    self._others = 1 if diagonal else others  # of each layer
+    right_depth, right_size = right.total.shape
+    self._right_layers = (
+      1 if diagonal else right_depth
+    )  # right layers per left layer
     self._xy = [
-      np.zeros((size, self._others * other_size)) for _ in range(depth)
+      np.zeros((size, self._right_layers * right_size)) for _ in range(depth)
     ]
-    self._x_yy = np.zeros((depth, others, size))  # x |y|^2
-    self._y_xx = np.zeros((others, depth, other_size))  # y |x|^2
-    self._xx_yy = np.zeros((depth, others))  # |x|^2 |y|^2
+    self._x_yy = np.zeros((depth, right_depth, size))  # x |y|^2
+    self._y_xx = np.zeros((right_depth, depth, right_size))  # y |x|^2
+    self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    waiting = None
+    pending = None
     for i, x, y in self._pairs(left.values, right.values):
-      following = i, products.product(x, y)
-      if waiting is not None:  # sums while the next is being computed
-        self._xy[waiting[0]] += np.asarray(waiting[1])
-      waiting = following
-    if waiting is not None:
-      self._xy[waiting[0]] += np.asarray(waiting[1])
+      current = i, block_matmul.transposed_matmul(x, y)
+      if pending is not None:  # Add while the next product is computed.
+        self._xy[pending[0]] += np.asarray(pending[1])
+      pending = current
+    if pending is not None:
+      self._xy[pending[0]] += np.asarray(pending[1])
     if self._debiased:
       for i, x in enumerate(left.values):
         self._x_yy[i] += right.norms @ x
@@ -141,55 +151,58 @@ class _Products:
       self._xx_yy += left.norms @ right.norms.T
 
   def hsic(self, n: int) -> np.ndarray:
-    """[L, M], or [L] on the diagonal."""
-    others = self._sides[1].total.shape[1]
-    found = np.array(
+    """Returns the HSIC of shape [L, M], or [L] for the diagonal."""
+    right_size = self._models[1].total.shape[1]
+    result = np.array(
       [
         [
           self._hsic(
             n,
             i,
             i if self._diagonal else j,
-            self._xy[i][:, j * others : (j + 1) * others],
+            self._xy[i][:, j * right_size : (j + 1) * right_size],
           )
-          for j in range(self._others)
+          for j in range(self._right_layers)
         ]
         for i in range(len(self._xy))
       ]
     )
-    return found[:, 0] if self._diagonal else found
+    return result[:, 0] if self._diagonal else result
 
   def _pairs(
     self, left: list[np.ndarray], right: list[np.ndarray]
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields (layer, [n, D], [n, E] of all layers side by side, or of it)."""
-    together = None if self._diagonal else np.concatenate(right, axis=1)
+    """Yields (layer, [n, D], [n, E]); all right layers are concatenated."""
+    concatenated = None if self._diagonal else np.concatenate(right, axis=1)
     for i, x in enumerate(left):
-      yield i, x, right[i] if together is None else together
+      yield i, x, right[i] if concatenated is None else concatenated
 
   def _hsic(self, n: int, i: int, j: int, xy: np.ndarray) -> float:
     x, y = (
-      side.total[place] for side, place in zip(self._sides, (i, j), strict=True)
+      model.total[layer]
+      for model, layer in zip(self._models, (i, j), strict=True)
     )
     if not self._debiased:
-      centred = xy - np.outer(x, y) / n
-      return float(np.vdot(centred, centred))
-    # Of the Gram matrices K = X X^T and L = Y Y^T with zeros on the diagonal:
+      centered = xy - np.outer(x, y) / n
+      return float(np.vdot(centered, centered))
+    # Terms of the Gram matrices K = X X^T and L = Y Y^T with zero diagonals:
     squares = (
-      side.squares[place]
-      for side, place in zip(self._sides, (i, j), strict=True)
+      model.squares[layer]
+      for model, layer in zip(self._models, (i, j), strict=True)
     )
     sums = [
       total @ total - square
       for total, square in zip((x, y), squares, strict=True)
     ]  # 1^T K 1, 1^T L 1
     trace = np.vdot(xy, xy) - self._xx_yy[i, j]  # tr(K L)
-    product = (
+    total_product = (
       x @ xy @ y
       - x @ self._x_yy[i, j]
       - y @ self._y_xx[j, i]
       + self._xx_yy[i, j]
     )  # 1^T K L 1
     return float(
-      trace + sums[0] * sums[1] / ((n - 1) * (n - 2)) - 2 * product / (n - 2)
+      trace
+      + sums[0] * sums[1] / ((n - 1) * (n - 2))
+      - 2 * total_product / (n - 2)
     )

@@ -1,4 +1,4 @@
-"""Nearest neighbours by cosine, in blocks that bound the memory."""
+"""Nearest neighbors by cosine, computed in blocks of bounded memory."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,12 @@ from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 
 
-class Neighbours(NamedTuple):
-  """The most similar vector of the other side for each vector.
+class BidirectionalNeighbors(NamedTuple):
+  """Indices of the most similar vector of the other set, in both directions.
 
   Attributes:
-    forward: int [N], for each row of `first` an index into `second`.
-    backward: int [M], for each row of `second` an index into `first`.
+    forward: For each row of `first`, an index into `second`, int of shape [N].
+    backward: For each row of `second`, an index into `first`, int of shape [M].
   """
 
   forward: np.ndarray
@@ -21,90 +21,96 @@ class Neighbours(NamedTuple):
 
 
 @validation.validate_call
-def nearest(
+def find_nearest(
   first: np.ndarray,
   second: np.ndarray,
   *,
   block_size: validation.PositiveInt = 2048,
-) -> Neighbours:
-  """Finds nearest neighbours by cosine in both directions.
+) -> BidirectionalNeighbors:
+  """Finds nearest neighbors by cosine in both directions.
 
-  One pass over blocks of the similarity matrix serves both directions. Of
-  equally similar vectors the one with the lowest index counts, so that a model
-  that maps all sentences to one vector gets no credit. A zero vector has
-  similarity 0 to everything.
+  One pass over blocks of the similarity matrix serves both directions. Ties are
+  resolved in favor of the lowest index, so a model that maps all sentences to
+  one vector gets no credit. A zero vector has similarity 0 to every vector.
 
   Args:
-    first: float32 [N, H].
-    second: float32 [M, H], M > 0 where N > 0.
-    block_size: rows and columns of a block.
+    first: Vectors of shape [N, H], float32.
+    second: Vectors of shape [M, H], float32. M must be positive if N is.
+    block_size: Number of rows and columns of a block.
 
   Returns:
-    Indices into the other side.
+    Indices into the other set.
 
   Raises:
-    AnalysisError: no tables of vectors, of different sizes, or one is empty.
+    AnalysisError: If an array is not a matrix, the dimensions differ, or only
+      one of the sets is empty.
   """
-  first = checks.shaped(first, 'first', 'vectors, dimensions')
-  second = checks.shaped(second, 'second', 'vectors, dimensions')
-  checks.same_dimension(first, second)
+  first = checks.check_axes(first, 'first', 'vectors, dimensions')
+  second = checks.check_axes(second, 'second', 'vectors, dimensions')
+  checks.check_same_dimension(first, second)
   if bool(len(first)) != bool(len(second)):
     raise errors.AnalysisError(
-      'One side has no vectors to be near to',
+      'One of the two sets of vectors is empty',
       got=f'shapes {first.shape} and {second.shape}',
-      expected='vectors on both sides',
-      where='cosine.nearest',
-      fix='look why there is no text on one side',
+      expected='two non-empty sets',
+      where='cosine.find_nearest',
+      fix='Check that there is text for both sets.',
     )
-  first, second = unit_rows(first), unit_rows(second)
-  forward = _Best(len(first))
-  backward = _Best(len(second))
+  first, second = normalize_rows(first), normalize_rows(second)
+  forward = _RunningMaximum(len(first))
+  backward = _RunningMaximum(len(second))
   for i in range(0, len(first), block_size):
     for j in range(0, len(second), block_size):
       block = first[i : i + block_size] @ second[j : j + block_size].T
       forward.update(i, block, offset=j)
       backward.update(j, block.T, offset=i)
-  return Neighbours(forward.index, backward.index)
+  return BidirectionalNeighbors(forward.index, backward.index)
 
 
 @validation.validate_call
-def accuracy(indices: np.ndarray) -> float:
-  """Returns the share of `neighbours` [N] with neighbours[i] = i.
+def retrieval_accuracy(indices: np.ndarray) -> float:
+  """Returns the fraction of indices [N] with indices[i] = i.
 
   Raises:
-    AnalysisError: these are no indices, or none.
+    AnalysisError: If the array is empty or has other axes.
   """
-  indices = checks.shaped(indices, 'indices', 'vectors')
+  indices = checks.check_axes(indices, 'indices', 'vectors')
   if not len(indices):
     raise errors.AnalysisError(
-      'Of no vectors there is no accuracy',
+      'The accuracy of an empty array is undefined',
       got='shape (0,)',
-      expected='an index for each of some vectors',
-      where='cosine.accuracy',
+      expected='at least one index',
+      where='cosine.retrieval_accuracy',
     )
   return float(np.mean(indices == np.arange(len(indices))))
 
 
 @validation.validate_call
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-  """Scales rows [..., H] to unit length; zero rows stay zero."""
-  vectors = checks.shaped(vectors, 'vectors', '..., dimensions')
+def normalize_rows(vectors: np.ndarray) -> np.ndarray:
+  """Scales rows [..., H] to unit length. Zero rows remain zero."""
+  vectors = checks.check_axes(vectors, 'vectors', '..., dimensions')
   length = np.linalg.norm(vectors, axis=-1, keepdims=True)
   return vectors / np.where(length > 0, length, 1)
 
 
-class _Best:
-  """Running maximum over blocks of columns, and its place."""
+class _RunningMaximum:
+  """Running maximum of each row over blocks of columns, and its index."""
 
   def __init__(self, rows: int):
     self.index = np.zeros(rows, np.int64)
     self._value = np.full(rows, -np.inf, np.float32)
 
   def update(self, start: int, block: np.ndarray, *, offset: int):
-    """`block` [rows, columns] begins at row `start`, column `offset`."""
+    """Updates the maxima with a block.
+
+    Args:
+      start: Index of the block's first row.
+      block: Scores of shape [rows, columns].
+      offset: Index of the block's first column.
+    """
     rows = slice(start, start + len(block))
     column = block.argmax(-1)
     value = np.take_along_axis(block, column[:, None], -1)[:, 0]
-    better = value > self._value[rows]
-    self._value[rows][better] = value[better]
-    self.index[rows][better] = column[better] + offset
+    is_better = value > self._value[rows]
+    self._value[rows][is_better] = value[is_better]
+    self.index[rows][is_better] = column[is_better] + offset

@@ -1,9 +1,9 @@
-"""Word translation: nearest neighbours by cosine and by CSLS.
+"""Word translation: nearest neighbors by cosine and by CSLS.
 
-Source: Conneau et al. (2018, "Word translation without parallel data")
-section 2.3: CSLS(x, y) = 2 cos(x, y) - r(x) - r(y), where r is the mean cosine
-to the K nearest vectors of the other side, K = 10. It penalises hubs, which are
-near to everything.
+Source: Conneau et al. (2018, "Word translation without parallel data") section
+2.3: CSLS(x, y) = 2 cos(x, y) - r(x) - r(y), where r is the mean cosine to the K
+nearest vectors of the other language, K = 10. CSLS penalizes hubs, which are
+close to many vectors.
 """
 
 import enum
@@ -12,20 +12,19 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from xlflax.foundation import errors, validation
-from xlflax.similarity import checks, csls_pass, neighbours
-from xlflax.similarity import cosine as similarity
-from xlflax.similarity.products import BLOCKS, Blocks
+from xlflax.similarity import checks, cosine, csls_search, neighbors
+from xlflax.similarity.block_matmul import BLOCKS, Blocks
 
 
 class Score(enum.Enum):
-  """The measure of how near two vectors are."""
+  """Similarity measures of two vectors."""
 
   COSINE = 'cosine'
   CSLS = 'csls'
 
 
 @validation.validate_call
-def nearest(
+def find_nearest(
   queries: np.ndarray,
   keys: np.ndarray,
   *,
@@ -34,87 +33,94 @@ def nearest(
   k: int = 10,
   all_queries: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
-) -> neighbours.Neighbours:
+) -> neighbors.Neighbors:
   """Finds the best translations of queries among keys.
 
   Args:
-    queries: [N, D].
-    keys: [M, D].
-    top: how many translations, best first.
+    queries: Query vectors of shape [N, D].
+    keys: Key vectors of shape [M, D].
+    top: Number of translations to return, best first.
     score: COSINE or CSLS.
-    k: K of CSLS.
-    all_queries: [S, D], the whole vocabulary of the queries, in which the
-      keys' own neighbours are searched (CSLS); None: the queries.
-    blocks: sizes that bound the memory.
+    k: Number of neighbors K of CSLS.
+    all_queries: Vectors of the full vocabulary of the query language, of shape
+      [S, D], in which the neighbors of the keys are searched (CSLS only). If
+      None, the queries are used.
+    blocks: Block sizes that bound the memory.
 
   Returns:
-    Scores [N, top] and indices of keys [N, top].
+    Scores of shape [N, top] and indices of keys of shape [N, top].
 
   Raises:
-    AnalysisError: no or not finite vectors, different sizes, k or top < 1.
+    AnalysisError: If there are no vectors, a value is not finite, the
+      dimensions differ, or k or top is less than 1.
   """
   score = validation.validate(score, Score, name='score')
   queries, keys = _unit(queries), _unit(keys)
   if score is Score.COSINE:
-    return neighbours.nearest(queries, keys, k=top, blocks=blocks)
-  if all_queries is None and csls_pass.is_worth_it(len(queries), blocks):
-    found, of_queries = csls_pass.search(
+    return neighbors.find_nearest(queries, keys, k=top, blocks=blocks)
+  if all_queries is None and csls_search.is_single_pass_faster(
+    len(queries), blocks
+  ):
+    result, query_means = csls_search.search_keys(
       queries, keys, top=top, k=k, blocks=blocks
     )
   else:
-    of_queries, of_keys = _means(queries, keys, all_queries, k, blocks)
-    # Halved scores have the same order, and need no copy of the vectors.
-    found = neighbours.nearest(
-      queries, keys, k=top, penalties=of_keys / 2, blocks=blocks
+    query_means, key_means = _means(queries, keys, all_queries, k, blocks)
+    # Halved scores have the same order and require no copy of the vectors.
+    result = neighbors.find_nearest(
+      queries, keys, k=top, penalties=key_means / 2, blocks=blocks
     )
-  return neighbours.Neighbours(
-    2 * found.scores - of_queries[:, None], found.indices
+  return neighbors.Neighbors(
+    2 * result.scores - query_means[:, None], result.indices
   )
 
 
 def _means(
   queries, keys, all_queries, k: int, blocks: Blocks
 ) -> tuple[np.ndarray, np.ndarray]:
-  """r of the queries, and r of the keys among all queries."""
-  if all_queries is None:  # one pass for both
-    ahead, back = neighbours.nearest_both(queries, keys, k=k, blocks=blocks)
+  """Returns r of the queries, and r of the keys among all queries."""
+  if all_queries is None:  # One pass serves both directions.
+    forward, backward = neighbors.find_nearest_both_ways(
+      queries, keys, k=k, blocks=blocks
+    )
   else:
-    ahead, back = (
-      neighbours.nearest(*sides, k=k, blocks=blocks)
+    forward, backward = (
+      neighbors.find_nearest(*sides, k=k, blocks=blocks)
       for sides in ((queries, keys), (keys, _unit(all_queries)))
     )
-  return ahead.scores.mean(1), back.scores.mean(1)
+  return forward.scores.mean(1), backward.scores.mean(1)
 
 
 @validation.validate_call
-def precision_at(
-  found: np.ndarray, gold: Sequence[Collection[int]], *, k: int
+def precision_at_k(
+  indices: np.ndarray, gold: Sequence[Collection[int]], *, k: int
 ) -> float:
-  """Computes the share of queries with a right translation among the first k.
+  """Computes the fraction of queries with a correct translation in the top k.
 
   Args:
-    found: indices [N, top], best first, k <= top.
-    gold: for each query the indices of its right translations.
-    k: how many of the found count.
+    indices: Indices of translations of shape [N, top], best first.
+    gold: Indices of the correct translations of each query.
+    k: Number of translations that count, at most top.
 
   Raises:
-    AnalysisError: no query, or fewer than k found for each.
+    AnalysisError: If there is no query, the lengths differ, or there are fewer
+      than k translations per query.
   """
-  found = checks.shaped(found, 'found', 'queries, top')
-  if not len(found) or len(found) != len(gold) or found.shape[1] < k:
+  indices = checks.check_axes(indices, 'indices', 'queries, top')
+  if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:
     raise errors.AnalysisError(
-      'The precision of what was found is not defined',
-      got=f'{found.shape[-1]} found for each of {len(found)} queries, '
-      f'{len(gold)} with translations',
-      expected=f'at least {k} found for each, and at least one query',
+      'The precision of the translations is undefined',
+      got=f'{indices.shape[-1]} translations for each of {len(indices)} queries, '
+      f'gold translations of {len(gold)} queries',
+      expected=f'at least {k} translations per query, and at least one query',
     )
-  right = [
-    not set(row[:k].tolist()).isdisjoint(wanted)
-    for row, wanted in zip(found, gold, strict=True)
+  is_correct = [
+    not set(row[:k].tolist()).isdisjoint(correct)
+    for row, correct in zip(indices, gold, strict=True)
   ]
-  return float(np.mean(right))
+  return float(np.mean(is_correct))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-  vectors = checks.vectors(vectors, 'a side')
-  return similarity.unit_rows(np.asarray(vectors, np.float32))
+  vectors = checks.check_vectors(vectors, 'a language')
+  return cosine.normalize_rows(np.asarray(vectors, np.float32))

@@ -1,10 +1,10 @@
-"""Vectors of zero mean: by subtraction, and by iterative normalisation.
+"""Mean centering and iterative normalization of vectors.
 
-Source: Zhang et al. (2019, "Are girls neko or shōjo?") section 3, which ECS
-(Wu et al., 2020) section 5.1 applies before an orthogonal mapping is learned:
-division by the length and subtraction of the mean, in turn, until neither
-changes anything. The orthogonal map between two sides can then be right for
-their means and lengths, too.
+Source: Zhang et al. (2019, "Are girls neko or shōjo?") section 3, which ECS (Wu
+et al., 2020) section 5.1 applies before fitting an orthogonal map. Vectors are
+alternately scaled to unit length and centered until neither operation changes
+them. The orthogonal map between two languages can then match their means and
+lengths, too.
 """
 
 import dataclasses
@@ -16,29 +16,32 @@ from xlflax.foundation import errors, validation
 from xlflax.similarity import checks
 
 
-def centred(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:
-  """Subtracts from each vector [N, H] the mean of its group.
+def center_by_group(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:
+  """Subtracts the mean of its group from each vector [N, H].
 
   Args:
-    vectors: of any float type, which is that of the result.
-    groups: N, such as the language of each.
+    vectors: Vectors of shape [N, H], of any float type, which is also the type
+      of the result.
+    groups: Group name of each vector, such as its language.
   """
-  found = np.empty_like(vectors)
-  names, numbers = np.unique(np.asarray(groups), return_inverse=True)
-  for number in range(len(names)):
-    rows = numbers == number
+  centered = np.empty_like(vectors)
+  unique_groups, group_indices = np.unique(
+    np.asarray(groups), return_inverse=True
+  )
+  for index in range(len(unique_groups)):
+    rows = group_indices == index
     mean = vectors[rows].mean(0, keepdims=True, dtype=np.float64)
-    found[rows] = vectors[rows] - mean.astype(vectors.dtype)
-  return found
+    centered[rows] = vectors[rows] - mean.astype(vectors.dtype)
+  return centered
 
 
 @dataclasses.dataclass(frozen=True)
 class Normalized:
-  """Vectors at (or near) the fixed point, and the rounds that lead there.
+  """Vectors at (or near) the fixed point of iterative normalization.
 
   Attributes:
-    vectors: float [N, D], of unit length.
-    means: float64 [rounds, D], the mean that each round subtracted.
+    vectors: Unit vectors, float of shape [N, D].
+    means: Mean that each round subtracted, float64 of shape [rounds, D].
   """
 
   vectors: np.ndarray
@@ -46,11 +49,12 @@ class Normalized:
 
   @validation.validate_call
   def apply(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalises other vectors [M, D] of the same language by the same rounds.
+    """Normalizes other vectors [M, D] of the same language with the same means.
 
-    For test words and sentences, which must not influence the means.
+    This applies to test words and sentences, which must not influence the
+    means.
     """
-    vectors = _unit(checks.vectors(vectors, 'the other vectors'))
+    vectors = _unit(checks.check_vectors(vectors, 'the language'))
     for mean in self.means:
       vectors = _unit(vectors - mean[None].astype(vectors.dtype))
     return vectors
@@ -63,44 +67,49 @@ def iterative_normalization(
   max_rounds: validation.NonNegativeInt = 50,
   tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> Normalized:
-  """Alternates between unit length and zero mean.
+  """Alternates between scaling to unit length and subtracting the mean.
 
   Args:
-    vectors: [N, D] of one language, of any float type, which is that of the
-      computation; means are float64.
-    max_rounds: rounds at most (the source makes five).
-    tolerance: rounds end when the mean's length is at most this.
+    vectors: Vectors of one language, of shape [N, D]. The computation uses
+      their float type; means are float64.
+    max_rounds: Maximum number of rounds. The source uses five.
+    tolerance: The rounds end when the norm of the mean is at most this value.
 
   Returns:
-    The vectors after the last division, and the means.
+    The vectors after the last scaling, and the means.
 
   Raises:
-    AnalysisError: no or not finite vectors; fewer than two different ones.
+    AnalysisError: If there are no vectors, a value is not finite, or all
+      vectors are equal.
   """
-  found = _unit(checks.vectors(vectors, 'a language'))
+  normalized = _unit(checks.check_vectors(vectors, 'a language'))
   means: list[np.ndarray] = []
-  while _length(found) > tolerance and len(means) < max_rounds:
-    mean = found.mean(0, dtype=np.float64)
-    found -= mean[None].astype(found.dtype)  # in place: the vectors are many
-    lengths = np.linalg.norm(found, axis=-1, keepdims=True)
-    if not means and lengths.max() <= 1e-6:
+  while _mean_norm(normalized) > tolerance and len(means) < max_rounds:
+    mean = normalized.mean(0, dtype=np.float64)
+    normalized -= mean[None].astype(
+      normalized.dtype
+    )  # in place, to save memory
+    norms = np.linalg.norm(normalized, axis=-1, keepdims=True)
+    if not means and norms.max() <= 1e-6:
       raise errors.AnalysisError(
-        'Vectors that are all alike have no direction once centred',
-        got=f'{len(found)} vectors',
-        expected='at least two different ones',
+        'Centering requires vectors that are not all equal',
+        got=f'{len(normalized)} vectors',
+        expected='at least two different vectors',
       )
-    found /= np.where(lengths > 0, lengths, 1)
+    normalized /= np.where(norms > 0, norms, 1)
     means.append(mean)
-  return Normalized(found, np.array(means).reshape(-1, found.shape[1]))
+  return Normalized(
+    normalized, np.array(means).reshape(-1, normalized.shape[1])
+  )
 
 
-def _length(vectors: np.ndarray) -> float:
-  """Of the mean."""
+def _mean_norm(vectors: np.ndarray) -> float:
+  """Returns the norm of the mean vector."""
   return float(np.linalg.norm(vectors.mean(0, dtype=np.float64)))
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
   if not np.issubdtype(vectors.dtype, np.floating):
     vectors = vectors.astype(np.float64)
-  length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-  return vectors / np.where(length > 0, length, 1)
+  norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+  return vectors / np.where(norms > 0, norms, 1)

@@ -1,8 +1,8 @@
-"""The orthogonal map from one language's vectors to another's.
+"""Orthogonal Procrustes maps from one language's vectors to another's.
 
 Source: ECS (Wu et al., 2020) section 5.1, equation 1: W = argmin over
-orthogonal W of ||W X - Y||_F = U V^T with U S V^T = SVD(Y X^T), there with
-vectors as columns. Here vectors are rows, and a vector x is mapped to x W^T.
+orthogonal W of ||W X - Y||_F = U V^T with U S V^T = SVD(Y X^T), where vectors
+are columns. Here, vectors are rows, and a vector x is mapped to x W^T.
 """
 
 import dataclasses
@@ -12,52 +12,59 @@ import numpy as np
 from xlflax.foundation import errors, validation
 from xlflax.similarity import checks, normalization
 
-_BLOCK = 1 << 16  # rows that are converted to float64 together
+_BLOCK = 1 << 16  # Number of rows that are converted to float64 at once.
 
 
 @validation.validate_call
 def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Finds the orthogonal matrix that maps source nearest to target.
+  """Computes the orthogonal matrix that maps source closest to target.
 
   Args:
-    source: [N, D], row i to be mapped to row i of `target`.
-    target: [N, D].
+    source: Source vectors of shape [N, D]. Row i is mapped to row i of
+      `target`.
+    target: Target vectors of shape [N, D].
 
   Returns:
-    W float64 [D, D]; `source @ W.T` is near to `target`. Directions
-    without rows (N < D) are mapped to each other arbitrarily.
+    W, float64 of shape [D, D], such that `source @ W.T` is close to `target`.
+    Directions that the vectors do not determine (N < D) are mapped to each
+    other arbitrarily.
 
   Raises:
-    AnalysisError: no or not finite vectors, other numbers or dimensions.
+    AnalysisError: If there are no vectors, a value is not finite, or the shapes
+      differ.
   """
-  source = checks.vectors(source, 'the source')
-  target = checks.vectors(target, 'the target')
-  checks.same_dimension(source, target)
-  checks.paired(source, target)
-  u, _, vt = np.linalg.svd(_cross(target, source))
+  source = checks.check_vectors(source, 'the source')
+  target = checks.check_vectors(target, 'the target')
+  checks.check_same_dimension(source, target)
+  checks.check_same_length(source, target)
+  u, _, vt = np.linalg.svd(_cross_product(target, source))
   return u @ vt
 
 
 @validation.validate_call
-def apply(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-  """Maps rows [N, D] by W [D, D] to x W^T, in the type of `vectors`.
+def apply_map(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+  """Maps vectors x [..., D] to x W^T, in the data type of the vectors.
+
+  Args:
+    matrix: W of shape [D, D].
+    vectors: Vectors of shape [..., D].
 
   Raises:
-    AnalysisError: the sizes do not fit.
+    AnalysisError: If the dimensions do not match.
   """
-  vectors = checks.shaped(vectors, 'vectors', '..., dimensions')
-  checks.fitting((vectors.shape[-1],) * 2, matrix, 'matrix')
+  vectors = checks.check_axes(vectors, 'vectors', '..., dimensions')
+  checks.check_shape((vectors.shape[-1],) * 2, matrix, 'matrix')
   return vectors @ matrix.T.astype(vectors.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class Alignment:
-  """A map between two normalised spaces.
+  """An orthogonal map between two normalized spaces.
 
   Attributes:
-    matrix: W [D, D].
-    source: normalisation of the source's vectors.
-    target: normalisation of the target's vectors.
+    matrix: W of shape [D, D].
+    source: Normalization of the source vectors.
+    target: Normalization of the target vectors.
   """
 
   matrix: np.ndarray
@@ -65,30 +72,33 @@ class Alignment:
   target: normalization.Normalized
 
   def map_source(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalises source vectors [M, D] and maps them to the target space."""
-    return apply(self.matrix, self.source.apply(vectors))
+    """Normalizes source vectors [M, D] and maps them to the target space."""
+    return apply_map(self.matrix, self.source.apply(vectors))
 
   def map_target(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalises target vectors [M, D] as those of the alignment."""
+    """Normalizes target vectors [M, D] with the means of the alignment."""
     return self.target.apply(vectors)
 
 
 @validation.validate_call
-def align(
+def fit_alignment(
   source: np.ndarray,
   target: np.ndarray,
   *,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
-  """Normalises both sides iteratively, then finds the orthogonal map.
+  """Normalizes both sets of vectors iteratively, then fits the orthogonal map.
 
   Args:
-    source: [N, D], row i to be mapped to row i of `target`.
-    target: [N, D].
-    max_rounds: of the normalisation; 0: unit length only.
+    source: Source vectors of shape [N, D]. Row i is mapped to row i of
+      `target`.
+    target: Target vectors of shape [N, D].
+    max_rounds: Maximum number of rounds of normalization. With 0, vectors are
+      only scaled to unit length.
 
   Raises:
-    AnalysisError: as `orthogonal_map`, or all vectors of a side are alike.
+    AnalysisError: If the vectors are not valid for `orthogonal_map`, or all
+      vectors of a set are equal.
   """
   sides = [
     normalization.iterative_normalization(side, max_rounds=max_rounds)
@@ -99,32 +109,35 @@ def align(
 
 
 @validation.validate_call
-def align_vocabularies(
+def fit_vocabulary_alignment(
   source: np.ndarray,
   target: np.ndarray,
   pairs: np.ndarray,
   *,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
-  """Aligns whole vocabularies by a dictionary.
+  """Fits an alignment of two vocabularies to a bilingual dictionary.
 
-  Like `align`, but the normalisation is that of all words.
+  Like `align`, but the means of the normalization are those of all words.
 
   Args:
-    source: [N, D], all words of the source language.
-    target: [M, D], all words of the target language.
-    pairs: int [P, 2], rows of source and target that translate each other.
-    max_rounds: of the normalisation; 0: unit length only.
+    source: Vectors of all words of the source language, of shape [N, D].
+    target: Vectors of all words of the target language, of shape [M, D].
+    pairs: Rows of source and target words that translate each other, int of
+      shape [P, 2].
+    max_rounds: Maximum number of rounds of normalization. With 0, vectors are
+      only scaled to unit length.
 
   Raises:
-    AnalysisError: as `align`, or there is no pair.
+    AnalysisError: If the vectors are not valid for `align`, or there is no
+      pair.
   """
-  pairs = _pairs(pairs, (len(source), len(target)))
+  pairs = _check_pairs(pairs, (len(source), len(target)))
   if not len(pairs):
     raise errors.AnalysisError(
-      'There is no pair of words to learn a map from',
-      got='a dictionary none of whose pairs has vectors on both sides',
-      fix='look whether both are lowercased, and the right way round',
+      'Fitting a map requires at least one pair of words',
+      got='no dictionary pair with vectors of both words',
+      fix='Check the letter case of both languages and the order of each pair.',
     )
   sides = [
     normalization.iterative_normalization(side, max_rounds=max_rounds)
@@ -136,32 +149,32 @@ def align_vocabularies(
   return Alignment(matrix, *sides)
 
 
-def _pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
-  """int64 [P, 2], rows that are there."""
+def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
+  """Returns valid pairs of row indices, int64 of shape [P, 2]."""
   if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
     raise errors.AnalysisError(
-      'Pairs of words are two columns of rows',
+      '`pairs` must have two columns',
       got=f'shape {pairs.shape}',
       expected='[pairs, 2]',
-      where='align_vocabularies.pairs',
-      fix='make them with xlflax.analysis.dictionaries.index_pairs',
+      where='fit_vocabulary_alignment.pairs',
+      fix='Create them with xlflax.analysis.dictionaries.index_pairs.',
     )
   pairs = pairs.astype(np.int64).reshape(-1, 2)
   for column, size in zip(pairs.T, sizes, strict=True):
     outside = column[(column < 0) | (column >= size)]
     if outside.size:
       raise errors.AnalysisError(
-        'A pair names a word that has no vector',
+        '`pairs` contains an invalid row index',
         got=f'row {outside[0]}',
         expected=f'0 to {size - 1}',
-        where='align_vocabularies.pairs',
-        fix='give rows of these vectors, source and target the right way round',
+        where='fit_vocabulary_alignment.pairs',
+        fix='Pass row indices of these vectors, source before target.',
       )
   return pairs
 
 
-def _cross(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """first^T second [D, D] in float64, without a copy of all rows."""
+def _cross_product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+  """Returns first^T second [D, D] in float64 without copying all rows."""
   total = np.zeros((first.shape[1], second.shape[1]))
   for start in range(0, len(first), _BLOCK):
     rows = slice(start, start + _BLOCK)

@@ -1,12 +1,12 @@
-"""Links between the words of a sentence and its translation.
+"""Alignment of the words of a sentence and its translation.
 
-Words are vectors (the mean of their subwords' states at a layer). Sources:
+A word vector is the mean of its subwords' hidden states at a layer. Sources:
 SimAlign (Jalili Sabet et al., 2020) for mutual argmax; Chi et al. (2021,
 "Improving pretrained cross-lingual language models via self-labeled word
-alignment") section 3 for optimal transport with entropy, which MetaXLM (Chi et
-al., 2022) section 4.4 evaluates every layer by.
+alignment") section 3 for entropic optimal transport, with which MetaXLM (Chi et
+al., 2022) section 4.4 evaluates every layer.
 
-All functions take any leading axes, such as layers.
+All functions accept any leading axes, such as layers.
 """
 
 import enum
@@ -19,87 +19,95 @@ from xlflax.similarity import checks
 
 Link = tuple[int, int]
 
-_MIN_REGULARIZATION = 0.01  # below, exp(-2 / r) ^ 2 is no double any more
+_MIN_REGULARIZATION = 0.01  # Below this value, exp(-2 / r) ^ 2 underflows.
 
 
 class Method(enum.Enum):
-  """How links follow from the similarities of words."""
+  """Methods that derive links from the similarities of words."""
 
-  ARGMAX = 'argmax'  # each word is the other's most similar
-  TRANSPORT = 'transport'  # each source word and where most of it goes
-  MUTUAL_TRANSPORT = 'mutual_transport'  # and most of the target comes from it
+  ARGMAX = 'argmax'  # Pairs of words that are each other's most similar word.
+  TRANSPORT = 'transport'  # Target word with the most mass per source word.
+  MUTUAL_TRANSPORT = 'mutual_transport'  # As transport, in both directions.
 
 
 class Mass(enum.Enum):
-  """The share of a sentence that a word has."""
+  """Weights of the words of a sentence."""
 
   UNIFORM = 'uniform'
-  NORM = 'norm'  # the length of its vector (Yokoi et al., 2020)
+  NORM = 'norm'  # Proportional to the norm of the vector (Yokoi et al., 2020).
 
 
 @validation.validate_call
-def methods_of(
+def parse_methods(
   names: Iterable[Method | str], *, where: str
 ) -> tuple[Method, ...]:
-  """Methods by name, at least one.
+  """Parses the names of methods.
+
+  Args:
+    names: Names of methods, or methods.
+    where: Location for the error message.
 
   Raises:
-    ConfigError: a name is of none, or there is none; it names `where`.
+    ConfigError: If a name is unknown, or there is no name.
   """
-  found = tuple(validation.validate(name, Method, name=where) for name in names)
-  if not found:
+  methods = tuple(
+    validation.validate(name, Method, name=where) for name in names
+  )
+  if not methods:
     raise errors.ConfigError(
-      'Word alignment needs a method',
+      'Word alignment requires at least one method',
       got='none',
       expected=' or '.join(method.value for method in Method),
       where=where,
     )
-  return found
+  return methods
 
 
 @validation.validate_call
-def cosine(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Computes cosine similarities of words.
+def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Computes the cosine similarities of words.
 
   Args:
-    source: [..., M, D].
-    target: [..., N, D].
+    source: Source word vectors of shape [..., M, D].
+    target: Target word vectors of shape [..., N, D].
 
   Returns:
-    [..., M, N] float64; those of a zero vector are 0.
+    Similarities, float64 of shape [..., M, N]. Those of a zero vector are 0.
 
   Raises:
-    AnalysisError: no words, or of different sizes.
+    AnalysisError: If an array has other axes, or the dimensions differ.
   """
   for side, name in ((source, 'source'), (target, 'target')):
-    checks.shaped(side, name, '..., words, dimensions')
-  checks.same_dimension(source, target)
+    checks.check_axes(side, name, '..., words, dimensions')
+  checks.check_same_dimension(source, target)
   source, target = (_unit(side.astype(np.float64)) for side in (source, target))
   return source @ np.swapaxes(target, -1, -2)
 
 
 @validation.validate_call
-def masses(words: np.ndarray, mass: Mass | str = Mass.UNIFORM) -> np.ndarray:
-  """Computes the share of a sentence that each word has.
+def word_weights(
+  words: np.ndarray, mass: Mass | str = Mass.UNIFORM
+) -> np.ndarray:
+  """Computes the weight of each word in its sentence.
 
   Args:
-    words: [..., M, D].
-    mass: UNIFORM, or proportional to the vectors' lengths.
+    words: Word vectors of shape [..., M, D].
+    mass: UNIFORM, or NORM for weights proportional to the norms.
 
   Returns:
-    [..., M] float64, sums to 1.
+    Weights, float64 of shape [..., M], which sum to 1.
 
   Raises:
-    AnalysisError: these are no words.
+    AnalysisError: If the array has other axes.
   """
-  checks.shaped(words, 'words', '..., words, dimensions')
+  checks.check_axes(words, 'words', '..., words, dimensions')
   if validation.validate(mass, Mass, name='mass') is Mass.UNIFORM:
     return np.full(words.shape[:-1], 1 / words.shape[-2])
-  length = np.linalg.norm(words.astype(np.float64), axis=-1)
-  length = np.where(length.sum(-1, keepdims=True) > 0, length, 1)
-  # A word without any mass could not be transported.
-  length = np.maximum(length, 1e-6 * length.max(-1, keepdims=True))
-  return length / length.sum(-1, keepdims=True)
+  norms = np.linalg.norm(words.astype(np.float64), axis=-1)
+  norms = np.where(norms.sum(-1, keepdims=True) > 0, norms, 1)
+  # The transport requires positive mass for every word.
+  norms = np.maximum(norms, 1e-6 * norms.max(-1, keepdims=True))
+  return norms / norms.sum(-1, keepdims=True)
 
 
 @validation.validate_call
@@ -112,33 +120,36 @@ def transport_plan(
   max_rounds: validation.NonNegativeInt = 1000,
   tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> np.ndarray:
-  """Computes entropic optimal transport by Sinkhorn's iteration.
+  """Computes entropic optimal transport with Sinkhorn's iteration.
 
-  The plan P maximises sum P S + r H(P) with row sums `source_mass` and column
-  sums `target_mass`; H is the entropy. (Cuturi, 2013; the problem that
-  `ot.sinkhorn` of POT solves for the cost -S.)
+  The plan P maximizes sum P S + r H(P) with row sums `source_mass` and column
+  sums `target_mass`, where H is the entropy (Cuturi, 2013). `ot.sinkhorn` of
+  POT solves the same problem for the cost -S.
 
   Args:
-    similarity: S [..., M, N] in -1..1.
-    source_mass: [..., M], positive, sums to 1.
-    target_mass: [..., N], positive, sums to 1.
-    regularization: r; the smaller, the closer to a permutation.
-    max_rounds: rounds at most.
-    tolerance: rounds end when no row sum is off by more than this part of it.
+    similarity: Similarities S of shape [..., M, N], between -1 and 1.
+    source_mass: Positive weights of shape [..., M], which sum to 1.
+    target_mass: Positive weights of shape [..., N], which sum to 1.
+    regularization: Entropic regularization r. The smaller it is, the closer the
+      plan is to a permutation.
+    max_rounds: Maximum number of iterations.
+    tolerance: The iteration ends when the relative error of every row sum is at
+      most this value.
 
   Returns:
-    P [..., M, N] float64.
+    P, float64 of shape [..., M, N].
 
   Raises:
-    AnalysisError: the regularization is below 0.01, or shapes do not fit.
+    AnalysisError: If the regularization is below 0.01, or the shapes do not
+      match.
   """
-  checks.shaped(similarity, 'similarity', '..., words, words')
-  front, (rows, columns) = similarity.shape[:-2], similarity.shape[-2:]
-  checks.fitting((*front, rows), source_mass, 'source_mass')
-  checks.fitting((*front, columns), target_mass, 'target_mass')
+  checks.check_axes(similarity, 'similarity', '..., words, words')
+  leading_axes, (rows, columns) = similarity.shape[:-2], similarity.shape[-2:]
+  checks.check_shape((*leading_axes, rows), source_mass, 'source_mass')
+  checks.check_shape((*leading_axes, columns), target_mass, 'target_mass')
   if regularization < _MIN_REGULARIZATION:
     raise errors.AnalysisError(
-      'The transport cannot be computed with so little entropy',
+      'The entropic regularization is too small',
       got=regularization,
       expected=f'at least {_MIN_REGULARIZATION}',
       where='regularization',
@@ -148,13 +159,13 @@ def transport_plan(
   )  # [..., M, N]
   rows = np.ones_like(source_mass)
   columns = _scale(target_mass, _sums(kernel, rows, axis=-2))
-  for done in range(max_rounds):
-    reached = _sums(kernel, columns, axis=-1)
-    if done % 10 == 0 and np.all(
-      np.abs(rows * reached - source_mass) <= tolerance * source_mass
+  for iteration in range(max_rounds):
+    row_sums = _sums(kernel, columns, axis=-1)
+    if iteration % 10 == 0 and np.all(
+      np.abs(rows * row_sums - source_mass) <= tolerance * source_mass
     ):
       break
-    rows = _scale(source_mass, reached)
+    rows = _scale(source_mass, row_sums)
     columns = _scale(target_mass, _sums(kernel, rows, axis=-2))
   return rows[..., :, None] * kernel * columns[..., None, :]
 
@@ -167,88 +178,92 @@ def link_matrix(
   plan: np.ndarray | None = None,
   threshold: float | None = None,
 ) -> np.ndarray:
-  """Returns which words are linked.
+  """Returns a mask of the linked words.
 
-  | method | links i, j if |
+  | method | condition for a link between i and j |
   | --- | --- |
-  | argmax | S_ij is the greatest of row i and of column j |
-  | transport | P_ij is the greatest of row i |
-  | mutual_transport | P_ij is the greatest of row i and of column j |
+  | argmax | S_ij is the greatest of row i and of column j. |
+  | transport | P_ij is the greatest of row i. |
+  | mutual_transport | P_ij is the greatest of row i and of column j. |
 
-  With a threshold t, the condition on row i is P_ij > t of the row's mass, and
-  that on column j P_ij > t of the column's (of P; for argmax: S_ij > t in
-  addition), so that a word can have several links, or none.
+  With a threshold t, the condition for row i is that P_ij > t times the sum of
+  row i of P, and the condition for column j is that P_ij > t times the sum of
+  column j. For argmax, S_ij > t is required in addition. A word can then have
+  several links, or none.
 
   Args:
-    similarity: S [..., M, N].
-    method: one of the above.
-    plan: P [..., M, N], for the methods of transport.
-    threshold: t in 0..1; None: the greatest.
+    similarity: Similarities S of shape [..., M, N].
+    method: One of the methods above.
+    plan: Transport plan P of shape [..., M, N], for the transport methods.
+    threshold: Threshold t between 0 and 1. If None, the greatest entry is
+      linked.
 
   Returns:
-    bool [..., M, N].
+    Boolean mask of shape [..., M, N].
 
   Raises:
-    AnalysisError: transport without a plan, or one of another shape.
+    AnalysisError: If a transport method has no plan, or the shapes differ.
   """
-  checks.shaped(similarity, 'similarity', '..., words, words')
+  checks.check_axes(similarity, 'similarity', '..., words, words')
   if plan is not None:
-    checks.fitting(similarity.shape, plan, 'plan')
+    checks.check_shape(similarity.shape, plan, 'plan')
   method = validation.validate(method, Method, name='method')
   if method is Method.ARGMAX:
     links = _greatest(similarity, -1) & _greatest(similarity, -2)
     return links if threshold is None else links & (similarity > threshold)
   if plan is None:
     raise errors.AnalysisError(
-      'Links by transport need a plan',
+      'Transport methods require a plan',
       got=method.value,
-      fix='give plan=transport_plan(...)',
+      fix='Pass plan=transport_plan(...).',
     )
-  links = _most(plan, -1, threshold)
+  links = _exceeding(plan, -1, threshold)
   if method is Method.MUTUAL_TRANSPORT:
-    links &= _most(plan, -2, threshold)
+    links &= _exceeding(plan, -2, threshold)
   return links
 
 
 @validation.validate_call
-def to_links(matrix: np.ndarray) -> frozenset[Link]:
-  """Returns the pairs (i, j) where bool [M, N] is true.
+def matrix_to_links(matrix: np.ndarray) -> frozenset[Link]:
+  """Returns the index pairs (i, j) at which a mask [M, N] is true.
 
   Raises:
-    AnalysisError: it is no matrix.
+    AnalysisError: If the array is not a matrix.
   """
-  matrix = checks.shaped(matrix, 'matrix', 'words, words')
+  matrix = checks.check_axes(matrix, 'matrix', 'words, words')
   return frozenset(
     zip(*(axis.tolist() for axis in np.nonzero(matrix)), strict=True)
   )
 
 
-def _most(plan: np.ndarray, axis: int, threshold: float | None) -> np.ndarray:
-  """Marks entries that are greatest along an axis, or above their share."""
+def _exceeding(
+  plan: np.ndarray, axis: int, threshold: float | None
+) -> np.ndarray:
+  """Returns a mask of entries that are greatest or above a threshold."""
   if threshold is None:
     return _greatest(plan, axis)
   return plan > threshold * plan.sum(axis, keepdims=True)
 
 
 def _greatest(scores: np.ndarray, axis: int) -> np.ndarray:
-  """Marks the first greatest entry along an axis."""
-  places = np.expand_dims(scores.argmax(axis), axis)
+  """Returns a mask of the first greatest entry along an axis."""
+  argmax = np.expand_dims(scores.argmax(axis), axis)
   shape = [1] * scores.ndim
   shape[axis] = -1
-  return places == np.arange(scores.shape[axis]).reshape(shape)
+  return argmax == np.arange(scores.shape[axis]).reshape(shape)
 
 
 def _sums(kernel: np.ndarray, weights: np.ndarray, *, axis: int) -> np.ndarray:
-  """Weighted sums of a kernel [..., M, N] along its rows or columns."""
+  """Returns weighted sums of a kernel [..., M, N] along its rows or columns."""
   return np.einsum(
     '...mn,...n->...m' if axis == -1 else '...mn,...m->...n', kernel, weights
   )
 
 
-def _scale(wanted: np.ndarray, reached: np.ndarray) -> np.ndarray:
-  return wanted / np.maximum(reached, np.finfo(np.float64).tiny)
+def _scale(target: np.ndarray, current: np.ndarray) -> np.ndarray:
+  return target / np.maximum(current, np.finfo(np.float64).tiny)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-  length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-  return vectors / np.where(length > 0, length, 1)
+  norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+  return vectors / np.where(norms > 0, norms, 1)

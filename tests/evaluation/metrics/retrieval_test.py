@@ -20,7 +20,7 @@ def test_csls_passes_over_a_hub():
   """Key 2 is near to everything, and nearest to query 0 by cosine."""
   angles = np.deg2rad([[0, 40, 80], [-14, 54, 12]])
   first, second = np.stack([np.cos(angles), np.sin(angles)], -1)
-  assert cosine.nearest(first, second).forward.tolist() == [2, 1, 1]
+  assert cosine.find_nearest(first, second).forward.tolist() == [2, 1, 1]
   found = retrieval.nearest_by_csls(first, second, k=2)
   similar = first @ second.T
   scores = (

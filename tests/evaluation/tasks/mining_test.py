@@ -9,7 +9,7 @@ from xlflax.data.labelled.sources import source
 from xlflax.evaluation import base, states
 from xlflax.evaluation.tasks import mining
 from xlflax.foundation import errors
-from xlflax.similarity import margin
+from xlflax.similarity import margin_scoring
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -188,7 +188,7 @@ def test_repeated_sentences_count_as_by_xtreme(subject, hidden):
     list(dict.fromkeys(side.values())) for side in (mined.first, mined.second)
   ]
   sides = task.sides(subject, [['de'] * len(side) for side in texts], texts, [])
-  found = margin.candidates(*sides, k=task.k)
+  found = margin_scoring.find_candidates(*sides, k=task.k)
   scored = {
     (texts[0][i], texts[1][j]): score
     for i, j, score in zip(found.first, found.second, found.scores, strict=True)

@@ -121,13 +121,13 @@ def test_every_layer_and_method_is_what_the_functions_give(subject, sentences):
         key=lambda one: one.sentence,
       )
       states = [one.states[layer] for one in found]
-      similarity = links_lib.cosine(*states)
+      similarity = links_lib.cosine_similarities(*states)
       plan = links_lib.transport_plan(
         similarity,
-        *(links_lib.masses(side, 'norm') for side in states),
+        *(links_lib.word_weights(side, 'norm') for side in states),
         regularization=0.2,
       )
-      links = links_lib.to_links(
+      links = links_lib.matrix_to_links(
         links_lib.link_matrix(similarity, method, plan=plan, threshold=0.3)
       )
       found_links.append(links)

@@ -15,7 +15,7 @@ from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.corpus.directory import TRAIN, Corpus
 from xlflax.data.corpus.files import Kind, TextFile
 from xlflax.foundation import progress, validation
-from xlflax.similarity import margin
+from xlflax.similarity import margin_scoring
 
 # (texts, the language of each) -> vectors [N, D].
 Encode = Callable[[Sequence[str], Sequence[str]], np.ndarray]
@@ -85,5 +85,5 @@ def _margins(
           file.languages, zip(*group, strict=True), strict=True
         )
       )
-    found.append(margin.of_pairs(first, second, k=settings.k))
+    found.append(margin_scoring.margin_scores(first, second, k=settings.k))
   return np.concatenate(found)

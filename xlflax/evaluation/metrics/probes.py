@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from xlflax.similarity import cosine, neighbours
+from xlflax.similarity import cosine, neighbors
 
 Probe = Callable[[np.ndarray], np.ndarray]  # [M, D] -> classes [M]
 
@@ -47,10 +47,13 @@ def nearest(vectors: np.ndarray, labels: np.ndarray, *, k: int = 10) -> Probe:
     labels: int [N], classes from 0.
     k: how many vote.
   """
-  known, votes = cosine.unit_rows(vectors), np.eye(labels.max() + 1)[labels]
+  known, votes = (
+    cosine.normalize_rows(vectors),
+    np.eye(labels.max() + 1)[labels],
+  )
 
   def predict(asked: np.ndarray) -> np.ndarray:
-    found = neighbours.nearest(cosine.unit_rows(asked), known, k=k)
+    found = neighbors.find_nearest(cosine.normalize_rows(asked), known, k=k)
     return votes[found.indices].sum(1).argmax(1)
 
   return predict

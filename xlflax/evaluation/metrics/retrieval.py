@@ -28,20 +28,22 @@ class PairScores(NamedTuple):
 
 def score_layers(first: np.ndarray, second: np.ndarray) -> PairScores:
   """Accuracy@1 for each layer of two [layers + 1, N, H] sets of vectors."""
-  found = [cosine.nearest(x, y) for x, y in zip(first, second, strict=True)]
+  found = [
+    cosine.find_nearest(x, y) for x, y in zip(first, second, strict=True)
+  ]
   return PairScores(
-    np.array([cosine.accuracy(n.forward) for n in found]),
-    np.array([cosine.accuracy(n.backward) for n in found]),
+    np.array([cosine.retrieval_accuracy(n.forward) for n in found]),
+    np.array([cosine.retrieval_accuracy(n.backward) for n in found]),
   )
 
 
 def nearest_by_csls(
   first: np.ndarray, second: np.ndarray, *, k: int
-) -> cosine.Neighbours:
+) -> cosine.BidirectionalNeighbors:
   """Finds nearest neighbours by CSLS in both directions; [N, H], [M, H]."""
   sides = (first, second), (second, first)
-  return cosine.Neighbours(
-    *(csls.nearest(x, y, k=k).indices[:, 0] for x, y in sides)
+  return cosine.BidirectionalNeighbors(
+    *(csls.find_nearest(x, y, k=k).indices[:, 0] for x, y in sides)
   )
 
 
@@ -59,7 +61,7 @@ class MeanCosines(NamedTuple):
 
 def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
   """Mean cosines of N pairs of vectors, [N, H] each."""
-  first, second = cosine.unit_rows(first), cosine.unit_rows(second)
+  first, second = cosine.normalize_rows(first), cosine.normalize_rows(second)
   count = len(first)
   pairs = float(np.sum(first * second, dtype=np.float64))
   everything = first.sum(0, dtype=np.float64) @ second.sum(0, dtype=np.float64)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.similarity.cosine import Neighbours
+from xlflax.similarity.cosine import BidirectionalNeighbors
 
 NOTHING = -1  # the neighbour of a text that shares no string with any other
 _UNSPACED = re.compile(f'((?:{language_codes.TEXT_WITHOUT_SPACES.pattern})+)')
@@ -78,7 +78,7 @@ def _strings(found: Sequence[str]) -> set[str]:
 
 def nearest(
   first: Sequence[str], second: Sequence[str], *, block_size: int = 1024
-) -> Neighbours:
+) -> BidirectionalNeighbors:
   """Finds each text's most similar one by character 3-grams.
 
   The cosine of counts weighted by ln((1 + n) / (1 + texts with it)) + 1 among
@@ -95,7 +95,7 @@ def nearest(
   """
   vectors = _weighted([*first, *second])
   sides = vectors[: len(first)], vectors[len(first) :]
-  return Neighbours(
+  return BidirectionalNeighbors(
     _most_similar(*sides, block_size), _most_similar(*sides[::-1], block_size)
   )
 

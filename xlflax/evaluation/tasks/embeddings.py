@@ -286,7 +286,8 @@ class Ranking(sentence_task.SentenceTask):
     texts = [[one.text for one in side] for side in asked]
     names_of = (sentence_encoding.QUERY, sentence_encoding.DOCUMENT)
     queries, documents = map(
-      cosine.unit_rows, self.sides(subject, languages, texts, notes, names_of)
+      cosine.normalize_rows,
+      self.sides(subject, languages, texts, notes, names_of),
     )
     names = list(held.documents)
     places = {name: place for place, name in enumerate(names)}
@@ -367,7 +368,7 @@ def pair_cosines(task, subject, examples, notes) -> np.ndarray:
     [one.paired_text for one in examples],
   )
   first, second = map(
-    cosine.unit_rows, task.sides(subject, languages, texts, notes)
+    cosine.normalize_rows, task.sides(subject, languages, texts, notes)
   )
   return np.sum(first * second, axis=-1)
 

@@ -27,8 +27,8 @@ from xlflax.evaluation.metrics.declaration import (
 )
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.foundation import errors, validation
-from xlflax.similarity import margin as margin_lib
-from xlflax.similarity.margin import Direction, Margin
+from xlflax.similarity import margin_scoring
+from xlflax.similarity.margin_scoring import Direction, Margin
 
 Scored = dict[tuple[str, str], float]  # ids of both sides: score
 
@@ -73,7 +73,7 @@ class BitextMining(sentence_task.CollectionTask):
     development: collections of the same pairs, with gold, to choose the
       threshold on; None: `source`.
     margin: how a pair is scored: 'absolute' (cosine), 'distance', 'ratio'.
-    direction: which pairs are candidates; see `xlflax.similarity.margin`.
+    direction: which pairs are candidates; see `xlflax.similarity.margin_scoring`.
     k: neighbours that a score is relative to.
   """
 
@@ -192,7 +192,7 @@ class BitextMining(sentence_task.CollectionTask):
         raise errors.CorpusError('A collection has no sentence', where=code)
       codes.append([code] * len(texts))
     sides = self.sides(subject, codes, collections.texts, notes)
-    found = margin_lib.candidates(
+    found = margin_scoring.find_candidates(
       *sides, k=self.k, margin=self.margin, direction=self.direction
     )
     first, second = collections.ids

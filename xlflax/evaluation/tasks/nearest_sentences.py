@@ -68,4 +68,4 @@ class NearestSentences(sentence_task.CollectionTask):
       for code, side in zip(mined.languages, texts, strict=True)
     ]
     sides = self.sides(subject, codes, texts, notes)
-    return similarity.nearest(*sides).backward.tolist()
+    return similarity.find_nearest(*sides).backward.tolist()

@@ -28,7 +28,7 @@ from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.evaluation.sentence_encoding import Centre
 from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.foundation import errors, validation
-from xlflax.similarity import cosine, neighbours
+from xlflax.similarity import cosine, neighbors
 
 # Columns of the table that are metrics at `layer`.
 _BY_LAYER = [
@@ -248,7 +248,7 @@ class Retrieval(sentence_task.SentenceTask):
       subject, ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
     )
     compared = metrics_lib.mean_cosines(first, second)
-    found = {'accuracy': cosine.nearest(first, second)}
+    found = {'accuracy': cosine.find_nearest(first, second)}
     if self.csls is not None:
       found['csls'] = metrics_lib.nearest_by_csls(first, second, k=self.csls)
     rows: list[base.Row] = [{}, {}]
@@ -265,8 +265,8 @@ class Retrieval(sentence_task.SentenceTask):
     ten = np.stack(
       [
         (one.indices == np.arange(size)[:, None]).any(1)
-        for one in neighbours.nearest_both(
-          cosine.unit_rows(first), cosine.unit_rows(second), k=10
+        for one in neighbors.find_nearest_both_ways(
+          cosine.normalize_rows(first), cosine.normalize_rows(second), k=10
         )
       ]
     )

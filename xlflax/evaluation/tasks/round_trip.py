@@ -105,7 +105,9 @@ def _back(sentence: Sequence[np.ndarray]) -> np.ndarray:
   """Which tokens of the first of translations [T, H] come back, bool [T]."""
   return alignment.returned(
     [
-      links_lib.link_matrix(links_lib.cosine(x, y), links_lib.Method.ARGMAX)
+      links_lib.link_matrix(
+        links_lib.cosine_similarities(x, y), links_lib.Method.ARGMAX
+      )
       if len(x) and len(y)
       else np.zeros((len(x), len(y)), bool)
       for x, y in zip(sentence, (*sentence[1:], sentence[0]), strict=True)

@@ -234,7 +234,7 @@ class SentenceTask(base.EvalTask):
       )
       return vectors
     notes.append('the mean of its language is taken away from each vector')
-    return [normalization.centred(*side) for side in sides]
+    return [normalization.center_by_group(*side) for side in sides]
 
 
 @validation.validate_fields

@@ -16,7 +16,7 @@ from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Better, Metric
 from xlflax.evaluation.tasks import sentence_task
 from xlflax.foundation import errors, registry, validation
-from xlflax.similarity import margin as margin_lib
+from xlflax.similarity import margin_scoring
 from xlflax.storage import contents
 
 
@@ -115,7 +115,7 @@ def errors_of(
     k: neighbours among which the candidate is searched.
     margin: how a pair is scored.
   """
-  found = margin_lib.candidates(
+  found = margin_scoring.find_candidates(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'
   )
   best = dict(zip(found.first.tolist(), found.second.tolist(), strict=True))

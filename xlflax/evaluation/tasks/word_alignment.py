@@ -91,7 +91,9 @@ class WordAlignment(labelled_task.LabelledTask):
   max_length: validation.PositiveInt | None = None
 
   def __post_init__(self):
-    methods = links_lib.methods_of(self.methods, where=f'{self.name}.methods')
+    methods = links_lib.parse_methods(
+      self.methods, where=f'{self.name}.methods'
+    )
     object.__setattr__(self, 'methods', methods)
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
@@ -163,7 +165,7 @@ class WordAlignment(labelled_task.LabelledTask):
         ] < len(example.target_words)
         for method, matrices in self._links(*sides).items():
           for found, matrix in zip(links[method], matrices, strict=True):
-            found.append(links_lib.to_links(matrix))
+            found.append(links_lib.matrix_to_links(matrix))
     if cut:
       notes.append(f'{cut} sentences of {part} were cut')
     return links
@@ -216,13 +218,13 @@ class WordAlignment(labelled_task.LabelledTask):
     shape = (len(source), source.shape[1], target.shape[1])
     if 0 in shape:
       return dict.fromkeys(self.methods, np.zeros(shape, bool))
-    similarity = links_lib.cosine(source, target)
+    similarity = links_lib.cosine_similarities(source, target)
     plan = None
     if set(self.methods) != {Method.ARGMAX}:
       plan = links_lib.transport_plan(
         similarity,
-        links_lib.masses(source, self.mass),
-        links_lib.masses(target, self.mass),
+        links_lib.word_weights(source, self.mass),
+        links_lib.word_weights(target, self.mass),
         regularization=self.regularization,
       )
     return {

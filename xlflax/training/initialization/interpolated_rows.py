@@ -98,7 +98,7 @@ def translated(
         _DIMENSIONS,
       )
       continue
-    aligned = procrustes.align(own[taught[:, 0]], known[taught[:, 1]])
+    aligned = procrustes.fit_alignment(own[taught[:, 0]], known[taught[:, 1]])
     counts = np.bincount(np.concatenate(texts), minlength=len(target))
     wanted = np.flatnonzero(own.any(axis=1) & (counts > most))
     found = _mixed(

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from xlflax.similarity import csls, csls_pass, neighbours, products
+from xlflax.similarity import block_matmul, csls, csls_search, neighbors
 
-_BLOCKS = products.Blocks(8, 16)
+_BLOCKS = block_matmul.Blocks(8, 16)
 
 
 def _unit(vectors):
@@ -25,8 +25,8 @@ def _sides(kind, count=120, size=12):
 
 
 def _two_passes(queries, keys, top, k):
-  of_keys = neighbours.nearest(keys, queries, k=k).scores.mean(1)
-  return neighbours.nearest(queries, keys, k=top, penalties=of_keys / 2)
+  of_keys = neighbors.find_nearest(keys, queries, k=k).scores.mean(1)
+  return neighbors.find_nearest(queries, keys, k=top, penalties=of_keys / 2)
 
 
 @pytest.mark.parametrize('kind', ['noise', 'clusters'])
@@ -36,12 +36,12 @@ def test_one_pass_finds_what_two_find(kind, top, k, rows):
   queries, keys = map(_unit, _sides(kind))
   queries = queries[:rows]
   expected = _two_passes(queries, keys, top, k)
-  found = csls_pass.search(queries, keys, top=top, k=k, blocks=_BLOCKS)
-  np.testing.assert_array_equal(found.found.indices, expected.indices)
-  np.testing.assert_allclose(found.found.scores, expected.scores, atol=1e-6)
+  found = csls_search.search_keys(queries, keys, top=top, k=k, blocks=_BLOCKS)
+  np.testing.assert_array_equal(found.neighbors.indices, expected.indices)
+  np.testing.assert_allclose(found.neighbors.scores, expected.scores, atol=1e-6)
   np.testing.assert_allclose(
-    found.of_queries,
-    neighbours.nearest(queries, keys, k=k).scores.mean(1),
+    found.query_means,
+    neighbors.find_nearest(queries, keys, k=k).scores.mean(1),
     atol=1e-6,
   )
 
@@ -49,46 +49,48 @@ def test_one_pass_finds_what_two_find(kind, top, k, rows):
 def test_few_queries_are_searched_twice(monkeypatch):
   """The pass is of use: what is searched again is a small part."""
   again = []
-  nearest = neighbours.nearest
+  nearest = neighbors.find_nearest
   monkeypatch.setattr(
-    neighbours,
-    'nearest',
+    neighbors,
+    'find_nearest',
     lambda queries, *a, **b: (
       again.append(len(queries)) or nearest(queries, *a, **b)
     ),
   )
   queries, keys = map(_unit, _sides('clusters', count=400))
-  csls_pass.search(queries, keys, top=1, k=3, blocks=_BLOCKS)
+  csls_search.search_keys(queries, keys, top=1, k=3, blocks=_BLOCKS)
   assert sum(again) <= 0.2 * len(queries)
 
 
 def test_vectors_that_are_all_alike_get_the_first_keys():
   same = _unit(np.ones((60, 4)))
-  found = csls_pass.search(same, same, top=2, k=3, blocks=_BLOCKS)
-  assert found.found.indices.tolist() == [[0, 1]] * 60
+  found = csls_search.search_keys(same, same, top=2, k=3, blocks=_BLOCKS)
+  assert found.neighbors.indices.tolist() == [[0, 1]] * 60
 
 
 def test_csls_takes_the_pass_where_it_is_worth_it(monkeypatch):
   called = []
-  search = csls_pass.search
+  search = csls_search.search_keys
   monkeypatch.setattr(
-    csls_pass,
-    'search',
+    csls_search,
+    'search_keys',
     lambda *a, **b: called.append(len(a[0])) or search(*a, **b),
   )
   queries, keys = _sides('noise')
-  long = csls.nearest(queries, keys, top=3, k=4, blocks=_BLOCKS)
-  short = csls.nearest(queries, keys, top=3, k=4)
+  long = csls.find_nearest(queries, keys, top=3, k=4, blocks=_BLOCKS)
+  short = csls.find_nearest(queries, keys, top=3, k=4)
   assert called == [120]
   np.testing.assert_array_equal(long.indices, short.indices)
   np.testing.assert_allclose(long.scores, short.scores, atol=1e-5)
 
 
 def test_large_products_are_xlas(monkeypatch):
-  monkeypatch.setattr(products, '_LARGE', 1)
+  monkeypatch.setattr(block_matmul, '_LARGE', 1)
   queries, keys = map(_unit, _sides('clusters'))
   expected = _two_passes(queries, keys, 3, 4)
-  monkeypatch.setattr(products, '_LARGE', 1 << 40)
-  found = csls_pass.search(queries, keys, top=3, k=4, blocks=_BLOCKS).found
+  monkeypatch.setattr(block_matmul, '_LARGE', 1 << 40)
+  found = csls_search.search_keys(
+    queries, keys, top=3, k=4, blocks=_BLOCKS
+  ).neighbors
   np.testing.assert_array_equal(found.indices, expected.indices)
   np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.foundation import errors
-from xlflax.similarity import margin, neighbours
+from xlflax.similarity import margin_scoring, neighbors
 
 _K = 3
 
@@ -77,12 +77,12 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
     ('intersection', forward & backward),
     ('max', best),
   ):
-    found = margin.candidates(
+    found = margin_scoring.find_candidates(
       *sides,
       k=_K,
       margin=kind,
       direction=direction,
-      blocks=neighbours.Blocks(4, 3),
+      blocks=neighbors.Blocks(4, 3),
     )
     assert _pairs(found) == expected, direction
     assert (np.diff(found.scores) <= 0).all()
@@ -94,20 +94,22 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
 def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
   first, second = sides[0], sides[1][: len(sides[0])]
   _, scores = _scores(first, second, kind)
-  found = margin.of_pairs(
-    first, second, k=_K, margin=kind, blocks=neighbours.Blocks(4, 3)
+  found = margin_scoring.margin_scores(
+    first, second, k=_K, margin=kind, blocks=neighbors.Blocks(4, 3)
   )
   np.testing.assert_allclose(found, np.diagonal(scores), rtol=1e-5, atol=1e-6)
   with raises_error(
-    errors.AnalysisError, where='margin.of_pairs', mentions=(11, 14)
+    errors.AnalysisError, where='margin_scores', mentions=(11, 14)
   ):
-    margin.of_pairs(*sides)
+    margin_scoring.margin_scores(*sides)
 
 
 def test_the_ratio_by_hand():
   first = np.array([[1.0, 0.0], [0.0, 1.0]])
   second = np.array([[1.0, 0.0], [0.6, 0.8]])
-  found = margin.candidates(first, second, k=2, direction='forward')
+  found = margin_scoring.find_candidates(
+    first, second, k=2, direction='forward'
+  )
   # Cosines: 1 .6; 0 .8. Means of rows: .8, .4; of columns: .5, .7.
   assert _pairs(found) == {(0, 0), (1, 1)}
   np.testing.assert_allclose(found.scores, [1 / 0.65, 0.8 / 0.55])
@@ -115,24 +117,24 @@ def test_the_ratio_by_hand():
 
 def test_vectors_without_similarity_have_finite_scores():
   first, second = np.eye(4)[:2], np.eye(4)[2:]
-  for kind in margin.Margin:
+  for kind in margin_scoring.Margin:
     for rows in (second, -first, np.zeros((2, 4))):
-      found = margin.candidates(first, rows, margin=kind)
+      found = margin_scoring.find_candidates(first, rows, margin=kind)
       assert np.isfinite(found.scores).all()
 
 
 def test_k_larger_than_a_side(sides):
-  found = margin.candidates(sides[0][:1], sides[1][:2], k=50)
+  found = margin_scoring.find_candidates(sides[0][:1], sides[1][:2], k=50)
   assert len(found.first) == 1
   with raises_error(errors.AnalysisError, got=0):
-    margin.candidates(*sides, k=0)
+    margin_scoring.find_candidates(*sides, k=0)
 
 
 def test_names_that_are_not_known(sides):
   with raises_error(
     errors.ConfigError,
     got='cosine',
-    where='candidates.margin',
+    where='find_candidates.margin',
     mentions=('absolute', 'distance'),
   ):
-    margin.candidates(*sides, margin='cosine')
+    margin_scoring.find_candidates(*sides, margin='cosine')

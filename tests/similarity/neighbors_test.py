@@ -5,13 +5,13 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.foundation import errors
-from xlflax.similarity import neighbours
+from xlflax.similarity import neighbors
 
 _BLOCKS = [
-  neighbours.Blocks(5, 7),
-  neighbours.Blocks(1, 2),
-  neighbours.Blocks(100, 4),
-  neighbours.Blocks(3, 100),
+  neighbors.Blocks(5, 7),
+  neighbors.Blocks(1, 2),
+  neighbors.Blocks(100, 4),
+  neighbors.Blocks(3, 100),
 ]
 
 
@@ -35,7 +35,7 @@ def sides():
 def test_nearest_is_the_sorted_matrix(sides, blocks, k):
   first, second = sides
   scores, order = _expected(first @ second.T, k)
-  found = neighbours.nearest(first, second, k=k, blocks=blocks)
+  found = neighbors.find_nearest(first, second, k=k, blocks=blocks)
   np.testing.assert_array_equal(found.scores, scores)
   np.testing.assert_array_equal(found.indices, order)
   assert found.scores.dtype == np.float32
@@ -46,7 +46,7 @@ def test_penalties_are_subtracted(sides, blocks):
   first, second = sides
   penalties = np.random.default_rng(1).integers(0, 4, 31)
   scores, order = _expected(first @ second.T - penalties[None], 4)
-  found = neighbours.nearest(
+  found = neighbors.find_nearest(
     first, second, k=4, penalties=penalties, blocks=blocks
   )
   np.testing.assert_array_equal(found.scores, scores)
@@ -57,12 +57,12 @@ def test_penalties_are_subtracted(sides, blocks):
 @pytest.mark.parametrize('k', [2, 25])
 def test_both_directions_in_one_pass(sides, blocks, k):
   first, second = sides
-  both = neighbours.nearest_both(first, second, k=k, blocks=blocks)
+  both = neighbors.find_nearest_both_ways(first, second, k=k, blocks=blocks)
   for found, expected in zip(
     both,
     (
-      neighbours.nearest(first, second, k=k),
-      neighbours.nearest(second, first, k=k),
+      neighbors.find_nearest(first, second, k=k),
+      neighbors.find_nearest(second, first, k=k),
     ),
     strict=True,
   ):
@@ -74,7 +74,7 @@ def test_wide_blocks_are_read_in_stripes_with_the_same_result():
   rng = np.random.default_rng(2)
   first, second = rng.integers(-3, 4, (6, 2)), rng.integers(-3, 4, (900, 2))
   scores, order = _expected(first @ second.T, 5)
-  found = neighbours.nearest(first, second, k=5)
+  found = neighbors.find_nearest(first, second, k=5)
   np.testing.assert_array_equal(found.scores, scores)
   np.testing.assert_array_equal(found.indices, order)
 
@@ -82,15 +82,15 @@ def test_wide_blocks_are_read_in_stripes_with_the_same_result():
 def test_the_worst_order_of_keys():
   """Every key is nearer than all before it."""
   keys = np.arange(300.0)[:, None]
-  found = neighbours.nearest(
-    np.ones((3, 1)), keys, k=4, blocks=neighbours.Blocks(2, 130)
+  found = neighbors.find_nearest(
+    np.ones((3, 1)), keys, k=4, blocks=neighbors.Blocks(2, 130)
   )
   assert found.indices.tolist() == [[299, 298, 297, 296]] * 3
 
 
 def test_vectors_that_are_all_alike_get_the_first_keys():
-  found = neighbours.nearest(
-    np.ones((4, 3)), np.ones((400, 3)), k=2, blocks=neighbours.Blocks(3, 150)
+  found = neighbors.find_nearest(
+    np.ones((4, 3)), np.ones((400, 3)), k=2, blocks=neighbors.Blocks(3, 150)
   )
   assert found.indices.tolist() == [[0, 1]] * 4
 
@@ -98,12 +98,12 @@ def test_vectors_that_are_all_alike_get_the_first_keys():
 def test_bad_vectors():
   good = np.ones((4, 3))
   with raises_error(errors.AnalysisError, mentions=(3, 2)):
-    neighbours.nearest(good, good[:, :2], k=1)
+    neighbors.find_nearest(good, good[:, :2], k=1)
   with raises_error(errors.AnalysisError, got=0):
-    neighbours.nearest(good, good, k=0)
+    neighbors.find_nearest(good, good, k=0)
   with raises_error(errors.AnalysisError, mentions=(0, 3)):
-    neighbours.nearest(good, good[:0], k=1)
+    neighbors.find_nearest(good, good[:0], k=1)
   bad = good.copy()
   bad[2, 1] = np.inf
   with raises_error(errors.AnalysisError, mentions=2):
-    neighbours.nearest_both(good, bad, k=1)
+    neighbors.find_nearest_both_ways(good, bad, k=1)

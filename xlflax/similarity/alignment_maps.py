@@ -1,4 +1,4 @@
-"""Maps between the spaces of two models, saved on disk."""
+"""Saved alignment maps between the embedding spaces of two models."""
 
 import dataclasses
 import io
@@ -14,12 +14,13 @@ from xlflax.storage import arrays
 
 @dataclasses.dataclass(frozen=True)
 class SavedMap:
-  """A map from a layer of one model to a layer of another.
+  """An alignment map from a layer of one model to a layer of another.
 
   Attributes:
-    alignment: the map; without the vectors that it was learned from.
-    about: models, languages, layer and text of the map; JSON values.
-    scale: mean length of the target's states divided by that of the source's.
+    alignment: Alignment without the vectors that it was fitted to.
+    about: JSON metadata: models, languages, layers and text of the map.
+    scale: Mean norm of the target's hidden states divided by that of the
+      source's.
   """
 
   alignment: procrustes.Alignment
@@ -27,11 +28,12 @@ class SavedMap:
   scale: float = 1.0
 
 
-def to_bytes(saved: SavedMap) -> bytes:
-  """Returns the content of an `.npz` file.
+def serialize_map(saved: SavedMap) -> bytes:
+  """Serializes a map as the content of an `.npz` file.
 
-  It has `matrix` W [D, D] (a row x is mapped to x W^T), `source_means` and
-  `target_means` [rounds, D], `scale`, and `about` (JSON).
+  The arrays are `matrix` (W of shape [D, D]; a row x is mapped to x W^T),
+  `source_means` and `target_means` of shape [rounds, D], `scale`, and `about`
+  (JSON).
   """
   out = io.BytesIO()
   np.savez(
@@ -46,47 +48,51 @@ def to_bytes(saved: SavedMap) -> bytes:
 
 
 @validation.validate_call
-def load(path: validation.FilePath) -> SavedMap:
-  """Reads the content of such a file.
+def load_map(path: validation.FilePath) -> SavedMap:
+  """Loads a map from an `.npz` file.
 
   Raises:
-    AnalysisError: there is none, it is another kind of file, or not finite.
+    AnalysisError: If the file does not exist, does not contain a map, or
+      contains values that are not finite.
   """
   try:
     saved = arrays.read(path)
     matrix = saved['matrix']
-    sides = [
+    normalizations = [
       _normalized(saved[f'{side}_means']) for side in ('source', 'target')
     ]
     about, scale = json.loads(str(saved['about'])), float(saved['scale'])
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     errors.check_system(error, path)
     raise errors.AnalysisError(
-      'A map cannot be read',
+      'The alignment map cannot be read',
       got=str(error),
       where=str(path),
       expected='a file that `xlflax analyze procrustes` wrote',
     ) from error
-  numbers: list[Any] = [matrix, scale, *(side.means for side in sides)]
+  numbers: list[Any] = [matrix, scale, *(side.means for side in normalizations)]
   if not all(np.isfinite(array).all() for array in numbers):
     raise errors.AnalysisError(
-      'A map is not finite',
+      'The alignment map must be finite',
       got='NaN or infinity',
       where=str(path),
-      fix='learn it anew',
+      fix='Fit the map again with `xlflax analyze procrustes`.',
     )
-  return SavedMap(procrustes.Alignment(matrix, *sides), about, scale)
+  return SavedMap(procrustes.Alignment(matrix, *normalizations), about, scale)
 
 
-def inverse(saved: SavedMap) -> SavedMap:
-  """Returns the inverse: the transpose of an orthogonal map [D, D]."""
-  one = saved.alignment
+def invert_map(saved: SavedMap) -> SavedMap:
+  """Inverts a map. The inverse of an orthogonal matrix is its transpose."""
+  alignment = saved.alignment
   return dataclasses.replace(
     saved,
     scale=1 / saved.scale,
     alignment=(
       dataclasses.replace(
-        one, matrix=one.matrix.T, source=one.target, target=one.source
+        alignment,
+        matrix=alignment.matrix.T,
+        source=alignment.target,
+        target=alignment.source,
       )
     ),
   )

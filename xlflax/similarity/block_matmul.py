@@ -1,0 +1,98 @@
+"""Fast blockwise multiplication of large matrices.
+
+XLA multiplies large matrices in single precision. On the processors where both
+were measured, it is 1.5 times as fast as NumPy, and it uses an accelerator if
+there is one. NumPy multiplies small and double-precision matrices, for which
+compiling a program per shape would cost more than it saves.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_LARGE = 1 << 30  # Number of multiplications from which on XLA is used.
+
+
+class Blocks(NamedTuple):
+  """Numbers of rows and columns of a block of float32 similarities."""
+
+  queries: int = 4096
+  keys: int = 8192
+
+
+BLOCKS = Blocks()
+
+
+def transposed_matmul(first: np.ndarray, second: np.ndarray) -> Any:
+  """Computes first^T second.
+
+  Args:
+    first: Matrix of shape [N, D], float32 or float64.
+    second: Matrix of shape [N, E] of the same type.
+
+  Returns:
+    Matrix of shape [D, E] of the same type. The computation of float32 matrices
+    may still be in progress; `np.asarray` waits for the result.
+  """
+  if _is_large(first, second.shape[1]):
+    return _jitted('nd,ne->de')(first, second)
+  return first.T @ second
+
+
+def inner_products(first: np.ndarray, second: np.ndarray) -> Any:
+  """Computes first second^T, like `product`.
+
+  Args:
+    first: Matrix of shape [N, D], float32 or float64.
+    second: Matrix of shape [M, D] of the same type.
+
+  Returns:
+    Matrix of shape [N, M] of the same type.
+  """
+  if _is_large(first, len(second)):
+    return _jitted('nd,md->nm')(first, second)
+  return first @ second.T
+
+
+def iterate_inner_products(
+  first: np.ndarray, second: np.ndarray, blocks: Blocks
+) -> Iterator[tuple[int, int, np.ndarray]]:
+  """Yields blocks of first second^T, one row of blocks after the other.
+
+  The next block is computed while the caller processes the current one.
+
+  Args:
+    first: Matrix of shape [N, D].
+    second: Matrix of shape [M, D].
+    blocks: Block sizes.
+
+  Yields:
+    Index of the first row, index of the first column, and the read-only float32
+    block of shape [rows, columns].
+  """
+  pending = None
+  for i in range(0, len(first), blocks.queries):
+    rows = np.asarray(first[i : i + blocks.queries], np.float32)
+    for j in range(0, len(second), blocks.keys):
+      columns = np.asarray(second[j : j + blocks.keys], np.float32)
+      current = i, j, inner_products(rows, columns)
+      if pending is not None:
+        yield pending[0], pending[1], np.asarray(pending[2])
+      pending = current
+  if pending is not None:
+    yield pending[0], pending[1], np.asarray(pending[2])
+
+
+def _is_large(first: np.ndarray, other_size: int) -> bool:
+  return first.dtype == np.float32 and first.size * other_size >= _LARGE
+
+
+@functools.cache
+def _jitted(equation: str):
+  return jax.jit(
+    functools.partial(jnp.einsum, equation, precision=jax.lax.Precision.HIGHEST)
+  )

@@ -1,0 +1,220 @@
+"""Blockwise top-k: the greatest entries of each row and column of a matrix.
+
+All entries of a block are compared with a limit per row and per column in one
+vectorized operation. Only the few entries above a limit are merged with the
+current top k.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+_CACHED = 1 << 18  # Number of matrix entries that fit the processor's cache.
+_STRIPE = 1 << 20  # Maximum number of entries that are yielded at once.
+
+
+def compute_limits(
+  top_k: tuple['TopK', 'TopK'],
+  first_row: int,
+  first_column: int,
+  block: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns limits that the top entries of a block's rows and columns exceed.
+
+  Args:
+    top_k: Current top k of all rows, and current top k of all columns.
+    first_row: Index of the block's first row.
+    first_column: Index of the block's first column.
+    block: Scores of shape [rows, columns].
+
+  Returns:
+    Limits of the rows, of shape [rows], and limits of the columns, of shape
+    [columns].
+  """
+  return (
+    top_k[0].known(first_row, len(block))
+    if first_column
+    else compute_lower_limits(block, top_k[0].size),
+    top_k[1].known(first_column, block.shape[1])
+    if first_row
+    else compute_lower_limits(block, top_k[1].size, axis=0),
+  )
+
+
+def merge_hits(
+  top_k: tuple['TopK', 'TopK'],
+  hits: 'Hits',
+  first_row: int,
+  first_column: int,
+  limits: tuple[np.ndarray, np.ndarray],
+) -> None:
+  """Merges entries of a block into the top k of their rows and columns.
+
+  Args:
+    top_k: Current top k of all rows, and current top k of all columns.
+    hits: Entries of the block that may belong to a top k.
+    first_row: Index of the block's first row.
+    first_column: Index of the block's first column.
+    limits: Limits of the rows and of the columns, as returned by
+      `compute_limits`.
+  """
+  selected = hits.scores > limits[0][hits.rows]
+  top_k[0].take(
+    Hits(*(part[selected] for part in hits)), first_row, first_column
+  )
+  selected = np.flatnonzero(hits.scores > limits[1][hits.columns])
+  selected = selected[np.argsort(hits.columns[selected], kind='stable')]
+  top_k[1].take(
+    Hits(hits.columns[selected], hits.rows[selected], hits.scores[selected]),
+    first_column,
+    first_row,
+  )
+
+
+class Hits(NamedTuple):
+  """Entries of a block that may belong to the top k of their rows.
+
+  Attributes:
+    rows: Row indices of shape [n], ascending.
+    columns: Column indices of shape [n], ascending within each row.
+    scores: Scores of shape [n].
+  """
+
+  rows: np.ndarray
+  columns: np.ndarray
+  scores: np.ndarray
+
+
+def exceeds_limits(
+  block: np.ndarray,
+  row_limits: np.ndarray,
+  column_limits: np.ndarray | None = None,
+) -> np.ndarray:
+  """Returns a mask of the entries that exceed the limit of their row or column.
+
+  Args:
+    block: Scores of shape [N, M].
+    row_limits: Limits of the rows, of shape [N].
+    column_limits: Limits of the columns, of shape [M]. If None, only the limits of
+      the rows apply.
+
+  Returns:
+    Boolean mask of shape [N, M].
+  """
+  mask = np.empty(block.shape, bool)
+  for stripe in iterate_stripes(block):
+    np.greater(block[stripe], row_limits[stripe, None], out=mask[stripe])
+    if column_limits is not None:
+      mask[stripe] |= block[stripe] > column_limits[None]
+  return mask
+
+
+def iterate_stripes(block: np.ndarray) -> Iterator[slice]:
+  """Yields row slices of a block [N, M] that fit the processor's cache."""
+  step = max(1, _CACHED // block.shape[1])
+  for start in range(0, len(block), step):
+    yield slice(start, start + step)
+
+
+def iterate_hits(block: np.ndarray, mask: np.ndarray) -> Iterator[Hits]:
+  """Yields the entries of a block that a mask selects.
+
+  All entries are yielded at once, or in stripes of rows if there are many.
+
+  Args:
+    block: Scores of shape [rows, columns].
+    mask: Boolean mask of shape [rows, columns].
+  """
+  height, width = block.shape
+  step = (
+    height if np.count_nonzero(mask) <= _STRIPE else max(1, _STRIPE // width)
+  )
+  for start in range(0, height, step):
+    positions = np.flatnonzero(mask[start : start + step])
+    if positions.size:
+      rows, columns = np.divmod(positions, width)
+      yield Hits(
+        start + rows,
+        columns,
+        block[start : start + step].reshape(-1)[positions],
+      )
+
+
+def compute_lower_limits(
+  block: np.ndarray, k: int, *, axis: int = 1
+) -> np.ndarray:
+  """Returns lower bounds of the k-th greatest entries along an axis.
+
+  Each line along the axis is divided into 4 k parts. The k-th greatest of the
+  parts' maxima is at most the k-th greatest entry, so at least k entries exceed
+  the returned limit.
+
+  Args:
+    block: Scores of shape [N, M].
+    k: Number of entries that exceed the limit.
+    axis: Axis along which entries are compared.
+
+  Returns:
+    Limits of shape [N] or [M]. They are -inf if the block is too small to be
+    divided.
+  """
+  parts = 4 * k
+  size = block.shape[axis] // parts
+  if size < 2:
+    return np.full(block.shape[1 - axis], -np.inf, np.float32)
+  if axis == 1:
+    maxima = block[:, : parts * size].reshape(len(block), parts, size).max(2)
+  else:
+    maxima = block[: parts * size].reshape(parts, size, -1).max(1).T
+  return np.nextafter(
+    np.partition(maxima, -k, axis=1)[:, -k], np.float32(-np.inf)
+  )
+
+
+class TopK:
+  """The k greatest entries of each of N rows, updated block by block.
+
+  Attributes:
+    size: Number of entries per row, k.
+    scores: Greatest scores in descending order, of shape [N, k].
+    indices: Column indices of these scores, of shape [N, k].
+  """
+
+  def __init__(self, num_rows: int, k: int):
+    self.size = k
+    self.scores = np.full((num_rows, k), -np.inf, np.float32)
+    self.indices = np.zeros((num_rows, k), np.int64)
+
+  def known(self, start: int, count: int) -> np.ndarray:
+    """Returns the current k-th greatest scores of a range of rows, [count]."""
+    return self.scores[start : start + count, -1]
+
+  def take(self, hits: Hits, first_row: int, first_column: int) -> None:
+    """Merges entries of a block to the right of all earlier blocks."""
+    if not hits.rows.size:
+      return
+    unique_rows, counts = np.unique(hits.rows, return_counts=True)
+    starts = np.cumsum(counts) - counts
+    step = 4 * self.size
+    for first in range(0, int(counts.max()), step):
+      sizes = np.clip(counts - first, 0, step)
+      has_more = sizes > 0
+      offsets = np.arange(sizes.max())[None]
+      positions = np.minimum(
+        (starts[has_more] + first)[:, None] + offsets, hits.rows.size - 1
+      )
+      is_present = offsets < sizes[has_more][:, None]
+      self._merge(
+        first_row + unique_rows[has_more],
+        np.where(is_present, hits.scores[positions], -np.inf),
+        np.where(is_present, first_column + hits.columns[positions], 0),
+      )
+
+  def _merge(self, rows, scores: np.ndarray, indices: np.ndarray) -> None:
+    """Merges candidates [rows, n], which are ordered by their indices."""
+    scores = np.concatenate([self.scores[rows], scores], 1)
+    indices = np.concatenate([self.indices[rows], indices], 1)
+    order = np.argsort(-scores, axis=1, kind='stable')[:, : self.size]
+    self.scores[rows] = np.take_along_axis(scores, order, 1)
+    self.indices[rows] = np.take_along_axis(indices, order, 1)
