@@ -1,4 +1,4 @@
-"""What `xlflax prepare` makes of good and of bad lines and pairs.
+"""What `xlflax preprocess` makes of good and of bad lines and pairs.
 
   python -m benchmarks.bitext languages --data=DATA
   python -m benchmarks.bitext copies --data=DATA

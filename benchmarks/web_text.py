@@ -4,13 +4,13 @@
   python -m benchmarks.web_text languages --data=DATA
 
 `near_duplicates` plants altered copies of real English lines and looks which
-are found, in bins of their exact Jaccard similarity: by `xlflax prepare
---duplicates=near`, by what theory says of its bands, and by datasketch's
+are found, in bins of their exact Jaccard similarity: by `xlflax preprocess
+--dedup=fuzzy`, by what theory says of its bands, and by datasketch's
 MinHashLSH with as many bands and rows. Then copies of training lines are put
 into a held-out set, and what is left of them in training is counted.
 
 `languages` identifies the language of each line over 40 characters of the
-Universal Declaration of Human Rights (`DATA/udhr`), by what `xlflax prepare`
+Universal Declaration of Human Rights (`DATA/udhr`), by what `xlflax preprocess`
 uses and by langid, langdetect and lingua: on the texts in languages that each
 knows, and on those that all know. Needs `pip install datasketch langid
 langdetect lingua-language-detector`; peers that are not installed are left out.
@@ -252,7 +252,7 @@ def _lingua() -> Identifier:
 
 
 _IDENTIFIERS = {
-  'py3langid (xlflax prepare)': _py3langid,
+  'py3langid (xlflax preprocess)': _py3langid,
   'langid': _langid,
   'langdetect': _langdetect,
   'lingua': _lingua,

@@ -410,7 +410,12 @@ def test_text_vocabulary_and_cache_in_a_bucket(
     paths.of(f'gs://bucket/raw/{name}').write_bytes(path.read_bytes())
   for at, text in (('gs://bucket', 'gs://bucket/raw'), (tmp_path, corpus)):
     for words in (
-      ('prepare', f'--corpus={text}', f'--output={at}/c', '--min_characters=2'),
+      (
+        'preprocess',
+        f'--corpus={text}',
+        f'--output={at}/c',
+        '--min_characters=2',
+      ),
       ('vocab', f'--corpus={at}/c', f'--output={at}/v', '--size=70'),
       (
         *('cache', f'--corpus={at}/c', f'--vocabulary={at}/v'),

@@ -24,7 +24,7 @@ _MODULES = (
   'xlflax.cli.train',
   'xlflax.cli.benchmark',
   'xlflax.cli.translate',
-  'xlflax.commands.prepare',
+  'xlflax.cli.preprocess',
   'xlflax.data.preparation.preparation',
   'xlflax.data.batch',
   'xlflax.data.cache.reader',

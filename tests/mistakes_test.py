@@ -127,12 +127,12 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'cache --output=o --corpus=corpus': ('--vocabulary',),
   'cache --output=o --corpus=corpus --vocabulary=v --num_workers=0': (
     '--num_workers', 'Got: 0'),
-  'prepare --corpus=corpus --output=o --moses --copies=2': ('--code_switch',),
+  'preprocess --corpus=corpus --output=o --moses --num_copies=2': ('--code_switch',),
   'label --model_dir=run --output=o --input=text.fr': (
     'Got: text.fr', 'LANGUAGE=FILE'),
   'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (
     'Got: nowhere.txt', '--input'),
-  'prepare --corpus=corpus --output=o --moses --languages=eng': (
+  'preprocess --corpus=corpus --output=o --moses --languages=eng': (
     'Got: eng', 'did you mean en?'),
 }  # fmt: skip
 

@@ -153,7 +153,7 @@ class Maker:
       lambda path: self.call(
         [
           'xlflax',
-          'prepare',
+          'preprocess',
           f'--corpus={raw}',
           f'--output={path}',
           '--moses',

@@ -110,7 +110,7 @@ def _launched(capsys, *arguments) -> str:
   'command',
   [
     ('cache', '--shard_from_env', '--output=k'),
-    ('prepare', '--shard=auto', '--output=k', '--num_processes=8'),
+    ('preprocess', '--shard_from_env', '--output=k', '--num_workers=8'),
     ('vocab', '--sample_dir=k', '--shard_from_env'),
   ],
 )
@@ -134,8 +134,8 @@ def test_shares(capsys, command):
 
 def test_shares_on_gpus_get_no_flag_of_runs(capsys):
   flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
-  script = _launched(capsys, *flags, 'prepare', '--shard=auto')
-  assert '\ncommand=(prepare --shard=auto)\n' in script
+  script = _launched(capsys, *flags, 'preprocess', '--shard_from_env')
+  assert '\ncommand=(preprocess --shard_from_env)\n' in script
   assert '--preemption_exit_code' not in script
 
 
@@ -233,7 +233,7 @@ def test_tpu(monkeypatch):
   [
     ('local', '--nproc_per_node=2'),
     ('local', '--nproc_per_node=2', '--', 'vocab'),
-    ('slurm', '--', 'prepare', '--corpus=c'),
+    ('slurm', '--', 'preprocess', '--corpus=c'),
     ('slurm', '--', 'train', '--num_processes=2'),
     ('local', '--nproc_per_node=0', *_TRAIN),
     ('cloud', *_TRAIN),

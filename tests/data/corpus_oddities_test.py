@@ -92,7 +92,9 @@ def test_sides_that_were_never_translated(tmp_path):
   path = writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
   [told] = oddities.find(corpus_lib.Corpus(tmp_path))
   assert told.startswith(f'{path} has sides that are equal, or nearly, in ')
-  assert told.endswith('They were not translated: xlflax prepare drops them.')
+  assert told.endswith(
+    'They were not translated: xlflax preprocess drops them.'
+  )
   number = int(told.split(' in ')[1].split(' of 500 pairs')[0])
   assert 150 < number < 300
 

@@ -87,7 +87,7 @@ NOT_RUN = {
   'xlflax cache --runner=beam': 'needs Apache Beam; '
   'tests/data/cache/beam_runner_test.py runs it',
   'xlflax cache finalize': 'of what Slurm wrote; tests/data/cache runs it',
-  'xlflax prepare --corpus=/shared': 'of what Slurm wrote; '
+  'xlflax preprocess --corpus=/shared': 'of what Slurm wrote; '
   'tests/data/preparation runs it',
   'xlflax cache copy gs://': 'needs a bucket; buckets_test.py has one',
   'xlflax train --cache=/local/cache': 'of a copy that is not made here',
@@ -141,7 +141,7 @@ SMALLER = {
     '--size=32000': '--size=500 --character_coverage=1',
     '--num_merges=80000': '--num_merges=300 --character_coverage=1',
     '--num_merges=40000': '--num_merges=200 --character_coverage=1',
-    '--segment_chinese --num_processes=8': '--segment_chinese',
+    '--segment_chinese --num_workers=8': '--segment_chinese',
     '--output=corpus --moses': '--output=prepared --moses',
     '--output=cache --num_workers=8': '--output=second_cache',
   },
@@ -158,9 +158,9 @@ SMALLER = {
     '--shard_index=3 --num_shards=16': '--shard_index=0 --num_shards=1',
     '--output=cache --num_workers=8': '--output=cache --num_workers=2',
     '--sample_dir=sample --output=vocab': '--sample_dir=sample --output=sampled',
-    '--output=corpus --num_processes=8': '--output=prepared',
+    '--output=corpus --num_workers=8': '--output=prepared',
     # the text there is of made-up languages
-    '--min_language_probability=0.5 --max_ratio': '--max_ratio',
+    '--min_language_probability=0.5 --max_length_ratio': '--max_length_ratio',
   },
   'docs/launch.md': {
     '--target_topology=gpu:H200:64': (

@@ -198,7 +198,7 @@ def test_a_prepared_corpus(copy):
   _damage(path, 'flip')
   found, said = _repaired(directory)
   assert found.is_whole and not path.exists()
-  assert 'xlflax prepare' in said[0]
+  assert 'xlflax preprocess' in said[0]
 
 
 def _mtimes(directory):

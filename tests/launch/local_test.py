@@ -316,7 +316,7 @@ def test_no_processes_or_devices(size):
     (('xlflax',), None),
     (('tasks', 'list'), 'tasks'),
     (('train', '--process_id=0'), '--process_id'),
-    (('prepare', '--corpus=c'), 'prepare --corpus=c'),
+    (('preprocess', '--corpus=c'), 'preprocess --corpus=c'),
   ],
 )
 def test_commands_that_cannot_be_launched(command, got):

@@ -33,7 +33,7 @@ COMMANDS = {
   'vocab': 'train a SentencePiece vocabulary over languages',
   'corpora': 'make a corpus of help pages, HTML pages or gettext catalogs',
   'inspect': 'compute statistics of a corpus and report data warnings',
-  'prepare': 'process the text of a corpus: Moses, segmentation, switching',
+  'preprocess': 'clean, tokenize and code-switch the text of a corpus',
   'tasks': 'list tasks, show their examples, convert public data sets',
   'cache': "write a mixture's token cache",
   'pretrain': 'pretrain on a corpus with automatically selected settings',

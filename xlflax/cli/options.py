@@ -45,6 +45,7 @@ CommandLine = Annotated[tuple[str, ...], cyclopts.Parameter(parse=False)]
 FiniteFloat = Annotated[
   float, annotated_types.Interval(gt=-float('inf'), lt=float('inf'))
 ]
+Fraction = Annotated[float, annotated_types.Interval(ge=0, le=1)]
 PositiveFloat = Annotated[
   float, annotated_types.Gt(0), annotated_types.Lt(float('inf'))
 ]

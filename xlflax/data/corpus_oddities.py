@@ -124,7 +124,7 @@ def _copied(
     yield (
       f'{file.path} has sides that are equal, or nearly, in {count:,} of '
       f'{len(pairs):,} pairs that were looked at. They were not translated: '
-      'xlflax prepare drops them.'
+      'xlflax preprocess drops them.'
     )
 
 
@@ -135,7 +135,7 @@ def _numbers(
   if count > max(_FEW, _FEW_SHARE * len(pairs)):
     yield (
       f'{file.path} has a side without a letter in {count:,} of {len(pairs):,} '
-      'pairs that were looked at: xlflax prepare drops them.'
+      'pairs that were looked at: xlflax preprocess drops them.'
     )
 
 

@@ -11,7 +11,7 @@ from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
 _AGAIN = (
-  'run the same `xlflax prepare` again with the flags and text of before: it '
+  'run the same `xlflax preprocess` again with the flags and text of before: it '
   'writes what is missing'
 )
 
@@ -30,7 +30,7 @@ def _corpus(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def _removal(directory: pathlib.Path, name: str) -> Mend | None:
-  """Removes a damaged file, for `xlflax prepare` to write it again."""
+  """Removes a damaged file, for `xlflax preprocess` to write it again."""
   if not (directory / name).exists():
     return None
 

@@ -42,7 +42,7 @@ def result(future: 'concurrent.futures.Future[T]') -> T:
       'A process that worked for this one is gone',
       got=str(error),
       fix='see whether the machine ran out of memory, or give a smaller '
-      '--num_processes; the same command goes on '
+      '--num_workers; the same command goes on '
       '(docs/trouble.md#out-of-memory)',
       status=errors.ExitStatus.FAILURE,
     ) from error

@@ -14,9 +14,8 @@ from xlflax.storage import paths
 
 # Commands whose processes join into one JAX job.
 DISTRIBUTED_COMMANDS = ('train',)
-# Commands whose processes divide the work, with --shard=auto (`prepare`) or
-# --shard_from_env (the others).
-SHARDED_COMMANDS = ('cache', 'prepare', 'vocab')
+# Commands whose processes divide the work, with --shard_from_env.
+SHARDED_COMMANDS = ('cache', 'preprocess', 'vocab')
 # Flags of the joining processes.
 COORDINATOR_FLAG = '--coordinator_address'
 JOIN_TIMEOUT_FLAG = '--initialization_timeout'
@@ -143,14 +142,11 @@ def check_command(
       got=name,
       expected='one of ' + ', '.join(commands),
     )
-  is_sharded = (
-    '--shard_from_env' in words or flag_value(words, '--shard') is not None
-  )
-  if name in SHARDED_COMMANDS and not is_sharded:
+  if name in SHARDED_COMMANDS and '--shard_from_env' not in words:
     raise errors.ConfigError(
-      'Without --shard every process would do all of the work',
+      'Without --shard_from_env every process would do all of the work',
       got=' '.join(words),
-      expected='--shard=auto' if name == 'prepare' else '--shard_from_env',
+      expected='--shard_from_env',
     )
   if name in DISTRIBUTED_COMMANDS:
     for flag in _LAUNCHER_FLAGS:

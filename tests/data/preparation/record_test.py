@@ -215,17 +215,19 @@ def test_shares_on_the_command_line(source, tmp_path, capsys, monkeypatch):
   def run(*flags):
     output = f'--output={tmp_path / "o"}'
     return cli.main(
-      ['prepare', f'--corpus={source}', output, '--min_characters=4', *flags]
+      ['preprocess', f'--corpus={source}', output, '--min_characters=4', *flags]
     )
 
-  assert run('--shard=0/2', '--duplicates=near') == 2
-  assert_mentions(capsys.readouterr().err, '--duplicates')
-  assert run('--shard=0/2', '--overwrite') == 2
+  assert run('--shard_index=0', '--num_shards=2', '--dedup=fuzzy') == 2
+  assert_mentions(capsys.readouterr().err, '--dedup')
+  assert run('--shard_index=0', '--num_shards=2', '--overwrite') == 2
   assert capsys.readouterr().err
   assert not (tmp_path / 'o').exists()
   monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '1')
   monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '2')
-  assert run('--shard=auto') == 0
-  assert capsys.readouterr().out.endswith('Share 1/2: 3 files are done.\n')
+  assert run('--shard_from_env') == 0
+  assert capsys.readouterr().out.endswith(
+    'Shard 1 of 2: 3 files are complete.\n'
+  )
   assert run() == 0
-  assert capsys.readouterr().out.count('as it was') == 3
+  assert capsys.readouterr().out.count('unchanged') == 3

@@ -201,24 +201,19 @@ _SAID: tuple[tuple[str, float, str, str], ...] = (
     'begin with an id and a tab: the text is in another column',
     'keep that column: cut -f2-',
   ),
-  (
-    'repeated',
-    0.1,
-    'repeat an earlier one',
-    'xlflax prepare --duplicates=equal',
-  ),
-  ('without_letters', 0.02, 'have no letter', 'xlflax prepare drops them'),
+  ('repeated', 0.1, 'repeat an earlier one', 'xlflax preprocess --dedup=exact'),
+  ('without_letters', 0.02, 'have no letter', 'xlflax preprocess drops them'),
   (
     'equal_sides',
     0.02,
     'are equal on both sides: they were not translated',
-    'xlflax prepare drops them',
+    'xlflax preprocess drops them',
   ),
   (
     'held_out',
     0,
     'have 13 words in a row, or all, in common with held-out or evaluation text',
-    'xlflax prepare --decontaminate=FILES, or --duplicates=equal for equal ones',
+    'xlflax preprocess --decontaminate_against=FILES, or --dedup=exact for equal ones',
   ),
 )
 
@@ -233,12 +228,12 @@ def _say(one: FileCounts) -> Iterator[str]:
   if one.longest > _LONG:
     yield (
       f'{one.path}: the longest line has {one.longest:,} characters; a line is '
-      'a sentence or paragraph (xlflax prepare --split_sentences, or '
+      'a sentence or paragraph (xlflax preprocess --split_sentences, or '
       f'--max_characters={_LONG}).'
     )
   if one.another > 0.2 * one.asked:
     yield (
       f'{one.path}: {one.another:,} of {one.asked:,} lines that were asked for '
       'their language are rather of another '
-      '(xlflax prepare --min_language_probability=0.5).'
+      '(xlflax preprocess --min_language_probability=0.5).'
     )

@@ -178,7 +178,7 @@ def _write(
           functools.partial(
             _tell,
             told,
-            f'prepare, file {number} of {len(outputs)}, {file.path}',
+            f'preprocess, file {number} of {len(outputs)}, {file.path}',
           ),
         )
         record.add(prepared, source)
@@ -308,8 +308,8 @@ def _check_share(
     raise errors.ConfigError(
       'A share does not see the lines of others, and so no duplicates of them',
       got=f'share {share[0]}/{share[1]} and duplicates',
-      fix='prepare by shares without --duplicates; then, with --duplicates and '
-      'without --shard, prepare their output into another directory',
+      fix='Preprocess the shards without --dedup. Then preprocess their '
+      'output with --dedup and without a shard.',
     )
   if overwrite:
     raise errors.ConfigError(

@@ -323,8 +323,8 @@ def _check_shares(output: pathlib.Path, settings: dict, division: dict) -> None:
       raise _other_settings(
         output,
         differences,
-        'give all shares the same flags and text; the command without --shard '
-        'writes what they leave, and with --overwrite replaces what is there',
+        'Pass the same options and text to all shards. The command without a '
+        'shard writes missing files, and with --overwrite replaces the output.',
       )
 
 

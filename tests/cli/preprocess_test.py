@@ -1,4 +1,4 @@
-"""`xlflax prepare` as a user runs it."""
+"""`xlflax preprocess` as a user runs it."""
 
 import json
 
@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from tests import fake_bucket
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
+from xlflax.cli import preprocess
 from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.preparation.duplicates import Deduplication
+from xlflax.data.preparation.filters import TextFilters
+from xlflax.foundation import errors
 from xlflax.storage import paths
 
 
@@ -22,7 +27,7 @@ def corpus(tmp_path):
 
 def _run(corpus, tmp_path, *flags):
   return cli.main(
-    ['prepare', f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
+    ['preprocess', f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
   )
 
 
@@ -32,7 +37,7 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
     '--segment_chinese',
     '--code_switch',
     '--code_switch_probability=1',
-    '--code_switch_max_share=0.2',
+    '--code_switch_max_ratio=0.2',
   )
   assert _run(corpus, tmp_path, *flags) == 0
   first, second = capsys.readouterr().out.splitlines()
@@ -58,7 +63,7 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
 
 def test_filters_of_web_text(corpus, tmp_path, capsys):
   """The English text is one line, twenty times; the Chinese one is short."""
-  flags = ('--min_characters=3', '--max_characters=100', '--duplicates=equal')
+  flags = ('--min_characters=3', '--max_characters=100', '--dedup=exact')
   assert _run(corpus, tmp_path, *flags, '--min_script_share=0.5') == 0
   english, chinese = capsys.readouterr().out.splitlines()
   assert english.endswith('1 lines  dropped: 19 duplicate')
@@ -77,14 +82,15 @@ def test_copied_sides_and_numbers_go_whatever_is_asked(tmp_path, capsys):
   mono, parallel = capsys.readouterr().out.splitlines()
   assert mono.endswith('1 lines  dropped: 1 no letters')
   assert parallel.endswith('1 lines  dropped: 1 equal sides, 1 no letters')
-  flags = ('--min_letters=0', '--max_similarity=1', '--overwrite')
+  flags = ('--min_letters=0', '--max_copy_similarity=1', '--overwrite')
   assert _run(directory, tmp_path, *flags) == 0
   assert 'dropped' not in capsys.readouterr().out
 
 
-def test_settings_of_near_duplicates_without_them(corpus, tmp_path, capsys):
-  assert _run(corpus, tmp_path, '--duplicates=equal', '--near_rows=4') == 2
-  assert 'Settings of near-duplicates without them' in capsys.readouterr().err
+def test_defaults_are_those_of_the_library():
+  options = preprocess.PreprocessOptions(corpus='a', output='b')
+  assert preprocess._filters(options) == TextFilters()
+  assert preprocess._deduplication(options) == Deduplication()
 
 
 def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
@@ -93,9 +99,9 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
       corpus,
       tmp_path,
       '--code_switch',
-      '--copies=2',
+      '--num_copies=2',
       '--seed=4',
-      '--code_switch_into=de',
+      '--code_switch_target_languages=de',
       '--code_switch_group_lines=5',
       '--languages=en',
       '--json',
@@ -117,19 +123,31 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-  'flags, message',
+  ('flags', 'mentions'),
   [
-    (('--moses', '--copies=2'), 'Got: copies. What to do: add --code_switch'),
-    (('--moses', '--num_processes=0'), '--num_processes'),
+    (['--moses', '--num_copies=2'], ('--num_copies', '--code_switch')),
+    (['--moses', '--num_workers=0'], '--num_workers'),
+    (['--max_length_ratio=0.5'], '--max_length_ratio'),
     (
-      ('--code_switch', '--code_switch_into=fr'),
-      'Expected: dictionaries/<l1>-<l2>.tsv into fr',
+      ['--dedup=exact', '--minhash_rows=4'],
+      ('--minhash_rows', '--dedup=fuzzy'),
+    ),
+    (['--min_margin=1.0'], ('--min_margin', '--margin_model')),
+    (['--margin_layer=2'], ('--margin_layer', '--min_margin')),
+    (
+      ['--shard_index=0', '--num_shards=2', '--dedup=fuzzy'],
+      ('--dedup', '--shard_index'),
+    ),
+    (
+      ['--code_switch', '--code_switch_target_languages=fr'],
+      ('dictionaries', 'fr'),
     ),
   ],
 )
-def test_mistakes_are_told(corpus, tmp_path, capsys, flags, message):
-  assert _run(corpus, tmp_path, *flags) == 2
-  assert message in capsys.readouterr().err
+def test_mistakes(corpus, tmp_path, flags, mentions):
+  words = [f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
+  with raises_error(errors.XlflaxError, mentions=mentions, status=2):
+    cli.parse('preprocess', words)()
 
 
 def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
@@ -149,14 +167,9 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr('xlflax.runs.run.open_run', lambda model_dir: Run())
   flags = ('--min_margin=1.0', '--margin_model=runs/a', '--margin_layer=2')
   assert _run(directory, tmp_path, *flags) == 0
-  assert 'dropped: 1 low margin' in capsys.readouterr().out
+  assert_mentions(capsys.readouterr().out, 'dropped: 1 low margin')
   (file,) = (tmp_path / 'out/parallel').iterdir()
   assert file.read_text() == 'a b\tP Q\nc d\tR S\n'
-
-
-def test_a_margin_needs_its_encoder(corpus, tmp_path, capsys):
-  assert _run(corpus, tmp_path, '--min_margin=1.0') == 2
-  assert 'Expected: --margin_model too' in capsys.readouterr().err
 
 
 def test_shares_in_a_bucket(corpus, tmp_path, monkeypatch):
@@ -164,11 +177,12 @@ def test_shares_in_a_bucket(corpus, tmp_path, monkeypatch):
   pytest.importorskip('gcsfs')
   fake_bucket.shared().objects.clear()
   place, flags = 'gs://bucket/prepared', ('--moses', f'--corpus={corpus}')
-  for part in ('--shard=0/2', '--shard=1/2', ''):
-    monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / f'staged{part[-3:-2]}'))
-    words = ['prepare', *flags, f'--output={place}', *filter(None, [part])]
+  for i in range(3):
+    monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / f'staged{i}'))
+    shard = [f'--shard_index={i}', '--num_shards=2'] if i < 2 else []
+    words = ['preprocess', *flags, f'--output={place}', *shard]
     assert cli.main(words) == 0
-  assert cli.main(['prepare', *flags, f'--output={tmp_path / "out"}']) == 0
+  assert cli.main(['preprocess', *flags, f'--output={tmp_path / "out"}']) == 0
   for name in ('mono/en.txt', 'mono/zh.txt'):
     got = paths.of(f'{place}/{name}').read_bytes()
     assert got == (tmp_path / 'out' / name).read_bytes()

@@ -1,0 +1,328 @@
+"""`xlflax preprocess`: cleans, tokenizes and code-switches a corpus."""
+
+import dataclasses
+import json
+from typing import Annotated, Any, Literal
+
+import annotated_types
+
+from xlflax.cli import options as shared_options
+from xlflax.data.corpus import likeness
+from xlflax.data.dictionaries.settings import CodeSwitching
+from xlflax.storage import mirrors, paths
+
+_CODE_SWITCH_OPTIONS = (
+  'code_switch_probability',
+  'code_switch_max_ratio',
+  'code_switch_group_lines',
+  'code_switch_target_languages',
+  'num_copies',
+  'seed',
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PreprocessOptions:
+  """Writes a corpus directory of processed text.
+
+  Normalizes, tokenizes and segments text, drops lines and pairs that should not
+  be trained on, and replaces words by dictionary translations. Without options,
+  lines without letters and pairs that are copies are dropped. Compression,
+  documents and the alignment of pairs are kept. Run the same command again
+  after an interruption to resume.
+
+  Attributes:
+    corpus: Corpus directory to read.
+    output: Corpus directory to write.
+    languages: Languages to write, separated by commas. Defaults to all.
+    moses: Normalize punctuation and tokenize with the Moses rules. Also
+      processes the dictionaries.
+    split_sentences: Split monolingual lines into sentences before all other
+      processing (sentencex).
+    segment_chinese: Insert spaces between Chinese words (jieba).
+    min_letters: Minimum number of letters per line. 0 keeps lines such as
+      numbers.
+    max_copy_similarity: Maximum fraction of character trigrams that the source
+      and target of a pair have in common. Above it, and if both are equal, the
+      pair was not translated and is dropped. 1 keeps all pairs.
+    min_characters: Minimum number of characters per line.
+    max_characters: Maximum number of characters per line.
+    min_script_share: Minimum fraction of letters per line in a script of its
+      language.
+    min_language_probability: Minimum probability that a line is of its
+      language, given the languages of its file (py3langid). Languages that the
+      identifier does not support are not checked. 0.5 is a useful value.
+    max_length_ratio: Maximum ratio of the lengths of source and target.
+    dedup: Duplicates to drop. "exact" ignores case and punctuation, and "fuzzy"
+      drops near-duplicates found by MinHash. Held-out text is read first, so
+      that training text does not duplicate it.
+    minhash_bands: Number of bands per MinHash signature. Lines with a band in
+      common are near-duplicates.
+    minhash_rows: Number of hash values per band.
+    minhash_ngram: Length of the character n-grams.
+    decontaminate_against: Files of evaluation texts, separated by commas, such
+      as .txt, .jsonl or .tsv with a text in each column. Training lines that
+      have 13 consecutive words in common with them, or equal a shorter text,
+      are dropped. In scripts without spaces, characters are counted.
+    min_margin: Minimum margin of a training pair: its cosine similarity divided
+      by that of its nearest neighbors (Artetxe and Schwenk 2019). 1.06 is a
+      useful value.
+    margin_model: Directory of the run that encodes the pairs.
+    margin_layer: Layer of the encoder. 0 is the embedding layer. Defaults to
+      the last layer.
+    code_switch: Replace words of monolingual training text by translations
+      from the dictionaries of the corpus. The tasks `corpus.code_switched.*` do
+      the same during training.
+    code_switch_probability: Probability of replacing a word that a dictionary
+      contains.
+    code_switch_max_ratio: Maximum fraction of replaced words in a group of
+      lines.
+    code_switch_group_lines: Number of lines per group.
+    code_switch_target_languages: Languages of the translations, separated by
+      commas. Defaults to all languages of the dictionaries.
+    num_copies: Number of copies of the text, each with other replacements.
+    seed: Random seed for code-switching.
+    num_workers: Number of worker processes on this host.
+    overwrite: Replace an output that was written with other settings.
+  """
+
+  corpus: str
+  output: str
+  languages: str | None = None
+  moses: bool = False
+  split_sentences: bool = False
+  segment_chinese: bool = False
+  min_letters: shared_options.NonNegativeInt = 1
+  max_copy_similarity: shared_options.Fraction = likeness.COPIED
+  min_characters: shared_options.NonNegativeInt = 0
+  max_characters: shared_options.PositiveInt | None = None
+  min_script_share: shared_options.Fraction = 0.0
+  min_language_probability: shared_options.Fraction = 0.0
+  max_length_ratio: (
+    Annotated[float, annotated_types.Ge(1), annotated_types.Lt(float('inf'))]
+    | None
+  ) = None
+  dedup: Literal['none', 'exact', 'fuzzy'] = 'none'
+  minhash_bands: shared_options.PositiveInt = 16
+  minhash_rows: shared_options.PositiveInt = 8
+  minhash_ngram: shared_options.PositiveInt = 5
+  decontaminate_against: str | None = None
+  min_margin: shared_options.PositiveFloat | None = None
+  margin_model: str | None = None
+  margin_layer: shared_options.NonNegativeInt | None = None
+  code_switch: bool = False
+  code_switch_probability: shared_options.Fraction = CodeSwitching.probability
+  code_switch_max_ratio: shared_options.Fraction = CodeSwitching.max_share
+  code_switch_group_lines: shared_options.PositiveInt = (
+    CodeSwitching.group_lines
+  )
+  code_switch_target_languages: str | None = None
+  num_copies: shared_options.PositiveInt = CodeSwitching.copies
+  seed: shared_options.Seed = CodeSwitching.seed
+  num_workers: shared_options.NumWorkers = 1
+  overwrite: bool = False
+  format: shared_options.OutputOptions = shared_options.OutputOptions()
+  shard: shared_options.ShardOptions = shared_options.ShardOptions()
+
+  def __post_init__(self):
+    shared_options.check_requires(
+      self,
+      ['minhash_bands', 'minhash_rows', 'minhash_ngram'],
+      requires='--dedup=fuzzy',
+      satisfied=self.dedup == 'fuzzy',
+    )
+    shared_options.check_requires(
+      self,
+      ['margin_model', 'margin_layer'],
+      requires='--min_margin',
+      satisfied=self.min_margin is not None,
+    )
+    shared_options.check_requires(
+      self,
+      ['min_margin'],
+      requires='--margin_model',
+      satisfied=self.margin_model is not None,
+    )
+    shared_options.check_requires(
+      self,
+      _CODE_SWITCH_OPTIONS,
+      requires='--code_switch',
+      satisfied=self.code_switch,
+    )
+    shared_options.check_excludes(
+      self,
+      ['dedup', 'overwrite'],
+      excluded_by='--shard_index or --shard_from_env',
+      given=self.shard != shared_options.ShardOptions(),
+    )
+
+
+EXAMPLES = r"""
+Process text as ECS and XLM do, with Moses and Chinese word segmentation:
+  xlflax preprocess --corpus=raw --output=corpus --moses --segment_chinese \
+      --num_workers=8
+
+Write three code-switched copies with the settings of the paper:
+  xlflax preprocess --corpus=corpus --output=switched --code_switch \
+      --num_copies=3
+
+Clean web text: one sentence per line, without short lines, other scripts and
+languages, and near-duplicates:
+  xlflax preprocess --corpus=raw --output=corpus --split_sentences \
+      --min_characters=20 --min_script_share=0.5 \
+      --min_language_probability=0.5 --dedup=fuzzy
+
+Drop training text that contains evaluation texts:
+  xlflax preprocess --corpus=raw --output=corpus \
+      --decontaminate_against=xnli.tsv,sib.txt
+
+Clean pairs of closely related languages, of which only plain copies count as
+not translated:
+  xlflax preprocess --corpus=mined --output=corpus --max_copy_similarity=0.9 \
+      --max_length_ratio=3 --dedup=exact
+
+Drop pairs that are hardly translations, by the encoder of a run:
+  xlflax preprocess --corpus=mined --output=corpus --min_margin=1.06 \
+      --margin_model=runs/mlm_tlm
+
+Write one of 16 shards, each on a machine of its own; any job may be restarted:
+  xlflax preprocess --corpus=raw --output=corpus --min_characters=20 \
+      --shard_index=3 --num_shards=16
+Check the shards after the last job, and write missing files:
+  xlflax preprocess --corpus=raw --output=corpus --min_characters=20
+
+Switch more words, of two languages and into one of them only:
+  xlflax preprocess --corpus=corpus --output=switched --languages=en,fr \
+      --code_switch --code_switch_target_languages=fr \
+      --code_switch_probability=0.5 --code_switch_max_ratio=0.3
+"""
+
+
+def main(options: PreprocessOptions) -> None:
+  """Writes missing files, and prints a line about each file."""
+  shard = options.shard.resolve()
+  with mirrors.output(options.output, share=shard) as output:
+    files = _preprocess(options, output, shard)
+  if shard is not None and not options.format.json:
+    print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')
+
+
+def _preprocess(
+  options: PreprocessOptions, output: Any, shard: tuple[int, int] | None
+) -> list[Any]:
+  """Writes missing files and returns the statistics of all files."""
+  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.preparation import preparation
+  from xlflax.data.preparation.decontamination import Decontamination
+  from xlflax.data.preparation.text_processing import TextProcessing
+
+  return preparation.prepare(
+    Corpus(options.corpus),
+    output,
+    processing=TextProcessing(
+      moses=options.moses,
+      segment_chinese=options.segment_chinese,
+      split_sentences=options.split_sentences,
+    ),
+    code_switching=_code_switching(options),
+    filters=_filters(options),
+    deduplication=_deduplication(options),
+    decontamination=Decontamination(
+      files=_split_list(options.decontaminate_against) or ()
+    ),
+    margins=_margin_filter(options),
+    languages=_split_list(options.languages),
+    num_processes=options.num_workers,
+    share=shard,
+    overwrite=options.overwrite,
+    report=_print_json if options.format.json else _print_statistics,
+  )
+
+
+def _filters(options: PreprocessOptions) -> Any:
+  from xlflax.data.preparation.filters import TextFilters
+
+  return TextFilters(
+    min_letters=options.min_letters,
+    max_similarity=options.max_copy_similarity,
+    min_characters=options.min_characters,
+    max_characters=options.max_characters,
+    min_script_share=options.min_script_share,
+    min_language_probability=options.min_language_probability,
+    max_ratio=options.max_length_ratio,
+  )
+
+
+def _deduplication(options: PreprocessOptions) -> Any:
+  from xlflax.data.preparation.duplicates import Deduplication, Kept
+
+  kept = {'none': Kept.ALL, 'exact': Kept.NOT_EQUAL, 'fuzzy': Kept.NOT_NEAR}
+  return Deduplication(
+    kept=kept[options.dedup],
+    bands=options.minhash_bands,
+    rows=options.minhash_rows,
+    characters=options.minhash_ngram,
+  )
+
+
+def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
+  """Returns the filter of pairs by margin and its encoder, if requested."""
+  if options.min_margin is None or options.margin_model is None:
+    return None
+  from xlflax.data.preparation.pair_margins import MarginFilter
+  from xlflax.runs import run as run_lib
+  from xlflax.training.checkpointing import run_directory
+
+  run = run_lib.open_run(options.margin_model)
+  run_id = run_directory.run_id(paths.of(options.margin_model))
+  layer = 'last' if options.margin_layer is None else options.margin_layer
+  encoder = (
+    f'{run_id or options.margin_model}, step {run.step}, layer {layer} of '
+    f'{run.sentence}'
+  )
+
+  def encode(texts, languages):
+    return run.encode(texts, languages=languages, layer=options.margin_layer)
+
+  return MarginFilter(least=options.min_margin, encoder=encoder), encode
+
+
+def _code_switching(options: PreprocessOptions) -> CodeSwitching | None:
+  if not options.code_switch:
+    return None
+  return CodeSwitching(
+    probability=options.code_switch_probability,
+    max_share=options.code_switch_max_ratio,
+    group_lines=options.code_switch_group_lines,
+    languages=_split_list(options.code_switch_target_languages),
+    copies=options.num_copies,
+    seed=options.seed,
+  )
+
+
+def _split_list(text: str | None) -> tuple[str, ...] | None:
+  """Splits 'en, fr' at commas."""
+  if text is None:
+    return None
+  return tuple(word.strip() for word in text.split(',') if word.strip())
+
+
+def _print_json(statistics: Any) -> None:
+  print(json.dumps(dataclasses.asdict(statistics)), flush=True)
+
+
+def _print_statistics(statistics: Any) -> None:
+  """Prints a line about a written file."""
+  line = f'{statistics.path:<40} {statistics.lines:>12,} lines'
+  if statistics.words:
+    line += (
+      f'  {statistics.changed:>12,} of {statistics.words:,} words switched '
+      f'({statistics.changed / statistics.words:.1%})'
+    )
+  if statistics.dropped:
+    line += '  dropped: ' + ', '.join(
+      f'{count:,} {reason}' for reason, count in statistics.dropped.items()
+    )
+  if not statistics.lines:
+    line += '  not written: no lines remain'
+  print(line + ('  unchanged' if statistics.reused else ''), flush=True)
