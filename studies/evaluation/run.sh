@@ -86,7 +86,7 @@ nli() {
     --gin.INIT_FROM="'$encoder'" --gin.TRAIN_FILES="{'en': '$data/nli/snli/en.dev.tsv'}" \
     --gin.LENGTH=64 --gin.EPOCHS=3 --gin.LEARNING_RATE=5e-4
   timed nli-test xlflax evaluate --model_dir="$work/runs/nli" --gin_file=evaluate/classification.gin \
-    --gin.classification.Classification.length=64 --gin.TEST_FILES="{
+    --gin.TEST_FILES="{
       'en': '$data/nli/snli/en.test.first1500.tsv',
       'fr': '$data/nli/rte3_fr/fr.dev.tsv', 'ja': '$data/nli/jsick/ja.test.first2000.tsv',
       'aym': '$data/nli/americasnli/aym.dev.tsv', 'gn': '$data/nli/americasnli/gn.dev.tsv',
@@ -98,7 +98,7 @@ pawsx() {
   for name in en es fr zh; do tests+="'$name': '$files/pawsx.$name.test.tsv', "; done
   tune pawsx classification 2 96 --grid LEARNING_RATE=5e-4 --metric_for_best_model=classification/accuracy/en \
     --gin.POOLING="'mean'" --gin.TRAIN_FILES="{'en': '$files/pawsx.en.train.tsv'}" \
-    --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --eval_gin "classification.Classification.length=96" --eval_gin "TEST_FILES={$tests}"
+    --gin.DEV_FILES="{'en': '$files/pawsx.en.dev.tsv'}" --eval_gin "TEST_FILES={$tests}"
 }
 
 qa() {

@@ -39,6 +39,7 @@ from xlflax.objectives.finetuning import token_classification
 from xlflax.similarity import cka, procrustes
 from xlflax.similarity.word_alignment import Method
 from xlflax.trainer import Trainer
+from xlflax.training.checkpointing import saved_objectives
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.optimization import optimizers, schedules
 
@@ -54,6 +55,7 @@ def subject_of(setup, params, objectives=()) -> base.Subject:
     vocabulary=setup.vocabulary,
     batch_size=_BATCH,
     objectives={one.name: one for one in objectives},
+    inputs=saved_objectives.inputs_of(setup.settings),
   )
 
 
@@ -282,7 +284,8 @@ def _tagger_optimizer(trainer: Trainer, size: Size) -> optimizers.Optimizer:
 def _test(trained: running.Trained, world: World) -> dict[str, float]:
   """Accuracy in both languages."""
   source = world.tagged('test', FIRST, *world.seconds)
-  task = tagging.Tagging(source=source, length=None)
+  max_length = trained.setup.model.config.max_length
+  task = tagging.Tagging(source=source, length=max_length)
   subject = subject_of(
     trained.setup,
     trained.state.params,

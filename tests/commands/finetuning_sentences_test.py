@@ -123,11 +123,9 @@ def test_questions_are_answered(pretrained, sentences, tmp_path):
     == 0
   )
   result, folder = _evaluate(
-    run,
-    'question_answering',
-    {'en': str(path), 'en-de': str(path)},
-    '--gin.ExtractiveQA.doc_stride=6',
+    run, 'question_answering', {'en': str(path), 'en-de': str(path)}
   )
+  assert result['inputs']['doc_stride'] == 6
   assert set(result['metrics']) == {
     f'{name}/{part}'
     for name in ('f1', 'exact_match')

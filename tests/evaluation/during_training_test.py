@@ -44,7 +44,8 @@ def _setup(directory, ema_decay=None):
     settings=types.SimpleNamespace(
       ema_decay=ema_decay,
       partitioner=None,
-      objectives=types.SimpleNamespace(objectives=()),
+      streams=(),
+      objectives=types.SimpleNamespace(objectives=(), entries=()),
     ),
   )
 

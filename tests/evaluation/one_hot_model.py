@@ -31,6 +31,16 @@ class OneHot(nn.Module):
     return jax.nn.one_hot(token_ids, self.size)
 
 
+# Input settings of a fine-tuned head, as a run records them.
+INPUTS = {
+  'length': 128,
+  'separator': 'xlmr',
+  'positions': 'running',
+  'doc_stride': 128,
+  'max_question_length': 64,
+}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Held(source_lib.ExampleSource):
   """Examples as they are given; a part may be an error to be raised."""
@@ -62,6 +72,7 @@ def subject_of(objective, head, vocabulary, **options) -> base.Subject:
       'heads': {objective.name: jax.tree.map(jnp.asarray, head)},
     },
     objectives={objective.name: objective},
+    inputs={objective.name: INPUTS},
     **options,
   )
 

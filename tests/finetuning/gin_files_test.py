@@ -15,7 +15,7 @@ from xlflax.foundation import errors
 from xlflax.models import config as model_config
 from xlflax.models import encoder
 from xlflax.suites import suite, writing
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import run_directory, saved_objectives
 
 _MACROS = {  # those that files leave open
   'LABELS': ('a', 'b'),
@@ -127,6 +127,8 @@ def test_ppa(settings_of, task, length, rate, setting):
   )  # 1,000 steps of warm-up
   assert settings_of.configuration.macro('EPOCHS') == 2
   (stream,) = settings.streams
+  (inputs,) = saved_objectives.inputs_of(settings).values()
+  assert (inputs['separator'], inputs['length']) == ('bert', length)
   switched = isinstance(stream.source, code_switched.CodeSwitched)
   assert (switched, stream.group_size) == (
     (True, 2) if setting == '_translate_train' else (False, 1)
@@ -164,6 +166,9 @@ def test_veco(settings_of, task):
   assert isinstance(settings.streams[0].rows, paired_rows.PairedRows) == (
     plugged
   )
+  inputs = saved_objectives.inputs_of(settings)[objective.name]
+  assert inputs['length'] == settings.streams[0].length
+  assert ('separator' in inputs) == (not task.endswith('tagging'))
 
 
 def test_every_file_of_the_papers_is_tested():

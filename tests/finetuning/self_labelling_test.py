@@ -23,7 +23,9 @@ def teacher(make_run, subject, tmp_path_factory):
   """A run whose head is random."""
   objective = token_classification.TokenClassification(labels=_LABELS)
   directory = make_run(tmp_path_factory.mktemp('teacher') / 'run')
-  saved_objectives.write(directory, [objective])
+  saved_objectives.write(
+    directory, [objective], {objective.name: {'length': 32}}
+  )
   heads = {
     objective.name: {
       'output': {

@@ -76,6 +76,7 @@ def subject_of(
   return dataclasses.replace(
     target,
     objectives={name: objective},
+    inputs=source.inputs,
     params={'model': target.params['model'], 'heads': {name: head}},
   )
 

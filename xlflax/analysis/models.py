@@ -226,5 +226,6 @@ class Models:
       seed=self._seed,
       batch_size=self._batch_size,
       objectives=run.objectives,
+      inputs=run.inputs,
       sentence=sentence_encoding.of_run(run.directory, params),
     )

@@ -18,8 +18,10 @@ FLAGS = f"""
   separated by spaces; repeat for several languages
 --output DIR (required): where <language>.conll are written
 --step (Natural): of the checkpoint (default: the newest)
---scheme (one of tags entities, default tags)
---length (Count, default 128): tokens a row
+--scheme (one of tags entities): type of the labels (default: that of the
+  labels that the run was fine-tuned with)
+--length (Count): maximum number of tokens per sequence (default: that of
+  fine-tuning)
 --batch_size (Count, default 64): sentences a batch
 {compilation.FLAG}
 """

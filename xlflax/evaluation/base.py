@@ -54,6 +54,8 @@ class Subject:
     batch_size: sentences a batch where results do not depend on it; rows
       longer than 128 tokens come in proportionally smaller batches.
     objectives: what the run trained, by name; a head's labels are theirs.
+    inputs: Settings with which the run turned labeled examples into model
+      inputs, by the name of the objective.
     sentence: what its sentence vectors are.
   """
 
@@ -64,6 +66,9 @@ class Subject:
   seed: validation.Seed = 0
   batch_size: validation.PositiveInt = 64
   objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
+    default_factory=dict
+  )
+  inputs: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
   )
   sentence: sentence_encoding.SentenceEncoding = dataclasses.field(
@@ -113,6 +118,8 @@ class EvalResult:
     files: name -> text of files such as predictions; written beside the JSON
       file, to `<step>/<name>`, and not read back.
     score_metrics: the metrics whose mean is the task's score.
+    inputs: Settings that turned labeled examples into model inputs, such as
+      `length` and `separator`: those of the run, unless the task sets others.
   """
 
   metrics: dict[str, float]
@@ -121,6 +128,7 @@ class EvalResult:
   failures: tuple[Failure, ...] = ()
   files: dict[str, str] = dataclasses.field(default_factory=dict)
   score_metrics: tuple[str, ...] = ()
+  inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
@@ -162,6 +170,7 @@ class EvalResult:
       notes=tuple(texts),
       failures=tuple(Failure(**f) for f in value['failures']),
       score_metrics=tuple(value.get('score_metrics', ())),
+      inputs=dict(value.get('inputs', {})),
     )
 
 

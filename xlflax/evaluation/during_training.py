@@ -8,6 +8,7 @@ from xlflax.evaluation import families, results, sentence_encoding
 from xlflax.evaluation.metrics.declaration import Better
 from xlflax.foundation import registry, validation
 from xlflax.training import train_state
+from xlflax.training.checkpointing import saved_objectives
 from xlflax.training.processes import distributed
 
 
@@ -76,6 +77,7 @@ def evaluate(
       objective.name: objective
       for objective in setup.settings.objectives.objectives
     },
+    inputs=saved_objectives.inputs_of(setup.settings),
     sentence=sentence_encoding.of_run(setup.model_dir, params),
   )
   metrics: dict[str, float] = {}

@@ -224,6 +224,7 @@ class Evaluator:
         seed=self._seed,
         batch_size=self._batch_size,
         objectives=self._run.objectives,
+        inputs=self._run.inputs,
         sentence=sentence_encoding.of_run(self._run.directory, params),
       )
     if step != results.UNTRAINED and step not in self._run.steps:

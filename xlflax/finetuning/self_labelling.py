@@ -69,8 +69,8 @@ def label(
   source: source_lib.ExampleSource,
   output: validation.FilePath,
   step: validation.NonNegativeInt | None = None,
-  scheme: tagging.Scheme | str = tagging.Scheme.TAGS,
-  length: validation.PositiveInt | None = 128,
+  scheme: tagging.Scheme | str | None = None,
+  length: validation.PositiveInt | None = None,
   batch_size: validation.PositiveInt = 64,
   partitioner: partitioning.Partitioner | None = None,
 ) -> dict[str, str]:
@@ -83,8 +83,10 @@ def label(
       all: `word<TAB>label` a line, an empty line between sentences (format
       'conll', and 'conll_iob2' for ENTITIES).
     step: of the teacher's checkpoint; None: the newest.
-    scheme: what the labels are; entities are repaired to IOB2.
-    length: tokens a row, at most.
+    scheme: The type of the labels; entities are repaired to IOB2. If None,
+      that of the teacher's labels.
+    length: Maximum number of tokens per sequence. If None, the length that the
+      teacher was fine-tuned with.
     batch_size: sentences a batch.
     partitioner: shards parameters and batches; None: one device.
 
@@ -116,12 +118,15 @@ def label(
     params=run.restore_params(step, partitioner=partitioner),
     batch_size=batch_size,
     objectives=run.objectives,
+    inputs=run.inputs,
   )
   task = tagging.Tagging(
     source=_Blind(source),
     objective=names[0],
     length=length,
-    scheme=validation.validate(scheme, tagging.Scheme, name='label.scheme'),
+    scheme=validation.validate(
+      scheme, tagging.Scheme | None, name='label.scheme'
+    ),
   )
   found = base.evaluate_task(task, subject)
   written = {}

@@ -85,6 +85,7 @@ class Run(run_lib.SavedRun):
       seed=self.seed,
       batch_size=batch_size,
       objectives=self.objectives,
+      inputs=self.inputs,
       sentence=self.sentence,
     )
 
@@ -390,6 +391,7 @@ def open_run(
     model=saved.model,
     vocabulary=saved.vocabulary,
     objectives=saved.objectives,
+    inputs=saved.inputs,
     step=inputs.choose_step(saved, step, best_metric=best_metric),
     partitioner=partitioner,
     seed=seed,

@@ -162,7 +162,7 @@ def _test(trained: running.Trained, way: Way, world: World) -> float:
   """Accuracy in the second language."""
   task = classification.Classification(
     source=world.inference('test', SECOND),
-    length=None,
+    length=trained.setup.model.config.max_length,
     counterparts=way.counterparts,
   )
   subject = measures.subject_of(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from tests.evaluation import one_hot_model
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
@@ -68,6 +69,7 @@ def _with_head(subject, objective):
   return dataclasses.replace(
     subject,
     objectives={objective.name: objective},
+    inputs={objective.name: one_hot_model.INPUTS},
     params=subject.params | {'heads': {objective.name: head}},
   )
 
@@ -96,7 +98,7 @@ def test_rows_that_are_full_are_told(fixed, sentences):
   )
   assert long.evaluate(fixed).notes[0].startswith('en: 2 of 4 rows have 32')
   result = dataclasses.replace(long, length=6).evaluate(fixed)
-  (note,) = result.notes
+  _, note = result.notes
   assert note.startswith('en: 4 of 4 rows have 6 tokens')
 
 

@@ -190,7 +190,6 @@ def test_what_is_read_beside_itself_is_said(subject_of):
   task = task_class(
     source=one_hot_model.Held(parts=(('fr', [french]),)),
     objective=objective.name,
-    length=16,
   )
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH}'.split())
   result = task.evaluate(subject_of(objective, vocabulary))

@@ -63,6 +63,7 @@ def fixed():
   return dataclasses.replace(
     made,
     objectives={**made.objectives, _INTENTS.name: _INTENTS},
+    inputs={**made.inputs, _INTENTS.name: one_hot_model.INPUTS},
     params=made.params
     | {'heads': {**made.params['heads'], _INTENTS.name: head}},
   )

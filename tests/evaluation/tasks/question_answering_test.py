@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from tests.data.labelled.rows.question_rows_test import Letters
 from tests.errors import raises_error
+from tests.evaluation import one_hot_model
 from tests.evaluation.tasks.classification_test import Examples
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
@@ -170,6 +171,7 @@ def _with_head(subject, objective):
   return dataclasses.replace(
     subject,
     objectives={objective.name: objective},
+    inputs={objective.name: one_hot_model.INPUTS},
     params=subject.params | {'heads': {objective.name: head}},
   )
 

@@ -9,6 +9,7 @@ import pytest
 from flax import linen as nn
 from scipy import stats
 
+from tests.evaluation import one_hot_model
 from tests.evaluation.tasks.classification_test import Examples
 from xlflax.data import batch as batch_lib
 from xlflax.data.labelled import examples as examples_lib
@@ -34,6 +35,7 @@ def fixed(subject):
   return dataclasses.replace(
     subject,
     objectives={objective.name: objective},
+    inputs={objective.name: one_hot_model.INPUTS},
     params=subject.params | {'heads': {objective.name: head}},
   )
 

@@ -1,5 +1,7 @@
 """Rows and predictions of labelled text beside the reference's own pipeline."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -154,12 +156,12 @@ def test_an_imported_classifier_is_evaluated_by_the_command(pair, tmp_path):
         f'--model_dir={run.directory}',
         '--gin_file=evaluate/classification.gin',
         f'--gin.TEST_FILES={{"en": {str(path)!r}}}',
-        f"--gin.Classification.separator='{separator}'",
-        '--gin.Classification.length=48',
       ]
     )
     == 0
   )
+  (file,) = run.directory.glob('eval/classification/*/0.json')
+  assert json.loads(file.read_text())['inputs']['separator'] == separator
   (file,) = run.directory.glob('eval/classification/*/0/en.tsv')
   predicted = file.read_text()
   assert len(predicted.splitlines()) == len(_TEXTS)

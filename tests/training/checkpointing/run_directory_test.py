@@ -280,3 +280,11 @@ def test_objectives_that_were_deleted_are_no_run_without_any(tmp_path):
     errors.RunDirectoryError, mentions=('--repair', 'objectives.json')
   ):
     saved_objectives.read(tmp_path)
+
+
+def test_input_settings_are_saved_with_the_objectives(tmp_path):
+  run_directory.write_model(tmp_path, tiny.make_model())
+  assert saved_objectives.read_inputs(tmp_path) == {}
+  settings = {'parsing': {'length': 128}}
+  saved_objectives.write(tmp_path, [], settings)
+  assert saved_objectives.read_inputs(tmp_path) == settings

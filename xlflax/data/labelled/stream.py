@@ -68,6 +68,10 @@ class LabelledStream:
         where=f'stream {self.name!r}',
       )
 
+  def input_settings(self) -> dict[str, int | str]:
+    """Returns the length and the settings of `rows` that decide on tokens."""
+    return {'length': self.length} | self.rows.input_settings()
+
   def chosen_parts(self) -> tuple[str, ...]:
     """The parts to read.
 

@@ -55,9 +55,7 @@ class Classification(head_task.HeadOnTexts):
 
   def rows(self, objective):
     return classification_rows.ClassificationRows(
-      labels=objective.labels,
-      separator=self.separator,
-      positions=self.positions,
+      labels=objective.labels, **self.template
     )
 
   def score_part(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -37,14 +37,20 @@ class HeadTask(labelled_task.LabelledTask):
     counterparts: for plugged-in features: by part the translations, with the
       same ids, that the examples are read beside
       (`xlflax.data.labelled.rows.paired_rows`); None: each is its own.
+    length: Maximum number of tokens per sequence. If None, the length of
+      fine-tuning. The model's maximum length is never exceeded.
     HEAD: class of the objective.
     AVERAGED: metrics that have a mean over parts; None for all.
+    INPUTS: Fields that turn examples into model inputs. If None, the setting
+      of fine-tuning is used; a different value is listed in the notes.
   """
 
   HEAD: ClassVar[type[finetuning.FineTuning]]
   AVERAGED: ClassVar[tuple[str, ...] | None] = None
+  INPUTS: ClassVar[tuple[str, ...]] = ('length',)
   objective: str
   counterparts: source_lib.ExampleSource | None = None
+  length: validation.PositiveInt | None = None
 
   def score_part(
     self,
@@ -164,15 +170,60 @@ class HeadTask(labelled_task.LabelledTask):
     alone = [part for part in self.source.languages() if part not in there]
     return [f'{", ".join(alone)}: read beside itself'] if alone else []
 
+  def recorded_inputs(self, subject: base.Subject) -> Mapping[str, Any]:
+    """Returns the settings of fine-tuning, as plain values by field name."""
+    return subject.inputs.get(self.objective, {})
+
+  def inherit_inputs(self, subject: base.Subject) -> Self:
+    """Returns the task with the run's settings in the place of None.
+
+    Raises:
+      ConfigError: If the run does not record a setting that is None here.
+    """
+    recorded = self.recorded_inputs(subject)
+    inherited = [name for name in self.INPUTS if getattr(self, name) is None]
+    missing = [name for name in inherited if name not in recorded]
+    if missing:
+      raise errors.ConfigError(
+        "The run does not record how the head's inputs were made",
+        got=f'objective {self.objective!r}: '
+        + (', '.join(recorded) or 'no settings'),
+        expected=', '.join(missing),
+        where=self.name,
+        fix=f'set {" and ".join(f"{type(self).__name__}.{x}" for x in missing)}'
+        ' as in fine-tuning',
+      )
+    return dataclasses.replace(self, **{n: recorded[n] for n in inherited})
+
+  def describe_inputs(self) -> dict[str, Any]:
+    """Returns the values of `INPUTS` as plain values."""
+    return {name: base.settings(getattr(self, name)) for name in self.INPUTS}
+
+  def changed_inputs(self, subject: base.Subject) -> list[str]:
+    """Returns a note for each setting that differs from fine-tuning."""
+    recorded = self.recorded_inputs(subject)
+    return [
+      f'{name} is {value}; the run was fine-tuned with {recorded[name]}'
+      for name, value in self.describe_inputs().items()
+      if recorded.get(name, value) != value
+    ]
+
   def evaluate(self, subject: base.Subject) -> base.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     objective = row_predictions.objective_of(subject, self.objective, self.HEAD)
-    result = base.EvalResult(metrics={}, tables={})
+    task = self.inherit_inputs(subject)
+    result = base.EvalResult(
+      metrics={}, tables={}, inputs=task.describe_inputs()
+    )
     failures = base.Failures(self.name)
-    notes = [*self.facts(), *self._beside_themselves(objective)]
+    notes = [
+      *self.facts(),
+      *self._beside_themselves(objective),
+      *task.changed_inputs(subject),
+    ]
     for part in self.source.languages():
       with failures.guard(part):
-        self.score_part(
+        task.score_part(
           subject,
           objective,
           part,
@@ -191,23 +242,30 @@ class HeadTask(labelled_task.LabelledTask):
 class HeadOnTexts(HeadTask):
   """Base of tasks with a head that reads texts and pairs of texts.
 
+  Pairs that are longer than `length` lose tokens of the longer text.
+
   Attributes:
-    length: tokens a row, at most; None: as many as the model reads. Longer
-      pairs lose tokens of the longer text.
-    separator: special tokens between two texts; as in fine-tuning.
-    positions: whether positions of a second text run on; as in fine-tuning.
+    separator: Special-token template of text pairs. If None, the template of
+      fine-tuning.
+    positions: Whether the positions of a second text continue those of the
+      first. If None, as in fine-tuning.
     ROWS: what makes rows of examples.
   """
 
+  INPUTS = ('length', 'separator', 'positions')
   ROWS: ClassVar[type[rows_lib.RowMaker]]
-  length: validation.PositiveInt | None = 128
-  separator: Separator = Separator.XLMR
-  positions: Positions = Positions.RUNNING
+  separator: Separator | None = None
+  positions: Positions | None = None
 
   def rows(self, objective: Any) -> Any:
     """What makes rows of examples for a head."""
     del objective
-    return self.ROWS(separator=self.separator, positions=self.positions)
+    return self.ROWS(**self.template)
+
+  @property
+  def template(self) -> dict[str, Any]:
+    """Arguments of `RowMaker` for text pairs, after `inherit_inputs`."""
+    return {'separator': self.separator, 'positions': self.positions}
 
   def outputs(self, subject, objective, examples, notes) -> list[Any]:
     """What the head says of each example; `notes` counts the full rows."""

@@ -33,9 +33,24 @@ class IntentsAndSlots(tagging.Tagging):
   """
 
   METRICS = (*_ADDED, *tagging.Tagging.METRICS)
-  scheme: tagging.Scheme = tagging.Scheme.ENTITIES
+  scheme: tagging.Scheme | None = tagging.Scheme.ENTITIES
   predicted: tagging.Predicted = tagging.Predicted.TYPES
   intents: classification.Classification
+
+  def inherit_inputs(self, subject):
+    task = super().inherit_inputs(subject)
+    intents = self.intents.inherit_inputs(subject)
+    return dataclasses.replace(task, intents=intents)
+
+  def describe_inputs(self):
+    intents = self.intents.describe_inputs()
+    return super().describe_inputs() | {
+      f'intents.{name}': value for name, value in intents.items()
+    }
+
+  def changed_inputs(self, subject):
+    intents = self.intents.changed_inputs(subject)
+    return super().changed_inputs(subject) + [f'intents: {x}' for x in intents]
 
   primary_metric = base.EvalTask.primary_metric
   score_metrics = base.EvalTask.score_metrics

@@ -79,7 +79,6 @@ class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   ROWS = choice_rows.ChoiceRows
   name: str = 'multiple_choice'
   objective: str = 'multiple_choice'
-  length: validation.PositiveInt | None = 256
 
   def score_part(
     self, subject, objective, part, examples, result, notes

@@ -41,7 +41,6 @@ class Parsing(head_task.HeadTask):
   become dependents of the first row's root; a note counts such sentences.
 
   Attributes:
-    length: tokens a row, at most; None: as many as the model reads.
     punctuation: whether it is scored.
     unseen: what is done about gold relations that the head does not have,
       subtypes aside. Treebanks differ in relations, so they count as wrong.
@@ -60,7 +59,6 @@ class Parsing(head_task.HeadTask):
   HEAD = dependency_parsing.DependencyParsing
   name: str = 'parsing'
   objective: str = 'dependency_parsing'
-  length: validation.PositiveInt | None = 256
   punctuation: Punctuation = Punctuation.INCLUDED
   unseen: Unseen = Unseen.WRONG
 

@@ -1,6 +1,7 @@
 """Extractive question answering: exact match and F1 of the answers' text."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,10 @@ class ExtractiveQA(head_task.HeadOnTexts):
       an answer, or 'mlqa' with its normalisation for each language.
     null_threshold: how much the score of no answer must be above that of the
       best span for the answer to be none; None: always a span.
-    doc_stride: tokens from one window of a context to the next.
-    max_question_length: tokens of a question.
+    doc_stride: Number of tokens from the start of one window of a context to
+      the start of the next. If None, as in fine-tuning.
+    max_question_length: Maximum number of tokens of a question. If None, as in
+      fine-tuning.
     n_best: answers compared over the windows of a context.
     max_answer_length: tokens of an answer, at most.
   """
@@ -49,31 +52,27 @@ class ExtractiveQA(head_task.HeadOnTexts):
   EXAMPLE = examples_lib.Question
   HEAD = question_answering.QuestionAnswering
   AVERAGED = ('f1', 'exact_match')
+  INPUTS = (*head_task.HeadOnTexts.INPUTS, 'doc_stride', 'max_question_length')
   name: str = 'question_answering'
   objective: str = 'question_answering'
   rules: metrics_lib.Rules = metrics_lib.Rules.SQUAD
-  length: validation.PositiveInt | None = 384
-  doc_stride: validation.PositiveInt = 128
-  max_question_length: validation.PositiveInt = 64
+  doc_stride: validation.PositiveInt | None = None
+  max_question_length: validation.PositiveInt | None = None
   null_threshold: validation.FiniteFloat | None = None
   n_best: validation.PositiveInt = 20
   max_answer_length: validation.PositiveInt = 30
-
-  def __post_init__(self):
-    _ = self._rows  # its settings are checked where it is made
 
   @property
   def score_metrics(self) -> tuple[str, ...]:
     return ('f1', 'exact_match')
 
-  @property
-  def _rows(self) -> question_rows.QuestionRows:
-    return question_rows.QuestionRows(
-      doc_stride=self.doc_stride,
-      separator=self.separator,
-      max_question_length=self.max_question_length,
-      positions=self.positions,
-    )
+  def rows(self, objective):
+    del objective
+    settings: dict[str, Any] = {
+      'doc_stride': self.doc_stride,
+      'max_question_length': self.max_question_length,
+    }
+    return question_rows.QuestionRows(**settings, **self.template)
 
   def score_part(
     self, subject, objective, part, examples, result, notes
@@ -108,7 +107,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
 
   def _answers(self, subject, objective, examples) -> dict[str, str]:
     """Question id -> text; '' where the context has none."""
-    maker = self._rows
+    maker = self.rows(objective)
     length = row_predictions.length_of(subject, self.length)
     windows = maker.windows(examples, subject.vocabulary, length=length)
     rows = [[window.row for window in own] for own in windows]

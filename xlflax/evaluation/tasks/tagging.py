@@ -32,6 +32,12 @@ class Scheme(enum.Enum):
   ENTITIES = 'entities'  # spans in IOB2
 
 
+def scheme_of(labels: Sequence[str]) -> Scheme:
+  """Returns ENTITIES if all labels are `O`, `B-<type>` or `I-<type>`."""
+  is_entity = [name == 'O' or name.startswith(('B-', 'I-')) for name in labels]
+  return Scheme.ENTITIES if all(is_entity) else Scheme.TAGS
+
+
 class Predicted(enum.Enum):
   """What of predicted entities is scored."""
 
@@ -65,8 +71,9 @@ class Tagging(head_task.HeadTask):
   together again: no word goes without a label.
 
   Attributes:
-    scheme: what the labels are.
-    length: tokens a row, at most; None: as many as the model reads.
+    scheme: The type of the labels. If None, that of the labels that the head
+      was fine-tuned with; see `scheme_of`. Summary tables show F1 if this is
+      ENTITIES, else accuracy.
     unseen: what is done about gold labels that the head does not have. One
       unknown type of entities should not lose a language, so they count as
       wrong.
@@ -82,21 +89,28 @@ class Tagging(head_task.HeadTask):
   )
   EXAMPLE = examples_lib.TaggedSentence
   HEAD = token_classification.TokenClassification
+  INPUTS = ('length', 'scheme')
   name: str = 'tagging'
-  scheme: Scheme = Scheme.TAGS
+  scheme: Scheme | None = None
   objective: str = 'token_classification'
-  length: validation.PositiveInt | None = 128
   unseen: Unseen = Unseen.WRONG
   predicted: Predicted = Predicted.REPAIRED
 
   @property
   def primary_metric(self) -> str:
     """The metric, before the `/`, that summary tables show."""
-    return 'accuracy' if self.scheme is Scheme.TAGS else 'f1'
+    return 'f1' if self.scheme is Scheme.ENTITIES else 'accuracy'
 
   @property
   def score_metrics(self) -> tuple[str, ...]:
     return ('f1',)
+
+  def recorded_inputs(self, subject):
+    labels = getattr(subject.objectives[self.objective], 'labels', ())
+    return {
+      'scheme': scheme_of(labels).value,
+      **super().recorded_inputs(subject),
+    }
 
   def score_part(
     self, subject, objective, part, examples, result, notes

@@ -325,12 +325,13 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   described = checked.description
   task, options = described.task, described.options
   style = described.architecture.head_style(checked.config, options)
-  saved_objectives.write(
-    directory,
-    labelled_heads.objectives(
-      task, options, params.get('heads', {}).get(task.value, {}), style
-    ),
+  objectives = labelled_heads.objectives(
+    task, options, params.get('heads', {}).get(task.value, {}), style
   )
+  inputs = labelled_heads.inputs(
+    objectives, checked.vocabulary, max_length=checked.config.max_length
+  )
+  saved_objectives.write(directory, objectives, inputs)
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
   run_directory.note_vocabulary(directory)
   run_directory.write_part(

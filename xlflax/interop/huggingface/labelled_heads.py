@@ -4,9 +4,12 @@ An imported model records what it was fine-tuned for, so that evaluation knows
 its labels and how its head reads states.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlflax.data.labelled.rows import question_rows, rows
+from xlflax.data.stream import Separator
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.foundation import errors
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
@@ -19,6 +22,8 @@ from xlflax.objectives.finetuning import (
   sequence_classification,
   token_classification,
 )
+
+_QUESTION_LENGTH = 384  # `max_seq_length` of run_qa.py in transformers
 
 
 def objectives(
@@ -59,6 +64,42 @@ def objectives(
       labels=labels, pooling=style.get('pooling', 'first'), **settings
     )
   ]
+
+
+def inputs(
+  objectives: Sequence[finetuning.FineTuning],
+  vocabulary: vocabulary_lib.Vocabulary,
+  *,
+  max_length: int,
+) -> dict[str, dict[str, Any]]:
+  """Returns the input settings of imported heads, for evaluation.
+
+  config.json does not record them. Text pairs get the template of the
+  tokenizer; without one, `separator` is left out, and evaluation requires it.
+  Sequences are as long as the model reads; for questions, the settings are
+  those of `run_qa.py` of transformers, and the defaults of `QuestionRows`.
+
+  Args:
+    objectives: The objectives of the imported heads.
+    vocabulary: The vocabulary of the imported model.
+    max_length: Maximum number of tokens that the model reads.
+  """
+  template = vocabulary.pair_frame()
+  separators = [
+    one
+    for one in Separator
+    if template == rows.pair_frame(vocabulary.spec, one)
+  ]
+  found: dict[str, dict[str, Any]] = {}
+  for objective in objectives:
+    maker = question_rows.QuestionRows(separator=(*separators, *Separator)[0])
+    settings = {'length': max_length} | maker.input_settings()
+    if isinstance(objective, question_answering.QuestionAnswering):
+      settings['length'] = min(max_length, _QUESTION_LENGTH)
+    if not separators:
+      del settings['separator']
+    found[objective.name] = settings
+  return found
 
 
 def label_options(objective: Any, count: int) -> dict[str, Any]:

@@ -122,7 +122,11 @@ def claim_directory(
   run_directory.write_model(
     directory, setup.model, vocabulary=setup.vocabulary, run=run
   )
-  saved_objectives.write(directory, setup.settings.objectives.objectives)
+  saved_objectives.write(
+    directory,
+    setup.settings.objectives.objectives,
+    saved_objectives.inputs_of(setup.settings),
+  )
   run_directory.copy_vocabulary(vocabulary, directory)
   run_directory.copy_origin(
     initialization.directories(setup.settings.init_from), directory

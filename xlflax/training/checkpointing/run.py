@@ -35,6 +35,8 @@ class SavedRun:
     model: the Linen module.
     vocabulary: its vocabulary.
     objectives: what it trained, by name; none where that is not recorded.
+    inputs: Settings that turned labeled examples into model inputs, by the
+      name of the objective; see `saved_objectives.inputs_of`.
   """
 
   directory: pathlib.Path
@@ -43,6 +45,7 @@ class SavedRun:
   objectives: Mapping[str, objectives_base.Objective] = dataclasses.field(
     default_factory=dict
   )
+  inputs: saved_objectives.Inputs = dataclasses.field(default_factory=dict)
 
   @property
   def steps(self) -> list[int]:
@@ -186,4 +189,5 @@ def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
       objective.name: objective
       for objective in saved_objectives.read(directory)
     },
+    saved_objectives.read_inputs(directory),
   )

@@ -2,6 +2,9 @@
 
 import logging
 import pathlib
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from xlflax.foundation import errors
 from xlflax.storage import manifests
@@ -9,13 +12,49 @@ from xlflax.training.checkpointing import description as description_lib
 from xlflax.training.checkpointing import run_directory
 
 _OBJECTIVES = 'objectives'
+_INPUTS = 'inputs'
+
+# Objective name -> setting name -> plain value, such as
+# {'sequence_classification': {'length': 128, 'separator': 'bert'}}.
+Inputs = Mapping[str, Mapping[str, Any]]
 
 
-def write(model_dir: pathlib.Path, objectives) -> None:
-  """Records what is trained, for evaluation to know a head's labels.
+def inputs_of(trainer) -> dict[str, dict[str, Any]]:
+  """Returns the settings that turned labeled examples into model inputs.
+
+  Args:
+    trainer: The `Trainer`.
+
+  Returns:
+    Objective name -> settings of its labeled streams. If an objective reads
+    several of them, only the settings that they share are included.
+  """
+  streams = {stream.name: stream for stream in trainer.streams}
+  found: dict[str, dict[str, Any]] = {}
+  for entry in trainer.objectives.entries:
+    read_settings = getattr(streams[entry.stream], 'input_settings', None)
+    if read_settings is None:
+      continue
+    settings = read_settings()
+    known = found.setdefault(entry.objective.name, settings)
+    found[entry.objective.name] = dict(known.items() & settings.items())
+  return found
+
+
+def write(
+  model_dir: pathlib.Path,
+  objectives: Iterable[Any],
+  inputs: Inputs = types.MappingProxyType({}),
+) -> None:
+  """Records what is trained, for evaluation to know labels and inputs.
 
   An objective with a setting that is no plain value, such as a schedule, is
   left out.
+
+  Args:
+    model_dir: The model directory.
+    objectives: The objectives of the run.
+    inputs: Input settings by the name of the objective; see `inputs_of`.
   """
   recorded = []
   for objective in objectives:
@@ -29,7 +68,12 @@ def write(model_dir: pathlib.Path, objectives) -> None:
         run_directory.OBJECTIVES,
       )
   run_directory.write_part(
-    model_dir, run_directory.OBJECTIVES, {_OBJECTIVES: recorded}
+    model_dir,
+    run_directory.OBJECTIVES,
+    {
+      _OBJECTIVES: recorded,
+      _INPUTS: {name: dict(settings) for name, settings in inputs.items()},
+    },
   )
 
 
@@ -40,13 +84,8 @@ def read(model_dir: pathlib.Path) -> list:
     RunDirectoryError: the file is damaged, or was deleted.
   """
   path = model_dir / run_directory.OBJECTIVES
-  if not path.exists():
-    manifests.check(model_dir, run_directory.OBJECTIVES)
-    return []
   found = []
-  recorded = run_directory.read_part(model_dir, run_directory.OBJECTIVES).get(
-    _OBJECTIVES
-  )
+  recorded = _read(model_dir).get(_OBJECTIVES)
   for description in recorded if isinstance(recorded, list) else ():
     try:
       objective = description_lib.build(description)
@@ -55,3 +94,27 @@ def read(model_dir: pathlib.Path) -> list:
     except errors.RunDirectoryError as error:
       logging.warning('%s: an objective is not known here. %s', path, error)
   return found
+
+
+def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:
+  """Returns the input settings that `write` recorded; {} if there are none.
+
+  Raises:
+    RunDirectoryError: If the file is damaged or was deleted.
+  """
+  recorded = _read(model_dir).get(_INPUTS)
+  if not isinstance(recorded, dict):
+    return {}
+  return {
+    name: settings
+    for name, settings in recorded.items()
+    if isinstance(settings, dict)
+  }
+
+
+def _read(model_dir: pathlib.Path) -> dict[str, Any]:
+  """Returns the record; {} if the run was never given one."""
+  if not (model_dir / run_directory.OBJECTIVES).exists():
+    manifests.check(model_dir, run_directory.OBJECTIVES)
+    return {}
+  return run_directory.read_part(model_dir, run_directory.OBJECTIVES)

@@ -153,7 +153,7 @@ def _write(
 ) -> None:
   run, _ = runs[0]
   run_directory.write_model(directory, run.model, vocabulary=run.vocabulary)
-  saved_objectives.write(directory, run.objectives.values())
+  saved_objectives.write(directory, run.objectives.values(), run.inputs)
   run_directory.copy_vocabulary(
     run.directory / run_directory.VOCABULARY, directory
   )

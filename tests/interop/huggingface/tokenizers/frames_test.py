@@ -13,7 +13,7 @@ from xlflax.data.stream import Separator
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.interop.huggingface.tokenizers import frames, tokenizers
 from xlflax.interop.huggingface.verification import verify
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import run_directory, saved_objectives
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -74,9 +74,7 @@ def _trained(directory, *streams):
 
 
 def test_the_separator_of_a_run(tmp_path):
-  def labelled(name, separator):
-    return {'rows': {'class': name, 'fields': {'separator': separator}}}
-
+  """That of the heads' inputs, else that of pretraining."""
   pairs = {
     'layout': 'pairs',
     'pairs': {'class': 'pair_options', 'fields': {'separator': 'xlm'}},
@@ -84,9 +82,13 @@ def test_the_separator_of_a_run(tmp_path):
   assert frames.separator_of(tmp_path) is None
   _trained(tmp_path, pairs)
   assert frames.separator_of(tmp_path) is Separator.XLM
-  _trained(tmp_path, pairs, labelled('question_rows', 'bert'))
+  saved_objectives.write(
+    tmp_path, [], {'tagger': {'length': 9}, 'pairs': {'separator': 'bert'}}
+  )
   assert frames.separator_of(tmp_path) is Separator.BERT
-  _trained(tmp_path, labelled('tagging_rows', 'xlmr'))
+  saved_objectives.write(
+    tmp_path, [], {'one': {'separator': 'xlmr'}, 'two': {'separator': 'bert'}}
+  )
   assert frames.separator_of(tmp_path) is None
 
 

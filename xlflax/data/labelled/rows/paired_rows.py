@@ -59,6 +59,9 @@ class PairedRows(rows_lib.RowMaker):
         fix="set QuestionRows.no_answer = 'first_position'",
       )
 
+  def input_settings(self):
+    return self.rows.input_settings()
+
   def fields(self, length, spec):
     own = self.rows.fields(length, spec)
     return own | {batch_lib.PAIRED + key: own[key] for key in TEXT}

@@ -6,6 +6,7 @@ for each of its words, or a single number. Rows are as long as their text;
 """
 
 import dataclasses
+import enum
 import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -52,6 +53,23 @@ class RowMaker:
   def leaves_rows_out(self) -> bool:
     """Whether `make` gives fewer rows of an example than `texts`."""
     return False
+
+  def input_settings(self) -> dict[str, int | str]:
+    """Returns the settings that decide on the tokens of a sequence.
+
+    A head is evaluated with the settings that it was fine-tuned with. Numbers
+    and enums count, by their plain values; labels and data do not. The
+    template of text pairs is left out if the examples have no pairs.
+    """
+    skipped = () if self.reads_pairs else ('separator', 'positions')
+    settings: dict[str, int | str] = {}
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if isinstance(value, enum.Enum):
+        value = value.value
+      if field.name not in skipped and isinstance(value, (int, str)):
+        settings[field.name] = value
+    return settings
 
   def fields(self, length: int, spec: VocabularySpec) -> dict[str, Field]:
     """The keys of a batch of rows of `length` tokens."""

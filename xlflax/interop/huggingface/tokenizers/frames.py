@@ -19,28 +19,28 @@ from xlflax.data.stream import Layout, Separator
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.interop.huggingface import model_files
 from xlflax.storage import paths
-from xlflax.training.checkpointing import description, run_directory
+from xlflax.training.checkpointing import (
+  description,
+  run_directory,
+  saved_objectives,
+)
 
 FILE = 'tokenizer.json'
 _TYPES = ('token_type_ids',)  # what models with several of them are given
-_PAIRS = ('choice_rows', 'classification_rows', 'question_rows')
 
 
 def separator_of(model_dir: pathlib.Path) -> Separator | None:
   """What a run's rows have between two texts; None if it read no pairs.
 
-  Where streams differ, labelled ones count.
+  The inputs of heads count before the streams of pretraining.
   """
+  inputs = saved_objectives.read_inputs(model_dir).values()
+  values = {one['separator'] for one in inputs if 'separator' in one}
   trainer = run_directory.trained_by(model_dir)
-  found: dict[bool, set[str]] = {True: set(), False: set()}
-  for stream in trainer.get(description.FIELDS, {}).get('streams', []):
-    fields = stream[description.FIELDS]
-    rows = fields.get('rows')
-    if rows and rows[description.CLASS] in _PAIRS:
-      found[True].add(rows[description.FIELDS]['separator'])
-    elif not rows and fields.get('layout') == Layout.PAIRS.value:
-      found[False].add(fields['pairs'][description.FIELDS]['separator'])
-  values = found[True] or found[False]
+  streams = trainer.get(description.FIELDS, {}).get('streams', [])
+  for fields in () if values else (one[description.FIELDS] for one in streams):
+    if 'rows' not in fields and fields.get('layout') == Layout.PAIRS.value:
+      values.add(fields['pairs'][description.FIELDS]['separator'])
   return Separator(values.pop()) if len(values) == 1 else None
 
 

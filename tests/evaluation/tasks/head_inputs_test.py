@@ -1,0 +1,129 @@
+"""Heads are evaluated on inputs that are made as in fine-tuning."""
+
+import dataclasses
+
+import pytest
+
+from tests.data.labelled_words import WordVocabulary
+from tests.errors import raises_error
+from tests.evaluation import one_hot_model
+from tests.evaluation.tasks import classification_test
+from tests.evaluation.tasks.classification_test import Examples, make_examples
+from xlflax.data.labelled import examples as examples_lib
+from xlflax.evaluation import base
+from xlflax.evaluation.tasks import classification, question_answering, tagging
+from xlflax.foundation import errors
+from xlflax.objectives.finetuning import (
+  question_answering as question_answering_objective,
+)
+from xlflax.objectives.finetuning import token_classification
+
+pytest_plugins = ['tests.evaluation.fixtures']
+fixed = classification_test.fixed
+
+_LABELS = classification_test._LABELS
+
+
+def _predicted(subject, examples, **settings):
+  task = classification.Classification(
+    source=Examples(parts={'en': examples}), **settings
+  )
+  result = task.evaluate(subject)
+  assert not result.failures
+  return result, result.files['en.tsv'].split()
+
+
+def _trained_with(subject, **inputs):
+  (name,) = subject.objectives
+  recorded = {name: one_hot_model.INPUTS | inputs}
+  return dataclasses.replace(subject, inputs=recorded)
+
+
+def _labels_by_size(subject, examples, special, length=32):
+  """The class is the number of tokens modulo three."""
+  encode = subject.vocabulary.encode
+  sizes = [
+    len(encode(one.text)) + len(encode(one.paired_text)) + special
+    for one in examples
+  ]
+  return [_LABELS[min(size, length) % 3] for size in sizes]
+
+
+def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
+  """BERT's template has three special tokens, XLM-R's four."""
+  examples = make_examples(sentences, 'en', ['yes'] * 8)
+  subject = _trained_with(fixed, separator='bert')
+  result, labels = _predicted(subject, examples)
+  assert labels == _labels_by_size(subject, examples, special=3)
+  assert result.inputs == {
+    'length': 128,
+    'separator': 'bert',
+    'positions': 'running',
+  }
+  changed, labels = _predicted(subject, examples, separator='xlmr')
+  assert labels == _labels_by_size(subject, examples, special=4)
+  assert changed.inputs['separator'] == 'xlmr'
+  assert len(changed.notes) == len(result.notes) + 1
+  assert base.EvalResult.from_json(changed.to_json()).inputs == changed.inputs
+
+
+def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
+  examples = make_examples(sentences, 'en', ['yes'] * 8)
+  subject = _trained_with(fixed, length=6)
+  _, labels = _predicted(subject, examples)
+  assert labels == _labels_by_size(subject, examples, special=4, length=6)
+  _, labels = _predicted(subject, examples, length=9)
+  assert labels == _labels_by_size(subject, examples, special=4, length=9)
+
+
+def test_a_run_without_a_record(fixed, sentences):
+  examples = make_examples(sentences, 'en', ['yes'] * 2)
+  subject = dataclasses.replace(fixed, inputs={})
+  task = classification.Classification(source=Examples(parts={'en': examples}))
+  with raises_error(errors.ConfigError, where='classification'):
+    task.evaluate(subject)
+  told = dataclasses.replace(
+    task, length=32, separator='bert', positions='running'
+  )
+  assert not told.evaluate(subject).failures
+
+
+def test_questions_have_the_windows_of_fine_tuning(subject):
+  """Half as far apart, they are more."""
+  objective = question_answering_objective.QuestionAnswering()
+  subject = dataclasses.replace(
+    subject, inputs={objective.name: one_hot_model.INPUTS | {'doc_stride': 2}}
+  )
+  question = examples_lib.Question(
+    id='q', language='en', question='the dog', context='the cat sleeps ' * 9
+  )
+  counts = []
+  for stride in (None, 4):
+    task = question_answering.ExtractiveQA(
+      source=Examples(parts={}), doc_stride=stride, length=24
+    ).inherit_inputs(subject)
+    (windows,) = task.rows(objective).windows(
+      [question], subject.vocabulary, length=24
+    )
+    counts.append(len(windows))
+  assert counts[0] > counts[1] > 1
+
+
+@pytest.mark.parametrize(
+  ('labels', 'scheme', 'f1'),
+  [(('O', 'B-A', 'I-A'), 'entities', 0.0), (('O', 'A', 'B'), 'tags', 2 / 3)],
+)
+def test_the_labels_of_fine_tuning_decide_on_the_scheme(labels, scheme, f1):
+  """One of two words is right: no entity is, and one of two tags."""
+  vocabulary = WordVocabulary(('Ada', 'King'))
+  objective = token_classification.TokenClassification(labels=labels)
+  head = one_hot_model.tagger(vocabulary, labels, {'Ada': labels[1]})
+  sentence = examples_lib.TaggedSentence(
+    id='0', language='en', words=('Ada', 'King'), tags=labels[1:]
+  )
+  result = tagging.Tagging(
+    source=one_hot_model.Held(parts=(('en', (sentence,)),))
+  ).evaluate(one_hot_model.subject_of(objective, head, vocabulary))
+  assert result.inputs['scheme'] == scheme
+  assert result.metrics['accuracy/en'] == 0.5
+  assert result.metrics['f1/en'] == pytest.approx(f1)
