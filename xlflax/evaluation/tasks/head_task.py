@@ -252,7 +252,7 @@ class HeadOnTexts(HeadTask):
     ROWS: what makes rows of examples.
   """
 
-  INPUTS = ('length', 'separator', 'positions')
+  INPUTS: ClassVar[tuple[str, ...]] = ('length', 'separator', 'positions')
   ROWS: ClassVar[type[rows_lib.RowMaker]]
   separator: Separator | None = None
   positions: Positions | None = None
