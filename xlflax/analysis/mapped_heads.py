@@ -51,6 +51,13 @@ def subject_of(
       + (', '.join(source.params.get('heads', {})) or 'none'),
       fix='name it by --objective, or fine-tune the source first',
     )
+  if objective.reads_decoder(source.model):
+    raise errors.AnalysisError(
+      'Only states of an encoder can be mapped',
+      got=f'objective {name!r}, which reads the states of a decoder',
+      expected="a head with states_from='encoder'",
+      fix="fine-tune with states_from='encoder'",
+    )
   depths = [one.model.config.num_layers for one in (source, target)]
   last = -1 if objective.layer is None else objective.layer
   if depths[0] != depths[1] and last < 0:

@@ -4,6 +4,7 @@ Logits to 2e-5, gradients of the loss to 1e-4, in float32; the way back gives
 the same tensors, bit by bit.
 """
 
+import dataclasses
 import functools
 import json
 
@@ -23,6 +24,7 @@ from tests.slow import mark_slow
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.models import decoding
+from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training.checkpointing import run as run_lib
 
 
@@ -293,3 +295,48 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
     errors.CheckpointError, mentions=f'{prefix}encoder.embed_tokens.weight'
   ):
     importing.convert(importing.check(tmp_path), tmp_path / 'ours')
+
+
+@pytest.mark.parametrize('name', ['bart', 'mbart'])
+def test_heads_read_the_references_states_of_the_decoder(imported, name):
+  """The reference shifts the tokens for the decoder by itself.
+
+  BART's classifier reads the state at the last EOS of the encoder's tokens.
+  """
+  model, _, run = imported(name)
+  spec = run.vocabulary.spec
+  ids = np.where(models.SOURCE > 0, models.inputs()[0], spec.pad_id)
+  last = models.SOURCE.sum(1) - 1
+  ids[np.arange(3), last] = spec.eos_id
+  with torch.no_grad():
+    states = model.model(
+      input_ids=torch.tensor(ids), attention_mask=torch.tensor(models.SOURCE)
+    ).last_hidden_state.numpy()
+  head = {'kernel': np.eye(30, 3, dtype=np.float32)}
+  params = run.restore_params(0) | {'heads': {'classes': {'output': head}}}
+  batch = {'token_ids': ids, 'segment_ids': models.SOURCE}
+  objective = sequence_classification.SequenceClassification(
+    name='classes', labels=('a', 'b', 'c'), head='output'
+  )
+  found = objective.states(run.model, params, batch, spec)
+  text = models.SOURCE > 0
+  np.testing.assert_allclose(
+    np.asarray(found)[text], states[text], atol=2e-5, rtol=2e-5
+  )
+  np.testing.assert_allclose(
+    objective.predict(run.model, params, batch, spec),
+    states[np.arange(3), last, :3],
+    atol=2e-5,
+    rtol=2e-5,
+  )
+  encoder = dataclasses.replace(objective, states_from='encoder')
+  np.testing.assert_allclose(
+    encoder.predict(run.model, params, batch, spec),
+    run.model.apply(
+      {'params': params['model']},
+      ids,
+      segment_ids=models.SOURCE,
+      method='encode',
+    )[:, 0, :3],
+    atol=1e-6,
+  )

@@ -195,6 +195,14 @@ def test_encoder_of_an_encoder_decoder(batch):
   )
 
 
+def test_states_from_a_decoder_that_cannot_be_read(model):
+  with raises_error(errors.ConfigError, got="layer=1, features='plug_out'"):
+    TokenClassification(labels=_LABELS, layer=1, states_from='decoder')
+  objective = TokenClassification(labels=_LABELS, states_from='decoder')
+  with raises_error(errors.ConfigError, got='Encoder'):
+    fixtures.make_params(model, objective)
+
+
 def test_states_are_those_of_encode(model, batch):
   """The last layer, as other objectives read it."""
   objective = TokenClassification(labels=_LABELS)

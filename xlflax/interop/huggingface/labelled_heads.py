@@ -126,7 +126,7 @@ def style_options(
   Raises:
     ConfigError: the architecture's head reads them otherwise.
   """
-  pooling = objective.pooling.value
+  pooling = getattr(objective.pooling, 'value', 'first')
   found: dict[str, Any] = {}
   if architecture.model_type == 'deberta-v2':
     name = activations.to_huggingface(objective.activation)

@@ -24,6 +24,7 @@ class Pooling(enum.StrEnum):
   FIRST = 'first'  # the first position
   MEAN = 'mean'  # the mean of the states of its text
   LATE = 'late'  # the mean of the logits of its text
+  LAST = 'last'  # the last position of its text (decoders)
 
 
 def pooled(
@@ -63,9 +64,12 @@ def sequence_logits(
   """
   pooling = validation.validate(pooling, Pooling, name='pooling')
   read = states
-  if pooling is not Pooling.LATE:
-    is_first = pooling is Pooling.FIRST
-    read = states[:, 0] if is_first else _mean(states, mask)
+  if pooling is Pooling.FIRST:
+    read = states[:, 0]
+  elif pooling is Pooling.LAST:
+    read = _last(states, mask)
+  elif pooling is Pooling.MEAN:
+    read = _mean(states, mask)
   found = token_logits(
     head, read, activation=activation, epsilon=epsilon, drop=drop
   )
@@ -120,6 +124,15 @@ def _mean(values: jax.Array, mask: jax.Array | None) -> jax.Array:
     return values.mean(1)
   weights = (mask != 0)[:, :, None].astype(values.dtype)
   return (values * weights).sum(1) / weights.sum(1)
+
+
+def _last(states: jax.Array, mask: jax.Array | None) -> jax.Array:
+  """Returns the states of the last position of the text: [B, H]."""
+  if mask is None:
+    return states[:, -1]
+  places = jnp.arange(mask.shape[1])
+  last = jnp.max(jnp.where(mask != 0, places, 0), axis=1)
+  return jnp.take_along_axis(states, last[:, None, None], axis=1)[:, 0]
 
 
 def _linear(parameters: dict, inputs: jax.Array) -> jax.Array:

@@ -30,12 +30,14 @@ from xlflax.data.vocabularies.spec import VocabularySpec
 from xlflax.foundation import errors, registry, validation
 from xlflax.models import activations, dropout
 from xlflax.models.heads import head_layers as head_layers_lib
+from xlflax.models.heads.heads import Pooling
 from xlflax.models.variants import cross_attention, sharing
 from xlflax.objectives import base, inputs, stream_checks, two_sided
 from xlflax.objectives.finetuning.head_settings import (
   Body,
   Features,
   HeadKind,
+  StatesFrom,
   body_config,
   init_linear,
 )
@@ -46,6 +48,7 @@ __all__ = (
   'FineTuning',
   'HeadKind',
   'LAYERS',
+  'StatesFrom',
   'body_config',
   'init_linear',
 )
@@ -56,16 +59,24 @@ LAYERS = 'layers'  # of the head, in its parameters
 @registry.register('fine_tuning')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuning(base.Objective):
-  """Base of objectives with a head on the states of an encoder.
+  """Base of objectives with a head on the states of a model.
 
-  The encoder is that of an `Encoder` or of any encoder-decoder. Subclasses
-  have `name`, `num_outputs`, `__call__` and `predict`; they take features
-  from `states` and the head's parameters from `head_of`.
+  Subclasses have `name`, `num_outputs`, `__call__` and `predict`; they take
+  features from `states` and the head's parameters from `head_of`.
+
+  Of an encoder-decoder, heads read the states of the decoder by default: the
+  encoder reads the sequence, and the decoder the same sequence shifted to the
+  right by one position (BART, Lewis et al. 2020, section 3; mBART in VECO, note
+  10). The decoder's first token is EOS, or PAD for T5. Its state at a position
+  depends on all tokens through the encoder. Heads for sequences read its last
+  position.
 
   Attributes:
     features: what the head reads.
-    layer: whose states: 0 for the embeddings' output, i for layer i, -1 or
-      None for the last. PLUG_IN has the last only.
+    states_from: The part of an encoder-decoder whose states are read. If None,
+      the decoder, or the encoder if `layer` is set. Encoders have one part.
+    layer: Layer of the encoder whose states are read: 0 for the embeddings'
+      output, i for layer i, -1 or None for the last. PLUG_IN has the last only.
     body: whether the encoder's states depend on what is trained.
     head_layers: Transformer layers of the head's own before its output (ECS:
       4), in size and kind the encoder's.
@@ -77,6 +88,7 @@ class FineTuning(base.Objective):
   """
 
   features: Features = Features.PLUG_OUT
+  states_from: StatesFrom | None = None
   layer: validation.LayerIndex | None = None
   body: Body = Body.TRAINED
   head_layers: validation.NonNegativeInt = 0
@@ -103,6 +115,44 @@ class FineTuning(base.Objective):
         expected='None',
         where=where,
       )
+    if self.states_from is StatesFrom.DECODER and (
+      self.layer is not None or self.features is Features.PLUG_IN
+    ):
+      raise errors.ConfigError(
+        'Only the final states of a decoder can be read',
+        got=f'layer={self.layer}, features={self.features.value!r}',
+        expected="layer=None and features='plug_out'",
+        where=f'{where}.states_from',
+      )
+
+  def reads_decoder(self, model) -> bool:
+    """Returns whether the head reads the states of a decoder."""
+    if self.states_from is not None:
+      return self.states_from is StatesFrom.DECODER
+    return hasattr(model, 'decode') and self.layer is None
+
+  def sequence_pooling(self, model, pooling: Pooling | None) -> Pooling:
+    """Returns the pooling of a head for sequences.
+
+    Args:
+      model: the Linen module.
+      pooling: The setting. If None, LAST for a decoder, else FIRST.
+
+    Raises:
+      ConfigError: If FIRST is set for a decoder, whose first state is that of
+        the start symbol.
+    """
+    if not self.reads_decoder(model):
+      return Pooling.FIRST if pooling is None else pooling
+    if pooling is Pooling.FIRST:
+      raise errors.ConfigError(
+        'The first state of a decoder is that of its start symbol',
+        got="pooling='first'",
+        expected="'last' or 'mean', or None for 'last'",
+        where=f'{type(self).__name__}.pooling',
+        fix="set states_from='encoder' to read the encoder's first state",
+      )
+    return Pooling.LAST if pooling is None else pooling
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
@@ -279,6 +329,8 @@ class FineTuning(base.Objective):
       )[0]
     batch = batch_lib.side(batch)
     params = inputs.bind(model, params, batch, vocabulary)
+    if self.reads_decoder(model):
+      return _decode(model, params, batch, vocabulary, rng)
     method = 'encode' if self.layer is None else 'encode_layers'
     states = inputs.call(
       model,
@@ -298,6 +350,13 @@ class FineTuning(base.Objective):
     )
 
   def _check(self, model) -> None:
+    if self.states_from is StatesFrom.DECODER and not hasattr(model, 'decode'):
+      raise errors.ConfigError(
+        'The model has no decoder',
+        got=type(model).__name__,
+        expected='an encoder-decoder',
+        where=f'{type(self).__name__}.states_from',
+      )
     depth = body_config(model).num_layers
     if self.layer is not None and not -depth - 1 <= self.layer <= depth:
       raise errors.ConfigError(
@@ -325,6 +384,44 @@ class FineTuning(base.Objective):
           expected="'plug_out'",
           where=f'{type(self).__name__}.features',
         )
+
+
+def _decode(
+  model, params, batch, vocabulary: VocabularySpec, rng: jax.Array | None
+) -> jax.Array:
+  """Returns the decoder's states [B, T, H] for the shifted sequence.
+
+  Before: token_ids `<s> x </s>`; the decoder reads `</s> <s> x`.
+  """
+  encoder_rng, decoder_rng = (
+    (None, None) if rng is None else jax.random.split(rng)
+  )
+  token_ids = batch[batch_lib.TOKEN_IDS]
+  memory = inputs.call(
+    model,
+    params,
+    'encode',
+    token_ids,
+    rng=encoder_rng,
+    deterministic=rng is None,
+    **inputs.arguments(batch),
+  )
+  is_t5 = getattr(model.config, 'is_t5', False)
+  start = vocabulary.pad_id if is_t5 else vocabulary.eos_id
+  segments = batch.get(batch_lib.SEGMENT_IDS)
+  languages = batch.get(batch_lib.LANGUAGE_IDS)
+  return inputs.call(
+    model,
+    params,
+    'decode',
+    jnp.pad(token_ids[:, :-1], ((0, 0), (1, 0)), constant_values=start),
+    memory,
+    rng=decoder_rng,
+    deterministic=rng is None,
+    memory_segment_ids=segments,
+    segment_ids=segments,
+    language_ids=languages,
+  )
 
 
 def _rngs(rng):

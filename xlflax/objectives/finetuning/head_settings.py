@@ -17,6 +17,13 @@ class Features(enum.StrEnum):
   PLUG_IN = 'plug_in'  # [H^L : S^L] (VECO, section 3.1); needs `paired_*` rows
 
 
+class StatesFrom(enum.StrEnum):
+  """The part of an encoder-decoder whose states a head reads."""
+
+  ENCODER = 'encoder'
+  DECODER = 'decoder'
+
+
 class Body(enum.StrEnum):
   """Whether the encoder is trained."""
 

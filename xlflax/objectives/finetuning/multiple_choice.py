@@ -27,7 +27,8 @@ class MultipleChoice(finetuning.FineTuning):
 
   Attributes:
     num_choices: C, of each question.
-    pooling: how a row's positions become its score.
+    pooling: How the positions of a sequence become its score. If None, LAST
+      for the states of a decoder, else FIRST.
     head: one linear map, or a dense one before it.
     name: the objective's name.
   """
@@ -35,7 +36,7 @@ class MultipleChoice(finetuning.FineTuning):
   GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
 
   num_choices: Annotated[int, annotated_types.Ge(2)]
-  pooling: heads.Pooling = heads.Pooling.FIRST
+  pooling: heads.Pooling | None = None
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'multiple_choice'
 
@@ -99,7 +100,7 @@ class MultipleChoice(finetuning.FineTuning):
       batch,
       vocabulary,
       rng,
-      pooling=self.pooling,
+      pooling=self.sequence_pooling(model, self.pooling),
       mask=batch.get(batch_lib.SEGMENT_IDS),
     )
     return scores[:, 0].astype(jnp.float32)

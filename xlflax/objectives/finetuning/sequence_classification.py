@@ -1,6 +1,7 @@
 """Classes of texts and of pairs of texts."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -19,30 +20,39 @@ from xlflax.objectives.finetuning import classification
 class SequenceClassification(classification.Classification):
   """A class for each row (Devlin et al. 2019, 4.1); logits [B, C].
 
-  The batch's `labels` are [B]. With the default settings the logits are those
-  of RoBERTa and XLM-R: the first position's state through dense, tanh and
-  output, which are the parameters of `xlflax.models.heads.heads` and of imported
-  checkpoints. Metrics by language of the (first) text: loss and accuracy.
+  The batch's `labels` are [B]. With the default settings the logits of an
+  encoder are those of RoBERTa and XLM-R: the first position's state through
+  dense, tanh and output, which are the parameters of `xlflax.models.heads.heads`
+  and of imported checkpoints. The logits of an encoder-decoder are those of
+  BART: the decoder's last state through the same layers. Metrics by language of the (first) text: loss and accuracy.
 
   Attributes:
-    pooling: how a row's positions become its logits.
+    pooling: How the positions of a sequence become its logits. If None, LAST
+      for the states of a decoder, else FIRST.
     head: one linear map, or a dense one before it.
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
 
-  pooling: heads.Pooling = heads.Pooling.FIRST
+  pooling: heads.Pooling | None = None
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'sequence_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
     """See `Classification.head_logits`; states are [B, T, W]."""
     return heads.sequence_logits(
-      head,
-      states,
-      pooling=self.pooling,
-      mask=batch.get(batch_lib.SEGMENT_IDS),
-      **settings,
+      head, states, mask=batch.get(batch_lib.SEGMENT_IDS), **settings
+    )
+
+  def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
+    return self.through_head(
+      functools.partial(self.head_logits, batch=batch),
+      model,
+      params,
+      batch,
+      vocabulary,
+      rng,
+      pooling=self.sequence_pooling(model, self.pooling),
     )
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
