@@ -214,7 +214,7 @@ def test_too_few_pairs_for_a_map():
 
 @pytest.mark.parametrize('series', [(), fakes.SERIES * 2])
 def test_series_need_names(series):
-  with raises_error(errors.ConfigError, where='--series'):
+  with raises_error(errors.ConfigError, where='--models'):
     _cka(series=series)
 
 
@@ -250,5 +250,5 @@ def test_series_templates():
   assert models.ModelRef.parse('a@b@10') == models.ModelRef('a@b', 10)
   assert models.ModelRef.parse('a@b') == models.ModelRef('a@b', 'last')
   for text in ('runs/x', 'x=', '=x', 'x=a,', 'x=a,b,c'):
-    with raises_error(errors.ConfigError, where='--series'):
+    with raises_error(errors.ConfigError, where='--models'):
       models.Series.parse(text)

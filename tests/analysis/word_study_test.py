@@ -188,7 +188,7 @@ def test_text_is_read_line_by_line(tmp_path, corpus):
   [
     ({'train': {}, 'test': {'a-b': 'x'}}, 'a-b'),
     ({'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}}, ('en', '--vec')),
-    ({'train': {}, 'test': {}, 'vectors': {}}, '--series'),
+    ({'train': {}, 'test': {}, 'vectors': {}}, '--models'),
   ],
 )
 def test_settings(settings, mentioned):
