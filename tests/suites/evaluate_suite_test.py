@@ -119,7 +119,7 @@ def test_files(make_suite, runs, tmp_path):
   assert (out / 'mlm@20' / 'eval' / 'plain').is_dir()
   board = tmp_path / 'board'
   with read_only.only_read(out):
-    assert cli.main(['leaderboard', str(out), f'--output={board}']) == 0
+    assert cli.main(['report', str(out), f'--output={board}']) == 0
   assert (board / 'leaderboard.html').exists()
   record = json.loads((out / 'suite.json').read_text())
   (model,) = record['models']

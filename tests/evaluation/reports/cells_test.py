@@ -83,7 +83,7 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
     'two': [_table('a', 0.7, task='mlqa')],
   }.items():
     report.write(tmp_path / name / 'report', tables, samples=20)
-  command = ['leaderboard', str(tmp_path / 'one'), str(tmp_path / 'two')]
+  command = ['report', str(tmp_path / 'one'), str(tmp_path / 'two')]
   assert cli.main([*command, f'--output={tmp_path}/out', '--baseline=b']) == 0
   assert 'leaderboard.html' in capsys.readouterr().out
   record = json.loads((tmp_path / 'out' / report.JSON).read_text())

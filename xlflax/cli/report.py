@@ -1,0 +1,150 @@
+"""`xlflax report`: compares runs, or evaluated suites, on one HTML page."""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+from xlflax.cli import options as shared_options
+from xlflax.configuration import early
+from xlflax.foundation import errors
+from xlflax.storage import names, paths
+
+_SUITE_OPTIONS = (
+  'baseline',
+  'source_language',
+  'title',
+  'num_bootstrap_samples',
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+  """Compares runs, or the results of evaluation suites, on one HTML page.
+
+  For run directories, the page shows losses, speed, evaluation results and
+  settings that differ. For outputs of `xlflax evaluate --suite`, it shows
+  scores by task and language with confidence intervals, differences from a
+  baseline, transfer gaps, costs, and links to predictions.
+
+  Attributes:
+    directories: Run directories, as DIR or NAME=DIR, or output directories of
+      `xlflax evaluate --suite`.
+    output: Directory to which the page, tables and plots are written.
+    baseline: Model with which the other models of suites are compared. Defaults
+      to the first.
+    source_language: Language on which the models of suites were fine-tuned.
+    title: Title of the page for suites.
+    num_bootstrap_samples: Number of bootstrap samples for the confidence
+      intervals of suites.
+  """
+
+  directories: tuple[str, ...] = dataclasses.field(kw_only=False)
+  output: str
+  baseline: str | None = None
+  source_language: str = 'en'
+  title: str = 'Leaderboard'
+  num_bootstrap_samples: shared_options.PositiveInt = 1000
+  command_line: shared_options.CommandLine = ()
+
+
+EXAMPLES = r"""
+Compare two runs, with all results that `xlflax evaluate` wrote for them:
+  xlflax report runs/mlm runs/tlm --output=out/report
+
+Choose the names of the runs:
+  xlflax report 'MLM=runs/mlm' 'MLM + TLM=runs/tlm' --output=out/report
+
+Join the results of two suites of one model and of another model:
+  xlflax report runs/xtreme runs/glue runs/other --output=runs/board
+
+Compare all models with one checkpoint:
+  xlflax report runs/xtreme runs/other --baseline=mlm@1000 --output=runs/board
+"""
+
+
+def main(options: ReportOptions) -> None:
+  """Writes the page and prints its path."""
+  are_suites = [_is_suite_output(text) for text in options.directories]
+  shared_options.check_requires(
+    options,
+    _SUITE_OPTIONS,
+    requires='outputs of `xlflax evaluate --suite`',
+    satisfied=any(are_suites),
+    fix='Remove it, or pass the output directories of suites.',
+  )
+  if not any(are_suites):
+    page = _compare_runs(options)
+  elif all(are_suites):
+    page = _join_suites(options)
+  else:
+    raise errors.ConfigError(
+      'A report compares either runs or outputs of suites',
+      got=f'{are_suites.count(False)} runs and {are_suites.count(True)} '
+      'outputs of suites',
+      where='xlflax report',
+      fix='Write one report of each.',
+    )
+  print(page)
+
+
+def _compare_runs(options: ReportOptions) -> pathlib.Path:
+  runs = _parse_runs(options.directories)
+  for directory in runs.values():
+    early.check_run('DIRECTORIES', directory)
+  from xlflax.evaluation.reports import run_pages
+
+  records = [
+    run_pages.read(paths.of(directory), name=name)
+    for name, directory in runs.items()
+  ]
+  return run_pages.side_by_side(
+    paths.of(options.output), records, command=options.command_line
+  )
+
+
+def _join_suites(options: ReportOptions) -> pathlib.Path:
+  from xlflax.evaluation.reports import joined, report
+
+  output = paths.of(options.output)
+  report.write(
+    output,
+    joined.tables([paths.of(directory) for directory in options.directories]),
+    title=options.title,
+    source=options.source_language,
+    baseline=options.baseline,
+    samples=options.num_bootstrap_samples,
+  )
+  return output / report.PAGE
+
+
+def _is_suite_output(text: str) -> bool:
+  """Returns whether a directory has the scores of a suite."""
+  directory = paths.of(text)
+  return any(
+    (folder / 'scores.json').exists()
+    for folder in (directory, directory / 'report')
+  )
+
+
+def _parse_runs(items: Sequence[str]) -> dict[str, str]:
+  """Maps the names of runs to their directories.
+
+  Runs whose directories have the same name are named by their paths.
+
+  Raises:
+    ConfigError: If two runs have the same name.
+  """
+  pairs = [names.split(text) for text in items]
+  last_parts = [pathlib.PurePath(directory).name for _, directory in pairs]
+  runs = [
+    (name or (last if last_parts.count(last) == 1 else directory), directory)
+    for (name, directory), last in zip(pairs, last_parts, strict=True)
+  ]
+  if len(dict(runs)) < len(runs):
+    raise errors.ConfigError(
+      'Two runs have the same name',
+      got=', '.join(name for name, _ in runs),
+      where='xlflax report',
+      fix='Name them by NAME=DIR.',
+    )
+  return dict(runs)
