@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -13,6 +14,7 @@ from xlflax.data.vocabularies.settings import Anchors, ModelType, Settings
 from xlflax.foundation import errors, progress
 from xlflax.storage import mirrors, paths
 
+_MAX_CHANGED_RATE = 0.01
 # Options that only training reads, not the sampling of a shard.
 _TRAINING_OPTIONS = (
   'output',
@@ -61,7 +63,8 @@ class VocabOptions:
     byte_fallback: Encode unknown characters as bytes.
     character_coverage: Fraction of character occurrences that the tokens cover.
     normalization: Normalization rule of SentencePiece: nmt_nfkc, nfkc,
-      nmt_nfkc_cf, nfkc_cf or identity. "cf" folds case.
+      nmt_nfkc_cf, nfkc_cf or identity. "cf" folds case. Only identity keeps
+      every character, which translation needs.
     max_sentences: Maximum number of sentences to read for a model.
     languages: Languages that get a symbol in addition to those of the corpus,
       separated by commas. Requires --vocab_sharing=joint.
@@ -195,6 +198,7 @@ def _train(
       corpus, output, overwrite=options.overwrite, drawn=sample, **settings
     )
   statistics = result.description['statistics']
+  _warn_of_changed_text(statistics, options.normalization)
   if options.format.json:
     summary = {'directory': options.output, 'statistics': statistics}
     print(json.dumps(summary), flush=True)
@@ -208,6 +212,25 @@ def _train(
   for code, ranges in zip(spec.languages, spec.language_words, strict=False):
     num_words = sum(stop - start for start, stop in ranges)
     print(f'  {code:<10} {num_words:>12,} words')
+
+
+def _warn_of_changed_text(
+  statistics: list[dict[str, Any]], normalization: str
+) -> None:
+  """Logs the languages whose text encoding and decoding changes."""
+  changed = {
+    row['language']: row['changed_rate']
+    for row in statistics
+    if row.get('changed_rate', 0) > _MAX_CHANGED_RATE
+  }
+  if changed and normalization != 'identity':
+    logging.warning(
+      'Normalization %s changes sentences that are encoded and decoded: %s. '
+      'Models cannot generate the original characters, which limits translation '
+      'scores. Pass --normalization=identity for translation.',
+      normalization,
+      ', '.join(f'{code} {100 * rate:.0f} %' for code, rate in changed.items()),
+    )
 
 
 def _sample_shard(

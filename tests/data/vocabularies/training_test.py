@@ -185,6 +185,28 @@ def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
   assert json.loads(json.dumps(rows)) == rows
 
 
+@pytest.mark.parametrize(
+  ('normalization', 'changed'), [('nmt_nfkc', 0.5), ('identity', 0)]
+)
+def test_changed_rate(tmp_path, normalization, changed):
+  """Full-width letters and zero-width joiners are in every second sentence."""
+  corpus = tmp_path / 'corpus'
+  (corpus / 'mono').mkdir(parents=True)
+  lines = ['می\u200cروم خانه', 'mi ravam', 'Ａ ＢＣ', 'a bc']
+  (corpus / 'mono' / 'fa.txt').write_text('\n'.join(lines * 20))
+  trained = vocabulary_training.train_vocabulary(
+    Corpus(corpus),
+    tmp_path / 'vocabulary',
+    merges=2,
+    model_type='bpe',
+    character_coverage=1,
+    normalization=normalization,
+  )
+  (row,) = trained.description['statistics']
+  assert row['unknown_rate'] == 0
+  assert row['changed_rate'] == changed
+
+
 def test_unknown_rate(tmp_path, toy_vocabulary):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono' / 'en.txt').write_text('漢\n')

@@ -16,6 +16,18 @@ pytest_plugins = [
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _FullWidthPairs(sources.PairSource):
+  """de-en, whose second sentence has letters that NFKC replaces."""
+
+  def pairs(self):
+    return (('de', 'en'),)
+
+  def load(self, pair):
+    text = ['the small dog sleeps well', 'warm milk and the ｃａｔ ａｌｏｎｅ']
+    return sources.PairedText(text, text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Pairs(sources.PairSource):
   """de-en with equal sides, en-ja with nothing in common, xx-en."""
 
@@ -61,6 +73,19 @@ def test_copies_are_right_where_sides_are_equal(copier):
     for end in ('txt', 'examples')
   }
   assert result.failures == ()
+
+
+def test_the_score_of_perfect_translations_is_noted(copier):
+  result = translation.TranslationQuality(source=_FullWidthPairs()).evaluate(
+    copier
+  )
+  best = round(result.metrics['bleu/de-en'], 1)  # The model copies.
+  assert best < 90
+  assert any(
+    '1 of 2' in note and f'{best:.1f}' in note for note in result.notes
+  )
+  result = _evaluate(copier, (('de', 'en'),))
+  assert not any('perfect' in note for note in result.notes)
 
 
 def test_signatures_and_settings_are_noted(copier):

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
-from xlflax.data.vocabularies import text_sampling
-from xlflax.data.vocabularies.vocabulary import Vocabulary
+from xlflax.data.vocabularies import round_trips, text_sampling
+from xlflax.data.vocabularies.vocabulary import Vocabulary, ragged
 
 _ORDER = (VALIDATION, TEST, TRAIN)
 
@@ -19,7 +19,9 @@ def fertility(
   Returns:
     One dict per language: `language`, `split`, `sentences`, `words` (split at
     white space), `characters`, `tokens`, `tokens_per_word`,
-    `tokens_per_character`, `unknown_rate` and `byte_rate` (shares of tokens).
+    `tokens_per_character`, `unknown_rate` and `byte_rate` (fractions of the
+    tokens), and `changed_rate` (fraction of the sentences without unknown
+    tokens that encoding and decoding changes).
   """
   return [
     _row(vocabulary, corpus, language, max_sentences)
@@ -70,7 +72,14 @@ def _row(
       text_sampling.sentences(corpus, language, split=split), max_sentences
     )
   )
-  ids, _ = vocabulary.encode_ragged(texts, language=language)
+  rows = vocabulary.encode_batch(texts, language=language)
+  ids, _ = ragged(rows)
+  known = [
+    (text, vocabulary.decode(row, language=language))
+    for text, row in zip(texts, rows, strict=True)
+    if vocabulary.spec.unk_id not in row
+  ]
+  changed = round_trips.count_changed(*zip(*known, strict=True)) if known else 0
   num_bytes = sum(
     count
     for index, count in zip(
@@ -92,6 +101,7 @@ def _row(
     'tokens_per_character': ids.size / max(1, characters),
     'unknown_rate': float(np.sum(ids == vocabulary.spec.unk_id)) / tokens,
     'byte_rate': num_bytes / tokens,
+    'changed_rate': changed / max(1, len(known)),
   }
 
 

@@ -4,7 +4,9 @@ import dataclasses
 import enum
 import itertools
 
+from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.readers import column_checks, files
+from xlflax.data.vocabularies import round_trips
 from xlflax.evaluation import base, translator
 from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics import translation as metrics_lib
@@ -107,6 +109,7 @@ class TranslationQuality(base.EvalTask):
         f'{found.cut} sentences of {source}-{target} were cut to '
         f'{one.max_length} tokens'
       )
+    _note_best_score(subject.vocabulary, list(wanted), source, target, notes)
     return list(wanted), [best[0].text for best in found.hypotheses]
 
 
@@ -160,6 +163,24 @@ class TsvPairs(sources_lib.PairSource):
     )
     column_checks.check_languages(pair, found, path)
     return found
+
+
+def _note_best_score(
+  vocabulary, references: list[str], source: str, target: str, notes: list[str]
+) -> None:
+  """Notes the score of perfect translations if the vocabulary changes them."""
+  code = language_codes.match(target, vocabulary.spec.languages)
+  decoded = round_trips.decode_encoded(
+    vocabulary, references, code or vocabulary.spec.languages[0]
+  )
+  changed = round_trips.count_changed(references, decoded)
+  if changed:
+    best = metrics_lib.bleu(decoded, [references], target_language=target)
+    notes.append(
+      f'{source}-{target}: the vocabulary changes {changed} of '
+      f'{len(references)} references when it encodes and decodes them; perfect '
+      f'translations have a BLEU of {best.value:.1f}'
+    )
 
 
 def _score(
