@@ -48,6 +48,15 @@ def failing(monkeypatch):
   return install
 
 
+@pytest.mark.parametrize(
+  'argument', ['--model_dir=runs/\udcff', '--model_dir=runs/a\r']
+)
+@pytest.mark.parametrize('command', ['train', 'evaluate', 'inspect', 'convert'])
+def test_arguments_that_cannot_be_recorded(capsys, command, argument):
+  assert cli.main([command, argument]) == errors.ExitStatus.MISTAKE
+  assert 'runs/' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('flag', ['--help', '-h'])
 def test_overview(capsys, flag):
   assert _run(flag) == 0

@@ -174,6 +174,15 @@ def test_a_stream_that_is_there_is_read_in_batches(copier_of_lines):
   assert counts.lines == 7 and counts.empty == 2
 
 
+def test_bytes_that_are_not_utf8_are_replaced_and_counted(copier_of_lines):
+  output = io.BytesIO()
+  counts = copier_of_lines.stream(
+    io.BytesIO(b'the cat\nthe \xff\xe4\xbd dog\n\xef\xbf\xbd\n'), output
+  )
+  assert counts.lines == 3 and counts.replaced == 3
+  assert len(output.getvalue().splitlines()) == 3
+
+
 def test_an_error_of_the_stream_is_not_swallowed(copier_of_lines):
   class Broken(io.BytesIO):
     def __next__(self):

@@ -45,12 +45,14 @@ class Counts(NamedTuple):
     empty: lines of nothing but spaces, which stay empty.
     cut: lines that were longer than the model reads.
     resumed: lines that an earlier, interrupted call had translated.
+    replaced: Bytes that are not UTF-8 and were read as U+FFFD.
   """
 
   lines: int = 0
   empty: int = 0
   cut: int = 0
   resumed: int = 0
+  replaced: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +145,8 @@ class LineTranslator:
     """Translates some lines, and writes what they become."""
     if not counts.lines:
       chunk = [chunk[0].removeprefix(codecs.BOM_UTF8), *chunk[1:]]
-    lines = [line.decode('utf-8', 'replace').strip() for line in chunk]
+    decoded = [_decode(line) for line in chunk]
+    lines = [text.strip() for text, _ in decoded]
     found = self.translator.translate(lines)
     for number, hypotheses in enumerate(found.hypotheses, counts.lines + 1):
       file.write(self._format(number, hypotheses).encode())
@@ -152,6 +155,7 @@ class LineTranslator:
       lines=counts.lines + len(lines),
       cut=counts.cut + found.cut,
       empty=counts.empty + sum(not line for line in lines),
+      replaced=counts.replaced + sum(replaced for _, replaced in decoded),
     )
 
   def _format(self, number: int, hypotheses: list[Hypothesis]) -> str:
@@ -298,6 +302,15 @@ def _recorded(record: pathlib.Path) -> Any:
     return ''
 
 
+def _decode(line: bytes) -> tuple[str, int]:
+  """Returns a line of UTF-8, and how many bytes of it were replaced."""
+  try:
+    return line.decode('utf-8'), 0
+  except UnicodeDecodeError:
+    valid = line.decode('utf-8', 'ignore')
+    return line.decode('utf-8', 'replace'), len(line) - len(valid.encode())
+
+
 def _warned(counts: Counts, translator: Translator) -> Counts:
   if counts.cut:
     _LOG.warning(
@@ -305,6 +318,11 @@ def _warned(counts: Counts, translator: Translator) -> Counts:
       counts.cut,
       counts.lines - counts.resumed,
       translator.max_length,
+    )
+  if counts.replaced:
+    _LOG.warning(
+      '%d bytes of the text are not UTF-8 and were read as U+FFFD.',
+      counts.replaced,
     )
   return counts
 

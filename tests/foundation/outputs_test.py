@@ -1,6 +1,7 @@
 """Standard streams that are closed, full, or read by nobody."""
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -78,3 +79,26 @@ def test_whether_somebody_reads(monkeypatch):
     assert not outputs.is_unread()
     os.close(reader)
     assert outputs.is_unread()
+
+
+@pytest.mark.parametrize('encoding', ['ascii', 'latin-1', 'cp1252', 'utf-8'])
+@pytest.mark.parametrize('stream', ['stdout', 'stderr'])
+def test_streams_take_any_text(encoding, stream):
+  """Characters that the encoding lacks become the escapes of JSON."""
+  text = 'é 猫 🐈 \udcff'
+  program = f"""
+import json, sys
+from xlflax.foundation import outputs
+outputs.open_closed()
+outputs.drop_unread(stdout=True)
+print(json.dumps({ascii(text)}, ensure_ascii=False), file=sys.{stream})
+outputs.end()
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    env={**os.environ, 'PYTHONIOENCODING': encoding},
+    check=True,
+  )
+  written = getattr(done, stream).decode(encoding)
+  assert json.loads(written) == text

@@ -18,6 +18,7 @@ import pydantic
 import pytest
 from flax import linen as nn
 
+from tests.errors import raises_error
 from xlflax.foundation import errors, validation
 
 
@@ -268,3 +269,24 @@ def test_views_of_a_mapping_are_iterables():
   with pytest.raises(errors.ConfigError) as caught:
     count({('a', 1)})
   assert str(caught.value.where).endswith('count.pairs')
+
+
+@pytest.mark.parametrize('path', ['a\udcff', 'runs/x\r', 'a\0', 'a\x1b[0m'])
+def test_paths_are_utf8_without_control_characters(path):
+  @validation.validate_call
+  def read(path: validation.FilePath):
+    raise AssertionError(path)
+
+  with raises_error(errors.ConfigError):
+    read(path)
+  with raises_error(errors.ConfigError):
+    read(pathlib.Path(path))
+
+
+@pytest.mark.parametrize('path', ['a b', 'é/猫', 'gs://bucket/x'])
+def test_other_paths_are_accepted(path):
+  @validation.validate_call
+  def read(path: validation.FilePath):
+    return path
+
+  assert read(path) == path

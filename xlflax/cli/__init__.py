@@ -168,6 +168,7 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
   Raises:
     ConfigError: If the arguments are invalid.
   """
+  _check_encoding(name, arguments)
   rest, gin_bindings = bindings.split_bindings(arguments)
   module = load_command(name)
   if module.__name__.startswith('xlflax.commands.'):
@@ -183,6 +184,23 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
     gin_bindings=gin_bindings,
     command_line=('xlflax', name, *arguments),
   )
+
+
+def _check_encoding(name: str, arguments: Sequence[str]) -> None:
+  """Checks that arguments are UTF-8 without control characters."""
+  from xlflax.foundation import validation
+
+  for argument in arguments:
+    try:
+      validation.check_path(argument)
+    except ValueError as error:
+      raise errors.ConfigError(
+        'An argument cannot be recorded in the files of a run',
+        got=ascii(argument),
+        expected=str(error),
+        where=f'xlflax {name}',
+        fix='rename the file or directory',
+      ) from None
 
 
 def parser_of(name: str) -> flag_parsing.Parser:

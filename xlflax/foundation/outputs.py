@@ -5,8 +5,10 @@ cannot be told to anybody is dropped; a command whose results are on disk goes
 on.
 """
 
+import codecs
 import errno
 import io
+import json
 import os
 import select
 import sys
@@ -14,6 +16,7 @@ from typing import Any
 
 # Nobody is at the other end, or the end itself is gone.
 _GONE = frozenset((errno.EPIPE, errno.EBADF, errno.EIO, errno.ENXIO))
+_ESCAPE = 'xlflax.escape'
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
@@ -84,20 +87,36 @@ def _to_nowhere(stream: Any) -> None:
 
 
 def _wrapped(stream: Any, name: str, **drops: bool) -> Any:
-  """A stream like this one, over a file that drops what cannot be written."""
+  """Returns a stream like this one that drops what cannot be written.
+
+  Characters that its encoding does not have are escaped.
+  """
   try:
     raw = _File(stream.fileno(), name, **drops)
   except (OSError, ValueError):  # no file
     return stream
   stream.flush()
+  codecs.register_error(_ESCAPE, _escape)
   through = stream.write_through
   return io.TextIOWrapper(
     raw if through else io.BufferedWriter(raw),  # type: ignore[arg-type]
     encoding=stream.encoding,
-    errors=stream.errors,
+    errors=_ESCAPE,
     line_buffering=stream.line_buffering,
     write_through=through,
   )
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+  r"""Escapes characters that a stream's encoding does not have.
+
+  They become `\uXXXX` in JSON's notation, so that JSON stays JSON. The bytes of
+  a path that is not UTF-8 (halves of surrogate pairs in Python) are escaped,
+  too.
+  """
+  assert isinstance(error, UnicodeEncodeError)
+  text = error.object[error.start : error.end]
+  return ''.join(json.dumps(c)[1:-1] for c in text), error.end
 
 
 class _File(io.FileIO):

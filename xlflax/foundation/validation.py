@@ -75,10 +75,39 @@ OpenFraction = Annotated[float, at.Interval(gt=0, lt=1)]
 # sampling in proportion to the sizes.
 SamplingExponent = Annotated[float, at.Interval(ge=0, le=10)]
 
+
+def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+  """Checks that a path is UTF-8 without control characters.
+
+  Paths are recorded in JSON files and messages, which cannot hold other bytes.
+  A carriage return at the end of a path usually comes from a script with the
+  line ends of Windows.
+
+  Args:
+    path: A path, or a command line argument that may contain one.
+
+  Returns:
+    The path.
+
+  Raises:
+    ValueError: If the path is not UTF-8 or has a control character.
+  """
+  text = os.fspath(path)
+  if match := _NOT_IN_PATHS.search(text):
+    kind = (
+      'control characters' if match[0] < ' ' else 'bytes that are not UTF-8'
+    )
+    raise ValueError(f'a path in UTF-8 without {kind}')
+  return path
+
+
 FilePath = Annotated[
-  str | os.PathLike[str], pydantic.Field(description='a path')
+  str | os.PathLike[str],
+  pydantic.Field(description='a path'),
+  pydantic.AfterValidator(check_path),
 ]
 
+_NOT_IN_PATHS = re.compile('[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]')
 _FLOAT32_MAX = (2 - 2**-23) * 2.0**127
 _CONFIG = pydantic.ConfigDict(
   arbitrary_types_allowed=True, allow_inf_nan=False, hide_input_in_errors=True
