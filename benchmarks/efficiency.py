@@ -3,7 +3,7 @@
   python -m benchmarks.efficiency --corpus=CORPUS --cache=CACHE \
       --vocabulary=VOCABULARY --work=WORK --tokens=1000000 --core=0
 
-The corpus is a directory as `xlflax corpora` writes it, with a validation
+The corpus is a directory as `xlflax build-corpus` writes it, with a validation
 split; cache and vocabulary are of `xlflax cache` and `xlflax vocab`. Variants,
 each a process on one core:
 

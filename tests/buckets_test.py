@@ -310,7 +310,7 @@ def test_what_fails_leaves_nothing(bucket):
       '--cache=gs://bucket/x',
     ),
     (
-      *('corpora', 'libreoffice', '--languages=en,de', '--output=out'),
+      *('build-corpus', 'libreoffice', '--languages=en,de', '--output=out'),
       '--packages=gs://bucket/x',
     ),
   ],
@@ -339,7 +339,7 @@ def test_what_has_to_be_on_disk(
     ),
     ('vocab', '--corpus=gs://bucket/x', '--output=out', '--size=80'),
     (
-      *('corpora', 'pages', '--folder=en=gs://bucket/x'),
+      *('build-corpus', 'pages', '--folder=en=gs://bucket/x'),
       *('--folder=de=gs://bucket/x', '--output=out'),
     ),
     ('pretrain', 'gs://bucket/x', '--output=out', '--steps=1'),

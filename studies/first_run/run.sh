@@ -13,7 +13,7 @@ timed() {  # a command, whose processor seconds are written to WORK/times
 }
 
 inputs() {
-  [ -d "$work/corpus" ] || timed xlflax corpora libreoffice --languages=en,fr,ru,zh \
+  [ -d "$work/corpus" ] || timed xlflax build-corpus libreoffice --languages=en,fr,ru,zh \
     --packages="$work/packages" --output="$work/corpus"
   [ -d "$work/vocab" ] || timed xlflax vocab --corpus="$work/corpus" --output="$work/vocab" --size=8000
   [ -d "$work/cache" ] || timed xlflax cache --corpus="$work/corpus" --vocabulary="$work/vocab" \

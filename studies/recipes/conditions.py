@@ -43,7 +43,7 @@ class Condition:
   tokens: int = 1_920_000
 
 
-# Name of a corpus to the arguments of `xlflax corpora`.
+# Name of a corpus to the arguments of `xlflax build-corpus`.
 CORPORA = {'pages': ('libreoffice', '--languages=en,ru')}
 
 BASE_SETTINGS = {

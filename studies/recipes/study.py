@@ -124,7 +124,7 @@ class Study:
     if not text.exists():
       kind = conditions.CORPORA[corpus]
       packages = f'--packages={self._work / "packages"}'
-      self._xlflax('corpora', *kind, packages, f'--output={text}', log=log)
+      self._xlflax('build-corpus', *kind, packages, f'--output={text}', log=log)
     if not vocabulary.exists():
       self._xlflax(
         'vocab',

@@ -18,7 +18,7 @@ timed() {  # name, command: seconds (user, system, wall) and KB go to WORK/times
 }
 
 text() {
-  [ -d "$work/corpus" ] || timed corpus xlflax corpora libreoffice \
+  [ -d "$work/corpus" ] || timed corpus xlflax build-corpus libreoffice \
     --languages=$languages --packages="$work/packages" --output="$work/corpus"
   [ -d "$work/vocab" ] || timed vocab xlflax vocab --corpus="$work/corpus" \
     --output="$work/vocab" --size=16000

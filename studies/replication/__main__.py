@@ -64,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
   add(
     '--corpora',
     type=pathlib.Path,
-    help='Real languages as `xlflax corpora` writes them: DIR/disjoint by '
+    help='Real languages as `xlflax build-corpus` writes them: DIR/disjoint by '
     '--mode=disjoint, DIR/parallel by --mode=parallel.',
   )
   add(

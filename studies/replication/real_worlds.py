@@ -28,7 +28,7 @@ class Texts:
   """Files of a user's own; results hang on what they hold, not on their place.
 
   Attributes:
-    corpora: folder with two corpus directories, as `xlflax corpora libreoffice`
+    corpora: folder with two corpus directories, as `xlflax build-corpus libreoffice`
       writes them: `disjoint`, whose languages have no page in common, and
       `parallel`, all pages with their translations.
     treebanks: folder with files `CODE_…-ud-….conllu` of Universal
@@ -83,7 +83,7 @@ class Texts:
         expected='disjoint/mono, parallel/mono, parallel/parallel and '
         'parallel/test/parallel',
         where=str(corpora),
-        fix='write them by `xlflax corpora libreoffice`, by both modes',
+        fix='write them by `xlflax build-corpus libreoffice`, by both modes',
       )
     words = contents.of_paths([dictionaries]) if dictionaries else ''
     if words is None:

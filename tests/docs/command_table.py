@@ -58,7 +58,7 @@ ELSEWHERE = {
 }
 # What a command begins with -> why it is not run.
 NOT_RUN = {
-  'xlflax corpora libreoffice': 'fetches packages',
+  'xlflax build-corpus libreoffice': 'fetches packages',
   'make ': 'makes an environment, or is this very run',
   'pip install': 'changes the environment; tour_test.py installs the wheel',
   'xlflax publish models/mine YOUR_NAME/mine  ': 'needs the network',

@@ -31,7 +31,7 @@ from xlflax.foundation import (
 COMMANDS = {
   'demo': 'train and evaluate a small model end to end on embedded text',
   'vocab': 'train a SentencePiece vocabulary over languages',
-  'corpora': 'make a corpus of help pages, HTML pages or gettext catalogs',
+  'build-corpus': 'build a corpus from help pages, HTML pages or catalogs',
   'inspect': 'compute statistics of a corpus and report data warnings',
   'preprocess': 'clean, tokenize and code-switch the text of a corpus',
   'tasks': 'list tasks, show their examples, convert public data sets',

@@ -17,6 +17,7 @@ import annotated_types
 import cyclopts
 
 from xlflax.foundation import errors
+from xlflax.storage import names
 
 
 def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
@@ -52,7 +53,6 @@ PositiveFloat = Annotated[
 NonNegativeFloat = Annotated[
   float, annotated_types.Ge(0), annotated_types.Lt(float('inf'))
 ]
-Fraction = Annotated[float, annotated_types.Interval(ge=0, le=1)]
 
 
 def _split_at_commas(
@@ -266,6 +266,35 @@ def _shard_from_env() -> tuple[int, int]:
     where='--shard_from_env',
     fix='Pass --shard_index and --num_shards.',
   )
+
+
+def parse_language_paths(
+  items: Sequence[str], *, option: str
+) -> dict[str, str]:
+  """Parses the values LANGUAGE=PATH of a repeated option.
+
+  Args:
+    items: Values of the option.
+    option: Name of the option, with dashes.
+
+  Returns:
+    The path of each language.
+
+  Raises:
+    ConfigError: If a value has no language or path, or a language occurs twice.
+  """
+  paths_by_language: dict[str, str] = {}
+  for item in items:
+    language, path = names.split(item)
+    if not (language and path) or language in paths_by_language:
+      raise errors.ConfigError(
+        f'Invalid value for {option}',
+        got=item,
+        expected='LANGUAGE=PATH, with each language once',
+        where=option,
+      )
+    paths_by_language[language] = path
+  return paths_by_language
 
 
 def set_options(options: Any) -> set[str]:

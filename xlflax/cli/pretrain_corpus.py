@@ -58,7 +58,7 @@ class LinkedCorpus:
         'No text was found',
         expected='a corpus directory, or files such as en.txt and de-en.tsv',
         where=corpus,
-        fix='`xlflax corpora --help` shows how to build an example corpus.',
+        fix='`xlflax build-corpus --help` shows how to build an example corpus.',
       )
     requested = languages.split(',') if languages else available
     if missing := [code for code in requested if code not in available]:

@@ -143,8 +143,8 @@ names the universal parts of speech of words that English test sentences do not 
 {probes}
 
 ```
-xlflax corpora libreoffice --languages=en,fr,ru,zh --mode=disjoint --packages=/PACKAGES --output=help/disjoint
-xlflax corpora libreoffice --languages=en,fr,ru,zh --mode=parallel --packages=/PACKAGES --output=help/parallel
+xlflax build-corpus libreoffice --languages=en,fr,ru,zh --mode=disjoint --packages=/PACKAGES --output=help/disjoint
+xlflax build-corpus libreoffice --languages=en,fr,ru,zh --mode=parallel --packages=/PACKAGES --output=help/parallel
 python -m studies.replication --all --corpora=help --treebanks=UD --dictionaries=WORDS --work=runs/real --output=docs/replication
 ```
 

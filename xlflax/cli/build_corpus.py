@@ -1,0 +1,180 @@
+"""`xlflax build-corpus`: writes corpus directories from pages and catalogs."""
+
+import dataclasses
+import json
+import logging
+import pathlib
+from typing import Any, Literal
+
+from xlflax.cli import options as shared_options
+from xlflax.data.corpus import files as corpus_files
+from xlflax.storage import mirrors, paths
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _CorpusOptions:
+  """Options of all subcommands.
+
+  Attributes:
+    output: Corpus directory to write.
+    mode: Use of the training pages. "parallel" uses each page in all of its
+      languages. "disjoint" uses each page in one language only, so that no text
+      is a translation of another.
+    pivot: Language in which the pages were written originally.
+    seed: Random seed for holding out pages and, with --mode=disjoint, for
+      assigning them to languages.
+  """
+
+  output: str
+  mode: Literal['parallel', 'disjoint'] = 'parallel'
+  pivot: str = 'en'
+  seed: shared_options.Seed = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LibreofficeOptions(_CorpusOptions):
+  """Builds a corpus from the help pages of LibreOffice, in 34 languages.
+
+  The pages are read from Debian packages, which `apt-get download` fetches.
+
+  Attributes:
+    languages: Languages, separated by commas, such as en,ru,zh,pt_BR.
+    packages: Directory of the Debian packages, to which missing ones are
+      downloaded. Defaults to OUTPUT.packages.
+  """
+
+  languages: str
+  packages: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CatalogsOptions(_CorpusOptions):
+  """Builds a corpus from directories of gettext catalogs (.po and .mo).
+
+  Attributes:
+    folder: Language and its directory, as CODE=DIR. Repeat the option for each
+      language.
+  """
+
+  folder: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PagesOptions(_CorpusOptions):
+  """Builds a corpus from directories of HTML pages.
+
+  Paragraphs have the same ids in all languages.
+
+  Attributes:
+    folder: Language and its directory, as CODE=DIR. Repeat the option for each
+      language.
+    element: Id of the HTML element that contains the text. Defaults to the
+      complete page.
+  """
+
+  folder: tuple[str, ...]
+  element: str | None = None
+
+
+EXAMPLES = r"""
+Build a corpus of six languages from Debian packages:
+  xlflax build-corpus libreoffice --languages=en,ru,fi,hi,ja,el --output=corpus
+
+Read packages from a directory, and train one language on each page, so that no
+text is a translation of another:
+  xlflax build-corpus libreoffice --languages=en,ru --packages=packages \
+      --mode=disjoint --output=corpus
+
+Read your own pages, whose paragraphs have the same ids in all languages:
+  xlflax build-corpus pages --folder=en=site/en --folder=de=site/de \
+      --element=content --output=corpus
+
+Read gettext catalogs, whose source messages are in the pivot language:
+  xlflax build-corpus catalogs --folder=de=locale/de --folder=ja=locale/ja \
+      --output=corpus
+"""
+
+
+def build_from_libreoffice(options: LibreofficeOptions) -> None:
+  """Downloads and unpacks missing packages, and writes their pages."""
+  from xlflax.data.aligned import corpora, packages
+
+  # Language codes in file names of a corpus contain no hyphen.
+  languages = options.languages.replace('-', '_').split(',')
+  corpora.check_languages(languages, options.pivot)
+  folder = paths.local(
+    options.packages or f'{mirrors.place(options.output)}.packages',
+    where='--packages',
+  )
+  packages.unpack(languages, folder)
+  texts = {}
+  for language in languages:
+    texts[language] = packages.read(folder, language)
+    _LOG.info('%s: %s pages', language, f'{len(texts[language]):,}')
+  notice = packages.NOTICE.format(
+    version=packages.version(folder),
+    packages=', '.join(map(packages.package_of, languages)),
+  )
+  _write(options, texts, notice=notice)
+
+
+def build_from_pages(options: PagesOptions) -> None:
+  """Writes the text of HTML pages."""
+  from xlflax.data.aligned import pages
+
+  texts = {
+    language: list(pages.read_folder(folder, element=options.element))
+    for language, folder in _folders(options.folder).items()
+  }
+  _write(options, texts)
+
+
+def build_from_catalogs(options: CatalogsOptions) -> None:
+  """Writes the messages of gettext catalogs."""
+  from xlflax.data.aligned import catalogs
+  from xlflax.data.aligned.pages import Page
+
+  texts = {}
+  sources: dict[str, dict[str, str]] = {}
+  for language, folder in _folders(options.folder).items():
+    texts[language], source_pages = catalogs.read_folder(folder)
+    for page in source_pages:
+      sources.setdefault(page.name, {}).update(page.paragraphs)
+  pivot = [Page(name, paragraphs) for name, paragraphs in sources.items()]
+  _write(options, {options.pivot: pivot, **texts})
+
+
+SUBCOMMANDS = {
+  'libreoffice': build_from_libreoffice,
+  'pages': build_from_pages,
+  'catalogs': build_from_catalogs,
+}
+
+
+def _write(
+  options: _CorpusOptions, texts: dict[str, Any], *, notice: str = ''
+) -> None:
+  """Writes the corpus and prints its statistics as JSON."""
+  from xlflax.data.aligned import corpora
+
+  with mirrors.output(options.output) as output:
+    report = corpora.write(
+      texts,
+      output,
+      pivot=options.pivot,
+      mode=corpora.Mode(options.mode),
+      seed=options.seed,
+    )
+    if notice:
+      (output / 'NOTICE').write_text(notice, encoding='utf-8')
+  print(json.dumps(report['languages'], indent=2, ensure_ascii=False))
+
+
+def _folders(items: tuple[str, ...]) -> dict[str, pathlib.Path]:
+  """Returns the directory of each language."""
+  folders = shared_options.parse_language_paths(items, option='--folder')
+  for language in folders:
+    corpus_files.check_language(language)
+  return {language: paths.of(folder) for language, folder in folders.items()}
