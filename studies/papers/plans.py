@@ -23,38 +23,42 @@ PLANS = (
 GIB = 2**30
 
 
-def plan(
-  work: pathlib.Path, file: str, vocabulary: int, languages: int, devices: int
-) -> dict:
-  """The plan of one row, sharded by FSDP over all devices."""
+def arguments(
+  file: str, vocabulary: int, languages: int, devices: int
+) -> list[str]:
+  """Returns the arguments of `xlflax` that plan a row.
+
+  Parameters and optimizer state are sharded by FSDP over all devices.
+
+  Args:
+    file: The gin file of the row, such as 'ecs/default'.
+    vocabulary: Size of the dummy vocabulary.
+    languages: Number of languages of the dummy vocabulary.
+    devices: Number of devices.
+  """
+  command = [
+    'train',
+    '--dry_run',
+    f'--gin_file=papers/{file}.gin',
+    f'--vocabulary_size={vocabulary}',
+    f'--num_languages={languages}',
+    f'--target_topology=cpu:{devices}',
+    '--gin.partitioning.Partitioner.data=1',
+    f'--gin.partitioning.Partitioner.fsdp={devices}',
+    "--gin.model_config.EncoderConfig.dtype='bfloat16'",
+  ]
+  if file.startswith(('ppa', 'metaxlm', 'veco/large')):
+    command.append("--gin.INIT_DIR='unused'")
+  if file.startswith(('veco', 'metaxlm')):
+    command.append("--gin.model_config.EncoderConfig.remat='full'")
+  return command
+
+
+def plan(work: pathlib.Path, file: str, *sizes: int) -> dict:
+  """Plans one row; see `arguments`."""
   output = work / f'{file.replace("/", "_")}.json'
-  subprocess.run(
-    [
-      'xlflax',
-      'train',
-      '--dry_run',
-      f'--gin_file=papers/{file}.gin',
-      f'--vocabulary_size={vocabulary}',
-      f'--num_languages={languages}',
-      f'--target_topology=cpu:{devices}',
-      f'--output={output}',
-      '--corpus=unused',
-      '--gin.partitioning.Partitioner.data=1',
-      f'--gin.partitioning.Partitioner.fsdp={devices}',
-      "--gin.model_config.EncoderConfig.dtype='bfloat16'",
-      *(
-        ["--gin.INIT_DIR='unused'"]
-        if file.startswith(('ppa', 'metaxlm', 'veco/large'))
-        else []
-      ),
-      *(
-        ["--gin.model_config.EncoderConfig.remat='full'"]
-        if file.startswith(('veco', 'metaxlm'))
-        else []
-      ),
-    ],
-    check=True,
-  )
+  command = ['xlflax', *arguments(file, *sizes), f'--output_file={output}']
+  subprocess.run(command, check=True)
   return json.loads(output.read_text())
 
 

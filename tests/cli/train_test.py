@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from studies.papers import plans
 from xlflax import cli, trainer
 from xlflax.cli import train_next_steps, train_phases
 from xlflax.foundation import errors
@@ -171,6 +172,15 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
   assert len(seen['settings'].vocabulary.languages) == 3
   assert cli.main([*given]) == 2
   assert '--dry_run' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('row', plans.PLANS, ids=lambda row: row[0])
+def test_rows_of_papers_are_planned_without_data(arguments_of, row):
+  file, vocabulary, languages, _, _ = row
+  seen = arguments_of(*plans.arguments(file, vocabulary, languages, 8))
+  assert seen['kind'] == 'plan'
+  assert seen['settings'].vocabulary.size == vocabulary
+  assert seen['settings'].partitioner.fsdp == 8
 
 
 def test_vocabulary_too_small(capsys):

@@ -53,13 +53,13 @@ class RunOptions:
   def macros(self) -> dict[str, Any]:
     """Returns the gin macros that the options set; bindings override them.
 
-    A run with a dummy vocabulary does not need MODEL_DIR and VOCABULARY, which
-    are set to an arbitrary value.
+    A run with a dummy vocabulary reads no data and writes nothing. MODEL_DIR,
+    CORPUS and VOCABULARY are set to an arbitrary value.
     """
     unused = None if self.vocabulary_size is None else 'unused'
     macros = {
       'MODEL_DIR': self.model_dir or unused,
-      'CORPUS': self.corpus,
+      'CORPUS': self.corpus or unused,
       'VOCABULARY': self.vocabulary or unused,
       'CACHE_DIR': self.cache,
       'TASK_MODULES': list(self.task_module) or None,
