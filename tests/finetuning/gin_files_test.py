@@ -10,6 +10,7 @@ from tests.slow import mark_slow
 from xlflax.configuration import config
 from xlflax.data.labelled.rows import paired_rows
 from xlflax.data.labelled.sources import code_switched, joined, xtreme_tasks
+from xlflax.evaluation import during_training
 from xlflax.finetuning import grid
 from xlflax.foundation import errors
 from xlflax.models import config as model_config
@@ -48,7 +49,7 @@ def settings_of(tmp_path):
     ),
   )
 
-  def build(*files, train=None, labelled=None):
+  def build(*files, train=None, labelled=None, macros=None):
     given = {
       'MODEL_DIR': 'run',
       'INIT_FROM': str(tmp_path / 'pretrained'),
@@ -56,6 +57,7 @@ def settings_of(tmp_path):
       'TRAIN_STEPS': 20000,
     }
     given |= {} if labelled is None else {'LABELLED_FILES': labelled}
+    given |= macros or {}
     text = '\n'.join(map(_text, files))
     given |= {
       name: value
@@ -169,6 +171,26 @@ def test_veco(settings_of, task):
   inputs = saved_objectives.inputs_of(settings)[objective.name]
   assert inputs['length'] == settings.streams[0].length
   assert ('separator' in inputs) == (not task.endswith('tagging'))
+
+
+def test_files_have_options_of_their_own(settings_of):
+  """Training, development and translated files differ in their columns."""
+  columns = [
+    {'columns': {'text': i, 'paired_text': i + 1, 'label': 4}} for i in range(3)
+  ]
+  settings = settings_of(
+    'papers/ppa/finetune_xnli_translate_train.gin',
+    macros={
+      'TRAIN_OPTIONS': columns[0],
+      'TRANSLATED_OPTIONS': columns[1],
+      'DEV_FILES': {'en': 'dev.tsv'},
+      'DEV_OPTIONS': columns[2],
+    },
+  )
+  evaluation = settings_of.configuration.build(during_training.Evaluation)
+  (stream,), (task,) = settings.streams, evaluation.tasks
+  sources = stream.source.english, stream.source.translations, task.source
+  assert [one.options for one in sources] == columns
 
 
 def test_every_file_of_the_papers_is_tested():

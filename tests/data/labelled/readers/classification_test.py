@@ -170,3 +170,20 @@ def test_columns_must_be_known(write):
 def test_files_must_exist(tmp_path):
   with raises_error(errors.CorpusError, mentions='no.tsv'):
     classification.read_tsv(tmp_path / 'no.tsv', 'en')
+
+
+def test_the_label_of_translated_xnli_is_that_of_its_test_set(write):
+  """XNLI-MT: a header, and `contradictory` for `contradiction`."""
+  rows = [
+    ('premise', 'hypo', 'label'),
+    ('It rains .', 'It is dry .', 'contradictory'),
+    ('It rains .', 'It is wet .', 'entailment'),
+  ]
+  columns = {'text': 'premise', 'paired_text': 'hypo', 'label': 'label'}
+  found = classification.read_tsv(
+    write('multinli.train.en.tsv', _tsv(rows)), 'en', columns=columns
+  )
+  assert [one.label for one in found.examples] == [
+    'contradiction',
+    'entailment',
+  ]

@@ -31,6 +31,22 @@ def test_parts_and_examples(nli):
   assert nli.problems('fr') == ()
 
 
+def test_languages_with_other_columns(tmp_path):
+  (tmp_path / 'en').write_text('a dog\tan animal\tyes\n' * 2)
+  (tmp_path / 'fr').write_text('yes\tun chien\tun animal\n' * 2)
+  files = {code: str(tmp_path / code) for code in ('en', 'fr')}
+  columns = {'label': 0, 'text': 1, 'paired_text': 2}
+  examples = source.FileExamples(
+    format='tsv', files=files, language_options={'fr': {'columns': columns}}
+  )
+  assert [examples.load(code)[0].label for code in files] == ['yes', 'yes']
+  assert examples.load('fr')[0].text == 'un chien'
+  with raises_error(errors.ConfigError, got='de'):
+    source.FileExamples(
+      format='tsv', files=files, language_options={'de': {'columns': columns}}
+    )
+
+
 def test_max_examples(nli):
   cut = source.FileExamples(format=nli.format, files=nli.files, max_examples=2)
   assert [e.id for e in cut.load('fr')] == ['0', '1']

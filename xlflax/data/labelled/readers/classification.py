@@ -39,6 +39,9 @@ _LABEL_COLUMNS = frozenset(
 )
 _COLUMN_NAME = re.compile(r'[A-Za-z]\w*([ -]\w+)?')
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
+# XNLI's machine-translated training files name one class otherwise than its
+# development and test files; XLM's get-data-xnli.sh renames it, too.
+_RENAMED = {'contradictory': 'contradiction'}
 Column = int | str | Sequence[int | str]
 Columns = Mapping[str, Column]
 Labels = Mapping[str, str | None]
@@ -91,7 +94,8 @@ def read_tsv(
       space. All but `text` may be left out. Lines of a language that is not
       `language` are passed over.
     labels: name of the class for what the file has; None for one whose lines
-      are to be left out. Without it, the file's are the names.
+      are to be left out. Without it, the file's are the names, except that
+      `contradictory` (XNLI-MT) is read as `contradiction`.
     header: whether the first line names the columns; it does if `columns`
       has names.
     quoting: see `Quoting`.
@@ -235,7 +239,7 @@ def _label(found: str | None, reader: _Reader, number: int):
   if not found:
     return None
   if reader.labels is None:
-    return found
+    return _RENAMED.get(found, found)
   if found not in reader.labels:
     raise errors.CorpusError(
       'A file has a label that is not among those told',

@@ -53,6 +53,8 @@ class FileExamples(ExampleSource):
       to the (text, links) or (source, target, links) that belong together.
     options: arguments of the format's reader (`xlflax.data.labelled.readers`),
       such as columns and labels.
+    language_options: Options of single parts, which replace `options` there:
+      files of different languages may have different columns.
     max_examples: the first so many of a part; None: all.
   """
 
@@ -64,11 +66,22 @@ class FileExamples(ExampleSource):
     ),
   ] = registry.known_by_content(contents.of_paths)
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  language_options: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+    default_factory=dict
+  )
   max_examples: validation.PositiveInt | None = None
 
   def __post_init__(self):
     formats.find_of_examples(self.format)
-    formats.check_options(self.format, self.options)
+    for options in (self.options, *self.language_options.values()):
+      formats.check_options(self.format, options)
+    if self.files and (unknown := set(self.language_options) - set(self.files)):
+      raise errors.ConfigError(
+        'A language with options has no file',
+        got=', '.join(sorted(unknown)),
+        expected='some of ' + ', '.join(self.files),
+        where='FileExamples.language_options',
+      )
     if not self.files:
       raise errors.ConfigError(
         'A source of examples has no files',
@@ -87,7 +100,10 @@ class FileExamples(ExampleSource):
 
   def _read(self, part: str) -> Reading:
     return formats.read_files(
-      self.format, _of_part(self.files, part), part, **self.options
+      self.format,
+      _of_part(self.files, part),
+      part,
+      **self.language_options.get(part, self.options),
     )
 
 
