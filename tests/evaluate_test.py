@@ -181,7 +181,6 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
   assert len(record['tables']['layers']) == 2 * 2 * 3
   text = (run / 'eval/report.html').read_text()
   assert re.search(r'<td>\d\.\d{3} ± \d\.\d{3}</td>', text)
-  assert 'half of the 95 % interval' in text
   assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
 
 

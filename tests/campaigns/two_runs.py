@@ -192,7 +192,7 @@ def _task(root: pathlib.Path) -> base.EvalTask:
 
 
 def _identity(root: pathlib.Path, run) -> dict[str, Any]:
-  """As `Evaluator` makes it."""
+  """As `ResultStore` computes it."""
   made = results.identity(
     _task(root), model=run.model, vocabulary_hash=run.vocabulary.hash, seed=0
   )

@@ -1,4 +1,4 @@
-"""The path from the command line to the optimizer update, and a user's hook."""
+"""The calls of a training step and of an evaluation, and a user's hook."""
 
 import dataclasses
 import json
@@ -10,8 +10,10 @@ import optax
 import xlflax
 from tests.end_to_end.conftest import TINY_MLM
 from xlflax import cli, trainer, training
+from xlflax.evaluation.metrics import retrieval
 from xlflax.training import step_compilation
 
+pytest_plugins = ['tests.evaluation.fixtures']
 _PACKAGE = pathlib.Path(xlflax.__file__).parent
 
 
@@ -52,6 +54,32 @@ def test_the_optimizer_update_is_few_calls_away(
   calls = _calls(stacks[-1])
   assert ('training/train_loop.py', 'run_steps') in calls
   assert calls[-1][0] == 'training/train_step.py'
+  assert len(calls) <= 15, calls
+  assert len({file for file, _ in calls}) <= 10, calls
+
+
+def test_the_metrics_of_retrieval_are_few_calls_away(
+  make_run, corpus, tmp_path, monkeypatch
+):
+  """ARCHITECTURE.md lists the calls ("Life of an evaluation")."""
+  stacks, accuracies = [], retrieval.accuracies
+
+  def record(*arguments):
+    stacks.append(traceback.extract_stack())
+    return accuracies(*arguments)
+
+  monkeypatch.setattr(retrieval, 'accuracies', record)
+  arguments = [
+    f'--model_dir={make_run(tmp_path / "run", [10])}',
+    f'--corpus={corpus}',
+    '--tasks=retrieval',
+    '--compilation_cache=',
+  ]
+  assert cli.main(['evaluate', *arguments]) == 0
+  calls = _calls(stacks[0])
+  calls.append(('evaluation/metrics/retrieval.py', 'accuracies'))
+  assert ('evaluate.py', 'evaluate_checkpoint') in calls
+  assert ('evaluation/tasks/retrieval.py', 'evaluate') in calls
   assert len(calls) <= 15, calls
   assert len({file for file, _ in calls}) <= 10, calls
 

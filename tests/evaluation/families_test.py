@@ -3,12 +3,12 @@
 import dataclasses
 
 from tests.errors import raises_error
-from xlflax.evaluation import base, families, sources
+from xlflax.evaluation import base, families
 from xlflax.evaluation.metrics import declaration
 from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
 from xlflax.foundation import errors
 
-_CHOICE = sources.TextChoice(corpus='c', mixture='m', tatoeba='t')
+_OPTIONS = {'corpus': 'c', 'mixture': 'm', 'tatoeba': 't'}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def test_every_family_of_the_package_declares_its_metrics():
   for name in families.names():
     cls = families.find(name)
     if cls.__module__.startswith('xlflax.'):
-      task = cls(**families.arguments(name, _CHOICE))
+      task = cls(**families.arguments(name, _OPTIONS))
       declared = {metric.name for metric in cls.METRICS}
       assert {
         task.primary_metric,
@@ -48,12 +48,12 @@ def test_every_family_of_the_package_declares_its_metrics():
 
 
 def test_text_of_a_family():
-  made = families.arguments('tatoeba', _CHOICE)
+  made = families.arguments('tatoeba', _OPTIONS)
   assert (made['name'], made['source'].directory) == ('tatoeba', 't')
-  assert families.arguments('tagging', _CHOICE)['source'].kind == 'tagging'
-  assert families.arguments('one_file', _CHOICE) == {}
+  assert families.arguments('tagging', _OPTIONS)['source'].kind == 'tagging'
+  assert families.arguments('one_file', _OPTIONS) == {}
   with raises_error(errors.ConfigError, mentions='--mixture=NAME'):
-    families.arguments('parsing', sources.TextChoice(corpus='c'))
+    families.arguments('parsing', {'corpus': 'c'})
 
 
 def test_metrics():

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import logging
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from xlflax.cli import compilation_cache
@@ -199,9 +198,29 @@ def main(options: EvaluateOptions) -> int:
   compilation_cache.enable(options.compilation.compilation_cache)
   import rich.console
 
+  from xlflax import evaluate as evaluate_lib
   from xlflax.evaluation import summary
 
-  report = _evaluate(options, configuration)
+  tasks: dict[str, Any] = {}
+  if options.tasks:
+    tasks = {'tasks': build_tasks(options, configuration)}
+  else:  # The gin files configure the tasks.
+    user_modules.import_modules(options.task_module, where='--task_module')
+  report = configuration.build(
+    evaluate_lib.evaluate,
+    model_dir=options.model_dir[0],
+    output=options.output,
+    steps=parse_checkpoint_steps(options.checkpoint_steps),
+    best_metric=options.metric_for_best_model,
+    untrained=options.random_init_baseline,
+    watch=options.continuous,
+    poll_seconds=options.poll_interval,
+    timeout_seconds=options.timeout,
+    seed=options.seed,
+    batch_size=options.batch_size,
+    command=options.command_line,
+    **tasks,
+  )
   if options.format.json:
     for record in summary.records(report.tasks, report.results, report.folders):
       print(json.dumps(record), flush=True)
@@ -246,33 +265,6 @@ def _check_values(options: EvaluateOptions) -> None:
   early.check_directory('tatoeba', options.tatoeba)
 
 
-def _evaluate(
-  options: EvaluateOptions, configuration: config.Configuration
-) -> Any:
-  from xlflax import evaluate as evaluate_lib
-
-  tasks: dict[str, Any] = {}
-  if options.tasks:
-    tasks = {'tasks': build_tasks(options, configuration)}
-  else:
-    user_modules.import_modules(options.task_module, where='--task_module')
-  return configuration.build(
-    evaluate_lib.evaluate,
-    model_dir=options.model_dir[0],
-    output=options.output,
-    steps=parse_checkpoint_steps(options.checkpoint_steps),
-    best_metric=options.metric_for_best_model,
-    untrained=options.random_init_baseline,
-    watch=options.continuous,
-    poll_seconds=options.poll_interval,
-    timeout_seconds=options.timeout,
-    seed=options.seed,
-    batch_size=options.batch_size,
-    command=options.command_line,
-    **tasks,
-  )
-
-
 def configure(options: EvaluateOptions) -> config.Configuration:
   """Reads the gin files of the tasks and the bindings."""
   macros = {}
@@ -295,50 +287,35 @@ def build_tasks(
     ConfigError: If a task is unknown, if the option that locates its text is
       missing, or if no task reads an option that is given.
   """
-  from xlflax.evaluation import families, sources
+  from xlflax.evaluation import families
 
   if options.mixture:
     _register_seqio_tasks(options)
   user_modules.import_modules(options.task_module, where='--task_module')
-  languages = options.languages
-  text = sources.TextChoice(
-    corpus=options.corpus,
-    mixture=options.mixture,
-    tatoeba=options.tatoeba,
-    split=options.split or 'test',
-    languages=tuple(languages.split(',')) if languages else None,
-    max_examples=options.max_examples,
-  )
-  names = tuple(dict.fromkeys((options.tasks or '').split(',')))
-  tasks = [
-    configuration.build(families.find(name), **families.arguments(name, text))
-    for name in names
-  ]
-  _check_text_options(options, names)
-  return tasks
-
-
-def _check_text_options(
-  options: EvaluateOptions, task_names: Sequence[str]
-) -> None:
-  """Rejects options of the text that none of the tasks declares."""
-  from xlflax.evaluation import families
-
-  declared = {
-    option
-    for name in task_names
-    for option in families.find(name).text_options(name)
+  text_options = {
+    name: getattr(options, name)
+    for name in _TEXT_OPTIONS
+    if getattr(options, name) is not None
   }
+  if options.languages is not None:
+    text_options['languages'] = tuple(options.languages.split(','))
+  names = tuple(dict.fromkeys((options.tasks or '').split(',')))
+  arguments = {name: families.arguments(name, text_options) for name in names}
+  read = {option for name in names for option in families.text_options(name)}
   if options.mixture:
-    declared.add('corpus')  # Registers the SeqIO tasks `corpus.*`.
-  for name in _TEXT_OPTIONS:
-    if getattr(options, name) is not None and name not in declared:
+    read.add('corpus')  # Registers the SeqIO tasks `corpus.*`.
+  for name in text_options:
+    if name not in read:
       raise errors.ConfigError(
         f'--{name} has no effect on the given tasks',
         got=f'--tasks={options.tasks}',
         where='xlflax evaluate',
         fix=f'Remove --{name}, or add a task that reads it.',
       )
+  return [
+    configuration.build(families.find(name), **arguments[name])
+    for name in names
+  ]
 
 
 def _register_seqio_tasks(options: EvaluateOptions) -> None:

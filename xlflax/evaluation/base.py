@@ -14,14 +14,13 @@ import logging
 import math
 import pathlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import pydantic
 
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import sentence_encoding
-from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation import task_sources as task_sources  # registers them
 from xlflax.evaluation.metrics import aggregates
 from xlflax.evaluation.metrics.declaration import Metric
@@ -264,35 +263,36 @@ class EvalTask:
     return (self.primary_metric,)
 
   @classmethod
-  def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
-    """The arguments that make a task of this class read some text.
+  def source_factory(cls, name: str) -> Callable[..., Any] | None:
+    """Returns the function that creates the text source from options.
 
-    The class of the field `source` chooses the source; a task without such a
-    field has text of its own.
-
-    Args:
-      name: that the task was asked for by.
-      text: what the command line says about the text.
-
-    Raises:
-      ConfigError: it does not say where text of this kind lies.
-    """
-    hints = typing.get_type_hints(cls)
-    source = cls.SOURCES.get(name) or hints.get('source')
-    return {} if source is None else {'source': source.choose(text, name)}
-
-  @classmethod
-  def text_options(cls, name: str) -> tuple[str, ...]:
-    """Returns the fields of `TextChoice` that `arguments` reads.
-
-    `xlflax evaluate` rejects an option that no task declares here.
+    Its parameters are the options of `xlflax evaluate` that the task reads,
+    such as `corpus` and `languages`. Parameters without a default are
+    required. By default, it is `from_options` of the class of the field
+    `source`.
 
     Args:
       name: Name by which the task was requested.
+
+    Returns:
+      The function, or None if the source is not created from options.
     """
-    hints = typing.get_type_hints(cls)
-    source = cls.SOURCES.get(name) or hints.get('source')
-    return getattr(source, 'TEXT_OPTIONS', ())
+    source = cls.SOURCES.get(name) or typing.get_type_hints(cls).get('source')
+    return getattr(source, 'from_options', None)
+
+  @classmethod
+  def arguments(cls, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a task that reads the text of some options.
+
+    Args:
+      name: Name by which the task was requested.
+      options: Arguments of `source_factory`.
+
+    Raises:
+      ConfigError: If the options do not locate any text.
+    """
+    create_source = cls.source_factory(name)
+    return {} if create_source is None else {'source': create_source(**options)}
 
   def statistics(
     self, part: str, folder: pathlib.Path

@@ -6,10 +6,12 @@ looked up. A family in another module is known once that module is imported.
 
 import functools
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Mapping
 from typing import Any
 
-from xlflax.evaluation import base, sources, tasks
+from xlflax.evaluation import base, tasks
 from xlflax.evaluation.metrics.declaration import Better, Metric
 from xlflax.foundation import errors
 
@@ -37,18 +39,44 @@ def find(name: str) -> type[base.EvalTask]:
   return base.known_tasks()[name]
 
 
-def arguments(name: str, text: sources.TextChoice) -> dict[str, Any]:
-  """The arguments with which the task of a name reads some text.
+def text_options(name: str) -> Mapping[str, inspect.Parameter]:
+  """Returns the options of text that a task reads: its source's parameters.
 
   Args:
-    name: see `names`.
-    text: where the text lies.
+    name: Name of the task; see `names`.
 
   Raises:
-    ConfigError: no family has this name, or there is no text of its kind.
+    ConfigError: If there is no such task.
   """
-  own = {} if getattr(find(name), 'name', '') == name else {'name': name}
-  return own | find(name).arguments(name, text)
+  create_source = find(name).source_factory(name)
+  if create_source is None:
+    return {}
+  return inspect.signature(create_source).parameters
+
+
+def arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the arguments with which a task reads the text of some options.
+
+  Args:
+    name: Name of the task; see `names`.
+    options: Options of the text, such as `corpus`. Those that the task does
+      not read are ignored.
+
+  Raises:
+    ConfigError: If there is no such task, or if an option that it requires is
+      missing.
+  """
+  task_class, parameters = find(name), text_options(name)
+  for parameter in parameters.values():
+    if parameter.default is parameter.empty and parameter.name not in options:
+      value = 'NAME' if parameter.name == 'mixture' else 'DIR'
+      raise errors.ConfigError(
+        f'The evaluation task {name} requires text',
+        expected=f'--{parameter.name}={value}',
+      )
+  own = {} if getattr(task_class, 'name', '') == name else {'name': name}
+  read = {key: options[key] for key in options if key in parameters}
+  return own | task_class.arguments(name, read)
 
 
 def metric(name: str) -> Metric:

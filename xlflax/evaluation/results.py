@@ -1,13 +1,19 @@
-"""Results on disk: `eval/<task>/<split>-<settings>/<step>.json`.
+"""The result store of evaluations: `eval/<task>/<split>-<settings>/<step>.json`.
 
-Results that share a folder differ in nothing but the checkpoint: the folder is
-named after the split and a hash of the task's settings, its text and the seed.
+Results in the same folder differ only in the checkpoint. The folder is named
+after the split and a hash of the task's settings, its text and the seed.
 Validation scores of training and test scores of `xlflax evaluate` therefore
 never replace each other, and a curve never joins them.
+
+Results are stored in the run's directory, or in an output directory of their
+own if the run is only read. An output directory records in `eval/run.json`
+which run its results belong to, so that the results of two runs are never
+mixed.
 """
 
 import json
 import logging
+import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -15,20 +21,105 @@ from typing import Any, NamedTuple
 
 from xlflax.evaluation import base, sentence_encoding
 from xlflax.foundation import errors, validation
-from xlflax.storage import digests, paths
+from xlflax.storage import bucket_checks, digests, paths
 from xlflax.training.checkpointing import (
   checkpoint_items,
   description,
   run_directory,
   saved_checkpoints,
 )
+from xlflax.training.checkpointing import run as run_lib
 
 UNTRAINED = 'untrained'
+OWNER_FILE = 'run.json'
 _FORMAT = 2
 # The keys of an identity that every result of one folder shares.
 _SHARED = ('task', 'seed', 'parameters', 'sentence')
 
 Step = validation.NonNegativeInt | str
+
+
+class ResultStore:
+  """The stored results of one run's evaluations.
+
+  A result is identified by the task's settings, the text that the task reads,
+  the model, the vocabulary, the seed and the content of the checkpoint. `read`
+  returns a stored result only if all of these are unchanged, so an evaluation
+  that was interrupted resumes where it stopped.
+
+  Attributes:
+    run: The run that is evaluated.
+    directory: Directory that contains `eval/` with the results.
+    seed: Seed of the tasks' random choices.
+  """
+
+  def __init__(
+    self,
+    run: run_lib.SavedRun,
+    *,
+    seed: int,
+    output: str | os.PathLike[str] | None = None,
+  ):
+    """Opens the store without reading or writing results.
+
+    Args:
+      run: The run. It is only read if `output` is another directory.
+      seed: Seed of the tasks' random choices.
+      output: Directory to store `eval/` in. If None, the run's directory.
+
+    Raises:
+      RunDirectoryError: If `output` has the results of another run.
+    """
+    self.run = run
+    self.seed = seed
+    self.directory = _store_directory(run, output)
+    self._task_identities: dict[str, dict[str, Any]] = {}
+    self._checkpoint_identities: dict[Step, str] = {}
+
+  def read(self, task: base.EvalTask, step: Step) -> base.EvalResult | None:
+    """Returns the complete result of a task at a checkpoint, if it is stored."""
+    return read_finished(self.directory, self._identity(task, step), step)
+
+  def write(
+    self, task: base.EvalTask, step: Step, result: base.EvalResult
+  ) -> None:
+    """Stores the result of a task at a checkpoint."""
+    _record_owner(self.directory, self.run)
+    write(
+      self.directory, result, step=step, identity=self._identity(task, step)
+    )
+
+  def read_all(self) -> 'dict[Group, dict[Step, base.EvalResult]]':
+    """Returns all stored results, those of earlier calls included."""
+    return find(self.directory)
+
+  def group(self, task: base.EvalTask) -> 'Group':
+    """Returns the group of a task's results."""
+    return group(self._task_identity(task))
+
+  def folder(self, group: 'Group') -> pathlib.Path:
+    """Returns the folder with the results of a group."""
+    return self.directory / run_directory.EVALUATION / group.folder
+
+  def _identity(self, task: base.EvalTask, step: Step) -> dict[str, Any]:
+    if step not in self._checkpoint_identities:
+      self._checkpoint_identities[step] = checkpoint_identity(
+        self.run.directory, step
+      )
+    checkpoint = self._checkpoint_identities[step]
+    return self._task_identity(task) | {'checkpoint': checkpoint}
+
+  def _task_identity(self, task: base.EvalTask) -> dict[str, Any]:
+    """Returns the identity without the checkpoint; reads the task's text."""
+    if task.name not in self._task_identities:
+      self._task_identities[task.name] = identity(
+        task,
+        model=self.run.model,
+        vocabulary_hash=self.run.vocabulary.hash,
+        seed=self.seed,
+        sentence=sentence_encoding.read(self.run.directory),
+      )
+    return self._task_identities[task.name]
 
 
 class Group(NamedTuple):
@@ -272,3 +363,106 @@ def _run_of(directory: pathlib.Path) -> str:
     return run_directory.run_id(directory)
   except errors.RunDirectoryError:
     return ''
+
+
+def check_writable(
+  model_dir: str | os.PathLike[str], output: str | os.PathLike[str] | None
+) -> None:
+  """Checks that results can be stored, before anything is computed.
+
+  Args:
+    model_dir: Directory of the run, which need not exist yet.
+    output: Output directory. If None, the run's directory.
+
+  Raises:
+    RunDirectoryError: If the directory is not writable.
+  """
+  if output is not None:
+    bucket_checks.check_usable(paths.of(output))
+    return
+  run = paths.of(model_dir)
+  try:
+    bucket_checks.check_usable(run)
+  except errors.RunDirectoryError as error:
+    if error.status is not errors.ExitStatus.MISTAKE:
+      raise
+    raise errors.RunDirectoryError(
+      'The run directory is read-only',
+      got=error.got,
+      expected='a directory that this user may write',
+      where=str(run),
+      fix='Pass --output=DIR (in Python, output=DIR) to store results, tables '
+      'and predictions in another directory.',
+    ) from error
+
+
+def run_of(folder: pathlib.Path) -> pathlib.Path:
+  """Returns the directory of the run whose results a directory stores."""
+  owner = _read_owner(folder)
+  return paths.of(owner['run']) if owner else folder
+
+
+def _store_directory(
+  run: run_lib.SavedRun, output: str | os.PathLike[str] | None
+) -> pathlib.Path:
+  """Returns the directory for the results of a run.
+
+  Raises:
+    RunDirectoryError: If the directory has the results of another run.
+  """
+  if output is None or _is_same(paths.of(output), run.directory):
+    return run.directory
+  directory = paths.absolute(output)
+  owner, run_id = _read_owner(directory), run_directory.run_id(run.directory)
+  if (directory / run_directory.MODEL).exists():
+    got = 'the directory of another run'
+  elif owner and (owner['id'] or run_id) and owner['id'] != run_id:
+    got = f'results of {owner["run"]}'
+  else:
+    return directory
+  raise errors.RunDirectoryError(
+    'The output directory belongs to another run',
+    got=got,
+    expected=f'a new directory, or one with results of {run.directory}',
+    where=str(directory),
+    fix='Pass another --output.',
+  )
+
+
+def _record_owner(directory: pathlib.Path, run: run_lib.SavedRun) -> None:
+  """Records the run of an output directory; not in the run's own directory."""
+  if _is_same(directory, run.directory):
+    return
+  owner = {
+    'run': os.fspath(paths.absolute(run.directory)),
+    'id': run_directory.run_id(run.directory),
+  }
+  paths.write_atomically(
+    directory / run_directory.EVALUATION / OWNER_FILE,
+    json.dumps(digests.with_own(owner), indent=2) + '\n',
+  )
+
+
+def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns what `_record_owner` wrote; {} if it wrote nothing."""
+  path = directory / run_directory.EVALUATION / OWNER_FILE
+  if not path.exists():
+    return {}
+  owner = digests.read_json(
+    path,
+    error=errors.RunDirectoryError,
+    what='The record of the run of these results is damaged',
+    own=True,
+    fix='Pass another --output.',
+  )
+  if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
+    raise errors.RunDirectoryError(
+      'The record of the run of these results is invalid', where=str(path)
+    )
+  return owner
+
+
+def _is_same(first: pathlib.Path, second: pathlib.Path) -> bool:
+  if paths.is_bucket(first) or paths.is_bucket(second):
+    return os.fspath(first).rstrip('/') == os.fspath(second).rstrip('/')
+  return first.resolve() == second.resolve()

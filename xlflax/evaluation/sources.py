@@ -5,7 +5,7 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pydantic
 
@@ -15,7 +15,6 @@ from xlflax.data.labelled.readers import files as files_lib
 from xlflax.foundation import errors, registry, suggestions, validation
 
 Pair = tuple[str, str]
-_CORPUS_OPTIONS = ('corpus', 'mixture', 'split', 'languages', 'max_examples')
 
 
 class PairedText(NamedTuple):
@@ -25,67 +24,39 @@ class PairedText(NamedTuple):
   second: Sequence[str]
 
 
-@validation.validate_fields
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextChoice:
-  """Where text to evaluate on lies, as the command line says.
-
-  Attributes:
-    corpus: a corpus directory.
-    mixture: a SeqIO mixture or task to read instead.
-    tatoeba: a folder of files such as tatoeba.deu-eng.deu.
-    split: 'train', 'validation' or 'test'.
-    languages: codes to take; None: all there are.
-    max_examples: the first so many of a language or pair; None: all.
-  """
-
-  corpus: str | None = None
-  mixture: str | None = None
-  tatoeba: str | None = None
-  split: str = 'test'
-  languages: tuple[str, ...] | None = None
-  max_examples: validation.PositiveInt | None = None
-
-  def require(self, field: str, task: str) -> str:
-    """A field that a task needs.
-
-    Raises:
-      ConfigError: it is not given.
-    """
-    value = getattr(self, field)
-    if value is None:
-      raise errors.ConfigError(
-        f'The evaluation task {task} needs text',
-        expected=f'--{field}={"NAME" if field == "mixture" else "DIR"}',
-      )
-    return value
-
-
 @registry.register('pair_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
-  """Base of sources of sentence pairs.
-
-  Attributes:
-    TEXT_OPTIONS: Fields of `TextChoice` that `choose` reads.
-  """
-
-  TEXT_OPTIONS: ClassVar[tuple[str, ...]] = _CORPUS_OPTIONS
+  """Base of sources of sentence pairs."""
 
   @classmethod
-  def choose(cls, text: TextChoice, task: str) -> 'PairSource':
-    """The source that the command line asks for.
+  def from_options(
+    cls,
+    corpus: str | None = None,
+    mixture: str | None = None,
+    split: str = 'test',
+    languages: tuple[str, ...] | None = None,
+    max_examples: int | None = None,
+  ) -> 'PairSource':
+    """Creates the source from the options of `xlflax evaluate`.
+
+    Args:
+      corpus: Corpus directory.
+      mixture: SeqIO mixture or task that is read instead of the corpus.
+      split: Split of the text.
+      languages: Codes of languages, or pairs such as 'de-fr'. If None, all.
+      max_examples: Maximum number of sentence pairs per language pair.
 
     Raises:
-      ConfigError: it names neither a corpus nor a mixture.
+      ConfigError: If neither a corpus nor a mixture is given.
     """
     settings: dict[str, Any] = dict(
-      split=text.split, languages=text.languages, max_pairs=text.max_examples
+      split=split, languages=languages, max_pairs=max_examples
     )
-    if text.mixture:
-      of_tasks = registry.class_of('task_pairs')  # in `task_sources`
-      return of_tasks(mixture=text.mixture, **settings)
-    return CorpusPairs(directory=text.require('corpus', task), **settings)
+    if mixture:
+      task_pairs = registry.class_of('task_pairs')  # in `task_sources`
+      return task_pairs(mixture=mixture, **settings)
+    return CorpusPairs(directory=_require_corpus(corpus), **settings)
 
   def pairs(self) -> tuple[Pair, ...]:
     """The language pairs there are."""
@@ -138,24 +109,25 @@ class CorpusPairs(PairSource):
 @registry.register('text_source')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
-  """Base of sources of text in one language each.
-
-  Attributes:
-    TEXT_OPTIONS: Fields of `TextChoice` that `choose` reads.
-  """
-
-  TEXT_OPTIONS: ClassVar[tuple[str, ...]] = _CORPUS_OPTIONS
+  """Base of sources of text in one language each."""
 
   @classmethod
-  def choose(cls, text: TextChoice, task: str) -> 'TextSource':
-    """The source that the command line asks for; see `PairSource.choose`."""
+  def from_options(
+    cls,
+    corpus: str | None = None,
+    mixture: str | None = None,
+    split: str = 'test',
+    languages: tuple[str, ...] | None = None,
+    max_examples: int | None = None,
+  ) -> 'TextSource':
+    """Creates the source from options; see `PairSource.from_options`."""
     settings: dict[str, Any] = dict(
-      split=text.split, languages=text.languages, max_lines=text.max_examples
+      split=split, languages=languages, max_lines=max_examples
     )
-    if text.mixture:
-      of_tasks = registry.class_of('task_text')  # in `task_sources`
-      return of_tasks(mixture=text.mixture, **settings)
-    return CorpusText(directory=text.require('corpus', task), **settings)
+    if mixture:
+      task_text = registry.class_of('task_text')  # in `task_sources`
+      return task_text(mixture=mixture, **settings)
+    return CorpusText(directory=_require_corpus(corpus), **settings)
 
   def languages_found(self) -> tuple[str, ...]:
     """The languages there are."""
@@ -227,6 +199,15 @@ class FileText(TextSource):
     """Returns the sentences of a language."""
     lines = files_lib.read_lines(self.files[language])
     return [line for _, line in itertools.islice(lines, self.max_lines)]
+
+
+def _require_corpus(corpus: str | None) -> str:
+  if corpus is None:
+    raise errors.ConfigError(
+      'The evaluation task requires text',
+      expected='--corpus=DIR or --mixture=NAME',
+    )
+  return corpus
 
 
 def pair_name(pair: Pair) -> str:

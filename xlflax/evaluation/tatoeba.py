@@ -30,14 +30,12 @@ class Tatoeba(sources.PairSource):
   languages: tuple[str, ...] | None = None
   name: str = 'tatoeba'
 
-  TEXT_OPTIONS = ('tatoeba', 'languages')
-
   @classmethod
-  def choose(cls, text: sources.TextChoice, task: str) -> 'Tatoeba':
-    """The folder that the command line names."""
-    return cls(
-      directory=text.require('tatoeba', task), languages=text.languages
-    )
+  def from_options(  # type: ignore[override]
+    cls, tatoeba: str, languages: tuple[str, ...] | None = None
+  ) -> 'Tatoeba':
+    """Creates the source from the options of `xlflax evaluate`."""
+    return cls(directory=tatoeba, languages=languages)
 
   def pairs(self) -> tuple[sources.Pair, ...]:
     """Returns the language pairs of the source."""

@@ -58,11 +58,13 @@ def new_checkpoints(
 
   Args:
     run: the run that is followed.
-    seen: steps that are not yielded; the caller adds those it has handled.
+    seen: Steps that were evaluated already.
     poll_seconds: how long to wait between two looks.
     timeout_seconds: how long to wait for a new checkpoint; None waits without
       end.
   """
+
+  seen = set(seen)
 
   def look() -> list[int] | None:
     finished = run.is_finished()  # asked first: no checkpoint follows it
@@ -71,6 +73,7 @@ def new_checkpoints(
 
   while new := _poll(look, poll_seconds, timeout_seconds):
     yield new
+    seen.update(new)
   if new is None:
     _LOG.warning(
       'No new checkpoint in %s for %g seconds: watching ends.',

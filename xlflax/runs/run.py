@@ -12,19 +12,19 @@ from xlflax import evaluate as evaluate_lib
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
 from xlflax.evaluation import (
   base,
-  outputs,
   results,
   sentence_encoding,
   states,
   translation_options,
   translator,
 )
-from xlflax.evaluation import evaluator as evaluator_lib
+from xlflax.evaluation.reports import evaluation_report
 from xlflax.foundation import errors, validation
 from xlflax.objectives.inputs import Pooling
 from xlflax.runs import inputs, tokens
 from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
+from xlflax.training.processes import distributed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -274,26 +274,23 @@ class Run(run_lib.SavedRun):
       RunDirectoryError: results cannot be written.
     """
     evaluate_lib.check_tasks(tasks)
-    outputs.check(self.directory, output)
-    evaluator = evaluator_lib.Evaluator(
+    results.check_writable(self.directory, output)
+    store = results.ResultStore(self, seed=self.seed, output=output)
+    evaluated = evaluate_lib.evaluate_checkpoint(
       self,
-      tuple(tasks),
-      self.partitioner,
-      seed=self.seed,
+      self.step,
+      tasks,
+      store,
       batch_size=batch_size,
-      output=output,
+      partitioner=self.partitioner,
     )
-    evaluator.evaluate(self.step)
-    report = evaluator.report()
-    found = {
-      name: by_step[self.step]
-      for name, by_step in report.results.items()
-      if self.step in by_step
-    }
+    if distributed.is_lead():
+      evaluation_report.write(store, tasks, failures=evaluated.failures)
+    found = evaluated.results
     if len(found) < len(tasks):
       raise errors.CheckpointError(
         'The checkpoint cannot be evaluated',
-        got='; '.join(map(str, report.failures)) or 'it was deleted',
+        got='; '.join(map(str, evaluated.failures)) or 'it was deleted',
         where=f'{self.directory} at step {self.step}',
       )
     return found

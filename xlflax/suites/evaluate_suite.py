@@ -110,12 +110,10 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
       'One run can be watched', where='--continuous', got=', '.join(model_dirs)
     )
   run = run_lib.open_run(model_dirs[0])
-  seen: set[int | str] = set()
   report = None
   for new in watching.new_checkpoints(
-    run, seen, poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
+    run, set(), poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
   ):
     for step in new:
-      seen.add(step)
       report = evaluate(suite_runner.models(model_dirs, step))
   return report if report is not None else evaluate([])

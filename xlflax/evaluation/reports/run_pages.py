@@ -11,7 +11,7 @@ from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import base, outputs, results
+from xlflax.evaluation import base, results
 from xlflax.evaluation.reports import drawing, page, pictures, run_scores, text
 from xlflax.foundation import errors
 from xlflax.storage import paths
@@ -127,7 +127,7 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   Raises:
     RunDirectoryError: the directory holds no run.
   """
-  run = outputs.run_of(directory)
+  run = results.run_of(directory)
   steps = tuple(saved_checkpoints.finished_steps(run))
   losses, tokens, speed = _metrics(run)
   records = metrics_file.records(run)

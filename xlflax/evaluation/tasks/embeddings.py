@@ -157,10 +157,11 @@ class Probe(_LabelledVectors):
   k: validation.PositiveInt = 10
 
   @classmethod
-  def arguments(cls, name, text):
-    """Tests on the split that is asked for, trains on `train`."""
-    made = super().arguments(name, text)
-    return made | {'train': dataclasses.replace(made['source'], split='train')}
+  def arguments(cls, name, options):
+    """Adds the training split as the text that the probes learn from."""
+    arguments = super().arguments(name, options)
+    train = dataclasses.replace(arguments['source'], split='train')
+    return arguments | {'train': train}
 
   def evaluate(self, subject):
     """Scores the subject; parts that fail are listed in the result."""

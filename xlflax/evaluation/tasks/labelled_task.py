@@ -1,13 +1,13 @@
 """The base of tasks on labelled examples."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
 from xlflax.data.labelled.sources import task_source
 from xlflax.evaluation import base
-from xlflax.evaluation import sources as sources_lib
 from xlflax.foundation import validation
 
 
@@ -25,22 +25,24 @@ class LabelledTask(base.EvalTask):
   source: source_lib.ExampleSource
 
   @classmethod
-  def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
-    """Examples of the SeqIO tasks that the command line names."""
-    return {
-      'source': task_source.TaskExamples(
-        mixture=text.require('mixture', name),
-        kind=cls.EXAMPLE.KIND,
-        split=text.split,
-        parts=text.languages,
-        max_examples=text.max_examples,
-      )
-    }
+  def source_factory(cls, name: str) -> Callable[..., Any]:
+    """Returns a function that selects the examples of SeqIO tasks."""
 
-  @classmethod
-  def text_options(cls, name: str) -> tuple[str, ...]:
-    """Returns the options that choose the SeqIO tasks and their examples."""
-    return ('mixture', 'split', 'languages', 'max_examples')
+    def select_examples(
+      mixture: str,
+      split: str = 'test',
+      languages: tuple[str, ...] | None = None,
+      max_examples: int | None = None,
+    ) -> task_source.TaskExamples:
+      return task_source.TaskExamples(
+        mixture=mixture,
+        kind=cls.EXAMPLE.KIND,
+        split=split,
+        parts=languages,
+        max_examples=max_examples,
+      )
+
+    return select_examples
 
   def file_name(self, part: str) -> str:
     """The name of the file with a part's predictions."""

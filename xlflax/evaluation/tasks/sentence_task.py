@@ -10,7 +10,6 @@ import numpy as np
 from xlflax.data.corpus import language_codes
 from xlflax.data.labelled.sources import task_source
 from xlflax.evaluation import base, states
-from xlflax.evaluation import sources as sources_lib
 from xlflax.evaluation.metrics.aggregates import Statistics
 from xlflax.evaluation.sentence_encoding import Centre, SentenceEncoding
 from xlflax.evaluation.tasks import head_task
@@ -245,15 +244,12 @@ class CollectionTask(SentenceTask):
   CENTRE = Centre.AUTO
 
   @classmethod
-  def arguments(cls, name: str, text: sources_lib.TextChoice) -> dict[str, Any]:
-    """Collections of the SeqIO tasks that the command line names."""
-    return {
-      'source': task_source.TaskMined(
-        mixture=text.require('mixture', name), split=text.split
-      )
-    }
+  def source_factory(cls, name: str) -> Callable[..., Any]:
+    """Returns a function that selects the collections of SeqIO tasks."""
 
-  @classmethod
-  def text_options(cls, name: str) -> tuple[str, ...]:
-    """Returns the options that choose the SeqIO tasks."""
-    return ('mixture', 'split')
+    def select_collections(
+      mixture: str, split: str = 'test'
+    ) -> task_source.TaskMined:
+      return task_source.TaskMined(mixture=mixture, split=split)
+
+    return select_collections

@@ -6,7 +6,6 @@ Folders of BEIR, MIRACL, LAReQA and Mewsli-X are brought to one form.
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any, ClassVar
 
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled.readers import files
@@ -73,12 +72,12 @@ class RankedFolder:
   directory: str
   parts: tuple[str, ...] | None = None
 
-  TEXT_OPTIONS: ClassVar[tuple[str, ...]] = ('corpus', 'languages')
-
   @classmethod
-  def choose(cls, text: Any, task: str) -> 'RankedFolder':
-    """The folder that the command line names."""
-    return cls(directory=text.require('corpus', task), parts=text.languages)
+  def from_options(
+    cls, corpus: str, languages: tuple[str, ...] | None = None
+  ) -> 'RankedFolder':
+    """Creates the source from the options of `xlflax evaluate`."""
+    return cls(directory=corpus, parts=languages)
 
   def languages(self) -> tuple[str, ...]:
     """The parts there are."""

@@ -1,0 +1,89 @@
+"""Files that summarize the stored results of a run: CSV, plots and a page."""
+
+import collections
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from xlflax.evaluation import base, plots, results, summary
+from xlflax.evaluation.reports import run_pages
+from xlflax.training.checkpointing import run_directory
+
+_Results = Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
+_Task = base.EvalTask | summary.Recorded
+
+
+def write(
+  store: results.ResultStore,
+  tasks: Sequence[base.EvalTask],
+  *,
+  failures: Sequence[base.Failure] = (),
+  command_line: Sequence[str] = (),
+) -> None:
+  """Writes `eval/summary.csv`, plots and `eval/report.html`.
+
+  They show all stored results of the run, those of earlier calls included.
+
+  Args:
+    store: The results.
+    tasks: Tasks of this call, which declare how their results are shown. The
+      results of other tasks are shown by what is stored with them.
+    failures: Failures of this call, which the page lists.
+    command_line: Words of the command line, for the page.
+  """
+  stored = store.read_all()
+  summary.write_csv(store.directory, stored)
+  directory = store.directory / run_directory.EVALUATION
+  languages = store.run.vocabulary.spec.languages
+  tables = []
+  figures: dict[str, pathlib.Path] = {}
+  for group, task in _shown_tasks(store, tasks, stored).items():
+    table = summary.table(
+      task, stored[group], languages=languages, folder=store.folder(group)
+    )
+    tables.append(run_pages.of_rich(table))
+    files = plots.write(directory, task, stored[group])
+    figures |= {file.stem: file for file in files}
+  if not tables:
+    return
+  run_pages.write(
+    directory,
+    f'Evaluation of {store.run.directory.name}',
+    'Columns are checkpoints, and rows are languages or language pairs. The '
+    'column untrained is the randomly initialized model. ±: half of the 95 % '
+    'confidence interval, in the first and the last column of tasks that store '
+    'the scores of single examples.',
+    tables,
+    figures,
+    notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],
+    command=command_line,
+  )
+
+
+def _shown_tasks(
+  store: results.ResultStore, tasks: Sequence[base.EvalTask], stored: _Results
+) -> dict[results.Group, _Task]:
+  """Returns the task of each group of results, those of this call first."""
+  requested = {store.group(task): task for task in tasks}
+  shown: dict[results.Group, _Task] = {
+    group: task for group, task in requested.items() if group in stored
+  }
+  num_settings = collections.Counter(group[:2] for group in stored)
+  for group, by_step in stored.items():
+    if group not in shown:
+      task = summary.recorded(
+        group, by_step, is_one_of_many=num_settings[group[:2]] > 1
+      )
+      if task is not None:
+        shown[group] = task
+  return shown
+
+
+def _notes(stored: _Results) -> list[str]:
+  """Returns the notes of all results, without repetitions."""
+  notes = (
+    f'{group.task}: {note}'
+    for group, by_step in stored.items()
+    for result in by_step.values()
+    for note in result.notes
+  )
+  return list(dict.fromkeys(notes))
