@@ -13,12 +13,17 @@ from xlflax.training.checkpointing import description
 
 # Those of papers/ are tested in tests/papers/, those of recipes/ in
 # tests/recipes_test.py, those of t5x/ in tests/interop/t5x/, those of finetune/ in tests/finetune_gin_test.py, those of
-# suites/ in tests/finetuning/gin_files_test.py.
-_FILES = [
-  f
-  for f in gin_files.files()
-  if not f.startswith(('papers/', 'recipes/', 't5x/', 'finetune/', 'suites/'))
-]
+# suites/ in tests/finetuning/gin_files_test.py, those of languages/ in
+# tests/papers/languages_test.py.
+_ELSEWHERE = (
+  'papers/',
+  'recipes/',
+  't5x/',
+  'finetune/',
+  'suites/',
+  'languages/',
+)
+_FILES = [f for f in gin_files.files() if not f.startswith(_ELSEWHERE)]
 # Included by others; they set nothing to train or evaluate by themselves.
 _PARTS = (
   'pretrain/base.gin',

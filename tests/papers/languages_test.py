@@ -1,0 +1,31 @@
+"""The papers' languages, for the streams of their rows."""
+
+import pytest
+
+from tests import gin_files
+from tests.papers import rows
+
+_XNLI = 'ar bg de el en es fr hi ru sw th tr ur vi zh'.split()
+
+
+@pytest.mark.parametrize(
+  ('file', 'row', 'number'),
+  [
+    ('veco', 'veco/large_phase1', 50),
+    ('veco_small', 'veco/small_mlm_tlm', 33),
+    ('metaxlm', 'metaxlm/xlm', 87),
+    ('ppa', 'ppa/250k', 8),
+  ],
+)
+def test_streams_read_the_languages_of_the_paper(file, row, number):
+  settings = rows._settings((f'papers/{row}.gin', f'languages/{file}.gin'))
+  for stream in settings.streams:
+    assert len(set(stream.languages)) == len(stream.languages) == number
+    if file != 'ppa':
+      assert set(stream.languages) >= set(_XNLI)
+
+
+def test_every_list_is_tested():
+  assert gin_files.files('languages') == [
+    f'languages/{name}.gin' for name in ('metaxlm', 'ppa', 'veco', 'veco_small')
+  ]
