@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import pathlib
 import re
 import tempfile
@@ -311,9 +310,6 @@ def test_from_records_to_a_published_folder(workspace, store, tmp_path):
   store.faults.every = 0
   got = store.download('out', tmp_path / 'copy')
   folder = store.download('published', tmp_path / 'copy')
-  for path in raw.iterdir():  # the objects' times are part of a cache
-    (copied,) = (tmp_path / 'staged/in').glob(f'*/bucket/raw/{path.name}')
-    os.utime(path, ns=(copied.stat().st_mtime_ns,) * 2)
   expected = tmp_path / 'out'
   workspace.run(
     *('pretrain', str(raw), f'--output={expected}', *words), **compiled

@@ -41,10 +41,11 @@ def _digest_now(path: pathlib.Path) -> str:
   if paths.is_bucket(path):
     return digests.of_file(path)
   stat = path.stat()
-  return _remembered(path.absolute(), stat.st_size, stat.st_mtime_ns)
+  version = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+  return _remembered(path.absolute(), version)
 
 
 @functools.lru_cache(maxsize=1024)
-def _remembered(path: pathlib.Path, size: int, modified: int) -> str:
-  del size, modified  # A changed file is another key.
+def _remembered(path: pathlib.Path, version: tuple[int, ...]) -> str:
+  del version  # A changed file is another key.
   return digests.of_file(path)

@@ -202,6 +202,9 @@ def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
   cache.check_corpus(corpus, 'corpus.mono', 'train')
   path = tmp_path / 'corpus/mono/en.txt'
   os.utime(path, ns=(1, 1))
+  cache.check_corpus(corpus, 'corpus.mono', 'train')
+  path.write_text(path.read_text().replace('dog', 'fox'))
+  os.utime(path, ns=(1, 1))  # The same size and time, but another content.
   with raises_error(
     errors.CacheError,
     where='corpus',

@@ -1,6 +1,8 @@
 """Names and fingerprints of the files of corpus directories."""
 
+import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -50,6 +52,25 @@ def test_unknown_names_say_what_is_expected(name, kind):
 def test_pair_of_one_language_with_itself():
   with raises_error(errors.CorpusError, got='en-en.tsv', where='en-en.tsv'):
     corpus_files.parse_name(pathlib.Path('en-en.tsv'), Kind.PARALLEL, 'train')
+
+
+@pytest.mark.parametrize('size', [10, 4 << 20, 9 << 20])
+def test_fingerprint_is_of_the_content_and_not_of_its_time(tmp_path, size):
+  path = tmp_path / 'en.txt'
+  path.write_bytes(b'a' * size)
+  os.utime(path, ns=(1, 1))
+  before = corpus_files.fingerprint(path, tmp_path)
+  shutil.copy(path, tmp_path / 'copy')
+  (tmp_path / 'copy').replace(path)
+  assert corpus_files.fingerprint(path, tmp_path) == before
+  for place in (0, size - 1):
+    with path.open('r+b') as file:
+      file.seek(place)
+      file.write(b'b')
+    os.utime(path, ns=(1, 1))
+    assert corpus_files.fingerprint(path, tmp_path) != before
+    path.write_bytes(b'a' * size)
+  assert corpus_files.fingerprint(path, tmp_path) == before
 
 
 def test_fingerprint_follows_the_content(tmp_path):

@@ -371,7 +371,7 @@ def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
   _prepare(source, tmp_path / 'o', deduplication=Deduplication())
   told = [record.getMessage().split(' | ') for record in caplog.records]
   first = next(row for row in told if row[0].endswith('fr.a.txt, 1,024 lines'))
-  assert first[0] == 'prepare, file 2 of 5, mono/fr.a.txt, 1,024 lines'
+  assert first[0] == 'preprocess, file 2 of 5, mono/fr.a.txt, 1,024 lines'
   assert first[1] == '0 of 1 MB' and first[2].endswith('/s')
   assert first[3].endswith(' min left')
   last = [row for row in told if 'mono/fr.a.txt' in row[0]][-1]

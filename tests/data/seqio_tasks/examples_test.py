@@ -67,10 +67,10 @@ def test_source_size(unsized_task, toy_corpus):
 
 def test_fingerprint(unsized_task, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus)
-  path = toy_corpus.directory / 'mono/en.txt'
+  [file] = toy_corpus.group_fingerprint('en')
   assert task_examples.fingerprint('corpus.mono.en', 'train') == {
     'source': 'TextSource',
-    'files': [['mono/en.txt', path.stat().st_size, path.stat().st_mtime_ns]],
+    'files': [['mono/en.txt', file.size, file.content]],
     'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize'],
   }
   assert task_examples.fingerprint(unsized_task, 'train') == {

@@ -357,17 +357,17 @@ def _command(directory, mixture, split):
 
 
 def _changes(stored, now) -> list[str]:
-  """What differs between two lists of (path, size, time)."""
+  """Returns the differences of two lists of (path, size, content)."""
   before = {name: tuple(rest) for name, *rest in stored}
   after = {name: tuple(rest) for name, *rest in now}
   out = [f'{name} is new' for name in sorted(after.keys() - before.keys())]
   out += [f'{name} is gone' for name in sorted(before.keys() - after.keys())]
   for name in sorted(before.keys() & after.keys()):
-    (size, *time), (new_size, *new_time) = before[name], after[name]
+    (size, *content), (new_size, *new_content) = before[name], after[name]
     if size != new_size:
       out.append(f'{name} has {new_size} bytes instead of {size}')
-    elif time != new_time:
-      out.append(f'{name} was modified (or copied: cp -p keeps its time)')
+    elif content != new_content:
+      out.append(f'{name} has another content')
   return out
 
 

@@ -172,7 +172,7 @@ class Corpus:
   def fingerprint(
     self, split: str | None = None
   ) -> tuple[corpus_files.Fingerprint, ...]:
-    """Path, size and time of every text file (of a split): for staleness."""
+    """Returns the fingerprint of every text file (of a split)."""
     if split is not None:
       check_split(split)
     return tuple(

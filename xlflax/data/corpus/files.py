@@ -2,6 +2,9 @@
 
 import dataclasses
 import enum
+import functools
+import hashlib
+import json
 import os
 import pathlib
 import re
@@ -62,19 +65,33 @@ class TextFile:
   languages: tuple[str, ...]
 
 
+# Files up to 4 MiB are read completely.
+_NUM_SAMPLES = 64
+_SAMPLE_BYTES = 1 << 16
+_DIGEST_LIMIT = 1 << 56
+
+
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-  """What tells that a file changed: path, bytes, time of modification (ns).
+  """The identity of a file of text: its path, its size and its content.
 
-  Of a file that is several (`forms.parts`), the bytes of all and the last time.
+  A copy with another time of modification has the same fingerprint; an edit that
+  keeps size and time has another one. The content of files above 4 MiB is
+  sampled at 64 places.
 
-  Of a file of records for which there is a `corpus.toml`, the third number
-  changes with what that says on it, too.
+  If a file consists of several (`forms.parts`), the fingerprint covers all of
+  them. For a file of records that `corpus.toml` describes, it also covers the
+  description.
+
+  Attributes:
+    path: Path of the file.
+    size: Number of bytes.
+    content: Digest of (a sample of) the content, below 2^56.
   """
 
   path: str
   size: int
-  modified: int
+  content: int
 
 
 def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
@@ -124,13 +141,50 @@ def without_seconds(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 def fingerprint(path, root=None) -> Fingerprint:
   """The fingerprint of a file, named relative to `root` (None: absolute)."""
-  found = [os.stat(part) for part in forms.parts(pathlib.Path(path))]
+  parts = forms.parts(pathlib.Path(path))
+  states = [os.stat(part) for part in parts]
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
-  modified = max(status.st_mtime_ns for status in found)
+  content = 0
+  for part, state in zip(parts, states, strict=True):
+    digest = _sample_digest(
+      os.path.abspath(part),
+      state.st_size,
+      (state.st_ino, state.st_mtime_ns, state.st_ctime_ns),
+    )
+    content = content * 31 % _DIGEST_LIMIT ^ digest
   if form := forms.digest(pathlib.Path(path)):
-    modified ^= int(form[-12:], 16)
-  size = sum(status.st_size for status in found)
-  return Fingerprint(name.replace(os.sep, '/'), size, modified)
+    content ^= int(form[-12:], 16)
+  size = sum(state.st_size for state in states)
+  return Fingerprint(name.replace(os.sep, '/'), size, content)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
+  """Returns a digest of the content of a file, or of a sample of it.
+
+  Args:
+    path: Path of the file, or of a directory, whose names and sizes count.
+    size: Number of bytes.
+    version: Inode and times, so that the digest of a file that was written
+      since is computed again.
+  """
+  del version
+  digest = hashlib.blake2b(digest_size=7)
+  if os.path.isdir(path):
+    for folder, _, names in sorted(os.walk(path)):
+      for name in sorted(names):
+        file = os.path.join(folder, name)
+        entry = [os.path.relpath(file, path), os.stat(file).st_size]
+        digest.update(json.dumps(entry).encode())
+    return int.from_bytes(digest.digest(), 'big')
+  with open(path, 'rb') as file:
+    if size <= _NUM_SAMPLES * _SAMPLE_BYTES:
+      digest.update(file.read())
+    else:
+      for i in range(_NUM_SAMPLES):
+        file.seek(i * (size - _SAMPLE_BYTES) // (_NUM_SAMPLES - 1))
+        digest.update(file.read(_SAMPLE_BYTES))
+  return int.from_bytes(digest.digest(), 'big')
 
 
 def is_sequential(path: pathlib.Path) -> bool:

@@ -278,7 +278,7 @@ def known_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
 
 
 def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
-  """(path, size, time) of a task's files; None where its source has none."""
+  """Returns the fingerprints of a task's files; None if its source has none."""
   source = get_task(name).source
   if not isinstance(source, corpus_source.TextSource):
     return None

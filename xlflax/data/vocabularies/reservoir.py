@@ -119,7 +119,7 @@ class Origin:
   Attributes:
     capacity: lines that are kept of each language.
     seed: of the keys.
-    files: path, size and time of modification of each file of training text.
+    files: Path, size and digest of the content of each file of training text.
   """
 
   capacity: int
