@@ -99,7 +99,11 @@ def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
     (a, of_a), (b, of_b) = one, other
     larger = jnp.maximum(a, b)
     safe = jnp.where(jnp.isneginf(larger), 0.0, larger)
-    return larger, of_a * jnp.exp(a - safe) + of_b * jnp.exp(b - safe)
+    # The factor of the larger one is exp(0): one exponential is enough.
+    factor = jnp.exp(jnp.minimum(a, b) - safe)
+    is_a_larger = a >= b
+    total = jnp.where(is_a_larger, of_a, of_b)
+    return larger, total + factor * jnp.where(is_a_larger, of_b, of_a)
 
   maximum, total = lax.reduce(
     (logits, jnp.ones_like(logits)),
