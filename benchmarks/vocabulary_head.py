@@ -32,15 +32,17 @@ class Sizes:
   dtype: str = 'bfloat16'
 
 
-# Of 64 rows of 512 tokens (mBERT: 256 of 128) 15 % are scored.
+# 77 tokens of each of 64 sequences of 512 are scored, as in a training step
+# (mBERT: 20 of each of 256 sequences of 128). Vocabularies are padded to a
+# multiple of 128.
 MODELS = {
   'tiny': Sizes(positions=16, hidden=8, vocabulary=1000, dtype='float32'),
   'small': Sizes(
     positions=256, hidden=256, vocabulary=250_002, dtype='float32'
   ),
-  'xlmr-base': Sizes(positions=4915, hidden=768, vocabulary=250_002),
-  'xlmr-large': Sizes(positions=4915, hidden=1024, vocabulary=250_002),
-  'mbert': Sizes(positions=4915, hidden=768, vocabulary=119_547),
+  'xlmr-base': Sizes(positions=4928, hidden=768, vocabulary=250_112),
+  'xlmr-large': Sizes(positions=4928, hidden=1024, vocabulary=250_112),
+  'mbert': Sizes(positions=5120, hidden=768, vocabulary=119_552),
 }
 
 

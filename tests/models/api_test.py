@@ -13,6 +13,7 @@ _CONFIG = model_config.EncoderConfig(
   mlp_dim=64,
   num_heads=4,
   vocab_size=300,
+  pad_vocab_size_multiple=1,
   max_length=6,
   initializer_range=0.05,
 )

@@ -54,7 +54,11 @@ def test_strings_become_enums():
       ('float32', 'bfloat16', 'float16', 'EncoderConfig.dtype'),
     ),
     ('num_layers', 0, (1, '0', 'EncoderConfig.num_layers')),
-    ('vocab_multiple', 0, (1, '0', 'EncoderConfig.vocab_multiple')),
+    (
+      'pad_vocab_size_multiple',
+      0,
+      (1, '0', 'EncoderConfig.pad_vocab_size_multiple'),
+    ),
     ('type_vocab_size', -1, (0, '-1', 'EncoderConfig.type_vocab_size')),
     ('dropout_rate', 1.0, (1, 'EncoderConfig.dropout_rate')),
     ('attention_dropout_rate', -0.1, (0, '-0.1')),
@@ -96,9 +100,11 @@ def test_another_vocabulary_is_refused(stated, values):
 
 
 def test_table_is_rounded_up():
-  assert _config(vocab_size=50).table_size == 50
-  assert _config(vocab_size=50, vocab_multiple=16).table_size == 64
-  assert _config(vocab_size=64, vocab_multiple=16).table_size == 64
+  assert _config(vocab_size=50).table_size == 128
+  assert _config(vocab_size=250_002).table_size == 250_112
+  assert _config(vocab_size=119_547).table_size == 119_552
+  assert _config(vocab_size=50, pad_vocab_size_multiple=16).table_size == 64
+  assert _config(vocab_size=64, pad_vocab_size_multiple=16).table_size == 64
 
 
 def test_table_without_a_vocabulary_says_what_to_do():

@@ -16,7 +16,9 @@ _EMBED = dict(
 
 
 def _config(**changes):
-  return model_config.EncoderConfig(**_SIZES | dict(vocab_size=7) | changes)
+  return model_config.EncoderConfig(
+    **_SIZES | dict(vocab_size=7, pad_vocab_size_multiple=1) | changes
+  )
 
 
 def _ids(shape=(2, 3)):

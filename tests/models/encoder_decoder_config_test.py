@@ -50,7 +50,7 @@ def test_sizes_come_from_the_vocabulary():
     languages=('en', 'fr'),
   )
   config = model_config.with_vocabulary(
-    _config(family='t5', vocab_multiple=8), spec
+    _config(family='t5', pad_vocab_size_multiple=8), spec
   )
   assert (config.vocab_size, config.num_languages) == (30, 2)
   assert config.table_size == 32

@@ -45,7 +45,7 @@ _KINDS = {
     gated_mlp=True,
     activation='gelu_tanh',
     output_embeddings='own',
-    vocab_multiple=8,
+    pad_vocab_size_multiple=8,
   ),
   'umt5': dict(family='t5', per_layer_relative_bias=True, activation='relu'),
 }

@@ -22,6 +22,7 @@ _CONFIG = model_config.EncoderConfig(
   mlp_dim=20,
   num_heads=3,
   vocab_size=29,
+  pad_vocab_size_multiple=1,
   max_length=12,
 )
 _IDS = np.random.default_rng(0).integers(5, 29, (2, 10))
@@ -243,7 +244,7 @@ def test_logits_are_the_tied_table_on_transformed_states(params):
 
 
 def test_rows_beyond_the_vocabulary_are_never_predicted(params):
-  model = _model(vocab_multiple=16)
+  model = _model(pad_vocab_size_multiple=16)
   extra = {'token': jnp.ones((3, 12)), 'bias': jnp.full(3, 50.0)}
   wide = dict(
     params, output_bias=jnp.concatenate([params['output_bias'], extra['bias']])
@@ -267,7 +268,7 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(params):
 def test_padded_rows_change_no_other_parameter_and_no_loss(output):
   """Rows of the vocabulary are drawn as without padding, the others are 0."""
   plain = _model(output_embeddings=output)
-  padded = _model(output_embeddings=output, vocab_multiple=128)
+  padded = _model(output_embeddings=output, pad_vocab_size_multiple=128)
   before, after = (
     nn.unbox(jax.jit(functools.partial(api.init_params, model))(key))
     for model, key in ((plain, jax.random.key(0)), (padded, jax.random.key(0)))

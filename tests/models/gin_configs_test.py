@@ -9,8 +9,9 @@ import jax
 import pytest
 
 import xlflax.gin_configs
-from xlflax.models import api, encoder, encoder_decoder
+from xlflax.models import api, encoder, encoder_decoder, vocabulary_padding
 from xlflax.models import config as model_config
+from xlflax.training import params as params_lib
 
 _FOLDER = pathlib.Path(xlflax.gin_configs.__file__).parent
 _VOCAB = 80_000
@@ -77,7 +78,10 @@ def _count(model):
     lambda p, ids: model.apply({'params': p}, ids), shapes, token_ids
   )
   assert logits.shape == (2, 9, _VOCAB)
-  return round(api.count_params(shapes) / 1e6, 1)
+  count = vocabulary_padding.count_unpadded(
+    params_lib.shapes(shapes), model.config
+  )
+  return round(count / 1e6, 1)
 
 
 @pytest.mark.parametrize('size', _MILLIONS)

@@ -23,6 +23,7 @@ _MODERN = model_config.EncoderConfig(
   mlp_dim=10,
   num_heads=3,
   vocab_size=29,
+  pad_vocab_size_multiple=1,
   max_length=12,
   position_embedding='rotary',
   rotary_theta=50.0,
@@ -290,7 +291,11 @@ def test_training_with_dropout_and_rematerialisation(scan):
 @pytest.mark.slow
 def test_eight_devices_equal_one():
   config = dataclasses.replace(
-    _MODERN, num_heads=2, vocab_multiple=8, num_layers=2, global_every=2
+    _MODERN,
+    num_heads=2,
+    pad_vocab_size_multiple=8,
+    num_layers=2,
+    global_every=2,
   )
   model = encoder.Encoder(config)
   rules = (

@@ -39,7 +39,7 @@ _VARIANTS = {
   'pre_norm': dict(
     norm_position='pre',
     embedding_norm=False,
-    vocab_multiple=8,
+    pad_vocab_size_multiple=8,
     dtype='bfloat16',
     head_dim=3,
   ),
@@ -67,7 +67,7 @@ _ENCODER_DECODERS = {
     num_languages=3,
     output_embeddings='own',
     mlm_head='transform',
-    vocab_multiple=8,
+    pad_vocab_size_multiple=8,
     scan_layers=False,
   ),
 }

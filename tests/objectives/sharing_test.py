@@ -28,6 +28,7 @@ _CONFIG = EncoderConfig(
   num_heads=2,
   max_length=14,
   vocab_size=23,
+  pad_vocab_size_multiple=1,
   num_languages=3,
   initializer_range=0.4,
 )

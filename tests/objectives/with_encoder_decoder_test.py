@@ -22,7 +22,7 @@ _SIZES = dict(
   mlp_dim=16,
   num_heads=2,
   vocab_size=fake.SPEC.size,
-  vocab_multiple=8,
+  pad_vocab_size_multiple=8,
   num_languages=3,
   max_length=16,
 )

@@ -18,6 +18,7 @@ def test_losses_and_gradients_in_bfloat16(pairs, context):
     num_heads=2,
     max_length=10,
     vocab_size=23,
+    pad_vocab_size_multiple=1,
     num_languages=3,
     use_language_embeddings=True,
     dtype='bfloat16',

@@ -176,7 +176,7 @@ def test_dimensions_that_do_not_divide(monkeypatch):
     )
     if 'embeddings/token' in w
   )
-  assert 'vocab_multiple = 8' in text
+  assert 'pad_vocab_size_multiple = 8' in text
 
 
 def test_arrays_that_nothing_splits(monkeypatch):

@@ -120,12 +120,18 @@ def every_matmul_counts(monkeypatch):
 @pytest.mark.usefixtures('every_matmul_counts')
 def test_a_misaligned_vocabulary_is_reported_with_its_fix():
   """The logits are misaligned in all three matmuls of the head."""
-  setup, costs = _trace(10_002)
+  setup, costs = _trace(10_002, pad_vocab_size_multiple=1)
   (warning,) = advice.describe_misalignment(setup, _H200, costs)
-  assert '10002' in warning and 'vocab_multiple = 128' in warning
+  assert '10002' in warning and 'pad_vocab_size_multiple = 128' in warning
   assert sum(o.count for o in costs.operations if o.misaligned) == 3
-  setup, costs = _trace(10_002, vocab_multiple=128)
+
+
+@pytest.mark.usefixtures('every_matmul_counts')
+@pytest.mark.parametrize('vocabulary_size', [119_547, 250_002])
+def test_padded_vocabularies_are_aligned(vocabulary_size):
+  setup, costs = _trace(vocabulary_size, pad_vocab_size_multiple=128)
   assert advice.describe_misalignment(setup, _H200, costs) == []
+  assert not [o for o in costs.operations if o.misaligned]
 
 
 @pytest.mark.usefixtures('every_matmul_counts')

@@ -38,6 +38,7 @@ def make_model(vocab_size: int = SPEC.size, **fields) -> encoder.Encoder:
       num_heads=2,
       max_length=32,
       vocab_size=vocab_size,
+      pad_vocab_size_multiple=1,
       num_languages=2,
       dropout_rate=0.0,
       attention_dropout_rate=0.0,

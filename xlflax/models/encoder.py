@@ -129,7 +129,7 @@ class Encoder(cross_attention.PlugIn):
     They are float32; on several accelerators the table's values are rounded
     to the compute dtype.
 
-    R is the vocabulary's size V, or beyond it if `config.vocab_multiple` asks
+    R is the vocabulary's size V, or beyond it if `config.pad_vocab_size_multiple` asks
     for it; the bias of the rows from V on is so low that their probability is
     zero.
     """

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlflax.data.sampling import row_schedule
 from xlflax.foundation import errors
-from xlflax.models import targets
+from xlflax.models import targets, vocabulary_padding
 from xlflax.planning import (
   analysis,
   collectives,
@@ -142,19 +142,18 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
 
 
 def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
-  named = params_lib.names(setup.factory.abstract.params)
+  shapes = params_lib.shapes(setup.factory.abstract.params)
   optimizer = setup.settings.optimizer
   modules: dict[str, int] = {}
-  for name, leaf in named.items():
+  trainable = 0
+  for name, shape in shapes.items():
+    size = vocabulary_padding.count_unpadded({name: shape}, setup.model.config)
     module = '/'.join(name.split('/')[:2])
-    modules[module] = modules.get(module, 0) + int(leaf.size)
+    modules[module] = modules.get(module, 0) + size
+    trainable += size if optimizer.is_trainable(name) else 0
   return {
     'total': sum(modules.values()),
-    'trainable': sum(
-      int(leaf.size)
-      for name, leaf in named.items()
-      if optimizer.is_trainable(name)
-    ),
+    'trainable': trainable,
     'modules': modules,
   }
 

@@ -22,7 +22,7 @@ def from_huggingface(
   unused_rows: importing.UnusedRows | str = importing.UnusedRows.REFUSE,
   drop: Sequence[str] = (),
   scan_layers: bool = True,
-  vocab_multiple: validation.PositiveInt = 1,
+  pad_vocab_size_multiple: validation.PositiveInt = 128,
   partitioner: partitioning.Partitioner | None = None,
 ) -> Run:
   """Converts a Hugging Face folder and opens the result.
@@ -38,7 +38,8 @@ def from_huggingface(
     unused_rows: what to do about embeddings without a token.
     drop: patterns of tensors to leave out.
     scan_layers: stacked layers, or unrolled ones.
-    vocab_multiple: the table's rows are rounded up to a multiple of this.
+    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
+      up to a multiple of this number.
     partitioner: shards parameters and batches; None splits batches over all
       devices.
 
@@ -50,7 +51,7 @@ def from_huggingface(
   checked = importing.check(
     folder,
     scan_layers=scan_layers,
-    vocab_multiple=vocab_multiple,
+    pad_vocab_size_multiple=pad_vocab_size_multiple,
     languages=languages,
     vocabulary=vocabulary,
     unused_rows=unused_rows,

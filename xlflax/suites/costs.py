@@ -1,13 +1,17 @@
 """What a task of a suite costs: parameters, processor and device seconds."""
 
-import math
 import time
 
 import jax
 
 from xlflax.evaluation.reports import score_table
+from xlflax.models import vocabulary_padding
 from xlflax.storage import paths
-from xlflax.training.checkpointing import metrics_file, saved_checkpoints
+from xlflax.training.checkpointing import (
+  metrics_file,
+  run_directory,
+  saved_checkpoints,
+)
 
 
 class Meter:
@@ -40,8 +44,7 @@ def body_parameters(model_dir: str, step: int) -> int:
   shapes = saved_checkpoints.saved_shapes(
     saved_checkpoints.path_of(paths.of(model_dir), step)
   )
-  return sum(
-    math.prod(shape)
-    for name, shape in shapes.items()
-    if name.startswith('model/')
+  return vocabulary_padding.count_unpadded(
+    {n: shape for n, shape in shapes.items() if n.startswith('model/')},
+    run_directory.read_model(paths.of(model_dir)).config,
   )

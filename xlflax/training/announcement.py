@@ -11,7 +11,7 @@ from xlflax.data import loader as loader_lib
 from xlflax.data.corpus import directory as corpus_lib
 from xlflax.data.sampling import row_schedule
 from xlflax.models import config as model_config
-from xlflax.models import targets
+from xlflax.models import targets, vocabulary_padding
 from xlflax.models.attention import attention
 from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
@@ -103,13 +103,11 @@ def _evaluated(evaluation: Any) -> str:
 def _model(setup: setup_lib.Setup) -> str:
   """'Encoder, 12 layers of 768, 278,295,186 parameters, ...'."""
   config = setup.model.config
-  named = params_lib.names(setup.factory.abstract.params)
+  shapes = params_lib.shapes(setup.factory.abstract.params)
   optimizer = setup.settings.optimizer
-  total = sum(int(leaf.size) for leaf in named.values())
-  trained = sum(
-    int(leaf.size)
-    for name, leaf in named.items()
-    if optimizer.is_trainable(name)
+  total = vocabulary_padding.count_unpadded(shapes, config)
+  trained = vocabulary_padding.count_unpadded(
+    {n: s for n, s in shapes.items() if optimizer.is_trainable(n)}, config
   )
   parts = [type(setup.model).__name__]
   layers = getattr(config, 'num_layers', None)

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 
 from xlflax.data import batch as batch_lib
+from xlflax.models import vocabulary_padding
+from xlflax.training import params as params_lib
 from xlflax.training import setup as setup_lib
 from xlflax.training import train_state, train_step
 from xlflax.training.devices import devices
@@ -56,8 +58,8 @@ def run(settings: 'trainer_lib.Trainer', *, steps: int) -> dict[str, Any]:
     'device': jax.devices()[0].device_kind,
     'devices': count,
     'mesh': dict(settings.partitioner.mesh.shape),
-    'parameters': sum(
-      int(leaf.size) for leaf in jax.tree.leaves(setup.factory.abstract.params)
+    'parameters': vocabulary_padding.count_unpadded(
+      params_lib.shapes(setup.factory.abstract.params), setup.model.config
     ),
     'vocabulary_size': setup.spec.size,
     'steps': steps,

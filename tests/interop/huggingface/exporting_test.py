@@ -248,8 +248,8 @@ def test_every_size_of_the_package_can_be_exported():
 @pytest.mark.parametrize(
   ('value', 'dtype', 'values'),
   [
-    (np.nan, 'float32', ('model/embeddings/token', 'NaN', 1, '1,216', '3')),
-    (-np.inf, 'bfloat16', ('model/embeddings/token', 'NaN', 1, '1,216', '3')),
+    (np.nan, 'float32', ('model/embeddings/token', 'NaN', 1, '2,048', '3')),
+    (-np.inf, 'bfloat16', ('model/embeddings/token', 'NaN', 1, '2,048', '3')),
     (1e6, 'float16', ('NaN', 1, 3, 'float16')),
   ],
 )

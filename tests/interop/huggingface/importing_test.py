@@ -348,7 +348,7 @@ def test_a_pooler_beside_a_masked_lm_is_kept(folder, tmp_path):
 
 
 def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
-  run, params = _params(folder, tmp_path / 'ours', vocab_multiple=8)
+  run, params = _params(folder, tmp_path / 'ours', pad_vocab_size_multiple=8)
   table = params['model']['embeddings']['token']
   assert table.shape == (64, 30) and not np.any(table[61:])
   folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
@@ -443,9 +443,8 @@ def test_parameters_are_sharded_as_they_are_read(folder):
   table = params['model']['embeddings']['token']
   assert len(table.sharding.device_set) == 8
   assert table.addressable_shards[0].data.size < table.size
-  np.testing.assert_array_equal(
-    table, _tensors(folder)['bert.embeddings.word_embeddings.weight']
-  )
+  rows = _tensors(folder)['bert.embeddings.word_embeddings.weight']
+  np.testing.assert_array_equal(table[: len(rows)], rows)
 
 
 @pytest.mark.slow

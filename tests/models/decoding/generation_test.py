@@ -38,6 +38,7 @@ _MODEL = encoder_decoder.EncoderDecoder(
     mlp_dim=12,
     num_heads=2,
     vocab_size=_VOCAB,
+    pad_vocab_size_multiple=1,
     max_length=12,
     use_language_embeddings=True,
     num_languages=2,
@@ -433,6 +434,7 @@ def test_sixteen_bit_models_generate(fields):
         mlp_dim=12,
         num_heads=2,
         vocab_size=_VOCAB,
+        pad_vocab_size_multiple=1,
         max_length=12,
         dtype='bfloat16',
       )

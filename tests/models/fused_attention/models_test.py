@@ -17,6 +17,7 @@ _SIZES = dict(
   num_heads=2,
   head_dim=16,
   vocab_size=29,
+  pad_vocab_size_multiple=1,
   max_length=32,
   attention_dropout_rate=0.2,
 )

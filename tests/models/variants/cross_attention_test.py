@@ -234,7 +234,7 @@ def test_bfloat16_is_close():
 
 @pytest.mark.slow
 def test_eight_devices_equal_one():
-  model = _model(vocab_multiple=8)
+  model = _model(pad_vocab_size_multiple=8)
   rules = (
     ('batch', ('data', 'fsdp')),
     ('heads', 'tensor'),

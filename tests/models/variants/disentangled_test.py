@@ -59,6 +59,7 @@ def test_packed_rows_are_as_rows_of_their_own():
       mlp_dim=8,
       num_heads=2,
       vocab_size=11,
+      pad_vocab_size_multiple=1,
       num_languages=1,
       max_length=16,
       position_embedding='disentangled',

@@ -26,6 +26,7 @@ _CONFIG = model_config.EncoderConfig(
   mlp_dim=12,
   num_heads=2,
   vocab_size=30,
+  pad_vocab_size_multiple=1,
   max_length=10,
   num_languages=3,
   use_language_embeddings=True,

@@ -25,6 +25,7 @@ CONFIG = EncoderConfig(
   num_heads=2,
   max_length=14,
   vocab_size=23,
+  pad_vocab_size_multiple=1,
   num_languages=3,
   dropout_rate=0.0,
   attention_dropout_rate=0.0,

@@ -22,7 +22,12 @@ from xlflax.training.initialization.decoder import DecoderInitialization, Layers
 from xlflax.training.initialization.parameter_sources import Source
 
 _SIZES = dict(
-  hidden_dim=8, mlp_dim=16, num_heads=2, vocab_size=20, max_length=10
+  hidden_dim=8,
+  mlp_dim=16,
+  num_heads=2,
+  vocab_size=20,
+  pad_vocab_size_multiple=1,
+  max_length=10,
 )
 
 

@@ -30,7 +30,13 @@ from xlflax.training.initialization.vocabulary_matching import (
   VocabularyMatching,
 )
 
-_SIZES = dict(hidden_dim=8, mlp_dim=12, num_heads=2, vocab_size=31)
+_SIZES = dict(
+  hidden_dim=8,
+  mlp_dim=12,
+  num_heads=2,
+  vocab_size=31,
+  pad_vocab_size_multiple=1,
+)
 _TARGET = Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁дом', '▁xyz'))
 _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'Ġcat'))
 _MATCHING = vocabulary_matching.match(_TARGET, _SOURCE, [('hund', 'dog')])

@@ -18,8 +18,8 @@ path PATH: folder with config.json, weights and tokenizer
 --dry_run (switch): check, show what becomes what, write nothing
 --layers (one of scanned unrolled, default scanned): how the model holds its
   layers
---vocab_multiple (Count, default 1): round the embeddings' rows up to a multiple
-  of this
+--pad_vocab_size_multiple (Count, default 128): round the number of rows of
+  embedding tables up to a multiple of this number
 --languages CODES: comma-separated: the languages that get an id,
   in order (default: config.json's, else those of multilingual models)
 --vocabulary DIR: a vocabulary to take instead of the folder's tokenizer
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
   checked = importing.check(
     args.path,
     scan_layers=args.layers == 'scanned',
-    vocab_multiple=args.vocab_multiple,
+    pad_vocab_size_multiple=args.pad_vocab_size_multiple,
     languages=tuple(filter(None, (args.languages or '').split(','))) or None,
     vocabulary=args.vocabulary,
     unused_rows=args.unused_rows,

@@ -103,7 +103,7 @@ def check(
   folder: validation.FilePath,
   *,
   scan_layers: bool = True,
-  vocab_multiple: validation.PositiveInt = 1,
+  pad_vocab_size_multiple: validation.PositiveInt = 128,
   languages: Sequence[str] | None = None,
   vocabulary: validation.FilePath | None = None,
   unused_rows: UnusedRows | str = UnusedRows.REFUSE,
@@ -115,7 +115,8 @@ def check(
     folder: a folder on disk as `save_pretrained` writes it, or the name of a
       model on the Hugging Face Hub, whose files are fetched.
     scan_layers: stacked layers, or unrolled ones.
-    vocab_multiple: the table's rows are rounded up to a multiple of this.
+    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
+      up to a multiple of this number.
     languages: codes of the vocabulary's languages; None takes those of
       config.json (XLM), or those that multilingual models usually have.
     vocabulary: directory of a vocabulary to take instead of the folder's
@@ -143,7 +144,10 @@ def check(
   check_digests(folder)
   tensors = _try(lambda: tensor_files.find(folder), problems)
   description, problem = model_files.examine(
-    folder, tensors, scan_layers=scan_layers, vocab_multiple=vocab_multiple
+    folder,
+    tensors,
+    scan_layers=scan_layers,
+    pad_vocab_size_multiple=pad_vocab_size_multiple,
   )
   if problem is not None:
     problems.insert(0, problem)

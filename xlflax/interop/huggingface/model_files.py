@@ -96,7 +96,7 @@ def describe(
     folder: a folder as `save_pretrained` writes it.
     tensors: what its files hold.
     **settings: fields of the configuration that are the user's choice:
-      `scan_layers`, `vocab_multiple`, `dtype`.
+      `scan_layers`, `pad_vocab_size_multiple`, `dtype`.
 
   Raises:
     ConfigError: the architecture is not known or options are not supported,

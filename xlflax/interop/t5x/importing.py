@@ -91,7 +91,8 @@ def check(
     sources: dict[str, Sources] = {name: [(name, None)] for name in wanted}
   else:
     sources = _t5_sources(wanted, model.config, shapes)
-  _check(wanted, sources, shapes, own, checkpoint)
+  vocab_size = None if own else len(vocabulary)
+  _check(wanted, sources, shapes, vocab_size, checkpoint)
   return Import(checkpoint, model, vocabulary, tensors, wanted, sources)
 
 
@@ -121,10 +122,6 @@ def _t5(shapes, vocabulary, scan_layers, activation):
       expected=f'at most {rows}',
       fix='give the vocabulary that the model was trained with',
     )
-  # T5X rounds the rows up, as `vocab_multiple` does.
-  config = dataclasses.replace(
-    config, vocab_multiple=1 if rows == len(vocabulary) else rows
-  )
   return encoder_decoder.EncoderDecoder(
     model_config.with_vocabulary(config, vocabulary.spec)
   )
@@ -139,8 +136,18 @@ def _t5_sources(wanted, config, shapes) -> dict[str, Sources]:
   }
 
 
-def _check(wanted, sources, shapes, own, checkpoint) -> None:
-  """Raises CheckpointError that lists all problems."""
+def _check(wanted, sources, shapes, vocab_size, checkpoint) -> None:
+  """Raises CheckpointError that lists all problems.
+
+  Args:
+    wanted: Parameter -> its shape.
+    sources: Parameter -> what it is made of.
+    shapes: Tensor of the checkpoint -> its shape.
+    vocab_size: Rows that the embedding tables of T5X's own T5 need, which may
+      have more; None for xlflax's own models.
+    checkpoint: The folder.
+  """
+  own = vocab_size is None
   used = {tensor for parts in sources.values() for tensor, _ in parts}
   problems = [f'missing {name}' for name in sorted(used - set(shapes))]
   problems += [f'surplus {name}' for name in sorted(set(shapes) - used)]
@@ -155,6 +162,10 @@ def _check(wanted, sources, shapes, own, checkpoint) -> None:
         if own
         else t5_rules.part_shape(tensor, shapes[tensor], layer)
       )
+      if not own and t5_rules.is_vocabulary_table(name):
+        # The rows of both tables are padded, maybe to different numbers.
+        found = (min(found[0], vocab_size), *found[1:])
+        shape = (vocab_size, *wanted[name][1:])
       fits = (
         found == shape
         if own or len(found) == len(shape)

@@ -34,6 +34,15 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
   parts, shape = checked.sources[name], checked.shapes[name]
   if parts == [(name, None)]:
     return checked.tensors[name].read()
+  if t5_rules.is_vocabulary_table(name):
+    ((tensor, _),) = parts
+    array = checked.tensors[tensor].read()
+    num_rows = t5_rules.part_shape(tensor, array.shape, None)[0]
+    return t5_rules.with_padded_rows(
+      t5_rules.here(tensor, array, (num_rows, shape[1])),
+      vocab_size=len(checked.vocabulary),
+      num_rows=shape[0],
+    )
   # All layers of a scanned parameter here, or one array.
   stacked = '/layers/' in name
   arrays: dict[str, np.ndarray] = {}

@@ -89,6 +89,11 @@ def top_names(
   return found
 
 
+def is_vocabulary_table(parameter: str) -> bool:
+  """Returns whether a parameter has a row for each token."""
+  return parameter in ('model/encoder/token', 'model/output')
+
+
 def tensors_of(
   parameter: str,
   sources: Mapping[str, str],
@@ -133,6 +138,19 @@ def layers_of(
 def part(array: np.ndarray, layer: int | None) -> np.ndarray:
   """Returns a layer of a scanned tensor [rows, layers, ...], or all of it."""
   return array if layer is None else np.take(array, layer, _SCAN_AXIS)
+
+
+def with_padded_rows(
+  table: np.ndarray, *, vocab_size: int, num_rows: int
+) -> np.ndarray:
+  """Returns a table [num_rows, H] whose rows beyond the vocabulary are 0.
+
+  Args:
+    table: Array [R, H] with at least `vocab_size` rows.
+    vocab_size: Number of tokens.
+    num_rows: Number of rows of the result.
+  """
+  return np.pad(table[:vocab_size], ((0, num_rows - vocab_size), (0, 0)))
 
 
 def here(tensor: str, array: np.ndarray, shape) -> np.ndarray:

@@ -133,7 +133,7 @@ class ReplacedTokenDetection(base.Objective):
       config,
       vocab_size=theirs.vocab_size,
       num_languages=theirs.num_languages,
-      vocab_multiple=theirs.vocab_multiple,
+      pad_vocab_size_multiple=theirs.pad_vocab_size_multiple,
       cross_attention=False,
     )
     if self.embeddings is GeneratorEmbeddings.SHARED:

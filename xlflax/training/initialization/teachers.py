@@ -60,7 +60,7 @@ class Teacher:
       dataclasses.replace(
         module.config,
         vocab_size=like.vocab_size,
-        vocab_multiple=like.vocab_multiple,
+        pad_vocab_size_multiple=like.pad_vocab_size_multiple,
       )
     )
 

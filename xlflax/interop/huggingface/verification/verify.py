@@ -51,7 +51,7 @@ TEXTS = (
   '',
 )
 _TABLE = re.compile(
-  r'model/((en|de)coder/)?(embeddings/token|output|output_bias)$'
+  r'model/((en|de)coder/)?((embeddings/)?token|output|output_bias)$'
 )
 _TOKEN_HEADS = ('ForMaskedLM', 'ForPreTraining')
 _LOGITS = 'the logits'
@@ -255,7 +255,7 @@ def _wanted(run, options, seq2seq, params, batch, kept):
   config = dataclasses.replace(
     run.model.config,
     vocab_size=len(kept),
-    vocab_multiple=1,
+    pad_vocab_size_multiple=1,
     dtype='float32',
     attention_backend='xla',
   )

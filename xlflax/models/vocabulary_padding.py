@@ -1,0 +1,56 @@
+"""Padded rows of embedding tables and output biases.
+
+The number of rows of these parameters is the size of the vocabulary, rounded
+up to a multiple of `pad_vocab_size_multiple`.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlflax.models import config as model_config
+
+# Parameters with a row for each token, and the axis of these rows.
+_ROW_AXES = (
+  (re.compile(r'(^|/)(token|output)$'), -2),
+  (re.compile(r'(^|/)output_bias$'), -1),
+)
+
+
+def unpadded_shape(
+  name: str, shape: Sequence[int], config: Any
+) -> tuple[int, ...]:
+  """Returns the shape of a parameter without its padded rows.
+
+  Args:
+    name: Name of the parameter, such as 'model/embeddings/token'.
+    shape: Shape of the parameter.
+    config: Configuration of the model, with the size of its vocabulary. A
+      configuration of another class has no padded rows.
+  """
+  unpadded = list(shape)
+  if not isinstance(config, model_config.TransformerConfig):
+    return tuple(unpadded)
+  sizes: Any = config  # both subclasses have a `table_size`
+  for pattern, axis in _ROW_AXES:
+    if (
+      pattern.search(name)
+      and len(shape) >= -axis
+      and shape[axis] == sizes.table_size
+    ):
+      unpadded[axis] = sizes.vocab_size
+  return tuple(unpadded)
+
+
+def count_unpadded(shapes: Mapping[str, Sequence[int]], config: Any) -> int:
+  """Returns the number of scalars outside of padded rows.
+
+  Args:
+    shapes: Name -> shape of each parameter.
+    config: Configuration of the model, with the size of its vocabulary.
+  """
+  return sum(
+    math.prod(unpadded_shape(name, shape, config))
+    for name, shape in shapes.items()
+  )
