@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 from xlflax.planning import memory, report, step_costs, step_time
 from xlflax.training import params
 from xlflax.training import setup as setup_lib
-from xlflax.training.devices import gpu_runtime, machines, partitioning
+from xlflax.training.devices import (
+  accelerators,
+  gpu_runtime,
+  machines,
+  partitioning,
+)
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -22,6 +27,10 @@ _BIG_MATMUL = 1e11
 # Of a TPU's memory; XLA needs some, too. Runs on GPUs say how much they take.
 _OF_TPUS = 0.9
 _FIRST_BF16 = (8, 0)
+# Bytes of a step below which no larger batch is advised.
+_SMALL_STEP = 2**30
+# Fraction of a step that a doubled batch has to save.
+_WORTHWHILE = 0.01
 
 
 def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
@@ -67,7 +76,7 @@ def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:
   size = whole.shape[whole.dimension]
   common = math.gcd(size, whole.parts)
   if whole.logical == 'vocab':
-    fix = f'set vocab_multiple = {whole.parts} in the model'
+    fix = f'set pad_vocab_size_multiple = {whole.parts} in the model'
   elif whole.axes == 'fsdp':
     fix = (
       f'take fsdp = {common}, and data for the rest; or tensor = '
@@ -106,7 +115,7 @@ def of_memory(
   share, why = _OF_TPUS, ''
   if accelerator.platform == 'gpu':
     share, why = gpu_runtime.share_of_memory(), f', {gpu_runtime.MEMORY}'
-  if total <= share * accelerator.memory:
+  if total <= _usable_memory(accelerator):
     return []
   return [
     f'A step takes {_gib(total)} on each device; a run may use '
@@ -114,6 +123,59 @@ def of_memory(
     f'a {accelerator.name} ({share:.0%}{why}): raise '
     f'accumulation (now {accumulation}), lower the batch size, set '
     "remat = 'minimal', 'narrow' or 'full', or split more by Partitioner.fsdp."
+  ]
+
+
+def _usable_memory(accelerator: accelerators.Accelerator) -> float:
+  """Returns the bytes of a device that a run may use."""
+  fraction = _OF_TPUS
+  if accelerator.platform == 'gpu':
+    fraction = gpu_runtime.share_of_memory()
+  return fraction * accelerator.memory
+
+
+def advise_batch(
+  machine: machines.Machine,
+  *,
+  total: float,
+  state: float,
+  seconds: float,
+  update_seconds: float,
+) -> list[str]:
+  """Advises a larger batch if memory allows it and tokens become cheaper.
+
+  The update of the parameters takes the same time for every batch size, and
+  all memory but the state is proportional to the batch size. The advised batch
+  is the smallest that another doubling would make cheaper by less than 1 %.
+
+  Args:
+    machine: Machine that is planned for.
+    total: Peak of memory, in bytes of one device.
+    state: Bytes of the train state on one device.
+    seconds: Estimated time of a step.
+    update_seconds: Estimated time of the update in it.
+  """
+  accelerator = machine.accelerator
+  if accelerator is None or total < _SMALL_STEP:
+    return []
+  usable = _usable_memory(accelerator)
+  factor = 1
+  while (
+    state + 2 * factor * (total - state) <= usable
+    and update_seconds / (2 * factor) >= _WORTHWHILE * seconds
+  ):
+    factor *= 2
+  if factor == 1:
+    return []
+  saved = update_seconds * (1 - 1 / factor)
+  return [
+    f'A step uses {_gib(total)} of the {_gib(usable)} of device memory that a '
+    f'run may use. A batch that is {factor} times as large needs about '
+    f'{_gib(state + factor * (total - state))} and takes {saved * 1e3:,.1f} '
+    f'ms ({saved / seconds:.0%}) less per batch of the present size, because '
+    f'the update of the parameters ({update_seconds * 1e3:,.1f} ms) is shared. '
+    'If you increase the batch size, adapt the learning rate and the number '
+    'of steps.'
   ]
 
 
@@ -174,7 +236,7 @@ def describe_misalignment(
         counts[array] = counts.get(array, 0.0) + operation.count
   for array, extra in seconds.items():
     if f'{sizes.table_size}' in array:
-      fix = 'Set vocab_multiple = 128 in the model.'
+      fix = 'Set pad_vocab_size_multiple = 128 in the model.'
     else:
       fix = (
         'Choose multiples of 8 for hidden_dim, mlp_dim and the size of a head '

@@ -50,7 +50,8 @@ def analyze_run(
     'collectives': steps_lib.mean_collectives(steps),
     'ideal_sent': ideal.sent(setup),
     'estimate': _estimate(setup, machine, steps),
-    'warnings': _warnings(setup, machine, used['total'], steps),
+    'warnings': _warnings(setup, machine, used['total'], steps)
+    + _advise_batch(setup, machine, used['total'], steps),
   }
 
 
@@ -71,6 +72,25 @@ def _warnings(setup, machine, total, steps) -> list[str]:
       for warning in advice.describe_misalignment(setup, machine, step.costs)
     ),
   ]
+
+
+def _advise_batch(setup, machine, total, steps) -> list[str]:
+  estimate = _estimate(setup, machine, steps)
+  if estimate is None:
+    return []
+  update_seconds = sum(
+    step.fraction * row['seconds']
+    for step in steps
+    for row in describe_parts(setup, machine, step.costs)
+    if row['phase'] == 'update'
+  )
+  return advice.advise_batch(
+    machine,
+    total=total,
+    state=memory.per_device(setup.factory.abstract_sharded),
+    seconds=estimate['seconds_per_step'],
+    update_seconds=update_seconds,
+  )
 
 
 def memory_per_device(

@@ -1,0 +1,39 @@
+"""Advice about larger batches."""
+
+import re
+
+import pytest
+
+from xlflax.planning import advice
+from xlflax.training.devices import machines
+
+_GIB = 2**30
+_H200 = machines.parse('gpu:H200:1')
+
+
+def _advise(machine=_H200, **changes):
+  values = dict(
+    total=15 * _GIB, state=5 * _GIB, seconds=0.06, update_seconds=0.0025
+  )
+  return advice.advise_batch(machine, **values | changes)
+
+
+def test_a_larger_batch_shares_the_update():
+  """Doubling saves 1.25 of 60 ms, and doubling again 0.63 ms, at least 1 %."""
+  (text,) = _advise()
+  assert re.search(r'\b4 times', text)
+  assert '45.0 GiB' in text  # 5 + 4 * (15 - 5)
+  assert '1.9 ms' in text  # 2.5 - 2.5 / 4
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    dict(total=100 * _GIB),  # does not fit
+    dict(update_seconds=0.001),  # saves less than 1 %
+    dict(total=_GIB // 2, state=0),  # a tiny model
+    dict(machine=machines.parse('cpu:8')),
+  ],
+)
+def test_no_advice(changes):
+  assert _advise(**changes) == []
