@@ -11,8 +11,9 @@ benchmarks.compiled.count_step` in a process of its own; WORK keeps its result, 
 a run that was stopped goes on. --check fails where a step does not compile,
 takes more memory than is recorded or than a device has, has an MFU bound of
 less than 98 % of what is recorded, all-reduces more than 100 MB at once, or
-has a product in a loop of partial sums, or where kernels were not counted by
-their instructions; it says what is not recorded. --page
+has a product in a loop of partial sums or matmuls whose rows are not aligned,
+or where kernels were not counted by their instructions; it says what is not
+recorded. --page
 writes the table between a page's markers; --recorded takes it from the file.
 """
 
@@ -25,7 +26,7 @@ import sys
 from typing import Any
 
 from benchmarks import pretraining, scaling
-from benchmarks.compiled import instructions
+from benchmarks.compiled import findings, instructions
 from xlflax.training.devices import machines
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
@@ -33,7 +34,7 @@ GIB = 2**30
 # Of the recorded values: what may be lost before a check fails.
 LOST_MFU = 0.02
 MORE_MEMORY = 0.02
-_BLIND = instructions.BLIND
+_FAULTS = (instructions.BLIND, findings.MISALIGNED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,7 +307,7 @@ def main() -> int:
     made = plan(args.work, case, kind)
     results[key] = figures(made)
     wrong = faults(results[key], recorded.get(key, {}), kind)
-    wrong += [w for w in made.get('warnings', ()) if w.startswith(_BLIND)]
+    wrong += [w for w in made.get('warnings', ()) if w.startswith(_FAULTS)]
     failed += bool(wrong)
     notes = '; '.join(wrong if key in recorded else [*wrong, 'not recorded'])
     print(key, results[key] or made['error'], notes, flush=True)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 # Bytes from which on a warning is worth reading.
 WHOLE_REDUCE = 100 * 10**6
 _NOTED = 32 * 2**20
+# The start of warnings about matmuls whose arrays are not aligned.
+MISALIGNED = 'Matmuls of a vocabulary or of layers are not aligned'
+_ALIGNMENT = 16
+_CUBLAS = 'custom_call_target="__cublas'
 _MANY = 3
 # Few layers look like the kernels of one layer.
 _FEWEST_READERS = 6
@@ -52,6 +56,8 @@ def of_program(
     lengths = row_lengths(settings)
     yield from _wide(module, {rows * length for length in lengths})
   yield from _padded(module)
+  if machine.platform == 'gpu':
+    yield from _misaligned(module)
   yield from _exposed(run)
 
 
@@ -188,8 +194,45 @@ def _padded(module) -> Iterator[str]:
       yield (
         f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
         f'be padded to {list(i.arrays[0].shape)}, {report.mebibytes(i.bytes)}: a size '
-        'that tiles (vocab_multiple, a multiple of 64 rows) spares that.'
+        'that tiles (pad_vocab_size_multiple, a multiple of 64 rows) spares that.'
       )
+
+
+def _misaligned(module) -> Iterator[str]:
+  """Big arrays of matmuls whose rows are no multiple of 16 bytes.
+
+  The tensor memory accelerator of GPUs cannot load or store them.
+  """
+  counts: dict[str, int] = {}
+  for computation, instruction in _kernels(module):
+    if not _is_matmul(module, instruction):
+      continue
+    arrays = list(instruction.arrays)
+    for operand in computation.operands(instruction):
+      arrays += operand.arrays
+    for text in {
+      f'{array.dtype}{list(array.shape)}'
+      for array in arrays
+      if array.bytes > _NOTED and array.row_bytes % _ALIGNMENT
+    }:
+      counts[text] = counts.get(text, 0) + 1
+  if counts:
+    described = ', '.join(f'{count} x {text}' for text, count in counts.items())
+    yield (
+      f'{MISALIGNED}: {described}. Rows that are not a multiple of 16 bytes '
+      'take slow kernels. Pad the vocabulary (pad_vocab_size_multiple), or '
+      'choose sizes that are multiples of 8.'
+    )
+
+
+def _is_matmul(module, instruction) -> bool:
+  if instruction.opcode == 'custom-call':
+    return _CUBLAS in instruction.attributes
+  return instruction.opcode == 'dot' or any(
+    inner.opcode == 'dot'
+    for called in module.called(instruction, 'calls')
+    for inner in called.instructions.values()
+  )
 
 
 def _exposed(run) -> Iterator[str]:

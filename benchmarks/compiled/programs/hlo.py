@@ -33,11 +33,13 @@ class Array:
     dtype: 'f32', 'bf16', ...
     shape: sizes.
     on_chip: whether it lies in a TPU's own memory instead of the device's.
+    layout: Dimensions from the contiguous one on; () for the last one first.
   """
 
   dtype: str
   shape: tuple[int, ...]
   on_chip: bool = False
+  layout: tuple[int, ...] = dataclasses.field(default=(), compare=False)
 
   @property
   def size(self) -> int:
@@ -47,6 +49,14 @@ class Array:
   def bytes(self) -> float:
     """Types that are not in the table (f8e4m3fn, token) have 8 bits."""
     return self.size * _BITS.get(self.dtype, 8) / 8
+
+  @property
+  def row_bytes(self) -> float:
+    """Bytes along the contiguous dimension."""
+    if not self.shape:
+      return 0
+    dimension = self.layout[0] if self.layout else -1
+    return self.shape[dimension] * self.bytes / max(self.size, 1)
 
   @property
   def traffic(self) -> float:
@@ -239,6 +249,11 @@ def _members(kind: str) -> list[str]:
   return [re.sub(r'/\*.*?\*/', '', member).strip() for member in members]
 
 
+def layout(text: str | None) -> str:
+  """Returns the dimensions of a layout: of `{1,0:T(8,128)}`, `{1,0`."""
+  return (text or '').partition(':')[0]
+
+
 def arrays(text: str) -> tuple[Array, ...]:
   """Array types in a text: of `(f32[2,3]{1,0}, s32[])` two."""
   return tuple(
@@ -246,6 +261,7 @@ def arrays(text: str) -> tuple[Array, ...]:
       m.group(1),
       tuple(int(n.strip('<= ')) for n in m.group(2).split(',') if n.strip()),
       bool(_ON_CHIP.search(m.group(3) or '')),
+      tuple(int(n) for n in re.findall(r'\d+', layout(m.group(3)))),
     )
     for m in _ARRAY.finditer(text)
   )

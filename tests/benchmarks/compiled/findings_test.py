@@ -2,6 +2,8 @@
 
 import types
 
+import pytest
+
 from benchmarks.compiled import findings
 from benchmarks.compiled.programs import collectives, execution, hlo
 from xlflax.training.devices import machines
@@ -130,3 +132,38 @@ def test_what_unrolled_layers_read_again():
   said = _said(program(6))
   assert '6 kernels read the same bf16[64, 1024, 512], 64.0 MiB' in said
   assert _said(program(5)) == ''
+
+
+@pytest.mark.parametrize(
+  ('rows', 'layout', 'misaligned'),
+  [
+    (250_002, '1,0', True),
+    (250_112, '1,0', False),
+    (250_002, '0,1', False),  # 768 is the contiguous dimension
+    (119_547, '1,0', True),
+    (119_552, '1,0', False),
+  ],
+)
+@pytest.mark.parametrize('kernel', ['triton', 'cublas'])
+def test_matmuls_of_rows_that_are_not_aligned(rows, layout, misaligned, kernel):
+  table = f'bf16[768,{rows}]{{{layout}}}'
+  call = {
+    'triton': f'{table} fusion(%p, %q), kind=kCustom, calls=%inner',
+    'cublas': f'{table} custom-call(%p, %q), '
+    'custom_call_target="__cublas$gemm"',
+  }[kernel]
+  text = f"""
+%inner (a: bf16[768,64], b: bf16[64,{rows}]) -> bf16[768,{rows}] {{
+  %a = bf16[768,64]{{1,0}} parameter(0)
+  %b = bf16[64,{rows}]{{0,1}} parameter(1)
+  ROOT %c = {table} dot(%a, %b), lhs_contracting_dims={{1}}, \
+rhs_contracting_dims={{0}}
+}}
+
+ENTRY %m (p: bf16[768,64], q: bf16[64,{rows}]) -> bf16[768,{rows}] {{
+  %p = bf16[768,64]{{1,0}} parameter(0)
+  %q = bf16[64,{rows}]{{0,1}} parameter(1)
+  ROOT %f = {call}
+}}
+"""
+  assert (findings.MISALIGNED in _said(text)) == misaligned
