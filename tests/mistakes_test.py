@@ -128,8 +128,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'cache --output=o --corpus=corpus --vocabulary=v --num_workers=0': (
     '--num_workers', 'Got: 0'),
   'preprocess --corpus=corpus --output=o --moses --num_copies=2': ('--code_switch',),
-  'label --model_dir=run --output=o --input=text.fr': (
-    'Got: text.fr', 'LANGUAGE=FILE'),
+  'predict --model_dir=run --output=o --input=text.fr': (
+    'Got: text.fr', 'LANGUAGE=PATH'),
   'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (
     'Got: nowhere.txt', '--input'),
   'preprocess --corpus=corpus --output=o --moses --languages=eng': (

@@ -39,7 +39,7 @@ COMMANDS = {
   'pretrain': 'pretrain on a corpus with automatically selected settings',
   'train': 'pretrain or fine-tune a model',
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
-  'label': 'label the words of text by a fine-tuned run',
+  'predict': 'label the words of text with a fine-tuned run',
   'mine': 'find hard negatives for search fine-tuning',
   'evaluate': 'measure checkpoints by evaluation tasks',
   'translate': 'translate files or standard input by beam search',

@@ -1,0 +1,20 @@
+"""Option types that several commands share."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.cli import options
+from xlflax.foundation import errors
+
+
+def test_paths_by_language():
+  paths = options.parse_language_paths(['fr=a.fr', 'en=b.en'], option='--input')
+  assert paths == {'fr': 'a.fr', 'en': 'b.en'}
+
+
+@pytest.mark.parametrize(
+  'items', [['a.fr'], ['fr='], ['=a.fr'], ['en=a', 'en=b']]
+)
+def test_invalid_paths_by_language(items):
+  with raises_error(errors.ConfigError, got=items[-1], where='--input'):
+    options.parse_language_paths(items, option='--input')

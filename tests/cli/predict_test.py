@@ -1,0 +1,21 @@
+"""Rejected options of `xlflax predict`."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax import cli
+from xlflax.foundation import errors
+
+
+@pytest.mark.parametrize(
+  ('words', 'mentions'),
+  [
+    (['--input=text.txt'], 'text.txt'),
+    (['--input=en=en.txt', '--label_scheme=words'], 'words'),
+    (['--input=en=en.txt', '--max_seq_length=0'], '--max_seq_length'),
+  ],
+)
+def test_mistakes(words, mentions, tmp_path):
+  common = ['--model_dir=run', f'--output={tmp_path}']
+  with raises_error(errors.ConfigError, mentions=mentions):
+    cli.parse('predict', [*common, *words])()
