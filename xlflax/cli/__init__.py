@@ -29,7 +29,7 @@ from xlflax.foundation import (
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
-  'demo': 'train and evaluate a small model end to end on embedded text',
+  'demo': 'train and evaluate a small model on embedded text',
   'vocab': 'train a SentencePiece vocabulary over languages',
   'build-corpus': 'build a corpus from help pages, HTML pages or catalogs',
   'inspect': 'compute statistics of a corpus and report data warnings',
@@ -40,7 +40,7 @@ COMMANDS = {
   'train': 'pretrain or fine-tune a model',
   'finetune': 'fine-tune over a grid of settings, select, evaluate',
   'predict': 'label the words of text with a fine-tuned run',
-  'mine': 'find hard negatives for search fine-tuning',
+  'mine-hard-negatives': 'mine hard negatives for retrieval fine-tuning',
   'evaluate': 'measure checkpoints by evaluation tasks',
   'translate': 'translate files or standard input by beam search',
   'report': 'compare runs, or the results of suites, on one page',

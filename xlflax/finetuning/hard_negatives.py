@@ -140,7 +140,8 @@ def mine(
       got=f'{len(documents)} documents',
       expected=f'{mining.negatives} below {mining.share} of its own cosine',
       where=str(pairs),
-      fix='ask for fewer, look at more of the nearest, or raise the share',
+      fix='Pass a smaller --num_negatives, or a larger --range_max or '
+      '--max_score_ratio.',
     )
   paths.write_atomically(paths.of(output), '\n'.join(lines) + '\n')
   return len(lines), len(own) - len(lines)

@@ -28,7 +28,7 @@ _TRANSLATE = 'translate --model_dir=run --source=en --target=de'
   [
     f'{_TRANSLATE} --input=en.txt --output=en.txt',
     f'{_TRANSLATE} --input=en.txt --output=link',
-    'mine --model_dir=run --pairs=pairs.tsv --language=en --output=pairs.tsv',
+    'mine-hard-negatives --model_dir=run --pairs=pairs.tsv --language=en --output=pairs.tsv',
     'predict --model_dir=run --input=en=en.conll --output=.',
     'tasks convert sib200 --input=corpus --output=corpus',
     'inspect corpus --html=corpus/mono/en.txt',

@@ -1,4 +1,4 @@
-"""`xlflax mine` with the vectors of a tiny run."""
+"""`xlflax mine-hard-negatives` with the vectors of a tiny run."""
 
 import json
 
@@ -14,7 +14,8 @@ def test_a_run_mines_documents_of_the_pairs(make_run, tmp_path, capsys):
     ''.join(f'{text}\t{text} Katze\n' for text in texts)
   )
   output = tmp_path / 'triples.jsonl'
-  arguments = ['mine', f'--model_dir={run}', '--language=de', '--share=1']
+  arguments = ['mine-hard-negatives', f'--model_dir={run}', '--language=de']
+  arguments += ['--max_score_ratio=1']
   arguments += [f'--pairs={tmp_path / "pairs.tsv"}', f'--output={output}']
   assert cli.main([*arguments, '--compilation_cache=']) == 0
   lines = [json.loads(line) for line in output.read_text().splitlines()]

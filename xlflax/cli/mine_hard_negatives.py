@@ -1,0 +1,82 @@
+"""`xlflax mine-hard-negatives`: hard negatives for retrieval fine-tuning."""
+
+import dataclasses
+from typing import Annotated
+
+import annotated_types
+
+from xlflax.cli import compilation_cache, output_paths
+from xlflax.cli import options as shared_options
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MineHardNegativesOptions:
+  """Adds hard negatives to pairs of queries and documents.
+
+  Hard negatives are documents of other pairs that a run ranks high for a query,
+  but whose score is below that of the query's own document.
+
+  Attributes:
+    model_dir: Directory of the run that encodes queries and documents.
+    pairs: TSV or JSON lines file with a query and its document per line.
+    language: Language code of the texts.
+    output: JSON lines file to write, in the format of finetune/search.gin.
+    num_negatives: Number of negatives per query. Pairs with fewer negatives are
+      dropped.
+    max_score_ratio: Maximum cosine similarity of a query and a negative,
+      relative to that of the query and its own document.
+    range_min: Number of highest ranked documents to skip.
+    range_max: Number of highest ranked documents to consider.
+  """
+
+  model_dir: str
+  pairs: str
+  language: str
+  output: str
+  num_negatives: shared_options.PositiveInt = 1
+  max_score_ratio: Annotated[float, annotated_types.Interval(gt=0, le=1)] = 0.95
+  range_min: shared_options.NonNegativeInt = 0
+  range_max: shared_options.PositiveInt = 100
+  compilation: shared_options.CompilationOptions = (
+    shared_options.CompilationOptions()
+  )
+
+
+EXAMPLES = r"""
+Mine one negative per pair, and train on the result:
+  xlflax mine-hard-negatives --model_dir=runs/search --pairs=pairs.tsv \
+      --language=en --output=triples.jsonl
+  xlflax train --gin_file=finetune/search.gin --model_dir=runs/search2 \
+      --gin.INIT_FROM="'runs/search'" --gin.GROUP=3 \
+      --gin.TRAIN_FILES="{'en': 'triples.jsonl'}"
+
+Mine four negatives that score at most 90 % of the query's own document:
+  xlflax mine-hard-negatives --model_dir=runs/search --pairs=pairs.tsv \
+      --language=en --output=mined.jsonl --num_negatives=4 \
+      --max_score_ratio=0.9 --range_max=200
+"""
+
+
+def main(options: MineHardNegativesOptions) -> None:
+  """Writes the pairs with their negatives, and prints their number."""
+  output_paths.check_differs(options.pairs, options.output, option='output')
+  compilation_cache.enable(options.compilation.compilation_cache)
+  from xlflax.finetuning import hard_negatives
+  from xlflax.runs import run as run_lib
+
+  num_written, num_dropped = hard_negatives.mine(
+    run_lib.open_run(options.model_dir),
+    pairs=options.pairs,
+    output=options.output,
+    language=options.language,
+    mining=hard_negatives.Mining(
+      negatives=options.num_negatives,
+      share=options.max_score_ratio,
+      nearest=options.range_max,
+      skip=options.range_min,
+    ),
+  )
+  print(
+    f'Wrote {num_written} lines to {options.output}. Dropped {num_dropped} '
+    'pairs with too few negatives.'
+  )
