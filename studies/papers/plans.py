@@ -45,7 +45,6 @@ def arguments(
     f'--target_topology=cpu:{devices}',
     '--gin.partitioning.Partitioner.data=1',
     f'--gin.partitioning.Partitioner.fsdp={devices}',
-    "--gin.model_config.EncoderConfig.dtype='bfloat16'",
   ]
   if file.startswith(('ppa', 'metaxlm', 'veco/large')):
     command.append("--gin.INIT_DIR='unused'")

@@ -57,6 +57,7 @@ _BINDINGS = {
   'model_config.EncoderConfig.mlp_dim': 40,
   'model_config.EncoderConfig.num_heads': 2,
   'model_config.EncoderConfig.max_length': 32,
+  'model_config.EncoderConfig.dtype': 'float32',
   'model_config.EncoderConfig.dropout_rate': 0.0,
   'model_config.EncoderConfig.attention_dropout_rate': 0.0,
   'TRAIN_STEPS': 20,

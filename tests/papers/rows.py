@@ -82,6 +82,8 @@ def check_twin(paper: str, row: str, **given) -> None:
   gin_files.trace_steps(small)
   full = settings(paper, row, **given)
   assert small.total_steps <= 1000 and small.model.config.hidden_dim <= 128
+  dtypes = [one.model.config.dtype for one in (full, small)]
+  assert dtypes == ['bfloat16', 'float32']
   for field in ('combine', 'pattern'):
     assert getattr(small.objectives, field) == getattr(full.objectives, field)
   assert _entries(small) == _entries(full)
