@@ -155,7 +155,7 @@ def plan(
       f"--gin.{model.section}.dtype='bfloat16'",
       *mesh_flags(model, devices, mesh),
       *model.flags,
-      f'--output={partial}',
+      f'--output_file={partial}',
     ],
     capture_output=True,
     text=True,

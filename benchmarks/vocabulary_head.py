@@ -2,6 +2,8 @@
 
   python -m benchmarks.vocabulary_head --model xlmr-base    # on a GPU
   python -m benchmarks.vocabulary_head --model tiny         # anywhere
+  python -m benchmarks.vocabulary_head --model xlmr-base --vocabulary 250002 \\
+      --devices gpu:H200:1   # compiles and counts, with the extra `plan-gpu`
 
 Loss and gradients of states, table and bias. `plain` is the log-softmax of
 all logits in float32 and its derivative by JAX; `whole` and `chunked_N` are
@@ -17,7 +19,11 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks import jitted
+from benchmarks.compiled import findings
+from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 from xlflax.objectives.cross_entropy import linear_cross_entropy
+from xlflax.planning import compilers
+from xlflax.training.devices import machines
 
 ERRORS = ('loss_error', 'gradient_error')
 
@@ -113,15 +119,58 @@ def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   return results
 
 
+def count_program(sizes: Sizes, machine: machines.Machine) -> dict[str, float]:
+  """Compiles loss and gradients for an absent device and counts kernels.
+
+  Args:
+    sizes: Sizes of the head.
+    machine: One device whose compiler is installed.
+
+  Returns:
+    Kernels, their bytes and FLOPs, temporary bytes and unaligned matmuls.
+  """
+  (device,) = compilers.devices(machine)
+  place = jax.sharding.SingleDeviceSharding(device)
+  arrays = [
+    jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
+    for array in jax.eval_shape(lambda: inputs(sizes))
+  ]
+  with compilers.tracing(machine):
+    program = compilers.compile_step(
+      machine, jax.jit(lambda *a: with_gradients('whole', *a)), *arrays
+    )
+  module = hlo.parse(program.text)
+  reader = kernels.compiled(machine.platform, {}, {})
+  place_of_one = collectives.Place(devices=1, per_node=1)
+  run = execution.Execution(
+    module, reader, place_of_one, machine.accelerator
+  ).run()
+  return {
+    'kernels': sum(run.kernels.values()),
+    'bytes': sum(k.bytes * n for k, n in run.kernels.items()),
+    'flops': sum(k.flops * n for k, n in run.kernels.items()),
+    'temporary_bytes': program.memory.temporary,
+    'unaligned_matmuls': sum(findings.count_misaligned(module).values()),
+  }
+
+
 def main(arguments=None) -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument('--model', choices=list(MODELS), default='tiny')
   parser.add_argument('--calls', type=int, default=10)
+  parser.add_argument('--vocabulary', type=int, help='rows of the table')
+  parser.add_argument('--devices', help='one absent device to compile for')
   parser.add_argument('--output', help='write the figures to this file too')
   args = parser.parse_args(arguments)
   sizes = MODELS[args.model]
+  if args.vocabulary:
+    sizes = dataclasses.replace(sizes, vocabulary=args.vocabulary)
+  if args.devices:
+    counts = count_program(sizes, machines.parse(args.devices))
+    print(json.dumps(dataclasses.asdict(sizes) | counts, indent=2))
+    return
   results = compare(sizes, calls=args.calls)
   print(
     f'{sizes}\n{jax.devices()[0].device_kind}\n\n'

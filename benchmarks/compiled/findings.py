@@ -198,10 +198,16 @@ def _padded(module) -> Iterator[str]:
       )
 
 
-def _misaligned(module) -> Iterator[str]:
-  """Big arrays of matmuls whose rows are no multiple of 16 bytes.
+def count_misaligned(module: hlo.Module) -> dict[str, int]:
+  """Counts matmuls by big arrays whose rows are no multiple of 16 bytes.
 
-  The tensor memory accelerator of GPUs cannot load or store them.
+  The tensor memory accelerator of GPUs cannot load or store such rows.
+
+  Args:
+    module: The program that a GPU's compiler made.
+
+  Returns:
+    Array, such as 'bf16[4928, 250002]' -> number of matmuls that use it.
   """
   counts: dict[str, int] = {}
   for computation, instruction in _kernels(module):
@@ -216,6 +222,11 @@ def _misaligned(module) -> Iterator[str]:
       if array.bytes > _NOTED and array.row_bytes % _ALIGNMENT
     }:
       counts[text] = counts.get(text, 0) + 1
+  return counts
+
+
+def _misaligned(module) -> Iterator[str]:
+  counts = count_misaligned(module)
   if counts:
     described = ', '.join(f'{count} x {text}' for text, count in counts.items())
     yield (
