@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data.stream import Separator
+from xlflax.data.stream import Positions, Separator
 from xlflax.data.vocabularies import tokenizers
 from xlflax.evaluation import sentence_encoding
 from xlflax.foundation import errors, validation
@@ -111,6 +111,13 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
         'and not as the one that it came with'
       )
     verify.check_pairs(vocabulary, folder, separator, types=types)
+    inputs = checked.run.inputs.get(checked.task.value, {})
+    if inputs.get('positions') == Positions.RESET.value:
+      notes.append(
+        'the run numbers the positions of a second text from 0, and the '
+        'exported model continues those of the first: predictions for pairs '
+        'differ'
+      )
     return notes
   if checked.generation.settings:
     model_files.write_json(

@@ -58,6 +58,14 @@ def make_source(**fields):
   )
 
 
+def test_the_translated_pair_may_follow():
+  """PPA, note 2."""
+  found = make_source(include_translated=True).load('fr')
+  assert [one.id for one in found[3:]] == ['7:0', '7:1', '7:2']
+  assert found[5] == dataclasses.replace(FRENCH.parts['fr'][1], id='7:2')
+  assert found[3:5] == make_source().load('fr')[2:]
+
+
 def test_pairs_of_texts():
   """The example of the docstring."""
   source = make_source()

@@ -115,3 +115,17 @@ def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   assert len(frames.opened(tmp_path).encode(_PAIR[0]).ids) < 20
   verify.check_tokenizer(vocabulary, tmp_path)
   assert not frames.follow(tmp_path, vocabulary, Separator.BERT, types=2)
+
+
+def test_positions_that_the_exported_model_does_not_have(run_of, tmp_path):
+  """Published models have no positions that start again in the second text."""
+  directory, *_ = run_of()
+  notes = {}
+  for positions in ('running', 'reset'):
+    task = exporting.check(directory).task.value
+    inputs = {task: {'separator': 'xlmr', 'positions': positions}}
+    saved_objectives.write(directory, [], inputs)
+    notes[positions] = folder_writing.convert(
+      exporting.check(directory), tmp_path / positions
+    )
+  assert len(notes['reset']) == len(notes['running']) + 1
