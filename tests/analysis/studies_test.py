@@ -114,6 +114,8 @@ def test_cka_of_some_layers_on_the_diagonal():
     (2, 2),
   ]
   assert set(found.pictures) == {'layers'}
+  average = np.mean([row['cka'] for row in found.rows])
+  assert found.tables[0].rows[-1] == ['average', f'{100 * average:.1f}']
 
 
 def test_steps_give_curves():

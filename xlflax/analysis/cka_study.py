@@ -142,15 +142,35 @@ def _notes(rows: list[report.Row]) -> list[str]:
   ]
 
 
+def _averages(diagonal: list[report.Row]) -> list[report.Row]:
+  """Returns the mean over layers of each pair and series (ECS, figure 7)."""
+  groups: dict[tuple[str, str], list[report.Row]] = {}
+  for row in diagonal:
+    groups.setdefault((row['pair'], row['series']), []).append(row)
+  return [
+    group[0]
+    | {
+      'first_layer': None,
+      'second_layer': None,
+      'cka': float(np.mean([row['cka'] for row in group])),
+    }
+    for group in groups.values()
+  ]
+
+
 def _tables(rows: list[report.Row]):
   diagonal = _diagonal(study.last_steps(rows))
   return (
     [
       report.grid(
         'CKA of layer i with layer i (%)',
-        diagonal,
+        [*diagonal, *_averages(diagonal)],
         value='cka',
-        down=lambda row: f'layer {row["first_layer"]}',
+        down=lambda row: (
+          'average'
+          if row['first_layer'] is None
+          else f'layer {row["first_layer"]}'
+        ),
         across=lambda row: f'{row["pair"]} {row["series"]}',
         corner='',
       )

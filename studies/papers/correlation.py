@@ -1,0 +1,70 @@
+"""Correlation of CKA and sentence retrieval over the layers of models.
+
+  python -m studies.papers.correlation CKA_DIR SENTENCES_DIR
+
+ECS (Wu et al., 2020), section 5.2: for each language pair, the CKA of layer i
+with layer i and the accuracy of sentence retrieval after an orthogonal map of
+layer i have a Pearson correlation above 0.9 over the layers.
+
+The directories are the outputs of `xlflax analyze cka` and
+`xlflax analyze sentence-retrieval --train=...` for the same models and pairs.
+"""
+
+import csv
+import pathlib
+import sys
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+Row = Mapping[str, str]
+
+
+def correlations(
+  cka: Iterable[Row], sentences: Iterable[Row], *, mapping: str = 'procrustes'
+) -> dict[tuple[str, str, str], float]:
+  """Computes the Pearson correlation over layers.
+
+  Args:
+    cka: Rows of `cka.csv`; layers are compared with their counterparts.
+    sentences: Rows of `sentences.csv`.
+    mapping: Rows of `sentences.csv` to use: 'procrustes' or 'none'.
+
+  Returns:
+    (series, pair, step) -> correlation, for those with three or more layers in
+    both files. NaN if one of the two is constant.
+  """
+  similarity = {
+    (row['series'], row['pair'], row['step'], row['first_layer']): row['cka']
+    for row in cka
+    if row['first_layer'] == row['second_layer']
+  }
+  values: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+  for row in sentences:
+    name = row['series'], row['pair'], row['step']
+    found = similarity.get((*name, row['layer']))
+    if row['mapping'] == mapping and found is not None:
+      pair = float(found), float(row['accuracy'])
+      values.setdefault(name, []).append(pair)
+  with np.errstate(invalid='ignore'):
+    return {
+      name: float(np.corrcoef(np.transpose(pairs))[0, 1])
+      for name, pairs in values.items()
+      if len(pairs) >= 3
+    }
+
+
+def main(cka: str, sentences: str) -> None:
+  """Prints the correlations as a table."""
+  rows = []
+  for folder, name in ((cka, 'cka.csv'), (sentences, 'sentences.csv')):
+    with open(pathlib.Path(folder) / name, encoding='utf-8') as file:
+      rows.append(list(csv.DictReader(file)))
+  print('| series | pair | step | Pearson correlation |')
+  print('| --- ' * 4 + '|')
+  for (series, pair, step), value in correlations(*rows).items():
+    print(f'| {series} | {pair} | {step} | {value:.3f} |')
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])
