@@ -26,7 +26,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'configs lst': ('Got: lst', 'did you mean list?'),
   'analyze cak --output=o': ('Got: cak', 'did you mean cka?'),
   'convert to_hf run --output=o': ('Got: to_hf', 'did you mean to-hf or'),
-  'convert': ('no CONVERSION',),
+  'convert': ('from-hf',),
   'tasks convert sib20': ('sib20',),
   # Flags.
   'evaluate --modeldir=run': ('--model_dir',),
@@ -45,17 +45,17 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_TRAIN} --on_config_mismatch=yes': ('Got: yes', 'continue, error'),
   f'{_TRAIN} --platform=cuda': ('Got: cuda', 'cpu, gpu, tpu'),
   f'{_VOCAB} --corpus=c --model_type=BPE': ('Got: BPE', 'did you mean bpe?'),
-  'convert average --model_dir=run --output=o': ('--last', 'give one of them'),
+  'convert average --model_dir=run --output=o': ('--last', '--checkpoint_steps'),
   'convert from-hf f --output=o --vocabulary=v --languages=en': (
-    '--languages has no effect with --vocabulary',),
+    '--languages', '--vocabulary'),
   'convert from-t5x c --output=o --vocabulary=v --languages=en': (
     '--languages', '--tokenizer'),
   'convert from-t5x c --output=o --vocabulary=v --gin_file=models/tiny.gin '
-  '--layers=unrolled': ('--layers has no effect with --gin_file',),
+  '--scan_layers=false': ('--scan_layers', '--gin_file'),
   'convert from-t5x c --output=o --vocabulary=v --gin_file=models/tiny.gin '
-  '--activation=relu': ('--activation has no effect with --gin_file',),
-  'convert average --model_dir=run --output=o --last=2 --steps=1': (
-    'not allowed with',),
+  '--activation=relu': ('--activation', '--gin_file'),
+  'convert average --model_dir=run --output=o --last=2 --checkpoint_steps=1': (
+    '--last and --checkpoint_steps',),
   # Flags without effect.
   f'{_EVALUATE} --max_examples=3': ('--max_examples', '--tasks'),
   f'{_EVALUATE} --split=validation': ('--split', '--tasks'),

@@ -135,7 +135,7 @@ def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
     str(folder),
     '--output',
     str(tmp_path / 'ours'),
-    '--layers=unrolled',
+    '--scan_layers=false',
   )
   shown = workspace.run(
     'convert',

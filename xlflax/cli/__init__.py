@@ -45,7 +45,7 @@ COMMANDS = {
   'translate': 'translate files or standard input by beam search',
   'report': 'compare runs, or the results of suites, on one page',
   'analyze': 'compare the representations of languages inside models',
-  'convert': 'convert checkpoints, from and to Hugging Face too',
+  'convert': 'convert checkpoints, for example from and to Hugging Face',
   'publish': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',
   'configs': 'list the gin files of xlflax, or describe one',

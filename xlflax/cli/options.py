@@ -89,6 +89,10 @@ LayerIndices = Annotated[
   tuple[LayerIndex, ...],
   cyclopts.Parameter(converter=_parse_integers, n_tokens=1),
 ]
+Steps = Annotated[
+  tuple[NonNegativeInt, ...],
+  cyclopts.Parameter(converter=_parse_integers, n_tokens=1),
+]
 CheckpointSteps = Annotated[
   Literal['last', 'all'] | tuple[NonNegativeInt, ...],
   cyclopts.Parameter(converter=_parse_steps, n_tokens=1),

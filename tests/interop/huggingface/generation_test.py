@@ -82,7 +82,7 @@ def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
 def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
   directory = translator('language', 'bos')
   notes = folder_writing.convert(exporting.check(directory), tmp_path / 'out')
-  assert [n for n in notes if '--direction' in n]
+  assert [n for n in notes if '--target_lang' in n]
   written = json.loads((tmp_path / 'out/generation_config.json').read_text())
   assert 'decoder_start_token_id' not in written
   assert written['eos_token_id'] == 2

@@ -237,7 +237,7 @@ def test_a_tokenizer_of_another_size(folder, size, got):
     importing.check(folder)
   assert got in str(caught.value)
   assert_mentions(caught.value, 61)
-  assert ('--unused_rows=keep' in str(caught.value)) == (size < 61)
+  assert ('--unused_embeddings=keep' in str(caught.value)) == (size < 61)
 
 
 def test_rows_without_a_token_can_be_kept(folder):

@@ -324,7 +324,7 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
   made.save_pretrained(tmp_path / 'hf')
   with pytest.raises(errors.VocabularyError) as caught:
     importing.check(tmp_path / 'hf')
-  assert '--unused_rows=keep' in caught.value.fix
+  assert '--unused_embeddings=keep' in caught.value.fix
   checked = importing.check(tmp_path / 'hf', unused_rows='keep')
   run = run_lib.open_run(importing.convert(checked, tmp_path / 'ours'))
   spec = run.vocabulary.spec

@@ -95,7 +95,11 @@ def _scaled(subject, steps):  # noqa: F811
 
 @pytest.mark.parametrize(
   ('flag', 'steps'),
-  [('--last=3', (10, 16, 30)), ('--steps=30,2', (2, 30)), ('--last=1', (30,))],
+  [
+    ('--last=3', (10, 16, 30)),
+    ('--checkpoint_steps=30,2', (2, 30)),
+    ('--last=1', (30,)),
+  ],
 )
 def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps):  # noqa: F811
   output = tmp_path / 'mean'
@@ -172,7 +176,7 @@ def test_groups():
 
 
 def test_missing_steps(directory, tmp_path, capsys):
-  assert _average(directory, tmp_path / 'mean', '--steps=2,3,5') == 2
+  assert _average(directory, tmp_path / 'mean', '--checkpoint_steps=2,3,5') == 2
   text = capsys.readouterr().err
   assert (
     'Checkpoints to average are missing. Got: steps [3, 5]. Expected: '
@@ -190,7 +194,7 @@ def test_too_few_checkpoints(directory, tmp_path, capsys):
 
 @pytest.mark.parametrize(
   ('flag', 'message'),
-  [('--last=0', '--last'), ('--steps=2,x', 'Steps are no numbers. Got: 2,x')],
+  [('--last=0', '--last'), ('--checkpoint_steps=2,x', '2,x')],
 )
 def test_wrong_flags(directory, tmp_path, capsys, flag, message):
   assert _average(directory, tmp_path / 'mean', flag) == 2

@@ -294,7 +294,8 @@ def choose_task(
       'The run has heads for several tasks',
       got=', '.join(t.value for t in labelled),
       where='heads/',
-      fix='choose one by --task, and leave the others out by --drop=heads/NAME',
+      fix='Choose one with --head, and leave the others out with '
+      '--exclude=heads/NAME.',
     )
   if labelled:
     return labelled[0]
@@ -314,6 +315,6 @@ def _known(found: Architecture, wanted: str) -> Task:
       f'{found.model_type} has no such task',
       got=wanted,
       expected='one of ' + ', '.join(known),
-      where='--task',
+      where='--head',
     )
   return Task(wanted)

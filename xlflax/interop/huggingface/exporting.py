@@ -309,7 +309,7 @@ def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
       'The parameters do not fit the architecture',
       got='; '.join(problems),
       where=str(checkpoint),
-      fix='name another --task, or leave parameters out by --drop=PATTERN',
+      fix='Pass another --head, or leave parameters out with --exclude=PATTERN.',
     )
   return found
 

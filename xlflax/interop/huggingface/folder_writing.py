@@ -80,7 +80,7 @@ def convert(
     if not checked.sentence and sentence_encoding.read(checked.run.directory):
       notes.append(
         'how the run makes sentence vectors is left out; the folder has it '
-        'with --task=states or --sentence_transformers=POOLING'
+        'with --head=states or --sentence_transformers=POOLING'
       )
     notes += _write_frames(checked, made)
     _limit_tokenizer(made, checked)

@@ -92,7 +92,7 @@ def of_run(
       'the languages are not written: give generate() the id of the target '
       "language's symbol as decoder_start_token_id"
       + (', and end source texts with that of theirs' if follows else '')
-      + ', or export one --direction such as de en'
+      + ', or pass --source_lang and --target_lang'
     )
   ends = [spec.eos_id, *ids[:1]] if follows else [spec.eos_id]
   begin = [] if follows or spec.bos_id == spec.pad_id else [spec.bos_id]
@@ -108,7 +108,7 @@ def _symbol(vocabulary, code: str) -> int:
       'The vocabulary has no symbol for the language',
       got=code,
       expected='one <lang:xx> per language',
-      where='--direction',
+      where='--source_lang, --target_lang',
     )
   return spec.language_symbol_ids[index]
 

@@ -235,7 +235,7 @@ def _tokenizer(folder, description, languages, unused_rows):
     where=str(folder),
     fix='copy the tokenizer that belongs to the model'
     + (
-      ', or keep the rows that no token uses by --unused_rows=keep'
+      ', or keep the rows that no token uses by --unused_embeddings=keep'
       if len(found) < rows
       else ''
     ),

@@ -289,5 +289,5 @@ def _check(
       'The tensors do not fit the model that config.json describes',
       got='; '.join(problems),
       where=str(where.parent),
-      fix='correct config.json, or leave surplus tensors out by --drop=PATTERN',
+      fix='correct config.json, or leave surplus tensors out by --exclude=PATTERN',
     )

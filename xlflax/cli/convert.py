@@ -1,0 +1,381 @@
+"""Converts checkpoints, for example from and to Hugging Face."""
+
+import dataclasses
+import pathlib
+from typing import Literal
+
+from xlflax.cli import options as shared_options
+from xlflax.configuration import config
+from xlflax.foundation import errors
+from xlflax.storage import mirrors, paths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FromHfOptions:
+  """Converts a Hugging Face or Sentence-Transformers model to a run directory.
+
+  Supported are BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R XL, XLM,
+  ModernBERT, EuroBERT, ESM, T5, mT5, umT5, mBART, M2M-100 and NLLB-200, with
+  tokenizer and heads.
+
+  Attributes:
+    path: Directory with config.json, weights and tokenizer, or name of a model
+      on the Hugging Face Hub.
+    output: Run directory to write.
+    dry_run: Check the model and print the mapping of tensors without writing.
+    scan_layers: Stack the parameters of all layers. `--scan_layers=false`
+      stores each layer separately.
+    pad_vocab_size_multiple: The number of rows of embedding tables is rounded
+      up to a multiple of this number.
+    languages: Languages that get an id, in order, separated by commas. Defaults
+      to those of config.json, or else those of common multilingual models.
+    vocabulary: Directory written by `xlflax vocab`, used instead of the
+      model's tokenizer.
+    unused_embeddings: Treatment of embeddings without a token.
+    exclude: Pattern of tensor names to leave out. Repeat the option for
+      several.
+  """
+
+  path: str = dataclasses.field(kw_only=False)
+  output: str
+  dry_run: bool = False
+  scan_layers: bool = True
+  pad_vocab_size_multiple: shared_options.PositiveInt = 128
+  languages: shared_options.CommaSeparated = ()
+  vocabulary: str | None = None
+  unused_embeddings: Literal['error', 'keep'] = 'error'
+  exclude: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    shared_options.check_excludes(
+      self,
+      ['languages', 'unused_embeddings'],
+      excluded_by='--vocabulary',
+      given=self.vocabulary is not None,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToHfOptions:
+  """Converts a checkpoint of a run to a Hugging Face directory.
+
+  Writes config.json, safetensors and the tokenizer.
+
+  Attributes:
+    model_dir: Directory of a run or of an imported model.
+    output: Directory to write.
+    dry_run: Check the model and print the mapping of tensors without writing.
+    step: Training step of the checkpoint. Defaults to the last checkpoint.
+    architecture: Value of model_type in config.json. Defaults to the model
+      type of the tokenizer, or else of the model from which the run started,
+      or else the first that can represent the model.
+    head: Head to export, or "states" for none. Defaults to the head that the
+      model has.
+    license: License for the model card, such as mit. Defaults to that of the
+      model from which the run started.
+    sentence_transformers: Pooling of the hidden states. Also writes the files of
+      Sentence-Transformers. "mean_all" averages all tokens, "first" takes the
+      first.
+    onnx: Also write an encoder as onnx/model.onnx and compare it in
+      onnxruntime. Requires the extra `onnx`.
+    source_lang: Source language of a translation model, whose special token
+      the tokenizer uses by default. Requires --target_lang.
+    target_lang: Target language of a translation model. Requires
+      --source_lang.
+    dtype: Data type of the tensors.
+    max_shard_size: Maximum size of a file of weights in GB (10^9 bytes).
+    exclude: Pattern of parameter names to leave out. Repeat the option for
+      several.
+  """
+
+  model_dir: str = dataclasses.field(kw_only=False)
+  output: str
+  dry_run: bool = False
+  step: shared_options.NonNegativeInt | None = None
+  architecture: str | None = None
+  head: (
+    Literal[
+      'states',
+      'masked_lm',
+      'pretraining',
+      'sequence_classification',
+      'token_classification',
+      'question_answering',
+      'seq2seq',
+    ]
+    | None
+  ) = None
+  license: str | None = None
+  sentence_transformers: Literal['mean_all', 'first'] | None = None
+  onnx: bool = False
+  source_lang: str | None = None
+  target_lang: str | None = None
+  dtype: Literal['float32', 'float16', 'bfloat16'] = 'float32'
+  max_shard_size: shared_options.PositiveFloat = 5.0
+  exclude: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    shared_options.check_requires(
+      self,
+      ['source_lang'],
+      requires='--target_lang',
+      satisfied=self.target_lang is not None,
+    )
+    shared_options.check_requires(
+      self,
+      ['target_lang'],
+      requires='--source_lang',
+      satisfied=self.source_lang is not None,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FromT5xOptions:
+  """Converts a T5X checkpoint to a run directory.
+
+  Reads checkpoints of T5 v1.1 and mT5, and of xlflax models that were trained
+  with t5x.train. Gin files describe the model of the latter.
+
+  Attributes:
+    checkpoint: Directory of the checkpoint, such as
+      MODEL_DIR/checkpoint_1000.
+    output: Run directory to write.
+    vocabulary: Directory written by `xlflax vocab`. Excludes --tokenizer.
+    tokenizer: Directory with the SentencePiece model of T5 or mT5 as
+      spiece.model. 100 sentinel symbols are added. Excludes --vocabulary.
+    languages: Languages that get an id, in order, separated by commas. Requires
+      --tokenizer.
+    dry_run: Check the checkpoint and print the mapping of parameters without
+      writing.
+    scan_layers: Stack the parameters of all layers of T5.
+      `--scan_layers=false` stores each layer separately.
+    activation: Activation of the feed-forward layers of T5. Defaults to
+      gelu_tanh for gated layers, or else relu.
+  """
+
+  checkpoint: str = dataclasses.field(kw_only=False)
+  output: str
+  vocabulary: str | None = None
+  tokenizer: str | None = None
+  languages: shared_options.CommaSeparated = ()
+  dry_run: bool = False
+  scan_layers: bool = True
+  activation: Literal['gelu_tanh', 'gelu', 'relu', 'silu'] | None = None
+  gin: shared_options.GinOptions = shared_options.GinOptions()
+
+  def __post_init__(self):
+    _check_one_of(self, 'vocabulary', 'tokenizer')
+    shared_options.check_requires(
+      self,
+      ['languages'],
+      requires='--tokenizer',
+      satisfied=self.tokenizer is not None,
+    )
+    shared_options.check_excludes(
+      self,
+      ['scan_layers', 'activation'],
+      excluded_by='--gin_file',
+      given=bool(self.gin.gin_file),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AverageOptions:
+  """Averages the parameters of checkpoints of one run or of several.
+
+  Attributes:
+    model_dir: Run directory. Repeat the option for several runs, which must
+      have started from the same model.
+    output: Run directory to write.
+    last: Number of checkpoints to average, counted from the last one of each
+      run. Excludes --checkpoint_steps.
+    checkpoint_steps: Training steps of the checkpoints to average, separated by
+      commas. Excludes --last.
+  """
+
+  model_dir: tuple[str, ...]
+  output: str
+  last: shared_options.PositiveInt | None = None
+  checkpoint_steps: shared_options.Steps | None = None
+
+  def __post_init__(self):
+    _check_one_of(self, 'last', 'checkpoint_steps')
+
+
+EXAMPLES = r"""
+Convert a Hugging Face model, after printing the mapping of tensors:
+  xlflax convert from-hf models/xlm-roberta-base --output=runs/xlmr --dry_run
+  xlflax convert from-hf models/xlm-roberta-base --output=runs/xlmr
+
+Continue training the converted model, or evaluate it:
+  xlflax train ... --gin.INIT_FROM="'runs/xlmr'"
+  xlflax evaluate --model_dir=runs/xlmr --tasks=retrieval --corpus=corpus
+
+Convert a run to a Hugging Face directory:
+  xlflax convert to-hf runs/xlmr --output=models/mine
+
+Convert a T5X checkpoint of mT5, or of an xlflax model trained with t5x.train:
+  xlflax convert from-t5x mt5/checkpoint_1000000 --tokenizer=mt5 \
+      --output=runs/mt5
+  xlflax convert from-t5x t5x_runs/mlm/checkpoint_100000 \
+      --gin_file=models/small.gin --vocabulary=vocabulary --output=runs/mlm
+
+Average the last ten checkpoints of a run:
+  xlflax convert average --model_dir=runs/mt --last=10 --output=runs/mt-mean
+  xlflax evaluate --model_dir=runs/mt-mean
+"""
+
+
+def from_hf(options: FromHfOptions) -> None:
+  """Converts the model, or prints the mapping of tensors."""
+  from xlflax.interop.huggingface import importing, tables
+
+  unused_rows = {
+    'error': importing.UnusedRows.REFUSE,
+    'keep': importing.UnusedRows.KEEP,
+  }
+  checked = importing.check(
+    options.path,
+    scan_layers=options.scan_layers,
+    pad_vocab_size_multiple=options.pad_vocab_size_multiple,
+    languages=options.languages or None,
+    vocabulary=options.vocabulary,
+    unused_rows=unused_rows[options.unused_embeddings],
+    drop=options.exclude,
+  )
+  if options.dry_run:
+    print(tables.of_import(checked))
+    return
+  directory = importing.convert(checked, options.output)
+  for name, reason in checked.plan.skipped.items():
+    print(f'not converted: {name} ({reason})')
+  print(f'{len(checked.plan.assignments)} tensors -> {directory}')
+
+
+def to_hf(options: ToHfOptions) -> None:
+  """Converts the checkpoint, or prints the mapping of tensors."""
+  from xlflax.interop.huggingface import exporting, folder_writing, tables
+  from xlflax.interop.huggingface.cards import card_metadata
+
+  card_metadata.check_license(options.license)
+  languages = None
+  if options.source_lang is not None and options.target_lang is not None:
+    languages = (options.source_lang, options.target_lang)
+  checked = exporting.check(
+    options.model_dir,
+    step=options.step,
+    model_type=options.architecture,
+    task=options.head,
+    drop=options.exclude,
+    dtype=options.dtype,
+    pooling=options.sentence_transformers,
+    direction=languages,
+  )
+  if options.dry_run:
+    print(tables.of_export(checked))
+    return
+  with mirrors.output(options.output, new=True) as folder:
+    notes = folder_writing.convert(
+      checked,
+      folder,
+      max_shard_bytes=int(options.max_shard_size * 1e9),
+      license=options.license,
+      onnx=options.onnx,
+    )
+  for name, reason in checked.left_out.items():
+    print(f'not converted: {name} ({reason})')
+  for note in notes:
+    print(f'note: {note}')
+  architecture = checked.options['architectures'][0]
+  print(f'{architecture}, step {checked.step} -> {options.output}')
+
+
+def from_t5x(options: FromT5xOptions) -> None:
+  """Converts the checkpoint, or prints the mapping of parameters."""
+  from xlflax.interop.t5x import importing, model_directory
+
+  checked = importing.check(
+    options.checkpoint,
+    vocabulary=_read_vocabulary(options),
+    model=_build_model(options.gin),
+    scan_layers=options.scan_layers,
+    activation=options.activation,
+  )
+  if options.dry_run:
+    print(importing.table(checked))
+    return
+  directory = model_directory.convert(checked, options.output)
+  print(f'{len(checked.sources)} parameters -> {directory}')
+
+
+def average(options: AverageOptions) -> None:
+  """Averages the checkpoints."""
+  from xlflax.training.initialization import averaging
+
+  steps_by_run: dict[str | pathlib.Path, list[int]] = {
+    directory: averaging.last_steps(directory, options.last)
+    if options.last is not None
+    else list(options.checkpoint_steps or ())
+    for directory in options.model_dir
+  }
+  averaging.average(steps_by_run, options.output)
+  for directory, steps in steps_by_run.items():
+    listed = ', '.join(map(str, sorted(set(steps))))
+    print(f'{directory}, steps {listed} -> {options.output}')
+
+
+SUBCOMMANDS = {
+  'from-hf': from_hf,
+  'to-hf': to_hf,
+  'from-t5x': from_t5x,
+  'average': average,
+}
+
+
+def _check_one_of(options, *names: str) -> None:
+  """Checks that exactly one of several options is given.
+
+  Raises:
+    ConfigError: If none or several are given.
+  """
+  given = [f'--{name}' for name in names if getattr(options, name) is not None]
+  if len(given) != 1:
+    either = ' or '.join(f'--{name}' for name in names)
+    raise errors.ConfigError(
+      f'Exactly one of {either} is required',
+      got=' and '.join(given) or None,
+      fix=f'Pass either {either}.',
+    )
+
+
+def _build_model(gin: shared_options.GinOptions):
+  """Returns the model that gin files describe, or None without gin files."""
+  if gin.gin_file:
+    return config.load(
+      gin.gin_file, gin.gin_bindings, gin.gin_search_paths
+    ).macro('MODEL')
+  if gin.gin_bindings:
+    raise errors.ConfigError(
+      'Gin bindings require --gin_file',
+      got=', '.join(gin.gin_bindings),
+      fix='Add --gin_file=models/SIZE.gin.',
+    )
+  return None
+
+
+def _read_vocabulary(options: FromT5xOptions):
+  """Returns the vocabulary, or that of the tokenizer of T5 or mT5."""
+  if options.vocabulary is not None:
+    from xlflax.data.vocabularies import vocabulary
+
+    return vocabulary.Vocabulary.load(options.vocabulary)
+  from xlflax.interop.huggingface.tokenizers import languages, tokenizers
+
+  assert options.tokenizer is not None  # checked in FromT5xOptions
+
+  return tokenizers.read(
+    paths.local(options.tokenizer, where='--tokenizer'),
+    model_type='mt5',
+    size=None,
+    languages=options.languages or languages.DEFAULT,
+  )
