@@ -59,7 +59,7 @@ published() {
   [ -d "$work/published" ] || timed export xlflax convert to-hf \
     "$work/runs/aligned" --output="$work/published" --license=mpl-2.0 \
     --sentence_transformers=mean_all
-  xlflax publish "$work/published" example/rehearsal --preview
+  xlflax push-to-hub "$work/published" example/rehearsal --dry_run
 }
 
 untrained() {  # as it begins: one step by a rate of nothing

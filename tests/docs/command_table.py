@@ -61,7 +61,7 @@ NOT_RUN = {
   'xlflax build-corpus libreoffice': 'fetches packages',
   'make ': 'makes an environment, or is this very run',
   'pip install': 'changes the environment; tour_test.py installs the wheel',
-  'xlflax publish models/mine YOUR_NAME/mine  ': 'needs the network',
+  'xlflax push-to-hub models/mine YOUR_NAME/mine  ': 'needs the network',
   'git clone': 'needs the network',
   'export ': 'only for what is cloned before it',
   'docker ': 'needs Docker and the network',

@@ -46,7 +46,7 @@ COMMANDS = {
   'report': 'compare runs, or the results of suites, on one page',
   'analyze': 'compare the representations of languages inside models',
   'convert': 'convert checkpoints, for example from and to Hugging Face',
-  'publish': 'upload an exported model to the Hugging Face Hub',
+  'push-to-hub': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',
   'configs': 'list the gin files of xlflax, or describe one',
   'doctor': 'say whether what xlflax wrote is whole, and mend it',

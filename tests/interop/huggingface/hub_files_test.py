@@ -183,7 +183,7 @@ def test_a_folder_is_published_for_its_owner_alone(
   hub, exported, monkeypatch, capfd
 ):
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
-  assert cli.main(['publish', str(exported), 'org/new']) == 0
+  assert cli.main(['push-to-hub', str(exported), 'org/new']) == 0
   assert '/org/new' in capfd.readouterr().out
   created = json.loads(_Hub.sent['/api/repos/create'])
   assert created.get('visibility', created.get('private')) in (True, 'private')
@@ -214,7 +214,7 @@ def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(b'old')
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
-  assert cli.main(['publish', str(exported), 'org/new']) == 0
+  assert cli.main(['push-to-hub', str(exported), 'org/new']) == 0
   commit = _Hub.sent['/api/models/org/new/commit/main'].decode().splitlines()
   gone = {
     line['value']['path']
@@ -225,16 +225,16 @@ def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
 
 
 def test_a_preview_sends_nothing(hub, exported, capfd):
-  assert cli.main(['publish', str(exported), 'org/new', '--preview']) == 0
+  assert cli.main(['push-to-hub', str(exported), 'org/new', '--dry_run']) == 0
   assert not _Hub.asked and not _Hub.sent
   shown = capfd.readouterr().out
   assert 'model.safetensors' in shown and 'license: mit' in shown
-  assert 'notes.txt' not in shown and 'nothing was sent to org/new' in shown
+  assert 'notes.txt' not in shown and 'org/new' in shown
 
 
 def test_public_is_asked_for(hub, exported, monkeypatch):
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
-  assert cli.main(['publish', str(exported), 'org/new', '--public']) == 0
+  assert cli.main(['push-to-hub', str(exported), 'org/new', '--public']) == 0
   created = json.loads(_Hub.sent['/api/repos/create'])
   assert created.get('visibility', created.get('private')) in (False, 'public')
 
@@ -262,7 +262,7 @@ def test_a_card_that_cannot_be_read_is_not_published(exported, card):
 
 @pytest.mark.parametrize('name', ['mine', 'org/new/er', 'org/--', ''])
 def test_a_name_that_the_hub_has_not_is_refused(exported, name, capfd):
-  assert cli.main(['publish', str(exported), name, '--preview']) == 2
+  assert cli.main(['push-to-hub', str(exported), name, '--dry_run']) == 2
   assert capfd.readouterr().err
 
 

@@ -1,0 +1,127 @@
+"""`xlflax verify`: verifies what xlflax wrote, and repairs it."""
+
+import dataclasses
+import json
+import pathlib
+import sys
+
+import cyclopts
+
+from xlflax.cli import options as shared_options
+from xlflax.storage import manifests, paths
+
+
+@cyclopts.Parameter(
+  name='*',
+  group=cyclopts.Group(
+    'Text of a token cache',
+    help='Options with which the cache was written, for --repair.',
+  ),
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CacheTextOptions:
+  """Text from which damaged shards of a token cache are written again.
+
+  Attributes:
+    vocabulary: Directory written by `xlflax vocab`.
+    corpus: Corpus directory.
+    task_module: Importable module that registers SeqIO tasks. Repeat the
+      option for several.
+    tfds_data_dir: Directory of prepared TensorFlow datasets.
+  """
+
+  vocabulary: str | None = None
+  corpus: str | None = None
+  task_module: tuple[str, ...] = ()
+  tfds_data_dir: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+  """Verifies runs, caches, vocabularies and other artifacts.
+
+  Reports missing and damaged files of runs, token caches, vocabularies,
+  preprocessed corpora, hyperparameter searches, suites, evaluations, reports,
+  analyses and exported models, and how to restore them. The exit code is 2 if
+  an artifact is damaged.
+
+  Attributes:
+    directories: Files and directories to verify.
+    json: Print JSON instead of text.
+    repair: Regenerate derived files: small files of a run from its checkpoint,
+      manifests and pages. Damaged cached examples are removed, so that the next
+      run computes them. Shards of a token cache require --vocabulary and the
+      text.
+  """
+
+  directories: tuple[str, ...] = dataclasses.field(kw_only=False)
+  json: bool = False
+  repair: bool = False
+  cache_text: CacheTextOptions = CacheTextOptions()
+
+  def __post_init__(self):
+    shared_options.check_requires(
+      self, ['vocabulary'], requires='--repair', satisfied=self.repair
+    )
+    shared_options.check_requires(
+      self,
+      ['corpus', 'task_module', 'tfds_data_dir'],
+      requires='--vocabulary',
+      satisfied=self.cache_text.vocabulary is not None,
+    )
+
+
+EXAMPLES = r"""
+Verify a run, or other artifacts:
+  xlflax verify runs/mlm
+  xlflax verify cache vocabulary --json
+
+Regenerate derived files, and report what cannot be restored:
+  xlflax verify runs/mlm --repair
+
+Write missing and damaged shards of a token cache again from its text:
+  xlflax verify cache --repair --vocabulary=vocabulary --corpus=corpus
+"""
+
+
+def main(options: VerifyOptions) -> int:
+  """Prints the findings; returns 2 if an artifact is damaged."""
+  from xlflax import examination
+
+  results = []
+  for name in options.directories:
+    directory = paths.of(name)
+    if options.repair:
+      results.append(_repair(directory, options.cache_text))
+    else:
+      results.append(examination.examine(directory))
+  if options.json:
+    print(json.dumps([result.to_json() for result in results], indent=2))
+  else:
+    print('\n'.join(map(examination.to_text, results)))
+  return 0 if all(result.is_whole for result in results) else 2
+
+
+def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
+  """Repairs an artifact and returns the remaining findings."""
+  from xlflax import examination
+
+  result = examination.repair(directory, report=_print_progress)
+  is_cache = result.kind is manifests.Kind.CACHE
+  if result.is_whole or not is_cache or cache_text.vocabulary is None:
+    return result
+  from xlflax.cli import cache_repair
+
+  removed = cache_repair.rewrite_damaged_files(
+    directory,
+    vocabulary=cache_text.vocabulary,
+    corpus=cache_text.corpus,
+    task_module=cache_text.task_module,
+    tfds_data_dir=cache_text.tfds_data_dir,
+  )
+  _print_progress(f'Written again: {", ".join(removed) or "missing files"}')
+  return examination.examine(directory)
+
+
+def _print_progress(line: str) -> None:
+  print(line, file=sys.stderr)
