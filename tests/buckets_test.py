@@ -445,12 +445,12 @@ def test_text_vocabulary_and_cache_in_a_bucket(
   assert one.mixtures == two.mixtures
   assert cli.main(['cache', 'verify', 'gs://bucket/t']) == 0
   for name in ('c', 'v', 't'):
-    assert cli.main(['doctor', f'gs://bucket/{name}']) == 0
+    assert cli.main(['verify', f'gs://bucket/{name}']) == 0
   inside = ('vocab', '--corpus=gs://bucket/c', '--output=gs://bucket/c/v')
   assert cli.main([*inside, '--size=80']) == 2
 
 
-def test_doctor_reads_and_mends_a_bucket(bucket):
+def test_verify_reads_and_repairs_a_bucket(bucket):
   """As on a disk: whole, then without files, then mended."""
   source = paths.of('gs://bucket/mended')
   for name in [n for n in bucket.objects if n.startswith('run/')]:

@@ -287,10 +287,10 @@ def _in_a_command(code: str) -> subprocess.CompletedProcess:
     '  """Options."""',
     'def main(options: Options):',
     textwrap.indent(textwrap.dedent(code), '  '),
-    'module = types.ModuleType("xlflax.cli.doctor")',
+    'module = types.ModuleType("xlflax.cli.verify")',
     'module.main = main',
     'cli.load_command = lambda name: module',
-    'sys.argv = ["xlflax", "doctor"]',
+    'sys.argv = ["xlflax", "verify"]',
     'sys.exit(cli.main())',
   ]
   return subprocess.run(
@@ -356,7 +356,7 @@ def test_a_signal_in_a_finaliser_is_told_once_and_followed():
     print('lost')
   """)
   assert (done.returncode, done.stdout) == (130, '')
-  assert done.stderr == 'xlflax doctor: stopped by SIGTERM.\n'
+  assert done.stderr == 'xlflax verify: stopped by SIGTERM.\n'
 
 
 def test_help_fits_a_terminal(capsys, monkeypatch):

@@ -146,7 +146,7 @@ def test_commands(place, tmp_path, capsys):
     assert _main('analyze', 'sentence-retrieval', *analyze, *kept) == 0
     to_hf = ('convert', 'to-hf', run, f'--output={out}/hf')
     assert _main(*to_hf) == 0
-    assert _main('doctor', run) == 0
+    assert _main('verify', run) == 0
   assert (out / 'eval_out' / 'eval' / 'report.html').exists()
   text = (out / 'report2' / 'report.html').read_text()
   assert 'retrieval' in text

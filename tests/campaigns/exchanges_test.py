@@ -60,7 +60,7 @@ def test_all_kinds(tmp_path):
   read = {
     kinds[0]
     for (kinds, reader), outcome in each.items()
-    if outcome == exchanges.NOTICED and reader != 'doctor'
+    if outcome == exchanges.NOTICED and reader != 'verify'
   }
   assert set(exchanges.KINDS) - read == {'config.gin'}  # it is for people
   print(found.summary())

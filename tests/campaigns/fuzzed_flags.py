@@ -87,7 +87,7 @@ LAUNCHES = (
 # These end where something that they need is not there, so they may be run;
 # of the others flags are only taken apart.
 _RUN = (
-  *('cache', 'convert', 'doctor', 'evaluate', 'finetune', 'predict', 'report'),
+  *('cache', 'convert', 'verify', 'evaluate', 'finetune', 'predict', 'report'),
   *('train', 'translate', 'vocab'),
 )
 

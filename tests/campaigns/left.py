@@ -58,7 +58,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def damage(directory: pathlib.Path) -> str:
-  """What `xlflax doctor` says of an artefact; '' where it is whole."""
+  """What `xlflax verify` says of an artefact; '' where it is whole."""
   from xlflax import examination
 
   found = examination.examine(directory)

@@ -287,7 +287,7 @@ def _make_folder(directory: pathlib.Path, number: int) -> None:
 
 def _read_folder(directory: pathlib.Path) -> Any:
   if not (directory / digests.FILE).exists():
-    return None  # then it is a foreign folder, and `xlflax doctor` says so
+    return None  # then it is a foreign folder, and `xlflax verify` says so
   importing.check_digests(directory)
   return {
     path.name: path.read_bytes()

@@ -344,11 +344,11 @@ def _translate(root: pathlib.Path) -> Any:
   return [sorted(inputs.verified(directory)), inputs.written(directory)]
 
 
-def _doctor(root: pathlib.Path) -> Any:
-  """`xlflax doctor` of all directories; None where it finds something."""
+def _verify(root: pathlib.Path) -> Any:
+  """`xlflax verify` of all directories; None where it finds something."""
   for name in ('run', 'cache', 'vocabulary', 'hf'):
     if not examination.examine(root / name).is_whole:
-      raise errors.RunDirectoryError('xlflax doctor found something', got=name)
+      raise errors.RunDirectoryError('xlflax verify found something', got=name)
   return 'whole'
 
 
@@ -363,7 +363,7 @@ READERS: dict[str, Callable[[pathlib.Path], Any]] = {
   'report': _report,
   'best checkpoint': _best,
   'caches, languages': _translate,
-  'doctor': _doctor,
+  'verify': _verify,
 }
 
 

@@ -215,5 +215,5 @@ def test_a_damaged_choice_is_refused(call, capsys, damage):
   assert call()[0] == 0
   damage(call.out)
   assert call() == (2, [])
-  assert_mentions(capsys.readouterr().err, 'xlflax doctor')
+  assert_mentions(capsys.readouterr().err, 'xlflax verify')
   assert examination.examine(call.out).is_whole is False

@@ -1,4 +1,4 @@
-"""What `xlflax doctor` says of directories, whole and damaged."""
+"""What `xlflax verify` says of directories, whole and damaged."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_run(run, capsys):
     'checkpoint 1',
     'metrics.jsonl',
   ]
-  assert cli.main(['doctor', str(run)]) == 2
+  assert cli.main(['verify', str(run)]) == 2
   text = capsys.readouterr().out
   assert f'params/d/{file.name} has' in text and 'What to do: ' in text
 
@@ -63,7 +63,7 @@ def test_run(run, capsys):
 def test_exported_model(tmp_path, capsys):
   (tmp_path / 'config.json').write_text('{}')
   digests.seal(tmp_path)
-  assert cli.main(['doctor', str(tmp_path), '--json']) == 0
+  assert cli.main(['verify', str(tmp_path), '--json']) == 0
   (told,) = json.loads(capsys.readouterr().out)
   assert told['kind'] == 'exported model'
   (tmp_path / 'config.json').write_text('[]')

@@ -106,7 +106,7 @@ def test_what_of_a_run_cannot_be_made_again(copy, name, capsys):
   _damage(run / name, 'flip')
   found, said = _repaired(run)
   assert said == [] and not found.is_whole
-  assert cli.main(['doctor', str(run), '--repair']) == 2
+  assert cli.main(['verify', str(run), '--repair']) == 2
   text = capsys.readouterr().out
   assert 'DAMAGED' in text and 'What to do: ' in text and '--repair' not in text
 
@@ -227,17 +227,17 @@ def test_a_cache_from_its_text(copy, originals, damaged, capsys):
     }[damaged],
     'flip',
   )
-  assert cli.main(['doctor', str(cache)]) == 2
+  assert cli.main(['verify', str(cache)]) == 2
   lost = manifests.FILE if damaged == 'digests' else shards[0].name
   assert lost in capsys.readouterr().out
-  assert cli.main(['doctor', str(cache), '--repair']) == 2
+  assert cli.main(['verify', str(cache), '--repair']) == 2
   assert '--vocabulary=DIR --corpus=DIR' in capsys.readouterr().out
   made = originals(Kind.CACHE)
   flags = [
     f'--vocabulary={made.with_name("cache-vocabulary")}',
     f'--corpus={made.with_name("cache-text")}',
   ]
-  assert cli.main(['doctor', str(cache), '--repair', *flags]) == 0
+  assert cli.main(['verify', str(cache), '--repair', *flags]) == 0
   assert _content(cache) == before
   same = {n for n, time in _mtimes(cache).items() if times[n] == time}
   lost = (
@@ -251,7 +251,7 @@ def test_a_cache_from_its_text(copy, originals, damaged, capsys):
 def test_the_json_of_findings(copy, capsys):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
-  assert cli.main(['doctor', str(run), '--json']) == 2
+  assert cli.main(['verify', str(run), '--json']) == 2
   [told] = json.loads(capsys.readouterr().out)
   assert told['kind'] == 'run'
   assert told['findings'][0] == {
@@ -261,7 +261,7 @@ def test_the_json_of_findings(copy, capsys):
     'fix': 'restore it from a copy',
     'can_be_mended': True,
   }
-  assert cli.main(['doctor', str(run), '--repair']) == 0
+  assert cli.main(['verify', str(run), '--repair']) == 0
   assert 'config.gin is written again' in capsys.readouterr().err
 
 

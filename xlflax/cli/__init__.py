@@ -49,7 +49,7 @@ COMMANDS = {
   'push-to-hub': 'upload an exported model to the Hugging Face Hub',
   'launch': 'start a job of several processes, here or on a cluster',
   'configs': 'list the gin files of xlflax, or describe one',
-  'doctor': 'say whether what xlflax wrote is whole, and mend it',
+  'verify': 'verify runs, caches and other artifacts, and repair them',
   'benchmark': 'time training steps on synthetic batches',
 }
 # What these print is all that they do: they end where nobody reads it. The

@@ -202,7 +202,7 @@ def _load_record(options: PretrainOptions) -> dict | None:
       'The recorded settings are damaged',
       got='; '.join(problems.values()),
       where=str(output),
-      fix=f'Run `xlflax doctor {output}`.',
+      fix=f'Run `xlflax verify {output}`.',
     )
   record = json.loads(path.read_text(encoding='utf-8'))
   if record['options'] != _recorded_options(options):

@@ -14,7 +14,7 @@ from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
 _FIX = (
-  'xlflax doctor DIR --repair --vocabulary=DIR --corpus=DIR (or --task_module) '
+  'xlflax verify DIR --repair --vocabulary=DIR --corpus=DIR (or --task_module) '
   'writes it again, and nothing else'
 )
 

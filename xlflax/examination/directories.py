@@ -1,6 +1,6 @@
 """Says of a directory that xlflax wrote what is in it and whether it is whole.
 
-`xlflax doctor` prints it. Everything is read: files are compared with the
+`xlflax verify` prints it. Everything is read: files are compared with the
 digests that were written of them, and what is missing is found by manifests.
 """
 

@@ -116,7 +116,7 @@ def of_manifest(
       name,
       (problem,),
       fix=f'if the files are right, delete {name}, and then '
-      f'xlflax doctor {directory} --repair',
+      f'xlflax verify {directory} --repair',
     )
   yield Finding('files', about=f'{count - len(problems)} are whole')
 
@@ -148,7 +148,7 @@ def to_text(found: Examination) -> str:
     lines.append(f'  {mark}  {finding.what}{about}')
     lines += [f'           {problem}' for problem in finding.problems]
     if not finding.is_whole and (finding.mend or finding.fix):
-      fix = f'xlflax doctor {found.directory} --repair'
+      fix = f'xlflax verify {found.directory} --repair'
       lines.append(
         f'           What to do: {fix if finding.mend else finding.fix}'
       )

@@ -1,7 +1,7 @@
 """What every kind of artefact consists of: the table of its files.
 
 `artefacts.toml` has this table, `docs/reliability.md` shows it, and a test
-changes every file of an artefact of each kind and asks `xlflax doctor` about it.
+changes every file of an artefact of each kind and asks `xlflax verify` about it.
 """
 
 import dataclasses

@@ -69,7 +69,7 @@ def read(directory: pathlib.Path) -> Manifest | None:
       'A manifest is damaged',
       got=f'{type(error).__name__}: {error}'[:200],
       where=str(directory / FILE),
-      fix=f'xlflax doctor {directory} --repair',
+      fix=f'xlflax verify {directory} --repair',
       status=errors.ExitStatus.FAILURE
       if errors.is_away(error)
       else errors.ExitStatus.MISTAKE,
@@ -175,7 +175,7 @@ def check(directory: pathlib.Path, name: str) -> None:
       got=f'no {name}',
       expected='all files that its manifest names',
       where=str(directory),
-      fix=f'xlflax doctor {directory} --repair',
+      fix=f'xlflax verify {directory} --repair',
     )
 
 

@@ -155,7 +155,7 @@ def own_meta(
   """What every checkpoint's `meta` has of itself.
 
   Args:
-    model_dir: the run, whose small files are kept, for `xlflax doctor` to
+    model_dir: the run, whose small files are kept, for `xlflax verify` to
       write them again.
     scored: the metric by which the best checkpoint is chosen.
   """

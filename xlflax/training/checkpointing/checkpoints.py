@@ -122,7 +122,7 @@ class Checkpoints:
           'The score of a checkpoint is damaged',
           got=problem,
           where=str(self.directory / str(step)),
-          fix=f'xlflax doctor {self._model_dir} --repair',
+          fix=f'xlflax verify {self._model_dir} --repair',
         )
 
   @property

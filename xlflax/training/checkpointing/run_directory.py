@@ -171,7 +171,7 @@ def read_part(
       expected=f'run {ours}, as {MODEL} says',
       where=str(model_dir / name),
       fix='restore the file, or the model.json beside it, from a copy of this '
-      'run; `xlflax doctor` says what else does not belong here',
+      'run; `xlflax verify` says what else does not belong here',
     )
   return found
 
@@ -200,7 +200,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     error=errors.RunDirectoryError,
     what='A file of the run is damaged',
     own=True,
-    fix=f'xlflax doctor {path.parent} --repair',
+    fix=f'xlflax verify {path.parent} --repair',
   )
 
 
