@@ -56,6 +56,14 @@ def test_text_of_a_family():
     families.arguments('parsing', {'corpus': 'c'})
 
 
+def test_text_options_are_what_the_source_of_a_task_reads():
+  corpus = {'corpus', 'mixture', 'split', 'languages', 'max_examples'}
+  assert set(families.text_options('retrieval')) == corpus
+  assert set(families.text_options('tatoeba')) == {'tatoeba', 'languages'}
+  assert set(families.text_options('parsing')) == corpus - {'corpus'}
+  assert set(families.text_options('one_file')) == set()
+
+
 def test_metrics():
   assert families.metric('test_gap').better is Better.LOWER
   assert families.metric('bleu').unit is Unit.POINTS

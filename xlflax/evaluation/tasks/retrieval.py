@@ -41,8 +41,6 @@ _BY_LAYER = [
   'pair_cosine',
   'other_cosine',
 ]
-_RIGHT = ('', '_top10')  # among how many the right one is
-_SIDES = ('forward', 'backward', 'accuracy')
 _OVERLAP = ('string_overlap', 'string_overlap_unshared')
 
 
@@ -53,12 +51,38 @@ class LeaveOut(enum.Enum):
   NOTHING = 'nothing'
 
 
-class _Test(NamedTuple):
-  """The N pairs that are scored, and what their sides have in common."""
+class _TestSet(NamedTuple):
+  """The N sentence pairs that are scored.
+
+  Attributes:
+    first: Sentences of the first language.
+    second: Their translations.
+    kinds: `Kind` of each pair: which strings its sentences have in common.
+    counts: Number of scored pairs, and of all pairs of each kind.
+  """
 
   first: list[str]
   second: list[str]
   kinds: np.ndarray
+  counts: base.Row
+
+
+class _LayerScores(NamedTuple):
+  """Scores of the vectors of one layer.
+
+  In both directions: first, sentences of the first language are the queries;
+  then, those of the second language.
+
+  Attributes:
+    rows: Metrics of each direction.
+    is_nearest: Whether the translation of each query is its nearest neighbor,
+      of shape [2, N].
+    is_in_top10: Whether it is among the ten nearest, of shape [2, N].
+  """
+
+  rows: list[base.Row]
+  is_nearest: np.ndarray
+  is_in_top10: np.ndarray
 
 
 @validation.validate_fields
@@ -141,8 +165,8 @@ class Retrieval(sentence_task.SentenceTask):
     """Scores the subject; parts that fail are listed in the result."""
     layer = self.layer_of(subject)
     failures = base.Failures(self.name)
-    layers: dict[str, list[base.Row]] = {}
-    pairs: list[base.Row] = []
+    layer_rows: dict[str, list[base.Row]] = {}
+    pair_rows: list[base.Row] = []
     files: dict[str, str] = {}
     notes = [
       f'accuracy is that of layer {layer} of '
@@ -151,29 +175,26 @@ class Retrieval(sentence_task.SentenceTask):
     for pair in self.source.pairs():
       name = sources_lib.pair_name(pair)
       with failures.guard(name):
-        test, counts = self._test(pair, notes)
-        found, right = self._score(subject, pair, test, notes)
-        values = {
-          side + end: aggregates.Statistics(value)
-          for end, both in zip(_RIGHT, right[layer], strict=True)
-          for side, value in zip(_SIDES, (*both, both.mean(0)), strict=True)
-        }
-        unshared = right[layer][0].mean(0)[test.kinds == Kind.UNSHARED]
-        if len(unshared):
-          values['accuracy_unshared'] = aggregates.Statistics(unshared)
-        files |= base.statistics_files(name, values)
-        layers[name] = [{'pair': name} | row for row in found]
-        pairs.append({'pair': name} | counts | _overlap(test))
+        test_set = self._load_test_set(pair, notes)
+        layers = self._score_layers(subject, pair, test_set, notes)
+        statistics = _example_statistics(layers[layer], test_set.kinds)
+        files |= base.statistics_files(name, statistics)
+        layer_rows[name] = _layer_rows(pair, layers)
+        pair_rows.append(
+          {'pair': name} | test_set.counts | _string_overlap(test_set)
+        )
     return base.EvalResult(
-      metrics=_metrics(layers, pairs, layer),
-      tables={'layers': sum(layers.values(), []), 'pairs': pairs},
+      metrics=_metrics(layer_rows, pair_rows, layer),
+      tables={'layers': sum(layer_rows.values(), []), 'pairs': pair_rows},
       notes=tuple(dict.fromkeys(notes)),
       failures=failures.collected(),
       files=files,
     )
 
-  def _test(self, pair, notes) -> tuple[_Test, base.Row]:
-    """The pairs to score, and how many there are of each kind."""
+  def _load_test_set(
+    self, pair: sources_lib.Pair, notes: list[str]
+  ) -> _TestSet:
+    """Returns the sentence pairs to score."""
     text = self.source.load(pair)
     size = len(text.first)
     if not size or len(text.second) != size:
@@ -202,98 +223,128 @@ class Retrieval(sentence_task.SentenceTask):
       )
     if len(kept) < size:
       notes.append(f'{"-".join(pair)}: {left} are left out')
-    return _Test(
-      [text.first[i] for i in kept],
-      [text.second[i] for i in kept],
-      np.array([kinds[i] for i in kept]),
-    ), {'sentences': len(kept)} | {one.value: counted[one] for one in Kind}
+    return _TestSet(
+      first=[text.first[i] for i in kept],
+      second=[text.second[i] for i in kept],
+      kinds=np.array([kinds[i] for i in kept]),
+      counts={'sentences': len(kept)}
+      | {kind.value: counted[kind] for kind in Kind},
+    )
 
-  def _score(
-    self, subject, pair, test: _Test, notes
-  ) -> tuple[list[base.Row], list[np.ndarray]]:
-    """Rows of all layers, forward first; what is right of each, [2, 2, N]."""
-    size = len(test.first)
-    # Both sides in one call: fewer partly filled batches.
-    vectors = self.by_layer(
+  def _score_layers(
+    self,
+    subject: base.Subject,
+    pair: sources_lib.Pair,
+    test_set: _TestSet,
+    notes: list[str],
+  ) -> list[_LayerScores]:
+    """Returns the scores of every layer, the embedding output first."""
+    size = len(test_set.first)
+    # Both languages in one call: fewer partly filled batches.
+    vectors_by_layer = self.by_layer(
       subject,
-      [*test.first, *test.second],
+      [*test_set.first, *test_set.second],
       [pair[0]] * size + [pair[1]] * size,
       notes,
       '-'.join(pair),
     )
-    found = [
-      self._layer(subject, pair, of_layer[:size], of_layer[size:], test, notes)
-      for of_layer in vectors
-    ]
-    return [
-      {'query': query, 'key': key, 'layer': layer}
-      | rows[direction]
-      | {'sentences': size}
-      for direction, (query, key) in enumerate((pair, pair[::-1]))
-      for layer, (rows, _) in enumerate(found)
-    ], [right for _, right in found]
+    scores = []
+    for vectors in vectors_by_layer:
+      first, second = vectors[:size], vectors[size:]
+      plain = metrics_lib.mean_cosines(first, second)
+      first, second = self.centred(
+        subject, ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
+      )
+      compared = metrics_lib.mean_cosines(first, second)
+      cosines = {
+        'pair_cosine': plain.pairs,
+        'other_cosine': plain.others,
+        'compared_pair_cosine': compared.pairs,
+        'compared_other_cosine': compared.others,
+      }
+      layer = self._score_vectors(first, second, test_set.kinds)
+      scores.append(layer._replace(rows=[row | cosines for row in layer.rows]))
+    return scores
 
-  def _layer(
-    self, subject, pair, first: np.ndarray, second: np.ndarray, test, notes
-  ) -> tuple[list[base.Row], np.ndarray]:
-    """What is found in vectors [N, H] of one layer, for either direction.
-
-    Returns:
-      A row for each direction; bool [2, 2, N]: whether the nearest, and one of
-      the ten nearest, is right, in either direction.
-    """
-    size = len(first)
-    plain = metrics_lib.mean_cosines(first, second)
-    first, second = self.centred(
-      subject, ((first, [pair[0]] * size), (second, [pair[1]] * size)), notes
-    )
-    compared = metrics_lib.mean_cosines(first, second)
-    found = {'accuracy': cosine.find_nearest(first, second)}
+  def _score_vectors(
+    self, first: np.ndarray, second: np.ndarray, kinds: np.ndarray
+  ) -> _LayerScores:
+    """Returns the accuracies of vectors of shape [N, H], without cosines."""
+    targets = np.arange(len(first))
+    nearest = {'accuracy': cosine.find_nearest(first, second)}
     if self.csls is not None:
-      found['csls'] = metrics_lib.nearest_by_csls(first, second, k=self.csls)
-    rows: list[base.Row] = [{}, {}]
-    for name, nearest in found.items():
-      for row, indices in zip(rows, nearest, strict=True):
-        row |= metrics_lib.accuracies(name, indices, test.kinds)
-    cosines = {
-      'pair_cosine': plain.pairs,
-      'other_cosine': plain.others,
-      'compared_pair_cosine': compared.pairs,
-      'compared_other_cosine': compared.others,
-    }
-    right = np.stack(found['accuracy']) == np.arange(size)
-    ten = np.stack(
-      [
-        (one.indices == np.arange(size)[:, None]).any(1)
-        for one in neighbors.find_nearest_both_ways(
-          cosine.normalize_rows(first), cosine.normalize_rows(second), k=10
-        )
-      ]
+      nearest['csls'] = metrics_lib.nearest_by_csls(first, second, k=self.csls)
+    top10 = neighbors.find_nearest_both_ways(
+      cosine.normalize_rows(first), cosine.normalize_rows(second), k=10
     )
-    for row, hits in zip(rows, ten, strict=True):
-      row['accuracy_top10'] = float(hits.mean())
-    return [row | cosines for row in rows], np.stack([right, ten])
+    is_in_top10 = np.stack(
+      [(found.indices == targets[:, None]).any(1) for found in top10]
+    )
+    rows: list[base.Row] = [{}, {}]
+    for direction, row in enumerate(rows):
+      for name, neighbor_indices in nearest.items():
+        indices = neighbor_indices[direction]
+        row |= metrics_lib.accuracies(name, indices, kinds)
+      row['accuracy_top10'] = float(is_in_top10[direction].mean())
+    is_nearest = np.stack(nearest['accuracy']) == targets
+    return _LayerScores(rows, is_nearest, is_in_top10)
 
 
-def _overlap(test: _Test) -> base.Row:
-  """Accuracies of string overlap, means of both directions."""
-  ways = [
-    metrics_lib.accuracies('string_overlap', indices, test.kinds)
-    for indices in string_overlap.nearest(test.first, test.second)
+def _example_statistics(
+  scores: _LayerScores, kinds: np.ndarray
+) -> dict[str, aggregates.Statistics]:
+  """Returns the contributions of single sentences to the accuracies."""
+  values = {}
+  for suffix, is_correct in (
+    ('', scores.is_nearest),
+    ('_top10', scores.is_in_top10),
+  ):
+    values[f'forward{suffix}'] = is_correct[0]
+    values[f'backward{suffix}'] = is_correct[1]
+    values[f'accuracy{suffix}'] = is_correct.mean(0)
+  unshared = scores.is_nearest.mean(0)[kinds == Kind.UNSHARED]
+  if len(unshared):
+    values['accuracy_unshared'] = unshared
+  return {name: aggregates.Statistics(value) for name, value in values.items()}
+
+
+def _layer_rows(
+  pair: sources_lib.Pair, layers: list[_LayerScores]
+) -> list[base.Row]:
+  """Returns the rows of a pair in the table `layers`, forward first."""
+  return [
+    {
+      'pair': sources_lib.pair_name(pair),
+      'query': query,
+      'key': key,
+      'layer': layer,
+    }
+    | scores.rows[direction]
+    | {'sentences': scores.is_nearest.shape[1]}
+    for direction, (query, key) in enumerate((pair, pair[::-1]))
+    for layer, scores in enumerate(layers)
   ]
-  return {name: (ways[0][name] + ways[1][name]) / 2 for name in ways[0]}
+
+
+def _string_overlap(test_set: _TestSet) -> base.Row:
+  """Returns the accuracies of string overlap, averaged over the directions."""
+  forward, backward = (
+    metrics_lib.accuracies('string_overlap', indices, test_set.kinds)
+    for indices in string_overlap.nearest(test_set.first, test_set.second)
+  )
+  return {name: (forward[name] + backward[name]) / 2 for name in forward}
 
 
 def _metrics(
   layers: Mapping[str, list[base.Row]], pairs: list[base.Row], layer: int
 ) -> dict[str, float]:
-  """Metrics of every pair, and their means."""
+  """Returns the metrics of every pair at a layer, and their means."""
   metrics: dict[str, float] = {}
   accuracy: list[np.ndarray] = []
   for row in pairs:
     name = row['pair']
     by_layer = {
-      column: np.array([one[column] for one in layers[name]]).reshape(2, -1)
+      column: np.array([row[column] for row in layers[name]]).reshape(2, -1)
       for column in _BY_LAYER
       if column in layers[name][0]
     }
@@ -301,9 +352,9 @@ def _metrics(
     values = {
       column: values[:, layer].mean() for column, values in by_layer.items()
     } | {column: row[column] for column in _OVERLAP}
-    for end in _RIGHT:
-      values['forward' + end], values['backward' + end] = by_layer[
-        'accuracy' + end
+    for suffix in ('', '_top10'):
+      values[f'forward{suffix}'], values[f'backward{suffix}'] = by_layer[
+        f'accuracy{suffix}'
       ][:, layer]
     values['chance'] = 1 / row['sentences']
     metrics |= {
