@@ -173,8 +173,8 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
   if os.path.isdir(path):
     for folder, _, names in sorted(os.walk(path)):
       for name in sorted(names):
-        file = os.path.join(folder, name)
-        entry = [os.path.relpath(file, path), os.stat(file).st_size]
+        member = os.path.join(folder, name)
+        entry = [os.path.relpath(member, path), os.stat(member).st_size]
         digest.update(json.dumps(entry).encode())
     return int.from_bytes(digest.digest(), 'big')
   with open(path, 'rb') as file:
