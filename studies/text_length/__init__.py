@@ -1,0 +1,1 @@
+"""False drops of the filters of `xlflax preprocess` on clean text."""
