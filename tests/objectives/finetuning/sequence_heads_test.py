@@ -335,8 +335,8 @@ def test_settings_that_can_not_be():
   ):
     sequence_classification.SequenceClassification(labels=('a', 'a'))
   with raises_error(
-    errors.ConfigError, got='last', where='SequenceClassification.pooling'
+    errors.ConfigError, got='largest', where='SequenceClassification.pooling'
   ):
     sequence_classification.SequenceClassification(
-      labels=('a', 'b'), pooling='last'
+      labels=('a', 'b'), pooling='largest'
     )
