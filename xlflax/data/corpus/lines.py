@@ -285,9 +285,11 @@ def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
   """
   sides = decode(line, path, number).split('\t')
   if len(sides) != 2:
+    # The reader strips a tab next to an empty side at the end of a line.
+    count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
     raise errors.CorpusError(
       'Malformed line in a parallel file',
-      got=f'{len(sides)} column(s): {_shorten(line)}',
+      got=f'{count}: {_shorten(line)}',
       expected='exactly two columns separated by one tab',
       where=f'{path}:{number}',
       fix='correct or delete the line',
