@@ -51,10 +51,7 @@ def questions() -> list[tuple[str, float]]:
 def _subcommands(name: str) -> list[str]:
   """Returns the subcommands of a command, such as 'cache verify'."""
   module = cli.load_command(name)
-  if module.__name__.startswith('xlflax.cli.'):
-    return [f'{name} {word}' for word in getattr(module, 'SUBCOMMANDS', {})]
-  parsers = list(cli.parser_of(name).parsers())[1:]
-  return [parser.prog.removeprefix('xlflax ') for parser in parsers]
+  return [f'{name} {word}' for word in getattr(module, 'SUBCOMMANDS', {})]
 
 
 def answer(command: list[str]) -> tuple[float, float]:

@@ -15,16 +15,13 @@ _PACKAGES = (
   'xlflax.objectives',
   'xlflax.training',
   'xlflax.analysis',
+  'xlflax.cli',
 )
 _MODULES = (
   'xlflax.trainer',
   'xlflax.evaluate',
   'xlflax.configuration.config',
   'xlflax.cli',
-  'xlflax.cli.train',
-  'xlflax.cli.benchmark',
-  'xlflax.cli.translate',
-  'xlflax.cli.preprocess',
   'xlflax.data.preparation.preparation',
   'xlflax.data.batch',
   'xlflax.data.cache.reader',

@@ -3,7 +3,6 @@
 A call is a list of words, as a shell would hand them over.
 """
 
-import argparse
 import contextlib
 import functools
 import io
@@ -16,8 +15,6 @@ from hypothesis import strategies as st
 
 from xlflax import cli
 from xlflax.cli import parsing
-from xlflax.commands.flags import parsing as flag_parsing
-from xlflax.configuration import bindings
 from xlflax.foundation import errors
 
 _ODD = st.sampled_from(
@@ -93,60 +90,27 @@ _RUN = (
 
 
 @functools.cache
-def _parser(name: str) -> flag_parsing.Parser:
-  return cli.parser_of(name)
-
-
-@functools.cache
 def _flags(name: str) -> dict[str, Any]:
   """Flag of a command or of a sub-command -> strategy of its values."""
   found: dict[str, Any] = dict.fromkeys(
     ('--gin.TRAIN_STEPS', '--gin.nothing', '--unknown'), _WORD
   )
   module = cli.load_command(name)
-  if module.__name__.startswith('xlflax.cli.'):
-    for names in parsing.option_names(name, module).values():
-      found |= dict.fromkeys(names, _WORD)
-    return {flag: found[flag] for flag in sorted(found)}
-  for parser in _parser(name).parsers():
-    for action in parser._actions:
-      known = _WORD
-      if action.choices:
-        known = st.one_of(_WORD, st.sampled_from(sorted(action.choices)))
-      found |= dict.fromkeys(action.option_strings, known)
-  return {flag: found[flag] for flag in sorted(found.keys() - {'-h', '--help'})}
+  for names in parsing.option_names(name, module).values():
+    found |= dict.fromkeys(names, _WORD)
+  return {flag: found[flag] for flag in sorted(found)}
 
 
-def _is_typed(name: str) -> bool:
-  return cli.load_command(name).__name__.startswith('xlflax.cli.')
-
-
-def _subcommand(module):
+def _subcommand(name: str):
+  module = cli.load_command(name)
   subcommands = sorted(getattr(module, 'SUBCOMMANDS', {}))
   return st.sampled_from(subcommands) if subcommands else _WORD
 
 
 @st.composite
-def _required(draw, name: str) -> list[str]:
-  """A sub-command, if there are any, and the flags that are asked for."""
-  module = cli.load_command(name)
-  if module.__name__.startswith('xlflax.cli.'):
-    return draw(st.lists(_subcommand(module), max_size=1))
-  parser, words = _parser(name), []
-  for action in parser._actions:
-    if isinstance(action, argparse._SubParsersAction):
-      words.append(draw(st.sampled_from(sorted(action.choices))))
-      parser = action.choices[words[-1]]
-  for action in parser._actions:
-    if action.required and action.option_strings:
-      words.append(f'{action.option_strings[-1]}=x')
-  return words
-
-
-@st.composite
 def _call(draw) -> list[str]:
   name = draw(st.sampled_from(sorted(cli.COMMANDS)))
-  words = [name, *(draw(_required(name)) if draw(st.booleans()) else ())]
+  words = [name, *draw(st.lists(_subcommand(name), max_size=1))]
   flags = _flags(name)
   for flag in draw(st.lists(st.sampled_from(list(flags)), max_size=7)):
     form, value = draw(st.integers(0, 5)), draw(flags[flag])
@@ -168,11 +132,8 @@ def called(path: pathlib.Path) -> Any:
   name, *words = json.loads(path.read_text())
   path.unlink()
   with _silence(), contextlib.chdir(path.parent):
-    if name not in _RUN and _is_typed(name):
-      return cli.parse(name, words)
     if name not in _RUN:
-      rest, _ = bindings.split_bindings(words)
-      return _parser(name).parse_args(rest)
+      return cli.parse(name, words)
     status = cli.main([name, *words])
   if status:
     raise errors.ConfigError('The command is refused', got=str(status))

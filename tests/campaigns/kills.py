@@ -29,16 +29,14 @@ host_tensorflow.load()
 import jax
 import xlflax.cli, xlflax.trainer, xlflax.evaluate
 import xlflax.finetuning.finetune, xlflax.training.train_loop
-from xlflax.cli import cache, compilation_cache, evaluate, finetune, train
-from xlflax.cli import vocab
-from xlflax.commands import convert
-from xlflax.commands.flags import compilation
+from xlflax.cli import cache, compilation_cache, convert, evaluate, finetune
+from xlflax.cli import train, vocab
 plain = compilation_cache.enable
 def use(directory):  # small programs are kept too
   plain(directory)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-compilation.use = compilation_cache.enable = use
+compilation_cache.enable = use
 for line in sys.stdin:
   arguments = line.rstrip('\\n').split('\\x1f')
   child = os.fork()

@@ -7,16 +7,12 @@ once, and converts errors into one message and an exit code.
 import functools
 import gc
 import importlib
-import importlib.resources
-import importlib.util
 import logging
 import sys
-import tomllib
 import types
 from collections.abc import Callable, Sequence
 
 import xlflax
-from xlflax.commands.flags import parsing as flag_parsing
 from xlflax.configuration import bindings
 from xlflax.foundation import (
   allocator,
@@ -96,8 +92,6 @@ def _run_process(arguments: list[str]) -> int:
     status = _dispatch(arguments)
     stopping.end_command(status)
     return status
-  except SystemExit as end:  # --help of a command with a table of flags
-    return end.code if isinstance(end.code, int) else 0
   except KeyboardInterrupt as error:
     if status is not None:
       return status
@@ -134,25 +128,13 @@ def _report_unknown_command(name: str) -> None:
 
 
 def load_command(name: str) -> types.ModuleType:
-  """Imports the module of a command.
-
-  It is `xlflax.cli.NAME`, with typed options, or `xlflax.commands.NAME`, with
-  a table of flags.
-  """
-  module = name.replace('-', '_')
-  package = 'xlflax.cli'
-  if importlib.util.find_spec(f'{package}.{module}') is None:
-    package = 'xlflax.commands'
-  return importlib.import_module(f'{package}.{module}')
+  """Imports the module of a command, `xlflax.cli.NAME`."""
+  return importlib.import_module(f'xlflax.cli.{name.replace("-", "_")}')
 
 
 def examples(name: str) -> str:
   """Returns the command lines that the help of a command shows."""
-  own = getattr(load_command(name), 'EXAMPLES', None)
-  if own is not None:
-    return own
-  file = importlib.resources.files('xlflax.commands') / 'examples.toml'
-  return tomllib.loads(file.read_text(encoding='utf-8'))[name]
+  return load_command(name).EXAMPLES
 
 
 def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
@@ -171,8 +153,6 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
   _check_encoding(name, arguments)
   rest, gin_bindings = bindings.split_bindings(arguments)
   module = load_command(name)
-  if module.__name__.startswith('xlflax.commands.'):
-    return parse_flags(name, module, rest, gin_bindings, arguments)
   if hasattr(module, 'parse'):  # Its options depend on the first argument.
     return module.parse(rest)
   from xlflax.cli import parsing
@@ -201,42 +181,6 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
         where=f'xlflax {name}',
         fix='rename the file or directory',
       ) from None
-
-
-def parser_of(name: str) -> flag_parsing.Parser:
-  """Returns the parser of a command that has a table of flags."""
-  command = load_command(name)
-  parser = flag_parsing.Parser(
-    prog=f'xlflax {name}',
-    description=command.HELP,
-    epilog='examples:\n' + examples(name).strip('\n'),
-  )
-  flag_parsing.add_flags(parser, command)
-  return parser
-
-
-def parse_flags(
-  name: str,
-  command: types.ModuleType,
-  rest: Sequence[str],
-  gin_bindings: Sequence[str],
-  arguments: Sequence[str],
-) -> Callable[[], int | None]:
-  """Parses the arguments of a command that has a table of flags."""
-  parsed = parser_of(name).parse_args(rest)
-  rules = getattr(parsed, 'rules', getattr(command, 'RULES', ()))
-  flag_parsing.check_rules(rules, parsed, f'xlflax {name}')
-  if gin_bindings and not hasattr(parsed, 'gin_file'):
-    raise errors.ConfigError(
-      'This command takes no gin bindings',
-      got=f'--gin.{gin_bindings[0]}',
-      where=f'xlflax {name}',
-      fix='leave it out; `xlflax --help` lists the commands',
-    )
-  parsed.gin_bindings = list(gin_bindings)
-  parsed.command_line = ['xlflax', name, *arguments]
-  run = getattr(parsed, 'run', None) or command.run
-  return functools.partial(run, parsed)
 
 
 def _run_command(name: str, arguments: Sequence[str], level: int) -> int:

@@ -1,1 +1,0 @@
-"""The sub-commands of the `xlflax` command, one module each."""

@@ -1,1 +1,0 @@
-"""What several commands share: the parser, and flags with their meaning."""
