@@ -120,4 +120,5 @@ def test_a_killed_grid_goes_on(grid):
     for path, when in _changes(output / 'trials').items()
     if times.get(path) != when
   }
-  assert changed <= {'summary.csv', 'tagging_test.png'}
+  plots = {'tagging.png', 'tagging_test.png'}
+  assert changed <= {'summary.csv', 'report.html', *plots}
