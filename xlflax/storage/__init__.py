@@ -1,1 +1,1 @@
-"""Where bytes lie, whether they are whole, and who may write them."""
+"""Paths on disks and in buckets, integrity checks, locks and staging of files."""

@@ -1,7 +1,7 @@
-"""Files of named arrays (.npz), read without trust.
+"""Safe loading of named arrays (.npz files) from untrusted sources.
 
-numpy unpacks what is compressed, however large it becomes; what xlflax writes
-is not.
+NumPy decompresses arrays of any size. xlflax writes uncompressed arrays only,
+so compressed files are rejected.
 """
 
 import os
@@ -11,22 +11,21 @@ import numpy as np
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Returns the arrays that `numpy.savez` wrote.
+  """Loads the arrays of a file that `numpy.savez` wrote.
 
   Raises:
-    OSError: the file cannot be read.
-    ValueError: it is no such file, is compressed, or says that it holds more
-      than it does.
+    OSError: If the file cannot be read.
+    ValueError: If the file has another format, is compressed, or is truncated.
   """
   try:
     with zipfile.ZipFile(path) as archive:
       if any(info.compress_type for info in archive.infolist()):
-        raise ValueError('its arrays are compressed')
+        raise ValueError('the arrays are compressed')
     with np.load(path, allow_pickle=False) as saved:
-      found = {name: saved[name] for name in saved.files}
-    if not all(isinstance(array, np.ndarray) for array in found.values()):
-      raise ValueError('it holds something that is no array')
-    return found
+      arrays = {name: saved[name] for name in saved.files}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+      raise ValueError('an entry is not an array')
+    return arrays
   except (
     zipfile.BadZipFile,
     EOFError,

@@ -1,4 +1,4 @@
-"""Whether a bucket can be used, asked before anything is computed."""
+"""Checks of the access to buckets and directories before a computation starts."""
 
 import functools
 import os
@@ -13,75 +13,87 @@ from typing import Any
 from xlflax.foundation import errors
 from xlflax.storage import kvstores, paths
 
-SECONDS = 60  # until a bucket that does not answer counts as unreachable
-_READABLE: set[str] = set()  # what has been listed
+SECONDS = 60  # Default time limit for the response of a bucket.
+_READABLE: set[str] = set()  # Paths that have been listed successfully.
 
 
 def check_usable(
   path: pathlib.Path, *, checkpoints: bool = True, seconds: float = SECONDS
 ) -> None:
-  """Writes to a bucket and reads from it, as what follows will.
+  """Writes a small test object to a bucket, reads it and deletes it.
 
-  On disk a small file is written and removed again.
+  In a directory on disk, a small file is written and removed.
 
   Args:
-    path: the directory that is to be written.
-    checkpoints: TensorStore, which writes their parameters, is tried too.
-    seconds: how long an answer may take.
+    path: Output directory, on disk or in a bucket.
+    checkpoints: Whether to test TensorStore, which writes the parameters of
+      checkpoints, too.
+    seconds: Time limit for the response of the bucket.
 
   Raises:
-    RunDirectoryError: the bucket is not there, cannot be reached, may not be
-      written, or is of a kind that holds no checkpoints.
+    RunDirectoryError: If the bucket does not exist, cannot be reached, is not
+      writable, or does not support checkpoints.
   """
   if paths.is_bucket(path):
-    _wait_for(
+    _request(
       functools.partial(_probe, path, checkpoints),
       path,
       seconds,
-      expected='to write, read and delete objects',
+      expected='permission to write, read and delete objects',
     )
   else:
     _probe_disk(path)
 
 
 def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
-  """Lists a directory in a bucket, once in a process; on disk does nothing.
+  """Lists a directory in a bucket, once per process. Does nothing on disk.
 
   Args:
-    path: the directory, which need not be there.
-    seconds: how long an answer may take.
+    path: Directory, which does not need to exist.
+    seconds: Time limit for the response of the bucket.
 
   Raises:
-    RunDirectoryError: the bucket is not there, cannot be reached, or may
-      not be read.
+    RunDirectoryError: If the bucket does not exist, cannot be reached, or is
+      not readable.
   """
   if paths.is_bucket(path) and os.fspath(path) not in _READABLE:
-    _wait_for(
+    _request(
       functools.partial(paths.children, path),
       path,
       seconds,
-      expected='to list and read objects',
+      expected='permission to list and read objects',
     )
     _READABLE.add(os.fspath(path))
 
 
-def _wait_for(
-  ask: Callable[[], Any], path: pathlib.Path, seconds: float, *, expected: str
+def _request(
+  send: Callable[[], Any], path: pathlib.Path, seconds: float, *, expected: str
 ) -> None:
-  """Asks a bucket something; raises RunDirectoryError unless it answers."""
-  answers: queue.Queue[Exception | None] = queue.Queue()
+  """Runs a request to a bucket.
+
+  Args:
+    send: Function that sends the request.
+    path: Path in the bucket, for the error message.
+    seconds: Time limit for the response.
+    expected: Required permissions, for the error message.
+
+  Raises:
+    RunDirectoryError: If the request fails or exceeds the time limit.
+  """
+  responses: queue.Queue[Exception | None] = queue.Queue()
 
   def run():
     try:
-      ask()
-      answers.put(None)
+      send()
+      responses.put(None)
     except Exception as error:
-      answers.put(error)
+      responses.put(error)
 
-  # A thread, as neither library has a limit for all that it may wait for.
+  # A thread enforces the time limit, since the libraries have no limit that
+  # covers all of their requests.
   threading.Thread(target=run, name='xlflax bucket', daemon=True).start()
   try:
-    error = answers.get(timeout=seconds)
+    error = responses.get(timeout=seconds)
   except queue.Empty:
     error = TimeoutError(f'no answer within {seconds:g} s')
   if isinstance(error, errors.XlflaxError):
@@ -92,42 +104,42 @@ def _wait_for(
       got=_one_line(error),
       expected=expected,
       where=os.fspath(path),
-      fix="check the bucket's name, this machine's credentials "
+      fix="Check the bucket's name, this machine's credentials "
       '(gs: `gcloud auth application-default login`, or '
       'GOOGLE_APPLICATION_CREDENTIALS; s3: `aws configure`, and '
-      "AWS_ENDPOINT_URL for a store that is not Amazon's; az: `az login`, and "
-      'AZURE_STORAGE_ACCOUNT_NAME) and its network',
+      'AWS_ENDPOINT_URL for a store other than Amazon S3; az: `az login`, and '
+      'AZURE_STORAGE_ACCOUNT_NAME) and its network.',
       status=_status(error),
     ) from error
 
 
 def _status(error: Exception) -> errors.ExitStatus:
-  """FAILURE where the bucket may answer later, not where it refuses."""
+  """Returns FAILURE if the bucket may respond later, MISTAKE otherwise."""
   if errors.is_away(error):
     return errors.ExitStatus.FAILURE
   return errors.ExitStatus.MISTAKE
 
 
 def _probe_disk(path: pathlib.Path) -> None:
-  """Writes a file to a directory, or to the next one above that is there."""
-  place = path.absolute()
+  """Writes a file to a directory, or to its nearest existing parent."""
+  directory = path.absolute()
   try:
-    while not place.exists():
-      place = place.parent
-    if not place.is_dir():
-      return  # who makes the directory says so
-    probe = place / f'.probe-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+    while not directory.exists():
+      directory = directory.parent
+    if not directory.is_dir():
+      return  # The code that creates the directory raises the error.
+    probe = directory / f'.probe-{os.getpid()}-{uuid.uuid4().hex[:8]}'
     try:
       probe.write_bytes(b'xlflax' * 1000)
     finally:
       probe.unlink(missing_ok=True)
   except OSError as error:
     raise errors.RunDirectoryError(
-      'The output cannot be written',
+      'The output directory is not writable',
       got=error.strerror or type(error).__name__,
-      expected='a directory with free space that this user may write',
+      expected='a writable directory with free space',
       where=str(path),
-      fix='give another directory, or mend its permissions or its disk',
+      fix='Pass another directory, or check its permissions and its disk.',
       status=errors.of_os_error(error).status,
     ) from error
 
@@ -140,10 +152,10 @@ def _probe(path: pathlib.Path, checkpoints: bool) -> None:
     _write_by_tensorstore(path, name)
   else:
     probe.write_bytes(b'xlflax')
-  found = probe.read_bytes()
+  content = probe.read_bytes()
   probe.unlink()
-  if found != b'xlflax':
-    raise OSError(f'{probe} has another content than was written')
+  if content != b'xlflax':
+    raise OSError(f'the content of {probe} differs from what was written')
 
 
 def _write_by_tensorstore(path: pathlib.Path, name: str) -> None:
@@ -152,7 +164,7 @@ def _write_by_tensorstore(path: pathlib.Path, name: str) -> None:
   spec = kvstores.spec(os.fspath(path) + '/')
   store = tensorstore.KvStore.open(
     spec,
-    # By default it tries 32 times, for a quarter of an hour.
+    # By default, TensorStore retries 32 times, for a quarter of an hour.
     context=tensorstore.Context(
       {
         f'{spec["driver"].removesuffix("_grpc")}_request_retries': {

@@ -1,4 +1,4 @@
-"""What lies at some paths, told by its content and not by its place."""
+"""Hashes of the contents of files, independent of their location."""
 
 import functools
 import json
@@ -10,42 +10,43 @@ from xlflax.storage import digests, paths
 
 
 def of_paths(value: Any) -> str | None:
-  """What lies at some paths, wherever they lie; None where one is missing.
+  """Hashes the contents of files, or returns None if one is missing.
 
-  Names of files and of parts count, folders that lead to them do not.
+  The names of files and of parts are included in the hash, the names of parent
+  directories are not.
 
   Args:
-    value: a path, or lists and mappings of such. Of a folder, all files in it
-      count.
+    value: A path, or lists and mappings of paths. All files of a directory are
+      included.
   """
   try:
-    found = _contents(value)
+    contents = _names_and_digests(value)
   except OSError:
     return None
-  return digests.of_content(json.dumps(found)).rpartition(':')[2][:32]
+  return digests.of_content(json.dumps(contents)).rpartition(':')[2][:32]
 
 
-def _contents(value: Any) -> Any:
-  """The same with names and digests of files in the place of paths."""
+def _names_and_digests(value: Any) -> Any:
+  """Replaces each path by the names and digests of its files."""
   if isinstance(value, Mapping):
-    return [[key, _contents(part)] for key, part in value.items()]
+    return [[key, _names_and_digests(part)] for key, part in value.items()]
   if isinstance(value, (list, tuple)):
-    return [_contents(part) for part in value]
+    return [_names_and_digests(part) for part in value]
   path = paths.of(value)
   if path.is_dir():
-    return [_contents(part) for part in sorted(paths.children(path))]
-  return [path.name, _digest_now(path)]
+    return [_names_and_digests(part) for part in sorted(paths.children(path))]
+  return [path.name, _digest_file(path)]
 
 
-def _digest_now(path: pathlib.Path) -> str:
+def _digest_file(path: pathlib.Path) -> str:
   if paths.is_bucket(path):
     return digests.of_file(path)
   stat = path.stat()
   version = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-  return _remembered(path.absolute(), version)
+  return _cached_digest(path.absolute(), version)
 
 
 @functools.lru_cache(maxsize=1024)
-def _remembered(path: pathlib.Path, version: tuple[int, ...]) -> str:
-  del version  # A changed file is another key.
+def _cached_digest(path: pathlib.Path, version: tuple[int, ...]) -> str:
+  del version  # A changed file has another cache key.
   return digests.of_file(path)

@@ -1,11 +1,12 @@
-"""Digests of files: whether what was written is what is read.
+"""Digests of files, which verify that the content read is the content written.
 
-A digest is `SIZE-KIND:CHECKSUM`. Of short content (64 KiB) the checksum is
-SHA-256, of longer content CRC-32C (RFC 3720, appendix B.4) over pieces of
-64 MiB; of an object in a bucket it is the CRC-32C of the whole that the bucket
-keeps, so that nothing is read for it. A directory is sealed by a file of its
-own, `digests.json`, with the digest of every other file and a digest of
-itself. Checksums find damage, not forgery.
+A digest has the form `SIZE-KIND:CHECKSUM`. The checksum of short content (up to
+64 KiB) is SHA-256. The checksum of longer content is CRC-32C (RFC 3720,
+appendix B.4) over pieces of 64 MiB. For an object in a bucket, it is the
+CRC-32C of the complete object that the bucket stores, so the object does not
+need to be read. A directory is sealed by a file `digests.json` with the digest
+of every other file and a digest of itself. The checksums detect corruption, not
+forgery.
 """
 
 import base64
@@ -23,19 +24,19 @@ from xlflax.foundation import errors
 from xlflax.storage import paths
 
 FILE = 'digests.json'
-OWN = 'digest'  # key of a JSON object's own digest
-_PIECE = 1 << 26  # bytes that one thread reads at a time
-_BUFFER = 1 << 18  # stays in the processor's cache between read and sum
-_SHORT = 1 << 16  # bytes of which SHA-256 costs next to nothing
+OWN = 'digest'  # Key of a JSON object's own digest.
+_PIECE = 1 << 26  # Bytes per piece. Each piece is read by one thread.
+_BUFFER = 1 << 18  # Bytes per read, which fit the processor's cache.
+_SHORT = 1 << 16  # Size in bytes up to which the cost of SHA-256 is negligible.
 _SHA256, _PIECES, _CRC32C = 'sha256', 'crc32c64', 'crc32c'
 
 
 class Seal(NamedTuple):
-  """What `digests.json` says.
+  """Content of `digests.json`.
 
   Attributes:
-    files: path below the directory -> digest.
-    about: plain JSON that whoever sealed it added.
+    files: Mapping from paths relative to the directory to digests.
+    about: JSON metadata that the writer added.
   """
 
   files: dict[str, str]
@@ -43,11 +44,12 @@ class Seal(NamedTuple):
 
 
 def of_content(content: bytes | str, *, like: str = '') -> str:
-  """The digest that a file with this content has.
+  """Computes the digest of a file with the given content.
 
   Args:
-    content: text is encoded as UTF-8.
-    like: as of `of_file`.
+    content: Bytes, or text, which is encoded as UTF-8.
+    like: Digest to compare with, which determines the type of checksum. If '',
+      the cheapest type is used.
   """
   if isinstance(content, str):
     content = content.encode('utf-8')
@@ -56,7 +58,7 @@ def of_content(content: bytes | str, *, like: str = '') -> str:
     return f'{size}-{_CRC32C}:{google_crc32c.value(content):08x}'
   if size <= _SHORT:
     return f'{size}-{_SHA256}:{hashlib.sha256(content).hexdigest()}'
-  return _joined(
+  return _combine(
     size,
     [
       google_crc32c.value(content[start : start + _PIECE])
@@ -66,52 +68,52 @@ def of_content(content: bytes | str, *, like: str = '') -> str:
 
 
 def of_chunks(chunks: Sequence[bytes | memoryview]) -> str:
-  """The digest of a file with these contents, one after the other."""
+  """Computes the digest of a file that consists of consecutive chunks."""
   size = sum(len(chunk) for chunk in chunks)
   if size <= _SHORT:
     return of_content(b''.join(chunks))
-  sums, room = [0], _PIECE
+  sums, free = [0], _PIECE
   for chunk in chunks:
-    rest = memoryview(chunk)
-    while rest:
-      if not room:
-        sums, room = [*sums, 0], _PIECE
-      part, rest = rest[:room], rest[room:]
+    remaining = memoryview(chunk)
+    while remaining:
+      if not free:
+        sums, free = [*sums, 0], _PIECE
+      part, remaining = remaining[:free], remaining[free:]
       sums[-1] = google_crc32c.extend(sums[-1], bytes(part))
-      room -= len(part)
-  return _joined(size, sums)
+      free -= len(part)
+  return _combine(size, sums)
 
 
 def of_json(value: Any) -> str:
-  """The digest of plain JSON, however it is laid out in a file."""
+  """Computes the digest of a JSON value, independent of its formatting."""
   return of_content(json.dumps(value, sort_keys=True, ensure_ascii=True))
 
 
 def of_file(path: pathlib.Path, *, like: str = '') -> str:
-  """The digest of a file.
+  """Computes the digest of a file.
 
   Args:
-    path: on disk or in a bucket.
-    like: a digest to compare with, which says the kind of checksum; '' takes
-      what is cheapest there.
+    path: File on disk or in a bucket.
+    like: Digest to compare with, which determines the type of checksum. If '',
+      the cheapest type is used.
 
   Raises:
-    OSError: the file cannot be read.
+    OSError: If the file cannot be read.
   """
-  known = _kept_by_bucket(path) if paths.is_bucket(path) else None
-  of_whole = f'-{_CRC32C}:' in like
-  if known and (of_whole or not like):
-    return known
-  if of_whole or paths.is_bucket(path):
+  stored = _stored_digest(path) if paths.is_bucket(path) else None
+  needs_crc32c = f'-{_CRC32C}:' in like
+  if stored and (needs_crc32c or not like):
+    return stored
+  if needs_crc32c or paths.is_bucket(path):
     return of_content(path.read_bytes(), like=like)
   return of_files([path])[path]
 
 
 def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
-  """Digests of files on disk, read by several threads.
+  """Computes the digests of files on disk, reading them in several threads.
 
   Raises:
-    OSError: a file cannot be read.
+    OSError: If a file cannot be read.
   """
   sizes = {path: path.stat().st_size for path in files}
   pieces = [
@@ -127,27 +129,30 @@ def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
       min(8, os.cpu_count() or 1)
     ) as pool:
       sums = list(pool.map(lambda piece: _sum(*piece), pieces))
-  of_path: dict[pathlib.Path, list[int]] = {path: [] for path in files}
-  for (path, _), found in zip(pieces, sums, strict=True):
-    of_path[path].append(found)
+  sums_by_path: dict[pathlib.Path, list[int]] = {path: [] for path in files}
+  for (path, _), checksums in zip(pieces, sums, strict=True):
+    sums_by_path[path].append(checksums)
   return {
-    path: _joined(sizes[path], found)
-    if found
+    path: _combine(sizes[path], checksums)
+    if checksums
     else of_content(path.read_bytes())
-    for path, found in of_path.items()
+    for path, checksums in sums_by_path.items()
   }
 
 
 def seal(directory: pathlib.Path, about: Mapping[str, Any] = {}) -> None:
-  """Writes `digests.json` for all files in and below a directory."""
-  files = [directory / name for name in _names(directory)]
+  """Writes `digests.json` for all files of a directory and its subdirectories."""
+  files = [directory / name for name in _list_files(directory)]
   if paths.is_bucket(directory):
-    found = {path: of_file(path) for path in files}
+    digest_by_path = {path: of_file(path) for path in files}
   else:
-    found = of_files(files)
+    digest_by_path = of_files(files)
   write_seal(
     directory,
-    {_relative(path, directory): digest for path, digest in found.items()},
+    {
+      _relative(path, directory): digest
+      for path, digest in digest_by_path.items()
+    },
     about,
   )
 
@@ -157,7 +162,7 @@ def write_seal(
   files: Mapping[str, str],
   about: Mapping[str, Any] = {},
 ) -> None:
-  """Writes `digests.json` from digests that are known."""
+  """Writes `digests.json` from precomputed digests."""
   content = {'files': dict(sorted(files.items())), 'about': dict(about)}
   paths.write_atomically(
     directory / FILE, json.dumps(with_own(content), indent=1) + '\n'
@@ -165,20 +170,20 @@ def write_seal(
 
 
 def read_seal(directory: pathlib.Path) -> Seal:
-  """What `digests.json` says.
+  """Reads `digests.json`.
 
   Raises:
-    FileNotFoundError: there is none.
-    ValueError: it is damaged.
+    FileNotFoundError: If the file does not exist.
+    ValueError: If the file is corrupt.
   """
   content = checked(json.loads((directory / FILE).read_text(encoding='utf-8')))
   files, about = content.get('files'), content.get('about')
   if not isinstance(files, dict) or not isinstance(about, dict):
-    raise ValueError('it lists no files')
+    raise ValueError('it does not list files')
   for name, digest in files.items():
     parts = pathlib.PurePosixPath(name).parts
     if not isinstance(digest, str) or not parts or {'..', '/'} & set(parts):
-      raise ValueError(f'{name!r} is no file of the directory')
+      raise ValueError(f'{name!r} is not a file of the directory')
   return Seal(files, about)
 
 
@@ -188,19 +193,20 @@ def problems(
   share: tuple[int, int] = (0, 1),
   largest: int | None = None,
 ) -> list[str]:
-  """What is not as it was sealed, a line each; none where all is whole.
+  """Returns one line for each file that differs from its sealed digest.
 
   Args:
-    directory: sealed by `seal`.
-    share: (i, n) checks each n-th file, beginning with the i-th.
-    largest: of longer files, in bytes, only the length is checked.
+    directory: Directory that was sealed by `seal`.
+    share: (i, n) to check every n-th file, starting with the i-th.
+    largest: Size in bytes above which only the size of a file is checked. If
+      None, all contents are checked.
   """
   try:
     files = read_seal(directory).files
   except FileNotFoundError:
     return [f'{FILE} is missing']
   except (OSError, ValueError, RecursionError) as error:
-    _check_passing(error, directory / FILE)
+    _raise_transient(error, directory / FILE)
     return [f'{FILE} is damaged ({_short(error)})']
   chosen = sorted(files)[share[0] :: share[1]]
   return list(
@@ -211,23 +217,27 @@ def problems(
 
 
 def with_own(content: Mapping[str, Any]) -> dict[str, Any]:
-  """A JSON object with its own digest, as `checked` takes it."""
-  rest = {key: value for key, value in content.items() if key != OWN}
-  return {**rest, OWN: of_json(rest)}
+  """Returns a JSON object with its own digest, as expected by `checked`."""
+  content_without_digest = {
+    key: value for key, value in content.items() if key != OWN
+  }
+  return {**content_without_digest, OWN: of_json(content_without_digest)}
 
 
 def checked(content: Any) -> dict[str, Any]:
-  """The JSON object that `with_own` was given.
+  """Verifies the digest of a JSON object and returns the object without it.
 
   Raises:
-    ValueError: it is none, or has been changed.
+    ValueError: If the object has no digest, or its content has changed.
   """
   if not isinstance(content, dict) or OWN not in content:
     raise ValueError('it has no digest of its own')
-  rest = {key: value for key, value in content.items() if key != OWN}
-  if content[OWN] != of_json(rest):
+  content_without_digest = {
+    key: value for key, value in content.items() if key != OWN
+  }
+  if content[OWN] != of_json(content_without_digest):
     raise ValueError('its content has changed')
-  return rest
+  return content_without_digest
 
 
 def read_json(
@@ -264,15 +274,15 @@ def read_json(
     AttributeError,
     ArithmeticError,
     RecursionError,
-  ) as found:
-    errors.check_system(found, path)
+  ) as cause:
+    errors.check_system(cause, path)
     raise error(
       what,
-      got=_short(found),
-      expected='JSON, as xlflax wrote it',
+      got=_short(cause),
+      expected='JSON that xlflax wrote',
       where=str(path),
       fix=fix,
-    ) from found
+    ) from cause
 
 
 def changes(
@@ -281,54 +291,57 @@ def changes(
   *,
   largest: int | None = None,
 ) -> dict[str, str]:
-  """File -> what is wrong with it, of files that differ from their digests.
+  """Returns the files that differ from their digests, with a description each.
 
   Args:
-    directory: of the files.
-    files: path below the directory -> digest.
-    largest: as of `problems`.
+    directory: Directory of the files.
+    files: Mapping from paths relative to the directory to digests.
+    largest: Size in bytes above which only the size of a file is checked. If
+      None, all contents are checked.
   """
-  found: dict[str, str] = {}
-  there: dict[str, str] = {}
+  descriptions: dict[str, str] = {}
+  current: dict[str, str] = {}
   in_bucket = paths.is_bucket(directory)
   for name, digest in files.items():
     try:
       if in_bucket or f'-{_CRC32C}:' in digest:
-        there[name] = of_file(directory / name, like=digest)
+        current[name] = of_file(directory / name, like=digest)
       elif (length := os.stat(f'{directory}/{name}').st_size) != size(digest):
-        found[name] = f'{name} has {length} bytes, not {size(digest)}'
+        descriptions[name] = f'{name} has {length} bytes, not {size(digest)}'
       elif largest is None or size(digest) <= largest:
-        there[name] = ''
+        current[name] = ''
     except OSError as error:
-      _check_passing(error, directory / name)
+      _raise_transient(error, directory / name)
       missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-      found[name] = f'{name} ' + ('is missing' if missing else _short(error))
-  plain = [name for name, digest in there.items() if not digest]
-  sums = of_files([directory / name for name in plain])
-  there |= {name: sums[directory / name] for name in plain}
-  for name, digest in there.items():
+      descriptions[name] = f'{name} ' + (
+        'is missing' if missing else _short(error)
+      )
+  unread = [name for name, digest in current.items() if not digest]
+  sums = of_files([directory / name for name in unread])
+  current |= {name: sums[directory / name] for name in unread}
+  for name, digest in current.items():
     if digest != files[name]:
-      found[name] = f'{name} has another content than was written'
-  return found
+      descriptions[name] = f'{name} has another content than was written'
+  return descriptions
 
 
-def _check_passing(error: Exception, path: pathlib.Path) -> None:
-  """Raises what the system refuses for now, which is no damage."""
+def _raise_transient(error: Exception, path: pathlib.Path) -> None:
+  """Raises transient errors of the system, which do not indicate corruption."""
   if errors.is_passing(error):
     errors.check_system(error, path)
 
 
-def _names(directory: pathlib.Path) -> list[str]:
-  """Files in and below a directory, but `digests.json` and hidden ones."""
-  found: list[str] = []
+def _list_files(directory: pathlib.Path) -> list[str]:
+  """Returns the visible files below a directory, except `digests.json`."""
+  names: list[str] = []
   for path in paths.children(directory):
     if path.name == FILE or path.name.startswith('.'):
       continue
     if path.is_dir():
-      found += [f'{path.name}/{name}' for name in _names(path)]
+      names += [f'{path.name}/{name}' for name in _list_files(path)]
     else:
-      found.append(path.name)
-  return found
+      names.append(path.name)
+  return names
 
 
 def _relative(path: pathlib.Path, directory: pathlib.Path) -> str:
@@ -336,18 +349,18 @@ def _relative(path: pathlib.Path, directory: pathlib.Path) -> str:
 
 
 def _sum(path: pathlib.Path, start: int) -> int:
-  """The checksum of one piece of a file."""
-  total, left = 0, _PIECE
+  """Computes the checksum of one piece of a file."""
+  total, remaining = 0, _PIECE
   with path.open('rb', buffering=0) as file:
     file.seek(start)
-    while left > 0 and (content := file.read(min(left, _BUFFER))):
+    while remaining > 0 and (content := file.read(min(remaining, _BUFFER))):
       total = google_crc32c.extend(total, content)
-      left -= len(content)
+      remaining -= len(content)
   return total
 
 
-def _joined(size: int, sums: list[int]) -> str:
-  """A digest: the checksum of the pieces' where there are several."""
+def _combine(size: int, sums: list[int]) -> str:
+  """Returns the digest of a file from the checksums of its pieces."""
   total = sums[0]
   if len(sums) > 1:
     total = google_crc32c.value(
@@ -356,14 +369,16 @@ def _joined(size: int, sums: list[int]) -> str:
   return f'{size}-{_PIECES}:{total:08x}'
 
 
-def _kept_by_bucket(path: pathlib.Path) -> str | None:
-  """The digest that a bucket keeps of an object, where it tells it."""
-  known, size = paths.kept_checksum(path)
-  return f'{size}-{_CRC32C}:{base64.b64decode(known).hex()}' if known else None
+def _stored_digest(path: pathlib.Path) -> str | None:
+  """Returns the digest of an object that the bucket stores, if it has one."""
+  checksum, size = paths.kept_checksum(path)
+  return (
+    f'{size}-{_CRC32C}:{base64.b64decode(checksum).hex()}' if checksum else None
+  )
 
 
 def size(digest: str) -> int:
-  """The bytes of a file with a digest; -1 of what is no digest."""
+  """Returns the size in bytes that a digest contains, -1 for an invalid digest."""
   start = digest.partition('-')[0]
   return int(start) if start.isdecimal() else -1
 

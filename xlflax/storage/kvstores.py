@@ -1,9 +1,10 @@
-"""How TensorStore reaches files and buckets, and Orbax with it.
+"""TensorStore key-value stores for files and buckets, also for use by Orbax.
 
-Orbax takes names that begin with `gs://` or `/`. Of what it does differently in
-Google's buckets nothing but TensorStore's driver is Google's own: a checkpoint
-is written in its place and counts once `commit_success.txt` is there. So it is
-told that `s3://` is of that kind, and given TensorStore's driver for S3.
+Orbax accepts names that start with `gs://` or `/`. Its special treatment of
+Google's buckets is not specific to them, apart from the TensorStore driver: a
+checkpoint is written in place and is complete when `commit_success.txt` exists.
+Orbax is therefore patched to treat `s3://` in the same way, with TensorStore's
+S3 driver.
 """
 
 import functools
@@ -14,65 +15,74 @@ from xlflax.foundation import errors
 
 
 def spec(path: str) -> dict[str, Any]:
-  """TensorStore's key-value store of a path.
+  """Returns the TensorStore key-value store specification of a path.
 
   Args:
-    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute one on disk.
+    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute path on disk.
 
   Raises:
-    RunDirectoryError: it is in Azure, which TensorStore does not reach.
+    RunDirectoryError: If the path is in Azure, which TensorStore does not
+      support.
   """
-  scheme, is_bucket, rest = path.partition('://')
+  scheme, is_bucket, bucket_path = path.partition('://')
   if not is_bucket:
     return {'driver': 'file', 'path': path}
-  bucket, _, name = rest.partition('/')
-  found = {'bucket': bucket, 'path': name.lstrip('/')}
+  bucket, _, name = bucket_path.partition('/')
+  location = {'bucket': bucket, 'path': name.lstrip('/')}
   if scheme == 'gs':
     driver = os.environ.get('TENSORSTORE_GCS_BACKEND', 'gcs')
-    return {'driver': driver, **found}
+    return {'driver': driver, **location}
   if scheme == 'az':
     raise errors.RunDirectoryError(
-      'Checkpoints cannot be in az://, since TensorStore has no driver for it',
+      'Checkpoints cannot be written to az://, which TensorStore does not support',
       got=path,
       expected='a directory on disk, gs:// or s3://',
-      fix='mount the container as a file system (blobfuse2), and name it there',
+      fix='Mount the container as a file system (blobfuse2) and pass that path.',
     )
   region = os.environ.get('AWS_REGION') or os.environ.get('AWS_DEFAULT_REGION')
   if endpoint := endpoint_of(scheme):
-    # A store that is not Amazon's may have no regions, but requests name one.
-    found |= {'endpoint': endpoint, 'aws_region': region or 'us-east-1'}
+    # Other stores than Amazon S3 may have no regions, but requests need one.
+    location |= {'endpoint': endpoint, 'aws_region': region or 'us-east-1'}
   elif region:
-    found['aws_region'] = region
-  return {'driver': 's3', **found}
+    location['aws_region'] = region
+  return {'driver': 's3', **location}
 
 
 def endpoint_of(scheme: str) -> str:
-  """Which store buckets are in, where the environment says so; '' else."""
+  """Returns the store endpoint that the environment specifies, or ''."""
   names = {
     's3': ('AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'),
     'az': ('AZURE_STORAGE_CONNECTION_STRING', 'AZURE_STORAGE_ACCOUNT_NAME'),
   }
-  found = (os.environ.get(name) for name in names.get(scheme, ()))
-  return next(filter(None, found), '')
+  values = (os.environ.get(name) for name in names.get(scheme, ()))
+  return next(filter(None, values), '')
 
 
 @functools.cache
 def teach_orbax() -> None:
-  """Has Orbax write to `s3://` as it does to `gs://`, in this process.
+  """Enables Orbax to write to `s3://` as it writes to `gs://`, in this process.
 
-  An Orbax that is built otherwise stays as it is, and refuses such a name.
+  If the installed version of Orbax lacks the patched functions, it is left
+  unchanged and rejects such paths.
   """
   from orbax.checkpoint._src.path import gcs_utils
   from orbax.checkpoint._src.serialization import tensorstore_utils
 
-  known: Any = tensorstore_utils
-  places: Any = gcs_utils
+  tensorstore_module: Any = tensorstore_utils
+  gcs_module: Any = gcs_utils
   try:
-    normalize, in_gcs = known._normalize_path, known._use_gcs_driver
-    _ = places._GCS_PATH_PREFIX, places.get_kvstore_for_gcs
+    normalize_path, uses_gcs_driver = (
+      tensorstore_module._normalize_path,
+      tensorstore_module._use_gcs_driver,
+    )
+    _ = gcs_module._GCS_PATH_PREFIX, gcs_module.get_kvstore_for_gcs
   except AttributeError:
     return
-  known._normalize_path = lambda path: normalize(path).replace('s3:/', 's3://')
-  known._use_gcs_driver = lambda path: in_gcs(path) or path.startswith('s3://')
-  places._GCS_PATH_PREFIX = ('gs://', 's3://')
-  places.get_kvstore_for_gcs = spec
+  tensorstore_module._normalize_path = lambda path: normalize_path(
+    path
+  ).replace('s3:/', 's3://')
+  tensorstore_module._use_gcs_driver = lambda path: (
+    uses_gcs_driver(path) or path.startswith('s3://')
+  )
+  gcs_module._GCS_PATH_PREFIX = ('gs://', 's3://')
+  gcs_module.get_kvstore_for_gcs = spec

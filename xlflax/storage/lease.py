@@ -1,9 +1,10 @@
-"""Leases: one writer of a directory at a time, on disk and in buckets.
+"""Leases, which ensure that a directory has one writer at a time.
 
-The writer keeps a small file there that says who it is, and writes it anew
-every few seconds. A second writer is refused while the first lives. What a
-killed process left behind is taken over: at once where it ran on this host,
-else when its file has not changed for a while.
+The writer keeps a small file in the directory, on disk or in a bucket, that
+identifies it, and rewrites this file every few seconds. A second writer is
+rejected while the first one is alive. The lease of a killed process is taken
+over: immediately if it ran on this host, otherwise when its file has not
+changed for a while.
 """
 
 import contextlib
@@ -22,22 +23,23 @@ from xlflax.storage import paths
 
 FILE = '.lease.json'
 REFRESH_SECONDS = 10.0
-STALE_SECONDS = 60.0  # without a change: a writer on another host is gone
-_LONG_GONE = 600.0  # clocks of hosts do not differ by so much
-_RACE_SECONDS = 0.3  # two that take over see each other after this
+STALE_SECONDS = 60.0  # Without a refresh, a writer on another host is gone.
+_LONG_GONE = 600.0  # Seconds, more than the clocks of two hosts differ by.
+_RACE_SECONDS = 0.3  # Delay that reveals a second process that takes over.
 
 
 class Lease:
   """Context in which this process is the only writer of a directory.
 
   Args:
-    directory: on disk or in a bucket; it is created.
-    stale_seconds: see `STALE_SECONDS`.
-    refresh_seconds: between signs of life.
+    directory: Directory on disk or in a bucket. It is created if necessary.
+    stale_seconds: Time without a refresh after which a lease of another host is
+      stale.
+    refresh_seconds: Interval between refreshes of the lease.
 
   Raises:
-    RunDirectoryError: another process writes there (who and since when), or
-      it cannot be written.
+    RunDirectoryError: If another process writes to the directory, or the
+      directory is not writable.
   """
 
   def __init__(
@@ -48,10 +50,10 @@ class Lease:
     refresh_seconds: float = REFRESH_SECONDS,
   ):
     self._path = directory / FILE
-    self._stale, self._every = stale_seconds, refresh_seconds
-    self._own = _owner()
-    self._made = False
-    self._ended = threading.Event()
+    self._stale, self._refresh_seconds = stale_seconds, refresh_seconds
+    self._owner = _owner()
+    self._created_directory = False
+    self._released = threading.Event()
     self._lost: dict[str, Any] | None = None
     self._thread = threading.Thread(
       target=self._run, name='xlflax lease', daemon=True
@@ -62,99 +64,105 @@ class Lease:
       self._take()
     except OSError as error:
       raise errors.RunDirectoryError(
-        'The directory cannot be written',
+        'The directory is not writable',
         got=f'{type(error).__name__}: {error.strerror or error}',
         where=str(self._path.parent),
-        fix='give another directory, or mend its permissions or its disk',
+        fix='Pass another directory, or check its permissions and its disk.',
         status=errors.of_os_error(error).status,
       ) from error
     self._thread.start()
     return self
 
   def __exit__(self, *unused) -> None:
-    self._ended.set()
+    self._released.set()
     self._thread.join()
-    with contextlib.suppress(OSError):  # the next process takes it over
+    with contextlib.suppress(OSError):  # The next process takes it over.
       if self._is_own(_read(self._path)):
         self._path.unlink(missing_ok=True)
         self._remove_empty()
 
   def _remove_empty(self) -> None:
-    """A directory that nothing was written to need not stay."""
-    if self._made and not paths.is_bucket(self._path):
+    """Removes the directory if this lease created it and it is empty."""
+    if self._created_directory and not paths.is_bucket(self._path):
       with contextlib.suppress(OSError):
         self._path.parent.rmdir()
 
   def check(self) -> None:
-    """Raises RunDirectoryError once another process has taken over."""
+    """Raises RunDirectoryError if another process has taken over the lease."""
     if self._lost is not None:
-      raise _refusal(self._path, self._lost, 'has taken over')
+      raise _lease_error(self._path, self._lost, 'has taken over')
 
   def _take(self) -> None:
     if not self._create():
-      found = _read(self._path)
-      if found is not None and not self._is_gone(found):
-        raise _refusal(self._path, found, 'writes to')
-      if found is not None:
-        logging.info('%s is taken over from %s.', self._path, _who(found))
+      content = _read(self._path)
+      if content is not None and not self._is_gone(content):
+        raise _lease_error(self._path, content, 'writes to')
+      if content is not None:
+        logging.info(
+          'Taking over %s from %s.', self._path, _describe_owner(content)
+        )
       self._write()
       time.sleep(_RACE_SECONDS)
-      found = _read(self._path)
-      if found is not None and not self._is_own(found):
-        raise _refusal(self._path, found, 'writes to')
+      content = _read(self._path)
+      if content is not None and not self._is_own(content):
+        raise _lease_error(self._path, content, 'writes to')
 
   def _create(self) -> bool:
-    """Whether there was no lease, and now is this one."""
-    self._made = not self._path.parent.exists()
+    """Creates the lease and returns whether there was none before."""
+    self._created_directory = not self._path.parent.exists()
     return paths.create(self._path, self._content())
 
   def _write(self) -> None:
     paths.write_atomically(self._path, self._content())
 
   def _content(self) -> str:
-    return json.dumps({**self._own, 'refreshed': time.time()}) + '\n'
+    return json.dumps({**self._owner, 'refreshed': time.time()}) + '\n'
 
-  def _is_own(self, found: dict[str, Any] | None) -> bool:
-    return found is not None and found.get('owner') == self._own['owner']
+  def _is_own(self, content: dict[str, Any] | None) -> bool:
+    return content is not None and content.get('owner') == self._owner['owner']
 
-  def _is_gone(self, found: dict[str, Any]) -> bool:
-    """Whether the process that wrote a lease does not live any more."""
-    if found.get('place') == self._own['place']:
-      pid = found.get('pid')
-      return pid == os.getpid() or _started(pid) != found.get('started')
-    age = time.time() - float(found.get('refreshed', 0))
-    return age > _LONG_GONE or self._stays_as_it_is(found)
+  def _is_gone(self, content: dict[str, Any]) -> bool:
+    """Returns whether the process that wrote a lease has terminated."""
+    if content.get('place') == self._owner['place']:
+      pid = content.get('pid')
+      return pid == os.getpid() or _started(pid) != content.get('started')
+    age = time.time() - float(content.get('refreshed', 0))
+    return age > _LONG_GONE or self._stays_unchanged(content)
 
-  def _stays_as_it_is(self, found: dict[str, Any]) -> bool:
-    """Watches a lease for a while; clocks need not agree."""
+  def _stays_unchanged(self, content: dict[str, Any]) -> bool:
+    """Returns whether a lease stays unchanged for a while.
+
+    The clocks of the hosts do not need to agree.
+    """
     end = time.monotonic() + self._stale
     logging.info(
-      '%s may still write to %s: waiting up to %.0f s for a sign of life.',
-      _who(found),
+      '%s may still write to %s. Waiting up to %.0f s for it to refresh its '
+      'lease.',
+      _describe_owner(content),
       self._path.parent,
       self._stale,
     )
     while time.monotonic() < end:
       time.sleep(min(1.0, self._stale / 5))
-      now = _read(self._path)
-      if now != found:
-        return now is None
+      current = _read(self._path)
+      if current != content:
+        return current is None
     return True
 
   def _run(self) -> None:
-    while not self._ended.wait(self._every):
+    while not self._released.wait(self._refresh_seconds):
       try:
-        found = _read(self._path)
-        if found is not None and not self._is_own(found):
-          self._lost = found
+        content = _read(self._path)
+        if content is not None and not self._is_own(content):
+          self._lost = content
           return
         self._write()
-      except Exception as error:  # a full disk is told by what needs it
-        logging.warning('%s could not be refreshed (%s).', self._path, error)
+      except Exception as error:  # Other writers report a full disk.
+        logging.warning('Failed to refresh %s (%s).', self._path, error)
 
 
 def _owner() -> dict[str, Any]:
-  """What tells this process from all others."""
+  """Returns the properties that identify this process."""
   return {
     'owner': uuid.uuid4().hex,
     'host': socket.gethostname(),
@@ -166,7 +174,7 @@ def _owner() -> dict[str, Any]:
 
 
 def _place() -> str:
-  """This host since its start, and the numbering of its processes."""
+  """Returns an identifier of this host, its boot and its process namespace."""
   try:
     boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()
     return f'{socket.gethostname()} {boot} {os.readlink("/proc/self/ns/pid")}'
@@ -175,7 +183,7 @@ def _place() -> str:
 
 
 def _started(pid: Any) -> str | None:
-  """When a process of this host was started; None where there is none."""
+  """Returns the start time of a process of this host, or None if it has ended."""
   try:
     text = pathlib.Path(f'/proc/{int(pid)}/stat').read_text(encoding='utf-8')
     state, *fields = text.rpartition(')')[2].split()
@@ -192,43 +200,43 @@ def _started_without_proc(pid: Any) -> str | None:
   except (ProcessLookupError, ValueError, TypeError):
     return None
   except OSError:
-    pass  # it is another user's
+    pass  # The process belongs to another user.
   return 'unknown'
 
 
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
-  """The lease that is there; {} for one that is damaged.
+  """Reads the current lease. Returns {} if it is corrupt.
 
   Raises:
-    OSError: it cannot be read, which says nothing of who has it.
+    OSError: If the lease cannot be read, so its owner is unknown.
   """
   try:
-    found = json.loads(path.read_text(encoding='utf-8'))
+    content = json.loads(path.read_text(encoding='utf-8'))
   except FileNotFoundError:
     return None
   except (ValueError, RecursionError):
     return {}
-  return found if isinstance(found, dict) else {}
+  return content if isinstance(content, dict) else {}
 
 
-def _who(found: dict[str, Any]) -> str:
+def _describe_owner(content: dict[str, Any]) -> str:
   return (
-    f'process {found.get("pid", "?")} on {found.get("host", "?")} '
-    f'(since {found.get("time", "?")})'
+    f'process {content.get("pid", "?")} on {content.get("host", "?")} '
+    f'(since {content.get("time", "?")})'
   )
 
 
-def _refusal(
-  path: pathlib.Path, found: dict[str, Any], does: str
+def _lease_error(
+  path: pathlib.Path, content: dict[str, Any], activity: str
 ) -> errors.RunDirectoryError:
   return errors.RunDirectoryError(
-    f'Another process {does} this directory',
-    got=_who(found),
+    f'Another process {activity} this directory',
+    got=_describe_owner(content),
     expected='one writer at a time',
     where=str(path.parent),
-    fix='wait for it or stop it, or give another directory; what a lost host '
-    f'left behind is taken over {STALE_SECONDS:.0f} s after its last sign of '
-    'life',
-    # It may have ended when this one is started again.
+    fix='Wait for the process, stop it, or pass another directory. The lease '
+    f'of a lost host can be taken over {STALE_SECONDS:.0f} s after its last '
+    'refresh.',
+    # The other process may have ended when this one is restarted.
     status=errors.ExitStatus.FAILURE,
   )

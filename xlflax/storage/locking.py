@@ -1,4 +1,4 @@
-"""Who may write to a directory at one time."""
+"""File locks that exclude concurrent writers of a directory."""
 
 import contextlib
 import fcntl
@@ -18,38 +18,44 @@ def alone(
   share: tuple[int, int] | None = None,
   wait: bool = False,
 ) -> Iterator[None]:
-  """Keeps a second writer out of a directory, which is made if need be.
+  """Context in which no other process writes to a directory.
 
-  Writers of different shares do not keep each other out. The system frees what
-  a killed process held.
+  The directory is created if necessary. Writers of different shards do not
+  exclude each other. The operating system releases the lock of a killed
+  process.
 
   Args:
-    directory: what is written to.
-    name: of the lock file; that of a share has `-i-of-n` after it.
-    what: the directory is, for the error, such as 'token cache'.
-    error: raised if another process writes there, or the same share.
-    share: (i, n): the i-th of n, from 0; None: all of it.
-    wait: for the other process, instead of an error.
+    directory: Directory that is written to.
+    name: Name of the lock file. The lock file of a shard has the suffix
+      `-i-of-n`.
+    what: Description of the directory for the error message, such as 'token
+      cache'.
+    error: Class of the error if another process writes to the directory or
+      shard.
+    share: (i, n) to lock only the i-th of n shards, from 0. If None, the
+      directory is locked.
+    wait: Whether to wait for the other process instead of raising an error.
   """
   directory.mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
     files = [(directory / name, what)]
     if share:
       index, count = share
-      own = directory / f'{name}-{index}-of-{count}'
-      files.append((own, f'share {index}/{count} of a {what}'))
+      shard_file = directory / f'{name}-{index}-of-{count}'
+      files.append((shard_file, f'shard {index}/{count} of a {what}'))
     for path, text in files:
-      # NFS grants shared locks to readers of a file, exclusive ones to writers.
+      # On NFS, shared locks require a file opened for reading, and exclusive
+      # locks a file opened for writing.
       file = stack.enter_context(path.open('a+'))
       exclusive = not share or path is not files[0][0]
-      kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+      operation = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
       try:
-        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+        fcntl.flock(file, operation if wait else operation | fcntl.LOCK_NB)
       except BlockingIOError as cause:
         raise error(
           f'Another process is writing this {text}',
           where=directory,
-          fix='Wait for it, or stop it first',
+          fix='Wait for the process, or stop it.',
           status=errors.ExitStatus.FAILURE,
         ) from cause
     yield

@@ -1,13 +1,13 @@
-"""Manifests: of what kind a directory is, and which files it consists of.
+"""Manifests, which record the type and the files of a directory.
 
-A manifest is the `digests.json` of a directory (see `digests`). It has the
-digest of every file that is written once and for all, so that one that is
-missing, damaged or another artefact's is found. Files that grow or come and go
-in an artefact's life are not in it. Everything here works in buckets, too.
+A manifest is the `digests.json` of a directory (see `digests`). It contains the
+digest of every file that is written exactly once, so that a missing, corrupt or
+exchanged file is detected. Files that grow or are replaced during the life of
+an artifact are not included. All functions support buckets.
 
-A file and the manifest cannot change at one moment. So a manifest that is
-about to have another digest of a file keeps the one before beside it: wherever
-a process is killed, the file on disk is one that the manifest knows.
+A file and the manifest cannot change atomically. A manifest that is about to
+change the digest of a file therefore also keeps the previous digest: wherever a
+process is killed, the manifest matches the file on disk.
 """
 
 import enum
@@ -23,7 +23,7 @@ _KIND, _BEFORE = 'kind', 'before'
 
 
 class Kind(enum.StrEnum):
-  """What a directory can be; the words are what people read."""
+  """Types of directories, named as in messages."""
 
   RUN = 'run'
   CACHE = 'token cache'
@@ -41,12 +41,14 @@ class Kind(enum.StrEnum):
 
 
 class Manifest(NamedTuple):
-  """What a manifest says.
+  """Content of a manifest.
 
   Attributes:
-    kind: of the directory, a word of `Kind`; '' where that is not said.
-    files: path below the directory -> digest.
-    before: path -> the digest before, of files that are being replaced.
+    kind: Type of the directory, a value of `Kind`, or '' if it is not
+      specified.
+    files: Mapping from paths relative to the directory to digests.
+    before: Mapping from paths to previous digests, of files that are being
+      replaced.
   """
 
   kind: str
@@ -55,10 +57,10 @@ class Manifest(NamedTuple):
 
 
 def read(directory: pathlib.Path) -> Manifest | None:
-  """The manifest of a directory; None where there is none.
+  """Reads the manifest of a directory. Returns None if there is none.
 
   Raises:
-    RunDirectoryError: it is damaged.
+    RunDirectoryError: If the manifest is corrupt.
   """
   try:
     files, about = digests.read_seal(directory)
@@ -80,100 +82,112 @@ def read(directory: pathlib.Path) -> Manifest | None:
 def write(
   directory: pathlib.Path, kind: Kind, contents: Mapping[str, str | bytes]
 ) -> None:
-  """Writes small files of an artefact, and their digests into its manifest.
+  """Writes small files of an artifact and records them in its manifest.
 
-  What is as it should be is not written.
+  Unchanged files are not written again.
 
   Args:
-    directory: of the artefact.
-    kind: of artefact.
-    contents: path below the directory -> content.
+    directory: Directory of the artifact.
+    kind: Type of the artifact.
+    contents: Mapping from paths relative to the directory to contents.
 
   Raises:
-    RunDirectoryError: the manifest is damaged.
+    RunDirectoryError: If the manifest is corrupt.
   """
-  known = read(directory)
-  files = dict(known.files) if known else {}
-  new = {name: digests.of_content(text) for name, text in contents.items()}
+  manifest = read(directory)
+  files = dict(manifest.files) if manifest else {}
+  new_digests = {
+    name: digests.of_content(content) for name, content in contents.items()
+  }
   before = {
     name: files[name]
-    for name, digest in new.items()
+    for name, digest in new_digests.items()
     if files.get(name, digest) != digest
   }
   if before:
-    _write(directory, Manifest(str(kind), files | new, before))
+    _write(directory, Manifest(str(kind), files | new_digests, before))
   for name, content in contents.items():
-    if not _is(directory / name, content):
+    if not _has_content(directory / name, content):
       paths.write_atomically(directory / name, content)
-  _replace(directory, Manifest(str(kind), files | new))
+  _replace(directory, Manifest(str(kind), files | new_digests))
 
 
 def note(
   directory: pathlib.Path, kind: Kind, names: Collection[str] | None = None
 ) -> None:
-  """Puts files that are written into the manifest of their directory.
+  """Records existing files in the manifest of their directory.
 
   Args:
-    directory: of the artefact.
-    kind: of artefact.
-    names: paths below the directory; None: all that is there, and nothing
-      else.
+    directory: Directory of the artifact.
+    kind: Type of the artifact.
+    names: Paths relative to the directory. If None, the manifest is replaced by
+      one of all existing files.
 
   Raises:
-    RunDirectoryError: the manifest is damaged.
-    OSError: a file cannot be read.
+    RunDirectoryError: If the manifest is corrupt.
+    OSError: If a file cannot be read.
   """
   if names is None:
     digests.seal(directory, {_KIND: str(kind)})
     return
-  known = read(directory)
-  found = {name: digests.of_file(directory / name) for name in names}
-  files = dict(known.files) if known else {}
-  _replace(directory, Manifest(str(kind), files | found))
+  manifest = read(directory)
+  new_digests = {name: digests.of_file(directory / name) for name in names}
+  files = dict(manifest.files) if manifest else {}
+  _replace(directory, Manifest(str(kind), files | new_digests))
 
 
 def forget(directory: pathlib.Path, names: Collection[str]) -> None:
-  """Takes files out of a manifest, before they are removed."""
-  known = read(directory)
-  if known and known.files.keys() & set(names):
-    files = {n: one for n, one in known.files.items() if n not in set(names)}
-    _write(directory, known._replace(files=files))
+  """Removes files from a manifest, before they are deleted."""
+  manifest = read(directory)
+  if manifest and manifest.files.keys() & set(names):
+    files = {
+      name: digest
+      for name, digest in manifest.files.items()
+      if name not in set(names)
+    }
+    _write(directory, manifest._replace(files=files))
 
 
 def problems(
   directory: pathlib.Path, *, but: Collection[str] = ()
 ) -> dict[str, str]:
-  """File -> what is wrong with it; the manifest itself among them.
+  """Returns the invalid files of a directory, with a description each.
+
+  The manifest itself is included.
 
   Args:
-    directory: of the artefact.
-    but: files that are not looked at.
+    directory: Directory of the artifact.
+    but: Files that are not checked.
   """
   try:
-    known = read(directory)
+    manifest = read(directory)
   except errors.RunDirectoryError as error:
     return {FILE: f'{FILE} is damaged ({error.got})'}
-  if known is None:
+  if manifest is None:
     return {FILE: f'{FILE} is missing'}
-  wanted = {n: one for n, one in known.files.items() if n not in set(but)}
-  for name, digest in known.before.items():
-    if name in wanted and _has(directory / name, digest):
-      wanted[name] = digest
-  return digests.changes(directory, wanted)
+  expected = {
+    name: digest
+    for name, digest in manifest.files.items()
+    if name not in set(but)
+  }
+  for name, digest in manifest.before.items():
+    if name in expected and _has_digest(directory / name, digest):
+      expected[name] = digest
+  return digests.changes(directory, expected)
 
 
 def check(directory: pathlib.Path, name: str) -> None:
-  """Refuses to do without a file that the manifest has.
+  """Checks that a file exists if it is in the manifest.
 
   Raises:
-    RunDirectoryError: the file is missing, or the manifest is damaged.
+    RunDirectoryError: If the file is missing, or the manifest is corrupt.
   """
-  known = read(directory)
-  if known and name in known.files and not (directory / name).exists():
+  manifest = read(directory)
+  if manifest and name in manifest.files and not (directory / name).exists():
     raise errors.RunDirectoryError(
-      'A file is missing',
+      'A file of the manifest is missing',
       got=f'no {name}',
-      expected='all files that its manifest names',
+      expected='all files of the manifest',
       where=str(directory),
       fix=f'xlflax verify {directory} --repair',
     )
@@ -182,14 +196,14 @@ def check(directory: pathlib.Path, name: str) -> None:
 def texts(
   directory: pathlib.Path, *, longest: int
 ) -> Iterator[tuple[str, str]]:
-  """(path, content) of the short files of text that are as they were written.
+  """Yields (path, content) of the short text files that match their digests.
 
   Args:
-    directory: of the artefact.
-    longest: bytes of a file that counts as short.
+    directory: Directory of the artifact.
+    longest: Maximum size of a short file in bytes.
   """
-  known = read(directory)
-  for name, digest in (known.files if known else {}).items():
+  manifest = read(directory)
+  for name, digest in (manifest.files if manifest else {}).items():
     if digests.size(digest) > longest:
       continue
     try:
@@ -208,13 +222,13 @@ def _write(directory: pathlib.Path, manifest: Manifest) -> None:
 
 
 def _replace(directory: pathlib.Path, manifest: Manifest) -> None:
-  """Writes a manifest unless it is there already."""
+  """Writes a manifest if it has changed."""
   if read(directory) != manifest:
     _write(directory, manifest)
 
 
-def _is(path: pathlib.Path, content: str | bytes) -> bool:
-  """Whether a file has this content."""
+def _has_content(path: pathlib.Path, content: str | bytes) -> bool:
+  """Returns whether a file has the given content."""
   if isinstance(content, str):
     content = content.encode('utf-8')
   try:
@@ -223,8 +237,8 @@ def _is(path: pathlib.Path, content: str | bytes) -> bool:
     return False
 
 
-def _has(path: pathlib.Path, digest: str) -> bool:
-  """Whether a file has this digest."""
+def _has_digest(path: pathlib.Path, digest: str) -> bool:
+  """Returns whether a file has the given digest."""
   try:
     return digests.of_file(path, like=digest) == digest
   except OSError:

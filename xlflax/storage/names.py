@@ -1,35 +1,38 @@
-"""NAME=PATH on command lines, where a path may hold `=` itself."""
+"""Parsing of NAME=PATH arguments, where a path may contain `=` itself."""
 
 import os
 import pathlib
 
 
 def split(text: str) -> tuple[str, str]:
-  """Returns (name, path); the name is '' where there is none.
+  """Splits NAME=PATH into (name, path). The name is '' if there is none.
 
-  Before: 'MLM=runs/mlm'; after: ('MLM', 'runs/mlm'). A name holds no
-  separator of folders, so the path 'trials/SEED=0' is ('', 'trials/SEED=0'), and
-  so is a path that exists as it is written. Of several `=` the first counts
-  behind which there is a path, or else the first.
+  For example, 'MLM=runs/mlm' becomes ('MLM', 'runs/mlm'). A name contains no
+  path separator, so 'trials/SEED=0' becomes ('', 'trials/SEED=0'). A text that
+  is an existing path has no name. If there are several `=`, the text is split
+  at the first one that is followed by an existing path, or else at the first
+  one.
   """
   if _exists(text):
     return '', text
-  places = [
+  positions = [
     i
-    for i, sign in enumerate(text)
-    if sign == '=' and i and not {'/', os.sep} & set(text[:i])
+    for i, character in enumerate(text)
+    if character == '=' and i and not {'/', os.sep} & set(text[:i])
   ]
-  if not places:
+  if not positions:
     return '', text
-  place = next((i for i in places if _exists(text[i + 1 :])), places[0])
-  return text[:place], text[place + 1 :]
+  position = next(
+    (i for i in positions if _exists(text[i + 1 :])), positions[0]
+  )
+  return text[:position], text[position + 1 :]
 
 
 def split_end(text: str) -> tuple[str, str]:
-  """Returns (path, end) of PATH@END; the end is '' where there is none.
+  """Splits PATH@END into (path, end). The end is '' if there is none.
 
-  Before: 'corpus@valid'; after: ('corpus', 'valid'). A path that exists as it is
-  written has no end, and neither has '@' in a folder above it.
+  For example, 'corpus@valid' becomes ('corpus', 'valid'). A text that is an
+  existing path has no end, and an '@' in a parent directory is not a separator.
   """
   path, at, end = text.rpartition('@')
   if not (path and at) or {'/', os.sep} & set(end) or _exists(text):
@@ -38,7 +41,7 @@ def split_end(text: str) -> tuple[str, str]:
 
 
 def _exists(text: str) -> bool:
-  """Whether there is a file or folder on disk; a bucket is not asked."""
+  """Returns whether a path exists on disk. Buckets are not checked."""
   if not text or '://' in text:
     return False
   try:

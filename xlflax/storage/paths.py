@@ -1,11 +1,12 @@
-"""Run directories on disks and in buckets: one kind of path for both.
+"""Paths of directories on disks and in buckets.
 
 A name without a scheme is a `pathlib.Path`. `gs://bucket/...`,
 `s3://bucket/...` and `az://container/...` are an `etils.epath.Path`, which has
-the same methods; what differs in a bucket (appending, renaming, whole
-directories) is in the functions here. Stores that speak S3 elsewhere (MinIO,
-R2, Ceph) are at the address in AWS_ENDPOINT_URL. Azure's hold text,
-vocabularies, caches and folders, but no checkpoints (see `kvstores`).
+the same methods. The functions of this module cover the operations that differ
+in a bucket: appending, renaming, and operations on directories. Other stores
+with the S3 interface (MinIO, R2, Ceph) are selected with AWS_ENDPOINT_URL.
+Azure supports text, vocabularies, caches and folders, but no checkpoints (see
+`kvstores`).
 """
 
 import contextlib
@@ -27,42 +28,42 @@ from typing import Any, BinaryIO, cast
 
 from xlflax.foundation import errors
 
-# Scheme -> package that reads and writes there, and the extra that brings it.
+# Mapping from schemes to the package for access and the pip extra.
 _PACKAGES = {
   'gs': ('gcsfs', 'buckets'),
   's3': ('s3fs', 's3'),
   'az': ('adlfs', 'azure'),
 }
 _PREFIXES = tuple(f'{scheme}://' for scheme in _PACKAGES)
-_ATTEMPTS = 8  # of a request, with pauses that grow and differ by chance
+_ATTEMPTS = 8  # Attempts per request, with randomized exponential backoff.
 _TEMPORARY = re.compile(r'\..+\.([0-9a-f]{8})-(\d+)\.tmp', re.DOTALL)
-_looked_into: set[pathlib.Path] = set()
-_looking = threading.Lock()
+_cleaned_directories: set[pathlib.Path] = set()
+_cleanup_lock = threading.Lock()
 
 if any(importlib.util.find_spec(name) for name, _ in _PACKAGES.values()):
-  # Training imports no TensorFlow, which epath would use if it were installed.
+  # Training does not import TensorFlow, which epath would use if installed.
   os.environ.setdefault('EPATH_USE_TF', 'false')
 
 
 def of(name: str | os.PathLike) -> pathlib.Path:
-  """The path of a name.
+  """Converts a name to a path.
 
   Raises:
-    RunDirectoryError: it is in a kind of bucket that is not supported.
+    RunDirectoryError: If the type of bucket is not supported.
   """
   if isinstance(name, pathlib.Path):
     return name
   text = os.fspath(name)
-  scheme, separator, rest = text.partition('://')
+  scheme, separator, bucket_path = text.partition('://')
   if not separator:
     return pathlib.Path(text)
-  if scheme not in _PACKAGES or not rest.strip('/'):
+  if scheme not in _PACKAGES or not bucket_path.strip('/'):
     raise errors.RunDirectoryError(
-      'Files cannot be there',
+      'Unsupported path',
       got=text,
       expected='a directory, gs://BUCKET/NAME, s3://BUCKET/NAME or '
       'az://CONTAINER/NAME',
-      fix='mount the bucket as a file system, or take another place',
+      fix='Mount the bucket as a file system, or pass another path.',
     )
   return cast(pathlib.Path, _bucket_path(text))
 
@@ -72,10 +73,10 @@ def _bucket_path(text: str):
   package, extra = _PACKAGES[scheme]
   if importlib.util.find_spec(package) is None:
     raise errors.RunDirectoryError(
-      'The package that reads and writes buckets is missing',
+      f'Buckets with {scheme}:// require the package {package}',
       got=text,
       expected=package,
-      fix=f'pip install ".[{extra}]" in a checkout of xlflax',
+      fix=f'Run `pip install ".[{extra}]"` in a checkout of xlflax.',
     )
   import fsspec.config
   from etils import epath
@@ -83,36 +84,36 @@ def _bucket_path(text: str):
   settings = fsspec.config.conf.setdefault(
     'gcs' if scheme == 'gs' else scheme, {}
   )
-  # Other processes write there too: listings must not be remembered.
+  # Other processes write to the bucket, too, so listings must not be cached.
   settings.setdefault('use_listings_cache', False)
   if scheme == 's3':
     retries = {'mode': 'standard', 'max_attempts': _ATTEMPTS}
     settings.setdefault('config_kwargs', {'retries': retries})
-  if scheme == 'az':  # Azure's own chain of credentials, where none is named
+  if scheme == 'az':  # Use Azure's default credential chain.
     settings.setdefault('anon', False)
-  # They tell with every request what cannot be known, or is read ahead.
+  # These libraries log irrelevant messages for every request.
   for library in (package, 'fsspec', 'aiobotocore', 'azure'):
     logging.getLogger(library).setLevel(logging.CRITICAL)
   return epath.Path(text.rstrip('/'))
 
 
 def is_bucket(path: str | os.PathLike) -> bool:
-  """Whether a path is in a bucket rather than in a file system."""
+  """Returns whether a path is in a bucket rather than in a file system."""
   return os.fspath(path).startswith(_PREFIXES)
 
 
 def filesystem(path: str | os.PathLike) -> Any:
-  """The `fsspec` file system of a path in a bucket."""
+  """Returns the `fsspec` file system of a path in a bucket."""
   import fsspec
 
   return fsspec.filesystem(os.fspath(path).partition('://')[0])
 
 
 def create(path: pathlib.Path, content: str) -> bool:
-  """Writes a file unless it is there; returns whether it was not.
+  """Creates a file unless it exists, and returns whether it was created.
 
-  Of several that ask at once one is told True, in buckets too: they are asked
-  to write on the condition that there is no such object.
+  The operation is atomic: if several processes call it at once, one receives
+  True. In a bucket, the write is conditional on the absence of the object.
   """
   try:
     if is_bucket(path):
@@ -129,14 +130,14 @@ def create(path: pathlib.Path, content: str) -> bool:
 
 
 def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
-  """The path of a name that has to be a directory or file on disk.
+  """Converts a name to a path and requires that it is on disk.
 
   Args:
-    name: the name.
-    where: flag or argument, for the message.
+    name: Name of a file or directory.
+    where: Flag or argument, for the error message.
 
   Raises:
-    RunDirectoryError: it is in a bucket.
+    RunDirectoryError: If the name is in a bucket.
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
@@ -144,19 +145,19 @@ def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
       got=os.fspath(name),
       expected='a file or directory on disk',
       where=where,
-      fix='give one on disk, and copy it from or to the bucket',
+      fix='Pass a path on disk, and copy it from or to the bucket.',
     )
   return pathlib.Path(name)
 
 
 def absolute(name: str | os.PathLike) -> pathlib.Path:
-  """The path of a name, from the root."""
+  """Converts a name to an absolute path."""
   path = of(name)
   return path if is_bucket(path) else path.absolute()
 
 
 def children(directory: pathlib.Path) -> list[pathlib.Path]:
-  """What is in a directory, sorted; nothing where there is none."""
+  """Lists a directory in sorted order. The list is empty if there is none."""
   try:
     return sorted(directory.iterdir())
   except (FileNotFoundError, NotADirectoryError):
@@ -164,16 +165,20 @@ def children(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def size(path: pathlib.Path) -> int:
-  """The bytes of a file; 0 where there is none."""
+  """Returns the size of a file in bytes, 0 if it does not exist."""
   try:
-    found: Any = path.stat()
+    status: Any = path.stat()
   except FileNotFoundError:
     return 0
-  return found.length if is_bucket(path) else found.st_size
+  return status.length if is_bucket(path) else status.st_size
 
 
 def kept_checksum(path: pathlib.Path) -> tuple[str, int]:
-  """(CRC-32C in base 64, or '', bytes) that a bucket keeps of an object."""
+  """Returns the checksum and size of an object that the bucket stores.
+
+  Returns:
+    CRC-32C in base 64, or '' if there is none, and the size in bytes.
+  """
   info = filesystem(path).info(os.fspath(path))
   return info.get('crc32c') or '', info['size']
 
@@ -181,14 +186,14 @@ def kept_checksum(path: pathlib.Path) -> tuple[str, int]:
 def write_atomically(
   path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], None]
 ) -> None:
-  """Writes a file that readers see either complete or not at all.
+  """Writes a file such that readers see the complete file or none.
 
   Args:
-    path: the file; its directory is created.
-    content: text (written as UTF-8), bytes, or a function that writes to the
-      open file it is given, such as `lambda file: np.savez(file, **arrays)`.
+    path: File to write. Its directory is created.
+    content: Text (written as UTF-8), bytes, or a function that writes to an
+      open file, such as `lambda file: np.savez(file, **arrays)`.
   """
-  if is_bucket(path):  # an object appears when it is complete
+  if is_bucket(path):  # An object appears when it is complete.
     path.write_bytes(_bytes(content))
     return
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -205,45 +210,45 @@ def write_atomically(
 
 
 def _temporary(path: pathlib.Path) -> pathlib.Path:
-  """A name beside `path` for what is not whole yet.
+  """Returns a temporary name next to `path` for incomplete content.
 
-  What processes that were killed left under such names is removed when this
-  process first asks for one in a directory.
+  On the first call for a directory, temporary files of killed processes are
+  removed.
   """
   directory = path.parent.absolute()
-  with _looking:
-    if directory not in _looked_into:
-      _looked_into.add(directory)
-      _remove_left_behind(directory)
+  with _cleanup_lock:
+    if directory not in _cleaned_directories:
+      _cleaned_directories.add(directory)
+      _remove_abandoned_files(directory)
   return path.with_name(f'.{path.name}.{_machine()}-{os.getpid()}.tmp')
 
 
-def _remove_left_behind(directory: pathlib.Path) -> None:
-  """Removes what processes of this machine that are gone did not finish."""
+def _remove_abandoned_files(directory: pathlib.Path) -> None:
+  """Removes temporary files of terminated processes of this machine."""
   with contextlib.suppress(OSError):
     for path in list(directory.iterdir()):
-      found = _TEMPORARY.fullmatch(path.name)
-      if not found or found[1] != _machine() or _is_another(int(found[2])):
+      match = _TEMPORARY.fullmatch(path.name)
+      if not match or match[1] != _machine() or _is_running(int(match[2])):
         continue
       shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _is_another(process: int) -> bool:
-  """Whether a process runs, and is not this one."""
+def _is_running(process: int) -> bool:
+  """Returns whether a process is running and is not this one."""
   if process == os.getpid():
-    return False  # this number was a killed one's before
+    return False  # A terminated process had this number before.
   try:
     os.kill(process, 0)
   except (ProcessLookupError, OverflowError):
     return False
   except OSError:
-    pass  # it is another user's
+    pass  # The process belongs to another user.
   return True
 
 
 @functools.cache
 def _machine() -> str:
-  """Eight digits for this host and the numbering of its processes."""
+  """Returns eight digits that identify this host and its process namespace."""
   name = platform.node()
   with contextlib.suppress(OSError):
     name += os.readlink('/proc/self/ns/pid')
@@ -251,7 +256,7 @@ def _machine() -> str:
 
 
 def _sync_directory(directory: pathlib.Path) -> None:
-  """Has the new name of a file outlast a loss of power, where that works."""
+  """Flushes a directory to disk, so that a renamed file survives a power loss."""
   with contextlib.suppress(OSError):
     opened = os.open(directory, os.O_RDONLY)
     try:
@@ -269,10 +274,10 @@ def _bytes(content: str | bytes | Callable[[BinaryIO], None]) -> bytes:
 
 
 def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Copies the files of a directory into a new one, which is then whole.
+  """Copies the files of a directory to a new directory atomically.
 
-  In a bucket, where directories do not exist by themselves, the files that
-  an interrupted call left out are added.
+  In a bucket, which has no directories, the files that an interrupted call has
+  not copied are added.
   """
   if not is_bucket(target):
     if target.exists():
@@ -288,39 +293,39 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
       shutil.rmtree(temporary, ignore_errors=True)
       raise
     return
-  there = {path.name for path in children(target)}
+  existing = {path.name for path in children(target)}
   for path in children(source):
-    if path.name not in there:
+    if path.name not in existing:
       (target / path.name).write_bytes(path.read_bytes())
 
 
 def settle(directory: pathlib.Path, *, seconds: float = 60.0) -> None:
-  """Waits until lists of a bucket know all that has been written there.
+  """Waits until lists of a bucket contain all objects written so far.
 
-  Most stores' always do. A checkpoint is put together by lists, and would be
-  without what one does not show.
+  The lists of most stores are always up to date. A checkpoint is assembled from
+  lists, so an object that is not listed would be missing from it.
 
   Raises:
-    TimeoutError: they still do not after so many seconds.
+    TimeoutError: If a new object is not listed within the given time.
   """
   if not is_bucket(directory):
     return
-  mark, end = directory / f'.last-{_machine()}-{os.getpid()}', seconds
-  mark.write_bytes(b'')
+  marker, remaining = directory / f'.last-{_machine()}-{os.getpid()}', seconds
+  marker.write_bytes(b'')
   try:
     for pause in itertools.count(1):
-      if any(path.name == mark.name for path in children(directory)):
+      if any(path.name == marker.name for path in children(directory)):
         return
-      if end <= 0:
-        raise TimeoutError(f'lists of {directory} do not show what is written')
+      if remaining <= 0:
+        raise TimeoutError(f'new objects of {directory} are not listed')
       time.sleep(0.1 * pause)
-      end -= 0.1 * pause
+      remaining -= 0.1 * pause
   finally:
-    mark.unlink(missing_ok=True)
+    marker.unlink(missing_ok=True)
 
 
 def move(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Moves a directory; in a bucket its objects are copied there."""
+  """Moves a directory. In a bucket, its objects are copied and deleted."""
   if is_bucket(source):
     files, old = filesystem(source), os.fspath(source).partition('://')[2]
     for name in files.find(os.fspath(source)):
@@ -332,7 +337,7 @@ def move(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def remove(directory: pathlib.Path) -> None:
-  """Removes a directory with all that is in it."""
+  """Removes a directory and its content."""
   if is_bucket(directory):
     cast(Any, directory).rmtree()
   else:
@@ -343,35 +348,36 @@ def remove(directory: pathlib.Path) -> None:
 def new_directory(
   target: pathlib.Path, *, where: str
 ) -> Iterator[pathlib.Path]:
-  """Context with a directory to write, which is `target` at its end.
+  """Context with a directory to write, which becomes `target` at the end.
 
-  On disk it has another name until then. In a bucket it is written in its
-  place. Nothing is left of it where the context is left by an exception; what
-  a killed process leaves is removed by the next one that writes there.
+  On disk, the directory has a temporary name until then. In a bucket, it is
+  written in place. If an exception is raised, the directory is removed. The
+  directory of a killed process is removed by the next process that writes
+  there.
 
   Args:
-    target: a directory that is empty, or not there.
-    where: flag or argument, for messages.
+    target: Directory that is empty or does not exist.
+    where: Flag or argument, for error messages.
 
   Raises:
-    RunDirectoryError: there is something already.
+    RunDirectoryError: If the directory is not empty.
   """
   target = absolute(target)
   if not is_bucket(target):
-    target = target.resolve()  # a link stays
+    target = target.resolve()  # A symbolic link is preserved.
   if os.path.ismount(target):
     raise errors.RunDirectoryError(
-      'The output is a mounted folder, which cannot be replaced',
+      'The output is a mount point, which cannot be replaced',
       got=str(target),
-      expected='a folder below it',
-      fix=f'give another {where}',
+      expected='a folder below the mount point',
+      fix=f'Pass another {where}.',
     )
   if target.exists() and (not target.is_dir() or children(target)):
     raise errors.RunDirectoryError(
       'The output is there already',
       got=str(target),
       expected='a new or empty directory',
-      fix=f'give another {where}',
+      fix=f'Pass another {where}.',
     )
   partial = target if is_bucket(target) else _temporary(target)
   try:
@@ -380,9 +386,9 @@ def new_directory(
       yield partial
     if partial != target:
       if target.exists():
-        target.rmdir()  # it is empty
+        target.rmdir()  # The directory is empty.
       os.replace(partial, target)
   except BaseException:
-    with contextlib.suppress(Exception):  # the first error is what counts
+    with contextlib.suppress(Exception):  # Only the first error is raised.
       remove(partial)
     raise
