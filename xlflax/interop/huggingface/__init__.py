@@ -13,7 +13,7 @@
 | `labelled_heads` | heads as objectives, with their labels, both ways |
 | `tables`, `gin_file` | what is shown to the user, or written for runs |
 | `tokenizers` | tokenizer files as an `xlflax` vocabulary, frames of texts |
-| `verification` | written folders computed anew, and compared |
+| `verification` | comparison of token ids, hidden states and logits |
 
 A converted model directory is one that `xlflax evaluate` reads and that
 `InitFrom` initialises from: its checkpoint is step 0, and `model.gin` builds

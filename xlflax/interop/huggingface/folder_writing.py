@@ -25,7 +25,11 @@ from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.exporting import Export
 from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
-from xlflax.interop.huggingface.verification import run_text, verify
+from xlflax.interop.huggingface.verification import (
+  corpus_sample,
+  model_checks,
+  tokenizer_checks,
+)
 from xlflax.storage import digests, manifests, paths
 from xlflax.training import finite_values
 from xlflax.training import params as params_lib
@@ -46,8 +50,9 @@ def convert(
 ) -> list[str]:
   """Writes config.json, safetensors, the tokenizer's files and a README.md.
 
-  The folder appears when it is complete, and when its tokenizer gives the
-  run's ids and its files give the model's states and logits (`verify`).
+  The folder appears when it is complete, its tokenizer returns the run's token
+  ids, and the model of its files returns the hidden states and logits of the
+  run (`verification`).
 
   Args:
     checked: from `check`.
@@ -110,7 +115,9 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
         'the tokenizer separates pairs of texts as the run did in training, '
         'and not as the one that it came with'
       )
-    verify.check_pairs(vocabulary, folder, separator, types=types)
+    tokenizer_checks.check_pair_template(
+      vocabulary, folder, separator, num_types=types
+    )
     inputs = checked.run.inputs.get(checked.task.value, {})
     if inputs.get('positions') == Positions.RESET.value:
       notes.append(
@@ -132,11 +139,11 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
 def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
   """Compares what was written with the run; notes what was not compared."""
   run = checked.run
-  texts, notes = run_text.sample(run.directory)
-  notes += verify.check_tokenizer(run.vocabulary, folder, texts=texts)
+  texts, notes = corpus_sample.sample_texts(run.directory)
+  notes += tokenizer_checks.check_tokenizer(run.vocabulary, folder, texts=texts)
   read = _reader(checked)
   names = [n for n in read.shapes if n.startswith(('model/', 'heads/'))]
-  return notes + verify.check_states(
+  return notes + model_checks.check_export(
     folder, run, read, names, dtype=checked.dtype
   )
 

@@ -29,10 +29,17 @@ from xlflax.interop.huggingface.architectures.architectures import (
   refuse,
 )
 from xlflax.interop.huggingface.cards import card_metadata
-from xlflax.interop.huggingface.tensors import tensor_files, weights
+from xlflax.interop.huggingface.tensors import (
+  saved_parameters,
+  tensor_files,
+  weights,
+)
 from xlflax.interop.huggingface.tokenizers import languages as languages_lib
 from xlflax.interop.huggingface.tokenizers import tokenizers
-from xlflax.interop.huggingface.verification import imported
+from xlflax.interop.huggingface.verification import (
+  model_checks,
+  tokenizer_checks,
+)
 from xlflax.models import api as models_api
 from xlflax.models import config as model_config
 from xlflax.storage import bucket_checks, digests, manifests, paths
@@ -41,8 +48,10 @@ from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoints,
   run_directory,
+  saved_checkpoints,
   saved_objectives,
 )
+from xlflax.training.checkpointing import run as run_lib
 from xlflax.training.devices import partitioning
 
 RECORD = run_directory.ORIGIN
@@ -300,10 +309,28 @@ def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
         checked.sentence[1],
       )
     _write(checked, params, made)
-    _note(made, imported.compare(checked, made))
+    _note(made, _verify(checked, made))
     text = gin_file.of_model(checked.config, str(model_dir))
     manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
   return model_dir
+
+
+def _verify(checked: Import, model_dir: pathlib.Path) -> list[str]:
+  """Compares the imported model with the folder.
+
+  Returns:
+    Sentences that describe what was not compared, and why.
+  """
+  run = run_lib.open_run(model_dir)
+  notes = (
+    tokenizer_checks.check_tokenizer(run.vocabulary, checked.folder)
+    if checked.own_tokenizer
+    else ["the token ids were not compared: the vocabulary is not the folder's"]
+  )
+  read = saved_parameters.Reader(saved_checkpoints.path_of(model_dir, 0))
+  return notes + model_checks.check_import(
+    checked.folder, checked.description, run, read
+  )
 
 
 def _note(made: pathlib.Path, not_compared: list[str]) -> None:

@@ -134,7 +134,7 @@ def style_options(
   elif architecture.model_type == 'eurobert':
     found = {'classifier_pooling': {'first': 'bos'}.get(pooling, pooling)}
   else:
-    return {}  # `verification` compares the logits
+    return {}  # `verification.model_checks` compares the logits
   style = architecture.head_style(config, options | found)
   there = (style.get('activation', 'tanh'), style.get('pooling', 'first'))
   if there != (objective.activation, pooling):

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlflax.foundation import errors
 from xlflax.interop.huggingface import model_files
-from xlflax.interop.huggingface.verification import verify
+from xlflax.interop.huggingface.verification import tokenizer_checks
 
 FILE = 'onnx/model.onnx'  # where the Hub's programs look
 _NEEDED = ('torch', 'transformers', 'onnx', 'onnxscript', 'onnxruntime')
@@ -55,7 +55,10 @@ def write(folder: pathlib.Path) -> None:
   kind = getattr(library, options['architectures'][0])
   model = kind.from_pretrained(folder).eval()
   tokens = library.AutoTokenizer.from_pretrained(folder)(
-    list(verify.TEXTS[:4]), padding=True, truncation=True, return_tensors='pt'
+    list(tokenizer_checks.DIFFICULT_TEXTS[:4]),
+    padding=True,
+    truncation=True,
+    return_tensors='pt',
   )
   inputs = {key: tokens[key] for key in _INPUTS if key in tokens}
   _export(torch, model, inputs, folder / FILE)

@@ -12,7 +12,7 @@ from xlflax.data.labelled.rows import classification_rows, rows, tagging_rows
 from xlflax.data.stream import Separator
 from xlflax.interop.huggingface import exporting, folder_writing
 from xlflax.interop.huggingface.tokenizers import frames, tokenizers
-from xlflax.interop.huggingface.verification import verify
+from xlflax.interop.huggingface.verification import tokenizer_checks
 from xlflax.training.checkpointing import run_directory, saved_objectives
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -113,7 +113,7 @@ def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   made.enable_truncation(8)
   made.save(str(tmp_path / 'tokenizer.json'))
   assert len(frames.opened(tmp_path).encode(_PAIR[0]).ids) < 20
-  verify.check_tokenizer(vocabulary, tmp_path)
+  tokenizer_checks.check_tokenizer(vocabulary, tmp_path)
   assert not frames.follow(tmp_path, vocabulary, Separator.BERT, types=2)
 
 

@@ -1,1 +1,1 @@
-"""Written folders computed anew, by numpy, and compared with the model."""
+"""Verification of conversions: token ids, hidden states and logits."""

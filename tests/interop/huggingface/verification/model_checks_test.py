@@ -1,7 +1,13 @@
-"""What an exporter could do wrong is found before a folder appears."""
+"""Defects of an export are detected before its folder appears.
+
+The planted defects are detected by importing the folder again, without
+transformers. Defects that export and import have in common are detected by
+transformers.
+"""
 
 import dataclasses
 import json
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +15,10 @@ import pytest
 
 from tests.interop.huggingface.exporting_test import run_of
 from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing
+from xlflax.interop.huggingface import exporting, folder_writing, importing
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
+from xlflax.interop.huggingface.verification import model_checks
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training import train_state
@@ -22,6 +29,12 @@ __all__ = ['run_of']
 
 _QUERY = 'encoder.layer.1.attention.self.query.weight'
 _KEY = 'encoder.layer.1.attention.self.key.weight'
+
+
+@pytest.fixture
+def without_transformers(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'transformers', None)
+  assert not model_checks.is_transformers_installed()
 
 
 def _swapped(tensors):
@@ -65,7 +78,9 @@ _MUTATIONS = {
 
 
 @pytest.mark.parametrize('name', _MUTATIONS)
-def test_a_wrong_folder_is_not_published(run_of, tmp_path, monkeypatch, name):
+def test_a_wrong_folder_is_not_published(
+  run_of, tmp_path, monkeypatch, without_transformers, name
+):
   mutate, options = _MUTATIONS[name]
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   checked = exporting.check(directory, model_type='roberta')
@@ -82,9 +97,8 @@ def test_a_wrong_folder_is_not_published(run_of, tmp_path, monkeypatch, name):
     yield from zip((n for n, _ in order), tensors.values(), strict=True)
 
   monkeypatch.setattr(folder_writing, '_values', wrong)
-  with pytest.raises(errors.CheckpointError) as caught:
+  with pytest.raises(model_checks.ConversionMismatchError):
     folder_writing.convert(checked, tmp_path / 'out')
-  assert 'computes something else' in caught.value.what
   assert not (tmp_path / 'out').exists()
 
 
@@ -119,7 +133,7 @@ _SEQ2SEQ = {
   [(family, name) for family in _SEQ2SEQ for name in _SEQ2SEQ[family]],
 )
 def test_a_wrong_translation_model_is_not_published(
-  run_of, tmp_path, monkeypatch, family, name
+  run_of, tmp_path, monkeypatch, without_transformers, family, name
 ):
   directory, *_ = run_of(
     encoder_decoder.EncoderDecoder(
@@ -149,7 +163,7 @@ def test_a_wrong_translation_model_is_not_published(
     yield from zip(order, tensors.values(), strict=True)
 
   monkeypatch.setattr(folder_writing, '_values', changed)
-  with pytest.raises(errors.CheckpointError, match='computes something else'):
+  with pytest.raises(model_checks.ConversionMismatchError):
     folder_writing.convert(wrong, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
@@ -169,10 +183,11 @@ def test_a_folder_that_lacks_a_tensor_is_not_published(
     },
   )
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  with pytest.raises(errors.CheckpointError, match='layer.1.output.dense'):
+  with pytest.raises(model_checks.ConversionMismatchError) as caught:
     folder_writing.convert(
       exporting.check(directory, model_type='roberta'), tmp_path / 'out'
     )
+  assert lacking in caught.value.got
   assert not (tmp_path / 'out').exists()
 
 
@@ -199,16 +214,18 @@ def test_a_wrong_tokenizer_is_not_published(
 ):
   directory, *_ = run_of()
   monkeypatch.setattr(sentencepiece_files, 'convert', wrong)
-  with pytest.raises(errors.VocabularyError, match='gives other ids'):
+  with pytest.raises(errors.VocabularyError) as caught:
     folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  assert caught.value.where.endswith(frames.FILE)
   assert not (tmp_path / 'out').exists()
 
 
 def test_a_wrong_frame_of_pairs_is_not_published(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=2)
   monkeypatch.setattr(frames, 'follow', lambda *args, **kwargs: False)
-  with pytest.raises(errors.VocabularyError, match='pair'):
+  with pytest.raises(errors.VocabularyError) as caught:
     folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  assert caught.value.where.endswith(frames.FILE)
 
 
 def _fine_tuned(run_of, **settings):
@@ -257,10 +274,72 @@ def test_a_head_is_compared(run_of, tmp_path):
   'settings', [{'activation': 'relu'}, {'pooling': 'mean'}, {'layer': 1}]
 )
 def test_a_head_of_another_function_is_not_published(
-  run_of, tmp_path, settings
+  run_of, tmp_path, without_transformers, settings
 ):
   directory = _fine_tuned(run_of, **settings)
   checked = exporting.check(directory, model_type='xlm-roberta')
-  with pytest.raises(errors.CheckpointError) as caught:
+  with pytest.raises(model_checks.ConversionMismatchError) as caught:
     folder_writing.convert(checked, tmp_path / 'out')
-  assert "the labels' logits" in caught.value.got
+  assert caught.value.got.startswith('label logits')
+
+
+def _swap_in(monkeypatch):
+  """Swaps the queries and keys of a layer wherever tensors are found."""
+  find = tensor_files.find
+
+  def swapped(folder):
+    tensors = find(folder)
+    names = {
+      end: next(name for name in tensors if name.endswith(end))
+      for end in (_QUERY, _KEY)
+    }
+    query, key = names[_QUERY], names[_KEY]
+    return tensors | {query: tensors[key], key: tensors[query]}
+
+  monkeypatch.setattr(tensor_files, 'find', swapped)
+
+
+def _swap_out(monkeypatch):
+  """Swaps the queries and keys of a layer in the files of an export."""
+  values = folder_writing._values
+
+  def swapped(checked):
+    tensors = dict(values(checked))
+    names = list(tensors)
+    _renamed(f'roberta.{_QUERY}', f'roberta.{_KEY}')(tensors)
+    yield from ((name, tensors[name]) for name in names)
+
+  monkeypatch.setattr(folder_writing, '_values', swapped)
+
+
+def test_transformers_detects_what_export_and_import_have_in_common(
+  run_of, tmp_path, monkeypatch
+):
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  checked = exporting.check(directory, model_type='roberta')
+  _swap_out(monkeypatch)
+  _swap_in(monkeypatch)
+  with pytest.raises(model_checks.ConversionMismatchError) as caught:
+    folder_writing.convert(checked, tmp_path / 'out')
+  assert 'transformers' in caught.value.what
+  assert not (tmp_path / 'out').exists()
+  monkeypatch.setitem(sys.modules, 'transformers', None)
+  folder_writing.convert(checked, tmp_path / 'out')  # the defects cancel out
+
+
+def test_a_wrong_import_is_not_kept(run_of, tmp_path, monkeypatch):
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  folder = tmp_path / 'hf'
+  folder_writing.convert(
+    exporting.check(directory, model_type='roberta'), folder
+  )
+  with monkeypatch.context() as patch:
+    _swap_in(patch)
+    wrong = importing.check(folder)
+    with pytest.raises(model_checks.ConversionMismatchError):
+      importing.convert(wrong, tmp_path / 'wrong')
+  assert not (tmp_path / 'wrong').exists()
+  monkeypatch.setitem(sys.modules, 'transformers', None)
+  importing.convert(importing.check(folder), tmp_path / 'right')
+  record = json.loads((tmp_path / 'right' / importing.RECORD).read_text())
+  assert len(record['not_compared']) == 1

@@ -1,0 +1,466 @@
+"""Comparison of converted models by their hidden states and logits.
+
+An export is imported again, and the imported model must return the values of
+the run's model for a small batch of difficult texts, including padding and a
+text pair. If transformers is installed, its model of the folder must return
+them, too. An import is compared with transformers only.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import inspect
+import logging
+import math
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xlflax.data import batch as batch_lib
+from xlflax.data.labelled.rows import rows as rows_lib
+from xlflax.data.stream import Separator
+from xlflax.foundation import errors
+from xlflax.interop.huggingface import labelled_heads, model_files
+from xlflax.interop.huggingface import plan as plan_lib
+from xlflax.interop.huggingface.architectures.architectures import (
+  LABELLED,
+  Task,
+  model_of,
+)
+from xlflax.interop.huggingface.tensors import (
+  saved_parameters,
+  tensor_files,
+  weights,
+)
+from xlflax.interop.huggingface.tokenizers import frames
+from xlflax.interop.huggingface.verification import tokenizer_checks
+from xlflax.models import config as model_config
+from xlflax.models import encoder_decoder
+from xlflax.objectives import inputs
+from xlflax.training import params as params_lib
+from xlflax.training.checkpointing import run as run_lib
+
+_EMBEDDING_TABLE = re.compile(
+  r'model/((en|de)coder/)?((embeddings/)?token|output|output_bias)$'
+)
+_EMBEDDINGS = 'embeddings'
+_TOKEN_LOGITS = 'token logits'
+_LABEL_LOGITS = 'label logits'
+_NUM_SAMPLED_TOKENS = 512
+_LENGTHS = (12, 5, 8)  # tokens of the compared texts
+_DECODER_LENGTH = 4
+_TOLERANCE = 2e-3  # relative to the largest value, in float32
+_MAX_TRANSFORMERS_PARAMETERS = 4_000_000_000  # 16 GB in float32
+_LOG = logging.getLogger(__name__)
+
+Outputs = dict[str, np.ndarray]
+
+
+class ConversionMismatchError(errors.CheckpointError):
+  """A converted model that computes other values than the original."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+  """A batch of difficult texts.
+
+  Attributes:
+    texts: Text of each sequence; the last one is a pair.
+    batch: Arrays of shape [batch, length].
+    token_ids: Token ids whose logits are compared: those of the batch, and a
+      sample of the vocabulary.
+  """
+
+  texts: list[str]
+  batch: batch_lib.Batch
+  token_ids: np.ndarray
+
+
+def check_export(
+  folder: pathlib.Path,
+  run: run_lib.SavedRun,
+  read: saved_parameters.Reader,
+  names: Iterable[str],
+  *,
+  dtype: Any = np.float32,
+) -> list[str]:
+  """Compares an exported folder with the model of the run.
+
+  Args:
+    folder: Folder with config.json and safetensors files.
+    run: The exported run.
+    read: Reader of its parameters.
+    names: Names of the parameters of the model and its heads.
+    dtype: Data type of the tensors, to which the parameters are rounded.
+
+  Returns:
+    Sentences that describe what was not compared, and why.
+
+  Raises:
+    ConversionMismatchError: If the folder cannot be imported, or hidden states
+      or logits differ.
+  """
+  try:
+    tensors = tensor_files.find(folder)
+    description = model_files.describe(folder, tensors)
+    plan = plan_lib.make(description, tensors)
+    parameters = weights.parameters(plan)
+  except errors.XlflaxError as error:
+    raise _mismatch(
+      'the imported model',
+      folder,
+      got=f'{error.what}: {error.got}',
+      expected='a folder that can be imported',
+    ) from error
+  options = description.options
+  spec = run.vocabulary.spec
+  if options.get('pad_token_id') not in (None, spec.pad_id):
+    raise _mismatch(
+      'the imported model',
+      folder,
+      got=f'pad_token_id {options["pad_token_id"]} in {model_files.CONFIG}',
+      expected=f'{spec.pad_id}, the padding of the vocabulary',
+    )
+  sample = make_sample(run)
+  task = description.task
+  expected = _run_outputs(run, read, names, task, sample, dtype)
+  heads = {
+    name: parameters[name] for name in parameters if name.startswith('heads/')
+  }
+  labels = labelled_heads.objectives(
+    task,
+    options,
+    params_lib.nest({n: read() for n, read in heads.items()})
+    .get('heads', {})
+    .get(task.value, {}),
+    description.architecture.head_style(description.config, options),
+  )
+  actual = _outputs(
+    model_of(description.config),
+    next(iter(labels), None),
+    spec,
+    _rounded(
+      {name: lambda rows, n=name: parameters[n]() for name in parameters},
+      sample,
+      np.float32,
+    ),
+    sample,
+  )
+  _compare_all('the imported model', actual, expected, sample, folder)
+  notes = [
+    f'the {name} were not compared: the exported model has none'
+    for name in expected.keys() - actual.keys()
+    if name != _TOKEN_LOGITS or task.predicts_tokens
+  ]
+  if not is_transformers_installed():
+    return notes
+  return notes + _compare_with_transformers(
+    folder, options, task, tensors, expected, sample
+  )
+
+
+def check_import(
+  folder: pathlib.Path,
+  description: model_files.Description,
+  run: run_lib.SavedRun,
+  read: saved_parameters.Reader,
+) -> list[str]:
+  """Compares an imported model with the model of transformers.
+
+  Args:
+    folder: The folder that was imported.
+    description: Its model.
+    run: The imported model.
+    read: Reader of its parameters.
+
+  Returns:
+    Sentences that describe what was not compared, and why.
+
+  Raises:
+    ConversionMismatchError: If hidden states or logits differ.
+  """
+  if not is_transformers_installed():
+    return ['the hidden states were not compared: transformers or torch is not '
+            'installed']  # fmt: skip
+  sample = make_sample(run)
+  task = description.task
+  return _compare_with_transformers(
+    folder,
+    description.options,
+    task,
+    tensor_files.find(folder),
+    lambda: _run_outputs(run, read, read.shapes, task, sample, np.float32),
+    sample,
+  )
+
+
+def is_transformers_installed() -> bool:
+  return all(
+    importlib.util.find_spec(name) is not None
+    for name in ('torch', 'transformers')
+  )
+
+
+def make_sample(run: run_lib.SavedRun) -> Sample:
+  """Builds a batch of three texts of different lengths and of a pair."""
+  vocabulary, spec = run.vocabulary, run.vocabulary.spec
+  separator = frames.separator_of(run.directory) or Separator.XLMR
+  texts = [text for text in tokenizer_checks.DIFFICULT_TEXTS if text]
+  texts = texts[: len(_LENGTHS)]
+  max_length = min(max(_LENGTHS), run.model.config.max_length)
+  tokens = [
+    np.asarray(vocabulary.encode(text)[: min(length, max_length) - 2], np.int32)
+    for text, length in zip(texts, _LENGTHS, strict=True)
+  ]
+  examples = [rows_lib.text_row([ids], (0,), spec) for ids in tokens]
+  side_length = max(max_length - separator.num_special, 0) // 2
+  pair = [ids[:side_length] for ids in tokens[-2:]]
+  examples.append(rows_lib.text_row(pair, (0, 0), spec, separator=separator))
+  batch = rows_lib.stack(examples, rows_lib.text_fields(max_length, spec))
+  vocabulary_sample = np.arange(
+    0, spec.size, spec.size // _NUM_SAMPLED_TOKENS + 1
+  )
+  token_ids = np.unique(
+    [*batch[batch_lib.TOKEN_IDS].ravel(), *vocabulary_sample, spec.size - 1]
+  )
+  return Sample([*texts, ' | '.join(texts[-2:])], batch, token_ids)
+
+
+def _run_outputs(
+  run: run_lib.SavedRun,
+  read: saved_parameters.Reader,
+  names: Iterable[str],
+  task: Task,
+  sample: Sample,
+  dtype: Any,
+) -> Outputs:
+  """Hidden states and logits of the run's model."""
+  params = _rounded(
+    {name: lambda rows, n=name: read(n, rows) for name in names}, sample, dtype
+  )
+  has_head = task.value in params.get('heads', {})
+  objective = run.objectives.get(task.value) if has_head else None
+  return _outputs(run.model, objective, run.vocabulary.spec, params, sample)
+
+
+def _rounded(readers: Mapping[str, Any], sample: Sample, dtype: Any) -> Any:
+  """Reads parameters and rounds them to `dtype`.
+
+  Of the embedding tables, only the rows of the sample's token ids are kept.
+  """
+
+  def read(name: str) -> jax.Array:
+    rows = sample.token_ids if _EMBEDDING_TABLE.match(name) else None
+    value = readers[name](rows)
+    if rows is not None and len(value) != len(rows):
+      value = value[rows]
+    value = value.astype(dtype, copy=False)
+    return jnp.asarray(value.astype(np.float32, copy=False))
+
+  return params_lib.nest({name: read(name) for name in readers})
+
+
+def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
+  """Hidden states and logits of a model in float32.
+
+  Args:
+    model: An encoder or an encoder-decoder.
+    objective: Fine-tuning objective whose label logits are returned, or None.
+    spec: Vocabulary specification.
+    params: Parameters of the model and its heads; the embedding tables have
+      the rows of `sample.token_ids` only.
+    sample: The compared batch.
+  """
+  config = dataclasses.replace(
+    model.config,
+    vocab_size=len(sample.token_ids),
+    pad_vocab_size_multiple=1,
+    dtype='float32',
+    attention_backend='xla',
+  )
+  ids = np.searchsorted(sample.token_ids, sample.batch[batch_lib.TOKEN_IDS])
+  states, token_logits, label_logits = _apply(
+    model.clone(config=config),
+    objective,
+    spec,
+    params,
+    dict(sample.batch) | {batch_lib.TOKEN_IDS: ids},
+  )
+  names = [_EMBEDDINGS, *(f'layer {i + 1}' for i in range(len(states) - 1))]
+  outputs = dict(zip(names, np.asarray(states), strict=True))
+  for name, value in (
+    (_TOKEN_LOGITS, token_logits),
+    (_LABEL_LOGITS, label_logits),
+  ):
+    if value is not None:
+      outputs[name] = np.asarray(value)
+  return outputs
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _apply(model, objective, spec, params, batch):
+  ids, mask = batch[batch_lib.TOKEN_IDS], batch[batch_lib.SEGMENT_IDS]
+
+  def run(module):
+    if isinstance(module, encoder_decoder.EncoderDecoder):
+      states = module.encode_layers(ids, segment_ids=mask)
+      decoder_ids = ids[:, :_DECODER_LENGTH]
+      return states, module(
+        ids, segment_ids=mask, decoder_token_ids=decoder_ids
+      )
+    arguments = inputs.arguments(batch) | {'segment_ids': mask}
+    states = module.encode_layers(ids, **arguments)
+    has_head = module.config.mlm_head is not model_config.MlmHead.NONE
+    return states, module.logits(states[-1]) if has_head else None
+
+  with jax.default_matmul_precision('highest'):
+    states, token_logits = model.apply({'params': params['model']}, method=run)
+    label_logits = None
+    if objective is not None:
+      context = batch | {batch_lib.CONTEXT_MASK: jnp.ones_like(mask)}
+      label_logits = objective.predict(model, params, context, spec)
+      if isinstance(label_logits, tuple):  # start and end of an answer
+        label_logits = jnp.stack(label_logits, -1)
+  return states, token_logits, label_logits
+
+
+def _compare_with_transformers(
+  folder: pathlib.Path,
+  options: Mapping[str, Any],
+  task: Task,
+  tensors: Mapping[str, tensor_files.Tensor],
+  expected: Any,
+  sample: Sample,
+) -> list[str]:
+  """Compares `expected`, or what it returns, with transformers' outputs."""
+  skipped = 'the hidden states were not compared with transformers: '
+  size = sum(math.prod(tensor.shape) for tensor in tensors.values())
+  if size > _MAX_TRANSFORMERS_PARAMETERS:
+    return [f'{skipped}the model has {size:,} parameters']
+  library: Any = importlib.import_module('transformers')
+  name = next(iter(options.get('architectures') or ['AutoModel']))
+  model_class = getattr(library, name, None)
+  if model_class is None:
+    return [f'{skipped}it has no {name}']
+  if callable(expected):
+    expected = expected()
+  with _quiet(library):
+    try:
+      actual = _transformers_outputs(model_class, folder, task, sample)
+    except Exception as error:  # transformers raises errors of many types.
+      _LOG.debug('transformers cannot run %s', folder, exc_info=True)
+      return [f'{skipped}{type(error).__name__}: {error}'[:300]]
+  last = [name for name in expected if name.startswith('layer ')][-1:]
+  wanted = {
+    name: value
+    for name, value in expected.items()
+    if name in (*last, _TOKEN_LOGITS, _LABEL_LOGITS)
+  }
+  if last:
+    actual[last[0]] = actual.pop('states')
+  _compare_all('transformers', actual, wanted, sample, folder)
+  return []
+
+
+def _transformers_outputs(
+  model_class: Any, folder: pathlib.Path, task: Task, sample: Sample
+) -> Outputs:
+  """Runs the model of transformers on the CPU in float32."""
+  torch: Any = importlib.import_module('torch')
+  model = model_class.from_pretrained(
+    folder, dtype=torch.float32, local_files_only=True
+  ).eval()
+  ids, mask, sides = (
+    torch.tensor(np.asarray(sample.batch[key]), dtype=torch.long)
+    for key in (batch_lib.TOKEN_IDS, batch_lib.SEGMENT_IDS, batch_lib.SIDE_IDS)
+  )
+  arguments = {'input_ids': ids, 'attention_mask': (mask > 0).long()}
+  accepted = inspect.signature(model.forward).parameters
+  num_types = getattr(model.config, 'type_vocab_size', None) or 0
+  if model.config.is_encoder_decoder:
+    arguments['decoder_input_ids'] = ids[:, :_DECODER_LENGTH]
+  elif 'token_type_ids' in accepted and num_types > 1:
+    arguments['token_type_ids'] = sides.clamp(max=num_types - 1)
+  if getattr(model.config, 'use_lang_emb', False):
+    arguments['langs'] = torch.zeros_like(ids)
+  with torch.no_grad():
+    base = model.base_model(**arguments, return_dict=True)
+    full = model(**arguments, return_dict=True)
+  is_seq2seq = model.config.is_encoder_decoder
+  states = base.encoder_last_hidden_state if is_seq2seq else base[0]
+  outputs = {'states': states.numpy()}
+  if task.predicts_tokens:
+    logits = full.get('prediction_logits', full.get('logits'))
+    if logits is not None:
+      outputs[_TOKEN_LOGITS] = logits.numpy()[..., sample.token_ids]
+  elif task is Task.QUESTION_ANSWERING:
+    outputs[_LABEL_LOGITS] = torch.stack(
+      (full.start_logits, full.end_logits), -1
+    ).numpy()
+  elif task in LABELLED:
+    outputs[_LABEL_LOGITS] = full.logits.numpy()
+  return outputs
+
+
+@contextlib.contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+  """Suppresses the log and the progress bars of transformers."""
+  logs = library.utils.logging
+  level, has_bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
+  logs.set_verbosity_error()
+  logs.disable_progress_bar()
+  try:
+    yield
+  finally:
+    logs.set_verbosity(level)
+    if has_bars:
+      logs.enable_progress_bar()
+
+
+def _compare_all(
+  reference: str,
+  actual: Outputs,
+  expected: Outputs,
+  sample: Sample,
+  folder: pathlib.Path,
+) -> None:
+  """Compares each output that both models have, in the order of the layers."""
+  mask = np.asarray(sample.batch[batch_lib.SEGMENT_IDS]) > 0
+  ids = np.asarray(sample.batch[batch_lib.TOKEN_IDS])
+  for name in expected:
+    if name not in actual:
+      continue
+    values, target = (
+      value if value.ndim == 3 else value[:, None]
+      for value in (actual[name], expected[name])
+    )
+    difference = np.abs(values - target).max(-1) * mask[:, : target.shape[1]]
+    limit = _TOLERANCE * max(1.0, float(np.abs(target).max()))
+    if not (difference <= limit).all():  # NaN is not below the limit.
+      row = int(np.argmax(difference.max(-1)))
+      raise _mismatch(
+        reference,
+        folder,
+        got=f'{name} differ by {difference.max():.3g} for '
+        f'{sample.texts[row]!r} with the ids {ids[row].tolist()}',
+        expected=f'a difference of at most {limit:.1g}',
+      )
+
+
+def _mismatch(
+  reference: str, folder: pathlib.Path, *, got: str, expected: str
+) -> ConversionMismatchError:
+  return ConversionMismatchError(
+    f'The model and {reference} compute different values',
+    got=got,
+    expected=expected,
+    where=str(folder),
+    fix='nothing was written; please report this model',
+  )

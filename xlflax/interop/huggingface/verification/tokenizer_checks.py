@@ -1,0 +1,124 @@
+"""Comparison of a folder's tokenizer with the vocabulary of a run."""
+
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from xlflax.data.stream import Separator
+from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.foundation import errors
+from xlflax.interop.huggingface import model_files
+from xlflax.interop.huggingface.tokenizers import frames
+
+DIFFICULT_TEXTS = (
+  'The cat, 1,234 dogs & <b>mice</b>!',
+  'Tất cả mọi người sinh ra đều được tự do.',
+  'Ta\u0302\u0301t ca\u0309 mo\u0323i ngu\u031bo\u031b\u0300i, cafe\u0301',
+  'a\u0323\u0302 o\u0302\u0323 A\u0327 가 각 가\u11a8 ㄱㅏ',
+  'يولد جميع الناس أحرارًا، بَّ ذَّ',
+  'שָׁלוֹם עולם',
+  '👩\u200d👩\u200d👧 👍🏽 ❤️',
+  '人人生而自由，～「ガが」ﾊﾝｶｸ ①½',
+  'ทุกคนเกิดมามีอิสระ น้ำ',
+  'मनुष्य जन्म से स्वतन्त्र क़',
+  '  two  spaces\tand\nlines ',
+  'zero\u200bwidth\u00a0nbsp İstanbul ẞ',
+  '',
+)
+_SPACE_MARKER = '▁'  # SentencePiece's marker, which tokenizers read as a space
+_NUM_SAMPLED_TOKENS = 512
+
+
+def check_tokenizer(
+  vocabulary: vocabulary_lib.Vocabulary,
+  folder: pathlib.Path,
+  *,
+  texts: Iterable[str] = (),
+) -> list[str]:
+  """Compares the token ids of tokenizer.json with those of the vocabulary.
+
+  Args:
+    vocabulary: Vocabulary of the run.
+    folder: Folder with the tokenizer's files.
+    texts: Texts to compare in addition to `DIFFICULT_TEXTS` and decoded tokens
+      of the vocabulary.
+
+  Returns:
+    Sentences that describe what was not compared, and why.
+
+  Raises:
+    VocabularyError: If the token ids of a text differ.
+  """
+  tokenizer = frames.opened(folder)
+  if tokenizer is None:
+    return [f'the token ids were not compared: there is no {frames.FILE}']
+  tokenizer.encode_special_tokens = True
+  spec = vocabulary.spec
+  ordinary = [i for i in range(spec.size) if i not in set(spec.special_ids)]
+  sample = ordinary[:: len(ordinary) // _NUM_SAMPLED_TOKENS + 1]
+  decoded = [
+    vocabulary.decode(sample[i : i + 16]) for i in range(0, len(sample), 16)
+  ]
+  for text in (*DIFFICULT_TEXTS, *decoded, *texts):
+    if _SPACE_MARKER not in text:
+      actual = tokenizer.encode(text, add_special_tokens=False).ids
+      _compare_ids(text, actual, vocabulary.encode(text), folder)
+  settings = folder / 'tokenizer_config.json'
+  padding = (
+    model_files.read_json(settings).get('pad_token')
+    if settings.exists()
+    else None
+  )
+  if isinstance(padding, Mapping):
+    padding = padding.get('content')
+  if padding is not None:
+    _compare_ids(
+      padding, [tokenizer.token_to_id(padding)], [spec.pad_id], folder
+    )
+  return []
+
+
+def check_pair_template(
+  vocabulary: vocabulary_lib.Vocabulary,
+  folder: pathlib.Path,
+  separator: Separator,
+  *,
+  num_types: int,
+) -> None:
+  """Compares the special tokens around a text pair with those of training.
+
+  Args:
+    vocabulary: Vocabulary of the run.
+    folder: Folder with the tokenizer's files.
+    separator: Special tokens between the two texts of a pair.
+    num_types: Number of token types of the model.
+
+  Raises:
+    VocabularyError: If the token ids, or the token types of a model with more
+      than one, differ.
+  """
+  tokenizer = frames.opened(folder)
+  if tokenizer is None:
+    return
+  actual = tokenizer.encode('', '')
+  ids, types = zip(
+    *frames.pair(vocabulary, separator, types=num_types), strict=True
+  )
+  _compare_ids('a pair', actual.ids, ids, folder)
+  if num_types > 1:
+    _compare_ids('the types of a pair', actual.type_ids, types, folder)
+
+
+def _compare_ids(
+  text: str,
+  actual: Sequence[int | None],
+  expected: Sequence[int],
+  folder: pathlib.Path,
+) -> None:
+  if list(actual) != list(expected):
+    raise errors.VocabularyError(
+      'The exported tokenizer returns other token ids than the vocabulary',
+      got=f'{list(actual)[:40]} for {text!r}',
+      expected=str(list(expected)[:40]),
+      where=str(folder / frames.FILE),
+      fix='nothing was written; please report this vocabulary',
+    )
