@@ -79,8 +79,9 @@ setuptools.setup(
     'annotated-types>=0.7',
     'sentencepiece>=0.2.1',
     'rich>=13',
-    # Templates of jobs.
+    # Templates of jobs and report pages.
     'jinja2>=3.1',
+    'pandas>=2.2',
     'PyYAML>=6',
     'matplotlib>=3.8',
     'zstandard>=0.22',

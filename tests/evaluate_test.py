@@ -154,7 +154,7 @@ def test_the_page_grows(run):
   kept = [f'total-{settings}: sum (0 to 1, higher is better)']
   kept.append('other: sum (0 to 1, higher is better)')
   assert titles[0] == 'total: sum (0 to 1, higher is better)'
-  assert set(titles[1:]) == {*kept, 'Pictures'}
+  assert set(titles[1:]) == {*kept, 'Figures'}
   _evaluate(run, _Total(name='broken', error='This text is broken'))
   text = page.read_text()
   assert all(f'<h2>{title}</h2>' in text for title in kept)

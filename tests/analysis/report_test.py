@@ -1,6 +1,7 @@
 """Folders of analyses, their pictures, and curves from what is on disk."""
 
 import csv
+import html
 import json
 import math
 
@@ -68,7 +69,7 @@ def test_a_folder(tmp_path):
   )
   page = (tmp_path / 'out' / 'report.html').read_text()
   assert 'A &lt;title&gt;' in page and 'data:image/png;base64,' in page
-  assert 'xlflax analyze &#x27;--output=a b&#x27;' in page
+  assert "xlflax analyze '--output=a b'" in html.unescape(page)
   assert 'failed: t: p: broken' in page and 'http' not in page
   with open(tmp_path / 'out' / 'sentences.csv') as stream:
     assert [row['accuracy'] for row in csv.DictReader(stream)] == [

@@ -1,8 +1,6 @@
 """What an analysis found, and the folder that it is written to."""
 
-import csv
 import dataclasses
-import io
 import json
 import math
 import pathlib
@@ -138,7 +136,7 @@ def write(
     drawn,
     notes,
     command=command,
-    pictures_first=True,
+    figures_first=True,
   )
   contents[JSON] = (
     json.dumps(
@@ -168,16 +166,15 @@ def write(
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-  """The rows under the names of their columns; NaN is an empty cell."""
-  out = io.StringIO()
+  """Returns CSV with all columns of the rows; NaN is an empty cell."""
   columns = list(dict.fromkeys(name for row in rows for name in row))
-  writer = csv.DictWriter(out, columns, lineterminator='\n')
-  writer.writeheader()
-  writer.writerows(
-    {name: '' if _is_nan(value) else value for name, value in row.items()}
-    for row in rows
+  return text.to_csv(
+    columns,
+    (
+      ['' if _is_nan(value := row.get(name, '')) else value for name in columns]
+      for row in rows
+    ),
   )
-  return out.getvalue()
 
 
 def grid(

@@ -8,7 +8,14 @@ import pytest
 from tests.errors import raises_error
 from xlflax import cli
 from xlflax.evaluation.metrics import aggregates
-from xlflax.evaluation.reports import cells, joined, report, score_table
+from xlflax.evaluation.reports import (
+  cells,
+  joined,
+  page,
+  report,
+  score_table,
+  text,
+)
 from xlflax.foundation import errors
 
 _COST = score_table.Cost(
@@ -41,12 +48,15 @@ def _table(model, share, *, task='xnli', folder='', cost=_COST, run=''):
 
 
 def test_a_cell_as_text_and_as_html():
-  one = cells.Cell('5 < 6', '± 1', 'a/b.tsv', '"x"')
-  assert str(one) == '5 < 6 ± 1'
-  assert one.html() == (
-    '<span title="&quot;x&quot;"><a href="a/b.tsv">5 &lt; 6</a> '
+  cell = cells.Cell('5 < 6', '± 1', 'a/b.tsv', '"x"')
+  assert str(cell) == '5 < 6 ± 1'
+  table = text.Table('T', ['name', 'score'], [['a & b', cell]])
+  rendered = page.render('T', '', [table], {}, [])
+  assert (
+    '<span title="&#34;x&#34;"><a href="a/b.tsv">5 &lt; 6</a> '
     '<small>± 1</small></span>'
-  )
+  ) in rendered
+  assert '<td class="text">a &amp; b</td>' in rendered
 
 
 def test_links_are_seen_from_the_page(tmp_path):
@@ -63,13 +73,13 @@ def test_the_page_has_interval_mark_link_and_cost(tmp_path):
     _table('b', 0.9, cost=None),
   ]
   report.write(tmp_path / 'out', tables, samples=200)
-  page = (tmp_path / 'out' / report.PAGE).read_text(encoding='utf-8')
-  assert '<a href="../preds/a%20b.tsv">50.0</a> <small>± ' in page
-  row = next(line for line in page.splitlines() if '90.0' in line)
-  assert cells.BETTER in page.split('>90.0 <')[1].split('</td>')[0], row
+  content = (tmp_path / 'out' / report.PAGE).read_text(encoding='utf-8')
+  assert '<a href="../preds/a%20b.tsv">50.0</a> <small>± ' in content
+  row = next(line for line in content.splitlines() if '90.0' in line)
+  assert cells.BETTER in content.split('>90.0 <')[1].split('</td>')[0], row
   for cell in ('2.0', '0.50', '10', '2'):
-    assert f'<td>{cell}</td>' in page
-  assert '<td class="text">A</td>' in page
+    assert f'<td>{cell}</td>' in content
+  assert '<td class="text">A</td>' in content
   turned = report.write(tmp_path / 'b', tables, baseline='b', samples=200)
   assert '## Against b' in (tmp_path / 'b' / report.MARKDOWN).read_text()
   assert turned

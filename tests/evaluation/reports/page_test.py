@@ -13,7 +13,7 @@ _WORDS = (
 
 
 def test_a_command_is_what_was_typed():
-  line = page.command_line(_WORDS)
+  line = page.format_command(_WORDS)
   assert shlex.split(line.replace('\\\n', '')) == list(_WORDS)
   assert line.splitlines()[:3] == [
     'xlflax finetune \\',

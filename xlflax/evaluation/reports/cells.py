@@ -1,7 +1,6 @@
 """Cells of tables that say more than a number: interval, mark, link."""
 
 import dataclasses
-import html
 import os
 import pathlib
 import urllib.parse
@@ -18,13 +17,13 @@ Details = Mapping[tuple[str, str, str], 'Detail']
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """A cell.
+  """A displayed value of a table; `page.html.j2` renders it.
 
   Attributes:
-    text: the number.
-    note: smaller, behind it.
-    link: address of a file; '' for none.
-    title: what a pointer over it shows.
+    text: Number or text.
+    note: Note in small print after the text.
+    link: URL of a file, or ''.
+    title: Tooltip, or ''.
   """
 
   text: str
@@ -34,17 +33,6 @@ class Cell:
 
   def __str__(self) -> str:
     return ' '.join(filter(None, (self.text, self.note)))
-
-  def html(self) -> str:
-    """The inside of a `td`."""
-    text = html.escape(self.text)
-    if self.link:
-      text = f'<a href="{html.escape(self.link)}">{text}</a>'
-    if self.note:
-      text += f' <small>{html.escape(self.note)}</small>'
-    if self.title:
-      text = f'<span title="{html.escape(self.title)}">{text}</span>'
-    return text
 
 
 @dataclasses.dataclass(frozen=True)

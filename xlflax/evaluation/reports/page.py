@@ -1,78 +1,76 @@
-"""One page of HTML with its tables and pictures inside."""
+"""Pages of a report: one HTML file with its tables and figures inside."""
 
 import base64
-import html
-import importlib.resources
 import pathlib
 import shlex
-import string
 from collections.abc import Mapping, Sequence
+
+import jinja2
 
 from xlflax.evaluation.reports import text
 
-_MOST_COLUMNS = 4  # of numbers, where a table could have fewer
+_TEMPLATES = jinja2.Environment(
+  loader=jinja2.PackageLoader('xlflax.evaluation', 'reports'),
+  autoescape=True,
+  trim_blocks=True,
+  lstrip_blocks=True,
+  keep_trailing_newline=True,
+  undefined=jinja2.StrictUndefined,
+)
+_MAX_COLUMNS = 4  # of numbers, if transposing leaves fewer columns
 
 
 def render(
   title: str,
   explanation: str,
   tables: Sequence[text.Table],
-  drawn: Mapping[str, pathlib.Path],
+  figures: Mapping[str, pathlib.Path],
   notes: Sequence[str],
   *,
   command: Sequence[str] = (),
-  pictures_first: bool = False,
+  figures_first: bool = False,
 ) -> str:
-  """A page that needs no other file.
+  """Renders an HTML page that needs no other file.
 
   Args:
-    title: of the page.
-    explanation: the paragraph below it.
-    tables: in their order.
-    drawn: title of a picture -> its PNG file.
-    notes: a list at the end.
-    command: the words of the command that made it.
-    pictures_first: whether the pictures come before the tables.
+    title: Title of the page.
+    explanation: Paragraph below the title.
+    tables: Tables in their order.
+    figures: PNG file of each figure, by the figure's title.
+    notes: Items of the list at the end.
+    command: Words of the command that produced the page.
+    figures_first: Whether to show the figures before the tables.
   """
-  images = [
-    f'<img src="data:image/png;base64,{_base64(path)}" '
-    f'alt="Picture: {html.escape(name)}">'
-    for name, path in drawn.items()
-  ]
-  parts = [
-    [_narrow(table).html() for table in tables],
-    ['<h2>Pictures</h2>', *images] if images else [],
-  ]
-  items = ''.join(f'<li>{html.escape(note)}</li>' for note in notes)
-  line = html.escape(command_line(command))
-  last = [
-    f'<h2>Notes</h2><ul>{items}</ul>' if notes else '',
-    f'<h2>Command</h2><pre>{line}</pre>' if command else '',
-  ]
-  body = '\n'.join(sum(parts[::-1] if pictures_first else parts, []))
-  return wrap(title, explanation, body + ''.join(last))
-
-
-def wrap(title: str, explanation: str, body: str) -> str:
-  """A page around a body of HTML; title and explanation are text."""
-  return _template().substitute(
-    title=html.escape(title), explanation=html.escape(explanation), body=body
+  return _TEMPLATES.get_template('page.html.j2').render(
+    title=title,
+    explanation=explanation,
+    tables=[_transpose_if_wide(table) for table in tables],
+    figures=[
+      {
+        'title': name,
+        'content': base64.b64encode(path.read_bytes()).decode('ascii'),
+      }
+      for name, path in figures.items()
+    ],
+    notes=notes,
+    command=format_command(command),
+    figures_first=figures_first,
   )
 
 
-def command_line(words: Sequence[str]) -> str:
-  """A command as a shell reads it, each flag on a line of its own."""
-  parts: list[str] = []
-  for word in map(_quoted, words):
-    if parts and not word.startswith('-'):
-      parts[-1] += f' {word}'
+def format_command(words: Sequence[str]) -> str:
+  """Formats a command for a shell, with each option on its own line."""
+  lines: list[str] = []
+  for word in map(_quote, words):
+    if lines and not word.startswith('-'):
+      lines[-1] += f' {word}'
     else:
-      parts.append(word)
-  return ' \\\n    '.join(parts)
+      lines.append(word)
+  return ' \\\n    '.join(lines)
 
 
-def _quoted(word: str) -> str:
-  """A word in as few quotes as a shell needs."""
+def _quote(word: str) -> str:
+  """Quotes a word with as few quotation marks as a shell needs."""
   if shlex.quote(word) == word or "'" not in word or set(word) & set('"$`\\!'):
     return shlex.quote(word)
   name, equals, value = word.partition('=')
@@ -81,18 +79,10 @@ def _quoted(word: str) -> str:
   return f'"{word}"'
 
 
-def _narrow(table: text.Table) -> text.Table:
-  """The table, turned where it is wider than it is long."""
-  numbers = len(table.head) - 1
-  is_wide = numbers > max(_MOST_COLUMNS, len(table.rows))
-  return table.turned() if is_wide and table.holds_numbers else table
-
-
-def _template() -> string.Template:
-  folder = importlib.resources.files('xlflax.evaluation.reports')
-  page = folder.joinpath('leaderboard.html')
-  return string.Template(page.read_text(encoding='utf-8'))
-
-
-def _base64(path: pathlib.Path) -> str:
-  return base64.b64encode(path.read_bytes()).decode('ascii')
+def _transpose_if_wide(table: text.Table) -> text.Table:
+  """Transposes a table of numbers that is wider than it is long."""
+  num_numbers = len(table.head) - 1
+  is_wide = num_numbers > max(_MAX_COLUMNS, len(table.rows))
+  if is_wide and not any(table.text_columns[1:]):
+    return table.transposed()
+  return table

@@ -99,7 +99,7 @@ def write(
       [
         f'# {title}\n',
         f'{explanation}\n',
-        *(one.markdown() for one in grids),
+        *(one.to_markdown() for one in grids),
         *(f'- {note}' for note in notes),
       ]
     )

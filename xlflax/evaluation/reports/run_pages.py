@@ -1,8 +1,6 @@
 """Pages of runs: the results of one, and several runs side by side."""
 
-import csv
 import dataclasses
-import io
 import json
 import logging
 import pathlib
@@ -331,17 +329,16 @@ def _differences(runs: Sequence[RunRecord]) -> text.Table:
 
 
 def _csv(runs: Sequence[RunRecord]) -> str:
-  out = io.StringIO()
-  writer = csv.writer(out, lineterminator='\n')
-  writer.writerow(('run', *results.Group._fields, 'step', 'metric', 'value'))
-  for run in runs:
-    for group, by_step in run.results.items():
-      for step, result in by_step.items():
-        writer.writerows(
-          (run.name, *group, step, name, value)
-          for name, value in result.metrics.items()
-        )
-  return out.getvalue()
+  return text.to_csv(
+    ['run', *results.Group._fields, 'step', 'metric', 'value'],
+    (
+      (run.name, *group, step, name, value)
+      for run in runs
+      for group, by_step in run.results.items()
+      for step, result in by_step.items()
+      for name, value in result.metrics.items()
+    ),
+  )
 
 
 def _losses(runs: Sequence[RunRecord]) -> drawing.Panels:

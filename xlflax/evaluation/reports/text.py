@@ -1,17 +1,22 @@
-"""A report's tables, as CSV, Markdown and HTML."""
+"""Tables of a report, and their CSV and Markdown."""
 
-import csv
 import dataclasses
-import html
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
 
 from xlflax.evaluation import families
 from xlflax.evaluation.reports import cells, leaderboard, score_table
 
 
 class Table:
-  """A titled grid; the first column is text, the others numbers."""
+  """A titled table of displayed values.
+
+  Attributes:
+    title: Title of the table.
+    frame: Values, strings or `cells.Cell`. The first column names the rows.
+  """
 
   def __init__(
     self,
@@ -20,44 +25,39 @@ class Table:
     rows: Iterable[Sequence[str | cells.Cell]],
   ):
     self.title = title
-    self.head = list(head)
-    self.rows = [list(row) for row in rows]
+    self.frame = pd.DataFrame(
+      [list(row) for row in rows], columns=list(head), dtype=object
+    )
 
-  def markdown(self) -> str:
-    """A heading and a table of GitHub's Markdown."""
-    marks = ['---'] + ['---:'] * (len(self.head) - 1)
-    lines: list[Sequence[str | cells.Cell]] = [self.head, marks, *self.rows]
+  @property
+  def head(self) -> list[str]:
+    """Names of the columns."""
+    return list(self.frame.columns)
+
+  @property
+  def rows(self) -> list[list[str | cells.Cell]]:
+    return self.frame.to_numpy().tolist()
+
+  @property
+  def text_columns(self) -> list[bool]:
+    """Whether each column has no number."""
+    columns = self.frame.to_numpy().T
+    return [not any(map(_is_number, column)) for column in columns]
+
+  def to_markdown(self) -> str:
+    """Returns a heading and a table in GitHub's Markdown."""
+    alignment = ['---'] + ['---:'] * (len(self.head) - 1)
+    lines = [self.head, alignment, *self.rows]
     grid = '\n'.join(
       '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
       for line in lines
     )
     return f'## {self.title}\n\n{grid}\n'
 
-  @property
-  def holds_numbers(self) -> bool:
-    """Whether every column but the first has a number."""
-    return all(
-      any(map(_is_number, column))
-      for column in [*zip(*self.rows, strict=True)][1:]
-    )
-
-  def turned(self) -> 'Table':
-    """The table with its columns as rows."""
+  def transposed(self) -> 'Table':
+    """Returns the table with its columns as rows."""
     first, *others = zip(self.head, *self.rows, strict=True)
     return Table(self.title, list(map(str, first)), others)
-
-  def html(self) -> str:
-    """A heading and a table that scrolls where it is too wide."""
-    words = [
-      not any(map(_is_number, column))
-      for column in zip(*self.rows, strict=True)
-    ]
-    head = _cells('th', self.head, words)
-    body = '\n'.join(_cells('td', row, words) for row in self.rows)
-    return (
-      f'<h2>{html.escape(self.title)}</h2>\n<div class="wide"><table>'
-      f'<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>'
-    )
 
 
 def tables(
@@ -77,22 +77,32 @@ def tables(
 
 
 def scores_csv(scores: Sequence[score_table.ScoreTable]) -> str:
-  """A line `model,task,metric,language,score` (points) for each number."""
-  text = io.StringIO()
-  writer = csv.writer(text, lineterminator='\n')
-  writer.writerow(('model', 'task', 'metric', 'language', 'score'))
-  writer.writerows(
+  """Returns `model,task,metric,language,score` lines; scores are in points."""
+  columns = ['model', 'task', 'metric', 'language', 'score']
+  return to_csv(
+    columns,
     (
-      table.model,
-      one.task,
-      one.metric,
-      one.language,
-      round(score_table.points(one.metric, one.score), 6),
-    )
-    for table in scores
-    for one in table.scores
+      (
+        table.model,
+        one.task,
+        one.metric,
+        one.language,
+        round(score_table.points(one.metric, one.score), 6),
+      )
+      for table in scores
+      for one in table.scores
+    ),
   )
-  return text.getvalue()
+
+
+def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+  """Returns CSV with a header.
+
+  Numbers keep all their digits. None is an empty cell, NaN is `nan`.
+  """
+  values = [['' if value is None else value for value in row] for row in rows]
+  frame = pd.DataFrame(values, columns=list(columns), dtype=object)
+  return frame.to_csv(index=False, lineterminator='\n', na_rep='nan')
 
 
 def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
@@ -174,7 +184,7 @@ def _gaps(summaries, details) -> Table:
         one.model,
         *(
           _shown(details, one, task, leaderboard.GAP)
-          for task in (leaderboard.ALL, *tasks)
+          for task in ((leaderboard.ALL, *tasks) if tasks else ())
         ),
       ]
       for one in summaries
@@ -258,18 +268,3 @@ def _comparison_row(one: leaderboard.Comparison) -> list[str]:
 
 def _is_number(cell: str | cells.Cell) -> bool:
   return str(cell).lstrip('+-')[:1].isdigit()
-
-
-def _cells(
-  tag: str, row: Sequence[str | cells.Cell], words: Sequence[bool]
-) -> str:
-  """A line of the table; columns of words have the class `text`."""
-
-  def parts() -> Iterator[str]:
-    for one, is_text in zip(row, words or [True] * len(row), strict=True):
-      inside = one.html() if isinstance(one, cells.Cell) else html.escape(one)
-      kind = ' class="text"' if is_text else ''
-      key = ' tabindex="0"' if tag == 'th' else ''
-      yield f'<{tag}{kind}{key}>{inside}</{tag}>'
-
-  return '<tr>' + ''.join(parts()) + '</tr>'
