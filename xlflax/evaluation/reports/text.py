@@ -47,7 +47,7 @@ class Table:
   def to_markdown(self) -> str:
     """Returns a heading and a table in GitHub's Markdown."""
     alignment = ['---'] + ['---:'] * (len(self.head) - 1)
-    lines = [self.head, alignment, *self.rows]
+    lines: list[Sequence[str | cells.Cell]] = [self.head, alignment, *self.rows]
     grid = '\n'.join(
       '| ' + ' | '.join(str(cell).replace('|', '\\|') for cell in line) + ' |'
       for line in lines
