@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 from studies.recipes import conditions
-from xlflax.evaluation.reports import drawing, pictures
+from xlflax.evaluation import plots
 
 COLUMNS = (
   'condition',
@@ -83,16 +83,16 @@ def draw(results: str, picture: str) -> None:
     'optimizer': ('adamw', 'base'),
     'one change': ('mask_15', 'post_norm', 'rotary', 'base'),
   }
-  canvas = drawing.curves(
+  canvas = plots.line_panels(
     'Training loss (masked tokens, each run by its own mask ratio)',
     'loss, nats',
     {
       title: {name: found[f'{name}-0']['curve'] for name in names}
       for title, names in panels.items()
     },
-    xlabel=drawing.STEP,
+    xlabel=plots.STEP,
   )
-  pictures.save(canvas, pathlib.Path(picture), dpi=100)
+  plots.save_figure(canvas, pathlib.Path(picture), dpi=100)
 
 
 def _losses(one: dict) -> list[float]:

@@ -6,7 +6,7 @@ import matplotlib
 from matplotlib import figure
 
 from xlflax.analysis import figures, glyphs
-from xlflax.evaluation.reports import drawing
+from xlflax.evaluation import plots
 
 # Hebrew and Arabic are in matplotlib's own font; the others may be nowhere.
 _NAMES = ['אחד', 'العربية', 'हिन्दी', '中文模型', 'ไทย', 'plain']
@@ -17,7 +17,7 @@ def test_all_names_are_written(tmp_path):
     figures.layer_columns(
       't', 'v', {('en-fr', name): [0.1, 0.9] for name in _NAMES}
     ),
-    drawing.curves(
+    plots.line_panels(
       't', 'v', {name: {name: [(0, 1), (1, 2)]} for name in _NAMES}
     ),
   ]

@@ -12,8 +12,7 @@ import pytest
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
 from xlflax.analysis import curves_study, figures, report, word_report
-from xlflax.evaluation import base, results
-from xlflax.evaluation.reports import drawing, styles
+from xlflax.evaluation import base, plots, results
 from xlflax.foundation import errors
 from xlflax.similarity import alignment_maps
 
@@ -35,7 +34,7 @@ def _rows(value=0.25):
 
 def _analysis(**settings):
   rows = _rows()
-  canvas = drawing.curves('t', 'y', {'p': {'a': [(0, math.nan), (1, 2.0)]}})
+  canvas = plots.line_panels('t', 'y', {'p': {'a': [(0, math.nan), (1, 2.0)]}})
   return report.Analysis(
     **{
       'name': 'sentences',
@@ -134,7 +133,7 @@ def test_no_numbers_is_an_error(tmp_path):
       first='en',
       second='fr',
     ),
-    lambda: drawing.curves(
+    lambda: plots.line_panels(
       't',
       'v',
       {
@@ -143,7 +142,7 @@ def test_no_numbers_is_an_error(tmp_path):
       },
       whole=100,
     ),
-    lambda: drawing.curves(
+    lambda: plots.line_panels(
       't',
       'v',
       {
@@ -195,14 +194,14 @@ def test_nothing_is_cut_off(tmp_path, make):
 
 
 def test_lines_can_be_told_apart():
-  looks = [tuple(styles.line(i).values()) for i in range(28)]
+  looks = [tuple(plots.line_style(i).values()) for i in range(28)]
   assert len(set(looks)) == 28
 
 
 def test_axes_end_above_the_highest_value():
   lines = {'p': {'a': [(0, 28.0), (1, math.nan)]}}
   for whole, top in ((100, 30), (None, None)):
-    axes = drawing.curves('t', 'v', lines, whole=whole).axes[0]
+    axes = plots.line_panels('t', 'v', lines, whole=whole).axes[0]
     assert axes.get_xlabel() == 'layer (0: embeddings)'
     if top:
       assert axes.get_ylim()[1] == pytest.approx(1.02 * top)

@@ -46,7 +46,7 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
   ],
 )
 def test_what_there_is_is_drawn(tmp_path, found, names):
-  written = plots.write(tmp_path, _Task(), found)
+  written = plots.write_task_plots(tmp_path, _Task(), found)
   assert [path.name for path in written] == names
   assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
   for path in written:
@@ -56,25 +56,27 @@ def test_what_there_is_is_drawn(tmp_path, found, names):
 
 def test_the_untrained_model_is_drawn_at_step_0():
   found = {'untrained': _result(0), 10: _result(1), 20: _result(1)}
-  (axes,) = plots._curves(_Task(), found).axes
+  (axes,) = plots._task_curves(_Task(), found).axes
   assert list(axes.lines[0].get_xdata()) == [0, 10, 20]
 
 
 def test_two_results_are_bars_and_more_are_curves(tmp_path, monkeypatch):
   drawn = []
-  for name in ('_bars', '_curves'):
+  for name in ('_task_bars', '_task_curves'):
     monkeypatch.setattr(
       plots, name, lambda task, found, name=name: drawn.append(name)
     )
-  monkeypatch.setattr(plots.pictures, 'save', lambda *args, **options: args[1])
-  plots.write(tmp_path, _Task(), {'untrained': _result(0), 10: _result(1)})
-  plots.write(tmp_path, _Task(), {n: _result(1) for n in (1, 2, 3)})
-  assert drawn == ['_bars', '_curves']
+  monkeypatch.setattr(plots, 'save_figure', lambda *args, **options: args[1])
+  plots.write_task_plots(
+    tmp_path, _Task(), {'untrained': _result(0), 10: _result(1)}
+  )
+  plots.write_task_plots(tmp_path, _Task(), {n: _result(1) for n in (1, 2, 3)})
+  assert drawn == ['_task_bars', '_task_curves']
 
 
 def test_bars_name_both_models_and_every_part():
   found = {'untrained': _result(0.25), 1000: _result(0.5)}
-  figure = plots._bars(_Task(), found)
+  figure = plots._task_bars(_Task(), found)
   (axes,) = figure.axes
   heights = [[bar.get_height() for bar in drawn] for drawn in axes.containers]
   assert heights == [[0.25, 0.25], [0.5, 0.5]]
@@ -87,7 +89,7 @@ def test_bars_name_both_models_and_every_part():
 
 def test_many_parts_get_a_legend_beside_the_picture(tmp_path):
   parts = [f'l{i}' for i in range(40)]
-  figure = plots._curves(
+  figure = plots._task_curves(
     _Task(), {10: _result(0.1, parts=parts), 20: _result(0.2, parts=parts)}
   )
   (axes,) = figure.axes
@@ -97,7 +99,7 @@ def test_many_parts_get_a_legend_beside_the_picture(tmp_path):
 
 def test_perplexity_has_a_logarithmic_axis():
   task = _Task(name='p', primary_metric='perplexity')
-  figure = plots._curves(
+  figure = plots._task_curves(
     task,
     {
       step: base.EvalResult(metrics={'perplexity/de': 10.0 * step})
@@ -109,7 +111,7 @@ def test_perplexity_has_a_logarithmic_axis():
 
 def test_the_heat_map_has_the_mean_of_both_directions():
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': value} for value in (0.2, 0.6)]
-  figure = plots._layers(
+  figure = plots._task_layers(
     _Task(), 10, base.EvalResult(metrics={}, tables={'layers': rows})
   )
   (image,) = figure.axes[0].images
@@ -118,7 +120,7 @@ def test_the_heat_map_has_the_mean_of_both_directions():
 
 def test_one_unit_in_cells_title_and_colour_bar():
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': 0.18}]
-  figure = plots._layers(
+  figure = plots._task_layers(
     _Task(), 10, base.EvalResult(metrics={}, tables={'layers': rows})
   )
   axes, bar = figure.axes
@@ -130,5 +132,5 @@ def test_one_unit_in_cells_title_and_colour_bar():
 def test_a_curve_says_which_way_is_better():
   task = _Task(name='p', primary_metric='perplexity')
   result = base.EvalResult(metrics={'perplexity/de': 10.0})
-  (axes,) = plots._curves(task, {1: result, 2: result}).axes
+  (axes,) = plots._task_curves(task, {1: result, 2: result}).axes
   assert axes.get_ylabel() == 'perplexity (lower is better)'

@@ -8,8 +8,8 @@ from studies.replication import __main__ as command
 from studies.replication import catalogue, claims, results
 from studies.replication.claims import Order, Verdict
 from studies.replication.page import page
+from xlflax.evaluation import plots
 from xlflax.evaluation.metrics.bootstrap import Significance
-from xlflax.evaluation.reports import pictures
 
 _PUBLISHED = pathlib.Path(__file__).parents[2] / 'docs/replication'
 
@@ -18,7 +18,7 @@ _PUBLISHED = pathlib.Path(__file__).parents[2] / 'docs/replication'
 def test_published_page_follows_from_recorded_results(
   tmp_path, monkeypatch, study
 ):
-  monkeypatch.setattr(pictures, 'save', lambda *_, **__: None)
+  monkeypatch.setattr(plots, 'save_figure', lambda *_, **__: None)
   recorded = results.read_all(_PUBLISHED / study.results)
   page.write(tmp_path, recorded, study=study)
   name = f'{study.name}.md'

@@ -15,8 +15,7 @@ from xlflax.analysis import report, study, two_model_alignment
 from xlflax.data.corpus import lines as corpus_lines
 from xlflax.data.labelled import examples as examples_lib
 from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base, sources
-from xlflax.evaluation.reports import drawing
+from xlflax.evaluation import base, plots, sources
 from xlflax.foundation import errors, validation
 from xlflax.similarity import word_alignment
 from xlflax.similarity.word_alignment import Mass, Method
@@ -259,6 +258,6 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     title = f'Word alignment along training ({_method(chosen[0])})'
     lines = study.by_step(chosen, 'aer')
     pictures |= report.curves(
-      'steps', title, label, lines, chosen, xlabel=drawing.STEP
+      'steps', title, label, lines, chosen, xlabel=plots.STEP
     )
   return pictures

@@ -12,8 +12,7 @@ import numpy as np
 from xlflax.analysis import figures, report, study
 from xlflax.analysis import models as models_lib
 from xlflax.analysis.sentence_store import SentenceReader
-from xlflax.evaluation import base, sources
-from xlflax.evaluation.reports import drawing
+from xlflax.evaluation import base, plots, sources
 from xlflax.foundation import validation
 from xlflax.similarity import cka
 
@@ -212,7 +211,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     'CKA (%)',
     study.by_step(_diagonal(rows), 'cka', layer='first_layer'),
     _diagonal(rows),
-    xlabel=drawing.STEP,
+    xlabel=plots.STEP,
     whole=100,
   )
 

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from xlflax.analysis import models as models_lib
 from xlflax.analysis import report, study
-from xlflax.evaluation import base, results
+from xlflax.evaluation import base, plots, results
 from xlflax.evaluation.metrics import averages
-from xlflax.evaluation.reports import drawing, score_table, text
-from xlflax.evaluation.reports import pictures as score_pictures
+from xlflax.evaluation.reports import score_table, text
 from xlflax.foundation import errors, validation
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
@@ -143,7 +142,7 @@ class CurvesStudy(study.Study):
         continue
       pictures[name] = report.Picture(
         title,
-        drawing.curves(title, label, panels, xlabel=drawing.STEP),
+        plots.line_panels(title, label, panels, xlabel=plots.STEP),
         of_task,
       )
       gaps = self._gaps(of_task)
@@ -161,7 +160,7 @@ class CurvesStudy(study.Study):
           for model in dict.fromkeys(row['model'] for row in gaps)
         }
         pictures[f'{name}.transfer'] = report.Picture(
-          title, score_pictures.curves(title, label, self.source, lines), gaps
+          title, plots.transfer_curves(title, label, self.source, lines), gaps
         )
     return pictures
 

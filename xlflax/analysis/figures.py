@@ -12,7 +12,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure
 from matplotlib import image as image_lib
 
-from xlflax.evaluation.reports import drawing
+from xlflax.evaluation import plots
 
 _ACROSS = 3  # panels in a row
 
@@ -49,7 +49,7 @@ def layer_columns(
     layout='constrained',
   )
   axes = canvas.subplots()
-  canvas.colorbar(drawing.heat(axes, values), ax=axes, label=label)
+  canvas.colorbar(plots.draw_heatmap(axes, values), ax=axes, label=label)
   axes.set_xticks(
     range(len(names)), names, rotation=35, ha='right', rotation_mode='anchor'
   )
@@ -58,7 +58,7 @@ def layer_columns(
   )
   axes.axhline(depth - 0.5, color='white', linewidth=3)
   _group_columns(axes, [group for group, _ in columns])
-  axes.set_ylabel(drawing.LAYER)
+  axes.set_ylabel(plots.LAYER)
   canvas.suptitle(title, fontsize='large')
   return canvas
 
@@ -90,8 +90,8 @@ def matrices(
 
   def draw(axes, name: str):
     values = panels[name]
-    image = drawing.heat(axes, values)
-    axes.set_title(drawing.wrapped(name, width), fontsize='medium')
+    image = plots.draw_heatmap(axes, values)
+    axes.set_title(plots.wrap_name(name, width), fontsize='medium')
     for ticks, size, layers in (
       (axes.set_yticks, len(values), first_layers),
       (axes.set_xticks, values.shape[1], second_layers),
@@ -136,7 +136,9 @@ def directions(
     table = [
       [found.get((train, test), np.nan) for test in tested] for train in trained
     ]
-    image = drawing.heat(axes, np.array(table), shown=shown, low=low, high=high)
+    image = plots.draw_heatmap(
+      axes, np.array(table), shown=shown, low=low, high=high
+    )
     axes.set_title(name, fontsize='medium')
     axes.set_yticks(range(len(trained)), trained)
     axes.set_xticks(range(len(tested)), tested)

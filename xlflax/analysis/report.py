@@ -11,8 +11,8 @@ from typing import Any
 from matplotlib import figure
 
 from xlflax.analysis import glyphs
-from xlflax.evaluation import base
-from xlflax.evaluation.reports import drawing, page, pictures, text
+from xlflax.evaluation import base, plots
+from xlflax.evaluation.reports import page, text
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
@@ -71,7 +71,7 @@ def curves(
   name: str,
   title: str,
   label: str,
-  panels: drawing.Panels,
+  panels: plots.Panels,
   rows: Sequence[Row],
   **options: Any,
 ) -> dict[str, Picture]:
@@ -81,13 +81,13 @@ def curves(
     name: of its files.
     title: above it.
     label: of the vertical axes, with its unit.
-    panels: see `drawing.curves`.
+    panels: see `plots.line_panels`.
     rows: the numbers it is drawn from.
-    **options: of `drawing.curves`.
+    **options: of `plots.line_panels`.
   """
   if not panels:
     return {}
-  canvas = drawing.curves(title, label, panels, **options)
+  canvas = plots.line_panels(title, label, panels, **options)
   return {name: Picture(title, canvas, rows)}
 
 
@@ -126,7 +126,7 @@ def write(
   for name, picture in analysis.pictures.items():
     drawn[picture.title] = directory / f'{name}.png'
     glyphs.fit(picture.canvas)
-    pictures.save(picture.canvas, drawn[picture.title], dpi=_DPI)
+    plots.save_figure(picture.canvas, drawn[picture.title], dpi=_DPI)
     contents[f'{name}.csv'] = to_csv(picture.rows)
   notes = [*analysis.notes, *(f'failed: {one}' for one in analysis.failures)]
   contents[PAGE] = page.render(

@@ -13,9 +13,8 @@ from xlflax.analysis import models as models_lib
 from xlflax.analysis import report, study
 from xlflax.analysis.dictionaries import Mapping
 from xlflax.analysis.sentence_store import SentenceReader
-from xlflax.evaluation import base, sources
+from xlflax.evaluation import base, plots, sources
 from xlflax.evaluation.metrics import retrieval
-from xlflax.evaluation.reports import drawing
 from xlflax.foundation import errors, validation
 from xlflax.similarity import procrustes
 
@@ -208,7 +207,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
       label,
       study.by_step(chosen, 'accuracy'),
       chosen,
-      xlabel=drawing.STEP,
+      xlabel=plots.STEP,
       whole=100,
     )
   return pictures

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from xlflax.analysis import report, study
-from xlflax.evaluation.reports import drawing, text
-from xlflax.evaluation.reports import pictures as bar_pictures
+from xlflax.evaluation import plots
+from xlflax.evaluation.reports import text
 
 TOP = (1, 5, 10)
 VECTORS = 'vectors'  # the series of `.vec` files
@@ -81,7 +81,7 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
       bars.setdefault(row['pair'], {})[row['series']] = 100 * row['precision@1']
     heading = title if len(bars) > 1 else f'{title}, {static[0]["pair"]}'
     found['embeddings'] = report.Picture(
-      title, bar_pictures.bars(heading, 'precision@1 (%)', bars), static
+      title, plots.bar_chart(heading, 'precision@1 (%)', bars), static
     )
   contextual = [
     row for row in study.last_steps(rows) if row['layer'] is not None
@@ -107,6 +107,6 @@ def pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     label,
     study.by_step(chosen, 'precision@1'),
     chosen,
-    xlabel=drawing.STEP,
+    xlabel=plots.STEP,
     whole=100,
   )

@@ -1,36 +1,364 @@
-"""Pictures of results: the main metric by checkpoint, and by layer."""
+"""Figures of reports, evaluations and analyses, drawn with matplotlib.
 
+Lines and bars differ in color, shape and hatching, so that figures are readable
+at half a page and without color (colors: Okabe and Ito, 2008, "Color universal
+design"). Languages are named by their codes, since the fonts of matplotlib lack
+many scripts.
+"""
+
+import io
 import math
 import pathlib
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib import figure
 
 from xlflax.evaluation import base, families, results, summary
 from xlflax.evaluation.metrics.declaration import Better, Unit
-from xlflax.evaluation.reports import drawing, pictures
+from xlflax.storage import paths
 
-_DPI = 130
-_MANY = 12  # parts, beyond which the legend has two columns
+LAYER = 'layer (0: embeddings)'
+STEP = 'training step'
+_COLORS = (
+  '#0072B2',
+  '#E69F00',
+  '#009E73',
+  '#CC79A7',
+  '#56B4E9',
+  '#D55E00',
+  '#999999',
+)
+_HATCHES = ('', '//', '..', 'xx', '\\\\', '++', 'oo')
+_LINES = ('-', '--', '-.', ':')
+_MARKERS = tuple('osD^vPX')
+_LETTER_WIDTH = 0.085  # inches, approximately
+_MAX_LEGEND_BELOW = 10  # names; a longer legend is drawn on the right
+_MAX_PANELS_PER_ROW = 3
+_MAX_BAR_GROUPS_PER_ROW = 14
+_MAX_TICKS = 6  # of an axis of layers or steps
+_DARK = 0.55  # position in the color map below which numbers are white
+_TASK_DPI = 130
+_MAX_PARTS_PER_COLUMN = 12  # of the legend of a task
 
+Points = Sequence[tuple[float, float]]
+Panels = Mapping[str, Mapping[str, Points]]
+Groups = Mapping[str, Mapping[str, float]]
+Curves = Mapping[str, Sequence[tuple[int, float]]]
 ByStep = Mapping[results.Step, base.EvalResult]
 
 
-def write(
-  directory: pathlib.Path, task: base.EvalTask | summary.Recorded, found: ByStep
-) -> list[pathlib.Path]:
-  """Draws a task's results into `directory`.
+def line_style(index: int) -> dict[str, Any]:
+  """Returns arguments of `plot` for a line; 28 indices differ."""
+  turn = index // len(_COLORS)
+  return {
+    'color': _COLORS[index % len(_COLORS)],
+    'linestyle': _LINES[(index + 2 * turn) % len(_LINES)],
+    'marker': _MARKERS[(index + turn) % len(_MARKERS)],
+  }
 
-  `<task>.<split>.png` shows the main metric: bars of two results, curves of
-  more, in which the untrained model stands at step 0.
-  `<task>.<split>.layers.png` shows the table `layers` of the last result,
-  where it has one.
+
+def bar_style(index: int) -> dict[str, Any]:
+  """Returns arguments of `bar` for the bars of a series."""
+  return {
+    'color': _COLORS[index % len(_COLORS)],
+    'hatch': _HATCHES[index % len(_HATCHES)],
+    'edgecolor': 'white',
+    'linewidth': 0.5,
+  }
+
+
+def hide_spines(axes) -> None:
+  """Hides the top and right spines."""
+  axes.spines[['top', 'right']].set_visible(False)
+
+
+def add_legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
+  """Adds a legend of all panels that is not wider than the figure.
 
   Args:
-    directory: of the pictures.
-    task: whose results they are.
-    found: results of one split, text and settings, by step.
+    canvas: Figure with constrained layout; its height grows with the legend.
+    grid: Axes with the labeled lines or bars.
+    names: Labels in their order. A single one gets no legend.
+  """
+  handles: dict[str, Any] = {}
+  for axes in grid:
+    handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+  if len(names) < 2:
+    return
+  longest = 0.58 + _LETTER_WIDTH * max(map(len, names))  # inches of an entry
+  fitting = max(1, int(canvas.get_figwidth() / longest))
+  if len(names) <= _MAX_LEGEND_BELOW:
+    canvas.set_figheight(
+      canvas.get_figheight() + 0.2 * (math.ceil(len(names) / fitting) - 1)
+    )
+  place: dict[str, Any] = (
+    dict(loc='outside lower center', ncols=min(len(names), fitting))
+    if len(names) <= _MAX_LEGEND_BELOW
+    else dict(
+      loc='outside right center', fontsize=7, ncols=math.ceil(len(names) / 20)
+    )
+  )
+  canvas.legend(
+    [handles[name] for name in names], names, frameon=False, **place
+  )
+
+
+def line_panels(
+  title: str,
+  label: str,
+  panels: Panels,
+  *,
+  xlabel: str = LAYER,
+  whole: float | None = None,
+  one_scale: bool = True,
+) -> figure.Figure:
+  """Draws lines over layers or steps (ECS, figures 4-6; MetaXLM, 3-5).
+
+  Args:
+    title: Title of the figure.
+    label: Label of the vertical axes, with the unit.
+    panels: Points (x, y) by panel and by line; y may be NaN.
+    xlabel: LAYER or STEP.
+    whole: Largest possible value, such as 100. The vertical axes start at 0
+      and end at the next tenth of it above all values. If None, they fit the
+      values.
+    one_scale: Whether all panels have the same vertical scale.
+  """
+  names = list(dict.fromkeys(n for lines in panels.values() for n in lines))
+  across = min(_MAX_PANELS_PER_ROW, len(panels))
+  down = math.ceil(len(panels) / across)
+  top = _upper_limit(panels, whole) if whole is not None else 0.0
+  canvas = figure.Figure(
+    figsize=(1.0 + 3.1 * max(across, 1.6), 1.1 + 2.5 * down),
+    layout='constrained',
+  )
+  grid = canvas.subplots(down, across, squeeze=False, sharey=one_scale)
+  for axes in grid.ravel()[len(panels) :]:
+    axes.set_visible(False)
+  for axes, (panel, lines) in zip(grid.ravel(), panels.items(), strict=False):
+    for name, points in lines.items():
+      axes.plot(
+        *zip(*points, strict=True),
+        linewidth=1.6,
+        markersize=4,
+        label=name,
+        **line_style(names.index(name)),
+      )
+    axes.set_title(wrap_name(panel, 3.1), fontsize='medium')
+    axes.set_xlabel(xlabel)
+    places = sorted({x for points in lines.values() for x, _ in points})
+    if len(places) <= _MAX_TICKS:
+      axes.set_xticks(places)
+    else:
+      axes.locator_params(axis='x', integer=True, nbins=_MAX_TICKS)
+    axes.grid(alpha=0.3)
+    hide_spines(axes)
+    if whole is not None:
+      axes.set_ylim(-0.02 * top, 1.02 * top)
+  for axes in grid[:, 0]:
+    axes.set_ylabel(label)
+  add_legend(canvas, grid.ravel()[: len(panels)], names)
+  canvas.suptitle(title, fontsize='large')
+  return canvas
+
+
+def wrap_name(name: str, inches: float) -> str:
+  """Wraps a name to the width of its panel."""
+  return textwrap.fill(name, max(8, int(inches / _LETTER_WIDTH)))
+
+
+def _upper_limit(panels: Panels, whole: float) -> float:
+  """Returns the next tenth of `whole` above all values."""
+  highest = max(
+    (
+      y
+      for lines in panels.values()
+      for points in lines.values()
+      for _, y in points
+      if math.isfinite(y)
+    ),
+    default=whole,
+  )
+  return whole * min(10, math.floor(10 * highest / whole) + 1) / 10
+
+
+def draw_heatmap(
+  axes,
+  values: np.ndarray,
+  *,
+  shown: Callable[[float], str] = lambda value: f'{100 * value:.0f}',
+  low: float = 0.0,
+  high: float = 1.0,
+):
+  """Draws a heat map with its numbers.
+
+  Args:
+    axes: Axes to draw on.
+    values: Array of shape [rows, columns]; cells that are not finite are empty.
+    shown: Formats a number, by default as a percentage.
+    low: Smallest value of the color scale. If it is `-high`, the colors
+      diverge from zero.
+    high: Largest value of the color scale.
+  """
+  around_zero = low == -high
+  image = axes.imshow(
+    values,
+    cmap='PuOr' if around_zero else 'cividis',
+    vmin=low,
+    vmax=high,
+    aspect='auto',
+  )
+  for (y, x), value in np.ndenumerate(values):
+    if np.isfinite(value):
+      axes.text(
+        x,
+        y,
+        shown(value),
+        ha='center',
+        va='center',
+        fontsize=8,
+        color=_text_color((value - low) / max(high - low, 1e-9), around_zero),
+      )
+  return image
+
+
+def _text_color(share: float, around_zero: bool) -> str:
+  """Returns a text color that is readable on a color of the map."""
+  if around_zero:  # dark at both ends
+    return 'black' if abs(share - 0.5) < 0.35 else 'white'
+  return 'black' if share > _DARK else 'white'
+
+
+def save_figure(
+  canvas: figure.Figure, path: pathlib.Path, *, dpi: int
+) -> pathlib.Path:
+  """Writes a figure as PNG to disk or a bucket, and returns its path."""
+  content = io.BytesIO()
+  canvas.savefig(content, format='png', dpi=dpi)
+  paths.write_atomically(path, content.getvalue())
+  return path
+
+
+def bar_chart(
+  title: str, label: str, models: Groups, *, groups: Sequence[str] | None = None
+) -> figure.Figure:
+  """Draws groups of bars with one bar per model, in one or more rows.
+
+  Args:
+    title: Title of the figure.
+    label: Label of the vertical axis, with the unit.
+    models: Score by model and by group (language or task).
+    groups: Order of the groups. If None, the order of the scores.
+  """
+  names = list(
+    groups
+    if groups is not None
+    else dict.fromkeys(name for scores in models.values() for name in scores)
+  )
+  num_rows = max(1, math.ceil(len(names) / _MAX_BAR_GROUPS_PER_ROW))
+  per_row = max(1, math.ceil(len(names) / num_rows))
+  longest = max((len(name) for name in names), default=0)
+  canvas = figure.Figure(
+    figsize=(6.5, 0.7 + 2.3 * num_rows), layout='constrained'
+  )
+  grid = canvas.subplots(num_rows, squeeze=False)[:, 0]
+  values = [value for scores in models.values() for value in scores.values()]
+  top = _bar_limit(values)
+  for row, axes in enumerate(grid):
+    shown = names[row * per_row : (row + 1) * per_row]
+    _draw_bars(axes, models, shown, numbers=len(shown) * len(models) <= 20)
+    axes.set_xlim(-0.6, per_row - 0.4)
+    axes.set_ylim(min([0.0, *values]) * 1.15, top)
+    slanted = longest * per_row > 70
+    axes.set_xticks(
+      range(len(shown)),
+      shown,
+      rotation=35 if slanted else 0,
+      ha='right' if slanted else 'center',
+      rotation_mode='anchor' if slanted else 'default',
+    )
+    hide_spines(axes)
+  canvas.supylabel(label, fontsize='medium')
+  canvas.suptitle(title, fontsize='large')
+  add_legend(canvas, grid, list(models))
+  return canvas
+
+
+def transfer_curves(
+  title: str, label: str, source: str, models: Mapping[str, Curves]
+) -> figure.Figure:
+  """Draws transfer over training steps, as in figure 5 of MetaXLM.
+
+  Args:
+    title: Title of the figure.
+    label: Label of the score, with the unit.
+    source: Code of the language that the model was fine-tuned in.
+    models: Points (step, score) by model and by curve: 'transfer' (mean of the
+      other languages), 'source' and 'gap'.
+  """
+  headings = {
+    'transfer': '(a) mean of the other languages',
+    'source': f'(b) {source}',
+    'gap': f'(c) transfer gap: {source} − others',
+  }
+  return line_panels(
+    title,
+    label,
+    {
+      heading: {name: lines[key] for name, lines in models.items()}
+      for key, heading in headings.items()
+    },
+    xlabel=STEP,
+    one_scale=False,
+  )
+
+
+def _draw_bars(
+  axes, models: Groups, shown: Sequence[str], *, numbers: bool
+) -> None:
+  width = 0.8 / max(1, len(models))
+  for index, (model, scores) in enumerate(models.items()):
+    shift = (index - (len(models) - 1) / 2) * width
+    places = [
+      place + shift for place, name in enumerate(shown) if name in scores
+    ]
+    drawn = axes.bar(
+      places,
+      [scores[name] for name in shown if name in scores],
+      width=width,
+      label=model,
+      **bar_style(index),
+    )
+    if numbers:
+      digits = 2 - sum(axes.get_ylim()[1] > top for top in (10, 1000))
+      axes.bar_label(drawn, fmt=f'%.{digits}f', fontsize=7, padding=1)
+  axes.axhline(0, color='black', linewidth=0.8)
+
+
+def _bar_limit(values: Sequence[float]) -> float:
+  """Returns the upper limit of the vertical axis of a bar chart."""
+  highest = max(values, default=1.0)
+  if 60 <= highest <= 100:
+    return 108.0
+  return max(highest * 1.15, 1e-3)
+
+
+def write_task_plots(
+  directory: pathlib.Path, task: base.EvalTask | summary.Recorded, found: ByStep
+) -> list[pathlib.Path]:
+  """Draws the results of a task.
+
+  `<task>.<split>.png` shows the main metric: bars for two results, curves for
+  more, with the untrained model at step 0. `<task>.<split>.layers.png` shows
+  the table `layers` of the last result, if it has one.
+
+  Args:
+    directory: Directory of the figures.
+    task: Evaluated task.
+    found: Results of one split, text and settings, by step.
 
   Returns:
     The files written.
@@ -39,24 +367,26 @@ def write(
   name = task.name if task.split == 'all' else f'{task.name}.{task.split}'
   known: ByStep = {k: result for k, result in found.items() if result.metrics}
   if len(known) > 1:
-    canvas = (_bars if len(known) == 2 else _curves)(task, known)
+    canvas = (_task_bars if len(known) == 2 else _task_curves)(task, known)
     file = directory / f'{name}.png'
-    written.append(pictures.save(canvas, file, dpi=_DPI))
+    written.append(save_figure(canvas, file, dpi=_TASK_DPI))
   last = list(found.items())[-1:]
   if last and last[0][1].tables.get('layers'):
     file = directory / f'{name}.layers.png'
-    written.append(pictures.save(_layers(task, *last[0]), file, dpi=_DPI))
+    written.append(
+      save_figure(_task_layers(task, *last[0]), file, dpi=_TASK_DPI)
+    )
   return written
 
 
-def _title(task: base.EvalTask | summary.Recorded) -> str:
+def _task_title(task: base.EvalTask | summary.Recorded) -> str:
   return task.name if task.split == 'all' else f'{task.name} ({task.split})'
 
 
-def _bars(
+def _task_bars(
   task: base.EvalTask | summary.Recorded, found: ByStep
 ) -> figure.Figure:
-  """A bar of each part for each of two results."""
+  """Draws a bar for each part of each of two results."""
   prefix = f'{task.primary_metric}/'
   models = {
     step if isinstance(step, str) else f'step {step:,}': {
@@ -67,13 +397,13 @@ def _bars(
     for step, result in found.items()
   }
   label = families.metric(task.primary_metric).explained
-  return pictures.bars(_title(task), label, models)
+  return bar_chart(_task_title(task), label, models)
 
 
-def _curves(
+def _task_curves(
   task: base.EvalTask | summary.Recorded, found: ByStep
 ) -> figure.Figure:
-  """One thin line for each part, a thick one for their mean."""
+  """Draws a thin line for each part and a thick one for their mean."""
   found = {max(results.order(step), 0): one for step, one in found.items()}
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
@@ -102,7 +432,7 @@ def _curves(
   axes.set(
     xlabel='training step',
     ylabel=families.metric(task.primary_metric).explained,
-    title=f'{_title(task)} along training',
+    title=f'{_task_title(task)} along training',
   )
   declared = families.metric(task.primary_metric)
   if (declared.unit, declared.better) == (Unit.UNBOUNDED, Better.LOWER):
@@ -110,25 +440,25 @@ def _curves(
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)
   axes.spines[['top', 'right']].set_visible(False)
-  few = len(names) <= _MANY
+  few = len(names) <= _MAX_PARTS_PER_COLUMN
   axes.legend(
     frameon=False,
     fontsize=9 if few else 7,
     ncols=1 if few else 2,
     loc='center left',
-    bbox_to_anchor=(1, 0.5),  # inside, it would lie on some curve
+    bbox_to_anchor=(1, 0.5),  # inside, it would hide parts of curves
   )
   return canvas
 
 
-def _layers(
+def _task_layers(
   task: base.EvalTask | summary.Recorded,
   step: results.Step,
   result: base.EvalResult,
 ) -> figure.Figure:
-  """The main metric, the mean of both directions, by pair and layer.
+  """Draws the main metric, averaged over both directions, by pair and layer.
 
-  Where the table has several methods, each pair has a column for each.
+  If the table has several methods, each pair has a column for each of them.
   """
   sums: dict[tuple[str, int], list[float]] = {}
   for row in result.tables['layers']:
@@ -152,13 +482,13 @@ def _layers(
     layout='constrained',
   )
   axes = canvas.subplots()
-  image = drawing.heat(axes, np.array(values), shown='{:.2f}'.format)
+  image = draw_heatmap(axes, np.array(values), shown='{:.2f}'.format)
   axes.invert_yaxis()
   axes.set_xticks(range(len(pairs)), pairs)
   axes.set_yticks(range(len(layers)), list(map(str, layers)))
   axes.set(
     ylabel='layer (0: embeddings)',
-    title=f'{_title(task)}: {task.primary_metric} at step {step}',
+    title=f'{_task_title(task)}: {task.primary_metric} at step {step}',
   )
   label = families.metric(task.primary_metric).explained
   canvas.colorbar(image, ax=axes, label=label)

@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib import figure
 
 from xlflax.analysis import figures
+from xlflax.evaluation import plots
 from xlflax.evaluation.metrics import averages
-from xlflax.evaluation.reports import pictures
 from xlflax.finetuning import report as report_lib
 from xlflax.foundation import errors
 from xlflax.storage import paths
@@ -118,7 +118,7 @@ def write(
     paths.write_atomically(written[-1], matrix.to_csv())
     if np.isfinite(matrix.scores).any():
       picture = output / f'{name}.png'
-      written.append(pictures.save(draw(matrix), picture, dpi=_DPI))
+      written.append(plots.save_figure(draw(matrix), picture, dpi=_DPI))
   return written
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import rich.table
 
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import base
-from xlflax.evaluation.reports import pictures, run_pages, score_table
+from xlflax.evaluation import base, plots
+from xlflax.evaluation.reports import run_pages, score_table
 from xlflax.finetuning import selection
 from xlflax.finetuning import trials as trials_lib
 from xlflax.foundation import console_tables, errors
@@ -299,8 +299,8 @@ def write_page(
         for setting, of in scores.items()
       }
       unit = ' (points)' if score_table.is_bounded(name) else ''
-      canvas = pictures.bars(title, name + unit, points)
-      drawn[title] = pictures.save(canvas, file, dpi=150)
+      canvas = plots.bar_chart(title, name + unit, points)
+      drawn[title] = plots.save_figure(canvas, file, dpi=150)
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += [
       f'{result.status.value}: {result.trial.name}: {result.message}'

@@ -11,7 +11,7 @@ from studies.replication import catalogue, experiments
 from studies.replication import results as results_lib
 from studies.replication.catalogue import Study
 from studies.replication.claims import Claim, Finding, conditions_of
-from xlflax.evaluation.reports import pictures, styles
+from xlflax.evaluation import plots
 
 _SHOWN = ('transfer', 'retrieval', 'bleu', 'nli')
 _PARTED = 'nli'  # its parts, as `nli/plug_in`, are rows of their own
@@ -34,7 +34,7 @@ def write(
     if own := rows(claims, scores, study):
       prefix = '' if study is catalogue.SYNTHETIC else f'{study.name}_'
       drawn[paper] = f'{prefix}{paper.lower()}.png'
-      pictures.save(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
+      plots.save_figure(conditions(paper, own), folder / drawn[paper], dpi=_DPI)
   return drawn
 
 
@@ -84,7 +84,7 @@ def conditions(paper: str, scores: Mapping[str, Values]) -> figure.Figure:
       axes.plot(seeds, [row] * len(seeds), 'o', alpha=0.35, markersize=3)
       axes.errorbar(np.mean(seeds), row, xerr=reach(seeds), fmt='k|', capsize=3)
     axes.set_xlabel(measure)
-    styles.tidy(axes)
+    plots.hide_spines(axes)
   grid[0].set_yticks(range(len(scores)), list(scores))
   grid[0].invert_yaxis()
   canvas.suptitle(f'{paper}: seeds, mean and 95 % interval', fontsize='large')

@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
+from xlflax.evaluation import plots
 from xlflax.evaluation.metrics import aggregates
-from xlflax.evaluation.reports import (
-  leaderboard,
-  pictures,
-  report,
-  score_table,
-  text,
-)
+from xlflax.evaluation.reports import leaderboard, report, score_table, text
 from xlflax.foundation import errors
 
 
@@ -222,7 +217,7 @@ def test_curves(tmp_path):
 
 def test_no_label_is_cut_off():
   names = [f'a rather long name {i}' for i in range(30)]
-  canvas = pictures.bars(
+  canvas = plots.bar_chart(
     'title',
     'score',
     {
@@ -268,9 +263,9 @@ def test_long_names_of_models_are_not_cut_off(tmp_path, kind):
     f'the quite long name of model {i} after pretraining' for i in range(5)
   ]
   if kind == 'bars':
-    canvas = pictures.bars('t', 'v', {name: {'en': 50.0} for name in names})
+    canvas = plots.bar_chart('t', 'v', {name: {'en': 50.0} for name in names})
   else:
-    canvas = pictures.curves(
+    canvas = plots.transfer_curves(
       't',
       'v',
       'en',
@@ -281,7 +276,7 @@ def test_long_names_of_models_are_not_cut_off(tmp_path, kind):
         for name in names
       },
     )
-  pictures.save(canvas, tmp_path / 'x.png', dpi=100)
+  plots.save_figure(canvas, tmp_path / 'x.png', dpi=100)
   image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
   assert image.min() < 0.5
   for edge in (image[0], image[-1], image[:, 0], image[:, -1]):

@@ -291,7 +291,7 @@ def run(
     analysis, output=options.output, command=options.command_line, **arguments
   )
   for table in result.tables:
-    print(table.markdown())
+    print(table.to_markdown())
   for note in result.notes:
     print(note)
   for failure in result.failures:

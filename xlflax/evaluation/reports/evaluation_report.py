@@ -41,7 +41,7 @@ def write(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
     tables.append(run_pages.of_rich(table))
-    files = plots.write(directory, task, stored[group])
+    files = plots.write_task_plots(directory, task, stored[group])
     figures |= {file.stem: file for file in files}
   if not tables:
     return

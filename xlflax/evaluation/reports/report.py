@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlflax.evaluation import plots
 from xlflax.evaluation.metrics import averages
 from xlflax.evaluation.reports import (
   cells,
   leaderboard,
   page,
-  pictures,
   published,
   score_table,
   text,
@@ -192,7 +192,9 @@ def write_curves(
       written.append(
         _save(
           directory / f'{_file(task)}.curves.png',
-          pictures.curves(task, _label(_metrics(task, models)), source, lines),
+          plots.transfer_curves(
+            task, _label(_metrics(task, models)), source, lines
+          ),
         )
       )
   names = [path.name for path in written]
@@ -202,7 +204,7 @@ def write_curves(
 
 def _curves(
   task: str, steps: Mapping[int, score_table.ScoreTable], source: str
-) -> pictures.Curves:
+) -> plots.Curves:
   out: dict[str, list[tuple[int, float]]] = {}
   for step in sorted(steps):
     if task not in steps[step].tasks:
@@ -253,7 +255,7 @@ def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
   ):
     if any(scores.values()):
       written[title] = _save(
-        directory / f'{name}.png', pictures.bars(title, label, scores)
+        directory / f'{name}.png', plots.bar_chart(title, label, scores)
       )
   for task in text.task_names(summaries):
     found = {
@@ -263,7 +265,7 @@ def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
     label = _label(next(iter(found.values())).metrics)
     written[title] = _save(
       directory / f'{_file(task)}.png',
-      pictures.bars(
+      plots.bar_chart(
         title, label, {name: one.languages for name, one in found.items()}
       ),
     )
@@ -271,7 +273,7 @@ def _draw(directory: pathlib.Path, summaries) -> dict[str, pathlib.Path]:
 
 
 def _save(path: pathlib.Path, canvas) -> pathlib.Path:
-  return pictures.save(canvas, path, dpi=_DPI)
+  return plots.save_figure(canvas, path, dpi=_DPI)
 
 
 def _label(metrics: Sequence[str]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import base, results
-from xlflax.evaluation.reports import drawing, page, pictures, run_scores, text
+from xlflax.evaluation import base, plots, results
+from xlflax.evaluation.reports import page, run_scores, text
 from xlflax.foundation import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import (
@@ -223,11 +223,11 @@ def side_by_side(
     'Training loss by language': _language_losses(runs),
   }.items():
     if any(found.values()):
-      canvas = drawing.curves(
-        title, _LOSS, found, xlabel=drawing.STEP, one_scale=False
+      canvas = plots.line_panels(
+        title, _LOSS, found, xlabel=plots.STEP, one_scale=False
       )
       file = f'{title.lower().replace(" ", "_")}.png'
-      drawn[title] = pictures.save(canvas, directory / file, dpi=_DPI)
+      drawn[title] = plots.save_figure(canvas, directory / file, dpi=_DPI)
   tables = [
     _overview(runs),
     _tokens(runs),
@@ -341,7 +341,7 @@ def _csv(runs: Sequence[RunRecord]) -> str:
   )
 
 
-def _losses(runs: Sequence[RunRecord]) -> drawing.Panels:
+def _losses(runs: Sequence[RunRecord]) -> plots.Panels:
   """A panel of the whole loss, and one of each objective's of several."""
   objectives = list(dict.fromkeys(x for run in runs for x in _objectives(run)))
   names = ['loss', *(f'{x}/loss' for x in objectives if len(objectives) > 1)]
@@ -355,7 +355,7 @@ def _losses(runs: Sequence[RunRecord]) -> drawing.Panels:
   }
 
 
-def _language_losses(runs: Sequence[RunRecord]) -> drawing.Panels:
+def _language_losses(runs: Sequence[RunRecord]) -> plots.Panels:
   """A panel of each run's objective that has several languages."""
   found = {}
   for run in runs:
