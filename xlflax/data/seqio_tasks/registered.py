@@ -1,3 +1,4 @@
+# ruff: noqa: E402
 """SeqIO's tasks as a token cache asks for them. Imports TensorFlow."""
 
 import pathlib
@@ -7,10 +8,10 @@ from xlflax.data.seqio_tasks import host_tensorflow
 
 host_tensorflow.load()
 
-from xlflax.data.seqio_tasks import examples as task_examples  # noqa: E402
-from xlflax.data.seqio_tasks import reader as task_reader  # noqa: E402
-from xlflax.data.seqio_tasks import registration  # noqa: E402
-from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
+from xlflax.data.seqio_tasks import examples as task_examples
+from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.seqio_tasks import registration
+from xlflax.data.seqio_tasks import registry as task_registry
 
 
 def open_tasks(
