@@ -76,7 +76,7 @@ def attend(variant: str, query, key, value, ids) -> jax.Array:
   given = (
     dict(dropout_rate=0.1, dropout_key=jax.random.key(1)) if dropout else {}
   )
-  return attention.attend(
+  return attention.dot_product_attention(
     query, key, value, mask, backend=AttentionBackend(name), **given
   )
 

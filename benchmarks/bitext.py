@@ -103,11 +103,11 @@ def _groups(code: str, text: str, kind: str) -> Iterator[str]:
 
 
 def _ways(code: str, file: Sequence[str]) -> dict[str, Keeps]:
-  prior = languages_lib.expect(code, file[: languages_lib._LINES])
+  prior = languages_lib.expected_languages(code, file[: languages_lib._LINES])
   assert prior is not None
 
   def alone(text: str) -> bool:
-    found, probability = languages_lib.identify(text)
+    found, probability = languages_lib.identify_language(text)
     return found == code and probability >= _LEAST
 
   return {
@@ -120,7 +120,7 @@ def declarations(folder: pathlib.Path) -> dict:
   """Lines refused of texts of which every line is good."""
   counts: dict[str, list[int]] = {}
   for text in web_text.declarations(folder, longer_than=0):
-    if text.language in languages_lib.known():
+    if text.language in languages_lib.known_languages():
       for way, keeps in _ways(text.language, text.lines).items():
         refused = sum(not keeps(line) for line in text.lines)
         for group in (f'all, {way}', f'{text.tag}, {way}'):
@@ -149,7 +149,7 @@ def copies(data: pathlib.Path) -> dict:
   out = {
     'pairs': len(pairs),
     'taken for copies': sum(
-      likeness.similarity(*pair) > likeness.COPIED for pair in pairs
+      likeness.ngram_similarity(*pair) > likeness.COPIED for pair in pairs
     ),
   }
   for share in _REPLACED:
@@ -159,7 +159,7 @@ def copies(data: pathlib.Path) -> dict:
         draw.choice(words) if draw.random() < share else word
         for word in line.split()
       )
-      found += likeness.similarity(line, copy) > likeness.COPIED
+      found += likeness.ngram_similarity(line, copy) > likeness.COPIED
     out[f'found of copies with {share:.0%} of words replaced'] = round(
       found / len(english), 3
     )

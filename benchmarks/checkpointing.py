@@ -150,7 +150,7 @@ def _compare(directory, state, step, found):
       saved.close()
       with clock(found, f'restore{name}'):
         _restore(place, state)
-      paths.remove(place)
+      paths.remove_directory(place)
       state = _train(place, state, step, found, f'run{name}')
   return state
 
@@ -168,7 +168,7 @@ def _train(place, state, step, found, name: str):
         saved.save(state, {'note': 'benchmark'})
     saved.wait()
   saved.close()
-  paths.remove(place)
+  paths.remove_directory(place)
   found.setdefault(name, []).append(times['all'][0] / _STEPS)
   found.setdefault(f'{name}_cpu', []).append(times['all_cpu'][0] / _STEPS)
   return state
@@ -178,8 +178,10 @@ def _train(place, state, step, found, name: str):
 def _no_digests():
   """Context in which no digest is made or compared."""
   with (
-    mock.patch.object(digests, 'seal', lambda *unused: None),
-    mock.patch.object(saved_checkpoints, 'verify', lambda *unused: None),
+    mock.patch.object(digests, 'seal_directory', lambda *unused: None),
+    mock.patch.object(
+      saved_checkpoints, 'verify_checkpoint', lambda *unused: None
+    ),
   ):
     yield
 
@@ -263,7 +265,7 @@ def main(arguments=None) -> None:
   parser.add_argument('--output', help='write the figures to this file too')
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as temporary:
-    place = paths.of(args.directory or temporary)
+    place = paths.to_path(args.directory or temporary)
     bucket_checks.check_usable(place)
     results = {}
     for megabytes in args.megabytes.split(','):
@@ -274,7 +276,7 @@ def main(arguments=None) -> None:
         step_seconds=args.step_seconds,
         saves=args.saves,
       )
-      paths.remove(folder)
+      paths.remove_directory(folder)
   print(
     f'{jax.devices()[0].device_kind}; milliseconds, processor in '
     f'brackets\n\n{table(results)}'

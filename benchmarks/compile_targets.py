@@ -207,7 +207,7 @@ def faults(found: dict, recorded: dict, devices: str) -> list[str]:
   if not found:
     return ['does not compile']
   wrong = []
-  room = machines.parse(devices).accelerator.memory / GIB
+  room = machines.parse_topology(devices).accelerator.memory / GIB
   if found['peak_gib'] > room:
     wrong.append(f'peak {found["peak_gib"]} GiB, a device has {room:.1f} GiB')
   if found['largest_all_reduce_mb'] > 100:

@@ -50,7 +50,7 @@ def judged(
     step: a `peers.jax_steps.Step`.
     **options: of XLA.
   """
-  with compilers.tracing(machine):
+  with compilers.trace_for_machine(machine):
     made = compilers.compile_step(
       machine, step.jitted, step.state, step.batch, **options
     )
@@ -114,8 +114,8 @@ def _compiled(args: argparse.Namespace) -> dict[str, dict[str, float]]:
   found = {}
   for name in args.steps.split(','):
     devices = args.devices or DEVICES[name]
-    machine = machines.parse(devices)
-    step = makers[name](devices=compilers.devices(machine))
+    machine = machines.parse_topology(devices)
+    step = makers[name](devices=compilers.topology_devices(machine))
     found[f'{name}@{devices}'] = judged(machine, step, **OPTIONS.get(name, {}))
     print(name, devices, found[f'{name}@{devices}'], flush=True)
   return found

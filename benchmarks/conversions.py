@@ -75,7 +75,7 @@ def make_folder(
   if sparse:
     _write_holes(path, shapes)
   else:
-    tensor_files.write(path, shapes, np.float32, values())
+    tensor_files.write_safetensors(path, shapes, np.float32, values())
   return {'largest': rows * width * 4, 'file': path.stat().st_size}
 
 

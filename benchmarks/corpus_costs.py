@@ -89,22 +89,24 @@ def _read(folder: pathlib.Path) -> Lines:
 def _filter(lines: Lines, **asked) -> None:
   asked_for = filters.TextFilters(**asked)
   for language, text in lines:
-    filters.reason((text,), (language,), asked_for)
+    filters.find_drop_reason((text,), (language,), asked_for)
 
 
 def _identify(lines: Lines) -> None:
   asked_for = filters.TextFilters(min_language_probability=0.5)
   for code, own in itertools.groupby(lines, key=lambda line: line[0]):
     texts = [text for _, text in own]
-    prior = languages_lib.expect(code, texts[:1000])
+    prior = languages_lib.expected_languages(code, texts[:1000])
     for text in texts:
-      filters.reason((text,), (code,), asked_for, (prior,))
+      filters.find_drop_reason((text,), (code,), asked_for, (prior,))
 
 
 def _filter_pairs(lines: Lines) -> None:
   """Lines two by two, as the sides of pairs."""
   for one, other in zip(lines[::2], lines[1::2], strict=False):
-    filters.reason((one[1], other[1]), ('en', 'fi'), filters.TextFilters())
+    filters.find_drop_reason(
+      (one[1], other[1]), ('en', 'fi'), filters.TextFilters()
+    )
 
 
 def _write(folder: pathlib.Path, lines, lengths, size: float) -> None:

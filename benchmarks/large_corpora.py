@@ -62,7 +62,7 @@ def write_synthetic(directory: pathlib.Path, tokens: int, shard: int) -> None:
     side = examples_lib.Ragged(ids, np.full(texts, _LENGTH))
     batch = examples_lib.Examples((side,), np.ones(texts, bool))
     entries.append(
-      cache_shards.write(
+      cache_shards.write_shard_file(
         cache_format.shard_file(target, f'part-{number:06d}'),
         [batch],
         dtype=np.dtype(np.uint16),
@@ -96,8 +96,8 @@ def _seal(target: pathlib.Path, task: str, entries: list) -> dict:
     f'shards/{entry.name}{cache_format.SUFFIX}': entry.digest
     for entry in entries
   }
-  digests.write_seal(target, files | {path.name: digests.of_file(path)})
-  return {'generation': 1, 'digest': digests.of_file(path)}
+  digests.write_seal(target, files | {path.name: digests.digest_file(path)})
+  return {'generation': 1, 'digest': digests.digest_file(path)}
 
 
 def _write_header(directory: pathlib.Path, mixtures: dict, tasks: dict) -> None:
@@ -294,7 +294,7 @@ def order(rows: int, row_bytes: int, page: int, kept: int) -> dict:
   size, key = np.full(rows, rows), np.full(rows, 7, np.uint64)
   near = stream_lib.Locality()
   orders = {
-    'full': permutation.permute(index, size, key),
+    'full': permutation.permute_index(index, size, key),
     'locality': permutation.permute_windows(
       index, size, key, block=near.block_rows, window=near.window_blocks
     ),

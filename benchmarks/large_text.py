@@ -59,7 +59,7 @@ def write_synthetic(
   paths = []
   for seed, code in enumerate(codes := list(codes)):
     paths.append(directory / 'mono' / f'{code}.txt')
-    with corpus_writer.create(paths[-1]) as stream:
+    with corpus_writer.open_atomic(paths[-1]) as stream:
       share = megabytes * 1e6 / len(codes)
       stream.writelines(_synthetic(lines[code], code, share, seed))
   return paths
@@ -84,7 +84,7 @@ def _write_synthetic(directory: pathlib.Path, lines: Lines, size: float):
     path = directory / 'mono' / f'{code}.synthetic.txt'
     if code == _PACKED:
       path = path.with_name(path.name + '.zst')
-    with corpus_writer.create(path) as stream:
+    with corpus_writer.open_atomic(path) as stream:
       stream.writelines(_synthetic(lines[code], code, share, seed))
   sides = (
     _synthetic(lines[code], code, parallel / 2, 100 + seed)

@@ -196,8 +196,8 @@ def imported(folder: pathlib.Path) -> pathlib.Path:
   """A Sentence-Transformers folder as a model directory beside it."""
   from xlflax.interop.huggingface import importing
 
-  return importing.convert(
-    importing.check(str(folder)), f'{str(folder).rstrip("/")}-imported'
+  return importing.convert_import(
+    importing.check_import(str(folder)), f'{str(folder).rstrip("/")}-imported'
   )
 
 

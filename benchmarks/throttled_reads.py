@@ -62,7 +62,7 @@ def read(
   with (
     mock.patch.object(texts.Shards, '_make', make),
     mock.patch.object(remote, '_filesystem', lambda scheme: store),
-    mock.patch.object(remote, 'blocks', lambda: blocks),
+    mock.patch.object(remote, 'process_block_cache', lambda: blocks),
   ):
     loader = large_corpora._open(directory, locality, verified=None)
     count = rows or sum(row.rows for row in loader.statistics())

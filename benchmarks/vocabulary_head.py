@@ -129,13 +129,13 @@ def count_program(sizes: Sizes, machine: machines.Machine) -> dict[str, float]:
   Returns:
     Kernels, their bytes and FLOPs, temporary bytes and unaligned matmuls.
   """
-  (device,) = compilers.devices(machine)
+  (device,) = compilers.topology_devices(machine)
   place = jax.sharding.SingleDeviceSharding(device)
   arrays = [
     jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
     for array in jax.eval_shape(lambda: inputs(sizes))
   ]
-  with compilers.tracing(machine):
+  with compilers.trace_for_machine(machine):
     program = compilers.compile_step(
       machine, jax.jit(lambda *a: with_gradients('whole', *a)), *arrays
     )
@@ -168,7 +168,7 @@ def main(arguments=None) -> None:
   if args.vocabulary:
     sizes = dataclasses.replace(sizes, vocabulary=args.vocabulary)
   if args.devices:
-    counts = count_program(sizes, machines.parse(args.devices))
+    counts = count_program(sizes, machines.parse_topology(args.devices))
     print(json.dumps(dataclasses.asdict(sizes) | counts, indent=2))
     return
   results = compare(sizes, calls=args.calls)

@@ -84,7 +84,9 @@ def jaccard(one: str, other: str) -> float:
 
 
 def _grams(text: str) -> set[str]:
-  return likeness.n_grams(likeness.essence(text), _NEAR.characters)
+  return likeness.n_grams(
+    likeness.normalize_for_comparison(text), _NEAR.characters
+  )
 
 
 def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
@@ -147,7 +149,7 @@ def _across_splits(planted: Planted) -> dict:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):
       corpus_writer.write_monolingual(folder, 'en', [text], split=split)
-    dropped = duplicates.find(Corpus(folder), _NEAR)
+    dropped = duplicates.find_duplicates(Corpus(folder), _NEAR)
     kept = np.ones(len(planted.lines), bool)
     kept[dropped['mono/en.txt']] = False
   held_out = duplicates.band_keys(planted.copies, _NEAR)
@@ -214,7 +216,8 @@ class Identifier(NamedTuple):
 
 def _py3langid() -> Identifier:
   return Identifier(
-    languages_lib.known(), lambda text: languages_lib.identify(text)[0]
+    languages_lib.known_languages(),
+    lambda text: languages_lib.identify_language(text)[0],
   )
 
 

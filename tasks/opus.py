@@ -109,8 +109,8 @@ def read_moses(
       )
     if a[1] and b[1]:
       yield corpus.Pair(
-        corpus_lines.decode(a[1], first, a[0]),
-        corpus_lines.decode(b[1], second, b[0]),
+        corpus_lines.decode_line(a[1], first, a[0]),
+        corpus_lines.decode_line(b[1], second, b[0]),
       )
 
 
@@ -121,7 +121,7 @@ def _add_files(name, languages, reader, files) -> seqio.Task:
         'A text file does not exist', got=str(path), where=f'task {name}'
       )
   fingerprint = lambda split: tuple(  # noqa: E731
-    corpus_files.fingerprint(path) for path in files[split]
+    corpus_files.fingerprint_file(path) for path in files[split]
   )
   count = functools.cache(
     lambda split, _: sum(1 for _ in reader(*files[split]))

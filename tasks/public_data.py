@@ -96,7 +96,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
     CorpusError: the folder lacks the set's files, or they are malformed.
   """
   data = find(name)
-  source = paths.local(input_dir, where='--input')
+  source = paths.to_local_path(input_dir, where='--input')
   if not source.is_dir():
     raise errors.CorpusError('There is no such folder', got=str(source))
   check_archives(data, source)
@@ -107,7 +107,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
       expected=data.use,
       where='--input',
     )
-  written = data.convert(source, paths.local(output, where='--output'))
+  written = data.convert(source, paths.to_local_path(output, where='--output'))
   if not written:
     raise errors.CorpusError(
       'The folder has no file of the data set',

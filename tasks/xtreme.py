@@ -57,7 +57,10 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
   mixtures: list[str] = []
   missing: list[str] = []
   for name, task in xtreme_tasks.TASKS.items():
-    found = {split: tables.find(directory, name, split) for split in task.files}
+    found = {
+      split: tables.find_xtreme_files(directory, name, split)
+      for split in task.files
+    }
     parts = dict.fromkeys(part for files in found.values() for part in files)
     own = [
       _add(
@@ -68,7 +71,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
       )
       for part in parts
     ]
-    missing += tables.missing(directory, name)
+    missing += tables.describe_missing_files(directory, name)
     if own:
       names += own
       mixtures.append(f'{prefix}.{name}')

@@ -41,7 +41,7 @@ def bucket(pretrained):
   found = fake_bucket.shared()
   found.objects.clear()
   found.writable, found.silent = True, False
-  fakes.copy_run(pretrained, paths.of(_RUN))
+  fakes.copy_run(pretrained, paths.to_path(_RUN))
   return found
 
 
@@ -107,8 +107,8 @@ def test_results_and_pictures(bucket, pretrained, tmp_path):
 
 @pytest.mark.slow
 def test_watching_a_finished_run(bucket, pretrained):
-  fakes.copy_run(pretrained, paths.of('gs://bucket/watched'))
-  run_lib.mark_finished(paths.of('gs://bucket/watched'), 20)
+  fakes.copy_run(pretrained, paths.to_path('gs://bucket/watched'))
+  run_lib.mark_finished(paths.to_path('gs://bucket/watched'), 20)
   found = _evaluate('gs://bucket/watched', watch=True, poll_seconds=0.01)
   assert list(found.results['total']) == [10, 20]
 
@@ -157,7 +157,7 @@ def test_an_analysis_reads_and_writes(bucket):
 
 def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
   return function(
-    configuration=config.load(
+    configuration=config.load_gin_files(
       [training_gin], [f"INIT_FROM='{_RUN}'", *bindings], partial=True
     ),
     select='dev/accuracy/en',
@@ -245,7 +245,9 @@ evaluate.evaluate.model_dir = %DATA
 @pytest.mark.slow
 def test_predictions_of_a_leaderboard(bucket):
   name = submission.file_name('xnli', 'de')
-  missing = submission.write('gs://bucket/predictions', {name: 'x\n'})
+  missing = submission.write_submission(
+    'gs://bucket/predictions', {name: 'x\n'}
+  )
   assert name not in missing and len(missing) > 10
   assert _content(bucket, f'predictions/{name}') == b'x\n'
 
@@ -278,14 +280,16 @@ def test_an_average(bucket, pretrained, tmp_path):
   with raises_error(
     errors.RunDirectoryError, where='--output', mentions='gs://bucket/mean'
   ):
-    with paths.new_directory(paths.of('gs://bucket/mean'), where='--output'):
+    with paths.new_directory(
+      paths.to_path('gs://bucket/mean'), where='--output'
+    ):
       raise AssertionError
 
 
 def test_what_fails_leaves_nothing(bucket):
   with pytest.raises(ZeroDivisionError):
     with paths.new_directory(
-      paths.of('gs://bucket/half'), where='--output'
+      paths.to_path('gs://bucket/half'), where='--output'
     ) as made:
       (made / 'a' / 'b').write_text('x')
       assert 'half/a/b' in bucket.objects
@@ -384,14 +388,14 @@ def _refused(
 
 
 def test_a_name_that_was_given_is_no_path_of_this_disk_before_it_was_asked():
-  """`paths.of`, `.local` or `mirrors.here`: pathlib takes buckets for folders."""
+  """`paths.to_path`, `.local` or `mirrors.stage_input`: pathlib takes buckets for folders."""
   conversions = {
     path.name
     for package in (cli, commands)
     for path in pathlib.Path(package.__file__).parent.rglob('*.py')
     if re.search(r'pathlib\.Path\((args|options)\.', path.read_text())
   }
-  # `cache` writes inside `mirrors.output`, `translate` calls `paths.local`.
+  # `cache` writes inside `mirrors.stage_output`, `translate` calls `paths.to_local_path`.
   assert conversions == {'cache.py', 'translate.py'}
 
 
@@ -407,7 +411,7 @@ def test_text_vocabulary_and_cache_in_a_bucket(
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
   for path in sorted(pathlib.Path(corpus).rglob('*.t*')):
     name = path.relative_to(corpus).as_posix()
-    paths.of(f'gs://bucket/raw/{name}').write_bytes(path.read_bytes())
+    paths.to_path(f'gs://bucket/raw/{name}').write_bytes(path.read_bytes())
   for at, text in (('gs://bucket', 'gs://bucket/raw'), (tmp_path, corpus)):
     for words in (
       (
@@ -452,17 +456,17 @@ def test_text_vocabulary_and_cache_in_a_bucket(
 
 def test_verify_reads_and_repairs_a_bucket(bucket):
   """As on a disk: whole, then without files, then mended."""
-  source = paths.of('gs://bucket/mended')
+  source = paths.to_path('gs://bucket/mended')
   for name in [n for n in bucket.objects if n.startswith('run/')]:
-    target = paths.of(f'gs://bucket/mended/{name.removeprefix("run/")}')
+    target = paths.to_path(f'gs://bucket/mended/{name.removeprefix("run/")}')
     target.write_bytes(_content(bucket, name))
-  found = examination.examine(source)
+  found = examination.verify_directory(source)
   assert found.is_whole, examination.to_text(found)
   model = _content(bucket, 'mended/model.json')
   for name in ('digests.json', 'model.json'):
     (source / name).unlink()
-    said = examination.to_text(examination.examine(source))
+    said = examination.to_text(examination.verify_directory(source))
     assert_mentions(said, name)
-  found = examination.repair(source, report=print)
+  found = examination.repair_directory(source, report=print)
   assert found.is_whole, examination.to_text(found)
   assert _content(bucket, 'mended/model.json') == model

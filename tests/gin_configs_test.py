@@ -156,7 +156,7 @@ def test_evaluation(monkeypatch, file):
   for name in ('SLOT_TEST_FILES', 'TRAIN_FILES'):
     if f'%{name}' in text:
       macros.append(f"{name}={{'fr-en': 'file'}}")
-  configuration = config.load(['evaluate/tasks.gin', file], macros)
+  configuration = config.load_gin_files(['evaluate/tasks.gin', file], macros)
   with pytest.raises(Stop):
     configuration.build(evaluate.evaluate, model_dir='runs/a')
   tasks = seen['tasks']
@@ -174,7 +174,9 @@ def test_parts_are_read_by_others(file):
   rest = (
     [] if _kind(file) == 'evaluate' else [_SIZES.get(file, 'models/tiny.gin')]
   )
-  config.load([file, *rest], _macros(file) if _kind(file) == 'pretrain' else [])
+  config.load_gin_files(
+    [file, *rest], _macros(file) if _kind(file) == 'pretrain' else []
+  )
 
 
 @pytest.mark.parametrize('file', _FILES)
@@ -216,7 +218,9 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
   assert float(first.optimizer.rate_at(1500)) == float(
     second.optimizer.rate_at(1500)
   )
-  assert description.fingerprint(first) == description.fingerprint(second)
+  assert description.config_fingerprint(
+    first
+  ) == description.config_fingerprint(second)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from xlflax.models import encoder
 from xlflax.training import setup as setup_lib
 from xlflax.training.checkpointing import description, run_directory
 
-SPEC = vocabulary_spec.invented(320, num_languages=2)
+SPEC = vocabulary_spec.make_dummy_spec(320, num_languages=2)
 
 
 def files(folder: str = '') -> list[str]:
@@ -58,7 +58,7 @@ def settings_of(gin_files, bindings, **more):
 
 def settings_and_configuration(gin_files, bindings, **more):
   """The settings, and the configuration that they were built from."""
-  configuration = config.load(gin_files, bindings)
+  configuration = config.load_gin_files(gin_files, bindings)
   given = {'vocabulary': SPEC} | more
   found = configuration.build(trainer.Trainer, **given)
   check_names(found)
@@ -69,7 +69,7 @@ def settings_and_configuration(gin_files, bindings, **more):
 
 def check_names(settings) -> None:
   """Every class of the run has a registered name, so that it can move."""
-  parts = description.identity(settings)
+  parts = description.config_identity(settings)
   unnamed = [v for k, v in parts.items() if k.endswith('.class') and ':' in v]
   assert not unnamed
 
@@ -98,7 +98,7 @@ def trace_steps(settings) -> setup_lib.Setup:
 
 
 def _program(settings) -> tuple:
-  parts = description.identity(settings).items()
+  parts = description.config_identity(settings).items()
   return (
     repr(settings.partitioner),
     *(repr(part) for part in parts if not _NOT_TRACED.match(part[0])),

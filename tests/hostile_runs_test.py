@@ -35,9 +35,11 @@ def made(tmp_path_factory):
   root = tmp_path_factory.mktemp('made')
   (root / 'hf').mkdir()
   handmade.write(root / 'hf')
-  made = importing.convert(importing.check(root / 'hf'), root / 'run')
+  made = importing.convert_import(
+    importing.check_import(root / 'hf'), root / 'run'
+  )
   encoding = sentence_encoding.SentenceEncoding(prompts={'query': 'ask: '})
-  sentence_encoding.write(made, encoding)
+  sentence_encoding.write_sentence_encoding(made, encoding)
   return made
 
 
@@ -79,7 +81,7 @@ def _changed(path, step):
   for place, value in list(itertools.product(_places(before), _VALUES))[::step]:
     new = _put(before, place, value)
     if own and isinstance(new, dict):
-      new = digests.with_own(new)
+      new = digests.add_digest(new)
     yield json.dumps(new)
   yield from _DEEP
 
@@ -129,7 +131,7 @@ def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
     field: 10**9 if field != 'vocab_size' else 10**9 + 2,
     'scan_layers': scan,
   }
-  text = json.dumps(digests.with_own(described))
+  text = json.dumps(digests.add_digest(described))
   (run / 'model.json').write_text(text)
   start = time.monotonic()
   with pytest.raises(errors.XlflaxError, match=f'{field}.*100000000'):
@@ -154,11 +156,11 @@ def test_results(run):
     'failures': [{'task': 't', 'part': 'p', 'message': 'm'}],
   }
   file = folder / '7.json'
-  file.write_text(json.dumps(digests.with_own(good)))
-  assert results.read(file).metrics['a/mean'] == 1
+  file.write_text(json.dumps(digests.add_digest(good)))
+  assert results.read_result(file).metrics['a/mean'] == 1
   for text in _changed(file, 1):
     file.write_text(text)
-    for by_step in results.find(run).values():
+    for by_step in results.find_results(run).values():
       for result in by_step.values():
         assert all(type(v) in (int, float) for v in result.metrics.values())
 

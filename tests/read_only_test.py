@@ -23,9 +23,11 @@ def place(tmp_path_factory):
   """Two models and text."""
   root = tmp_path_factory.mktemp('read_only')
   (root / 'hf').mkdir()
-  checked = importing.check(handmade.write(root / 'hf'), languages=['en', 'de'])
+  checked = importing.check_import(
+    handmade.write(root / 'hf'), languages=['en', 'de']
+  )
   for name in ('run', 'other'):
-    importing.convert(checked, root / name)
+    importing.convert_import(checked, root / name)
   (root / 'corpus' / 'test' / 'parallel').mkdir(parents=True)
   text = 'a b\ta\nb\tb a\na a\tb b\n'
   (root / 'corpus' / 'test' / 'parallel' / 'de-en.tsv').write_text(text)

@@ -159,7 +159,9 @@ def test_a_twin_differs_in_sizes_only(twin, whole):
       if 'INIT_DIR' in gin_files.text(file)
       else bindings
     )
-    parts.append(description.identity(gin_files.settings_of([file], given)))
+    parts.append(
+      description.config_identity(gin_files.settings_of([file], given))
+    )
   differ = {
     key
     for key in parts[0].keys() | parts[1].keys()

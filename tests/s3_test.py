@@ -24,51 +24,52 @@ def store():
 
 
 def test_files(store, tmp_path):
-  path = paths.of('s3://bucket/files/a.txt')
+  path = paths.to_path('s3://bucket/files/a.txt')
   paths.write_atomically(path, 'ä')
-  assert path.read_text() == 'ä' and paths.size(path) == 2
+  assert path.read_text() == 'ä' and paths.file_size(path) == 2
   paths.write_atomically(path.parent / 'b' / 'c.txt', 'c')
-  paths.move(path.parent, paths.of('s3://bucket/moved'))
+  paths.move_directory(path.parent, paths.to_path('s3://bucket/moved'))
   assert not path.exists()
-  assert [p.name for p in paths.children(paths.of('s3://bucket/moved'))] == [
-    'a.txt',
-    'b',
-  ]
+  assert [
+    p.name for p in paths.list_directory(paths.to_path('s3://bucket/moved'))
+  ] == ['a.txt', 'b']
   (tmp_path / 'a').write_text('ä')
-  assert digests.of_file(paths.of('s3://bucket/moved/a.txt')) == (
-    digests.of_content('ä'.encode())
+  assert digests.digest_file(paths.to_path('s3://bucket/moved/a.txt')) == (
+    digests.digest_content('ä'.encode())
   )
 
 
 def test_one_of_many_creates(store):
-  path = paths.of('s3://bucket/created')
+  path = paths.to_path('s3://bucket/created')
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
-    made = list(pool.map(lambda i: paths.create(path, str(i)), range(8)))
+    made = list(pool.map(lambda i: paths.create_file(path, str(i)), range(8)))
   assert made.count(True) == 1
   assert path.read_text() == str(made.index(True))
 
 
 def test_a_lease(store):
-  directory = paths.of('s3://bucket/leased')
+  directory = paths.to_path('s3://bucket/leased')
   with lease.Lease(directory):
     assert (directory / lease.FILE).exists()
   assert not (directory / lease.FILE).exists()
 
 
 def test_a_store_is_checked(store):
-  bucket_checks.check_usable(paths.of('s3://bucket/run'))
+  bucket_checks.check_usable(paths.to_path('s3://bucket/run'))
   with pytest.raises(bucket_checks.errors.RunDirectoryError, match='bucket'):
-    bucket_checks.check_usable(paths.of('s3://another/run'))
+    bucket_checks.check_usable(paths.to_path('s3://another/run'))
 
 
 @pytest.mark.parametrize('every', (0, 7), ids=('well', 'with faults'))
 def test_checkpoints_are_read(store, pretrained, every):
   name = f's3://bucket/run{every}'
-  fakes.copy_run(pretrained, paths.of(name))
+  fakes.copy_run(pretrained, paths.to_path(name))
   store.every, before = every, store.told
   got = run_lib.open_run(name).restore_params(20)
   expected = run_lib.open_run(pretrained).restore_params(20)
-  for key, value in params.names(expected).items():
-    np.testing.assert_array_equal(params.names(got)[key], value, err_msg=key)
+  for key, value in params.flatten_params(expected).items():
+    np.testing.assert_array_equal(
+      params.flatten_params(got)[key], value, err_msg=key
+    )
   assert jax.tree.structure(got) == jax.tree.structure(expected)
   assert (store.told > before) == bool(every)

@@ -37,7 +37,7 @@ def programs_freed():
   maps = program_memory.memory_maps()
   _most_maps = max(_most_maps, maps)
   if maps > _MANY_MAPS:
-    program_memory.free()
+    program_memory.free_programs()
 
 
 def pytest_sessionfinish(session):

@@ -121,7 +121,7 @@ def evaluate(
       results cannot be written.
   """
   check_tasks(tasks)
-  checkpoint_choice.check(steps)
+  checkpoint_choice.check_checkpoint_steps(steps)
   results.check_writable(model_dir, output)
   if watch:
     run = watching.open_run(
@@ -137,7 +137,7 @@ def evaluate(
     """Yields the steps to evaluate, then those of new checkpoints."""
     existing = run.steps
     chosen: list[results.Step] = [results.UNTRAINED] if untrained else []
-    chosen += checkpoint_choice.choose(
+    chosen += checkpoint_choice.select_checkpoints(
       run, steps, best_metric=best_metric, may_be_none=watch or untrained
     )
     yield chosen
@@ -186,13 +186,15 @@ def evaluate_checkpoint(
   for task in tasks:
     if (stored := store.read(task, step)) is not None:
       task_results[task.name] = stored
-      _LOG.info('step %s | %s (stored)', step, summary.line(task, stored))
+      _LOG.info(
+        'step %s | %s (stored)', step, summary.summary_line(task, stored)
+      )
   missing = [task for task in tasks if task.name not in task_results]
   if not missing:
     return CheckpointResults(task_results)
-  stopping.check()
+  stopping.check_stop_request()
   failures = base.Failures('checkpoint')
-  with failures.guard(), progress.named(f'reading checkpoint {step}'):
+  with failures.guard(), progress.progress_name(f'reading checkpoint {step}'):
     model = _restore_model(run, step, store.seed, batch_size, partitioner)
   if failures.collected():
     if step != results.UNTRAINED and step not in run.steps:
@@ -212,7 +214,7 @@ def evaluate_checkpoint(
     task_failures += _at_step(step, result.failures)
     seconds = time.monotonic() - start
     _LOG.info(
-      'step %s | %s (%.1f s)', step, summary.line(task, result), seconds
+      'step %s | %s (%.1f s)', step, summary.summary_line(task, result), seconds
     )
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
 
@@ -279,7 +281,7 @@ def _make_report(
   evaluated: dict[results.Step, CheckpointResults],
   store: results.ResultStore,
 ) -> Report:
-  steps = sorted(evaluated, key=results.order)
+  steps = sorted(evaluated, key=results.step_sort_key)
   return Report(
     tasks=tuple(tasks),
     results={

@@ -28,7 +28,7 @@ from xlflax.training.metric_writers import base as writers
 from xlflax.training.optimization import optimizers, schedules
 from xlflax.training.optimization import spikes as spikes_lib
 
-_changeable = registry.changeable
+_changeable = registry.changeable_field
 
 
 @registry.register('trainer')
@@ -166,7 +166,7 @@ class Trainer:
 
   def __post_init__(self):
     # One run by its directory alone is the same as an InitFrom of it.
-    inits = initialization.several(self.init_from)
+    inits = initialization.as_init_list(self.init_from)
     is_one = isinstance(self.init_from, (str, initialization.InitFrom))
     init = inits[0] if inits and is_one else inits or None
     object.__setattr__(self, 'init_from', init)
@@ -249,7 +249,7 @@ class Trainer:
     """
     values = {name.upper(): value for name, value in macros.items()}
     files = [f'pretrain/{pretraining}.gin', f'recipes/{name}.gin']
-    return config.load(files, macros=values).build(cls)
+    return config.load_gin_files(files, macros=values).build(cls)
 
   @validation.validate_call
   def train(
@@ -306,7 +306,7 @@ class Trainer:
     Raises:
       XlflaxError: settings or data are unusable.
     """
-    return plan_lib.make(self.on(machine) if machine else self, by=by)
+    return plan_lib.make_plan(self.on(machine) if machine else self, by=by)
 
   @validation.validate_call
   def benchmark(self, *, steps: validation.PositiveInt = 10) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class Trainer:
     Returns:
       Step time, tokens/s, MFU, peak memory: see `training.benchmark.run`.
     """
-    return benchmark.run(self, steps=steps)
+    return benchmark.time_steps(self, steps=steps)
 
   @property
   def steps(self) -> int:
@@ -358,7 +358,7 @@ class Trainer:
     """
     total_steps = self.total_steps or self._steps_of_epochs(vocabulary)
     counted = dataclasses.replace(self, total_steps=total_steps)
-    return schedules.resolved(counted, total_steps)
+    return schedules.resolve_schedules(counted, total_steps)
 
   def _steps_of_epochs(
     self, vocabulary: vocabulary_lib.Vocabulary | None

@@ -110,13 +110,13 @@ class LineTranslator:
     partial = output.with_name(output.name + '.partial')
     record = output.with_name(output.name + '.partial.json')
     try:
-      with errors.naming(partial), source.open('rb') as text:
+      with errors.naming_path(partial), source.open('rb') as text:
         done = _resume(partial, record, self._identity(text), self.n_best)
         text.seek(0)
         counts = Counts(lines=done, resumed=done)
         for _ in itertools.islice(text, done):
           pass
-        with partial.open('ab') as file, progress.named('translation'):
+        with partial.open('ab') as file, progress.progress_name('translation'):
           while chunk := list(
             itertools.islice(text, _SORTED_BATCHES * self.batch_size)
           ):
@@ -202,7 +202,7 @@ def open_translator(
   run = run_lib.open_run(model_dir)
   translator_lib.check_model(run.model)
   _warn_of_unseen(run.directory, target)
-  (chosen,) = checkpoint_choice.choose(run, _asked(step))
+  (chosen,) = checkpoint_choice.select_checkpoints(run, _asked(step))
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
   subject = base.Subject(
@@ -223,7 +223,7 @@ def open_translator(
     identity={
       'source': translator.source,
       'target': translator.target,
-      'options': base.settings(options),
+      'options': base.task_settings(options),
       'search': translator.describe(),
       'vocabulary': run.vocabulary.hash,
       'step': chosen,
@@ -233,7 +233,7 @@ def open_translator(
 
 
 def _asked(step: str | int) -> str | list[int]:
-  """The step as `checkpoint_choice.choose` takes it."""
+  """The step as `checkpoint_choice.select_checkpoints` takes it."""
   if step == 'last':
     return step
   if isinstance(step, str) and not step.isdigit():
@@ -249,7 +249,7 @@ def _asked(step: str | int) -> str | list[int]:
 
 def _warn_of_unseen(directory: pathlib.Path, target: str) -> None:
   """Logs that the run has never been trained to write a language."""
-  seen = inputs.written(directory)
+  seen = inputs.recorded_languages(directory)
   if seen is not None and target not in seen:
     _LOG.warning(
       'The run has never been trained to translate into %s, but into %s: what '

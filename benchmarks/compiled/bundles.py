@@ -87,7 +87,7 @@ def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
   equations = {str(e.params.get('name')): e for e in pallas.equations(jaxpr)}
   if not equations:
     return {}
-  with scratch.folder() as folder:
+  with scratch.scratch_folder() as folder:
     _compile_alone(machine, list(equations.values()), folder)
     found: dict[Any, float] = {}
     for path in folder.glob(f'*{_FINAL}'):
@@ -123,7 +123,7 @@ def _one(machine: machines.Machine) -> str:
 
 def main(devices: str, exported: str) -> None:
   """Compiles what `_compile_alone` exported."""
-  device = compilers.devices(machines.parse(devices))[0]
+  device = compilers.topology_devices(machines.parse_topology(devices))[0]
   run = jax.export.deserialize(bytearray(pathlib.Path(exported).read_bytes()))
   sharding = jax.sharding.SingleDeviceSharding(device)
   shapes = [

@@ -56,14 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   if unknown := [flag for flag in others if not flag.startswith('--gin.')]:
     parser.error(f'unrecognized arguments: {" ".join(unknown)}')
   unused = dict.fromkeys(('MODEL_DIR', 'VOCABULARY', 'CORPUS'), 'unused')
-  configuration = config.load(options.gin_file, bindings, macros=unused)
+  configuration = config.load_gin_files(
+    options.gin_file, bindings, macros=unused
+  )
   run = configuration.build(
     trainer.Trainer,
-    vocabulary=vocabulary_spec.invented(
+    vocabulary=vocabulary_spec.make_dummy_spec(
       options.vocabulary_size, num_languages=options.num_languages
     ),
   )
-  result = count_run(run, machines.parse(options.devices))
+  result = count_run(run, machines.parse_topology(options.devices))
   text = json.dumps(result, indent=2)
   if options.output:
     options.output.write_text(text + '\n')
@@ -86,7 +88,7 @@ def count_run(run: trainer.Trainer, machine: machines.Machine) -> dict:
     ConfigError: If the machine's compiler is not installed.
   """
   plan.check_compiler(machine)
-  settings = run.on(machine, devices=compilers.devices(machine))
+  settings = run.on(machine, devices=compilers.topology_devices(machine))
   times, peak, flops, tokens = [], 0, 0.0, 0.0
   described, warnings = [], []
   with targets.compiling_for(compilers.target_of(machine)):
@@ -113,7 +115,7 @@ def count_run(run: trainer.Trainer, machine: machines.Machine) -> dict:
       warnings += instructions.blindness(program.jaxpr, cycles)
       warnings += findings.of_program(module, counted, setup, machine)
   return {
-    'basis': f'XLA:{machine.platform.upper()} ({compilers.version(machine)})',
+    'basis': f'XLA:{machine.platform.upper()} ({compilers.compiler_version(machine)})',
     'memory': {'total': peak},
     'roofline': roofline.figures(
       machine, roofline.mean(times), flops=flops, tokens=tokens
@@ -124,7 +126,7 @@ def count_run(run: trainer.Trainer, machine: machines.Machine) -> dict:
 
 
 def _compile(setup, active, machine) -> tuple[compilers.Compiled, float]:
-  with compilers.tracing(machine), setup.settings.partitioner.scope():
+  with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
     program = compilers.compile_step(
       machine,
       setup.jitted_step(active),

@@ -100,7 +100,7 @@ def turns(equation: Any) -> float:
   """
   once = sum(
     flops.of_equation(e)
-    for e in flops.equations(equation.params['jaxpr'])
+    for e in flops.iterate_equations(equation.params['jaxpr'])
     if e.primitive.name == 'dot_general'
   )
   grid = math.prod(equation.params['grid_mapping'].grid)
@@ -164,11 +164,13 @@ def cycles(counts: dict[str, float], lanes: int) -> float:
 def _code(machine: machines.Machine, equation: Any) -> tuple[str, int]:
   """Compiles a kernel alone; returns its machine code and a program's warps."""
   run, shapes = pallas.alone([equation])
-  sharding = jax.sharding.SingleDeviceSharding(compilers.devices(machine)[0])
+  sharding = jax.sharding.SingleDeviceSharding(
+    compilers.topology_devices(machine)[0]
+  )
   shapes = [
     jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding) for s in shapes
   ]
-  with scratch.folder() as folder:
+  with scratch.scratch_folder() as folder:
     with targets.compiling_for(compilers.target_of(machine)):
       jax.jit(run).lower(*shapes).compile(
         compiler_options={'xla_dump_to': str(folder)}

@@ -67,7 +67,9 @@ def convert(model: transformers.PreTrainedModel):
 
 def read(folder: pathlib.Path):
   """The same of a folder that `save_pretrained` wrote."""
-  tensors = tensor_files.find(folder)
-  description = model_files.describe(folder, tensors)
-  params = weights.load(plan.make(description, tensors))
+  tensors = tensor_files.find_tensors(folder)
+  description = model_files.describe_model(folder, tensors)
+  params = weights.load_parameters(
+    plan.make_tensor_mapping(description, tensors)
+  )
   return description.config, params

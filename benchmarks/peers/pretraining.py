@@ -115,7 +115,7 @@ def _sizes(model) -> dict[str, int]:
   """The sizes of a model, as its gin files and bindings set them."""
   from xlflax.configuration import config
 
-  configuration = config.load(
+  configuration = config.load_gin_files(
     model.gin_files,
     (
       'MODEL_DIR="unused"',

@@ -56,7 +56,7 @@ def _of_device(arrays: problem.Arrays) -> jax.Array:
       block_sizes=kernel.BlockSizes(
         **dict.fromkeys(names, block), use_fused_bwd_kernel=True
       ),
-      interpret=targets.current().platform == 'cpu',
+      interpret=targets.current_target().platform == 'cpu',
     )
   query, key, value = (x.swapaxes(1, 2) for x in arrays[:3])
   segments = kernel.SegmentIds(arrays.query_segments, arrays.key_segments)
@@ -92,12 +92,12 @@ def milliseconds(machine: machines.Machine, function, rate: float) -> dict:
 
 def main() -> None:
   """Prints a line for each."""
-  machine = machines.parse(sys.argv[1])
-  compilers.devices(machine)
+  machine = machines.parse_topology(sys.argv[1])
+  compilers.topology_devices(machine)
   for name, function, rate in (
     ('splash', attend, 0.0),
-    ('ours', fused.attend, 0.0),
-    ('ours, dropout', fused.attend, 0.1),
+    ('ours', fused.sharded_attention, 0.0),
+    ('ours, dropout', fused.sharded_attention, 0.1),
   ):
     print(name, milliseconds(machine, function, rate), flush=True)
 

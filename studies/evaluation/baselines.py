@@ -109,7 +109,7 @@ def attachment(train, tests) -> dict[str, dict[str, dict[str, float]]]:
   found: dict[str, dict[str, dict[str, float]]] = {'uas': {}, 'las': {}}
   for direction in ('right', 'left'):
     scores = {
-      part: parsing.evaluate(
+      part: parsing.attachment_scores(
         examples, [chain_tree(e, lexicon, direction) for e in examples]
       )
       for part, examples in tests.items()
@@ -143,7 +143,7 @@ def span_f1(examples, lengths: list[int], rules: str) -> float:
   """F1 of random spans, a mean over draws."""
   gold = {e.id: [a.text for a in e.answers] for e in examples}
   scores = [
-    questions.evaluate(
+    questions.answer_scores(
       gold,
       random_spans(examples, lengths, random.Random(seed)),
       rules=rules,
@@ -312,7 +312,7 @@ def word_tasks(data, files):
       ),
       lambda gold, found: (
         tagging.entity_scores(
-          gold, [tagging.repair(row) for row in found]
+          gold, [tagging.repair_iob2(row) for row in found]
         ).overall.f1
       ),
     ),
@@ -417,7 +417,7 @@ def pair_tasks(data, files):
     'alignment',
     {
       'diagonal': {
-        part: alignment.evaluate(
+        part: alignment.alignment_scores(
           examples,
           [
             diagonal(len(e.source_words), len(e.target_words)) for e in examples

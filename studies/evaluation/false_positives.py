@@ -95,10 +95,13 @@ def rates(
 
 
 def _compared(models, samples, seed) -> bootstrap.Significance:
-  return bootstrap.difference(
+  return bootstrap.score_difference(
     *(
-      bootstrap.combined(
-        [bootstrap.draw(one, samples=samples, seed=seed) for one in model],
+      bootstrap.combine_draws(
+        [
+          bootstrap.bootstrap_scores(one, samples=samples, seed=seed)
+          for one in model
+        ],
         [1 / len(model)] * len(model),
       )
       for model in models

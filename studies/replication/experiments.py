@@ -125,7 +125,7 @@ class _Experiment:
 
   def _alone(self, name: str, seed: int = 0, *, wait: bool = False):
     """Keeps other processes from a run, or from the languages."""
-    return locking.alone(
+    return locking.lock_directory(
       self._work / 'locks' / name,
       name=str(seed),
       what='run',

@@ -140,9 +140,11 @@ def norms(setup, params) -> dict[str, float]:
     return {}
   found = np.linalg.norm(np.asarray(table), axis=1)
   forms = token_normalization.plain_tokens(
-    vocabulary_matching.pieces(setup.vocabulary)
+    vocabulary_matching.comparable_tokens(setup.vocabulary)
   )
-  scripts = np.array([token_normalization.script(one.text) for one in forms])
+  scripts = np.array(
+    [token_normalization.script_of_token(one.text) for one in forms]
+  )
   return {
     f'norm/{name.lower()}': float(
       np.median(found[: len(scripts)][scripts == name])

@@ -82,11 +82,11 @@ def _loss(
 ) -> float:
   """The mean loss of the chosen tokens of pairs."""
   spec = subject.vocabulary.spec
-  units = token_rows.pairs(first, second, stream)
+  units = token_rows.fitting_pairs(first, second, stream)
   sums = [
     _sums(objective, subject.model, spec, subject.params, batch, index)
     for index, batch in enumerate(
-      token_rows.batches(units, languages, stream, spec)
+      token_rows.make_batches(units, languages, stream, spec)
     )
   ]
   total, weight = np.asarray(jax.device_get(sums), np.float64).sum(0)

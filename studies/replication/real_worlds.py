@@ -68,7 +68,7 @@ class Texts:
         expected='--corpora=DIR and --treebanks=DIR',
       )
     found = cls(corpora=corpora, treebanks=treebanks, dictionaries=dictionaries)
-    digest = contents.of_paths(
+    digest = contents.hash_paths(
       [
         [corpora / kind / 'mono' for kind in ('disjoint', 'parallel')],
         [corpora / 'parallel' / split / 'parallel' for split in ('.', 'test')],
@@ -85,7 +85,7 @@ class Texts:
         where=str(corpora),
         fix='write them by `xlflax build-corpus libreoffice`, by both modes',
       )
-    words = contents.of_paths([dictionaries]) if dictionaries else ''
+    words = contents.hash_paths([dictionaries]) if dictionaries else ''
     if words is None:
       raise errors.ConfigError(
         'There are no dictionaries',
@@ -156,7 +156,7 @@ class RealWorld(World):
     if done.exists() and done.read_text() == self.amounts.digest:
       return
     if self.folder.exists():  # of other files
-      paths.remove(self.folder)
+      paths.remove_directory(self.folder)
     corpus = pathlib.Path(self.corpus)
     for code in (FIRST, *self.seconds):
       lines, whole = (
@@ -193,7 +193,7 @@ class RealWorld(World):
     found = []
     for line in _lines(self.amounts.translated('test', second)):
       pair = line.split('\t')
-      kind = string_overlap.kind(*pair)
+      kind = string_overlap.overlap_kind(*pair)
       if kind is string_overlap.Kind.UNSHARED and seen.isdisjoint(pair):
         seen.update(pair)
         found.append((pair[0], pair[1]))

@@ -44,7 +44,7 @@ def settings_of(chain: tuple[Condition, ...], amounts: Any, size: Size) -> str:
 def _told(value: Any) -> dict[str, Any]:
   """The compared fields of a dataclass that are not their defaults."""
   return {
-    field.name: description.describe(getattr(value, field.name))
+    field.name: description.to_json_config(getattr(value, field.name))
     for field in dataclasses.fields(value)
     if field.compare and getattr(value, field.name) != field.default
   }
@@ -79,7 +79,8 @@ class Store:
     path.parent.mkdir(parents=True, exist_ok=True)
     paths.write_atomically(
       path,
-      json.dumps(digests.with_own(rounded(dataclasses.asdict(result)))) + '\n',
+      json.dumps(digests.add_digest(rounded(dataclasses.asdict(result))))
+      + '\n',
     )
 
 

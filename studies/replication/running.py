@@ -100,7 +100,7 @@ class Programs:
       trainer, seed=0, model_dir='unused', init_from=None
     )
     key = json.dumps(
-      [description.describe(plain), trainer.cache_dir], sort_keys=True
+      [description.to_json_config(plain), trainer.cache_dir], sort_keys=True
     )
     if key not in self._setups:
       self._setups[key] = setup_lib.Setup(plain)
@@ -149,7 +149,7 @@ def save(trained: Trained, vocabulary) -> str:
   setup = trained.setup
   directory = pathlib.Path(setup.settings.model_dir)
   if directory.exists():  # of other settings, or not whole
-    paths.remove(directory)
+    paths.remove_directory(directory)
   directory.mkdir(parents=True, exist_ok=True)
   run_directory.write_model(directory, setup.model, vocabulary=setup.vocabulary)
   run_directory.copy_vocabulary(pathlib.Path(vocabulary), directory)

@@ -41,8 +41,8 @@ def write(
     ConfigError: more examples are asked for than there are.
     CorpusError: the directory holds something else.
   """
-  directory = paths_lib.local(directory, where='directory')
-  sealed = digests.with_own(options.to_json())
+  directory = paths_lib.to_local_path(directory, where='directory')
+  sealed = digests.add_digest(options.to_json())
   record = json.dumps(sealed, indent=2, ensure_ascii=False, sort_keys=True)
   record += '\n'
   _check(directory, record)
@@ -185,5 +185,5 @@ def _dictionaries(
 
 def _write_text(path: pathlib.Path, content: str) -> None:
   path.parent.mkdir(parents=True, exist_ok=True)
-  with corpus_writer.create(path) as stream:
+  with corpus_writer.open_atomic(path) as stream:
     stream.write(content)

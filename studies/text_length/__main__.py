@@ -69,7 +69,9 @@ def _is_long(text: str) -> bool:
 
 def dropped(lines: Sequence[str], code: str, chosen) -> float:
   """Returns the fraction of lines that a filter drops."""
-  reasons = [filters.reason((line,), (code,), chosen) for line in lines]
+  reasons = [
+    filters.find_drop_reason((line,), (code,), chosen) for line in lines
+  ]
   return sum(reason is not None for reason in reasons) / max(1, len(lines))
 
 
@@ -90,9 +92,9 @@ def measure(args: argparse.Namespace) -> None:
   print('| --- ' * (len(header) + len(_FILTERS)) + '|')
   scripts: collections.Counter[str] = collections.Counter()
   for code, lines in languages(data):
-    if language_codes.parse(code).script is None:
+    if language_codes.parse_language_code(code).script is None:
       continue  # The filter of scripts rejects the language.
-    scripts[language_codes.parse(code).script or '?'] += 1
+    scripts[language_codes.parse_language_code(code).script or '?'] += 1
     training, evaluation = lines[1::2], lines[::2]
     # Titles such as "Article 1" without its number occur in both halves.
     training = [line for line in training if _is_long(line)]
@@ -102,7 +104,7 @@ def measure(args: argparse.Namespace) -> None:
       *(dropped(lines, code, chosen) for chosen in _FILTERS.values()),
     ]
     cells = ' | '.join(f'{100 * rate:.1f} %' for rate in rates)
-    script = language_codes.parse(code).script
+    script = language_codes.parse_language_code(code).script
     print(f'| {code} | {script} | {len(lines)} | {cells} |')
   print(f'\n{sum(scripts.values())} texts in {len(scripts)} scripts.')
   print('\n| pair | pairs | kept | reasons |\n| --- | --- | --- | --- |')
@@ -113,7 +115,7 @@ def measure(args: argparse.Namespace) -> None:
       for line in path.read_text(encoding='utf-8').splitlines()
     ]
     reasons = collections.Counter(
-      filters.reason(row, codes, _RECIPE) for row in rows
+      filters.find_drop_reason(row, codes, _RECIPE) for row in rows
     )
     kept = reasons.pop(None, 0)
     why = ', '.join(f'{name} {count}' for name, count in reasons.most_common())

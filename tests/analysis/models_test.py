@@ -74,7 +74,7 @@ def test_another_prompt_gives_other_states(make_run, tmp_path):
     own = sentence_encoding.SentenceEncoding(
       prompts={'passage': 'passage: '}, default_prompt=default
     )
-    sentence_encoding.write(run, own)
+    sentence_encoding.write_sentence_encoding(run, own)
     found.append(models.Models().identity(models.ModelRef(str(run), 1)))
   assert found[0] != found[1]
 
@@ -131,7 +131,7 @@ def test_reading_goes_on_where_it_stopped(subject, sentences, kept, tmp_path):
     '00000.npz',
   }
   np.savez(folder / '00000.npz', states=first + 1)  # is believed
-  manifests.note(folder, manifests.Kind.STATES, ['00000.npz'])
+  manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
   found = _read(kept, opened, _LAST, texts, 'de')
   np.testing.assert_array_equal(found[:, :8], first + 1)
   assert found.shape == (3, 20, 16)

@@ -215,7 +215,7 @@ def test_a_map_that_is_none(tmp_path):
 
 def _write_results(directory, task, metrics, split='all'):
   for step, values in metrics.items():
-    results.write(
+    results.write_result(
       directory,
       base.EvalResult(metrics=values),
       step=step,

@@ -11,10 +11,10 @@ from xlflax.interop.huggingface.tensors import tensor_files
 def test_a_model_is_of_the_size_asked_for(tmp_path, sparse):
   sizes = conversions.make_folder(tmp_path / 'hf', 0.01, sparse=sparse)
   assert 0.6e7 < sizes['file'] < 1.4e7
-  checked = importing.check(tmp_path / 'hf')
-  tensors = tensor_files.find(tmp_path / 'hf')
+  checked = importing.check_import(tmp_path / 'hf')
+  tensors = tensor_files.find_tensors(tmp_path / 'hf')
   word = tensors['roberta.embeddings.word_embeddings.weight']
-  ((_, values),) = tensor_files.read([word])
+  ((_, values),) = tensor_files.read_tensors([word])
   assert values.nbytes == sizes['largest'] > 0.5 * sizes['file']
   assert bool(values.any()) is not sparse
   assert len(checked.vocabulary) == len(values)

@@ -31,7 +31,7 @@ def test_equals_plain_attention():
     )
 
   def plain(*given):
-    return attention.attend(
+    return attention.dot_product_attention(
       *given, backend=attention.model_config.AttentionBackend.XLA, scale=0.125
     )
 

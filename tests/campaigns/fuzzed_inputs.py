@@ -204,18 +204,20 @@ def _lines(path: pathlib.Path) -> Any:
 
 def _pairs(path: pathlib.Path) -> Any:
   return [
-    corpus_lines.columns(line, path, number)
+    corpus_lines.split_columns(line, path, number)
     for number, line in corpus_lines.read_lines(path)
   ]
 
 
 def _tensors(path: pathlib.Path) -> Any:
-  return list(tensor_files.read(tensor_files.find(path.parent).values()))
+  return list(
+    tensor_files.read_tensors(tensor_files.find_tensors(path.parent).values())
+  )
 
 
 def _bound(path: pathlib.Path) -> Any:
   text = path.read_bytes().decode('utf-8', 'surrogatepass')
-  return config.load(['pretrain/mlm.gin'], [text], partial=True)
+  return config.load_gin_files(['pretrain/mlm.gin'], [text], partial=True)
 
 
 # Name -> (file name, what makes its content, what reads it).
@@ -235,20 +237,24 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
     _json_like('text', 'label', 'sentence1', 'sentence2'),
     lambda path: classification.read_jsonl(path, 'en'),
   ),
-  'conll': ('a.conll', _conllu, lambda path: conll.read(path, 'en')),
+  'conll': ('a.conll', _conllu, lambda path: conll.read_conll(path, 'en')),
   'conllu': ('a.conllu', _conllu, lambda path: conllu.read_trees(path, 'en')),
   'tags': ('a.conllu', _conllu, lambda path: conllu.read_tags(path, 'en')),
   'squad': (
     'a.json',
     st.one_of(_squad, _json_like('data', 'version')),
-    lambda path: squad.read(path, 'en'),
+    lambda path: squad.read_squad(path, 'en'),
   ),
   'parallel': ('a.tsv', _bytes, lambda path: parallel.read_tsv(path)),
-  'reviews': ('a.review', _bytes, lambda path: reviews.read(path, 'en')),
+  'reviews': (
+    'a.review',
+    _bytes,
+    lambda path: reviews.read_reviews(path, 'en'),
+  ),
   'alignment': (
     'a.txt',
     _bytes,
-    lambda path: word_alignment.read([path], ('de', 'en')),
+    lambda path: word_alignment.read_aligned_sentences([path], ('de', 'en')),
   ),
   'gin': (
     'a.gin',
@@ -264,7 +270,7 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'hf config': (
     'config.json',
     st.one_of(_hf_config, _json_like('model_type', 'architectures')),
-    lambda path: model_files.describe(path.parent),
+    lambda path: model_files.describe_model(path.parent),
   ),
   'hf index': (
     'model.safetensors.index.json',

@@ -61,7 +61,7 @@ def damage(directory: pathlib.Path) -> str:
   """What `xlflax verify` says of an artefact; '' where it is whole."""
   from xlflax import examination
 
-  found = examination.examine(directory)
+  found = examination.verify_directory(directory)
   return '' if found.is_whole else examination.to_text(found)
 
 

@@ -185,12 +185,14 @@ def _read_run(directory: pathlib.Path) -> Any:
 def _make_files(directory: pathlib.Path, number: int) -> None:
   """The small files of a run."""
   run_directory.write_model(directory, tiny.make_model())
-  saved_objectives.write(directory, [])
+  saved_objectives.write_objectives(directory, [])
   run_directory.write_json(
     directory / run_directory.TRAINER, {'class': 'x', 'fields': {'n': number}}
   )
-  inputs.record(directory, {'vocabulary': str(number), 'streams': {}}, {})
-  results.write(
+  inputs.record_inputs(
+    directory, {'vocabulary': str(number), 'streams': {}}, {}
+  )
+  results.write_result(
     directory,
     base.EvalResult(metrics={'accuracy': 0.25 + number}),
     step=7,
@@ -220,7 +222,7 @@ def _read_files(directory: pathlib.Path) -> Any:
   metrics = path.read_bytes() if path.exists() else b''
   if result is None or metrics != _LINES.encode():
     return None  # evaluated again; said of metrics when the run is continued
-  return [text, saved_objectives.read(directory), result.metrics]
+  return [text, saved_objectives.read_objectives(directory), result.metrics]
 
 
 def _make_cache(directory: pathlib.Path, number: int) -> None:
@@ -231,7 +233,7 @@ def _make_cache(directory: pathlib.Path, number: int) -> None:
   side = examples_lib.Ragged(tokens, lengths)
   batch = examples_lib.Examples((side,), np.zeros(40, bool))
   target = cache_format.task_directory(directory, 't', 'train')
-  entry = cache_shards.write(
+  entry = cache_shards.write_shard_file(
     cache_format.shard_file(target, 'part-000000'),
     [batch],
     dtype=np.dtype(np.uint16),
@@ -250,8 +252,8 @@ def _make_cache(directory: pathlib.Path, number: int) -> None:
   )
   path = cache_format.generation_file(target, 1)
   cache_format.write_json(path, meta.to_json())
-  digests.seal(target)
-  known = {'generation': 1, 'digest': digests.of_file(path)}
+  digests.seal_directory(target)
+  known = {'generation': 1, 'digest': digests.digest_file(path)}
   cache_header.Header(
     {'hash': 'v', 'size': 64, 'languages': ['en']},
     [
@@ -282,7 +284,7 @@ def _make_folder(directory: pathlib.Path, number: int) -> None:
   (directory / 'model.safetensors').write_bytes(
     bytes(range(200)) * (number + 1)
   )
-  digests.seal(directory)
+  digests.seal_directory(directory)
 
 
 def _read_folder(directory: pathlib.Path) -> Any:

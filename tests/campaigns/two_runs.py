@@ -76,8 +76,8 @@ def make(root: pathlib.Path, number: int) -> None:
   )
   _train(root, number)
   _evaluated(root)
-  checked = exporting.check(root / 'run', model_type='bert')
-  folder_writing.convert(checked, root / 'hf')
+  checked = exporting.check_export(root / 'run', model_type='bert')
+  folder_writing.write_folder(checked, root / 'hf')
 
 
 def _write_text(root: pathlib.Path, number: int) -> None:
@@ -158,10 +158,10 @@ def _train(root: pathlib.Path, number: int) -> None:
   made = trainer(root, number)
   setup = setup_lib.Setup(made)
   loaders = setup.open_loaders()
-  described = inputs.describe(setup.vocabulary.hash, loaders)
+  described = inputs.describe_inputs(setup.vocabulary.hash, loaders)
   directory = root / 'run'
   directory_claim.claim_directory(setup, root / 'vocabulary', f'# {number}\n')
-  inputs.record(directory, described, loaders)
+  inputs.record_inputs(directory, described, loaders)
   lines = ''.join(
     f'{{"step": {step}, "train": {{"loss": {number + 1}.5}}, '
     f'"eval": {{"{_METRIC}": {step * (1 - 2 * number)}}}}}\n'
@@ -179,7 +179,7 @@ def _train(root: pathlib.Path, number: int) -> None:
     )
     saved.save(
       state.replace(step=jnp.int32(step)),
-      {'inputs': described, 'metrics_file': digests.of_content(lines)},
+      {'inputs': described, 'metrics_file': digests.digest_content(lines)},
     )
   saved.close()
   for loader in loaders.values():
@@ -193,7 +193,7 @@ def _task(root: pathlib.Path) -> base.EvalTask:
 
 def _identity(root: pathlib.Path, run) -> dict[str, Any]:
   """As `ResultStore` computes it."""
-  made = results.identity(
+  made = results.result_identity(
     _task(root), model=run.model, vocabulary_hash=run.vocabulary.hash, seed=0
   )
   checkpoint = results.checkpoint_identity(run.directory, _STEP)
@@ -202,7 +202,7 @@ def _identity(root: pathlib.Path, run) -> dict[str, Any]:
 
 def _evaluated(root: pathlib.Path) -> None:
   run, *parts = _run(root)
-  results.write(
+  results.write_result(
     root / 'run', _score(parts, root), step=_STEP, identity=_identity(root, run)
   )
 
@@ -217,8 +217,8 @@ def _score(parts: list[Any], root: pathlib.Path) -> base.EvalResult:
 
 def _arrays(tree) -> dict[str, str]:
   return {
-    name: digests.of_content(np.asarray(leaf).tobytes())
-    for name, leaf in params_lib.names(tree).items()
+    name: digests.digest_content(np.asarray(leaf).tobytes())
+    for name, leaf in params_lib.flatten_params(tree).items()
   }
 
 
@@ -252,7 +252,7 @@ def _resume(root: pathlib.Path) -> Any:
   setup = setup_lib.Setup(trainer(root, 0))
   loaders = setup.open_loaders()
   try:
-    described = inputs.describe(setup.vocabulary.hash, loaders)
+    described = inputs.describe_inputs(setup.vocabulary.hash, loaders)
     directory_claim.check_directory(setup, root / 'vocabulary', described)
     directory_claim.claim_directory(setup, root / 'vocabulary', '# 0\n')
     saved = checkpoints.Checkpoints(root / 'run')
@@ -288,7 +288,7 @@ def _finetune(root: pathlib.Path) -> Any:
   fresh = jax.tree.map(
     lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), setup.factory.abstract
   )
-  state = initialization.apply(
+  state = initialization.initialize_from_runs(
     str(root / 'run'),
     fresh,
     setup.factory,
@@ -300,17 +300,19 @@ def _finetune(root: pathlib.Path) -> Any:
 
 def _export(root: pathlib.Path) -> Any:
   """`xlflax convert to-hf`; the card tells of settings."""
-  checked = exporting.check(root / 'run', model_type='bert')
-  folder_writing.convert(checked, root / 'out')
+  checked = exporting.check_export(root / 'run', model_type='bert')
+  folder_writing.write_folder(checked, root / 'out')
   return {
-    path.name: digests.of_file(path)
+    path.name: digests.digest_file(path)
     for path in (root / 'out').iterdir()
     if path.name != digests.FILE
   }
 
 
 def _average(root: pathlib.Path) -> Any:
-  output = averaging.average({root / 'run': [1, _STEP]}, root / 'mean')
+  output = averaging.average_checkpoints(
+    {root / 'run': [1, _STEP]}, root / 'mean'
+  )
   return _arrays(
     runs_lib.open_run(output, partitioner=tiny.one_device()).params()
   )
@@ -318,11 +320,11 @@ def _average(root: pathlib.Path) -> Any:
 
 def _import(root: pathlib.Path) -> Any:
   """`xlflax convert from-hf` of the exported folder."""
-  checked = importing.check(root / 'hf', languages=['en', 'de'])
+  checked = importing.check_import(root / 'hf', languages=['en', 'de'])
   return [
     str(checked.config),
     checked.vocabulary.hash,
-    _arrays(weights.load(checked.plan)),
+    _arrays(weights.load_parameters(checked.plan)),
   ]
 
 
@@ -335,19 +337,22 @@ def _report(root: pathlib.Path) -> Any:
 def _best(root: pathlib.Path) -> Any:
   """`--checkpoint_steps=best`."""
   run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
-  return checkpoint_choice.choose(run, 'best', best_metric=_METRIC)
+  return checkpoint_choice.select_checkpoints(run, 'best', best_metric=_METRIC)
 
 
 def _translate(root: pathlib.Path) -> Any:
   """Which caches count as compared, and which languages as trained."""
   directory = root / 'run'
-  return [sorted(inputs.verified(directory)), inputs.written(directory)]
+  return [
+    sorted(inputs.verified_signatures(directory)),
+    inputs.recorded_languages(directory),
+  ]
 
 
 def _verify(root: pathlib.Path) -> Any:
   """`xlflax verify` of all directories; None where it finds something."""
   for name in ('run', 'cache', 'vocabulary', 'hf'):
-    if not examination.examine(root / name).is_whole:
+    if not examination.verify_directory(root / name).is_whole:
       raise errors.RunDirectoryError('xlflax verify found something', got=name)
   return 'whole'
 

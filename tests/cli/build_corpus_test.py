@@ -132,7 +132,7 @@ def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):
   )
   monkeypatch.setenv('PATH', f'{tmp_path}{os.pathsep}{os.environ["PATH"]}')
   with raises_error(errors.CorpusError) as caught:
-    packages.unpack(['sk'], tmp_path / 'packages')
+    packages.unpack_packages(['sk'], tmp_path / 'packages')
   assert caught.value.got == 'sk -> cs'
 
 

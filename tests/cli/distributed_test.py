@@ -15,9 +15,11 @@ _LONG_PATH = '/' + '/'.join(['a_folder_with_a_long_name'] * 5)
 def joined(monkeypatch):
   """Joins with some bindings and returns what the processes compare."""
   calls = []
-  monkeypatch.setattr(processes, 'initialize', lambda **k: calls.append(k))
-  monkeypatch.setattr(platforms, 'choose', lambda platform: None)
-  monkeypatch.setattr(platforms, 'check', lambda platform: None)
+  monkeypatch.setattr(
+    processes, 'initialize_distributed', lambda **k: calls.append(k)
+  )
+  monkeypatch.setattr(platforms, 'choose_platform', lambda platform: None)
+  monkeypatch.setattr(platforms, 'check_platform', lambda platform: None)
 
   def join(*bindings, settings=()):
     # Gin breaks long lines after the equals sign.

@@ -133,7 +133,7 @@ def test_shipped_gin_files(monkeypatch, name, flags, tasks):
 
 
 def test_the_gin_file_for_training_makes_an_evaluation():
-  configuration = config.load(
+  configuration = config.load_gin_files(
     ['pretrain/mlm.gin', 'models/tiny.gin', 'evaluate/during_training.gin'],
     [
       'EVAL_STEPS=7',

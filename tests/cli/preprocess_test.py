@@ -184,5 +184,5 @@ def test_shares_in_a_bucket(corpus, tmp_path, monkeypatch):
     assert cli.main(words) == 0
   assert cli.main(['preprocess', *flags, f'--output={tmp_path / "out"}']) == 0
   for name in ('mono/en.txt', 'mono/zh.txt'):
-    got = paths.of(f'{place}/{name}').read_bytes()
+    got = paths.to_path(f'{place}/{name}').read_bytes()
     assert got == (tmp_path / 'out' / name).read_bytes()

@@ -131,7 +131,7 @@ def test_the_gin_file_of_the_task(monkeypatch):
     'check_tasks',
     lambda given: found.update(tasks=given) or 1 / 0,
   )
-  configuration = config.load(
+  configuration = config.load_gin_files(
     ['evaluate/tasks.gin', 'evaluate/translation.gin'],
     ["CORPUS='c'", "DIRECTION='both'", 'BEAM_SIZE=3'],
   )

@@ -17,7 +17,7 @@ _GIVEN = ('MODEL_DIR=runs/a', 'VOCABULARY=data/vocab', 'TRAIN_STEPS=5000')
 
 def _fails(files=_FILES, bindings=_GIVEN, paths=()) -> str:
   with pytest.raises(errors.ConfigError) as error:
-    config.load(files, bindings, paths)
+    config.load_gin_files(files, bindings, paths)
   return str(error.value)
 
 
@@ -56,13 +56,13 @@ def test_later_files_and_bindings_override(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin', 'trainer.Trainer.seed = 3', 'LENGTH = 99'
   )
-  seen = _bound(config.load([*_FILES, mine], [*_GIVEN, 'LENGTH=7']))
+  seen = _bound(config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7']))
   assert (seen['seed'], seen['streams'][0].length) == (3, 7)
   assert seen['total_steps'] == 5000
 
 
 def test_paths_need_no_quotes():
-  configuration = config.load(
+  configuration = config.load_gin_files(
     _FILES,
     (
       'MODEL_DIR=runs/a-1',
@@ -80,7 +80,7 @@ def test_paths_need_no_quotes():
 
 def test_values_of_macros_need_no_quotes():
   odd = 'it\'s\\a "b"'
-  configuration = config.load(
+  configuration = config.load_gin_files(
     _FILES, _GIVEN[1:], macros={'MODEL_DIR': odd, 'TRAIN_STEPS': 3}
   )
   seen = _bound(configuration)
@@ -90,7 +90,7 @@ def test_values_of_macros_need_no_quotes():
 
 def test_word_without_quotes():
   with pytest.raises(errors.ConfigError) as error:
-    config.load(_FILES, ('MODEL_DIR=runs', *_GIVEN[1:]))
+    config.load_gin_files(_FILES, ('MODEL_DIR=runs', *_GIVEN[1:]))
   assert error.value.where == '--gin.MODEL_DIR'
 
 
@@ -127,7 +127,9 @@ def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
   """Setting what used a macro by its own name is no mistake."""
   mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
   seen = _bound(
-    config.load([*_FILES, mine], (*_GIVEN, 'mono/stream.Stream.length=64'))
+    config.load_gin_files(
+      [*_FILES, mine], (*_GIVEN, 'mono/stream.Stream.length=64')
+    )
   )
   assert (seen['seed'], seen['streams'][0].length) == (3, 64)
   text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
@@ -156,7 +158,7 @@ def test_macro_that_is_not_set(tmp_path):
 )
 def test_unknown_names(binding, named, meant):
   with pytest.raises(errors.ConfigError) as error:
-    config.load(_FILES, (*_GIVEN, binding))
+    config.load_gin_files(_FILES, (*_GIVEN, binding))
   assert error.value.got == named
   assert error.value.where == f'--gin.{binding.partition("=")[0]}'
   assert meant in error.value.fix
@@ -165,7 +167,7 @@ def test_unknown_names(binding, named, meant):
 def test_names_in_a_file_are_told_with_its_line(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.sed = 3')
   with pytest.raises(errors.ConfigError) as error:
-    config.load([mine])
+    config.load_gin_files([mine])
   assert (error.value.got, error.value.where) == ('sed', f'{mine}:3')
 
 
@@ -184,7 +186,7 @@ def test_names_in_a_file_are_told_with_its_line(tmp_path):
 def test_lines_that_can_not_be_read(tmp_path, line, named):
   mine = _write(tmp_path / 'mine.gin', line)
   with pytest.raises(errors.ConfigError) as error:
-    config.load([mine])
+    config.load_gin_files([mine])
   assert named in error.value.got
   assert error.value.where == f'{mine}:3'
 
@@ -208,21 +210,21 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
     total_steps=1,
     optimizer=None,
   )
-  first = config.load(
+  first = config.load_gin_files(
     ['pretrain/mlm.gin', 'only_b.gin'], (), [f'{tmp_path}/a,{tmp_path}/b']
   )
   seen = _bound(first, **more)
   assert (seen['seed'], seen['log_every_steps']) == (1, 9)
-  second = config.load(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
+  second = config.load_gin_files(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
   assert _bound(second, **more)['seed'] == 2
   # And nothing is left of either.
-  assert _bound(config.load(_FILES, _GIVEN))['seed'] == 0
+  assert _bound(config.load_gin_files(_FILES, _GIVEN))['seed'] == 0
   assert _bound(first, **more)['seed'] == 1
 
 
 def test_arguments_that_nothing_gives(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = 1')
-  configuration = config.load([mine])
+  configuration = config.load_gin_files([mine])
   with pytest.raises(errors.ConfigError) as error:
     configuration.build(trainer.Trainer)
   assert error.value.got.startswith('no model_dir, model, objectives')
@@ -230,7 +232,7 @@ def test_arguments_that_nothing_gives(tmp_path):
 
 
 def test_mistakes_found_while_objects_are_made_are_plain():
-  configuration = config.load(
+  configuration = config.load_gin_files(
     _FILES, (*_GIVEN, "ObjectiveMixture.combine='nope'")
   )
   with pytest.raises(errors.ConfigError) as error:
@@ -248,14 +250,14 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
   )
   files = [*_FILES, mine]
   with pytest.raises(errors.ConfigError) as error:
-    config.load(files, _GIVEN).build(trainer.Trainer)
+    config.load_gin_files(files, _GIVEN).build(trainer.Trainer)
   assert error.value.where == f'Trainer.ema_decay, {mine}:5 and {mine}:3'
   with pytest.raises(errors.ConfigError) as error:
-    config.load(files, (*_GIVEN, 'MINE=1.5')).build(trainer.Trainer)
+    config.load_gin_files(files, (*_GIVEN, 'MINE=1.5')).build(trainer.Trainer)
   assert error.value.where == f'Trainer.ema_decay, {mine}:5 and --gin.MINE'
   flags = (*_GIVEN, 'MINE=0.9', 'mono/stream.Stream.length=0')
   with pytest.raises(errors.ConfigError) as error:
-    config.load(files, flags).build(trainer.Trainer)
+    config.load_gin_files(files, flags).build(trainer.Trainer)
   assert error.value.where == (
     "Stream.length of 'mono', --gin.mono/stream.Stream.length"
   )
@@ -267,14 +269,14 @@ def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
     raise kind('the original configurable engine')
 
   monkeypatch.setattr(trainer.Trainer, '__post_init__', broken)
-  configuration = config.load(_FILES, _GIVEN)
+  configuration = config.load_gin_files(_FILES, _GIVEN)
   with pytest.raises(kind, match='original configurable engine') as error:
     configuration.build(trainer.Trainer)
   assert not isinstance(error.value, errors.XlflaxError)
 
 
 def test_enums_by_value():
-  configuration = config.load(
+  configuration = config.load_gin_files(
     _FILES,
     (
       *_GIVEN,
@@ -285,7 +287,7 @@ def test_enums_by_value():
   seen = _bound(configuration)
   assert seen['objectives'].combine is mixture.Combine.ALTERNATE
   assert seen['non_finite'] == 'skip'
-  configuration = config.load(
+  configuration = config.load_gin_files(
     _FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'")
   )
   with pytest.raises(errors.ConfigError) as error:
@@ -295,7 +297,7 @@ def test_enums_by_value():
 
 def test_flags_may_name_what_no_file_names():
   """From the modules that the files import."""
-  configuration = config.load(
+  configuration = config.load_gin_files(
     _FILES,
     (
       *_GIVEN,
@@ -308,7 +310,7 @@ def test_flags_may_name_what_no_file_names():
 
 
 def test_operative_configuration_is_what_was_used():
-  configuration = config.load(_FILES, (*_GIVEN, 'LENGTH=7'))
+  configuration = config.load_gin_files(_FILES, (*_GIVEN, 'LENGTH=7'))
   _bound(configuration, stop_at_step=3)
   text = configuration.operative()
   assert 'LENGTH = 7' in text
@@ -319,29 +321,29 @@ def test_operative_configuration_is_what_was_used():
 
 
 def test_what_no_file_names_is_called_as_it_is():
-  made = config.load([]).build(schedules.Constant, peak=2.0)
+  made = config.load_gin_files([]).build(schedules.Constant, peak=2.0)
   assert made(0) == 2.0
   with pytest.raises(errors.ConfigError) as error:
-    config.load([]).build(lambda *, a, b, c=1: a, b=2)
+    config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
   assert 'Got: no a. ' in str(error.value)
 
 
 def test_a_macro_is_built_anew():
-  configuration = config.load(['models/tiny.gin'])
+  configuration = config.load_gin_files(['models/tiny.gin'])
   model = configuration.macro('MODEL')
   assert model.config.hidden_dim == 128
   assert configuration.macro('MODEL') is not model
 
 
 def test_a_macro_that_is_not_set():
-  configuration = config.load(['models/tiny.gin'])
+  configuration = config.load_gin_files(['models/tiny.gin'])
   with pytest.raises(errors.ConfigError, match='Got: no MODELL'):
     configuration.macro('MODELL')
 
 
 def test_values_for_one_object():
   """A grid's trials are built side by side, and leave nothing behind."""
-  configuration = config.load(_FILES, _GIVEN)
+  configuration = config.load_gin_files(_FILES, _GIVEN)
   before = dict(gin.config._CONFIG), gin.operative_config_str()
   found = [
     configuration.with_macros({'SEED': seed, 'mono/stream.Stream.length': 64})
@@ -357,10 +359,10 @@ def test_values_for_one_object():
 
 
 def test_values_that_python_makes():
-  model = config.load(['models/tiny.gin']).macro('MODEL')
-  configuration = config.load(_FILES[:1], _GIVEN, partial=True).with_macros(
-    {'MODEL': model, 'BATCH_SIZE': config.Reference('%LENGTH')}
-  )
+  model = config.load_gin_files(['models/tiny.gin']).macro('MODEL')
+  configuration = config.load_gin_files(
+    _FILES[:1], _GIVEN, partial=True
+  ).with_macros({'MODEL': model, 'BATCH_SIZE': config.Reference('%LENGTH')})
   seen = _bound(configuration)
   assert seen['model'] is not None and seen['model'].config == model.config
   assert seen['streams'][0].batch_size == 256
@@ -378,14 +380,14 @@ def test_values_that_python_makes():
   ],
 )
 def test_values_for_what_there_is_not(name, message):
-  configuration = config.load(_FILES, _GIVEN)
+  configuration = config.load_gin_files(_FILES, _GIVEN)
   with pytest.raises(errors.ConfigError, match=message):
     configuration.with_macros({name: 1})
 
 
 def test_values_that_come_later():
   """Only what an object needs must have been given when it is built."""
-  configuration = config.load(_FILES[:1], partial=True)
+  configuration = config.load_gin_files(_FILES[:1], partial=True)
   assert configuration.macro('LENGTH') == 256
   complete = configuration.with_macros({'TRAIN_STEPS': 5000})
   assert complete.parameter('Trainer.total_steps') == 5000
@@ -404,7 +406,7 @@ def test_what_the_caller_gives_is_not_built(tmp_path):
     'config_test.broken.value = 1',
     'trainer.Trainer.corpus = @config_test.broken()',
   )
-  configuration = config.load([*_FILES, mine], _GIVEN)
+  configuration = config.load_gin_files([*_FILES, mine], _GIVEN)
   with pytest.raises(ZeroDivisionError):
     _bound(configuration)
   assert _bound(configuration, corpus='mine')['corpus'] == 'mine'
@@ -418,7 +420,7 @@ def test_what_nothing_that_was_built_reads_is_told(caplog):
   """A rate of AdamW's schedule where another one is used; a field of a caller."""
   given = [*_GIVEN, 'LENGTH=7', 'schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
   given += ['trainer.Trainer.log_every_steps=3']
-  made = config.load(_FILES, [*given, 'MONO="a"'], macros={'SEED': 3})
+  made = config.load_gin_files(_FILES, [*given, 'MONO="a"'], macros={'SEED': 3})
   _bound(made, seed=4, log_every_steps=5)
   made.warn_of_unread()
   assert [record.getMessage() for record in caplog.records] == [

@@ -16,11 +16,11 @@ from xlflax.foundation import errors
 def test_names_in_the_source_are_the_names():
   shipped = {
     name  # other tests of this process register tasks of their own
-    for name in families.names()
-    if families.find(name).__module__.startswith('xlflax.')
+    for name in families.task_names()
+    if families.find_task_class(name).__module__.startswith('xlflax.')
   }
   assert early.evaluation_tasks() == shipped
-  assert early.suites() == {'glue', 'xtreme', 'xtreme_r'}
+  assert early.shipped_suites() == {'glue', 'xtreme', 'xtreme_r'}
 
 
 def _args(*files, bindings=()):
@@ -103,7 +103,7 @@ def test_macros_that_guides_name():
     _args('evaluate/question_answering.gin', bindings=given)
   )
   files = [
-    shipped_configs.read(f'finetune/{name}.gin').file.path.read_text()
+    shipped_configs.read_gin_file(f'finetune/{name}.gin').file.path.read_text()
     for name in ('search', 'search_distillation')
   ]
   contrast, distilled = (

@@ -10,17 +10,17 @@ from xlflax.foundation import errors
   'name', ['pretrain/mlm_tlm_contrast.gin', 'finetune/tagging.gin']
 )
 def test_macros_are_those_that_gin_reads(name):
-  configuration = config.load([name], partial=True)
+  configuration = config.load_gin_files([name], partial=True)
   read = {
     scope
     for scope, selector in configuration.bound
     if selector == gin_checks.MACRO
   }
-  assert set(shipped_configs.read(name).macros()) == read
+  assert set(shipped_configs.read_gin_file(name).macros()) == read
 
 
 def test_a_file_and_what_it_includes():
-  tree = shipped_configs.read('pretrain/mlm_tlm.gin')
+  tree = shipped_configs.read_gin_file('pretrain/mlm_tlm.gin')
   assert [file.name for file in tree.files()] == [
     'pretrain/base.gin',
     'pretrain/mlm.gin',
@@ -36,20 +36,20 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
   own = tmp_path / 'models/tiny.gin'
   own.parent.mkdir()
   own.write_text('# Mine: for tests.\nSIZE = 3  # and %NOT_READ\n')
-  tree = shipped_configs.read('models/tiny.gin', [str(tmp_path)])
+  tree = shipped_configs.read_gin_file('models/tiny.gin', [str(tmp_path)])
   assert tree.file.path == own and tree.file.summary == 'Mine: for tests'
   assert not tree.file.uses
 
 
 def test_every_file_has_a_summary():
-  for name in shipped_configs.names():
-    file = shipped_configs.read(name).file
+  for name in shipped_configs.shipped_file_names():
+    file = shipped_configs.read_gin_file(name).file
     assert file.summary, name
 
 
 def test_a_file_that_is_not_there():
   with pytest.raises(errors.ConfigError) as error:
-    shipped_configs.find('pretrain/mml.gin')
+    shipped_configs.find_gin_file('pretrain/mml.gin')
   assert 'pretrain/mlm.gin' in str(error.value)
   assert '`xlflax configs list`' in str(error.value)
 
@@ -58,13 +58,13 @@ def test_a_file_that_includes_itself(tmp_path):
   (tmp_path / 'a.gin').write_text("include 'b.gin'\n")
   (tmp_path / 'b.gin').write_text("include 'a.gin'\n")
   with pytest.raises(errors.ConfigError, match='a.gin -> b.gin -> a.gin'):
-    shipped_configs.read('a.gin', [str(tmp_path)])
+    shipped_configs.read_gin_file('a.gin', [str(tmp_path)])
 
 
 def test_phases_are_in_the_order_of_their_numbers(tmp_path):
   for name in ('phase1', 'phase2', 'phase10', 'phase1_old', 'phases'):
     (tmp_path / f'{name}.gin').touch()
-  found = shipped_configs.phases(str(tmp_path))
+  found = shipped_configs.split_phases(str(tmp_path))
   assert [name.rpartition('/')[2] for name in found] == [
     'phase1.gin',
     'phase2.gin',

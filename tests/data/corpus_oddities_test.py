@@ -30,7 +30,7 @@ def write(tmp_path):
       writer.write_monolingual(tmp_path, language, [[text] * 3])
     for codes, *sides in pairs:
       writer.write_parallel(tmp_path, codes, [tuple(sides)] * 3)
-    return oddities.find(corpus_lib.Corpus(tmp_path))
+    return oddities.find_anomalies(corpus_lib.Corpus(tmp_path))
 
   return make
 
@@ -70,7 +70,7 @@ def test_swapped_columns(write, pair, mono):
 def test_each_file_is_looked_at(tmp_path):
   for name, pair in (('a', (_EN, _RU)), ('b', (_RU, _EN))):
     writer.write_parallel(tmp_path, ('en', 'ru'), [pair] * 3, name=name)
-  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  [told] = oddities.find_anomalies(corpus_lib.Corpus(tmp_path))
   assert_mentions(told, 'en-ru.b.tsv')
 
 
@@ -90,7 +90,7 @@ def test_sides_that_were_never_translated(tmp_path):
   """They are seen at the end of a file, too."""
   pairs = [*_pairs(600), *_copies(400)]
   path = writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
-  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  [told] = oddities.find_anomalies(corpus_lib.Corpus(tmp_path))
   assert told.startswith(f'{path} has sides that are equal, or nearly, in ')
   assert told.endswith(
     'They were not translated: xlflax preprocess drops them.'
@@ -102,7 +102,7 @@ def test_sides_that_were_never_translated(tmp_path):
 def test_sides_without_letters(tmp_path):
   rows = [*_pairs(90), *((f'{n} %', f'{n + 1} $') for n in range(10))]
   path = writer.write_parallel(tmp_path, ('en', 'fi'), rows)
-  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  [told] = oddities.find_anomalies(corpus_lib.Corpus(tmp_path))
   assert told.startswith(f'{path} has a side without a letter in 10 of 100 ')
 
 
@@ -112,7 +112,7 @@ def test_of_compressed_files_the_beginning_is_read(tmp_path):
     writer.write_parallel(
       tmp_path, ('en', 'fi'), rows, name=name, compression='gz'
     )
-  [told] = oddities.find(corpus_lib.Corpus(tmp_path))
+  [told] = oddities.find_anomalies(corpus_lib.Corpus(tmp_path))
   assert_mentions(told, 'en-fi.a.tsv.gz', 60, 500)
 
 
@@ -122,7 +122,7 @@ def test_a_few_equal_sides_pass(tmp_path, codes):
   copies = list(_copies(40))
   pairs = copies if 'en_GB' in codes else [*copies[:4], *_pairs(60)]
   writer.write_parallel(tmp_path, codes, pairs)
-  assert oddities.find(corpus_lib.Corpus(tmp_path)) == []
+  assert oddities.find_anomalies(corpus_lib.Corpus(tmp_path)) == []
 
 
 def test_two_codes_of_one_language(write):
@@ -138,15 +138,20 @@ def test_another_script(write):
 
 
 def test_scripts():
-  assert oddities.script('abc') is None
-  assert oddities.script(_JA) == 'JAPANESE'
-  assert oddities.script(_ZH) == 'CJK'
+  assert oddities.dominant_script('abc') is None
+  assert oddities.dominant_script(_JA) == 'JAPANESE'
+  assert oddities.dominant_script(_ZH) == 'CJK'
   assert oddities.scripts_of('kor') == ('HANGUL',)
   assert oddities.scripts_of('xx') is None
 
 
 def test_trigrams_and_their_similarity():
-  assert oddities.trigrams('Ab, b') == {' ab': 1, 'ab ': 1, 'b b': 1, ' b ': 1}
-  one = oddities.trigrams('a house')
-  assert oddities.similarity(one, one) == pytest.approx(1.0)
-  assert oddities.similarity(one, oddities.trigrams('xyz')) == 0
+  assert oddities.count_trigrams('Ab, b') == {
+    ' ab': 1,
+    'ab ': 1,
+    'b b': 1,
+    ' b ': 1,
+  }
+  one = oddities.count_trigrams('a house')
+  assert oddities.trigram_similarity(one, one) == pytest.approx(1.0)
+  assert oddities.trigram_similarity(one, oddities.count_trigrams('xyz')) == 0

@@ -6,7 +6,7 @@ from xlflax.data import stream as stream_lib
 from xlflax.data.vocabularies import spec as vocabulary_spec
 from xlflax.foundation import errors
 
-_SPEC = vocabulary_spec.invented(64)
+_SPEC = vocabulary_spec.make_dummy_spec(64)
 
 
 def _stream(**settings):

@@ -6,7 +6,7 @@ from xlflax.data.seqio_tasks import corpus_tasks
 
 def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='s1')
-  rows = {row['name']: row for row in task_summary.registered()}
+  rows = {row['name']: row for row in task_summary.list_registered()}
   assert rows['s1.mono.ru'] == {
     'name': 's1.mono.ru',
     'kind': 'task',
@@ -35,7 +35,11 @@ def test_steps_show_ids_pieces_and_text(
   registry, toy_corpus, toy_sentences, toy_vocabulary
 ):
   corpus_tasks.register_corpus(toy_corpus, prefix='s3')
-  lines = list(task_summary.steps('s3.mono.en', toy_vocabulary, num_examples=1))
+  lines = list(
+    task_summary.describe_preprocessing(
+      's3.mono.en', toy_vocabulary, num_examples=1
+    )
+  )
   text = toy_sentences['en'][0]
   ids = toy_vocabulary.encode(text)
   assert lines[0] == 's3.mono.en: en, splits train, validation'

@@ -17,7 +17,7 @@ from xlflax.training.processes import distributed
 
 def main(root: str, output: str, processes: str, index: str, port: str):
   if processes != '1':
-    distributed.initialize(
+    distributed.initialize_distributed(
       coordinator_address=f'127.0.0.1:{port}',
       num_processes=int(processes),
       process_id=int(index),

@@ -62,13 +62,13 @@ def test_the_metrics_of_retrieval_are_few_calls_away(
   make_run, corpus, tmp_path, monkeypatch
 ):
   """ARCHITECTURE.md lists the calls ("Life of an evaluation")."""
-  stacks, accuracies = [], retrieval.accuracies
+  stacks, accuracies = [], retrieval.retrieval_accuracies
 
   def record(*arguments):
     stacks.append(traceback.extract_stack())
     return accuracies(*arguments)
 
-  monkeypatch.setattr(retrieval, 'accuracies', record)
+  monkeypatch.setattr(retrieval, 'retrieval_accuracies', record)
   arguments = [
     f'--model_dir={make_run(tmp_path / "run", [10])}',
     f'--corpus={corpus}',

@@ -175,7 +175,7 @@ def _parameters(model_dir, step):
   with ocp.PyTreeCheckpointer() as checkpointer:
     return {
       name: np.asarray(leaf)
-      for name, leaf in params_lib.names(
+      for name, leaf in params_lib.flatten_params(
         checkpointer.restore(
           saved_checkpoints.path_of(model_dir, step).absolute() / 'params'
         )

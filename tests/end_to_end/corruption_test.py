@@ -78,7 +78,7 @@ def _arrays(run, item: str):
     getattr(metadata, 'tree', metadata),
   )
   restored = saved_checkpoints.read_part(path, item, tree)
-  return {n: np.asarray(x) for n, x in params.names(restored).items()}
+  return {n: np.asarray(x) for n, x in params.flatten_params(restored).items()}
 
 
 def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):

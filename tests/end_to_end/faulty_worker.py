@@ -48,7 +48,7 @@ _FAULTS = {
   'collective': lambda: _wrap(
     progress.Progress, 'advance', _after(_GOOD, _block)
   ),
-  'checkpoint': lambda: _wrap(digests, 'seal', _after(3, _block)),
+  'checkpoint': lambda: _wrap(digests, 'seal_directory', _after(3, _block)),
 }
 
 

@@ -74,7 +74,7 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
 
 
 def _check_whole(run):
-  found = examination.examine(run)
+  found = examination.verify_directory(run)
   assert found.is_whole, examination.to_text(found)
 
 
@@ -92,10 +92,10 @@ def _check_mended(run):
   for path in lost[:-2]:
     path.unlink()
   lost[-1].write_bytes(b'')
-  assert len(examination.repair(run, report=print).findings) > 6
+  assert len(examination.repair_directory(run, report=print).findings) > 6
   _check_whole(run)
   lost[-2].unlink()
-  examination.repair(run, report=print)
+  examination.repair_directory(run, report=print)
   _check_whole(run)
   assert [path.read_bytes() for path in lost] == before
 

@@ -77,7 +77,7 @@ def _train(family, files, pretrained, model_dir, *bindings):
 
 
 def _evaluate(family, files, model_dir, partitioner=None):
-  configuration = config.load(
+  configuration = config.load_gin_files(
     ['evaluate/tasks.gin', f'evaluate/{family}.gin'], [f'TEST_FILES={files}']
   )
   report = configuration.build(

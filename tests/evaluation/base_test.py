@@ -89,9 +89,9 @@ def test_an_interrupt_is_no_failure_of_a_task():
 
 
 def test_settings_know_text_but_not_where_it_lies():
-  first = base.settings(_Task())
-  moved = base.settings(_Task(source=_Text(directory='b', text='x')))
-  other = base.settings(_Task(source=_Text(directory='a', text='y')))
+  first = base.task_settings(_Task())
+  moved = base.task_settings(_Task(source=_Text(directory='b', text='x')))
+  other = base.task_settings(_Task(source=_Text(directory='a', text='y')))
   assert first == moved
   assert base.settings_hash(first) == base.settings_hash(moved)
   assert base.settings_hash(first) != base.settings_hash(other)
@@ -100,7 +100,7 @@ def test_settings_know_text_but_not_where_it_lies():
 
 def test_every_setting_counts():
   hashes = {
-    base.settings_hash(base.settings(task))
+    base.settings_hash(base.task_settings(task))
     for task in (_Task(), _Task(kind=_Kind.TWO), _Task(name='other'))
   }
   assert len(hashes) == 3

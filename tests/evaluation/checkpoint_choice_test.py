@@ -45,7 +45,7 @@ def run(tmp_path):
   [('last', [30]), ('all', [10, 20, 30]), ('none', []), ([30, 10], [10, 30])],
 )
 def test_choices(run, steps, expected):
-  assert checkpoint_choice.choose(run, steps) == expected
+  assert checkpoint_choice.select_checkpoints(run, steps) == expected
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,9 @@ def test_choices(run, steps, expected):
 )
 def test_best_is_as_the_metric_is_declared(run, metric, expected):
   # Step 40 has the highest accuracy, but its checkpoint is gone.
-  assert checkpoint_choice.choose(run, 'best', best_metric=metric) == [expected]
+  assert checkpoint_choice.select_checkpoints(
+    run, 'best', best_metric=metric
+  ) == [expected]
 
 
 def test_best_needs_a_metric_that_was_recorded(run):
@@ -74,7 +76,7 @@ def test_best_needs_a_metric_that_was_recorded(run):
       'word_alignment/best_aer/mean',
     ),
   ):
-    checkpoint_choice.choose(run, 'best', best_metric='bleu')
+    checkpoint_choice.select_checkpoints(run, 'best', best_metric='bleu')
 
 
 def test_a_metric_that_failed_says_why(run):
@@ -87,39 +89,41 @@ def test_a_metric_that_failed_says_why(run):
   }
   folder = run.directory / 'eval' / 'dev' / 'validation-0'
   folder.mkdir(parents=True)
-  (folder / '10.json').write_text(json.dumps(digests.with_own(result)))
+  (folder / '10.json').write_text(json.dumps(digests.add_digest(result)))
   with raises_error(errors.ConfigError, mentions=('dev/f1/en', 'en')):
-    checkpoint_choice.choose(run, 'best', best_metric='dev/f1/en')
+    checkpoint_choice.select_checkpoints(run, 'best', best_metric='dev/f1/en')
 
 
 def test_no_best_of_a_metric_without_better_and_worse(run):
   with raises_error(errors.ConfigError, got='word_alignment/best_layer/mean'):
-    checkpoint_choice.choose(
+    checkpoint_choice.select_checkpoints(
       run, 'best', best_metric='word_alignment/best_layer/mean'
     )
 
 
 def test_best_without_any_evaluation(tmp_path):
   with raises_error(errors.ConfigError, where='metrics.jsonl'):
-    checkpoint_choice.choose(_Run(tmp_path, [10]), 'best')
+    checkpoint_choice.select_checkpoints(_Run(tmp_path, [10]), 'best')
 
 
 def test_a_step_without_checkpoint(run):
   with raises_error(
     errors.CheckpointError, got='15, 40', mentions=(10, 20, 30)
   ):
-    checkpoint_choice.choose(run, [15, 20, 40])
+    checkpoint_choice.select_checkpoints(run, [15, 20, 40])
 
 
 def test_a_run_without_checkpoints(tmp_path):
   run = _Run(tmp_path, [])
-  assert checkpoint_choice.choose(run, 'all', may_be_none=True) == []
+  assert (
+    checkpoint_choice.select_checkpoints(run, 'all', may_be_none=True) == []
+  )
   with raises_error(errors.CheckpointError, mentions='--continuous'):
-    checkpoint_choice.choose(run, 'last')
+    checkpoint_choice.select_checkpoints(run, 'last')
 
 
 def test_an_unknown_choice():
   with raises_error(
     errors.ConfigError, got='newest', where='steps', mentions='last'
   ):
-    checkpoint_choice.check('newest')
+    checkpoint_choice.check_checkpoint_steps('newest')

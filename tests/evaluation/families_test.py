@@ -20,7 +20,7 @@ class OneFile(base.EvalTask):
 
 
 def test_every_family_of_the_package_declares_its_metrics():
-  assert set(families.names()) >= {
+  assert set(families.task_names()) >= {
     'bitext_mining',
     'classification',
     'nearest_sentences',
@@ -34,26 +34,30 @@ def test_every_family_of_the_package_declares_its_metrics():
     'translation_perplexity',
     'word_alignment',
   }
-  for name in families.names():
-    cls = families.find(name)
+  for name in families.task_names():
+    cls = families.find_task_class(name)
     if cls.__module__.startswith('xlflax.'):
-      task = cls(**families.arguments(name, _OPTIONS))
+      task = cls(**families.task_arguments(name, _OPTIONS))
       declared = {metric.name for metric in cls.METRICS}
       assert {
         task.primary_metric,
         *task.score_metrics,
         *task.further_metrics,
       } <= declared, name
-      assert families.metric(task.primary_metric).better is not Better.NEITHER
+      assert (
+        families.find_metric(task.primary_metric).better is not Better.NEITHER
+      )
 
 
 def test_text_of_a_family():
-  made = families.arguments('tatoeba', _OPTIONS)
+  made = families.task_arguments('tatoeba', _OPTIONS)
   assert (made['name'], made['source'].directory) == ('tatoeba', 't')
-  assert families.arguments('tagging', _OPTIONS)['source'].kind == 'tagging'
-  assert families.arguments('one_file', _OPTIONS) == {}
+  assert (
+    families.task_arguments('tagging', _OPTIONS)['source'].kind == 'tagging'
+  )
+  assert families.task_arguments('one_file', _OPTIONS) == {}
   with raises_error(errors.ConfigError, mentions='--mixture=NAME'):
-    families.arguments('parsing', {'corpus': 'c'})
+    families.task_arguments('parsing', {'corpus': 'c'})
 
 
 def test_text_options_are_what_the_source_of_a_task_reads():
@@ -65,10 +69,10 @@ def test_text_options_are_what_the_source_of_a_task_reads():
 
 
 def test_metrics():
-  assert families.metric('test_gap').better is Better.LOWER
-  assert families.metric('bleu').unit is Unit.POINTS
-  assert families.metric('exact_match').title == 'exact match'
-  assert families.metric('unheard_of') == Metric('unheard_of')
+  assert families.find_metric('test_gap').better is Better.LOWER
+  assert families.find_metric('bleu').unit is Unit.POINTS
+  assert families.find_metric('exact_match').title == 'exact match'
+  assert families.find_metric('unheard_of') == Metric('unheard_of')
   assert families.better_of('any/argmax_aer/de-en') is Better.LOWER
   for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
     with raises_error(errors.ConfigError, mentions=unknown):

@@ -233,7 +233,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
   mixed = sentence_encoding.SentenceEncoding(
     pooling=Pooling.MEAN, layers=(0, 2), prompts={'x': 'a '}, default_prompt='x'
   )
-  sentence_encoding.write(run.directory, mixed)
+  sentence_encoding.write_sentence_encoding(run.directory, mixed)
   try:
     other = xlflax.open_run(run.directory)
     assert other.sentence == mixed
@@ -248,7 +248,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
     ):
       _damaged(run.directory, mixed)
   finally:
-    sentence_encoding.write(run.directory, run.sentence)
+    sentence_encoding.write_sentence_encoding(run.directory, run.sentence)
   assert xlflax.open_run(run.directory).sentence == run.sentence
   assert run.sentence.prompts == style.prompts
 
@@ -256,7 +256,7 @@ def test_a_definition_is_saved_with_the_run_and_part_of_results(
 def _damaged(directory, encoding):
   value = encoding.describe() | {'pooling': 'max'}
   run_directory.write_part(directory, run_directory.SENTENCE, value)
-  sentence_encoding.read(directory)
+  sentence_encoding.read_sentence_encoding(directory)
 
 
 def test_without_its_dense_layers_a_vector_is_of_the_states(caplog, published):
@@ -277,8 +277,8 @@ def test_a_run_that_starts_from_the_model_keeps_its_definition(
 ):
   run = published[1]
   run_directory.copy_origin([run.directory], tmp_path)
-  assert sentence_encoding.read(tmp_path) == run.sentence
+  assert sentence_encoding.read_sentence_encoding(tmp_path) == run.sentence
   other = sentence_encoding.SentenceEncoding(pooling=Pooling.FIRST)
-  sentence_encoding.write(tmp_path, other)
+  sentence_encoding.write_sentence_encoding(tmp_path, other)
   run_directory.copy_origin([run.directory], tmp_path)  # it is resumed
-  assert sentence_encoding.read(tmp_path) == other
+  assert sentence_encoding.read_sentence_encoding(tmp_path) == other

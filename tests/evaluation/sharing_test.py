@@ -138,7 +138,9 @@ def _ordinary(subject, language: int) -> base.Subject:
   model = subject.model.clone(
     config=dataclasses.replace(subject.model.config, sharing=None)
   )
-  params = sharing.select(_PLAN, subject.params['model'], language)
+  params = sharing.select_language_params(
+    _PLAN, subject.params['model'], language
+  )
   return dataclasses.replace(subject, model=model, params={'model': params})
 
 
@@ -147,8 +149,8 @@ def test_twenty_steps_make_a_run_that_learned(trained):
   assert (first['step'], last['step']) == (10, 20)
   assert run.steps == [10, 20] and run.model.config.sharing == _PLAN
   assert last['loss'] < first['loss'] < np.log(27)
-  before = params_lib.names(run.untrained_params())
-  for name, leaf in params_lib.names(run.restore_params(20)).items():
+  before = params_lib.flatten_params(run.untrained_params())
+  for name, leaf in params_lib.flatten_params(run.restore_params(20)).items():
     assert leaf.shape == before[name].shape
     if 'language_specific' in name and not name.endswith('key/bias'):
       for language in range(2):  # each had batches
@@ -186,7 +188,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
     lines = subject.vocabulary.encode_batch(_sentences(code, 20), language=code)
     units = [
       (row,)
-      for row in token_rows.blocks(
+      for row in token_rows.split_into_blocks(
         lines, capacity=14, separator=subject.vocabulary.spec.eos_id
       )
     ]
@@ -243,9 +245,9 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
       learning_rate=0.02, frozen=('model/language_specific/',)
     ),
   )
-  before = params_lib.names(run.restore_params(20))
+  before = params_lib.flatten_params(run.restore_params(20))
   after = run_lib.open_run(tuned['model_dir']).restore_params(3)
-  for name, leaf in params_lib.names(after).items():
+  for name, leaf in params_lib.flatten_params(after).items():
     frozen = name.startswith('model/language_specific/')
     assert np.array_equal(leaf, before[name]) == frozen, name
 

@@ -25,7 +25,7 @@ def _printed(by_step, task=_Task(), **options) -> list[list[str]]:
   """The words of each line of the table, frames left out."""
   console = rich.console.Console(width=120)
   with console.capture() as capture:
-    console.print(summary.table(task, by_step, **options))
+    console.print(summary.result_table(task, by_step, **options))
   lines = re.sub('[│┃]', ' ', capture.get()).splitlines()
   return [line.split() for line in lines if line.split()]
 
@@ -67,7 +67,7 @@ def test_further_metrics_stand_beside_the_main_one():
     ['untrained', '10', '20', 'untrained', '20'],
   ]
   assert lines[5] == ['de', '0.500', '0.500', '0.500', '0.100', '0.300']
-  assert summary.line(
+  assert summary.summary_line(
     Further(), base.EvalResult(metrics={'alone/mean': 1})
   ) == ('retrieval accuracy -, alone 1.000')
 
@@ -115,7 +115,7 @@ def test_the_csv_has_every_number(tmp_path):
 
 
 def test_the_log_line_says_the_mean():
-  assert summary.line(_Task(), _result(mean=0.6123)) == (
+  assert summary.summary_line(_Task(), _result(mean=0.6123)) == (
     'retrieval accuracy 0.612'
   )
 
@@ -123,13 +123,13 @@ def test_the_log_line_says_the_mean():
 def test_coverage_counts_a_pair_with_english_by_its_other_language():
   pairs = base.EvalResult(metrics={}, tables={'pairs': []})
   text = base.EvalResult(metrics={})
-  assert summary.coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
+  assert summary.describe_coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
     '1 of 2 languages (none of ru)'
   )
-  assert summary.coverage(['mean', 'en', 'fra'], ['en', 'fr'], text) == (
-    '2 of 2 languages'
-  )
-  assert not summary.coverage(['part one'], ['en', 'fr'], text)
+  assert summary.describe_coverage(
+    ['mean', 'en', 'fra'], ['en', 'fr'], text
+  ) == ('2 of 2 languages')
+  assert not summary.describe_coverage(['part one'], ['en', 'fr'], text)
 
 
 def test_a_page_has_chance_and_coverage(tmp_path):
@@ -137,12 +137,12 @@ def test_a_page_has_chance_and_coverage(tmp_path):
   result = base.EvalResult(
     metrics={'accuracy/de': 0.5, 'majority/de': 0.4, 'accuracy/mean': 0.5}
   )
-  shown = summary.table(
+  shown = summary.result_table(
     task, {7: result}, languages=('de', 'ja'), folder=tmp_path
   )
   assert_mentions(shown.title, 1, 2, 'ja')
   assert [[*column.cells] for column in shown.columns][1] == ['0.400', '']
-  assert len(summary.table(task, {7: result}).columns) == 2
+  assert len(summary.result_table(task, {7: result}).columns) == 2
 
 
 def test_the_mean_of_perplexities_is_geometric():

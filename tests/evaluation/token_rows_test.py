@@ -19,20 +19,22 @@ def _stream(length, **pairs):
 
 
 def test_blocks_join_lines_and_keep_the_rest():
-  cut = token_rows.blocks([[7, 8], [], [9, 9, 9]], capacity=4, separator=2)
+  cut = token_rows.split_into_blocks(
+    [[7, 8], [], [9, 9, 9]], capacity=4, separator=2
+  )
   assert [row.tolist() for row in cut] == [[7, 8, 2, 9], [9, 9]]
-  assert token_rows.blocks([[]], capacity=4, separator=2) == []
+  assert token_rows.split_into_blocks([[]], capacity=4, separator=2) == []
 
 
 def test_pairs_are_filtered_and_cut():
   first = [[5, 6, 7, 8, 9], [], [4], [1] * 9]
   second = [[3], [3], [2, 2], [2] * 9]
-  found = token_rows.pairs(first, second, _stream(8, max_tokens=9))
+  found = token_rows.fitting_pairs(first, second, _stream(8, max_tokens=9))
   assert [[side.tolist() for side in unit] for unit in found] == [
     [[5, 6, 7], [3]],
     [[4], [2, 2]],
   ]
-  assert token_rows.pairs([], [], _stream(8)) == []
+  assert token_rows.fitting_pairs([], [], _stream(8)) == []
 
 
 def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
@@ -44,7 +46,7 @@ def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
     batch_size=2,
   )
   units = [(np.array([20, 21]),), (np.array([22]),), (np.array([23] * 3),)]
-  first, second = token_rows.batches(units, (1,), stream, vocabulary.spec)
+  first, second = token_rows.make_batches(units, (1,), stream, vocabulary.spec)
   np.testing.assert_array_equal(
     first['token_ids'], [[1, 20, 21, 2, 0], [1, 22, 2, 0, 0]]
   )
@@ -61,7 +63,7 @@ def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
 )
 def test_batches_of_pairs_follow_the_options(vocabulary, positions, expected):
   units = [(np.array([20]), np.array([21]))]
-  (batch,) = token_rows.batches(
+  (batch,) = token_rows.make_batches(
     units, (0, 1), _stream(6, positions=positions), vocabulary.spec
   )
   assert batch['token_ids'][0].tolist() == [1, 20, 2, 2, 21, 2]

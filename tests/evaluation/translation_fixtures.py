@@ -40,7 +40,7 @@ def copying_run(copier, vocabulary_dir, tmp_path_factory) -> pathlib.Path:
   """A run directory of it, with the checkpoints 10 and 20."""
   directory = tmp_path_factory.mktemp('copying_run')
   run_directory.write_model(directory, copier.model)
-  saved_objectives.write(directory, copier.objectives.values())
+  saved_objectives.write_objectives(directory, copier.objectives.values())
   run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
   saved = checkpoints.Checkpoints(
     directory, checkpoints.CheckpointOptions(keep_last=None, asynchronous=False)

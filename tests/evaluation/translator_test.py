@@ -139,7 +139,7 @@ def test_a_sentence_has_a_limit_of_its_own(untrained):
 
 def test_options_come_from_what_was_trained(copier):
   def begun(*objectives, **options):
-    return translation_options.symbols(
+    return translation_options.decoding_symbols(
       _Options(**options), {o.name: o for o in objectives}
     )
 

@@ -96,15 +96,17 @@ def run(
   if not words.exists():
     vocabulary(words, number)
   loaded = vocabulary_lib.Vocabulary.load(words)
-  settings = description.describe(_Settings(str(words), number))
-  run_directory.claim(directory, settings, gin_config=f'A = {number}\n')
+  settings = description.to_json_config(_Settings(str(words), number))
+  run_directory.claim_run_directory(
+    directory, settings, gin_config=f'A = {number}\n'
+  )
   model = encoder.Encoder(config.EncoderConfig(**_SIZES))
   model = model.clone(config=config.with_vocabulary(model.config, loaded.spec))
   run_directory.write_model(directory, model)
-  saved_objectives.write(directory, [])
+  saved_objectives.write_objectives(directory, [])
   run_directory.copy_vocabulary(words, directory)
   told = {'vocabulary': loaded.hash, 'streams': {}}
-  inputs.record(directory, told, {})
+  inputs.record_inputs(directory, told, {})
   (directory / run_directory.METRICS).write_text(_LINES * (1 + number))
   _checkpoints(directory, model, told, number)
   identity = {
@@ -113,7 +115,7 @@ def run(
     'split': 'test',
     'checkpoint': results.checkpoint_identity(directory, 2),
   }
-  results.write(
+  results.write_result(
     directory,
     base.EvalResult(
       metrics={'accuracy': 0.25 + number}, files={'en.tsv': f'a\t{number}\n'}
@@ -151,7 +153,7 @@ def _checkpoints(directory, model, told, number) -> None:
   state = state.replace(
     params=jax.tree.map(lambda leaf: leaf + number, state.params)
   )
-  written = digests.of_file(directory / run_directory.METRICS)
+  written = digests.digest_file(directory / run_directory.METRICS)
   for step, score in ((1, 0.9), (2, 0.5)):
     saved.save(
       state.replace(step=jnp.int32(step)),
@@ -188,7 +190,7 @@ def rows(directory: pathlib.Path, number: int) -> None:
 
 def prepared(directory: pathlib.Path, number: int) -> None:
   text = corpus(directory.with_name(f'{directory.name}-text'), number)
-  preparation.prepare(
+  preparation.preprocess_corpus(
     corpus_lib.Corpus(text),
     directory,
     processing=text_processing.TextProcessing(moses=True),
@@ -296,8 +298,8 @@ def export(directory: pathlib.Path, number: int) -> None:
   saved.save(state.replace(params={'model': params}), {})
   saved.close()
   limit = folder_writing.MAX_SHARD_BYTES  # as the command gives it
-  folder_writing.convert(
-    exporting.check(made), directory, max_shard_bytes=limit
+  folder_writing.write_folder(
+    exporting.check_export(made), directory, max_shard_bytes=limit
   )
 
 
@@ -321,7 +323,7 @@ def pretraining(directory: pathlib.Path, number: int) -> None:
   cache(directory / 'cache', number)
   run(directory / 'model', number)
   record = json.dumps({'asked': {'steps': 5 + number}, 'choice': {}})
-  manifests.write(directory, Kind.PRETRAINING, {'pretrain.json': record})
+  manifests.write_files(directory, Kind.PRETRAINING, {'pretrain.json': record})
 
 
 MAKERS: types.MappingProxyType = types.MappingProxyType(

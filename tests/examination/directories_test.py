@@ -25,7 +25,7 @@ def run(tmp_path):
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   saved.save(
     state.replace(step=jnp.int32(1)),
-    {'metrics_file': digests.of_content(lines)},
+    {'metrics_file': digests.digest_content(lines)},
   )
   saved.close()
   return directory
@@ -34,14 +34,14 @@ def run(tmp_path):
 def _problems(directory):
   return {
     finding.what: finding.problems
-    for finding in examination.examine(directory).findings
+    for finding in examination.verify_directory(directory).findings
     if not finding.is_whole
   }
 
 
 def test_run(run, capsys):
   """Its vocabulary is missing; the rest is whole until it is changed."""
-  found = examination.examine(run)
+  found = examination.verify_directory(run)
   assert found.kind == 'run' and list(_problems(run)) == ['vocabulary']
   assert '  whole    checkpoint 1' in examination.to_text(found)
   (file,) = (run / 'checkpoints/1/params/d').iterdir()
@@ -62,7 +62,7 @@ def test_run(run, capsys):
 
 def test_exported_model(tmp_path, capsys):
   (tmp_path / 'config.json').write_text('{}')
-  digests.seal(tmp_path)
+  digests.seal_directory(tmp_path)
   assert cli.main(['verify', str(tmp_path), '--json']) == 0
   (told,) = json.loads(capsys.readouterr().out)
   assert told['kind'] == 'exported model'
@@ -74,4 +74,4 @@ def test_exported_model(tmp_path, capsys):
 
 def test_anything_else(tmp_path):
   with pytest.raises(errors.RunDirectoryError, match='nothing that xlflax'):
-    examination.examine(tmp_path)
+    examination.verify_directory(tmp_path)

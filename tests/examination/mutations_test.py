@@ -13,7 +13,7 @@ import pytest
 from tests.examination import artefacts
 from xlflax import examination
 from xlflax.examination import directories
-from xlflax.examination.kinds import Need, table
+from xlflax.examination.kinds import Need, artifact_table
 from xlflax.foundation import errors
 from xlflax.storage import manifests
 
@@ -37,7 +37,7 @@ def _artefact(kind: manifests.Kind):
 def _found(directory: pathlib.Path) -> str:
   """What is said of damage; '' where all is whole."""
   try:
-    found = examination.examine(directory)
+    found = examination.verify_directory(directory)
   except errors.RunDirectoryError as error:
     return str(error)
   return '' if found.is_whole else examination.to_text(found)
@@ -100,7 +100,7 @@ def test_every_kind_is_tried():
 def test_every_change_of_a_file_is_found(made, kind):
   first, second = made(kind)
   for directory in (first, second):
-    found = examination.examine(directory)
+    found = examination.verify_directory(directory)
     assert found.kind is kind and found.is_whole, examination.to_text(found)
   names = sorted(
     path.relative_to(first).as_posix()
@@ -146,7 +146,9 @@ def test_the_guide_has_the_table(regenerate_goldens):
   start, end = '<!-- files of artefacts -->\n', '<!-- end of files -->'
   before, _, rest = text.partition(start)
   _, _, after = rest.partition(end)
-  made = f'{before}{start}\n{table(directories.ARTEFACTS)}\n{end}{after}'
+  made = (
+    f'{before}{start}\n{artifact_table(directories.ARTEFACTS)}\n{end}{after}'
+  )
   if regenerate_goldens:
     path.write_text(made, encoding='utf-8')
   assert text == made

@@ -48,7 +48,7 @@ def _content(directory):
 
 def _repaired(directory):
   said: list[str] = []
-  found = examination.repair(directory, report=said.append)
+  found = examination.repair_directory(directory, report=said.append)
   return found, said
 
 
@@ -80,7 +80,7 @@ def test_a_file_of_a_run(copy, name, how):
   run = copy(Kind.RUN)
   before = _content(run)
   _damage(run / name, how)
-  assert not examination.examine(run).is_whole
+  assert not examination.verify_directory(run).is_whole
   found, said = _repaired(run)
   assert found.is_whole, examination.to_text(found)
   assert _content(run) == before and len(said) == 1
@@ -150,7 +150,7 @@ def test_the_manifest_of_what_is_gone_on_with(copy, kind):
   (directory / manifests.FILE).write_text('{')
   found, _ = _repaired(directory)
   assert found.is_whole
-  known = manifests.read(directory)
+  known = manifests.read_manifest(directory)
   assert known.kind == kind and len(known.files) == 2
 
 
@@ -272,7 +272,7 @@ def test_a_mend_that_fails_is_told_once(copy, monkeypatch):
   def full(*_):
     raise OSError('No space left')
 
-  monkeypatch.setattr(manifests, 'write', full)
+  monkeypatch.setattr(manifests, 'write_files', full)
   found, said = _repaired(run)
   assert said == ['config.gin could not be mended: No space left']
-  assert not found.is_whole and directories.examine(run) == found
+  assert not found.is_whole and directories.verify_directory(run) == found

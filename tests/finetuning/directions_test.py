@@ -20,7 +20,7 @@ def matrix():
       'fr': dict(en=0.6, fr=0.8),
     }.items()
   }
-  (found,) = directions.matrices(reports)
+  (found,) = directions.transfer_matrices(reports)
   return found
 
 
@@ -34,7 +34,7 @@ def test_training_by_test_language(matrix):
 
 
 def test_files(matrix, tmp_path):
-  table, picture = directions.write(tmp_path, [matrix])
+  table, picture = directions.write_matrices(tmp_path, [matrix])
   assert table.read_text() == (
     'train,en,fr,ja,gap\n'
     'en,0.900000,0.700000,0.500000,0.300000\n'
@@ -42,7 +42,7 @@ def test_files(matrix, tmp_path):
   )
   assert picture.name == 'directions.nli.png'
   assert picture.read_bytes().startswith(b'\x89PNG')
-  axes = directions.draw(matrix).axes[0]
+  axes = directions.plot_matrix(matrix).axes[0]
   assert sorted(text.get_text() for text in axes.texts) == [
     '50.0',
     '60.0',
@@ -54,11 +54,11 @@ def test_files(matrix, tmp_path):
 
 def test_without_a_score_there_is_a_table_only(matrix, tmp_path):
   empty = dataclasses.replace(matrix, scores=np.full((2, 3), np.nan))
-  (table,) = directions.write(tmp_path, [empty])
+  (table,) = directions.write_matrices(tmp_path, [empty])
   assert table.read_text().splitlines()[1:] == ['en,,,,', 'fr,,,,']
 
 
 @pytest.mark.parametrize('languages', [['en'], ['en', 'en']])
 def test_directions_are_between_languages(languages):
   with raises_error(errors.ConfigError, where='--train_languages'):
-    directions.check(languages)
+    directions.check_directions(languages)

@@ -29,22 +29,22 @@ class FakeTrainer:
   """
 
   pretrained: str
-  model_dir: str = registry.changeable()
+  model_dir: str = registry.changeable_field()
   learning_rate: float
   seed: int
   init_from: Any = None
   corpus: str | None = None
   cache_dir: str | None = None
-  evaluation: Any = registry.changeable(default=None)
-  checkpoints: checkpoints_lib.CheckpointOptions = registry.changeable(
+  evaluation: Any = registry.changeable_field(default=None)
+  checkpoints: checkpoints_lib.CheckpointOptions = registry.changeable_field(
     default_factory=checkpoints_lib.CheckpointOptions
   )
-  total_steps: int = registry.changeable(default=20)
-  epochs: float | None = registry.changeable(default=None)
-  other_config: Any = registry.changeable(default=None)
+  total_steps: int = registry.changeable_field(default=20)
+  epochs: float | None = registry.changeable_field(default=None)
+  other_config: Any = registry.changeable_field(default=None)
 
   def train(self, *, gin_config):
-    directory = paths.of(self.model_dir)
+    directory = paths.to_path(self.model_dir)
     CALLS.append(directory.name)
     gin_config()
     if self.learning_rate > 1:

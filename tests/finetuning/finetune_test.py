@@ -28,7 +28,9 @@ def run(tmp_path, training_gin, fake_training):
     return finetune.finetune(
       output=str(tmp_path / 'out'),
       axes=tuple(map(grid.parse_axis, axes)),
-      configuration=config.load([training_gin], bindings, partial=True),
+      configuration=config.load_gin_files(
+        [training_gin], bindings, partial=True
+      ),
       **({'select': SELECT} | fields),
     )
 
@@ -175,7 +177,7 @@ def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
     output=tmp_path / 'out',
     configuration=config.Configuration(bound={}, imports=set()),
   )
-  (trial,) = grid.trials([])
+  (trial,) = grid.expand_grid([])
 
   def begin(directory):
     fakes.CALLS.clear()
@@ -206,7 +208,7 @@ def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
 
 def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   """Selection needs the best checkpoint; the configuration says the rest."""
-  configuration = config.load(
+  configuration = config.load_gin_files(
     [training_gin],
     ['EVALUATION=None', 'checkpoints.CheckpointOptions.keep_last=5'],
     partial=True,
@@ -214,7 +216,7 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   runner = trials.TrialRunner(
     output=tmp_path, configuration=configuration, select='dev/loss/en'
   )
-  (trial,) = grid.trials([grid.parse_axis('SEED=3')])
+  (trial,) = grid.expand_grid([grid.parse_axis('SEED=3')])
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(trials.trainer_lib, 'Trainer', fakes.FakeTrainer)
     made = runner.make(trial)
@@ -306,7 +308,9 @@ def test_directions(tmp_path, training_gin, fake_training):
   reports = finetune.finetune_directions(
     languages=['en', 'fr'],
     output=str(tmp_path / 'out'),
-    configuration=config.load([str(tmp_path / 'd.gin')], partial=True),
+    configuration=config.load_gin_files(
+      [str(tmp_path / 'd.gin')], partial=True
+    ),
     select='dev/accuracy/en',
     test_tasks=[fakes.Counted()],
   )
@@ -318,7 +322,7 @@ def test_directions(tmp_path, training_gin, fake_training):
     finetune.finetune_directions(
       languages=['en', 'fr'],
       output=str(tmp_path / 'other'),
-      configuration=config.load([training_gin], partial=True),
+      configuration=config.load_gin_files([training_gin], partial=True),
     )
 
 
@@ -354,13 +358,13 @@ def test_what_an_untrained_trial_starts_from(
 ):
   runner = trials.TrialRunner(
     output=tmp_path / 'out',
-    configuration=config.load(
+    configuration=config.load_gin_files(
       [training_gin],
       (f"fakes.FakeTrainer.init_from='{pretrained}'",),
       partial=True,
     ),
   )
-  made = finetune.make(runner, (), untrained=True)
+  made = finetune.make_trials(runner, (), untrained=True)
   assert [bool(one.trainer.init_from) for one in made] == [True, False]
   assert 'init_from = None' in made[1].gin_config()
   assert made[0].fingerprint != made[1].fingerprint

@@ -268,7 +268,7 @@ def test_plug_in(settings_of, family):
 
 @pytest.mark.parametrize('family', ['tagging', 'question_answering'])
 def test_plug_in_on_test_sets(family):
-  configuration = config.load(
+  configuration = config.load_gin_files(
     [f'evaluate/{family}.gin', f'finetune/settings/plug_in_test_{family}.gin'],
     [
       "TEST_FILES={'en': 'test.en', 'fr': 'test.fr'}",
@@ -318,7 +318,7 @@ def test_every_optimizer_and_schedule(
 
 
 def test_translated_test_sets():
-  configuration = config.load(
+  configuration = config.load_gin_files(
     ['evaluate/classification.gin', 'finetune/settings/translate_test.gin'],
     ["TEST_FILES={'fr': 'test.tsv'}"],
   )
@@ -330,7 +330,7 @@ def test_translated_test_sets():
 def test_counterparts_of_test_sets(tmp_path):
   for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
     (tmp_path / name).write_text(f'{text}\tyes\n')
-  configuration = config.load(
+  configuration = config.load_gin_files(
     [
       'evaluate/classification.gin',
       'finetune/settings/plug_in_test_classification.gin',
@@ -391,7 +391,7 @@ def test_every_setting_is_tested():
 
 
 def _suite(name):
-  return config.load([f'suites/{name}.gin']).build(suite.Suite)
+  return config.load_gin_files([f'suites/{name}.gin']).build(suite.Suite)
 
 
 def test_xtreme_suite():
@@ -433,4 +433,4 @@ def _configuration(task, data):
   macros = {'DATA': data}
   if task.trials:
     macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-  return config.load([task.gin_file], task.bindings, macros=macros)
+  return config.load_gin_files([task.gin_file], task.bindings, macros=macros)

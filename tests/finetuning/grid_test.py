@@ -35,7 +35,7 @@ def test_a_value_twice():
 
 def test_trials_and_settings():
   axes = [grid.parse_axis('RATE=1e-5,2e-5'), grid.parse_axis('SEED=0,1')]
-  trials = grid.trials(axes)
+  trials = grid.expand_grid(axes)
   assert [trial.name for trial in trials] == [
     'RATE=1e-5,SEED=0',
     'RATE=1e-5,SEED=1',
@@ -43,32 +43,32 @@ def test_trials_and_settings():
     'RATE=2e-5,SEED=1',
   ]
   assert trials[1].macros == {'RATE': 1e-5, 'SEED': 1}
-  settings = grid.settings(trials)
+  settings = grid.group_by_setting(trials)
   assert {
     name: [c.values['SEED'] for c in own] for name, own in settings.items()
   } == {'RATE=1e-5': ['0', '1'], 'RATE=2e-5': ['0', '1']}
 
 
 def test_no_axis_gives_one_trial():
-  (trial,) = grid.trials([])
+  (trial,) = grid.expand_grid([])
   assert (trial.name, trial.setting, trial.macros) == ('single', 'single', {})
 
 
 def test_names_are_names_of_folders():
-  (trial,) = grid.trials([grid.parse_axis("FILE='a/b c'")])
+  (trial,) = grid.expand_grid([grid.parse_axis("FILE='a/b c'")])
   assert trial.name == 'FILE=a_b_c'
 
 
 def test_trials_of_one_folder_are_refused():
   with raises_error(errors.ConfigError, got='FILE=a_b', where='--grid'):
-    grid.trials([grid.parse_axis("FILE='a/b','a_b'")])
+    grid.expand_grid([grid.parse_axis("FILE='a/b','a_b'")])
 
 
 def test_two_axes_of_one_macro():
   with raises_error(errors.ConfigError, got='A, A', where='--grid'):
-    grid.trials([grid.Axis('A', ('1',)), grid.Axis('A', ('2',))])
+    grid.expand_grid([grid.Axis('A', ('1',)), grid.Axis('A', ('2',))])
 
 
 def test_values_that_only_gin_reads():
-  (trial,) = grid.trials([grid.parse_axis('RATE=@schedules.constant()')])
+  (trial,) = grid.expand_grid([grid.parse_axis('RATE=@schedules.constant()')])
   assert trial.macros == {'RATE': config.Reference('@schedules.constant()')}

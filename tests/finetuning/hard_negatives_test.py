@@ -34,7 +34,7 @@ _DOCUMENTS = _at(20, 10, 30, 60, 90)
 def test_what_is_nearer_than_a_share_of_its_own_is_no_negative(
   settings, expected
 ):
-  (found,) = hard_negatives.choose(
+  (found,) = hard_negatives.select_negatives(
     _at(0),
     _DOCUMENTS,
     np.array([[0, 0]]),
@@ -44,7 +44,7 @@ def test_what_is_nearer_than_a_share_of_its_own_is_no_negative(
 
 
 def test_all_documents_of_a_query_are_its_own():
-  (found,) = hard_negatives.choose(
+  (found,) = hard_negatives.select_negatives(
     _at(0), _DOCUMENTS, np.array([[0, 0], [0, 2]])
   )
   assert found.tolist() == [3]
@@ -64,20 +64,20 @@ class _Run:
 def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
   pairs, output = tmp_path / 'pairs.tsv', tmp_path / 'triples.jsonl'
   pairs.write_text('q\town\nr\tfar\nq\tnear\n')
-  found = hard_negatives.mine(
+  found = hard_negatives.mine_hard_negatives(
     _Run(), pairs=str(pairs), output=str(output), language='en'
   )
   assert found == (3, 0)
   first = json.loads(output.read_text().splitlines()[0])
   assert first == {'query': 'q', 'positive': 'own', 'negatives': ['far']}
-  read = search.read(str(output), 'en', texts=3).examples
+  read = search.read_query_documents(str(output), 'en', texts=3).examples
   assert [one.text for one in read[3:6]] == ['r', 'far', 'near']
 
 
 def test_too_few_documents(tmp_path):
   (tmp_path / 'pairs.tsv').write_text('q\town\n')
   with raises_error(errors.CorpusError, where='pairs.tsv', mentions=1):
-    hard_negatives.mine(
+    hard_negatives.mine_hard_negatives(
       _Run(),
       pairs=str(tmp_path / 'pairs.tsv'),
       output=str(tmp_path / 'out.jsonl'),

@@ -85,8 +85,8 @@ def test_of_equals_the_earlier_is_selected():
 
 def test_of_errors_the_lowest_is_best():
   trials = [make_trial('1', '0', 3.0), make_trial('2', '0', 2.0)]
-  ranked = selection.ranking(
-    selection.settings(trials), 'perplexity/perplexity/en'
+  ranked = selection.rank_settings(
+    selection.results_by_setting(trials), 'perplexity/perplexity/en'
   )
   assert [s.name for s in ranked] == ['RATE=2', 'RATE=1']
 
@@ -159,7 +159,7 @@ def test_files(tmp_path):
 
 def test_tables_name_what_is_selected():
   found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
-  settings, test = report.tables(found)
+  settings, test = report.grid_tables(found)
   shown = [list(column.cells) for column in settings.columns]
   assert shown[0] == ['RATE=1', 'RATE=2', 'mean of the best two']
   assert shown[3] == ['', 'selected', '']

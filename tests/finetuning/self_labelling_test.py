@@ -23,7 +23,7 @@ def teacher(make_run, subject, tmp_path_factory):
   """A run whose head is random."""
   objective = token_classification.TokenClassification(labels=_LABELS)
   directory = make_run(tmp_path_factory.mktemp('teacher') / 'run')
-  saved_objectives.write(
+  saved_objectives.write_objectives(
     directory, [objective], {objective.name: {'length': 32}}
   )
   heads = {
@@ -58,7 +58,7 @@ def test_text_becomes_training_data(teacher, tmp_path):
   )
   source = self_labelling.WordLines(files={'de': str(text)})
   with read_only.only_read(pathlib.Path(teacher)):
-    files = self_labelling.label(
+    files = self_labelling.pseudo_label(
       teacher=teacher, source=source, output=str(tmp_path / 'labelled')
     )
   assert files == {'de': str(tmp_path / 'labelled' / 'de.conll')}
@@ -69,7 +69,7 @@ def test_text_becomes_training_data(teacher, tmp_path):
   assert first.words == ('der', 'Hund', 'schläft')
   assert second.words == ('und', 'die', 'kleine', 'Katze')
   assert {*first.tags, *second.tags} <= set(_LABELS)
-  again = self_labelling.label(  # the labels that are there are not read
+  again = self_labelling.pseudo_label(  # the labels that are there are not read
     teacher=teacher,
     output=str(tmp_path / 'again'),
     source=source_lib.FileExamples(format='conll', files=files),
@@ -80,7 +80,7 @@ def test_text_becomes_training_data(teacher, tmp_path):
 def test_text_without_a_word(teacher, tmp_path):
   (tmp_path / 'de.txt').write_text('\n \n')
   with raises_error(errors.CorpusError, where='run'):
-    self_labelling.label(
+    self_labelling.pseudo_label(
       teacher=teacher,
       output=str(tmp_path / 'out'),
       source=self_labelling.WordLines(files={'de': str(tmp_path / 'de.txt')}),
@@ -90,7 +90,7 @@ def test_text_without_a_word(teacher, tmp_path):
 def test_a_teacher_that_labels_nothing(make_run, tmp_path):
   run = make_run(tmp_path / 'run', [1])
   with raises_error(errors.ConfigError, where='run'):
-    self_labelling.label(
+    self_labelling.pseudo_label(
       teacher=str(run),
       output=str(tmp_path / 'out'),
       source=self_labelling.WordLines(files={}),

@@ -19,7 +19,9 @@ def _table(columns):
 
 def _shown(table, width):
   stream = io.StringIO()
-  console_tables.show(table, rich.console.Console(file=stream, width=width))
+  console_tables.print_table(
+    table, rich.console.Console(file=stream, width=width)
+  )
   return stream.getvalue()
 
 

@@ -18,7 +18,7 @@ def as_json(monkeypatch):
   logs.set_up(as_json=True)
   yield
   root.setLevel(level)
-  screen.allow(True)
+  screen.allow_live_lines(True)
 
 
 def _lines(capsys) -> list[dict]:
@@ -54,7 +54,7 @@ def test_there_is_no_live_line(as_json, monkeypatch):
 
 def test_an_error_has_its_parts(as_json, capsys):
   error = errors.CorpusError('No text', got=0, where='a.txt:3', fix='add some')
-  logs.tell('train', error, as_json=True)
+  logs.log_exit('train', error, as_json=True)
   (line,) = _lines(capsys)
   assert line['level'] == 'error' and line['message'] == str(error)
   assert line['what'] == 'No text' and line['got'] == '0'

@@ -47,10 +47,10 @@ def test_batches_report_under_the_name_that_is_given(lines):
     assert sum(len(indices) for indices, _, _ in plan) == 70
 
   read()
-  assert progress.current() is None and lines() == []
-  with progress.named('bleu'):
+  assert progress.current_progress_name() is None and lines() == []
+  with progress.progress_name('bleu'):
     read()
-  assert progress.current() is None
+  assert progress.current_progress_name() is None
   assert [line.split(' | ')[:2] for line in lines()] == [
     ['bleu', '30 of 70 rows'],
     ['bleu', '60 of 70 rows'],

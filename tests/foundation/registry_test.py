@@ -27,5 +27,5 @@ def test_an_unknown_name():
 
 
 def test_names_are_snake_case():
-  for name in registry.registered():
+  for name in registry.registered_classes():
     assert name == name.lower() and name.isidentifier(), name

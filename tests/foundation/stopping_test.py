@@ -126,16 +126,16 @@ def test_children_end_by_signals_as_ever():
 
 
 def test_a_signal_that_came_too_late_is_followed_next():
-  stopping.check()
-  stopping.note(signal.SIGTERM)
+  stopping.check_stop_request()
+  stopping.note_signal(signal.SIGTERM)
   try:
     with pytest.raises(stopping.Stopped, match='SIGTERM') as raised:
-      stopping.check()
+      stopping.check_stop_request()
   finally:
-    stopping.note(None)
-  assert stopping.describe(raised.value) == 'stopped by SIGTERM'
-  assert stopping.describe(KeyboardInterrupt()) == 'interrupted'
-  assert stopping.asked() is None
+    stopping.note_signal(None)
+  assert stopping.describe_stop(raised.value) == 'stopped by SIGTERM'
+  assert stopping.describe_stop(KeyboardInterrupt()) == 'interrupted'
+  assert stopping.pending_signal() is None
 
 
 def test_outside_of_commands_the_callers_handler_gets_it():
@@ -147,14 +147,14 @@ def test_outside_of_commands_the_callers_handler_gets_it():
     stopping.pass_on(signal.SIGUSR1, followed=False)
   finally:
     signal.signal(signal.SIGUSR1, before)
-  assert seen == [signal.SIGUSR1] and stopping.asked() is None
+  assert seen == [signal.SIGUSR1] and stopping.pending_signal() is None
 
 
 def test_another_thread_hears_at_once():
   heard = []
   before = signal.signal(signal.SIGUSR1, lambda *_: None)
   try:
-    with stopping.listening(heard.append):
+    with stopping.listen_for_signals(heard.append):
       os.kill(os.getpid(), signal.SIGUSR1)
       end = time.monotonic() + 10
       while not heard and time.monotonic() < end:

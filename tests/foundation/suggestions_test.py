@@ -6,10 +6,10 @@ _NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
 
 
 def test_close_names():
-  assert suggestions.close('--model-dir', _NAMES) == ['--model_dir']
-  assert suggestions.close('RETREIVAL', _NAMES) == ['retrieval']
-  assert suggestions.close('taging', _NAMES) == ['Tagging']
-  assert suggestions.close('xyz', _NAMES) == []
+  assert suggestions.close_matches('--model-dir', _NAMES) == ['--model_dir']
+  assert suggestions.close_matches('RETREIVAL', _NAMES) == ['retrieval']
+  assert suggestions.close_matches('taging', _NAMES) == ['Tagging']
+  assert suggestions.close_matches('xyz', _NAMES) == []
 
 
 def test_sentences():
@@ -35,14 +35,18 @@ def test_languages_are_meant_by_other_codes_and_names():
     'zh_CM': 'zh_CN',
     'DE': 'de',
   }.items():
-    assert suggestions.language(got, codes) == f'did you mean {meant}?', got
-  assert suggestions.language('qx', codes) is None
-  assert suggestions.languages(['en', 'jp'], codes) == 'did you mean ja?'
-  assert suggestions.languages(['jp', 'deu', 'qx'], codes) == (
+    assert (
+      suggestions.suggest_language(got, codes) == f'did you mean {meant}?'
+    ), got
+  assert suggestions.suggest_language('qx', codes) is None
+  assert (
+    suggestions.suggest_languages(['en', 'jp'], codes) == 'did you mean ja?'
+  )
+  assert suggestions.suggest_languages(['jp', 'deu', 'qx'], codes) == (
     'jp: did you mean ja?; deu: did you mean de?'
   )
-  assert suggestions.languages(['qx', 'qy'], codes) is None
-  assert suggestions.languages(['en'], codes) is None
+  assert suggestions.suggest_languages(['qx', 'qy'], codes) is None
+  assert suggestions.suggest_languages(['en'], codes) is None
 
 
 def test_long_lists_are_cut():

@@ -21,13 +21,13 @@ def _work(number):
 
 
 def test_what_a_terminal_sends_is_left_to_the_command():
-  with workers.pool(1, _start, 'a') as pool:
+  with workers.start_process_pool(1, _start, 'a') as pool:
     for number in (None, signal.SIGINT, signal.SIGHUP):
-      assert workers.result(pool.submit(_work, number)) == 'a'
+      assert workers.get_result(pool.submit(_work, number)) == 'a'
 
 
 def test_a_process_that_is_gone_is_told():
-  with workers.pool(1, _start, 'a') as pool:
+  with workers.start_process_pool(1, _start, 'a') as pool:
     with pytest.raises(errors.XlflaxError, match='is gone') as raised:
-      workers.result(pool.submit(_work, signal.SIGKILL))
+      workers.get_result(pool.submit(_work, signal.SIGKILL))
   assert raised.value.status is errors.ExitStatus.FAILURE

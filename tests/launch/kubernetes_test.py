@@ -216,7 +216,7 @@ def test_slices_of_tpus():
   assert variables['MEGASCALE_NUM_SLICES'] == '2'
   assert variables['MEGASCALE_COORDINATOR_ADDRESS'] == 'mlm-workers-0-0.mlm'
   environment = {k: '1' if v is None else v for k, v in variables.items()}
-  joined = cluster.detect(environment)
+  joined = cluster.detect_job(environment)
   assert (joined.process_id, joined.num_processes) == (1 * 4 + 1, 8)
 
 

@@ -32,19 +32,25 @@ def registry(monkeypatch):
 def test_values(name, values):
   inputs = jnp.asarray([-1.0, 0, 1])
   np.testing.assert_allclose(
-    activations.function(name)(inputs), values, atol=1e-6
+    activations.activation_function(name)(inputs), values, atol=1e-6
   )
 
 
 def test_every_test_of_a_value_is_of_all():
-  assert activations.names() == ('gelu', 'gelu_tanh', 'relu', 'silu', 'tanh')
+  assert activations.activation_names() == (
+    'gelu',
+    'gelu_tanh',
+    'relu',
+    'silu',
+    'tanh',
+  )
 
 
 def test_names_of_hugging_face_go_there_and_back():
   theirs = activations.from_huggingface()
   assert theirs['gelu_new'] == theirs['gelu_fast'] == 'gelu_tanh'
   assert theirs['swish'] == 'silu'
-  for name in activations.names():
+  for name in activations.activation_names():
     assert theirs[activations.to_huggingface(name)] == name
 
 
@@ -53,13 +59,13 @@ def test_one_registration_serves_configurations_and_imports(registry):
     errors.ConfigError, got='square', where='EncoderConfig.activation'
   ):
     config.EncoderConfig(**_SIZES, activation='square')
-  activations.register('square', jnp.square, huggingface=('pow2',))
+  activations.register_activation('square', jnp.square, huggingface=('pow2',))
   assert config.EncoderConfig(**_SIZES, activation='square')
   assert activations.from_huggingface()['pow2'] == 'square'
 
 
 def test_an_activation_that_hugging_face_lacks(registry):
-  activations.register('square', jnp.square)
+  activations.register_activation('square', jnp.square)
   with raises_error(
     errors.ConfigError, got='square', where='EncoderConfig.activation'
   ):

@@ -19,8 +19,8 @@ from xlflax.training.devices import machines
 )
 def test_no_zeros_are_read_from_memory():
   """A gather's gradient is a sum into zeros, which dropout could share."""
-  machine = machines.parse('gpu:H200:1')
-  (device,) = compilers.devices(machine)
+  machine = machines.parse_topology('gpu:H200:1')
+  (device,) = compilers.topology_devices(machine)
   place = jax.sharding.SingleDeviceSharding(device)
 
   def shaped(shape, dtype):
@@ -28,12 +28,14 @@ def test_no_zeros_are_read_from_memory():
 
   def loss(states, weights, rows):
     for i, matrix in enumerate(weights):
-      dropped = dropout.drop(jax.random.key(i), states @ matrix, rate=0.1)
+      dropped = dropout.apply_dropout(
+        jax.random.key(i), states @ matrix, rate=0.1
+      )
       states = states + dropped
     chosen = jnp.take_along_axis(states, rows[:, :, None], axis=1)
     return jnp.square(chosen.astype(jnp.float32)).sum()
 
-  with compilers.tracing(machine):
+  with compilers.trace_for_machine(machine):
     made = compilers.compile_step(
       machine,
       jax.jit(jax.grad(loss, argnums=(0, 1))),

@@ -12,7 +12,9 @@ _SHAPE = (64, 512)
 
 def _mask(seed, rate=0.1, shape=_SHAPE):
   ones = jnp.ones(shape)
-  return np.asarray(dropout.drop(jax.random.key(seed), ones, rate=rate)) > 0
+  return (
+    np.asarray(dropout.apply_dropout(jax.random.key(seed), ones, rate=rate)) > 0
+  )
 
 
 def _correlation(a, b):
@@ -22,7 +24,7 @@ def _correlation(a, b):
 @pytest.mark.parametrize('rate', [0.1, 0.5, 0.9])
 def test_rate_and_scale(rate):
   outputs = np.asarray(
-    dropout.drop(jax.random.key(1), jnp.full(_SHAPE, 3.0), rate=rate)
+    dropout.apply_dropout(jax.random.key(1), jnp.full(_SHAPE, 3.0), rate=rate)
   )
   kept = outputs > 0
   deviation = np.sqrt(rate * (1 - rate) / kept.size)
@@ -88,9 +90,9 @@ def test_bits_are_uniform():
 
 def test_mask_depends_on_key_and_index_alone():
   key = jax.random.key(0)
-  whole = dropout.drop(key, jnp.ones(_SHAPE), rate=0.3)
-  low = dropout.drop(key, jnp.ones(_SHAPE, jnp.bfloat16), rate=0.3)
-  flat = dropout.drop(key, jnp.ones(np.prod(_SHAPE)), rate=0.3)
+  whole = dropout.apply_dropout(key, jnp.ones(_SHAPE), rate=0.3)
+  low = dropout.apply_dropout(key, jnp.ones(_SHAPE, jnp.bfloat16), rate=0.3)
+  flat = dropout.apply_dropout(key, jnp.ones(np.prod(_SHAPE)), rate=0.3)
   np.testing.assert_array_equal(whole > 0, low > 0)
   np.testing.assert_array_equal(whole.ravel(), flat)
   assert low.dtype == jnp.bfloat16
@@ -99,7 +101,9 @@ def test_mask_depends_on_key_and_index_alone():
 def test_gradient_goes_through_the_same_mask():
   key = jax.random.key(2)
   inputs = jax.random.normal(jax.random.key(3), _SHAPE)
-  outputs, pull = jax.vjp(lambda x: dropout.drop(key, x, rate=0.25), inputs)
+  outputs, pull = jax.vjp(
+    lambda x: dropout.apply_dropout(key, x, rate=0.25), inputs
+  )
   (gradient,) = pull(jnp.ones_like(outputs))
   np.testing.assert_allclose(gradient * inputs, outputs, rtol=1e-6)
 
@@ -110,7 +114,7 @@ def test_sharding_does_not_change_the_mask():
     mesh, jax.sharding.PartitionSpec('a', 'b')
   )
   ones, key = jnp.ones(_SHAPE), jax.random.key(4)
-  drop = jax.jit(lambda x: dropout.drop(key, x, rate=0.1))
+  drop = jax.jit(lambda x: dropout.apply_dropout(key, x, rate=0.1))
   sharded = drop(jax.device_put(ones, sharding))
   assert len(sharded.sharding.device_set) == 8
   np.testing.assert_array_equal(sharded, drop(ones))

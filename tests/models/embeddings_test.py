@@ -26,7 +26,7 @@ def _ids(shape=(2, 3)):
 
 
 def test_sinusoids():
-  table = embeddings.sinusoids(3, 4)
+  table = embeddings.sinusoidal_positions(3, 4)
   np.testing.assert_allclose(
     table,
     [
@@ -100,5 +100,5 @@ def test_unknown_number_of_languages_is_refused():
 
 def test_ids_out_of_range_show_as_nan():
   table = jnp.ones((3, 2))
-  rows = embeddings.lookup(table, jnp.asarray([[0, 2, 3]]), 'vocab')
+  rows = embeddings.embedding_lookup(table, jnp.asarray([[0, 2, 3]]), 'vocab')
   assert np.isfinite(rows[0, :2]).all() and np.isnan(rows[0, 2]).all()

@@ -183,7 +183,7 @@ def test_narrow_computes_one_product_of_a_layer_again(params):
     products[remat] = sum(
       e.primitive.name == 'dot_general'
       and not e.params['dimension_numbers'][1][0]
-      for e in flops.equations(traced.jaxpr)
+      for e in flops.iterate_equations(traced.jaxpr)
     )
   assert products['minimal'] == products['none']
   assert products['narrow'] == products['minimal'] + 1

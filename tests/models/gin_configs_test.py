@@ -79,7 +79,7 @@ def _count(model):
   )
   assert logits.shape == (2, 9, _VOCAB)
   count = vocabulary_padding.count_unpadded(
-    params_lib.shapes(shapes), model.config
+    params_lib.param_shapes(shapes), model.config
   )
   return round(count / 1e6, 1)
 

@@ -163,8 +163,8 @@ def test_the_first_norm_is_not_read():
 
 def test_rotation_by_hand():
   heads = jnp.array([1.0, 2.0, 3.0, 4.0])[None, None, None]  # D = 4
-  turned = rotary.rotate(
-    heads, rotary.rotation(jnp.array([[3]]), dim=4, theta=100.0)
+  turned = rotary.apply_rotary(
+    heads, rotary.rotary_angles(jnp.array([[3]]), dim=4, theta=100.0)
   )
   fast, slow = 3.0, 3.0 / 10  # angles: 3 / 100^(0/4), 3 / 100^(2/4)
   want = [
@@ -178,8 +178,8 @@ def test_rotation_by_hand():
 
 def test_a_factor_stretches_all_periods():
   places = jnp.array([[0, 2, 4, 6]])
-  stretched = rotary.rotation(places, dim=4, theta=100.0, factor=2.0)
-  plain = rotary.rotation(places // 2, dim=4, theta=100.0)
+  stretched = rotary.rotary_angles(places, dim=4, theta=100.0, factor=2.0)
+  plain = rotary.rotary_angles(places // 2, dim=4, theta=100.0)
   np.testing.assert_allclose(stretched.cos, plain.cos, rtol=1e-5)
   np.testing.assert_allclose(stretched.sin, plain.sin, rtol=1e-5, atol=1e-6)
 
@@ -223,7 +223,9 @@ def test_rotated_products_depend_on_distances_only():
 
   def product(i, j):
     a, b = (
-      rotary.rotate(x, rotary.rotation(jnp.array([[place]]), dim=8, theta=20.0))
+      rotary.apply_rotary(
+        x, rotary.rotary_angles(jnp.array([[place]]), dim=8, theta=20.0)
+      )
       for x, place in ((query, i), (key, j))
     )
     return np.asarray((a * b).sum(-1))
@@ -240,12 +242,12 @@ def test_shared_keys_and_values_are_repeated():
   )
   mask = jnp.asarray((rng.random((2, 1, 5, 5)) < 0.8) | np.eye(5, dtype=bool))
   xla = model_config.AttentionBackend.XLA
-  got = attention.attend(query, key, value, mask, backend=xla)
-  want = attention.attend(
+  got = attention.dot_product_attention(query, key, value, mask, backend=xla)
+  want = attention.dot_product_attention(
     query, jnp.repeat(key, 2, 2), jnp.repeat(value, 2, 2), mask, backend=xla
   )
   np.testing.assert_allclose(got, want, atol=1e-6)
-  dropped = attention.attend(
+  dropped = attention.dot_product_attention(
     query,
     key,
     value,

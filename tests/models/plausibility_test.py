@@ -30,7 +30,7 @@ _SHAPES = [(100, 8), (8, 8), (2, 8)]
   ],
 )
 def test_sizes_that_a_model_has(sizes, shapes):
-  assert plausibility.problems(_Config(**sizes), shapes) == []
+  assert plausibility.find_shape_problems(_Config(**sizes), shapes) == []
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_sizes_that_a_model_has(sizes, shapes):
   ],
 )
 def test_sizes_that_no_model_has(sizes, told):
-  (found,) = plausibility.problems(_Config(**sizes), _SHAPES)
+  (found,) = plausibility.find_shape_problems(_Config(**sizes), _SHAPES)
   assert told in found

@@ -9,14 +9,14 @@ from xlflax.models import targets
 
 def test_is_the_default_device_unless_another_is_compiled_for():
   here = targets.Target(jax.default_backend())
-  assert targets.current() == here
+  assert targets.current_target() == here
   hopper = targets.Target('gpu', (9, 0))
   with targets.compiling_for(hopper):
-    assert targets.current() is hopper
+    assert targets.current_target() is hopper
     with targets.compiling_for(targets.Target('tpu')):
-      assert targets.current().platform == 'tpu'
-    assert targets.current() is hopper
-  assert targets.current() == here
+      assert targets.current_target().platform == 'tpu'
+    assert targets.current_target() is hopper
+  assert targets.current_target() == here
 
 
 def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
@@ -39,7 +39,7 @@ def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
 
 def test_options_are_those_of_the_compiler_that_stands_in():
   with targets.compiling_for(targets.Target('tpu'), by='cpu'):
-    assert targets.current().platform == 'tpu'
+    assert targets.current_target().platform == 'tpu'
     assert not any('tpu' in name for name in targets.compiler_options())
   with targets.compiling_for(targets.Target('tpu')):
     assert all('tpu' in name for name in targets.compiler_options())

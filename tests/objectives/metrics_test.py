@@ -18,14 +18,14 @@ def _sum(total, weight):
 
 
 def test_finalize_takes_the_means_of_the_docstring():
-  got = metrics.finalize(
+  got = metrics.finalize_metrics(
     {'mlm/loss': _sum([6.0, 0.0, 1.0], [3.0, 0.0, 1.0])}, LANGUAGES
   )
   assert got == {'mlm/loss': 1.75, 'mlm/loss/en': 2.0, 'mlm/loss/fr': 1.0}
 
 
 def test_finalize_by_the_last_part_of_the_name():
-  got = metrics.finalize(
+  got = metrics.finalize_metrics(
     {
       'mlm/perplexity': _sum([2.0, 4.0, 0.0], [2.0, 1.0, 0.0]),
       'mlm/tokens': _sum([5.0, 7.0, 0.0], [5.0, 7.0, 0.0]),
@@ -48,17 +48,19 @@ def test_finalize_by_the_last_part_of_the_name():
 
 
 def test_perplexity_of_a_huge_loss_is_finite():
-  got = metrics.finalize({'perplexity': _sum(1e6, 1.0)}, LANGUAGES)
+  got = metrics.finalize_metrics({'perplexity': _sum(1e6, 1.0)}, LANGUAGES)
   assert math.isfinite(got['perplexity'])
 
 
 def test_finalize_names_the_metric_of_a_wrong_length():
   with raises_error(ValueError, mentions=('mlm/loss', 2)):
-    metrics.finalize({'mlm/loss': _sum([1.0, 1.0], [1.0, 1.0])}, LANGUAGES)
+    metrics.finalize_metrics(
+      {'mlm/loss': _sum([1.0, 1.0], [1.0, 1.0])}, LANGUAGES
+    )
 
 
 def test_add_is_the_union_with_sums():
-  got = metrics.add(
+  got = metrics.add_metrics(
     {'a': _sum(1.0, 2.0), 'b': _sum([1.0, 0.0], [1.0, 0.0])},
     {'b': _sum([2.0, 3.0], [1.0, 1.0]), 'c': _sum(5.0, 1.0)},
   )
@@ -78,7 +80,7 @@ def test_parts_added_equal_the_whole():
     {'x': metrics.by_language(values[part], weights[part], ids[part], 3)}
     for part in (slice(0, 3), slice(3, 8))
   ]
-  added = metrics.add(*parts)['x']
+  added = metrics.add_metrics(*parts)['x']
   np.testing.assert_allclose(added.total, whole.total, rtol=1e-5)
   np.testing.assert_array_equal(added.weight, whole.weight)
 

@@ -87,7 +87,7 @@ def _run(model, objective, vocabulary, params, batch, state=()):
 
 def _ordinary(params, language, words=None):
   """The tree of one language, its softmax over its words."""
-  tree = dict(sharing.select(_PLAN, params['model'], language))
+  tree = dict(sharing.select_language_params(_PLAN, params['model'], language))
   if words is not None:
     tree['output_bias'] = np.where(
       np.isin(np.arange(23), words), tree['output_bias'], -1e9
@@ -105,7 +105,7 @@ def _masked(objective, vocabulary, batch):
 
 @jax.jit
 def _encode(params, rows):
-  return inputs.call(
+  return inputs.call_model(
     Encoder(_CONFIG),
     params,
     'encode',
@@ -120,7 +120,10 @@ def _own(language, vocabulary):
 
 
 def test_binding_is_nothing_without_a_plan(params, vocabulary):
-  assert inputs.bind(Encoder(_CONFIG), params, {}, vocabulary) is params
+  assert (
+    inputs.bind_language_params(Encoder(_CONFIG), params, {}, vocabulary)
+    is params
+  )
 
 
 def test_language_of_a_batch_with_rows_that_fill_it_up():
@@ -132,9 +135,9 @@ def test_language_of_a_batch_with_rows_that_fill_it_up():
 
 @functools.partial(jax.jit, static_argnums=0)
 def _probabilities(vocabulary, params, batch):
-  bound = inputs.bind(_MODEL, params, batch, vocabulary)
+  bound = inputs.bind_language_params(_MODEL, params, batch, vocabulary)
   return jax.nn.softmax(
-    inputs.call(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
+    inputs.call_model(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
   )
 
 
@@ -150,7 +153,7 @@ def test_softmax_is_over_the_languages_own_words(params, vocabulary, language):
 
 def test_vocabulary_in_common_is_scored_whole(params, vocabulary):
   common = dataclasses.replace(vocabulary, language_words=())
-  bound = inputs.bind(_MODEL, params, _rows(1, 0), common)
+  bound = inputs.bind_language_params(_MODEL, params, _rows(1, 0), common)
   np.testing.assert_array_equal(
     bound['model']['output_bias'],
     params['model']['language_specific']['output_bias'][1],
@@ -181,7 +184,7 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
   )
   np.testing.assert_allclose(output.loss.total, want.loss.total, rtol=1e-6)
   assert output.loss.weight == want.loss.weight == 6 + 3 + 5
-  own = sharing.select(_PLAN, gradient, 1)
+  own = sharing.select_language_params(_PLAN, gradient, 1)
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
     own,
@@ -193,7 +196,7 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
 def test_masked_lm_moves_one_languages_parts_and_words(scored, vocabulary):
   _, gradient = scored(vocabulary)
   own = gradient['language_specific']
-  for name, leaf in params_lib.names(own).items():
+  for name, leaf in params_lib.flatten_params(own).items():
     assert not leaf[0].any() and not leaf[2].any(), name
   table = np.asarray(own['embeddings']['token'][1])
   moved = set(np.flatnonzero(table.any(axis=1)).tolist())
@@ -247,7 +250,9 @@ def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
   scores = first @ second.T / 0.05
   loss = [np.log(np.exp(s).sum(1)) - np.diag(s) for s in (scores, scores.T)]
   np.testing.assert_allclose(output.loss.total, np.sum(loss) / 2, rtol=1e-4)
-  for name, leaf in params_lib.names(gradient['language_specific']).items():
+  for name, leaf in params_lib.flatten_params(
+    gradient['language_specific']
+  ).items():
     assert not leaf[1].any(), name
     if not name.endswith(('output_bias', 'attention/key/bias')):
       assert leaf[0].any() and leaf[2].any(), name

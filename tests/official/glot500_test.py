@@ -96,7 +96,7 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
   )
   text = (output / 'test_results.txt').read_text()
   ours = run_lib.open_run(
-    importing.convert(importing.check(folder), tmp_path / 'ours')
+    importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
   )
   task = retrieval.Retrieval(
     source=tatoeba.Tatoeba(directory=str(data), name='bible'),
@@ -150,5 +150,5 @@ def test_round_trips(seed):
   expected = evaluator.eval_first_roundtrip_sentences(
     [['w'] * size for size in sizes], aligns
   )
-  found = alignment.returned(links)
+  found = alignment.round_trip_words(links)
   assert (found.sum(), len(found)) == expected

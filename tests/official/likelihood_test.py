@@ -73,7 +73,7 @@ def both(request, tmp_path_factory):
   model = getattr(transformers, f'{kind[request.param]}ForMaskedLM')(config)
   model.save_pretrained(folder)
   ours = folder.parent / f'{request.param}_ours'
-  importing.convert(importing.check(folder), ours)
+  importing.convert_import(importing.check_import(folder), ours)
   return str(folder), run_lib.open_run(ours).subject()
 
 
@@ -87,7 +87,7 @@ def test_sentences(scorer_class, both, hidden, metric):
   if hidden == 'word' and 'roberta' in folder:
     # Its pre-tokenizer takes marks off words; here they belong to them.
     texts = [''.join(c for c in t if c.isalpha() or c == ' ') for t in texts]
-  found = pseudo_likelihood.score(
+  found = pseudo_likelihood.score_sentences(
     subject,
     subject.vocabulary.encode_batch(texts),
     [0] * len(texts),

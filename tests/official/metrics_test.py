@@ -79,7 +79,10 @@ def test_intents_and_slots():
     ]
     intents = [[intent for intent, _ in side] for side in sides]
     theirs = names['eval_preds'](intents[1], intents[0], types[1], types[0])
-    gold, found = ([tagging.joined(tags) for _, tags in side] for side in sides)
+    gold, found = (
+      [tagging.join_neighboring_entities(tags) for _, tags in side]
+      for side in sides
+    )
     right = [
       a == b and c == d
       for a, b, c, d in zip(*intents, gold, found, strict=True)
@@ -139,7 +142,7 @@ def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
     )
     expected = xtreme.mewslix_map20(
       {query: names[:1] for query, names in gold.items()},
-      json.loads(submission.entities(run)),
+      json.loads(submission.entities_json(run)),
     )
     ours = [
       embeddings.reciprocal_rank(found[query], {names[0]: 1.0})
@@ -172,7 +175,7 @@ def test_mined_pairs(xtreme):
       for _ in range(2)
     )
     expected = xtreme.bucc_f1(*(list(map('\t'.join, x)) for x in (gold, found)))
-    ours = mining.evaluate(found, gold)
+    ours = mining.mining_scores(found, gold)
     for name in ('f1', 'precision', 'recall'):
       assert 100 * getattr(ours, name) == pytest.approx(expected[name])
 
@@ -214,9 +217,11 @@ def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
   official = scorers.module('MLQA', 'mlqa_evaluation_v1.py')
   for _ in range(40):
     gold, found, data = _questions(draw)
-    _same(questions.evaluate(gold, found), xtreme.squad_em_f1(data, found))
+    _same(questions.answer_scores(gold, found), xtreme.squad_em_f1(data, found))
     for language in questions._ARTICLES:
-      ours = questions.evaluate(gold, found, rules='mlqa', language=language)
+      ours = questions.answer_scores(
+        gold, found, rules='mlqa', language=language
+      )
       _same(ours, xtreme.mlqa_em_f1(data, found, language))
       _same(ours, official.evaluate(data, found, language))
 
@@ -227,7 +232,7 @@ def test_questions_without_an_answer_by_squad_v2():
   for _ in range(100):
     gold, found, data = _questions(draw, unanswerable=True)
     exact, f1 = official.get_raw_scores(data, found)
-    ours = questions.evaluate(
+    ours = questions.answer_scores(
       {key: answers or [''] for key, answers in gold.items()},
       found,
       rules='squad_v2',
@@ -284,8 +289,8 @@ def test_trees(tmp_path):
       *(official.load_conllu(io.StringIO(text)) for text in texts)
     )
     found = gold[0].read_predictions(gold, texts[1])
-    attached = parsing.evaluate(gold, found)
-    content = content_words.evaluate(gold, found)
+    attached = parsing.attachment_scores(gold, found)
+    content = content_words.content_word_scores(gold, found)
     for name, ours in (
       ('LAS', attached.las),
       ('UAS', attached.uas),
@@ -321,7 +326,7 @@ def test_morphology_that_is_predicted():
         for one in (gold, found)
       )
     )
-    ours = content_words.evaluate(gold, found)
+    ours = content_words.content_word_scores(gold, found)
     for name in ('clas', 'mlas', 'blex'):
       assert getattr(ours, name).value == pytest.approx(
         expected[name.upper()].f1, abs=1e-12
@@ -345,7 +350,7 @@ def test_word_alignment():
     precision, recall, error, *_ = official.calculate_metrics(
       sure, possible, found, -1.0
     )
-    ours = alignment.evaluate(
+    ours = alignment.alignment_scores(
       [alignment.GoldLinks(*pair) for pair in zip(sure, possible, strict=True)],
       found,
     )

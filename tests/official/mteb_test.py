@@ -130,7 +130,9 @@ def test_retrieval_and_reranking():
   draw = random.Random(3)
   for _ in range(60):
     run, relevance = _rankings(draw)
-    found = mteb_evaluators.retrieval_metrics.calculate_retrieval_scores(run, relevance, _CUTS)
+    found = mteb_evaluators.retrieval_metrics.calculate_retrieval_scores(
+      run, relevance, _CUTS
+    )
 
     def mean(name, found=found):
       values = [one[name] for one in found.all_scores.values()]

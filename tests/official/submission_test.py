@@ -36,7 +36,7 @@ def _sentences(folder):
   """Language -> its side of Tatoeba; what the model is pretrained on."""
   found = {
     language: (folder.data / f'tatoeba/{language}-en.{language}').read_text()
-    for language in xtreme.task('tatoeba').languages
+    for language in xtreme.find_xtreme_task('tatoeba').languages
   }
   found['en'] = (folder.data / 'tatoeba/fr-en.en').read_text()
   return {key: text.splitlines() for key, text in found.items()}
@@ -175,7 +175,7 @@ def _compare(ours, official, metrics, languages):
 
 @pytest.mark.parametrize('task', xtreme.TASKS)
 def test_every_number_is_the_official_one(ours, official, task):
-  known = xtreme.task(task)
+  known = xtreme.find_xtreme_task(task)
   names = {
     'accuracy': ('accuracy',),
     'f1': ('f1',),
@@ -195,7 +195,7 @@ def test_what_xtreme_r_adds_is_the_official_number(extended, extended_suite):
   ours = _ours(extended_suite)['tasks']
   official = _official(extended_suite, extended.gold, 'xtreme-r')
   for task in ('xcopa', 'tatoeba'):
-    languages = xtreme.task(task, 'xtreme-r').languages
+    languages = xtreme.find_xtreme_task(task, 'xtreme-r').languages
     _compare(ours[task], official[task], {'accuracy': 'accuracy'}, languages)
   _compare(
     ours['mewslix'],

@@ -86,8 +86,8 @@ def test_twin(row):
 
 def test_parameters():
   """80k entries, 8 layers; each language's own embeddings have 40k rows."""
-  joint = vocabulary_spec.invented(80_000, num_languages=2)
-  own = vocabulary_spec.invented(40_000, num_languages=2)
+  joint = vocabulary_spec.make_dummy_spec(80_000, num_languages=2)
+  own = vocabulary_spec.make_dummy_spec(40_000, num_languages=2)
   body = 8 * (12 * 768**2 + 13 * 768)
   default = rows.parameters(rows.settings('ecs', 'default', vocabulary=joint))
   assert default == pytest.approx(80_000 * 769 + body, rel=0.01)

@@ -97,7 +97,7 @@ def test_row_has_the_values_of_the_table(row):
     for name, value in _GIVEN.items()
     if _required(text, name)
   ] + [f'{name}=1' for name in grid]
-  configuration = config.load([file], given)
+  configuration = config.load_gin_files([file], given)
   for name, (value, place) in expected.items():
     assert re.search(
       r"section|table|appendix|not stated|authors' script", place

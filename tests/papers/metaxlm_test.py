@@ -102,6 +102,6 @@ def test_parameters():
   settings = rows.settings(
     'metaxlm',
     'metaxlm',
-    vocabulary=vocabulary_spec.invented(250_002, num_languages=94),
+    vocabulary=vocabulary_spec.make_dummy_spec(250_002, num_languages=94),
   )
   assert rows.parameters(settings) == pytest.approx(270e6, rel=0.04)

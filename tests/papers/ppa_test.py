@@ -89,6 +89,6 @@ def test_parameters():
   settings = rows.settings(
     'ppa',
     '250k_no_moco',
-    vocabulary=vocabulary_spec.invented(110_000, num_languages=104),
+    vocabulary=vocabulary_spec.make_dummy_spec(110_000, num_languages=104),
   )
   assert rows.parameters(settings) == pytest.approx(172e6, rel=0.04)

@@ -163,8 +163,8 @@ def _settings(directory, corpus, *more):
 @pytest.mark.parametrize('name', _TOKENIZERS)
 def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
-  importing.convert(
-    importing.check(tmp_path / 'published', languages=_LANGUAGES),
+  importing.convert_import(
+    importing.check_import(tmp_path / 'published', languages=_LANGUAGES),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus)
@@ -174,7 +174,9 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   settings.train()
   run = run_lib.open_run(tmp_path / 'run')
   assert run.steps[-1] == 20
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
 
 
@@ -184,8 +186,8 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
   name, corpus, tmp_path
 ):
   model, tokenizer = _publish(name, tmp_path / 'published')
-  importing.convert(
-    importing.check(tmp_path / 'published', languages=_LANGUAGES),
+  importing.convert_import(
+    importing.check_import(tmp_path / 'published', languages=_LANGUAGES),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus, "EncoderConfig.mlm_head='transform'")
@@ -194,8 +196,8 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
   )
   dataclasses.replace(settings, init_from=init).train()
   run = run_lib.open_run(tmp_path / 'run')
-  folder_writing.convert(
-    exporting.check(run.directory, task='states'), tmp_path / 'back'
+  folder_writing.write_folder(
+    exporting.check_export(run.directory, task='states'), tmp_path / 'back'
   )
   back = transformers.AutoModel.from_pretrained(tmp_path / 'back').eval()
   assert type(back) is type(model)

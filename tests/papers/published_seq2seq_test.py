@@ -170,8 +170,10 @@ def test_encoder_decoder_is_trained_on_and_goes_back(
   name, corpus, tmp_path, monkeypatch
 ):
   model, tokenizer = _publish(name, tmp_path / 'published')
-  importing.convert(
-    importing.check(tmp_path / 'published', languages=('de', 'en', 'ru')),
+  importing.convert_import(
+    importing.check_import(
+      tmp_path / 'published', languages=('de', 'en', 'ru')
+    ),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, _MODELS[name][0], corpus)
@@ -182,5 +184,7 @@ def test_encoder_decoder_is_trained_on_and_goes_back(
   settings.train()
   run = run_lib.open_run(tmp_path / 'run')
   assert run.steps[-1] == 20
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   _check_folder(tmp_path / 'back', run, model, tokenizer)

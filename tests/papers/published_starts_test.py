@@ -117,8 +117,10 @@ def test_row_starts_from_the_published_model_and_goes_back(
   model, tokenizer = _published(
     kind, options, make_tokenizer, tmp_path / 'published'
   )
-  importing.convert(
-    importing.check(tmp_path / 'published', languages=('en', 'de', 'ru')),
+  importing.convert_import(
+    importing.check_import(
+      tmp_path / 'published', languages=('en', 'de', 'ru')
+    ),
     tmp_path / 'ours',
   )
   settings = _settings(gin_file, tmp_path, corpus)
@@ -128,8 +130,8 @@ def test_row_starts_from_the_published_model_and_goes_back(
   settings.train()
   run = run_lib.open_run(tmp_path / 'run')
   assert run.steps[-1] == 20
-  checked = exporting.check(run.directory)
-  folder_writing.convert(checked, tmp_path / 'back', license='mit')
+  checked = exporting.check_export(run.directory)
+  folder_writing.write_folder(checked, tmp_path / 'back', license='mit')
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
   card = (tmp_path / 'back/README.md').read_text()
   assert '- Started from: published' in card and 'license: mit' in card

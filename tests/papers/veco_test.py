@@ -189,7 +189,7 @@ def test_departures_of_the_authors_scripts():
       (f'wmt14_{code}_veco', paper),
       (f'script_{code}', script),
     ):
-      loaded = config.load(
+      loaded = config.load_gin_files(
         [f'papers/veco/{row}.gin'],
         ["MODEL_DIR='a'", "VOCABULARY='b'", "CORPUS='c'", "INIT_DIR='d'"],
       )
@@ -204,7 +204,7 @@ def test_scripts_take_all_of_veco_but_its_head(row):
   settings = rows.twin('veco', row)
   init = settings.init_from
   own, theirs = (
-    params_lib.names(setup_lib.Setup(one).factory.abstract.params)
+    params_lib.flatten_params(setup_lib.Setup(one).factory.abstract.params)
     for one in (settings, rows.twin('veco', 'large_phase2'))
   )
   taken = {init.source_name(name) for name in own if init.wants(name)}
@@ -251,6 +251,8 @@ def test_twins_of_other_sizes(row):
 def test_parameters(row, size):
   """Table 8, within 4 %."""
   settings = rows.settings(
-    'veco', row, vocabulary=vocabulary_spec.invented(250_002, num_languages=50)
+    'veco',
+    row,
+    vocabulary=vocabulary_spec.make_dummy_spec(250_002, num_languages=50),
   )
   assert rows.parameters(settings) == pytest.approx(size, rel=0.04)

@@ -23,13 +23,13 @@ from xlflax.training.optimization import optimizers
 def _settings(devices: str, **fields):
   return setup_test.make_settings(
     **({'partitioner': partitioning.Partitioner()} | fields)
-  ).on(machines.parse(devices))
+  ).on(machines.parse_topology(devices))
 
 
 @pytest.fixture(scope='module')
 def made():
   """8 H200 in two nodes; the vocabulary is sizes only."""
-  return plan.make(_settings('gpu:H200:8/4'), by=plan.By.ESTIMATE)
+  return plan.make_plan(_settings('gpu:H200:8/4'), by=plan.By.ESTIMATE)
 
 
 def test_plan_for_a_described_machine(made):
@@ -76,7 +76,7 @@ def test_parts_of_the_step(made):
     time['matmuls'] + time['misaligned'] + time['attention'] + time['memory']
   )
   printed = io.StringIO()
-  report.show(made, rich.console.Console(file=printed, width=160))
+  report.print_plan(made, rich.console.Console(file=printed, width=160))
   assert 'optimizer' in printed.getvalue()
 
 
@@ -94,7 +94,7 @@ def test_rates_of_the_plan(made):
 
 @pytest.mark.slow
 def test_cpus_have_memory_by_xla_and_no_roofline():
-  made = plan.make(_settings('cpu:2'))
+  made = plan.make_plan(_settings('cpu:2'))
   used = made['memory']
   assert made['estimate'] is None
   assert 'just measured' in made['seconds_per_step_basis']
@@ -124,7 +124,9 @@ def test_replayed_steps_need_room_for_a_second_state():
 
 def test_split_state_falls_as_the_number_of_devices():
   def split(count):
-    return memory.split(_setup(f'gpu:H200:{count}').factory.abstract_sharded)
+    return memory.fully_sharded_fraction(
+      _setup(f'gpu:H200:{count}').factory.abstract_sharded
+    )
 
   alone = split(1)
   assert alone['split'] == 0
@@ -204,7 +206,7 @@ def test_state_that_is_on_every_device(monkeypatch):
 
 def test_memory_that_is_not_there(monkeypatch):
   """On GPUs it is the share that the run will take, or that is set."""
-  machine = machines.parse('gpu:V100:8')
+  machine = machines.parse_topology('gpu:V100:8')
   for name in ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION'):
     monkeypatch.delenv(name, raising=False)
   (text,) = advice.of_memory(machine, 30e9, accumulation=2)
@@ -218,9 +220,13 @@ def test_memory_that_is_not_there(monkeypatch):
   (text,) = advice.of_memory(machine, 28e9, accumulation=1)
   assert '22.4 GiB of the 29.8 GiB' in text
   assert (
-    advice.of_memory(machines.parse('tpu:v6e:8'), 28e9, accumulation=1) == []
+    advice.of_memory(machines.parse_topology('tpu:v6e:8'), 28e9, accumulation=1)
+    == []
   )
-  assert advice.of_memory(machines.parse('cpu:8'), 1e15, accumulation=1) == []
+  assert (
+    advice.of_memory(machines.parse_topology('cpu:8'), 1e15, accumulation=1)
+    == []
+  )
 
 
 def test_arithmetic_that_is_not_there():
@@ -250,7 +256,9 @@ def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
 
 def test_every_accelerator_can_be_planned_for():
   for accelerator in accelerators.TABLE:
-    machine = machines.parse(f'{accelerator.platform}:{accelerator.name}:8')
+    machine = machines.parse_topology(
+      f'{accelerator.platform}:{accelerator.name}:8'
+    )
     assert machine.accelerator is accelerator
     assert machine.per_node == min(8, accelerator.per_node)
 
@@ -270,12 +278,12 @@ def _documented() -> list[str]:
 
 def test_documented_devices_are_known():
   for kind in _documented():
-    assert machines.parse(f'{kind}:1').accelerator
+    assert machines.parse_topology(f'{kind}:1').accelerator
 
 
 @pytest.mark.parametrize('devices', ['gpu:H200:1', 'tpu:v6e:1'])
 def test_one_device_is_planned_for_by_estimate(devices):
-  made = plan.make(_settings(devices), by=plan.By.ESTIMATE)
+  made = plan.make_plan(_settings(devices), by=plan.By.ESTIMATE)
   assert made['basis'].startswith('an estimate')
   assert made['memory']['total'] > 0 and made['collectives'] == {}
   assert made['estimate']['seconds_per_step'] > 0

@@ -8,7 +8,7 @@ from xlflax.planning import advice
 from xlflax.training.devices import machines
 
 _GIB = 2**30
-_H200 = machines.parse('gpu:H200:1')
+_H200 = machines.parse_topology('gpu:H200:1')
 
 
 def _advise(machine=_H200, **changes):
@@ -32,7 +32,7 @@ def test_a_larger_batch_shares_the_update():
     dict(total=100 * _GIB),  # does not fit
     dict(update_seconds=0.001),  # saves less than 1 %
     dict(total=_GIB // 2, state=0),  # a tiny model
-    dict(machine=machines.parse('cpu:8')),
+    dict(machine=machines.parse_topology('cpu:8')),
   ],
 )
 def test_no_advice(changes):

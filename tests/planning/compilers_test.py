@@ -34,8 +34,8 @@ def _without_packages(monkeypatch):
 )
 def test_what_is_missing(monkeypatch, devices, reason):
   _without_packages(monkeypatch)
-  machine = machines.parse(devices)
-  assert compilers.missing(machine) == reason
+  machine = machines.parse_topology(devices)
+  assert compilers.why_unavailable(machine) == reason
   if machine.accelerator:
     with pytest.raises(errors.ConfigError, match='--cost_model=estimate'):
       plan.check_compiler(machine)
@@ -51,9 +51,9 @@ def test_plugins_of_either_cuda(monkeypatch):
     ),
   )
   monkeypatch.setattr(importlib.metadata, 'version', {}.get)
-  machine = machines.parse('gpu:H200:8')
-  assert not compilers.missing(machine)
-  assert compilers.version(machine).startswith('jax-cuda13-plugin ')
+  machine = machines.parse_topology('gpu:H200:8')
+  assert not compilers.why_unavailable(machine)
+  assert compilers.compiler_version(machine).startswith('jax-cuda13-plugin ')
 
 
 def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
@@ -63,14 +63,20 @@ def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
     'find_spec',
     lambda name, *a: 'rocm' in name if '_plugin' in name else found(name, *a),
   )
-  assert 'is not installed' in compilers.missing(machines.parse('gpu:H200:8'))
+  assert 'is not installed' in compilers.why_unavailable(
+    machines.parse_topology('gpu:H200:8')
+  )
 
 
 def test_devices_that_the_compilers_do_not_know(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: object())
-  assert 'V100' in compilers.missing(machines.parse('gpu:V100:8'))
-  assert 'power of two' in compilers.missing(machines.parse('tpu:v6e:12'))
-  assert compilers.missing(machines.parse('gpu:B200:8')) == ''
+  assert 'V100' in compilers.why_unavailable(
+    machines.parse_topology('gpu:V100:8')
+  )
+  assert 'power of two' in compilers.why_unavailable(
+    machines.parse_topology('tpu:v6e:12')
+  )
+  assert compilers.why_unavailable(machines.parse_topology('gpu:B200:8')) == ''
 
 
 @pytest.mark.parametrize(
@@ -88,12 +94,12 @@ def test_devices_that_the_compilers_do_not_know(monkeypatch):
   ],
 )
 def test_names_of_slices(devices, name, more):
-  found = compilers.topology_name(machines.parse(devices))
+  found = compilers.topology_name(machines.parse_topology(devices))
   assert found == {'topology_name': name, **more}
 
 
 def _runs(devices):
-  machine = machines.parse(devices)
+  machine = machines.parse_topology(devices)
   made = record.compiled(devices)
   run = execution.Execution(
     hlo.parse(made.text),
@@ -123,9 +129,9 @@ def test_compiling_for_tpus():
 )
 def test_a_plan_by_the_compiler():
   """Memory, kernels and times are those of the compiled step."""
-  machine = machines.parse('tpu:v6e:8')
+  machine = machines.parse_topology('tpu:v6e:8')
   settings = setup_test.make_settings(partitioner=partitioning.Partitioner())
-  made = plan.make(settings.on(machine), by=plan.By.COMPILER)
+  made = plan.make_plan(settings.on(machine), by=plan.By.COMPILER)
   assert made['compiled'] and 'XLA:TPU' in made['basis']
   (step,) = made['steps']
   assert made['memory']['temporary'] == step['memory']['temporary'] > 0
@@ -151,12 +157,12 @@ def test_compiling_for_gpus(name):
   reason='needs jax[cuda12]',
 )
 def test_a_backend_that_only_the_described_machine_has():
-  machine = machines.parse('gpu:H200:1')
+  machine = machines.parse_topology('gpu:H200:1')
   settings = setup_test.make_settings(
     model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
     partitioner=partitioning.Partitioner(),
   )
-  made = plan.make(settings.on(machine), by=plan.By.COMPILER)
+  made = plan.make_plan(settings.on(machine), by=plan.By.COMPILER)
   parts = {row['part']: row['flops'] for row in made['steps'][0]['parts']}
   assert parts['attention'] > 0
 
@@ -164,5 +170,5 @@ def test_a_backend_that_only_the_described_machine_has():
 def test_the_version_of_a_compiler(monkeypatch):
   monkeypatch.setattr(importlib.metadata, 'version', lambda name: '0.0.42.1')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name)
-  machine = machines.parse('tpu:v6e:1')
-  assert compilers.version(machine) == 'libtpu 0.0.42.1'
+  machine = machines.parse_topology('tpu:v6e:1')
+  assert compilers.compiler_version(machine) == 'libtpu 0.0.42.1'

@@ -31,11 +31,11 @@ def test_every_chip_is_an_accelerator_with_its_memory():
 
 
 def test_text():
-  text = gpu_targets.config(_of('H200'))
+  text = gpu_targets.gpu_target_config(_of('H200'))
   assert 'core_count: 132' in text and 'memory_bandwidth: 4800000000000' in text
   assert 'major: 9 minor: 0 feature_extension: ACCELERATED_FEATURES' in text
   assert 'shared_memory_per_block_optin: 232448' in text
-  ada = gpu_targets.config(_of('L40S'))
+  ada = gpu_targets.gpu_target_config(_of('L40S'))
   assert 'cuda_compute_capability { major: 8 minor: 9 }' in ada
   assert ada.count('{') == ada.count('}')
 
@@ -48,10 +48,10 @@ def test_versions_are_those_of_the_lock():
   ):
     pinned = re.search(rf'^nvidia-{package}-cu12==(\d+)\.(\d+)', lock, re.M)
     major, minor = pinned.groups()
-    text = gpu_targets.config(_of('B200'))
+    text = gpu_targets.gpu_target_config(_of('B200'))
     assert f'{field} {{ major: {major} minor: {minor} }}' in text
 
 
 def test_a_gpu_of_which_nothing_is_known():
   with pytest.raises(errors.ConfigError, match='H200'):
-    gpu_targets.config(_of('V100'))
+    gpu_targets.gpu_target_config(_of('V100'))

@@ -20,10 +20,12 @@ def _sent(mesh, **fields):
     )
   )
   split, whole = {}, {}
-  for name, leaf in params.names(setup.factory.abstract_sharded.params).items():
+  for name, leaf in params.flatten_params(
+    setup.factory.abstract_sharded.params
+  ).items():
     found = whole if leaf.sharding.is_fully_replicated else split
     found[name] = math.prod(leaf.shape)
-  return ideal.sent(setup), split, whole
+  return ideal.minimum_bytes_sent(setup), split, whole
 
 
 def test_copies_are_all_reduced():

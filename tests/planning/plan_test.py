@@ -51,7 +51,7 @@ def result():
     patch.setattr(
       setup_lib.Setup, 'open_loaders', lambda self: {'mono': loader}
     )
-    made = plan.make(settings)
+    made = plan.make_plan(settings)
   assert loader.closed
   return types.SimpleNamespace(
     made=made, params=setup_lib.Setup(settings).factory.abstract.params
@@ -59,7 +59,9 @@ def result():
 
 
 def test_parameters(result):
-  sizes = {n: leaf.size for n, leaf in params.names(result.params).items()}
+  sizes = {
+    n: leaf.size for n, leaf in params.flatten_params(result.params).items()
+  }
   made = result.made['parameters']
   assert made['total'] == sum(sizes.values()) == sum(made['modules'].values())
   assert made['trainable'] == sum(
@@ -89,9 +91,9 @@ def test_what_replay_costs(result):
     1.05 * replay['seconds']
   )
   printed = io.StringIO()
-  report.show(result.made, rich.console.Console(file=printed, width=160))
+  report.print_plan(result.made, rich.console.Console(file=printed, width=160))
   assert (
-    f'one of 20 steps is computed twice: {report.mebibytes(state + 4)} per '
+    f'one of 20 steps is computed twice: {report.format_mebibytes(state + 4)} per '
     'device, at least 5.00% more time'
   ) in printed.getvalue()
   assert 'memory per device: copy of the state' in printed.getvalue()

@@ -21,7 +21,7 @@ with scratch.folder() as folder:
 
 
 def test_the_folder_is_gone_afterwards():
-  with scratch.folder() as folder:
+  with scratch.scratch_folder() as folder:
     (folder / 'dump.txt').write_text('HloModule x')
   assert not folder.exists()
 

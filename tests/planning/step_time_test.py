@@ -13,7 +13,7 @@ from xlflax.planning.step_costs import Kind, Operation
 from xlflax.training import setup as setup_lib
 from xlflax.training.devices import machines, partitioning
 
-_H200 = machines.parse('gpu:H200:1')
+_H200 = machines.parse_topology('gpu:H200:1')
 _NONE: collections.Counter[Collective] = collections.Counter()
 
 
@@ -64,14 +64,14 @@ def test_a_kernel_takes_the_longer_of_its_two_times():
 
 def test_alignment_does_not_matter_on_a_tpu():
   matmul = _operation(Kind.MATMUL, flops=1e12, misaligned=('x',))
-  time = _time(matmul, machine=machines.parse('tpu:v6e:1'))
+  time = _time(matmul, machine=machines.parse_topology('tpu:v6e:1'))
   assert time.misaligned == 0
 
 
 def test_devices_share_the_work_and_keep_the_whole_update():
   work = _operation(Kind.MEMORY, bytes=3.5e12)
   update = dataclasses.replace(work, phase='update')
-  eight = machines.parse('gpu:H200:8')
+  eight = machines.parse_topology('gpu:H200:8')
   assert _time(work, machine=eight).memory == pytest.approx(1 / 8)
   assert _time(update, machine=eight).memory == pytest.approx(1)
   sharded = _time(update, machine=eight, update_fraction=1 / 8)
@@ -83,7 +83,7 @@ def test_communication_beyond_the_computation_is_exposed():
   counts = collections.Counter(
     {Collective('collective-permute', 8, 1, 'f32', (), 0.36e9): 3}
   )
-  eight = machines.parse('gpu:H200:8')
+  eight = machines.parse_topology('gpu:H200:8')
   work = _operation(Kind.MEMORY, bytes=8 * 3.5e9)
   time = _time(work, machine=eight, counts=counts)
   assert time.communication == pytest.approx(3e-3)
@@ -100,12 +100,17 @@ def _trace(vocabulary_size, **fields):
   settings = setup_test.make_settings(
     partitioner=partitioning.Partitioner(),
     model=model,
-    vocabulary=vocabulary_spec.invented(vocabulary_size, num_languages=2),
+    vocabulary=vocabulary_spec.make_dummy_spec(
+      vocabulary_size, num_languages=2
+    ),
   ).on(_H200)
   settings = attention.with_traceable_attention(settings, _H200)
   setup = setup_lib.Setup(settings)
   active = settings.objectives.active(0)
-  with compilers.tracing(_H200, by='cpu'), settings.partitioner.scope():
+  with (
+    compilers.trace_for_machine(_H200, by='cpu'),
+    settings.partitioner.scope(),
+  ):
     traced = setup.jitted_step(active).trace(
       setup.factory.abstract_sharded, setup.abstract_batches(active)
     )

@@ -61,8 +61,8 @@ def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
   }
   lowered = _Lowered(files, forever.wait)
   tpu_dumps.compile_program(lowered, {'fast': True}, tmp_path)
-  assert tpu_dumps.program(tmp_path) == 'HloModule x'
-  assert tpu_dumps.memory(tmp_path)['peak'] == 2415648
+  assert tpu_dumps.read_program(tmp_path) == 'HloModule x'
+  assert tpu_dumps.read_memory(tmp_path)['peak'] == 2415648
   (thread,) = left
   assert thread.is_alive()
   forever.set()
@@ -72,7 +72,7 @@ def test_a_compiler_that_writes_nothing(tmp_path):
   lowered = _Lowered({}, lambda: None)
   tpu_dumps.compile_program(lowered, {'fast': True}, tmp_path)
   with pytest.raises(errors.TrainingError, match='unset XLA_FLAGS'):
-    tpu_dumps.program(tmp_path)
+    tpu_dumps.read_program(tmp_path)
 
 
 def test_a_refusal_is_raised(tmp_path):

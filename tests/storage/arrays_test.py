@@ -9,7 +9,7 @@ from xlflax.storage import arrays
 
 def test_what_numpy_wrote(tmp_path):
   np.savez(tmp_path / 'a.npz', x=np.arange(3), y=np.float32(2))
-  found = arrays.read(tmp_path / 'a.npz')
+  found = arrays.load_arrays(tmp_path / 'a.npz')
   assert found['x'].tolist() == [0, 1, 2] and found['y'] == 2
 
 
@@ -41,7 +41,7 @@ def _zipped(path, content, **settings):
 )
 def test_what_is_not_there(tmp_path, content):
   with pytest.raises(ValueError):
-    arrays.read(_zipped(tmp_path / 'a.npz', content))
+    arrays.load_arrays(_zipped(tmp_path / 'a.npz', content))
 
 
 def test_what_grows(tmp_path):
@@ -49,13 +49,13 @@ def test_what_grows(tmp_path):
   np.savez_compressed(path, x=np.zeros(1 << 22))
   assert path.stat().st_size < 1 << 16
   with pytest.raises(ValueError, match='compressed'):
-    arrays.read(path)
+    arrays.load_arrays(path)
 
 
 def test_other_files(tmp_path):
   for content in (b'', b'PK\x03\x04', bytes(1000)):
     (tmp_path / 'a.npz').write_bytes(content)
     with pytest.raises(ValueError):
-      arrays.read(tmp_path / 'a.npz')
+      arrays.load_arrays(tmp_path / 'a.npz')
   with pytest.raises(OSError):
-    arrays.read(tmp_path / 'missing.npz')
+    arrays.load_arrays(tmp_path / 'missing.npz')

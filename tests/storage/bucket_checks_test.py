@@ -23,7 +23,7 @@ def bucket():
 
 
 def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
-  bucket_checks.check_usable(paths.of('gs://bucket/run'))
+  bucket_checks.check_usable(paths.to_path('gs://bucket/run'))
   assert bucket.objects == {}
   bucket_checks.check_usable(tmp_path / 'none')
   assert not (tmp_path / 'none').exists()
@@ -31,7 +31,7 @@ def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
 
 def _refusal(name, **options) -> str:
   with pytest.raises(errors.RunDirectoryError) as caught:
-    bucket_checks.check_usable(paths.of(name), **options)
+    bucket_checks.check_usable(paths.to_path(name), **options)
   text = str(caught.value)
   assert 'The bucket cannot be used.' in text
   assert f'Where: {name}.' in text and 'credentials' in text
@@ -65,7 +65,7 @@ def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
 def test_a_container_in_azure():
   """Text and folders can be written there, checkpoints cannot."""
   fake_azure.shared()
-  folder = paths.of('az://bucket/x')
+  folder = paths.to_path('az://bucket/x')
   bucket_checks.check_usable(folder, checkpoints=False)
   bucket_checks.check_readable(folder)
   with raises_error(errors.RunDirectoryError, mentions='TensorStore'):

@@ -9,20 +9,20 @@ def test_addresses(monkeypatch):
   for name in ('AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3'):
     monkeypatch.delenv(name, raising=False)
   monkeypatch.setenv('AWS_REGION', 'eu-west-1')
-  assert kvstores.spec('s3://b/x/') == {
+  assert kvstores.kvstore_spec('s3://b/x/') == {
     'driver': 's3',
     'bucket': 'b',
     'path': 'x/',
     'aws_region': 'eu-west-1',
   }
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://minio:9000')
-  assert kvstores.spec('s3://b/x')['endpoint'] == 'http://minio:9000'
-  assert kvstores.spec('gs://b/x')['driver'] == 'gcs'
-  assert kvstores.spec('/a/b') == {'driver': 'file', 'path': '/a/b'}
+  assert kvstores.kvstore_spec('s3://b/x')['endpoint'] == 'http://minio:9000'
+  assert kvstores.kvstore_spec('gs://b/x')['driver'] == 'gcs'
+  assert kvstores.kvstore_spec('/a/b') == {'driver': 'file', 'path': '/a/b'}
   with raises_error(
     errors.RunDirectoryError, got='az://b/x', mentions='blobfuse2'
   ):
-    kvstores.spec('az://b/x')
+    kvstores.kvstore_spec('az://b/x')
 
 
 def test_stores_that_the_environment_names(monkeypatch):
@@ -30,5 +30,5 @@ def test_stores_that_the_environment_names(monkeypatch):
   monkeypatch.delenv('AWS_ENDPOINT_URL_S3', raising=False)
   monkeypatch.delenv('AZURE_STORAGE_CONNECTION_STRING', raising=False)
   monkeypatch.setenv('AZURE_STORAGE_ACCOUNT_NAME', 'one')
-  found = [kvstores.endpoint_of(scheme) for scheme in ('gs', 's3', 'az')]
+  found = [kvstores.get_endpoint(scheme) for scheme in ('gs', 's3', 'az')]
   assert found == ['', 'http://minio:9000', 'one']

@@ -10,7 +10,7 @@ from xlflax.storage import locking
 
 
 def _alone(directory, share=None):
-  return locking.alone(
+  return locking.lock_directory(
     directory, name='.lock', what='table', error=errors.CorpusError, share=share
   )
 

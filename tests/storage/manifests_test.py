@@ -11,17 +11,17 @@ from xlflax.storage import digests, manifests, paths
 
 @pytest.fixture
 def artefact(tmp_path):
-  manifests.write(
+  manifests.write_files(
     tmp_path, manifests.Kind.GRID, {'a.json': '{}', 'sub/b.bin': b'\0\1'}
   )
   return tmp_path
 
 
 def test_what_is_written_is_whole(artefact):
-  assert manifests.problems(artefact) == {}
-  known = manifests.read(artefact)
+  assert manifests.find_problems(artefact) == {}
+  known = manifests.read_manifest(artefact)
   assert known.kind == 'grid' and sorted(known.files) == ['a.json', 'sub/b.bin']
-  assert manifests.read(artefact / 'sub') is None
+  assert manifests.read_manifest(artefact / 'sub') is None
 
 
 @pytest.mark.parametrize(
@@ -34,33 +34,33 @@ def test_what_is_written_is_whole(artefact):
 )
 def test_what_has_changed_or_is_missing(artefact, change, problem):
   change(artefact / 'a.json')
-  [(name, said)] = manifests.problems(artefact).items()
+  [(name, said)] = manifests.find_problems(artefact).items()
   assert name == 'a.json' and said.startswith(problem)
-  assert manifests.problems(artefact, but=['a.json']) == {}
+  assert manifests.find_problems(artefact, but=['a.json']) == {}
 
 
 @pytest.mark.parametrize('content', [None, '', '{}', '[]', '{"digest": 3}'])
 def test_the_manifest_itself(artefact, content):
   path = artefact / manifests.FILE
   path.unlink() if content is None else path.write_text(content)
-  [(name, problem)] = manifests.problems(artefact).items()
+  [(name, problem)] = manifests.find_problems(artefact).items()
   said = 'missing' if content is None else 'damaged'
   assert name == manifests.FILE and f'{name} is {said}' in problem
   if content is not None:
     with raises_error(errors.RunDirectoryError, where='digests.json'):
-      manifests.write(artefact, manifests.Kind.GRID, {'a.json': '{}'})
+      manifests.write_files(artefact, manifests.Kind.GRID, {'a.json': '{}'})
 
 
 def test_a_manifest_s_own_bits(artefact):
   content = json.loads((artefact / manifests.FILE).read_text())
   content['about']['kind'] = 'other'
   (artefact / manifests.FILE).write_text(json.dumps(content))
-  assert 'damaged' in manifests.problems(artefact)[manifests.FILE]
+  assert 'damaged' in manifests.find_problems(artefact)[manifests.FILE]
 
 
 def test_equal_content_is_not_written(artefact):
   before = {p: p.stat().st_mtime_ns for p in artefact.rglob('*')}
-  manifests.write(
+  manifests.write_files(
     artefact, manifests.Kind.GRID, {'a.json': '{}', 'sub/b.bin': b'\0\1'}
   )
   assert before == {p: p.stat().st_mtime_ns for p in artefact.rglob('*')}
@@ -81,47 +81,47 @@ def test_a_killed_writer_leaves_what_the_manifest_knows(
 
   monkeypatch.setattr(paths, 'write_atomically', write)
   with pytest.raises(KeyboardInterrupt):
-    manifests.write(
+    manifests.write_files(
       artefact, manifests.Kind.GRID, {'a.json': '[1]', 'sub/b.bin': b'x'}
     )
   monkeypatch.undo()
-  assert manifests.problems(artefact) == {}
-  manifests.write(
+  assert manifests.find_problems(artefact) == {}
+  manifests.write_files(
     artefact, manifests.Kind.GRID, {'a.json': '[1]', 'sub/b.bin': b'x'}
   )
-  assert manifests.problems(artefact) == {}
-  assert not manifests.read(artefact).before
+  assert manifests.find_problems(artefact) == {}
+  assert not manifests.read_manifest(artefact).before
   (artefact / 'a.json').write_text('{}')  # what was there before
-  assert list(manifests.problems(artefact)) == ['a.json']
+  assert list(manifests.find_problems(artefact)) == ['a.json']
 
 
 def test_files_that_are_there_are_noted_and_forgotten(artefact):
   (artefact / 'c').write_text('c')
-  manifests.note(artefact, manifests.Kind.GRID, ['c'])
-  assert 'c' in manifests.read(artefact).files
-  manifests.forget(artefact, ['c', 'd'])
+  manifests.record_files(artefact, manifests.Kind.GRID, ['c'])
+  assert 'c' in manifests.read_manifest(artefact).files
+  manifests.forget_files(artefact, ['c', 'd'])
   (artefact / 'c').unlink()
-  assert manifests.problems(artefact) == {}
+  assert manifests.find_problems(artefact) == {}
   (artefact / 'a.json').unlink()
-  manifests.note(artefact, manifests.Kind.GRID)
-  assert list(manifests.read(artefact).files) == ['sub/b.bin']
+  manifests.record_files(artefact, manifests.Kind.GRID)
+  assert list(manifests.read_manifest(artefact).files) == ['sub/b.bin']
 
 
 def test_doing_without_a_file(artefact):
-  manifests.check(artefact, 'a.json')
-  manifests.check(artefact, 'other')
+  manifests.check_file(artefact, 'a.json')
+  manifests.check_file(artefact, 'other')
   (artefact / 'a.json').unlink()
   with raises_error(errors.RunDirectoryError, mentions='a.json'):
-    manifests.check(artefact, 'a.json')
+    manifests.check_file(artefact, 'a.json')
 
 
 def test_texts(artefact):
   (artefact / 'long').write_text('x' * 99)
   (artefact / 'other').write_text('y')
-  manifests.note(artefact, manifests.Kind.GRID, ['long', 'other'])
+  manifests.record_files(artefact, manifests.Kind.GRID, ['long', 'other'])
   (artefact / 'other').write_text('z')
-  assert dict(manifests.texts(artefact, longest=9)) == {
+  assert dict(manifests.iterate_texts(artefact, longest=9)) == {
     'a.json': '{}',
     'sub/b.bin': '\0\1',
   }
-  assert digests.size(digests.of_content('abc')) == 3
+  assert digests.parse_size(digests.digest_content('abc')) == 3

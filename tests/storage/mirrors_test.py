@@ -26,7 +26,7 @@ def root(request, monkeypatch, tmp_path):
   else:
     fake_azure.shared()
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
-  return paths.of(f'{request.param}://bucket/{tmp_path.name}')
+  return paths.to_path(f'{request.param}://bucket/{tmp_path.name}')
 
 
 def _write(folder, **files: str) -> None:
@@ -45,23 +45,25 @@ def _texts(folder) -> dict[str, str]:
 
 
 def test_a_path_on_disk_is_itself(tmp_path):
-  assert mirrors.here(tmp_path) == mirrors.place(tmp_path) == tmp_path
-  with mirrors.output(tmp_path / 'new') as folder:
+  assert (
+    mirrors.stage_input(tmp_path) == mirrors.staging_path(tmp_path) == tmp_path
+  )
+  with mirrors.stage_output(tmp_path / 'new') as folder:
     assert folder == tmp_path / 'new'
   assert not folder.exists()
-  assert mirrors.written(tmp_path, 'x') == tmp_path
+  assert mirrors.find_written_copy(tmp_path, 'x') == tmp_path
 
 
 def test_inputs_are_copied_once(root, monkeypatch):
   _write(root, a='1', b_c='2')
-  folder = mirrors.here(root)
+  folder = mirrors.stage_input(root)
   assert _texts(folder) == {'a': '1', 'b/c': '2'}
-  assert mirrors.here(root / 'b/c').read_text() == '2'
+  assert mirrors.stage_input(root / 'b/c').read_text() == '2'
   before = (folder / 'a').stat().st_mtime_ns
   (root / 'b/c').unlink()
   _write(root, b_d='four')
   asked = []
-  files = paths.filesystem(root)
+  files = paths.get_filesystem(root)
   get = files.get_file
 
   def get_file(name, target):
@@ -70,7 +72,7 @@ def test_inputs_are_copied_once(root, monkeypatch):
 
   monkeypatch.setattr(files, 'get_file', get_file)
   mirrors._copied.cache_clear()  # as of another process
-  assert mirrors.here(root) == folder
+  assert mirrors.stage_input(root) == folder
   assert _texts(folder) == {'a': '1', 'b/d': 'four'}
   assert [name.rpartition('/')[2] for name in asked] == ['d']
   assert (folder / 'a').stat().st_mtime_ns == before
@@ -78,7 +80,7 @@ def test_inputs_are_copied_once(root, monkeypatch):
 
 def test_nothing_there(root):
   with pytest.raises(errors.RunDirectoryError):
-    mirrors.here(root)
+    mirrors.stage_input(root)
 
 
 def _killed(monkeypatch, folder, name: str):
@@ -98,7 +100,7 @@ def _killed(monkeypatch, folder, name: str):
 
 def test_an_upload_that_was_killed(root, monkeypatch):
   def run():
-    with mirrors.output(root) as folder:
+    with mirrors.stage_output(root) as folder:
       if not (folder / 'mark.json').exists():
         _write(folder, b_c='2')
         (folder / 'mark.json').write_text('{}')
@@ -107,9 +109,9 @@ def test_an_upload_that_was_killed(root, monkeypatch):
   _killed(monkeypatch, run, 'mark.json')
   assert not (root / 'mark.json').exists() and (root / 'b/c').exists()
   with raises_error(errors.RunDirectoryError, mentions='uploaded.json'):
-    mirrors.here(root)
+    mirrors.stage_input(root)
   run()
-  assert _texts(mirrors.here(root)) == {'b/c': '2', 'mark.json': '{}'}
+  assert _texts(mirrors.stage_input(root)) == {'b/c': '2', 'mark.json': '{}'}
   found = json.loads((root / mirrors.MANIFEST).read_text())
   assert found['files'].keys() == {'b/c', 'mark.json'}
 
@@ -117,54 +119,57 @@ def test_an_upload_that_was_killed(root, monkeypatch):
 def test_an_output_that_another_machine_goes_on_with(
   root, monkeypatch, tmp_path
 ):
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, a='1', b='2')
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'another'))
-  with mirrors.output(root) as other:
+  with mirrors.stage_output(root) as other:
     assert other != folder and _texts(other) == {'a': '1', 'b': '2'}
     _write(other, a='one')
     (other / 'b').unlink()
-  assert _texts(mirrors.here(root)) == {'a': 'one'}
+  assert _texts(mirrors.stage_input(root)) == {'a': 'one'}
   assert not (root / 'b').exists()
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
-  with mirrors.output(root) as again:
+  with mirrors.stage_output(root) as again:
     assert again == folder and _texts(again) == {'a': 'one'}
-    assert mirrors.written(root, 'a') == folder
+    assert mirrors.find_written_copy(root, 'a') == folder
     _write(folder, a='others')
-    assert mirrors.written(root, 'a') == root
+    assert mirrors.find_written_copy(root, 'a') == root
 
 
 def test_another_machine_loses_nothing_after_a_kill(
   root, monkeypatch, tmp_path
 ):
   """Neither what was there nor what is no file of ours."""
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, old='1')
   _write(root, **{'own.lock': 'of the user'})
 
   def run():
-    with mirrors.output(root) as there:
+    with mirrors.stage_output(root) as there:
       _write(there, new='2')
       (there / 'mark.json').write_text('{}')
 
   _killed(monkeypatch, run, 'mark.json')
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'another'))
   run()
-  assert _texts(mirrors.here(root)).items() >= {'old': '1', 'new': '2'}.items()
+  assert (
+    _texts(mirrors.stage_input(root)).items()
+    >= {'old': '1', 'new': '2'}.items()
+  )
   assert (root / 'own.lock').read_text() == 'of the user'
 
 
 def test_what_was_deleted_in_the_bucket_begins_anew(root):
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, a='1')
   for name in ('a', mirrors.MANIFEST):
     (root / name).unlink()
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     assert not list(folder.iterdir())
 
 
 def test_what_is_there_is_not_moved_again(root, monkeypatch):
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, a='1', b_c='2')
   _write(folder, a='3')
   moved = []
@@ -173,7 +178,7 @@ def test_what_is_there_is_not_moved_again(root, monkeypatch):
     mirrors._Mirror, '_put', lambda self, n: moved.append(n) or put(self, n)
   )
   for _ in range(2):
-    with mirrors.output(root) as again:
+    with mirrors.stage_output(root) as again:
       assert _texts(again) == {'a': '3', 'b/c': '2'}
   assert moved == ['a']
 
@@ -182,43 +187,46 @@ def test_a_change_within_a_second(root):
   for text in '12':
     _write(root, a=text)
     mirrors._copied.cache_clear()
-    assert (mirrors.here(root) / 'a').read_text() == text
+    assert (mirrors.stage_input(root) / 'a').read_text() == text
 
 
 def test_an_error_uploads_nothing(root):
-  with pytest.raises(ValueError, match='x'), mirrors.output(root) as folder:
+  with (
+    pytest.raises(ValueError, match='x'),
+    mirrors.stage_output(root) as folder,
+  ):
     _write(folder, a='1')
     raise ValueError('x')
-  assert not paths.children(root)
-  with mirrors.output(root) as folder:
+  assert not paths.list_directory(root)
+  with mirrors.stage_output(root) as folder:
     assert _texts(folder) == {'a': '1'}  # it goes on
 
 
 def test_a_new_output(root, monkeypatch):
   def run(text):
-    with mirrors.output(root, new=True) as folder:
+    with mirrors.stage_output(root, new=True) as folder:
       assert not list(folder.iterdir())
       _write(folder, a=text, b=text)
 
   _killed(monkeypatch, lambda: run('1'), 'b')
   run('2')
-  assert _texts(mirrors.here(root)) == {'a': '2', 'b': '2'}
+  assert _texts(mirrors.stage_input(root)) == {'a': '2', 'b': '2'}
   with pytest.raises(errors.RunDirectoryError):
     run('3')
 
 
 def test_two_writers(root):
   with (
-    mirrors.output(root),
+    mirrors.stage_output(root),
     raises_error(errors.RunDirectoryError, where='bucket'),
-    mirrors.output(root),
+    mirrors.stage_output(root),
   ):
     pass
 
 
 @pytest.mark.parametrize('damage', ['missing', 'other', 'manifest'])
 def test_damage_after_the_upload(root, damage):
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, a='1', b='2')
   if damage == 'missing':
     (root / 'a').unlink()
@@ -227,7 +235,7 @@ def test_damage_after_the_upload(root, damage):
   else:
     (root / mirrors.MANIFEST).write_text('{"files": {}}')
   with pytest.raises(errors.RunDirectoryError) as caught:
-    mirrors.here(root)
+    mirrors.stage_input(root)
   said = str(caught.value)
   assert {
     'missing': 'there is no a',
@@ -240,7 +248,7 @@ def test_damage_after_the_upload(root, damage):
 def test_what_does_not_answer_is_asked_again(root, monkeypatch):
   _write(root, a='1' * 100)
   monkeypatch.setattr('time.sleep', lambda seconds: None)
-  files = paths.filesystem(root)
+  files = paths.get_filesystem(root)
   get, turns = files.get_file, iter(range(100))
 
   def cut(name, target):
@@ -252,7 +260,7 @@ def test_what_does_not_answer_is_asked_again(root, monkeypatch):
       os.truncate(target, 50)
 
   monkeypatch.setattr(files, 'get_file', cut)
-  assert (mirrors.here(root) / 'a').read_text() == '1' * 100
+  assert (mirrors.stage_input(root) / 'a').read_text() == '1' * 100
   assert next(turns) == 3
 
   def away(name, target):
@@ -262,7 +270,7 @@ def test_what_does_not_answer_is_asked_again(root, monkeypatch):
   mirrors._copied.cache_clear()  # as of another process
   _write(root, a='2')
   with raises_error(OSError, mentions=('RuntimeError', 502)) as caught:
-    mirrors.here(root)
+    mirrors.stage_input(root)
   told = errors.of_os_error(caught.value)
   assert told.status is errors.ExitStatus.FAILURE
 
@@ -276,9 +284,9 @@ def test_stores_that_answer_badly(root):
   texts = {f'{number:02}': str(number) * number for number in range(30)}
   before, faults.every = faults.told, 7
   try:
-    with mirrors.output(root) as folder:
+    with mirrors.stage_output(root) as folder:
       _write(folder, **texts)
-    assert _texts(mirrors.here(root)) == texts
+    assert _texts(mirrors.stage_input(root)) == texts
   finally:
     faults.every = 0
   assert faults.told > before + 3
@@ -289,7 +297,7 @@ def test_a_disk_without_room(root, monkeypatch):
   usage = collections.namedtuple('usage', 'free')
   monkeypatch.setattr('shutil.disk_usage', lambda path: usage(2_000_000))
   with raises_error(errors.RunDirectoryError, mentions=('XLFLAX_STAGE', 2, 3)):
-    mirrors.here(root)
+    mirrors.stage_input(root)
 
 
 def test_lists_of_a_moment_ago(root, monkeypatch, tmp_path):
@@ -298,29 +306,29 @@ def test_lists_of_a_moment_ago(root, monkeypatch, tmp_path):
     pytest.skip("only the stand-in of Google's buckets has such lists")
   found = fake_bucket.shared()
   monkeypatch.setattr(found, 'stale', 1000.0)
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, a='1', b_c='2', d='3')
   assert not root.exists() and found.misled
   for stage in ('one', 'two', 'one'):
     monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / stage))
     mirrors._copied.cache_clear()
-    assert mirrors.here(root).joinpath('b/c').read_text() == '2'
+    assert mirrors.stage_input(root).joinpath('b/c').read_text() == '2'
   monkeypatch.setattr(found, 'stale', 0.0)
-  assert len(paths.children(root)) == 4
+  assert len(paths.list_directory(root)) == 4
   monkeypatch.setattr(found, 'stale', 1000.0)
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
-  with mirrors.output(root) as folder:
+  with mirrors.stage_output(root) as folder:
     _write(folder, a='one', b_c='4')
     (folder / 'd').unlink()
   for stage in ('one', 'three'):
     monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / stage))
     mirrors._copied.cache_clear()
-    assert _texts(mirrors.here(root)) == {'a': 'one', 'b/c': '4'}
+    assert _texts(mirrors.stage_input(root)) == {'a': 'one', 'b/c': '4'}
 
 
 def test_names_that_lead_elsewhere_are_refused(root):
   _write(root, a='1')
-  mirror = mirrors._Mirror(os.fspath(root), mirrors.place(root, 'in'))
+  mirror = mirrors._Mirror(os.fspath(root), mirrors.staging_path(root, 'in'))
   inside = os.fspath(root).partition('://')[2]
   listed = mirror._files.find(os.fspath(root), detail=True)
   info = next(iter(listed.values()))
@@ -334,7 +342,7 @@ def test_names_that_lead_elsewhere_are_refused(root):
 def test_stores_of_one_bucket_name_are_apart(root, monkeypatch):
   pytest.importorskip('s3fs')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://one:9000')
-  one = mirrors.place('s3://bucket/x')
+  one = mirrors.staging_path('s3://bucket/x')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://two:9000')
-  assert mirrors.place('s3://bucket/x') != one
+  assert mirrors.staging_path('s3://bucket/x') != one
   assert one.parts[-2:] == ('bucket', 'x')

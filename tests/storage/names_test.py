@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
   ],
 )
 def test_names(text, expected):
-  assert names.split(text) == expected
+  assert names.split_name(text) == expected
 
 
 @pytest.mark.parametrize(

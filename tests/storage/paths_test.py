@@ -30,20 +30,20 @@ def folder(request, tmp_path):
   if request.param == 'disk':
     return tmp_path / 'run'
   request.getfixturevalue('bucket')
-  return paths.of('gs://bucket/run')
+  return paths.to_path('gs://bucket/run')
 
 
 def test_names_without_a_scheme_are_on_disk(tmp_path):
-  assert paths.of('runs/a') == pathlib.Path('runs/a')
-  assert paths.of(tmp_path) is tmp_path
-  assert paths.absolute('a') == pathlib.Path.cwd() / 'a'
+  assert paths.to_path('runs/a') == pathlib.Path('runs/a')
+  assert paths.to_path(tmp_path) is tmp_path
+  assert paths.to_absolute_path('a') == pathlib.Path.cwd() / 'a'
   assert not paths.is_bucket(tmp_path)
 
 
 def test_names_of_buckets_keep_their_slashes(bucket):
-  path = paths.of('gs://bucket/runs/a/')
+  path = paths.to_path('gs://bucket/runs/a/')
   assert os.fspath(path / 'x') == 'gs://bucket/runs/a/x' == str(path / 'x')
-  assert paths.absolute(path) == paths.of(path) == path
+  assert paths.to_absolute_path(path) == paths.to_path(path) == path
   assert paths.is_bucket(path)
 
 
@@ -54,7 +54,7 @@ def test_other_places_are_refused(name):
   with raises_error(
     errors.RunDirectoryError, mentions=(name, 'gs://BUCKET/NAME')
   ):
-    paths.of(name)
+    paths.to_path(name)
 
 
 def test_missing_package(monkeypatch):
@@ -62,25 +62,27 @@ def test_missing_package(monkeypatch):
   with raises_error(
     errors.RunDirectoryError, got='gs://bucket/run', mentions='gcsfs'
   ):
-    paths.of('gs://bucket/run')
+    paths.to_path('gs://bucket/run')
 
 
 def test_places_that_must_be_on_disk(tmp_path):
-  assert paths.local(tmp_path, where='--output') == tmp_path
+  assert paths.to_local_path(tmp_path, where='--output') == tmp_path
   with raises_error(
     errors.RunDirectoryError, got='gs://bucket/out', where='--output'
   ):
-    paths.local('gs://bucket/out', where='--output')
+    paths.to_local_path('gs://bucket/out', where='--output')
 
 
 def test_texts(folder):
-  assert paths.children(folder) == [] and paths.size(folder / 'a') == 0
+  assert (
+    paths.list_directory(folder) == [] and paths.file_size(folder / 'a') == 0
+  )
   for text in ('one', 'grün'):
     paths.write_atomically(folder / 'deep' / 'a.txt', text)
     assert (folder / 'deep' / 'a.txt').read_text(encoding='utf-8') == text
-  assert paths.size(folder / 'deep' / 'a.txt') == 5
-  assert paths.children(folder) == [folder / 'deep']
-  assert [p.name for p in paths.children(folder / 'deep')] == ['a.txt']
+  assert paths.file_size(folder / 'deep' / 'a.txt') == 5
+  assert paths.list_directory(folder) == [folder / 'deep']
+  assert [p.name for p in paths.list_directory(folder / 'deep')] == ['a.txt']
 
 
 def test_a_writer_that_fails_leaves_the_old_file(folder):
@@ -94,7 +96,7 @@ def test_a_writer_that_fails_leaves_the_old_file(folder):
   with pytest.raises(ValueError):
     paths.write_atomically(path, broken)
   assert path.read_bytes() == b'old'
-  assert [child.name for child in paths.children(folder)] == ['a.npz']
+  assert [child.name for child in paths.list_directory(folder)] == ['a.npz']
 
 
 def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
@@ -150,31 +152,31 @@ def test_directories(folder, tmp_path):
   paths.write_atomically(source / 'a', 'changed')
   paths.copy_files(source, folder / 'copy')
   assert (folder / 'copy' / 'a').read_text() == 'a'
-  paths.move(folder / 'copy', folder / 'other' / 'place')
-  assert paths.children(folder / 'copy') == []
-  assert [p.name for p in paths.children(folder / 'other' / 'place')] == [
+  paths.move_directory(folder / 'copy', folder / 'other' / 'place')
+  assert paths.list_directory(folder / 'copy') == []
+  assert [p.name for p in paths.list_directory(folder / 'other' / 'place')] == [
     'a',
     'b',
   ]
-  paths.remove(folder / 'other')
-  assert paths.children(folder) == []
+  paths.remove_directory(folder / 'other')
+  assert paths.list_directory(folder) == []
 
 
 def test_interrupted_copy_to_a_bucket_is_completed(bucket, tmp_path):
   for name in ('a', 'b'):
     paths.write_atomically(tmp_path / name, name)
   bucket.put('run/copy/a', b'a')
-  paths.copy_files(tmp_path, paths.of('gs://bucket/run/copy'))
+  paths.copy_files(tmp_path, paths.to_path('gs://bucket/run/copy'))
   assert bucket.objects['run/copy/b'][1] == b'b'
 
 
 def test_what_others_write_is_seen(bucket):
-  folder = paths.of('gs://bucket/run')
-  assert paths.children(folder) == []
+  folder = paths.to_path('gs://bucket/run')
+  assert paths.list_directory(folder) == []
   bucket.put('run/1/params', b'')
-  assert [p.name for p in paths.children(folder)] == ['1']
+  assert [p.name for p in paths.list_directory(folder)] == ['1']
   bucket.put('run/2/params', b'')
-  assert [p.name for p in paths.children(folder)] == ['1', '2']
+  assert [p.name for p in paths.list_directory(folder)] == ['1', '2']
 
 
 def test_a_link_to_a_folder_is_written_through(tmp_path):

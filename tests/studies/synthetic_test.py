@@ -59,15 +59,15 @@ def test_seqio_tasks_are_registered(toy):
 @pytest.mark.parametrize('name', ['suite', 'measured_suite'])
 def test_the_suite_reads_the_files(toy, name):
   paths = [str(_ROOT)]
-  built = config.load([f'studies/synthetic/{name}.gin'], (), paths).build(
-    suite.Suite
-  )
+  built = config.load_gin_files(
+    [f'studies/synthetic/{name}.gin'], (), paths
+  ).build(suite.Suite)
   assert len(built.tasks) == 17
   for task in built.tasks:
     macros = {'DATA': str(toy)}
     if task.trials:
       macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-    configuration = config.load(
+    configuration = config.load_gin_files(
       [task.gin_file], task.bindings, paths, macros=macros
     )
     (test,) = configuration.parameter('evaluate.evaluate.tasks')

@@ -62,7 +62,7 @@ def page() -> str:
 def build(name: str, recipe: str) -> suite_lib.Suite:
   """A suite with the settings of a recipe."""
   files = [f'suites/{name}.gin', f'suites/recipes/{recipe}.gin']
-  return config.load(files).build(suite_lib.Suite)
+  return config.load_gin_files(files).build(suite_lib.Suite)
 
 
 def configuration(task: suite_lib.SuiteTask, *bindings: str):
@@ -70,7 +70,7 @@ def configuration(task: suite_lib.SuiteTask, *bindings: str):
   macros = {'DATA': 'folder'}
   if task.trials:
     macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-  return config.load(
+  return config.load_gin_files(
     [task.gin_file], (*task.bindings, *bindings), macros=macros
   )
 
@@ -97,7 +97,9 @@ def _rows(tasks, suites) -> Iterator[list[str]]:
   plain = {
     task.name: task
     for name in suites
-    for task in config.load([f'suites/{name}.gin']).build(suite_lib.Suite).tasks
+    for task in config.load_gin_files([f'suites/{name}.gin'])
+    .build(suite_lib.Suite)
+    .tasks
   }
   for task in tasks.values():
     ours, theirs = (configuration(task), configuration(task, *task.recipe))

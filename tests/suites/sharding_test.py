@@ -66,5 +66,5 @@ def test_shares_make_one_report(tmp_path, make_run):
   assert fakes.CALLS == ['b'] and not (out / 'suite.json').exists()
   assert call({('mlm@10', 'a')}).to_json() == whole
   assert fakes.CALLS == ['a'] and (out / 'report/leaderboard.html').exists()
-  assert not manifests.problems(out)
-  assert 'results/mlm@10/b.json' in manifests.read(out).files
+  assert not manifests.find_problems(out)
+  assert 'results/mlm@10/b.json' in manifests.read_manifest(out).files

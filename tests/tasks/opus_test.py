@@ -33,7 +33,7 @@ def test_moses_files(tmp_path, name):
   ]
   assert task_registry.num_examples(name) == 2
   assert task_registry.task_languages(name) == ('en', 'sw')
-  paths = [f.path for f in task_registry.fingerprint(name)]
+  paths = [f.path for f in task_registry.fingerprint_task_files(name)]
   assert paths == [str(tmp_path / 'a.en'), str(tmp_path / 'a.sw')]
 
 

@@ -28,6 +28,6 @@ def test_the_documented_task_module(tmp_path, monkeypatch):
     {'targets': 'tatu', 'starts_document': True},
   ]
   assert task_registry.task_languages('news.sw') == ('sw',)
-  assert task_registry.expand('news') == {'news.sw': 2**0.7}
+  assert task_registry.expand_mixture('news') == {'news.sw': 2**0.7}
   seqio.TaskRegistry.remove('news.sw')
   seqio.MixtureRegistry.remove('news')

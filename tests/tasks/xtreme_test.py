@@ -57,12 +57,14 @@ def test_tasks_hold_what_the_files_do(folder):
     read = task_source.TaskExamples(
       mixture=f'xtreme.{name}', kind=task.example.KIND, split=split
     )
-    files = tables.examples(folder, name, split)
+    files = tables.xtreme_examples(folder, name, split)
     assert read.languages() == files.languages()
     for part in read.languages():
       assert read.load(part) == files.load(part)
   mined = task_source.TaskMined(mixture='xtreme.tatoeba')
-  assert mined.load('ka-en') == tables.examples(folder, 'tatoeba').load('ka-en')
+  assert mined.load('ka-en') == tables.xtreme_examples(folder, 'tatoeba').load(
+    'ka-en'
+  )
 
 
 def test_treebanks(tmp_path, folder):

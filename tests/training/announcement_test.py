@@ -65,7 +65,7 @@ def test_header(setup, tmp_path):
     int(np.prod(x.shape))
     for x in __import__('jax').tree.leaves(setup.factory.abstract.params)
   )
-  assert announcement.header(setup, tasks, first_step=1500) == [
+  assert announcement.run_header_lines(setup, tasks, first_step=1500) == [
     f'Model: Encoder, 2 layers of 16, {count:,} parameters, float32 over '
     'float32, xla attention.',
     'Stream mono: 64 rows of 256 tokens a step, in 2 micro-batches; en 75.0 %, '
@@ -80,7 +80,7 @@ def test_header(setup, tmp_path):
 
 def test_many_languages_are_cut_off():
   tasks = [_task(f't{i}', (f'l{i}',), 0.05) for i in range(20)]
-  assert announcement.shares(tasks).endswith(' and 8 more')
+  assert announcement.format_sequence_shares(tasks).endswith(' and 8 more')
 
 
 def test_warnings(setup):
@@ -91,7 +91,7 @@ def test_warnings(setup):
       _task('odd', ('en', 'am'), 0.0, unknown=(0.001, 0.31)),
     ]
   }
-  small, odd = announcement.warnings(setup.settings, tasks)
+  small, odd = announcement.data_warnings(setup.settings, tasks)
   assert small.startswith('small (stream mono) is read 640 times over: give sw')
   assert odd.startswith('31.0% of the pieces of am in odd (stream mono) are')
 
@@ -99,10 +99,10 @@ def test_warnings(setup):
 def test_a_stream_of_every_other_step_is_read_half_as_often(setup):
   setup.settings.objectives.stream_step = lambda name, step: step // 2
   tasks = {'mono': [_task('small', ('sw',), 0.5, rows=100)]}
-  [small] = announcement.warnings(setup.settings, tasks)
+  [small] = announcement.data_warnings(setup.settings, tasks)
   assert 'is read 320 times over' in small
 
 
 def test_a_live_stream_has_no_rows(setup):
   tasks = {'mono': [_task('live', ('en',), 1.0, rows=None)]}
-  assert announcement.warnings(setup.settings, tasks) == []
+  assert announcement.data_warnings(setup.settings, tasks) == []

@@ -42,7 +42,7 @@ def bucket():
 @pytest.fixture
 def run(bucket):
   del bucket
-  return paths.of('gs://bucket/run')
+  return paths.to_path('gs://bucket/run')
 
 
 def _state(step):
@@ -89,7 +89,7 @@ def test_lists_that_stay_late(run, bucket, monkeypatch):
   assert not saved_checkpoints.finished_steps(run)
   monkeypatch.setattr('time.sleep', lambda seconds: None)
   with pytest.raises(TimeoutError, match='do not show what is written'):
-    paths.settle(run)
+    paths.wait_until_listed(run)
 
 
 def test_checkpoints(run, bucket):
@@ -125,8 +125,10 @@ def test_checkpoints(run, bucket):
 def test_run_directory(run, tmp_path):
   source = tmp_path / 'vocabulary'
   paths.write_atomically(source / 'vocabulary.json', '{}')
-  run_directory.claim(run, description.describe({'a': 1}), gin_config='a = 1\n')
-  run_directory.claim(run, description.describe({'a': 1}))
+  run_directory.claim_run_directory(
+    run, description.to_json_config({'a': 1}), gin_config='a = 1\n'
+  )
+  run_directory.claim_run_directory(run, description.to_json_config({'a': 1}))
   run_directory.copy_vocabulary(source, run)
   run_directory.check_vocabulary(source, run)
   paths.write_atomically(source / 'vocabulary.json', '{"other": 1}')
@@ -139,7 +141,7 @@ def test_run_directory(run, tmp_path):
     run_directory.errors.RunDirectoryError,
     match="holds another configuration's run",
   ):
-    run_directory.claim(run, description.describe({'a': 2}))
+    run_directory.claim_run_directory(run, description.to_json_config({'a': 2}))
 
 
 def _steps(run) -> list[int]:
@@ -157,7 +159,7 @@ def test_metrics_of_a_continued_run(run):
     assert _steps(run)[-1] == steps[-1]
     metrics_file.truncate_metrics(run, 2)
   assert _steps(run) == [1, 2]
-  assert len(paths.children(run / run_directory.TENSORBOARD)) == 2
+  assert len(paths.list_directory(run / run_directory.TENSORBOARD)) == 2
 
 
 def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):

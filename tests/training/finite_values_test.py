@@ -15,10 +15,10 @@ from xlflax.training import finite_values
 @pytest.mark.parametrize('dtype', [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_one_value_of_an_array(value, dtype):
   values = np.ones((3, 5), dtype)
-  finite_values.check('w', values, where='file')
+  finite_values.check_finite('w', values, where='file')
   values[2, 4] = value
   with pytest.raises(errors.CheckpointError) as error:
-    finite_values.check('w', values, where='file', fix='look')
+    finite_values.check_finite('w', values, where='file', fix='look')
   text = str(error.value)
   assert '1 of 15 values of w are NaN or infinite' in text
   assert 'file' in text and 'look' in text
@@ -27,12 +27,12 @@ def test_one_value_of_an_array(value, dtype):
 def test_arrays_of_many_pieces_and_other_types(monkeypatch):
   monkeypatch.setattr(finite_values, '_PIECE', 4)
   values = np.zeros(10, np.float32)
-  finite_values.check('w', values, where='')
+  finite_values.check_finite('w', values, where='')
   values[[3, 9]] = np.inf
   with raises_error(errors.CheckpointError, mentions=(2, 10, 'NaN')):
-    finite_values.check('w', values, where='')
-  finite_values.check('ids', np.arange(9), where='')
-  finite_values.check('none', np.zeros((0, 3)), where='')
+    finite_values.check_finite('w', values, where='')
+  finite_values.check_finite('ids', np.arange(9), where='')
+  finite_values.check_finite('none', np.zeros((0, 3)), where='')
 
 
 @pytest.mark.parametrize('on_host', [True, False])

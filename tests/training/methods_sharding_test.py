@@ -163,7 +163,9 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
       vocabulary=tiny.SPEC, step=0, train=True, rng=jax.random.key(1)
     )
     (entry,) = case.mixture.entries
-    return base.mean(entry.objective(case.model, params, batch, context).loss)
+    return base.weighted_mean(
+      entry.objective(case.model, params, batch, context).loss
+    )
 
   want = jax.jit(jax.grad(loss))(params)
   columns = ('columns', ('data', 'fsdp'))  # as on GPUs of two nodes
@@ -177,7 +179,7 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   shape = params['model']['output'].shape
   barriers = [
     e
-    for e in flops.equations(traced.jaxpr.jaxpr)
+    for e in flops.iterate_equations(traced.jaxpr.jaxpr)
     if e.primitive.name == 'optimization_barrier'
     and shape in [v.aval.shape for v in e.outvars]
   ]

@@ -148,7 +148,7 @@ def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
   saved.save(state, {})
   saved.close()
   fresh = factory.create(jax.random.key(1))
-  fresh = initialization.apply(
+  fresh = initialization.initialize_from_runs(
     initialization.InitFrom(model_dir=str(tmp_path)), fresh, factory
   )
   kept = factory.create_objective_state(fresh.params)['align']

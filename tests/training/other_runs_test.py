@@ -84,8 +84,10 @@ def _params(root, name, step):
     n: np.broadcast_to(np.float32(0), shape)
     for n, shape in saved_checkpoints.saved_shapes(path).items()
   }
-  return params_lib.names(
-    saved_checkpoints.read_part(path, 'params', params_lib.nest(item))
+  return params_lib.flatten_params(
+    saved_checkpoints.read_part(
+      path, 'params', params_lib.unflatten_params(item)
+    )
   )
 
 
@@ -167,7 +169,7 @@ def test_frozen_body_and_matched_embeddings(root, english):
   assert sum(parts.values()) == pytest.approx(speed['run_seconds'])
   assert parts['run_seconds/compilation'] > 0
   got = _params(root, 'frozen', 2)
-  body = [n for n in got if params_lib.matches((_BODY,), n)]
+  body = [n for n in got if params_lib.matches_pattern((_BODY,), n)]
   assert len(body) > 15
   for name in body:
     np.testing.assert_array_equal(got[name], english[name], err_msg=name)

@@ -12,20 +12,24 @@ _TREE = {'model': {'b': jnp.ones((2, 3)), 'a': [jnp.ones(4), jnp.ones(())]}}
 
 
 def test_names_are_paths_in_the_order_of_the_leaves():
-  assert list(params_lib.names(_TREE)) == ['model/a/0', 'model/a/1', 'model/b']
-  assert [leaf.shape for leaf in params_lib.names(_TREE).values()] == [
+  assert list(params_lib.flatten_params(_TREE)) == [
+    'model/a/0',
+    'model/a/1',
+    'model/b',
+  ]
+  assert [leaf.shape for leaf in params_lib.flatten_params(_TREE).values()] == [
     leaf.shape for leaf in jax.tree.leaves(_TREE)
   ]
 
 
 def test_nest_is_the_inverse_of_names():
   tree = {'a': {'b': 1, 'c': {'d': 2}}, 'e': 3}
-  assert params_lib.nest(params_lib.names(tree)) == tree
+  assert params_lib.unflatten_params(params_lib.flatten_params(tree)) == tree
 
 
 def test_names_of_named_tuples():
   state = optimizers.Adam(learning_rate=0.1).transform.init(_TREE)
-  assert '0/mu/model/b' in params_lib.names(state)
+  assert '0/mu/model/b' in params_lib.flatten_params(state)
 
 
 def test_map_with_names():
@@ -40,7 +44,7 @@ def test_map_with_names():
   [(('b$',), True), (('^b',), False), (('zzz', 'l/b'), True), ((), False)],
 )
 def test_patterns_match_anywhere(patterns, matched):
-  assert params_lib.matches(patterns, 'model/b') == matched
+  assert params_lib.matches_pattern(patterns, 'model/b') == matched
 
 
 def test_patterns_that_select_nothing_are_told_with_names():

@@ -137,7 +137,9 @@ def _plateaus(loaders):
     mixture_lib.Entry(stream='mono', objective=contrastive.SentenceAlignment()),
   )
   mixture = tiny.make_mixture(*entries)
-  return plateau.Plateaus(plateau.entropies(mixture, loaders, tiny.SPEC))
+  return plateau.Plateaus(
+    plateau.mixture_entropies(mixture, loaders, tiny.SPEC)
+  )
 
 
 def test_of_a_run_and_of_the_run_that_goes_on(few, caplog):

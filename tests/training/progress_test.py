@@ -36,7 +36,7 @@ def _progress(first_step=0, total_steps=1000, is_compiled_long=False, **fields):
   ],
 )
 def test_duration(seconds, text):
-  assert progress_lib.duration(seconds) == text
+  assert progress_lib.format_duration(seconds) == text
 
 
 def test_speed_since_the_last_report(clock):

@@ -9,14 +9,16 @@ from xlflax.training import randomness
 
 def test_keys_differ_by_seed_and_purpose():
   keys = [
-    np.asarray(jax.random.key_data(randomness.key(seed, purpose)))
+    np.asarray(jax.random.key_data(randomness.purpose_key(seed, purpose)))
     for seed in (0, 1)
     for purpose in randomness.Purpose
   ]
   assert len({k.tobytes() for k in keys}) == 6
   np.testing.assert_array_equal(
     keys[0],
-    jax.random.key_data(randomness.key(0, randomness.Purpose.PARAMETERS)),
+    jax.random.key_data(
+      randomness.purpose_key(0, randomness.Purpose.PARAMETERS)
+    ),
   )
 
 
@@ -24,7 +26,7 @@ def test_keys_differ_by_seed_and_purpose():
 def test_is_what_jax_folds(seed):
   for purpose in randomness.Purpose:
     np.testing.assert_array_equal(
-      jax.random.key_data(randomness.key(seed, purpose)),
+      jax.random.key_data(randomness.purpose_key(seed, purpose)),
       jax.random.key_data(
         jax.random.fold_in(jax.random.key(seed), int(purpose))
       ),
@@ -33,16 +35,16 @@ def test_is_what_jax_folds(seed):
 
 def test_follows_the_generator_that_jax_is_set_to():
   with jax.default_prng_impl('rbg'):
-    key = randomness.key(3, randomness.Purpose.TRAINING)
+    key = randomness.purpose_key(3, randomness.Purpose.TRAINING)
   assert jax.random.key_data(key).shape == (4,)
 
 
 def test_seeds_may_be_traced():
-  keys = jax.vmap(lambda s: randomness.key(s, randomness.Purpose.TRAINING))(
-    np.arange(3)
-  )
+  keys = jax.vmap(
+    lambda s: randomness.purpose_key(s, randomness.Purpose.TRAINING)
+  )(np.arange(3))
   for seed in range(3):
-    alone = randomness.key(seed, randomness.Purpose.TRAINING)
+    alone = randomness.purpose_key(seed, randomness.Purpose.TRAINING)
     np.testing.assert_array_equal(
       jax.random.key_data(keys[seed]), jax.random.key_data(alone)
     )

@@ -220,7 +220,7 @@ def test_flops_of_each_kind_of_step(setup):
 def test_benchmark_of_a_configuration():
   """Times real steps; its figures are consistent."""
   settings = make_settings(partitioner=tiny.one_device(), replay_every=50)
-  result = benchmark.run(settings, steps=2)
+  result = benchmark.time_steps(settings, steps=2)
   seconds = result['seconds_per_step']
   assert 0 < seconds['min'] <= seconds['median'] <= seconds['max']
   assert result['tokens_per_second'] == pytest.approx(

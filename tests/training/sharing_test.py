@@ -52,7 +52,7 @@ def _mixture():
 
 def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
   with pytest.raises(errors.ConfigError) as error:
-    sharing_checks.check(plan, (_MONO, stream), spec)
+    sharing_checks.check_sharing(plan, (_MONO, stream), spec)
   return str(error.value)
 
 
@@ -62,8 +62,8 @@ def test_streams_of_one_language_at_a_time_are_fine():
     layout=stream_lib.Layout.ADJACENT,
     pairs=stream_lib.PairOptions(order='random'),
   )
-  sharing_checks.check(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)
-  sharing_checks.check(None, (setup_test.MONO,), tiny.SPEC)
+  sharing_checks.check_sharing(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)
+  sharing_checks.check_sharing(None, (setup_test.MONO,), tiny.SPEC)
 
 
 def test_batches_of_mixed_languages():
@@ -148,7 +148,7 @@ def alone():
 
 
 def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
-  before, after = (params_lib.names(state.params) for state in alone)
+  before, after = (params_lib.flatten_params(state.params) for state in alone)
   for name, leaf in after.items():
     if 'language_specific' in name:
       np.testing.assert_array_equal(leaf[0], before[name][0], err_msg=name)
@@ -175,12 +175,15 @@ def test_frozen_language_specific_parts():
   """They keep their values and have no optimizer state (fine-tuning)."""
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=_FROZEN)
   before, after = _step(tiny.one_device(), optimizer)
-  old, new = params_lib.names(before.params), params_lib.names(after.params)
+  old, new = (
+    params_lib.flatten_params(before.params),
+    params_lib.flatten_params(after.params),
+  )
   for name, leaf in new.items():
     same = np.array_equal(leaf, old[name])
     frozen = name.startswith(_FROZEN)
     assert same == frozen or name.endswith(_NO_EFFECT), name
   assert not any(
     'language_specific' in name and leaf.size
-    for name, leaf in params_lib.names(after.opt_state).items()
+    for name, leaf in params_lib.flatten_params(after.opt_state).items()
   )

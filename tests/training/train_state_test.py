@@ -54,8 +54,8 @@ def state(sharded):
 def test_same_values_on_one_device(state):
   alone = tiny.make_factory(mixture=_mixture()).create(jax.random.key(3))
   assert jax.tree.structure(alone) == jax.tree.structure(state)
-  names = params_lib.names(alone)
-  for name, leaf in params_lib.names(state).items():
+  names = params_lib.flatten_params(alone)
+  for name, leaf in params_lib.flatten_params(state).items():
     np.testing.assert_array_equal(leaf, names[name], err_msg=name)
 
 
@@ -165,11 +165,11 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
 def test_parameters_that_will_be_replaced_are_not_drawn():
   factory = tiny.make_factory(use_ema=False)
   key = jax.random.key(0)
-  names = set(params_lib.names(factory.abstract.params))
-  whole = params_lib.names(factory.create(key).params)
+  names = set(params_lib.flatten_params(factory.abstract.params))
+  whole = params_lib.flatten_params(factory.create(key).params)
   some = {name for name in names if name.startswith('model/layers')}
   assert some and some != names
-  found = params_lib.names(factory.create(key, without=some).params)
+  found = params_lib.flatten_params(factory.create(key, without=some).params)
   for name, values in whole.items():
     expected = np.zeros_like(values) if name in some else values
     np.testing.assert_array_equal(found[name], expected, err_msg=name)

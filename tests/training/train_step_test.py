@@ -147,7 +147,7 @@ def test_choose_updates_or_keeps_on_every_platform(
   def update(state):
     return {'a': state['a'] / (state['n'] - 4), 'n': state['n'] + 1}
 
-  got = jax.jit(lambda c: train_step.choose(c, update, state))(condition)
+  got = jax.jit(lambda c: train_step.select_update(c, update, state))(condition)
   want = update(state) if condition else state
   tiny.assert_trees_equal(got, want)
 
@@ -193,7 +193,11 @@ def test_frozen_parameters_cost_no_gradient():
   norm, grads = jax.jit(norm_and_gradients)(state, batches)
   for leaf in jax.tree.leaves(grads['model']['layers']):
     assert not np.any(leaf)
-  kept = {k: v for k, v in params_lib.names(grads).items() if 'layers' not in k}
+  kept = {
+    k: v
+    for k, v in params_lib.flatten_params(grads).items()
+    if 'layers' not in k
+  }
   total = np.sqrt(sum(float((leaf**2).sum()) for leaf in kept.values()))
   assert total > 0
   np.testing.assert_allclose(norm, total, rtol=1e-5)

@@ -66,7 +66,7 @@ def _save(state, directory) -> str:
 
 def _begin(factory, model_dir, **fields):
   """A fresh state with parameters of another run, and their names' values."""
-  return initialization.apply(
+  return initialization.initialize_from_runs(
     initialization.InitFrom(model_dir=model_dir, **fields),
     factory.create(jax.random.key(0)),
     factory,
@@ -76,7 +76,7 @@ def _begin(factory, model_dir, **fields):
 def _named(state):
   return {
     name: np.asarray(leaf)
-    for name, leaf in params_lib.names(state.params['model']).items()
+    for name, leaf in params_lib.flatten_params(state.params['model']).items()
   }
 
 

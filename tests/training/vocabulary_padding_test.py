@@ -30,7 +30,7 @@ def _train(multiple: int, **fields):
   for i in range(_NUM_STEPS):
     state, output = step(state, {'mono': tiny.make_batch(seed=i)})
     losses.append(float(output.loss))
-  return losses, params_lib.names(state.params)
+  return losses, params_lib.flatten_params(state.params)
 
 
 @pytest.mark.parametrize('output', ['tied', 'own'])

@@ -137,7 +137,7 @@ class AlignmentStudy(study.SeriesStudy):
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       notes=tuple(notes),
       failures=failures.collected(),
       files=files,

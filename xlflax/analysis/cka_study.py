@@ -62,7 +62,7 @@ class CkaStudy(study.SeriesStudy):
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       notes=_notes(rows) + self._few(rows),
       failures=failures.collected(),
     )

@@ -50,7 +50,7 @@ class CurvesStudy(study.Study):
     rows: list[report.Row] = []
     for directory, name in zip(self.runs, _names(self.runs), strict=True):
       with failures.guard(directory):
-        rows += self._of_run(paths.of(directory), name, failures)
+        rows += self._of_run(paths.to_path(directory), name, failures)
     rows.sort(
       key=lambda row: (row['task'], row['model'], row['part'], row['step'])
     )
@@ -61,7 +61,7 @@ class CurvesStudy(study.Study):
       rows=rows,
       pictures=self._pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       failures=failures.collected(),
     )
 
@@ -69,7 +69,7 @@ class CurvesStudy(study.Study):
     self, directory: pathlib.Path, name: str, failures: base.Failures
   ) -> list[report.Row]:
     folder = directory / run_directory.EVALUATION
-    groups = results.find(directory)
+    groups = results.find_results(directory)
     found = sorted({group.task for group in groups})
     wanted = found if self.tasks is None else self.tasks
     missing = [task for task in wanted if task not in found]
@@ -90,7 +90,10 @@ class CurvesStudy(study.Study):
           for step, result in by_step.items():
             if result.metrics:
               rows += self._of_result(
-                name, _label(group, groups), max(results.order(step), 0), result
+                name,
+                _label(group, groups),
+                max(results.step_sort_key(step), 0),
+                result,
               )
     return rows
 

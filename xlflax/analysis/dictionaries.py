@@ -121,7 +121,7 @@ def read_vectors(
         'between',
         where=f'{path}:{number}',
       )
-    text = corpus_lines.decode(word, path, number)
+    text = corpus_lines.decode_line(word, path, number)
     if text not in words:
       vectors[len(words)] = row
       words[text] = len(words)

@@ -58,7 +58,7 @@ class DirectionsStudy(study.Study):
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       failures=failures.collected(),
     )
 

@@ -83,7 +83,7 @@ class Series:
     Raises:
       ConfigError: it has another form.
     """
-    name, models = names.split(text)
+    name, models = names.split_name(text)
     first, comma, second = models.partition(',')
     if not (name and first) or ',' in second or (comma and not second):
       raise errors.ConfigError(
@@ -149,7 +149,7 @@ class Models:
     if isinstance(ref.step, str) and ref.step != LAST:
       return ref
     run = self._run(ref.directory)
-    (step,) = checkpoint_choice.choose(
+    (step,) = checkpoint_choice.select_checkpoints(
       run, LAST if isinstance(ref.step, str) else [ref.step]
     )
     return ModelRef(ref.directory, step)
@@ -178,7 +178,9 @@ class Models:
       )
       chosen = sorted(both)
     else:
-      chosen = checkpoint_choice.choose(self._run(moving[0].directory), steps)
+      chosen = checkpoint_choice.select_checkpoints(
+        self._run(moving[0].directory), steps
+      )
     if not chosen:
       raise errors.CheckpointError(
         'The models have no checkpoint in common',
@@ -201,9 +203,9 @@ class Models:
     """What a model's states depend on, as JSON values."""
     ref = self.resolve(ref)
     run = self._run(ref.directory)
-    sentence = sentence_encoding.read(run.directory)
+    sentence = sentence_encoding.read_sentence_encoding(run.directory)
     return {
-      'model': base.settings_hash(description.describe(run.model)),
+      'model': base.settings_hash(description.to_json_config(run.model)),
       'vocabulary': run.vocabulary.hash,
       'sentence': sentence and sentence.describe(),
       'step': ref.step,

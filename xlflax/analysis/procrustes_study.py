@@ -95,7 +95,7 @@ class ProcrustesStudy(study.SeriesStudy):
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       failures=failures.collected(),
       files=kept,
     )

@@ -140,7 +140,7 @@ def write(
   )
   contents[JSON] = (
     json.dumps(
-      digests.with_own(
+      digests.add_digest(
         _plain(
           {
             'analysis': analysis.name,
@@ -159,8 +159,10 @@ def write(
     + '\n'
   )  # last: all is there
   kind = manifests.Kind.ANALYSIS
-  manifests.note(directory, kind, [path.name for path in drawn.values()])
-  manifests.write(directory, kind, contents)
+  manifests.record_files(
+    directory, kind, [path.name for path in drawn.values()]
+  )
+  manifests.write_files(directory, kind, contents)
   names = [*contents, manifests.FILE]
   return [*(directory / name for name in names), *drawn.values()]
 

@@ -80,7 +80,7 @@ class SentenceReader:
       yield from self._compute(opened, ref, texts, language)
       return
     folder = self._folder(opened, ref, texts, language)
-    kept = manifests.read(folder)
+    kept = manifests.read_manifest(folder)
     known = kept.files if kept else {}
     done = 0
     for number in range(-(-len(texts) // self.block)):
@@ -95,7 +95,7 @@ class SentenceReader:
       ):
         path = folder / f'{number:05}.npz'
         paths.write_atomically(path, functools.partial(np.savez, states=found))
-        manifests.note(folder, manifests.Kind.STATES, [path.name])
+        manifests.record_files(folder, manifests.Kind.STATES, [path.name])
         yield found
 
   def _compute(self, opened, ref, texts, language):
@@ -114,7 +114,7 @@ class SentenceReader:
     if not (folder / _ABOUT).exists():
       folder.mkdir(parents=True, exist_ok=True)
       text = json.dumps(about | {'run': str(ref)}, indent=2) + '\n'
-      manifests.write(folder, manifests.Kind.STATES, {_ABOUT: text})
+      manifests.write_files(folder, manifests.Kind.STATES, {_ABOUT: text})
     return folder
 
   def _about(
@@ -135,9 +135,9 @@ class SentenceReader:
 
 def _read(path: pathlib.Path, digest: str) -> np.ndarray:
   try:
-    if digests.of_file(path, like=digest) != digest:
+    if digests.digest_file(path, like=digest) != digest:
       raise ValueError('it is not as it was written')
-    return arrays.read(path)['states']
+    return arrays.load_arrays(path)['states']
   except (OSError, ValueError, KeyError) as error:
     errors.check_system(error, path)
     raise errors.AnalysisError(

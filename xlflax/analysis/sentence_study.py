@@ -89,7 +89,7 @@ class SentenceStudy(study.SeriesStudy):
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       notes=notes,
       failures=failures.collected(),
     )

@@ -149,7 +149,9 @@ class _Reader:
     self, texts: list[str]
   ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
     """(tokens of each text, the row in the means of each of its words)."""
-    spans = token_spans.encode(self._vocabulary, texts, self._language)
+    spans = token_spans.encode_with_offsets(
+      self._vocabulary, texts, self._language
+    )
     read = [
       self._read(tokens, self._segmenter.split(text))
       for tokens, text in zip(spans, texts, strict=True)

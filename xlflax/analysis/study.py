@@ -206,7 +206,7 @@ def analyze(
   Raises:
     XlflaxError: the settings are wrong, or nothing was found.
   """
-  folder = paths.of(output)
+  folder = paths.to_path(output)
   bucket_checks.check_usable(folder)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()

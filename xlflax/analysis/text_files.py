@@ -83,7 +83,7 @@ class TextFiles(Lines):
         'There is no text of a language',
         got=language,
         expected='some of ' + ', '.join(self.files),
-        fix=suggestions.language(language, self.files),
+        fix=suggestions.suggest_language(language, self.files),
       )
     lines = (
       text for _, text in files.read_lines(self.files[language]) if text.strip()

@@ -87,7 +87,7 @@ class TransferStudy(study.Study):
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       notes=tuple(notes),
       failures=(*failures.collected(), *missing),
     )

@@ -123,7 +123,7 @@ class WordStudy(study.SeriesStudy):
       rows=rows,
       pictures=word_report.pictures(rows),
       tables=word_report.tables(rows),
-      settings=base.settings(self),
+      settings=base.task_settings(self),
       notes=word_report.notes(rows),
       failures=failures.collected(),
     )

@@ -216,7 +216,7 @@ def embedding_vectors(
       got=f'{len(words)} words',
       where=language,
     )
-  params = sharing.select(
+  params = sharing.select_language_params(
     subject.sharing, subject.params['model'], jnp.int32(index)
   )
   rows = np.fromiter(single.values(), np.int64, len(single))

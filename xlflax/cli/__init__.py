@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
   begin_process()
   status = _run_process(sys.argv[1:])
   stopping.end_command(status)
-  outputs.end()
+  outputs.drop_pending_output()
   return leaving.end_command(status)
 
 
@@ -95,7 +95,7 @@ def _run_process(arguments: list[str]) -> int:
   except KeyboardInterrupt as error:
     if status is not None:
       return status
-    print(f'xlflax: {stopping.describe(error)}.', file=sys.stderr)
+    print(f'xlflax: {stopping.describe_stop(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
 
 
@@ -194,25 +194,25 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
     sys.stdout.flush()
     return status
   except errors.XlflaxError as error:
-    logs.tell(name, error, as_json=as_json)
+    logs.log_exit(name, error, as_json=as_json)
     return error.status
   except OSError as error:  # a full disk, permissions: no bug of xlflax
     if isinstance(error, BrokenPipeError) and outputs.is_unread():
       return errors.ExitStatus.INTERRUPTED
     told = errors.of_os_error(error)
-    logs.tell(name, told, as_json=as_json)
+    logs.log_exit(name, told, as_json=as_json)
     return told.status
   except RuntimeError as error:
     full = errors.of_full_device(error)
     if full is None:
       raise
-    logs.tell(name, full, as_json=as_json)
+    logs.log_exit(name, full, as_json=as_json)
     return full.status
   except KeyboardInterrupt as error:
-    print(f'xlflax {name}: {stopping.describe(error)}.', file=sys.stderr)
+    print(f'xlflax {name}: {stopping.describe_stop(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
   finally:
-    screen.close()
+    screen.clear_live_lines()
 
 
 def _overview() -> str:

@@ -36,7 +36,7 @@ Measure the step time of a base encoder:
 
 def main(options: BenchmarkOptions) -> None:
   """Measures the steps and prints the result."""
-  configuration = config.configure(
+  configuration = config.load_configuration(
     _with_total_steps(options.gin), {'MODEL_DIR': 'unused'} | options.macros()
   )
   compilation_cache.enable(options.compilation.compilation_cache)
@@ -46,7 +46,7 @@ def main(options: BenchmarkOptions) -> None:
   result = json.dumps(run.benchmark(steps=options.num_steps), indent=2)
   print(result)
   if options.output_file:
-    paths.write_atomically(paths.of(options.output_file), result + '\n')
+    paths.write_atomically(paths.to_path(options.output_file), result + '\n')
 
 
 def _with_total_steps(

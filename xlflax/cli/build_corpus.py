@@ -104,17 +104,17 @@ def build_from_libreoffice(options: LibreofficeOptions) -> None:
   # Language codes in file names of a corpus contain no hyphen.
   languages = options.languages.replace('-', '_').split(',')
   corpora.check_languages(languages, options.pivot)
-  folder = paths.local(
-    options.packages or f'{mirrors.place(options.output)}.packages',
+  folder = paths.to_local_path(
+    options.packages or f'{mirrors.staging_path(options.output)}.packages',
     where='--packages',
   )
-  packages.unpack(languages, folder)
+  packages.unpack_packages(languages, folder)
   texts = {}
   for language in languages:
-    texts[language] = packages.read(folder, language)
+    texts[language] = packages.read_help_pages(folder, language)
     _LOG.info('%s: %s pages', language, f'{len(texts[language]):,}')
   notice = packages.NOTICE.format(
-    version=packages.version(folder),
+    version=packages.package_version(folder),
     packages=', '.join(map(packages.package_of, languages)),
   )
   _write(options, texts, notice=notice)
@@ -159,8 +159,8 @@ def _write(
   """Writes the corpus and prints its statistics as JSON."""
   from xlflax.data.aligned import corpora
 
-  with mirrors.output(options.output) as output:
-    report = corpora.write(
+  with mirrors.stage_output(options.output) as output:
+    report = corpora.write_aligned_corpus(
       texts,
       output,
       pivot=options.pivot,
@@ -177,4 +177,6 @@ def _folders(items: tuple[str, ...]) -> dict[str, pathlib.Path]:
   folders = shared_options.parse_language_paths(items, option='--folder')
   for language in folders:
     corpus_files.check_language(language)
-  return {language: paths.of(folder) for language, folder in folders.items()}
+  return {
+    language: paths.to_path(folder) for language, folder in folders.items()
+  }

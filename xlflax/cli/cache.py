@@ -184,8 +184,8 @@ def main(options: CacheOptions) -> None:
   _log_corpus_warnings(options.corpus)
   if options.runner == 'beam':
     options = _with_absolute_paths(options)
-    paths.local(options.output, where='--output of several machines')
-  with mirrors.output(options.output, share=shard) as directory:
+    paths.to_local_path(options.output, where='--output of several machines')
+  with mirrors.stage_output(options.output, share=shard) as directory:
     options = dataclasses.replace(options, output=str(directory))
     if shard is not None:
       num_files = write_shard(options, mixtures, shard)
@@ -204,9 +204,9 @@ def finalize(options: FinalizeOptions) -> None:
   )
   mixtures = list(options.mixture) or corpus_mixtures(options.corpus)
   _log_corpus_warnings(options.corpus)
-  with mirrors.output(options.output) as directory:
+  with mirrors.stage_output(options.output) as directory:
     plan = _plan(dataclasses.replace(options, output=str(directory)), mixtures)
-    metas = cache_writer.finish(plan)
+    metas = cache_writer.finish_cache(plan)
   _print_statistics(metas, as_json=options.format.json)
 
 
@@ -242,7 +242,7 @@ def copy(options: CopyOptions) -> None:
     def report(staged) -> None:
       bar.reach(staged.done_bytes / 1e6, staged.total_bytes / 1e6)
 
-    result = staging.stage(
+    result = staging.copy_tasks(
       cache, options.destination, sorted(tasks), report=report
     )
   print(
@@ -354,7 +354,7 @@ def _beam_runner(options: CacheOptions):
       fix='pip install ".[beam]" in a checkout of xlflax',
     ) from error
   try:
-    return beam_runner.runner(shlex.split(options.beam_options or ''))
+    return beam_runner.make_runner(shlex.split(options.beam_options or ''))
   except ValueError as error:
     raise errors.ConfigError(
       'Invalid value for --beam_options',
@@ -383,7 +383,7 @@ def _log_corpus_warnings(directory: str | None) -> None:
     from xlflax.data import corpus_oddities
     from xlflax.data.corpus.directory import Corpus
 
-    corpus_oddities.warn(Corpus(directory))
+    corpus_oddities.log_anomalies(Corpus(directory))
 
 
 def _print_statistics(metas: list, *, as_json: bool) -> None:

@@ -59,7 +59,7 @@ def _mixtures(
   from xlflax.data.cache import header
 
   try:
-    newest = header.read(directory).newest
+    newest = header.read_metadata(directory).newest
   except errors.CacheError:
     splits = sorted({path.name for path in directory.glob('tasks/*/*')})
     return {name: splits for name in cache.corpus_mixtures(corpus)}

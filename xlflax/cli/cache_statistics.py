@@ -39,7 +39,7 @@ def _table(metas):
 
   from xlflax.foundation import console_tables
 
-  table = console_tables.made(
+  table = console_tables.make_table(
     ('task', 'split', 'language'),
     ('sentences', 'tokens', 'tokens/sentence', 'unknown'),
     box=rich.box.SIMPLE_HEAD,

@@ -13,7 +13,9 @@ def enable(directory: str) -> None:
     return
   import jax
 
-  path = paths.local(directory, where='--compilation_cache').expanduser()
+  path = paths.to_local_path(
+    directory, where='--compilation_cache'
+  ).expanduser()
   jax.config.update('jax_compilation_cache_dir', str(path))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
   _share_among_processes()

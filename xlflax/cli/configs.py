@@ -51,8 +51,8 @@ Show what a gin file requires and which macros it sets:
 def list_configs(options: ListOptions) -> None:
   """Prints the names and summaries of the matching gin files."""
   summaries = {
-    name: shipped_configs.read(name).file.summary
-    for name in shipped_configs.names()
+    name: shipped_configs.read_gin_file(name).file.summary
+    for name in shipped_configs.shipped_file_names()
     if fnmatch.fnmatchcase(name, options.pattern)
   }
   if not summaries:
@@ -72,8 +72,8 @@ def list_configs(options: ListOptions) -> None:
 
 def show(options: ShowOptions) -> None:
   """Prints the description of one gin file."""
-  folders = shipped_configs.folders(options.gin_search_paths)
-  tree = shipped_configs.read(options.name, folders)
+  folders = shipped_configs.split_search_paths(options.gin_search_paths)
+  tree = shipped_configs.read_gin_file(options.name, folders)
   if options.json:
     print(json.dumps(_tree_to_json(tree), indent=2))
     return

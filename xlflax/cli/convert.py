@@ -234,7 +234,7 @@ def from_hf(options: FromHfOptions) -> None:
     'error': importing.UnusedRows.REFUSE,
     'keep': importing.UnusedRows.KEEP,
   }
-  checked = importing.check(
+  checked = importing.check_t5x_import(
     options.path,
     scan_layers=options.scan_layers,
     pad_vocab_size_multiple=options.pad_vocab_size_multiple,
@@ -261,7 +261,7 @@ def to_hf(options: ToHfOptions) -> None:
   languages = None
   if options.source_lang is not None and options.target_lang is not None:
     languages = (options.source_lang, options.target_lang)
-  checked = exporting.check(
+  checked = exporting.check_export(
     options.model_dir,
     step=options.step,
     model_type=options.architecture,
@@ -274,8 +274,8 @@ def to_hf(options: ToHfOptions) -> None:
   if options.dry_run:
     print(tables.of_export(checked))
     return
-  with mirrors.output(options.output, new=True) as folder:
-    notes = folder_writing.convert(
+  with mirrors.stage_output(options.output, new=True) as folder:
+    notes = folder_writing.write_folder(
       checked,
       folder,
       max_shard_bytes=int(options.max_shard_size * 1e9),
@@ -294,7 +294,7 @@ def from_t5x(options: FromT5xOptions) -> None:
   """Converts the checkpoint, or prints the mapping of parameters."""
   from xlflax.interop.t5x import importing, model_directory
 
-  checked = importing.check(
+  checked = importing.check_t5x_import(
     options.checkpoint,
     vocabulary=_read_vocabulary(options),
     model=_build_model(options.gin),
@@ -302,9 +302,9 @@ def from_t5x(options: FromT5xOptions) -> None:
     activation=options.activation,
   )
   if options.dry_run:
-    print(importing.table(checked))
+    print(importing.t5x_mapping_lines(checked))
     return
-  directory = model_directory.convert(checked, options.output)
+  directory = model_directory.convert_t5x_checkpoint(checked, options.output)
   print(f'{len(checked.sources)} parameters -> {directory}')
 
 
@@ -318,7 +318,7 @@ def average(options: AverageOptions) -> None:
     else list(options.checkpoint_steps or ())
     for directory in options.model_dir
   }
-  averaging.average(steps_by_run, options.output)
+  averaging.average_checkpoints(steps_by_run, options.output)
   for directory, steps in steps_by_run.items():
     listed = ', '.join(map(str, sorted(set(steps))))
     print(f'{directory}, steps {listed} -> {options.output}')
@@ -351,7 +351,7 @@ def _check_one_of(options, *names: str) -> None:
 def _build_model(gin: shared_options.GinOptions):
   """Returns the model that gin files describe, or None without gin files."""
   if gin.gin_file:
-    return config.load(
+    return config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths
     ).macro('MODEL')
   if gin.gin_bindings:
@@ -373,8 +373,8 @@ def _read_vocabulary(options: FromT5xOptions):
 
   assert options.tokenizer is not None  # checked in FromT5xOptions
 
-  return tokenizers.read(
-    paths.local(options.tokenizer, where='--tokenizer'),
+  return tokenizers.read_tokenizer(
+    paths.to_local_path(options.tokenizer, where='--tokenizer'),
     model_type='mt5',
     size=None,
     languages=options.languages or languages.DEFAULT,

@@ -23,19 +23,19 @@ def join(
     shared_settings: Further lines that must agree in all processes.
 
   Raises:
-    ConfigError: See `distributed.initialize` and `platforms.check`.
+    ConfigError: See `distributed.initialize` and `platforms.check_platform`.
   """
   from xlflax.training.processes import distributed, platforms
 
   platform = options.platform and platforms.Platform(options.platform)
-  platforms.choose(platform)
+  platforms.choose_platform(platform)
   statements = [
     line
     for configuration in configurations
-    for line in config.statements(configuration.parsed())
+    for line in config.split_statements(configuration.parsed())
     if not line.startswith(_LOCAL_MACROS)
   ]
-  distributed.initialize(
+  distributed.initialize_distributed(
     coordinator_address=options.coordinator_address,
     num_processes=options.num_processes,
     process_id=options.process_id,
@@ -44,4 +44,4 @@ def join(
     initialization_timeout=options.initialization_timeout,
     heartbeat_timeout_seconds=options.heartbeat_timeout,
   )
-  platforms.check(platform)
+  platforms.check_platform(platform)

@@ -222,14 +222,16 @@ def main(options: EvaluateOptions) -> int:
     **tasks,
   )
   if options.format.json:
-    for record in summary.records(report.tasks, report.results, report.folders):
+    for record in summary.iterate_records(
+      report.tasks, report.results, report.folders
+    ):
       print(json.dumps(record), flush=True)
   else:
     summary.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   output = options.output or options.model_dir[0]
-  page = paths.of(output) / 'eval' / 'report.html'
+  page = paths.to_path(output) / 'eval' / 'report.html'
   logging.info('Wrote tables, plots and the command to %s.', page)
   return errors.joint_status(failure.status for failure in report.failures)
 
@@ -270,7 +272,7 @@ def configure(options: EvaluateOptions) -> config.Configuration:
   macros = {}
   if not options.tasks:
     macros = {'CORPUS': options.corpus, 'TATOEBA': options.tatoeba}
-  return config.configure(
+  return config.load_configuration(
     options.gin,
     {name: value for name, value in macros.items() if value is not None},
     defaults=[_DEFAULT_GIN_FILE],
@@ -300,7 +302,9 @@ def build_tasks(
   if options.languages is not None:
     text_options['languages'] = tuple(options.languages.split(','))
   names = tuple(dict.fromkeys((options.tasks or '').split(',')))
-  arguments = {name: families.arguments(name, text_options) for name in names}
+  arguments = {
+    name: families.task_arguments(name, text_options) for name in names
+  }
   read = {option for name in names for option in families.text_options(name)}
   if options.mixture:
     read.add('corpus')  # Registers the SeqIO tasks `corpus.*`.
@@ -313,7 +317,7 @@ def build_tasks(
         fix=f'Remove --{name}, or add a task that reads it.',
       )
   return [
-    configuration.build(families.find(name), **arguments[name])
+    configuration.build(families.find_task_class(name), **arguments[name])
     for name in names
   ]
 
@@ -321,7 +325,7 @@ def build_tasks(
 def _register_seqio_tasks(options: EvaluateOptions) -> None:
   from xlflax.data.seqio_tasks import host_tensorflow
 
-  host_tensorflow.load()
+  host_tensorflow.load_tensorflow()
   from xlflax.data.seqio_tasks import registration
 
   registration.register_tasks(options.corpus, list(options.task_module))

@@ -53,13 +53,13 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
 def _check_options(options: 'evaluate.EvaluateOptions') -> None:
   """Checks options before slow modules are imported."""
   assert options.suite is not None
-  folders = shipped_configs.folders(options.gin.gin_search_paths)
+  folders = shipped_configs.split_search_paths(options.gin.gin_search_paths)
   for name in options.gin.gin_file:
-    shipped_configs.find(name, folders)
+    shipped_configs.find_gin_file(name, folders)
   if not options.suite.endswith('.gin'):
-    early.check_names([options.suite], early.suites(), flag='suite')
+    early.check_names([options.suite], early.shipped_suites(), flag='suite')
   for name in _recipe_files(options):
-    shipped_configs.find(name, folders)
+    shipped_configs.find_gin_file(name, folders)
   for name in ('data', 'output'):
     if getattr(options, name) is None:
       raise errors.ConfigError(
@@ -75,7 +75,7 @@ def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:
     return []
   if options.recipe.endswith('.gin'):
     return [options.recipe]
-  early.check_names([options.recipe], early.recipes(), flag='recipe')
+  early.check_names([options.recipe], early.suite_recipes(), flag='recipe')
   return [f'suites/recipes/{options.recipe}.gin']
 
 
@@ -88,7 +88,7 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   gin_file = options.suite
   if not gin_file.endswith('.gin'):
     gin_file = f'suites/{gin_file}.gin'
-  configuration = config.load(
+  configuration = config.load_gin_files(
     [gin_file, *_recipe_files(options), *options.gin.gin_file],
     (),
     options.gin.gin_search_paths,

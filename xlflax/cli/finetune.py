@@ -116,7 +116,7 @@ Keep a checkpoint after every 1,000 steps:
 def main(options: FinetuneOptions) -> int:
   """Trains and tests the grid, prints its tables and writes its page."""
   _check_inputs(options)
-  training = config.configure(
+  training = config.load_configuration(
     options.gin, _macros(options), swept=_swept_macros(options), partial=True
   )
   compilation_cache.enable(options.compilation.compilation_cache)
@@ -141,7 +141,7 @@ def _check_inputs(options: FinetuneOptions) -> None:
   if options.init_from is not None:
     early.check_run('--init_from', options.init_from)
   if options.cache is not None:
-    paths.local(options.cache, where='--cache')
+    paths.to_local_path(options.cache, where='--cache')
 
 
 def _macros(options: FinetuneOptions) -> dict[str, Any]:
@@ -181,11 +181,11 @@ def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
     macros = {directions.MACRO: language} if language else {}
     metric = options.metric_for_best_model
     runner = trials.TrialRunner(
-      output=paths.of(options.output),
+      output=paths.to_path(options.output),
       configuration=training.with_macros(macros),
       select=metric and metric.replace('{language}', language),
     )
-    for trial in finetune.make(
+    for trial in finetune.make_trials(
       runner, axes, untrained=options.random_init_baseline
     ):
       print('/'.join(filter(None, (language, trial.trial.name))))
@@ -205,7 +205,7 @@ def _run_grids(
   test = None
   if options.eval_gin_file:
     gin = _eval_gin(options)
-    test = config.load(
+    test = config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths, partial=True
     )
   arguments: dict[str, Any] = {
@@ -238,7 +238,7 @@ def _write_page(options: FinetuneOptions, reports: dict[str, Any]) -> None:
 
   if distributed.is_lead():
     page = report.write_page(
-      paths.of(options.output), reports, command=options.command_line
+      paths.to_path(options.output), reports, command=options.command_line
     )
     print(page, file=sys.stderr)
 

@@ -72,10 +72,10 @@ def main(options: InspectOptions) -> None:
   evaluation_files = [
     name for name in (options.decontaminate_against or '').split(',') if name
   ]
-  statistics = inspection.inspect(
+  statistics = inspection.compute_statistics(
     corpus, Decontamination(files=evaluation_files)
   )
-  warnings = inspection.findings(corpus, statistics)
+  warnings = inspection.describe_findings(corpus, statistics)
   rows = [['file', *(title for _, title in _COLUMNS), 'other language']]
   rows += map(_format_row, statistics)
   if options.html:
@@ -108,12 +108,12 @@ def _print_table(rows: list[list[str]], corpus: str) -> None:
 
   from xlflax.foundation import console_tables
 
-  table = console_tables.made(
+  table = console_tables.make_table(
     rows[0][:1], rows[0][1:], title=f'Text of {corpus}', title_justify='left'
   )
   for row in rows[1:]:
     table.add_row(*row)
-  console_tables.show(table, rich.console.Console())
+  console_tables.print_table(table, rich.console.Console())
 
 
 def _write_html(
@@ -130,4 +130,4 @@ def _write_html(
     warnings or [_NO_ANOMALIES],
     command=options.command_line,
   )
-  paths.write_atomically(paths.of(path), content)
+  paths.write_atomically(paths.to_path(path), content)

@@ -64,7 +64,7 @@ def main(options: MineHardNegativesOptions) -> None:
   from xlflax.finetuning import hard_negatives
   from xlflax.runs import run as run_lib
 
-  num_written, num_dropped = hard_negatives.mine(
+  num_written, num_dropped = hard_negatives.mine_hard_negatives(
     run_lib.open_run(options.model_dir),
     pairs=options.pairs,
     output=options.output,

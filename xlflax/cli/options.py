@@ -289,7 +289,7 @@ def parse_language_paths(
   """
   paths_by_language: dict[str, str] = {}
   for item in items:
-    language, path = names.split(item)
+    language, path = names.split_name(item)
     if not (language and path) or language in paths_by_language:
       raise errors.ConfigError(
         f'Invalid value for {option}',

@@ -60,7 +60,7 @@ def main(options: PredictOptions) -> None:
   compilation_cache.enable(options.compilation.compilation_cache)
   from xlflax.finetuning import self_labelling
 
-  labeled_files = self_labelling.label(
+  labeled_files = self_labelling.pseudo_label(
     teacher=options.model_dir,
     output=options.output,
     step=options.step,

@@ -201,7 +201,7 @@ Switch more words, of two languages and into one of them only:
 def main(options: PreprocessOptions) -> None:
   """Writes missing files, and prints a line about each file."""
   shard = options.shard.resolve()
-  with mirrors.output(options.output, share=shard) as output:
+  with mirrors.stage_output(options.output, share=shard) as output:
     files = _preprocess(options, output, shard)
   if shard is not None and not options.format.json:
     print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')
@@ -216,7 +216,7 @@ def _preprocess(
   from xlflax.data.preparation.decontamination import Decontamination
   from xlflax.data.preparation.text_processing import TextProcessing
 
-  return preparation.prepare(
+  return preparation.preprocess_corpus(
     Corpus(options.corpus),
     output,
     processing=TextProcessing(
@@ -274,7 +274,7 @@ def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
   from xlflax.training.checkpointing import run_directory
 
   run = run_lib.open_run(options.margin_model)
-  run_id = run_directory.run_id(paths.of(options.margin_model))
+  run_id = run_directory.run_id(paths.to_path(options.margin_model))
   layer = 'last' if options.margin_layer is None else options.margin_layer
   encoder = (
     f'{run_id or options.margin_model}, step {run.step}, layer {layer} of '

@@ -88,7 +88,7 @@ def main(options: PretrainOptions) -> int:
   print(*map(shlex.join, commands), sep='\n', flush=True)
   if options.dry_run:
     return 0
-  output = paths.of(options.output)
+  output = paths.to_path(options.output)
   bucket_checks.check_usable(output)
   corpus.link(corpus.directory)
   for command in commands:
@@ -147,7 +147,7 @@ def is_finished(command: list[str], output: str) -> bool:
   """
   from xlflax.training.checkpointing import run
 
-  model_dir = paths.of(output) / 'model'
+  model_dir = paths.to_path(output) / 'model'
   return (
     command[1] != 'train' or run.last_step_of_finished(model_dir) is not None
   )
@@ -160,7 +160,7 @@ def _run_stoppable(command: list[str], preemption_exit_code: int) -> int:
   except KeyboardInterrupt as error:
     if not preemption_exit_code:
       raise
-    print(f'xlflax pretrain: {stopping.describe(error)}.', file=sys.stderr)
+    print(f'xlflax pretrain: {stopping.describe_stop(error)}.', file=sys.stderr)
     return preemption_exit_code
 
 
@@ -193,11 +193,11 @@ def _load_record(options: PretrainOptions) -> dict | None:
   """
   from xlflax.examination import pretraining
 
-  output = paths.of(options.output)
+  output = paths.to_path(options.output)
   path = output / pretraining.RECORD
   if not path.exists() and not (output / manifests.FILE).exists():
     return None
-  if problems := manifests.problems(output):
+  if problems := manifests.find_problems(output):
     raise errors.RunDirectoryError(
       'The recorded settings are damaged',
       got='; '.join(problems.values()),
@@ -228,4 +228,4 @@ def _write_record(output: pathlib.Path, record: dict) -> None:
   from xlflax.examination import pretraining
 
   content = {pretraining.RECORD: json.dumps(record, indent=2) + '\n'}
-  manifests.write(output, manifests.Kind.PRETRAINING, content)
+  manifests.write_files(output, manifests.Kind.PRETRAINING, content)

@@ -45,13 +45,15 @@ class LinkedCorpus:
     output_paths.check_outside_corpus(
       corpus, output, content='run', option='output'
     )
-    root = mirrors.here(corpus)
+    root = mirrors.stage_input(corpus)
     if languages is None and any(
       (root / name).is_dir() for name in ('mono', 'parallel')
     ):
       return cls(corpus, {})
     files = _files(root)
-    codes = {name: forms.languages(pathlib.Path(name)) for name in files}
+    codes = {
+      name: forms.languages_of_name(pathlib.Path(name)) for name in files
+    }
     available = sorted({code for pair in codes.values() for code in pair})
     if not available:
       raise errors.CorpusError(
@@ -67,7 +69,7 @@ class LinkedCorpus:
         got=', '.join(missing),
         expected=', '.join(available),
         where=corpus,
-        fix=suggestions.languages(missing, available),
+        fix=suggestions.suggest_languages(missing, available),
       )
     links = {
       name: path.resolve()
@@ -77,7 +79,7 @@ class LinkedCorpus:
     description = root / forms.FILE
     if description.exists():
       links[forms.FILE] = description.resolve()
-    directory = _check_links_only(mirrors.place(output) / 'corpus')
+    directory = _check_links_only(mirrors.staging_path(output) / 'corpus')
     return cls(str(directory), links)
 
   def link(self, directory: str) -> str:
@@ -138,7 +140,7 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
     parts = [
       part
       for file in directory.Corpus(root).files
-      for part in forms.parts(file.path)
+      for part in forms.source_files(file.path)
     ]
     return {str(path.relative_to(root)): path for path in parts}
   files: dict[str, pathlib.Path] = {}

@@ -181,14 +181,16 @@ def _build_trainer(
   from xlflax.configuration import config
   from xlflax.data.vocabularies import spec
 
-  return config.load(
+  return config.load_gin_files(
     [*gin_files, *gin.gin_file],
     ['TRAIN_STEPS=100000', *gin.gin_bindings],
     gin.gin_search_paths,
     macros={'MODEL_DIR': 'unused', 'VOCABULARY': 'unused'},
   ).build(
     trainer.Trainer,
-    vocabulary=spec.invented(vocabulary_size, num_languages=num_languages),
+    vocabulary=spec.make_dummy_spec(
+      vocabulary_size, num_languages=num_languages
+    ),
   )
 
 

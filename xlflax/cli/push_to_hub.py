@@ -38,11 +38,13 @@ def main(options: PushToHubOptions) -> None:
   """Prints the files and the model card, and uploads them."""
   from xlflax.interop.huggingface import hub_files
 
-  upload = hub_files.upload(options.directory)
+  upload = hub_files.prepare_upload(options.directory)
   hub_files.check_name(options.name)
   print(upload)
   if options.dry_run:
     print(f'Dry run: nothing was sent to {options.name}.')
     return
-  address = hub_files.publish(upload, options.name, private=not options.public)
+  address = hub_files.push_to_hub(
+    upload, options.name, private=not options.public
+  )
   print(f'Uploaded to {address}')

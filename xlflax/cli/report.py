@@ -94,21 +94,23 @@ def _compare_runs(options: ReportOptions) -> pathlib.Path:
   from xlflax.evaluation.reports import run_pages
 
   records = [
-    run_pages.read(paths.of(directory), name=name)
+    run_pages.read(paths.to_path(directory), name=name)
     for name, directory in runs.items()
   ]
   return run_pages.side_by_side(
-    paths.of(options.output), records, command=options.command_line
+    paths.to_path(options.output), records, command=options.command_line
   )
 
 
 def _join_suites(options: ReportOptions) -> pathlib.Path:
   from xlflax.evaluation.reports import joined, report
 
-  output = paths.of(options.output)
+  output = paths.to_path(options.output)
   report.write(
     output,
-    joined.tables([paths.of(directory) for directory in options.directories]),
+    joined.tables(
+      [paths.to_path(directory) for directory in options.directories]
+    ),
     title=options.title,
     source=options.source_language,
     baseline=options.baseline,
@@ -119,7 +121,7 @@ def _join_suites(options: ReportOptions) -> pathlib.Path:
 
 def _is_suite_output(text: str) -> bool:
   """Returns whether a directory has the scores of a suite."""
-  directory = paths.of(text)
+  directory = paths.to_path(text)
   return any(
     (folder / 'scores.json').exists()
     for folder in (directory, directory / 'report')
@@ -134,7 +136,7 @@ def _parse_runs(items: Sequence[str]) -> dict[str, str]:
   Raises:
     ConfigError: If two runs have the same name.
   """
-  pairs = [names.split(text) for text in items]
+  pairs = [names.split_name(text) for text in items]
   last_parts = [pathlib.PurePath(directory).name for _, directory in pairs]
   runs = [
     (name or (last if last_parts.count(last) == 1 else directory), directory)

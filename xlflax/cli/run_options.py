@@ -71,7 +71,7 @@ class RunOptions:
     if self.vocabulary_size is None:
       return {}
     return {
-      'vocabulary': vocabulary_spec.invented(
+      'vocabulary': vocabulary_spec.make_dummy_spec(
         self.vocabulary_size, num_languages=self.num_languages
       )
     }

@@ -136,7 +136,7 @@ def list_tasks(options: ListOptions) -> None:
 
   rows = [
     row
-    for row in task_summary.registered()
+    for row in task_summary.list_registered()
     if fnmatch.fnmatchcase(row['name'], options.pattern)
   ]
   if not rows:
@@ -165,7 +165,7 @@ def show(options: ShowOptions) -> None:
   vocabulary = (
     Vocabulary.load(options.vocabulary) if options.vocabulary else None
   )
-  for line in task_summary.steps(
+  for line in task_summary.describe_preprocessing(
     options.name,
     vocabulary,
     split=options.split,
@@ -200,7 +200,7 @@ def _register(options: RegistrationOptions) -> None:
   """Registers the tasks of the sources that the options name."""
   from xlflax.data.seqio_tasks import host_tensorflow  # Imports TensorFlow.
 
-  host_tensorflow.load()
+  host_tensorflow.load_tensorflow()
   from xlflax.data.seqio_tasks import registration
 
   registration.register_tasks(

@@ -137,7 +137,7 @@ def main(options: TrainOptions) -> int:
   except stopping.Stopped as error:  # before training handles signals
     if not options.preemption_exit_code:
       raise
-    print(f'xlflax train: {stopping.describe(error)}.', file=sys.stderr)
+    print(f'xlflax train: {stopping.describe_stop(error)}.', file=sys.stderr)
     return options.preemption_exit_code
 
 
@@ -145,7 +145,7 @@ def _train_or_plan(options: TrainOptions) -> int:
   machine = (
     None
     if options.target_topology is None
-    else machines.parse(options.target_topology)
+    else machines.parse_topology(options.target_topology)
   )
   phases = train_phases.configure(options)
   if machine is None:
@@ -201,7 +201,7 @@ def _plan(
   if options.output_file and processes.is_lead():
     result = {'phases': plans} if options.phases else plans['']
     text = json.dumps(result, indent=2) + '\n'
-    paths.write_atomically(paths.of(options.output_file), text)
+    paths.write_atomically(paths.to_path(options.output_file), text)
   return 0
 
 

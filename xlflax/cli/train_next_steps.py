@@ -41,7 +41,7 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
   """Logs how the run ended, and commands to continue with."""
   from xlflax.training import progress
 
-  duration = progress.duration(sum(result['seconds'].values()))
+  duration = progress.format_duration(sum(result['seconds'].values()))
   loss = result['loss']
   logging.info(
     '%s %s: step %s of %s in %s%s.',

@@ -41,7 +41,7 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
   phases = getattr(options, 'phases', None)
   each = [('', options)] if phases is None else _split(options, phases)
   return [
-    Phase(name, config.configure(phase.gin, phase.macros()))
+    Phase(name, config.load_configuration(phase.gin, phase.macros()))
     for name, phase in each
   ]
 
@@ -79,7 +79,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
       )
     finished.append(last_step is not None and last_step >= setup.settings.steps)
     if finished[-1]:
-      run_directory.check(
+      run_directory.check_run_directory(
         setup.model_dir,
         setup.description,
         other_config=setup.settings.other_config,
@@ -94,7 +94,7 @@ def without_missing_checkpoint(trainer: Any) -> Any:
   from xlflax.training.checkpointing import saved_checkpoints
   from xlflax.training.initialization import init_from
 
-  sources = init_from.directories(trainer.init_from)
+  sources = init_from.init_directories(trainer.init_from)
   if all(map(saved_checkpoints.finished_steps, sources)):
     return trainer
   return dataclasses.replace(trainer, init_from=None)
@@ -105,8 +105,8 @@ def _split(
 ) -> list[tuple[str, run_options.RunOptions]]:
   """Returns the name and the options of each phase."""
   gin = options.gin
-  folders = shipped_configs.folders(gin.gin_search_paths)
-  files = shipped_configs.phases(phases, folders)
+  folders = shipped_configs.split_search_paths(gin.gin_search_paths)
+  files = shipped_configs.split_phases(phases, folders)
   macros_by_phase = [
     _macros_read([file, *gin.gin_file], folders, gin.gin_bindings)
     for file in files
@@ -142,9 +142,9 @@ def _macros_read(
   """Returns the macros that gin files and bindings read."""
   macros: set[str] = set()
   for binding in bindings:
-    macros |= shipped_configs.uses(binding)
+    macros |= shipped_configs.used_macros(binding)
   for name in files:
-    for file in shipped_configs.read(name, folders).files():
+    for file in shipped_configs.read_gin_file(name, folders).files():
       macros |= file.uses
   return macros
 

@@ -143,7 +143,7 @@ def _translate_stream(translator, options: TranslateOptions):
 
 def _check_paths(options: TranslateOptions) -> None:
   for name in ('input', 'output'):
-    paths.local(getattr(options, name), where=f'--{name}')
+    paths.to_local_path(getattr(options, name), where=f'--{name}')
   source = options.input
   if source == '-' and pathlib.Path('/dev/stdin').is_file():
     source = '/dev/stdin'  # redirected from a file by the shell

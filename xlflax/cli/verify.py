@@ -90,11 +90,11 @@ def main(options: VerifyOptions) -> int:
 
   results = []
   for name in options.directories:
-    directory = paths.of(name)
+    directory = paths.to_path(name)
     if options.repair:
       results.append(_repair(directory, options.cache_text))
     else:
-      results.append(examination.examine(directory))
+      results.append(examination.verify_directory(directory))
   if options.json:
     print(json.dumps([result.to_json() for result in results], indent=2))
   else:
@@ -106,7 +106,7 @@ def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
   """Repairs an artifact and returns the remaining findings."""
   from xlflax import examination
 
-  result = examination.repair(directory, report=_print_progress)
+  result = examination.repair_directory(directory, report=_print_progress)
   is_cache = result.kind is manifests.Kind.CACHE
   if result.is_whole or not is_cache or cache_text.vocabulary is None:
     return result
@@ -120,7 +120,7 @@ def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
     tfds_data_dir=cache_text.tfds_data_dir,
   )
   _print_progress(f'Written again: {", ".join(removed) or "missing files"}')
-  return examination.examine(directory)
+  return examination.verify_directory(directory)
 
 
 def _print_progress(line: str) -> None:

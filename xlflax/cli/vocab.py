@@ -172,7 +172,7 @@ def main(options: VocabOptions) -> None:
     _sample_shard(options, corpus, shard)
     return
   settings = _settings(options)
-  corpus_oddities.warn(corpus)
+  corpus_oddities.log_anomalies(corpus)
   if options.dry_run:
     _print_plan(corpus, Settings(**settings))
     return
@@ -189,10 +189,12 @@ def _train(
   assert options.output is not None
   sample = None
   if options.sample_dir:
-    sample = reservoir.read(options.sample_dir, _sample_origin(options, corpus))
+    sample = reservoir.read_reservoirs(
+      options.sample_dir, _sample_origin(options, corpus)
+    )
   with (
-    mirrors.output(options.output) as output,
-    progress.named('training a vocabulary'),
+    mirrors.stage_output(options.output) as output,
+    progress.progress_name('training a vocabulary'),
   ):
     result = training.train_vocabulary(
       corpus, output, overwrite=options.overwrite, drawn=sample, **settings
@@ -207,7 +209,7 @@ def _train(
   spec = result.spec
   print(
     f'\n{spec.size} entries, {len(spec.languages)} languages: '
-    f'{paths.of(options.output) / vocabulary.DESCRIPTION_FILE}'
+    f'{paths.to_path(options.output) / vocabulary.DESCRIPTION_FILE}'
   )
   for code, ranges in zip(spec.languages, spec.language_words, strict=False):
     num_words = sum(stop - start for start, stop in ranges)
@@ -241,11 +243,11 @@ def _sample_shard(
 
   assert options.sample_dir is not None
   origin = _sample_origin(options, corpus)
-  with progress.named('drawing a sample'):
-    sample = reservoir.draw(
+  with progress.progress_name('drawing a sample'):
+    sample = reservoir.draw_reservoirs(
       corpus, capacity=options.max_sentences, seed=options.seed, share=shard
     )
-  reservoir.write(options.sample_dir, shard, sample, origin)
+  reservoir.write_reservoirs(options.sample_dir, shard, sample, origin)
   for language, sentences in sorted(sample.items()):
     print(f'{language:<10} {sentences.count:>12,} sentences')
 

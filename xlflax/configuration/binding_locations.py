@@ -81,12 +81,14 @@ def read_bindings(
       bindings.append(_to_binding(statement, location, is_shipped))
   for flag in flags:
     location = f'--gin.{flag.partition("=")[0].strip()}'
-    for statement in _parse(bindings_lib.quoted(flag)):
+    for statement in _parse(bindings_lib.quote_bare_word(flag)):
       bindings.append(_to_binding(statement, location, False))
   return bindings
 
 
-def locate(bindings: Sequence[Binding], where: str, scope: str) -> str | None:
+def find_binding_location(
+  bindings: Sequence[Binding], where: str, scope: str
+) -> str | None:
   """Returns the locations of the value of a field, or None.
 
   Args:

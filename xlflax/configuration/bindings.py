@@ -62,7 +62,7 @@ def _check_value(binding: str) -> None:
     )
 
 
-def quoted(binding: str) -> str:
+def quote_bare_word(binding: str) -> str:
   """A binding whose value is a bare word that can only be text, in quotes.
 
   Before: `MODEL_DIR=runs/a`; after: `MODEL_DIR='runs/a'`.

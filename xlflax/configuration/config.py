@@ -105,7 +105,7 @@ class Configuration:
     }
     gin_checks.check_required_by(self.bound, list(arguments.values()))
     own = dataclasses.replace(self, bound=self.bound | {key: arguments})
-    with own._lent_to_gin(), gin_checks.building(self.bindings):
+    with own._lent_to_gin(), gin_checks.converting_build_errors(self.bindings):
       return found.wrapper(**fields)
 
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
@@ -125,7 +125,7 @@ class Configuration:
       flags=self.flags | set(values),
       used={},
     )
-    with made._lent_to_gin(), gin_checks.reading():
+    with made._lent_to_gin(), gin_checks.converting_read_errors():
       for name, value in values.items():
         made._set(name, value)
     gin_checks.check_macros(made.bound, made.flags, SHIPPED)
@@ -162,7 +162,7 @@ class Configuration:
           expected=f'{shown or name} = ...',
         ) from error
       gin_checks.check_required_by(self.bound, value)
-      with gin_checks.building(self.bindings):
+      with gin_checks.converting_build_errors(self.bindings):
         return copy.deepcopy(value)  # Gin builds what it copies.
 
   def warn_of_unread(self) -> None:
@@ -232,7 +232,7 @@ class Configuration:
       gin.bind_parameter((name, gin_checks.MACRO, 'value'), value)
 
 
-def configure(
+def load_configuration(
   args: Any,
   macros: Mapping[str, Any] | None = None,
   *,
@@ -248,7 +248,7 @@ def configure(
     macros: values of macros that other flags set; bindings override them.
     defaults: files that are read before those of `--gin_file`.
     swept: macros that are given later, such as those of a grid.
-    partial: whether required values may be missing (see `load`).
+    partial: whether required values may be missing (see `load_gin_files`).
 
   Returns:
     The configuration, from which objects are built.
@@ -260,7 +260,7 @@ def configure(
   early.check_configuration(
     args, (*(macros or {}), *swept), defaults=defaults, partial=partial
   )
-  return load(
+  return load_gin_files(
     [*defaults, *args.gin_file],
     args.gin_bindings,
     args.gin_search_paths,
@@ -269,7 +269,7 @@ def configure(
   )
 
 
-def load(
+def load_gin_files(
   gin_files: Sequence[str],
   bindings: Sequence[str] = (),
   search_paths: Sequence[str] = (),
@@ -291,11 +291,11 @@ def load(
     ConfigError: file not found, syntax, unknown name, unused or missing
       macro; names the file and line, or the binding.
   """
-  folders = shipped_configs.folders(search_paths)
+  folders = shipped_configs.split_search_paths(search_paths)
   files = [
     file
     for name in gin_files
-    for file in shipped_configs.read(name, folders).files()
+    for file in shipped_configs.read_gin_file(name, folders).files()
   ]
   made = Configuration(
     bound={},
@@ -305,14 +305,18 @@ def load(
     ),
     bindings=binding_locations.read_bindings(files, bindings),
   )
-  with made._lent_to_gin(), _search_in(folders), gin_checks.reading():
+  with (
+    made._lent_to_gin(),
+    _search_in(folders),
+    gin_checks.converting_read_errors(),
+  ):
     gin.parse_config_files_and_bindings(
       list(gin_files), None, finalize_config=False
     )
     for name, value in (macros or {}).items():
       made._set(name, value)
     for binding in bindings:
-      _bind(bindings_lib.quoted(binding))
+      _bind(bindings_lib.quote_bare_word(binding))
   gin_checks.check_macros(made.bound, made.flags, SHIPPED)
   if not partial:
     gin_checks.check_required(made.bound)
@@ -340,7 +344,7 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
     )
 
 
-def statements(text: str) -> list[str]:
+def split_statements(text: str) -> list[str]:
   """A gin text's lines, continued ones joined, without comments."""
   joined = re.sub(r'\\\n\s*', ' ', text)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)

@@ -104,9 +104,10 @@ def check_configuration(
     defaults: files that are read before those of `--gin_file`.
     partial: whether what only training needs may be missing.
   """
-  folders = shipped_configs.folders(args.gin_search_paths)
+  folders = shipped_configs.split_search_paths(args.gin_search_paths)
   trees = [
-    shipped_configs.read(name, folders) for name in [*defaults, *args.gin_file]
+    shipped_configs.read_gin_file(name, folders)
+    for name in [*defaults, *args.gin_file]
   ]
   set_here = [
     binding.partition('=')[0].strip() for binding in args.gin_bindings
@@ -117,7 +118,7 @@ def check_configuration(
   binding_locations.read_bindings(files, args.gin_bindings)
   uses = {name for file in files for name in file.uses}
   for binding in args.gin_bindings:
-    uses |= shipped_configs.uses(binding)
+    uses |= shipped_configs.used_macros(binding)
   for name in (*macros, *set_here):
     if re.fullmatch(r'\w+', name) and name not in uses:
       raise _unused(name, uses)
@@ -139,7 +140,7 @@ def _check_own(
           'A macro of a gin file is set, but nothing reads it',
           got=f'{name} = {value}',
           expected=suggestions.some_of(
-            suggestions.close(name, uses, most=5)
+            suggestions.close_matches(name, uses, most=5)
             or [one for one in uses if name in one]
             or uses
           ),
@@ -149,7 +150,7 @@ def _check_own(
 
 
 def _unused(name: str, uses: set[str]) -> errors.ConfigError:
-  close = suggestions.close(name, uses)
+  close = suggestions.close_matches(name, uses)
   return errors.ConfigError(
     'A gin macro is set, but nothing uses it',
     got=name,
@@ -167,11 +168,11 @@ def _check_required(
     values |= file.macros
   missing = [
     name
-    for name in shipped_configs.required(values)
+    for name in shipped_configs.required_macros(values)
     if name not in given and name in uses
   ]
   if missing:
-    raise shipped_configs.missing(missing)
+    raise shipped_configs.missing_value_error(missing)
 
 
 def evaluation_tasks() -> set[str]:
@@ -184,14 +185,14 @@ def evaluation_tasks() -> set[str]:
   return found
 
 
-def suites() -> set[str]:
+def shipped_suites() -> set[str]:
   """The names of the suites that come with xlflax."""
   return {
     path.stem for path in (shipped_configs.SHIPPED / 'suites').glob('*.gin')
   }
 
 
-def recipes() -> set[str]:
+def suite_recipes() -> set[str]:
   """The names of the recipes of suites that come with xlflax, and 'ours'."""
   folder = shipped_configs.SHIPPED / 'suites' / 'recipes'
   return {'ours', *(path.stem for path in folder.glob('*.gin'))}
@@ -228,7 +229,7 @@ def _beside(path: pathlib.Path) -> str | None:
     names = [one.name for one in path.parent.iterdir() if one.is_dir()]
   except OSError:
     return f'{path.parent} does not exist either'
-  close = suggestions.close(path.name, names)
+  close = suggestions.close_matches(path.name, names)
   return (
     f'did you mean {" or ".join(str(path.parent / name) for name in close)}?'
     if close

@@ -24,7 +24,7 @@ _GIN = pathlib.Path(gin.__file__).parent
 
 
 @contextlib.contextmanager
-def reading() -> Iterator[None]:
+def converting_read_errors() -> Iterator[None]:
   """Turns every exception while files and bindings are read to ConfigError."""
   try:
     yield
@@ -35,7 +35,7 @@ def reading() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def building(
+def converting_build_errors(
   bindings: Sequence[binding_locations.Binding] = (),
 ) -> Iterator[None]:
   """Turns Gin's own exceptions to ConfigErrors; those of others pass.
@@ -157,7 +157,7 @@ def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
     for scope, selector, parameter in keys
   ]
   if missing:
-    raise shipped_configs.missing(list(dict.fromkeys(missing)))
+    raise shipped_configs.missing_value_error(list(dict.fromkeys(missing)))
 
 
 def is_plain(value: Any) -> bool:
@@ -232,7 +232,7 @@ def _plain(
     r"In call to configurable '\S+' \(.*?\)(?: in scope '(.*?)')?", str(error)
   )
   where = str(error.where or '')
-  location = binding_locations.locate(
+  location = binding_locations.find_binding_location(
     bindings, where, (scope and scope[1]) or ''
   )
   if location and location not in where:

@@ -73,7 +73,7 @@ class GinFile:
   @property
   def uses(self) -> set[str]:
     """Names of the macros whose values it reads."""
-    return uses(re.sub(r'#.*', '', self.text))
+    return used_macros(re.sub(r'#.*', '', self.text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,20 +103,20 @@ class Tree:
 
   def required(self) -> list[str]:
     """Macros without a value that the user must give."""
-    return required(self.macros())
+    return required_macros(self.macros())
 
 
-def uses(code: str) -> set[str]:
+def used_macros(code: str) -> set[str]:
   """Names of the macros whose values some gin code reads."""
   return set(_USE.findall(code))
 
 
-def required(macros: Mapping[str, str]) -> list[str]:
+def required_macros(macros: Mapping[str, str]) -> list[str]:
   """Macros without a value, of macro -> value as text."""
   return [name for name, value in macros.items() if value == _REQUIRED]
 
 
-def missing(names: Sequence[str]) -> errors.ConfigError:
+def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
   """The error for macros or parameters without their values."""
   return errors.ConfigError(
     'The configuration needs values that are not given',
@@ -125,17 +125,17 @@ def missing(names: Sequence[str]) -> errors.ConfigError:
   )
 
 
-def names() -> list[str]:
+def shipped_file_names() -> list[str]:
   """The files that come with xlflax, such as 'models/small.gin'."""
   return sorted(str(p.relative_to(SHIPPED)) for p in SHIPPED.rglob('*.gin'))
 
 
-def folders(search_paths: Sequence[str]) -> list[str]:
+def split_search_paths(search_paths: Sequence[str]) -> list[str]:
   """Folders of `--gin_search_paths`, each of which may hold commas."""
   return [part for paths in search_paths for part in paths.split(',') if part]
 
 
-def find(name: str, search: Sequence[str] = ()) -> pathlib.Path:
+def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   """Returns where a file lies: a path, in a folder, or among those shipped.
 
   Args:
@@ -149,8 +149,8 @@ def find(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     path = pathlib.Path(folder) / name
     if path.is_file():
       return path
-  known = names()
-  close = suggestions.close(name, known) or suggestions.close(
+  known = shipped_file_names()
+  close = suggestions.close_matches(name, known) or suggestions.close_matches(
     pathlib.Path(name).stem, [pathlib.Path(one).stem for one in known]
   )
   close = [
@@ -169,7 +169,7 @@ def find(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   )
 
 
-def phases(value: str, search: Sequence[str] = ()) -> list[str]:
+def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   """The gin files of phases, in order.
 
   Args:
@@ -200,11 +200,11 @@ def phases(value: str, search: Sequence[str] = ()) -> list[str]:
   return names
 
 
-def read(name: str, search: Sequence[str] = ()) -> Tree:
+def read_gin_file(name: str, search: Sequence[str] = ()) -> Tree:
   """Reads a file and those that it includes.
 
   Args:
-    name: see `find`.
+    name: see `find_gin_file`.
     search: folders to look in.
 
   Raises:
@@ -221,7 +221,7 @@ def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
       fix='remove one of these includes',
     )
   try:
-    path = find(name, search)
+    path = find_gin_file(name, search)
   except errors.ConfigError:
     if not above:
       raise

@@ -58,11 +58,11 @@ END_POSITIONS = 'end_positions'
 Batch = dict[str, np.ndarray]
 
 
-def side(batch, prefix: str = ''):
+def select_side(batch, prefix: str = ''):
   """The keys of one side (`''` or `PAIRED`), without their prefix.
 
   Before: `{'token_ids': a, 'paired_token_ids': b}`; after
-  `side(batch, PAIRED)`: `{'token_ids': b}`.
+  `select_side(batch, PAIRED)`: `{'token_ids': b}`.
   """
   if prefix:
     return {

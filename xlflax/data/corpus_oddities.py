@@ -60,7 +60,7 @@ _UNICODE_NAMES = {
 Counts = collections.Counter[str]
 
 
-def find(corpus: corpus_lib.Corpus) -> list[str]:
+def find_anomalies(corpus: corpus_lib.Corpus) -> list[str]:
   """Returns a sentence on each oddity of a corpus directory."""
   found = list(_two_codes(corpus.languages))
   known = _profiles(corpus)
@@ -78,16 +78,16 @@ def find(corpus: corpus_lib.Corpus) -> list[str]:
   return found
 
 
-def warn(corpus: corpus_lib.Corpus) -> None:
-  """Logs `find`."""
-  for oddity in find(corpus):
+def log_anomalies(corpus: corpus_lib.Corpus) -> None:
+  """Logs `find_anomalies`."""
+  for oddity in find_anomalies(corpus):
     logging.warning('%s', oddity)
 
 
 def _two_codes(languages: Iterable[str]) -> Iterator[str]:
   groups: dict[tuple, list[str]] = {}
   for code in languages:
-    parsed = language_codes.parse(code)
+    parsed = language_codes.parse_language_code(code)
     meaning = parsed.language, parsed.script, parsed.region
     groups.setdefault(meaning, []).append(code)
   for codes in groups.values():
@@ -119,7 +119,9 @@ def _copied(
 ) -> Iterator[str]:
   if len(set(map(language_codes.short_code, file.languages))) < 2:
     return
-  count = sum(likeness.similarity(*pair) > likeness.COPIED for pair in pairs)
+  count = sum(
+    likeness.ngram_similarity(*pair) > likeness.COPIED for pair in pairs
+  )
   if count > max(_FEW, _FEW_SHARE * len(pairs)):
     yield (
       f'{file.path} has sides that are equal, or nearly, in {count:,} of '
@@ -150,7 +152,7 @@ def _tell_swapped(file: corpus_files.TextFile) -> str:
 
 def _wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
   [language] = file.languages
-  found, wanted = script(text), scripts_of(language)
+  found, wanted = dominant_script(text), scripts_of(language)
   if found is None or wanted is None or found in wanted:
     return []
   return [
@@ -166,14 +168,14 @@ def _swapped(
   crossed = scripts_are_exchanged(pair, columns)
   if crossed is not None:
     return crossed
-  grams = [trigrams(column) for column in columns]
+  grams = [count_trigrams(column) for column in columns]
   if min(sum(counts.values()) for counts in grams) < _LETTERS:
     return False
   as_filed = crosswise = 0.0
   for side, language in enumerate(pair):
     if language in known:
-      as_filed += similarity(grams[side], known[language])
-      crosswise += similarity(grams[1 - side], known[language])
+      as_filed += trigram_similarity(grams[side], known[language])
+      crosswise += trigram_similarity(grams[1 - side], known[language])
   return crosswise > as_filed + _MARGIN
 
 
@@ -189,7 +191,7 @@ def scripts_are_exchanged(
   Returns:
     None where scripts do not tell: they are unknown, or the same.
   """
-  found = [script(column) for column in columns]
+  found = [dominant_script(column) for column in columns]
   wanted = [scripts_of(language) for language in pair]
   if None in (*found, *wanted) or found[0] == found[1]:
     return None
@@ -198,7 +200,7 @@ def scripts_are_exchanged(
   return crossed and not fits
 
 
-def script(text: str) -> str | None:
+def dominant_script(text: str) -> str | None:
   """The script of most letters; None of a short text.
 
   Japanese is what has kana among its characters: a tenth are enough.
@@ -221,20 +223,20 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
 
   None if the language is unknown or has a script that is not in the table.
   """
-  scripts = sorted(language_codes.parse(language).scripts)
+  scripts = sorted(language_codes.parse_language_code(language).scripts)
   if not scripts or not all(script in _UNICODE_NAMES for script in scripts):
     return None
   return tuple(_UNICODE_NAMES[script] for script in scripts)
 
 
-def trigrams(text: str) -> Counts:
+def count_trigrams(text: str) -> Counts:
   """Counts of three characters in a row, in lower case, of letters only."""
   words = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
   padded = f' {" ".join(words)} '
   return collections.Counter(padded[i : i + 3] for i in range(len(padded) - 2))
 
 
-def similarity(first: Counts, second: Counts) -> float:
+def trigram_similarity(first: Counts, second: Counts) -> float:
   """Cosine of two counts."""
   both = sum(count * second[gram] for gram, count in first.items())
   norms = (
@@ -252,7 +254,7 @@ def _profiles(corpus: corpus_lib.Corpus) -> dict[str, Counts]:
   """Trigrams of each language with monolingual training text."""
   found = {}
   for language in corpus.monolingual_languages():
-    counts = trigrams(_text(corpus.monolingual(language)))
+    counts = count_trigrams(_text(corpus.monolingual(language)))
     if sum(counts.values()) >= _LETTERS:
       found[language] = counts
   return found

@@ -75,7 +75,7 @@ def _import_live_modules(stream: stream_lib.Stream):
   try:
     from xlflax.data.seqio_tasks import host_tensorflow
 
-    host_tensorflow.load()
+    host_tensorflow.load_tensorflow()
     from xlflax.data.seqio_tasks import live_loader, registration
   except ModuleNotFoundError as error:
     if error.name is None or error.name.startswith('xlflax'):

@@ -14,7 +14,7 @@ from xlflax.data.seqio_tasks import registry as task_registry
 from xlflax.data.seqio_tasks.vocabulary import (
   DeferredVocabulary,
   SeqioVocabulary,
-  resolve,
+  resolve_deferred,
 )
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 
@@ -22,7 +22,7 @@ _MAX_TOKENS = 64
 _MAX_CHARACTERS = 200
 
 
-def registered() -> list[dict]:
+def list_registered() -> list[dict]:
   """One dict per task and mixture: name, kind, languages, splits."""
   tasks = [
     {
@@ -59,7 +59,7 @@ def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
   Raises:
     CorpusError: unknown name, or no task has the split.
   """
-  rates = task_registry.expand(name, split=split)
+  rates = task_registry.expand_mixture(name, split=split)
   total = sum(rates.values())
   return [
     {
@@ -73,7 +73,7 @@ def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
   ]
 
 
-def steps(
+def describe_preprocessing(
   name: str,
   vocabulary: Vocabulary | None,
   *,
@@ -92,7 +92,7 @@ def steps(
   task = task_registry.get_task(name, split=split)
   languages = task_registry.known_languages(name)
   if vocabulary:
-    task = resolve(task, vocabulary, languages=languages)
+    task = resolve_deferred(task, vocabulary, languages=languages)
   yield (
     f'{name}: {"-".join(languages) or "languages unknown"}, splits '
     f'{", ".join(task.splits)}'

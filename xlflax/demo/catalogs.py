@@ -98,7 +98,7 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
       f'Django has no message catalogs of {language!r}',
       where=directory,
       expected='a language of django/conf/locale',
-      fix=suggestions.language(language, LANGUAGES)
+      fix=suggestions.suggest_language(language, LANGUAGES)
       or f'choose among {", ".join(LANGUAGES[1:])}',
     )
   texts, seen = {}, set()

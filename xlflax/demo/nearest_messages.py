@@ -53,7 +53,7 @@ def find(
 
 def table(examples: list[dict[str, str]]) -> rich.table.Table:
   """The messages, what was found for them, and whether that is right."""
-  made = console_tables.made(
+  made = console_tables.make_table(
     ['', 'held-out message', 'nearest English message', ''],
     [],
     title='What it finds',

@@ -44,7 +44,7 @@ class Settings:
   @property
   def data_dir(self) -> pathlib.Path:
     """Where corpus, vocabulary and cache lie: beside the run."""
-    path = paths.local(self.model_dir, where='--model_dir')
+    path = paths.to_local_path(self.model_dir, where='--model_dir')
     return path.with_name(f'{path.name}_data')
 
   def path(self, name: str) -> str:
@@ -60,7 +60,7 @@ def configured(settings: Settings) -> config.Configuration:
     'VOCABULARY': settings.path('vocabulary'),
     'CACHE_DIR': settings.path('cache'),
   }
-  return config.load(
+  return config.load_gin_files(
     settings.gin_files,
     settings.gin_bindings,
     settings.gin_search_paths,

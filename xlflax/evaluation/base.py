@@ -131,7 +131,7 @@ class EvalResult:
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
-    return notebooks.table('Metrics', rows)
+    return notebooks.html_table('Metrics', rows)
 
   def to_json(self) -> dict[str, Any]:
     """As plain JSON values without `files`; NaN and infinity become null."""
@@ -351,7 +351,7 @@ def statistics_files(
 def evaluate_task(task: EvalTask, subject: Subject) -> EvalResult:
   """`task.evaluate`, where even a failure of the whole task is a result."""
   failures = Failures(task.name)
-  with progress.named(task.name), failures.guard():
+  with progress.progress_name(task.name), failures.guard():
     declared = task.score_metrics  # asked first: what fails here fails early
     return dataclasses.replace(task.evaluate(subject), score_metrics=declared)
   return EvalResult(metrics={}, failures=failures.collected())
@@ -394,7 +394,7 @@ def _origin(cls: type) -> str:
   return f'{cls.__module__}.{cls.__qualname__}'
 
 
-def settings(value: Any) -> Any:
+def task_settings(value: Any) -> Any:
   """The settings of a task as JSON values, equal where results must be equal.
 
   An object with a method `fingerprint` stands for data and is replaced by
@@ -406,14 +406,14 @@ def settings(value: Any) -> Any:
   if dataclasses.is_dataclass(value):
     fields = {
       field.name: registry_lib.content_of(field, getattr(value, field.name))
-      or settings(getattr(value, field.name))
+      or task_settings(getattr(value, field.name))
       for field in dataclasses.fields(value)
     }
     return {'class': type(value).__name__, **fields}
   if isinstance(value, enum.Enum):
     return value.value
   if isinstance(value, (list, tuple)):
-    return [settings(item) for item in value]
+    return [task_settings(item) for item in value]
   return value
 
 

@@ -12,7 +12,7 @@ from xlflax.training.checkpointing import run as run_lib
 CHOICES = ('last', 'all', 'best', 'none')
 
 
-def check(steps: str | Sequence[int]) -> None:
+def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
   """Raises ConfigError unless `steps` is a choice or a list of steps."""
   if isinstance(steps, str) and steps not in CHOICES:
     raise errors.ConfigError(
@@ -23,7 +23,7 @@ def check(steps: str | Sequence[int]) -> None:
     )
 
 
-def choose(
+def select_checkpoints(
   run: run_lib.SavedRun,
   steps: str | Sequence[int],
   *,
@@ -74,7 +74,9 @@ def _existing(found: list[int], steps: Sequence[int], run) -> list[int]:
 def _best(run, found: list[int], metric: str | None) -> int:
   """The checkpoint with the best value of a metric in metrics.jsonl."""
   recorded = {
-    step: metrics for step, metrics in evaluations(run).items() if step in found
+    step: metrics
+    for step, metrics in training_evaluations(run).items()
+    if step in found
   }
   names = sorted({name for metrics in recorded.values() for name in metrics})
   values = {
@@ -104,7 +106,7 @@ def _best(run, found: list[int], metric: str | None) -> int:
 
 def _causes(run, metric: str) -> str:
   """What failed in the evaluations of a metric's task; '' for nothing."""
-  found = results.find(run.directory, metric.partition('/')[0])
+  found = results.find_results(run.directory, metric.partition('/')[0])
   return '; '.join(
     dict.fromkeys(
       str(failure)
@@ -115,7 +117,7 @@ def _causes(run, metric: str) -> str:
   )
 
 
-def evaluations(run) -> dict[int, dict[str, float]]:
+def training_evaluations(run) -> dict[int, dict[str, float]]:
   """Step -> metrics of the evaluations during training.
 
   Raises:

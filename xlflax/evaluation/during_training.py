@@ -43,13 +43,13 @@ class Evaluation:
     return families.better_of(metric) is Better.HIGHER
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
-    """Evaluates all tasks and logs their primary metrics; see `evaluate`."""
-    metrics = evaluate(self, setup, state)
+    """Evaluates all tasks and logs their primary metrics; see `evaluate_state`."""
+    metrics = evaluate_state(self, setup, state)
     _log_primary_metrics(self.tasks, int(state.step), metrics)
     return metrics
 
 
-def evaluate(
+def evaluate_state(
   evaluation: Evaluation, setup, state: train_state.TrainState
 ) -> dict[str, float]:
   """Evaluates all tasks at a state; a task that fails is logged and left out.
@@ -96,15 +96,15 @@ def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
   averaged = evaluation.use_ema or setup.settings.ema_decay is None
   failures = evaluation_base.Failures(task.name)
   with failures.guard():
-    identity = results.identity(
+    identity = results.result_identity(
       task,
       model=setup.model,
       vocabulary_hash=setup.vocabulary.hash,
       seed=evaluation.seed,
       parameters='default' if averaged else 'not averaged',
-      sentence=sentence_encoding.read(setup.model_dir),
+      sentence=sentence_encoding.read_sentence_encoding(setup.model_dir),
     )
-    results.write(setup.model_dir, result, step=step, identity=identity)
+    results.write_result(setup.model_dir, result, step=step, identity=identity)
 
 
 def _log_primary_metrics(tasks, step, metrics) -> None:

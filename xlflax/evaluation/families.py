@@ -16,23 +16,23 @@ from xlflax.evaluation.metrics.declaration import Better, Metric
 from xlflax.foundation import errors
 
 
-def names() -> tuple[str, ...]:
+def task_names() -> tuple[str, ...]:
   """The names that `xlflax evaluate --tasks` accepts."""
   _import_tasks()
   return tuple(sorted(base.known_tasks()))
 
 
-def find(name: str) -> type[base.EvalTask]:
+def find_task_class(name: str) -> type[base.EvalTask]:
   """The task class of a name.
 
   Raises:
     ConfigError: no family has this name.
   """
-  if name not in names():
+  if name not in task_names():
     raise errors.ConfigError(
       'There is no such evaluation task',
       got=name,
-      expected='some of ' + ', '.join(names()),
+      expected='some of ' + ', '.join(task_names()),
       where='--tasks',
       fix='name the module of a task of your own with --task_module',
     )
@@ -43,22 +43,22 @@ def text_options(name: str) -> Mapping[str, inspect.Parameter]:
   """Returns the options of text that a task reads: its source's parameters.
 
   Args:
-    name: Name of the task; see `names`.
+    name: Name of the task; see `task_names`.
 
   Raises:
     ConfigError: If there is no such task.
   """
-  create_source = find(name).source_factory(name)
+  create_source = find_task_class(name).source_factory(name)
   if create_source is None:
     return {}
   return inspect.signature(create_source).parameters
 
 
-def arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the arguments with which a task reads the text of some options.
 
   Args:
-    name: Name of the task; see `names`.
+    name: Name of the task; see `task_names`.
     options: Options of the text, such as `corpus`. Those that the task does
       not read are ignored.
 
@@ -66,7 +66,7 @@ def arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     ConfigError: If there is no such task, or if an option that it requires is
       missing.
   """
-  task_class, parameters = find(name), text_options(name)
+  task_class, parameters = find_task_class(name), text_options(name)
   for parameter in parameters.values():
     if parameter.default is parameter.empty and parameter.name not in options:
       value = 'NAME' if parameter.name == 'mixture' else 'DIR'
@@ -79,7 +79,7 @@ def arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
   return own | task_class.arguments(name, read)
 
 
-def metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
   """The metric of a name such as 'accuracy'.
 
   A name that no known family declares is that of a fraction, and higher is

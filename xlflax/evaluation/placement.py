@@ -14,7 +14,7 @@ def row_multiple(partitioner: Partitioner | None) -> int:
   return 1 if partitioner is None else partitioner.batch_divisor
 
 
-def put(
+def shard_batch(
   batch: dict[str, np.ndarray], partitioner: Partitioner | None
 ) -> dict[str, jax.Array]:
   """Host arrays [rows, ...] as device arrays, rows split over the mesh.
@@ -27,14 +27,14 @@ def put(
   return {key: _put(value, partitioner) for key, value in batch.items()}
 
 
-def replicated(tree, partitioner: Partitioner | None):
+def replicate(tree, partitioner: Partitioner | None):
   """Inside jit: the same values on every device, for any host to read."""
   if partitioner is None:
     return tree
   return jax.lax.with_sharding_constraint(tree, partitioner.replicated)
 
 
-def scope(partitioner: Partitioner | None):
+def logical_axis_scope(partitioner: Partitioner | None):
   """Context in which the model's logical axes resolve."""
   if partitioner is None:
     return contextlib.nullcontext()

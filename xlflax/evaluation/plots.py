@@ -396,7 +396,7 @@ def _task_bars(
     }
     for step, result in found.items()
   }
-  label = families.metric(task.primary_metric).explained
+  label = families.find_metric(task.primary_metric).explained
   return bar_chart(_task_title(task), label, models)
 
 
@@ -404,7 +404,9 @@ def _task_curves(
   task: base.EvalTask | summary.Recorded, found: ByStep
 ) -> figure.Figure:
   """Draws a thin line for each part and a thick one for their mean."""
-  found = {max(results.order(step), 0): one for step, one in found.items()}
+  found = {
+    max(results.step_sort_key(step), 0): one for step, one in found.items()
+  }
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
   prefix = f'{task.primary_metric}/'
@@ -431,10 +433,10 @@ def _task_curves(
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
   axes.set(
     xlabel='training step',
-    ylabel=families.metric(task.primary_metric).explained,
+    ylabel=families.find_metric(task.primary_metric).explained,
     title=f'{_task_title(task)} along training',
   )
-  declared = families.metric(task.primary_metric)
+  declared = families.find_metric(task.primary_metric)
   if (declared.unit, declared.better) == (Unit.UNBOUNDED, Better.LOWER):
     axes.set_yscale('log')
   axes.locator_params(axis='x', integer=True)
@@ -490,6 +492,6 @@ def _task_layers(
     ylabel='layer (0: embeddings)',
     title=f'{_task_title(task)}: {task.primary_metric} at step {step}',
   )
-  label = families.metric(task.primary_metric).explained
+  label = families.find_metric(task.primary_metric).explained
   canvas.colorbar(image, ax=axes, label=label)
   return canvas

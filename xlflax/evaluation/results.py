@@ -85,17 +85,17 @@ class ResultStore:
   ) -> None:
     """Stores the result of a task at a checkpoint."""
     _record_owner(self.directory, self.run)
-    write(
+    write_result(
       self.directory, result, step=step, identity=self._identity(task, step)
     )
 
   def read_all(self) -> 'dict[Group, dict[Step, base.EvalResult]]':
     """Returns all stored results, those of earlier calls included."""
-    return find(self.directory)
+    return find_results(self.directory)
 
   def group(self, task: base.EvalTask) -> 'Group':
     """Returns the group of a task's results."""
-    return group(self._task_identity(task))
+    return result_group(self._task_identity(task))
 
   def folder(self, group: 'Group') -> pathlib.Path:
     """Returns the folder with the results of a group."""
@@ -112,12 +112,12 @@ class ResultStore:
   def _task_identity(self, task: base.EvalTask) -> dict[str, Any]:
     """Returns the identity without the checkpoint; reads the task's text."""
     if task.name not in self._task_identities:
-      self._task_identities[task.name] = identity(
+      self._task_identities[task.name] = result_identity(
         task,
         model=self.run.model,
         vocabulary_hash=self.run.vocabulary.hash,
         seed=self.seed,
-        sentence=sentence_encoding.read(self.run.directory),
+        sentence=sentence_encoding.read_sentence_encoding(self.run.directory),
       )
     return self._task_identities[task.name]
 
@@ -141,7 +141,7 @@ class Group(NamedTuple):
     return f'{self.task}/{self.split}-{self.settings}'
 
 
-def identity(
+def result_identity(
   task: base.EvalTask,
   *,
   model: Any,
@@ -164,15 +164,15 @@ def identity(
   return {
     'format': _FORMAT,
     'split': task.split,
-    'task': base.settings(task),
-    'model': description.describe(model),
+    'task': base.task_settings(task),
+    'model': description.to_json_config(model),
     'vocabulary': vocabulary_hash,
     'seed': seed,
     'parameters': parameters,
   } | ({'sentence': sentence.describe()} if sentence else {})
 
 
-def group(identity: Mapping[str, Any]) -> Group:
+def result_group(identity: Mapping[str, Any]) -> Group:
   """Returns the group of the results with an identity."""
   shared = {key: identity[key] for key in _SHARED if key in identity}
   return Group(
@@ -182,11 +182,11 @@ def group(identity: Mapping[str, Any]) -> Group:
   )
 
 
-def path(
+def result_path(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> pathlib.Path:
   """Returns the file of one result; `directory` is that of the run."""
-  folder = directory / run_directory.EVALUATION / group(identity).folder
+  folder = directory / run_directory.EVALUATION / result_group(identity).folder
   return folder / f'{step}.json'
 
 
@@ -197,12 +197,12 @@ def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
   """
   if step == UNTRAINED:
     return ''
-  return checkpoint_items.identity(
+  return checkpoint_items.checkpoint_identity(
     directory / saved_checkpoints.DIRECTORY / str(step)
   )
 
 
-def write(
+def write_result(
   directory: pathlib.Path,
   result: base.EvalResult,
   *,
@@ -220,7 +220,7 @@ def write(
   Returns:
     The JSON file, written last: a result that is there is complete.
   """
-  file = path(directory, identity, step)
+  file = result_path(directory, identity, step)
   for name, text in result.files.items():
     paths.write_atomically(file.with_suffix('') / name, text)
   record = {
@@ -229,17 +229,17 @@ def write(
     'settings_hash': base.settings_hash(identity),
     'settings': identity,
     'files': {
-      name: digests.of_content(text) for name, text in result.files.items()
+      name: digests.digest_content(text) for name, text in result.files.items()
     },
   } | result.to_json()
   paths.write_atomically(
     file,
-    json.dumps(digests.with_own(record), indent=2, ensure_ascii=False) + '\n',
+    json.dumps(digests.add_digest(record), indent=2, ensure_ascii=False) + '\n',
   )
   return file
 
 
-def read(
+def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> base.EvalResult | None:
   """Returns a result whatever its settings; None if it cannot be used.
@@ -263,7 +263,9 @@ def check_files(folder: pathlib.Path) -> None:
   """
   file = folder.with_name(f'{folder.name}.json')
   record = _load(file, file.parents[3])
-  problems = digests.changes(folder, record.get('files', {}) if record else {})
+  problems = digests.find_changes(
+    folder, record.get('files', {}) if record else {}
+  )
   if problems:
     raise errors.RunDirectoryError(
       'Predictions are not as they were written',
@@ -277,7 +279,7 @@ def read_finished(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> base.EvalResult | None:
   """Returns the result with exactly this identity; None if it has failures."""
-  record = _load(path(directory, identity, step), directory)
+  record = _load(result_path(directory, identity, step), directory)
   if record is None or record.get('settings_hash') != base.settings_hash(
     identity
   ):
@@ -286,7 +288,7 @@ def read_finished(
   return None if result.failures else result
 
 
-def find(
+def find_results(
   directory: pathlib.Path, task: str | None = None
 ) -> dict[Group, dict[Step, base.EvalResult]]:
   """Returns a run's results by group, then by step, the untrained model first.
@@ -297,9 +299,11 @@ def find(
   """
   found: dict[Group, dict[Step, base.EvalResult]] = {}
   evaluations = directory / run_directory.EVALUATION
-  for of_task in paths.children(evaluations):
+  for of_task in paths.list_directory(evaluations):
     if of_task.is_dir() and task in (None, of_task.name):
-      for folder in (one for one in paths.children(of_task) if one.is_dir()):
+      for folder in (
+        one for one in paths.list_directory(of_task) if one.is_dir()
+      ):
         split, _, settings = folder.name.rpartition('-')
         by_step = _read_folder(folder)
         if by_step:
@@ -307,7 +311,7 @@ def find(
   return found
 
 
-def order(step: Step) -> int:
+def step_sort_key(step: Step) -> int:
   """Returns a sorting key of steps: the untrained model before step 0."""
   return step if isinstance(step, int) else -1
 
@@ -315,10 +319,10 @@ def order(step: Step) -> int:
 def _read_folder(folder: pathlib.Path) -> dict[Step, base.EvalResult]:
   found: dict[Step, base.EvalResult] = {}
   for file in folder.glob('*.json'):
-    result = read(file)
+    result = read_result(file)
     if result is not None:
       found[int(file.stem) if file.stem.isdigit() else file.stem] = result
-  return {step: found[step] for step in sorted(found, key=order)}
+  return {step: found[step] for step in sorted(found, key=step_sort_key)}
 
 
 def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
@@ -378,9 +382,9 @@ def check_writable(
     RunDirectoryError: If the directory is not writable.
   """
   if output is not None:
-    bucket_checks.check_usable(paths.of(output))
+    bucket_checks.check_usable(paths.to_path(output))
     return
-  run = paths.of(model_dir)
+  run = paths.to_path(model_dir)
   try:
     bucket_checks.check_usable(run)
   except errors.RunDirectoryError as error:
@@ -399,7 +403,7 @@ def check_writable(
 def run_of(folder: pathlib.Path) -> pathlib.Path:
   """Returns the directory of the run whose results a directory stores."""
   owner = _read_owner(folder)
-  return paths.of(owner['run']) if owner else folder
+  return paths.to_path(owner['run']) if owner else folder
 
 
 def _store_directory(
@@ -410,9 +414,9 @@ def _store_directory(
   Raises:
     RunDirectoryError: If the directory has the results of another run.
   """
-  if output is None or _is_same(paths.of(output), run.directory):
+  if output is None or _is_same(paths.to_path(output), run.directory):
     return run.directory
-  directory = paths.absolute(output)
+  directory = paths.to_absolute_path(output)
   owner, run_id = _read_owner(directory), run_directory.run_id(run.directory)
   if (directory / run_directory.MODEL).exists():
     got = 'the directory of another run'
@@ -434,12 +438,12 @@ def _record_owner(directory: pathlib.Path, run: run_lib.SavedRun) -> None:
   if _is_same(directory, run.directory):
     return
   owner = {
-    'run': os.fspath(paths.absolute(run.directory)),
+    'run': os.fspath(paths.to_absolute_path(run.directory)),
     'id': run_directory.run_id(run.directory),
   }
   paths.write_atomically(
     directory / run_directory.EVALUATION / OWNER_FILE,
-    json.dumps(digests.with_own(owner), indent=2) + '\n',
+    json.dumps(digests.add_digest(owner), indent=2) + '\n',
   )
 
 

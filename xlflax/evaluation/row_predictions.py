@@ -51,7 +51,7 @@ def length_of(subject: base.Subject, length: int | None) -> int:
   return limit if length is None else min(length, limit)
 
 
-def predict(
+def predict_rows(
   subject: base.Subject,
   objective: finetuning.FineTuning,
   rows: Sequence[rows_lib.Row],
@@ -66,7 +66,7 @@ def predict(
 
   Args:
     subject: model, parameters, vocabulary, partitioner, batch size.
-    objective: whose head; its `predict` is jitted, once for each shape.
+    objective: whose head; its `predict_rows` is jitted, once for each shape.
     rows: N rows; keys that they lack (labels) are left out of the batch.
     maker: who made them; knows how they are padded.
     max_length: of a row.
@@ -87,14 +87,14 @@ def predict(
       batch = {
         batch_lib.PAIRED + key: batch[key] for key in paired_rows.TEXT
       } | batch
-    with placement.scope(subject.partitioner):
+    with placement.logical_axis_scope(subject.partitioner):
       found = _predict(
         objective,
         subject.model,
         subject.partitioner,
         subject.vocabulary.spec,
         subject.params,
-        placement.put(batch, subject.partitioner),
+        placement.shard_batch(batch, subject.partitioner),
       )
     if pending is not None:
       yield from _split(*pending)
@@ -129,7 +129,9 @@ def _batches(subject, rows, max_length):
 def _stacked(rows, fields, count) -> batch_lib.Batch:
   """A batch of `count` rows; the last row fills it up, as none is empty."""
   known = {key: field for key, field in fields.items() if key in rows[0]}
-  return rows_lib.stack([*rows, *[rows[-1]] * (count - len(rows))], known)
+  return rows_lib.stack_features(
+    [*rows, *[rows[-1]] * (count - len(rows))], known
+  )
 
 
 def _split(indices, found) -> Iterator[tuple[int, Any]]:
@@ -140,6 +142,6 @@ def _split(indices, found) -> Iterator[tuple[int, Any]]:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _predict(objective, model, partitioner, spec, params, batch):
-  return placement.replicated(
+  return placement.replicate(
     objective.predict(model, params, batch, spec), partitioner
   )

@@ -80,7 +80,7 @@ class SentenceEncoding:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def describe(self) -> dict[str, Any]:
-    """As plain JSON, which `read` reads."""
+    """As plain JSON, which `read_sentence_encoding` reads."""
     return dataclasses.asdict(self) | {
       'pooling': self.pooling.value,
       'centre': self.centre and self.centre.value,
@@ -142,7 +142,7 @@ class SentenceEncoding:
       if 'bias' in head:
         vectors = vectors + np.asarray(head['bias'])
       if activation != IDENTITY:
-        function = activations.function(activation)
+        function = activations.activation_function(activation)
         vectors = np.asarray(function(jnp.asarray(vectors)))
     if self.normalize:
       lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -150,14 +150,16 @@ class SentenceEncoding:
     return vectors.astype(np.float32)
 
 
-def write(model_dir: pathlib.Path, encoding: SentenceEncoding) -> None:
+def write_sentence_encoding(
+  model_dir: pathlib.Path, encoding: SentenceEncoding
+) -> None:
   """Makes a definition that of a run."""
   run_directory.write_part(
     model_dir, run_directory.SENTENCE, encoding.describe()
   )
 
 
-def read(model_dir: pathlib.Path) -> SentenceEncoding | None:
+def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEncoding | None:
   """The definition that a run was saved with; None if it has none.
 
   Raises:
@@ -188,7 +190,7 @@ def of_run(
     params: of the checkpoint; without the dense layers' heads, as after a
       fine-tuning, the vector is of the states themselves, with a warning.
   """
-  found = read(model_dir) or SentenceEncoding()
+  found = read_sentence_encoding(model_dir) or SentenceEncoding()
   if found.has_parameters(params.get('heads', {})):
     return found
   _LOG.warning(

@@ -285,7 +285,7 @@ def _check_missing(missing: set[str], known: Iterable[str], where: str) -> None:
       got=', '.join(sorted(missing)),
       expected='some of ' + ', '.join(known),
       where=where,
-      fix=suggestions.languages(sorted(missing), sorted(names)),
+      fix=suggestions.suggest_languages(sorted(missing), sorted(names)),
     )
 
 

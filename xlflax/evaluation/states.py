@@ -231,7 +231,7 @@ def plan_batches(
   buckets = bucket_lengths(max_length)
   order = np.argsort(-np.asarray(lengths), kind='stable')
   start = 0
-  what = progress.current()
+  what = progress.current_progress_name()
   with progress.Progress(what, unit='rows', total=len(order)) as report:
     while start < len(order):
       length = next(b for b in buckets if b >= lengths[order[start]])
@@ -261,12 +261,12 @@ def _run(subject, token_ids, language_ids, pooling, limit):
       subject.vocabulary.spec,
       pooling,
     )
-    with placement.scope(subject.partitioner):
+    with placement.logical_axis_scope(subject.partitioner):
       pooled = pooled_states(
         subject.model,
         subject.partitioner,
         params,
-        placement.put(batch, subject.partitioner),
+        placement.shard_batch(batch, subject.partitioner),
       )
     if pending is not None:
       yield pending
@@ -311,7 +311,7 @@ def language_batches(
 
 def layer_states(model, params, batch) -> jax.Array:
   """States of a batch's tokens at every layer: [L + 1, rows, T, H]."""
-  params = sharing.select(
+  params = sharing.select_language_params(
     sharing.plan_of(model), params, inputs.language_of(batch)
   )
   return model.apply(
@@ -334,7 +334,7 @@ def pooled_states(model, partitioner, params, batch) -> jax.Array:
     batch[_WEIGHTS],
     precision=jax.lax.Precision.HIGHEST,
   )
-  return placement.replicated(pooled, partitioner)
+  return placement.replicate(pooled, partitioner)
 
 
 def _rows(token_ids, language_ids, rows, length, spec, pooling):

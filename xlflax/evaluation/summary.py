@@ -44,7 +44,7 @@ class Recorded(NamedTuple):
     return base.EvalTask.statistics(nobody, part, folder)
 
 
-def recorded(group: results.Group, by_step, *, is_one_of_many: bool):
+def summarize_group(group: results.Group, by_step, *, is_one_of_many: bool):
   """The task of a group of results; None where no part has a number.
 
   Args:
@@ -92,10 +92,10 @@ def print_tables(
   """One table a task: languages (or pairs) down, checkpoints across."""
   for task in tasks:
     if found.get(task.name):
-      console_tables.show(table(task, found[task.name]), console)
+      console_tables.print_table(result_table(task, found[task.name]), console)
 
 
-def intervals(
+def result_intervals(
   task: base.EvalTask | Recorded, result: base.EvalResult, folder: pathlib.Path
 ) -> dict[str, Interval]:
   """Metric -> 95 % interval of the test set, where examples are recorded.
@@ -122,7 +122,9 @@ def intervals(
       for mean in (_mean_of(known), _mean_of(known, geometric=True)):
         if mean is not None and _is_of(mean, result.metrics[name]):
           drawn[name] = mean
-  return {name: bootstrap.interval(one) for name, one in drawn.items()}
+  return {
+    name: bootstrap.confidence_interval(one) for name, one in drawn.items()
+  }
 
 
 def _mean_of(
@@ -130,13 +132,13 @@ def _mean_of(
 ) -> bootstrap.Drawn | None:
   shares = [1 / len(parts)] * len(parts)
   if not geometric:
-    return bootstrap.combined(parts, shares)
+    return bootstrap.combine_draws(parts, shares)
   with np.errstate(divide='ignore', invalid='ignore'):
     logs = [
       one._replace(scores=np.log(one.scores), values=np.log(one.values))
       for one in parts
     ]
-    mean = bootstrap.combined(logs, shares)
+    mean = bootstrap.combine_draws(logs, shares)
   if mean is None:
     return None
   return mean._replace(scores=np.exp(mean.scores), values=np.exp(mean.values))
@@ -147,7 +149,7 @@ def _drawn(task, part: str, folder: pathlib.Path) -> dict[str, bootstrap.Drawn]:
   try:
     found = task.statistics(part, folder) if part not in ('', 'mean') else {}
     return {
-      metric: bootstrap.draw(one)
+      metric: bootstrap.bootstrap_scores(one)
       for metric, one in found.items()
       if one.by_cluster().size > 1
     }
@@ -163,7 +165,7 @@ def _is_of(drawn: bootstrap.Drawn, value: float | None) -> bool:
   )
 
 
-def records(
+def iterate_records(
   tasks: Sequence[base.EvalTask],
   found: Results,
   folders: Mapping[str, pathlib.Path],
@@ -172,15 +174,15 @@ def records(
 
   'unit' is 'fraction', 'points' and so on, 'better' is 'higher' or 'lower',
   'n' is how many examples a part was scored on, where that is recorded, 'low'
-  and 'high' are the bounds of `intervals`.
+  and 'high' are the bounds of `result_intervals`.
   """
   for task in tasks:
     for step, result in found.get(task.name, {}).items():
-      _, counts = counted(result)
-      bounds = intervals(task, result, folders[task.name] / str(step))
+      _, counts = count_items(result)
+      bounds = result_intervals(task, result, folders[task.name] / str(step))
       for name, value in result.metrics.items():
         metric, _, part = name.partition('/')
-        known, is_count = families.metric(metric), metric in _COUNTS
+        known, is_count = families.find_metric(metric), metric in _COUNTS
         low, high = bounds.get(name, (None, None))
         yield {
           'task': task.name,
@@ -197,7 +199,7 @@ def records(
         }
 
 
-def table(
+def result_table(
   task: base.EvalTask | Recorded,
   by_step: Mapping[results.Step, base.EvalResult],
   *,
@@ -230,20 +232,22 @@ def table(
     ),
   ]
   split = '' if task.split == 'all' else f', {task.split} split'
-  explained = families.metric(task.primary_metric).explained
+  explained = families.find_metric(task.primary_metric).explained
   last = by_step[steps[-1]]
-  beside = dict([counted(last)])
+  beside = dict([count_items(last)])
   title = f'{task.name}: {explained}{split}'
   if folder is not None:
-    beside[CHANCE] = chances(task.primary_metric, last)
-    covered = coverage(parts_of(task.primary_metric, by_step), languages, last)
+    beside[CHANCE] = chance_levels(task.primary_metric, last)
+    covered = describe_coverage(
+      parts_of(task.primary_metric, by_step), languages, last
+    )
     title = '; '.join(filter(None, (title, covered)))
   beside = {name: values for name, values in beside.items() if values}
   shown = rich.table.Table(title=title, title_justify='left')
   for name in ('', *beside, *(header for *_, header in columns)):
     shown.add_column(name, justify='right' if name else 'left')
   bounds = {
-    step: intervals(task, by_step[step], folder / str(step))
+    step: result_intervals(task, by_step[step], folder / str(step))
     for step in (steps[0], steps[-1])
     if folder is not None
   }
@@ -251,9 +255,10 @@ def table(
     own = label.partition(' (')[0]  # the vocabulary's mean has no interval
     shown.add_row(
       label,
-      *(told(name, values.get(part)) for name, values in beside.items()),
+      *(score_note(name, values.get(part)) for name, values in beside.items()),
       *(
-        cell(value) + reach(bounds.get(step, {}).get(f'{metric}/{own}'))
+        format_cell(value)
+        + format_half_width(bounds.get(step, {}).get(f'{metric}/{own}'))
         for value, (metric, step, _) in zip(values, columns, strict=True)
       ),
       style='bold' if part == 'mean' else None,
@@ -299,8 +304,8 @@ def _strange(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
   """Parts with a language that is not in the list; none if all are."""
 
   def knows(part: str) -> bool:
-    return bool(language_codes.match(part, languages)) or all(
-      language_codes.match(code, languages) for code in part.split('-')
+    return bool(language_codes.match_language(part, languages)) or all(
+      language_codes.match_language(code, languages) for code in part.split('-')
     )
 
   found = {part for part in parts if part != 'mean' and not knows(part)}
@@ -308,7 +313,7 @@ def _strange(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
   return found if len(found) < len({*parts} - {'mean'}) else set()
 
 
-def counted(result: base.EvalResult) -> tuple[str, dict[str, float]]:
+def count_items(result: base.EvalResult) -> tuple[str, dict[str, float]]:
   """What is counted, and how many of it each part was scored on."""
   for unit in _COUNTS:
     found = {
@@ -326,7 +331,7 @@ def counted(result: base.EvalResult) -> tuple[str, dict[str, float]]:
   return '', {}
 
 
-def chances(metric: str, result: base.EvalResult) -> dict[str, float]:
+def chance_levels(metric: str, result: base.EvalResult) -> dict[str, float]:
   """Part -> accuracy of guessing, or of the most frequent class; {} unknown."""
   return {
     name.partition('/')[2]: value
@@ -335,7 +340,7 @@ def chances(metric: str, result: base.EvalResult) -> dict[str, float]:
   }
 
 
-def coverage(
+def describe_coverage(
   parts: Sequence[str], languages: Sequence[str], result: base.EvalResult
 ) -> str:
   """'2 of 4 languages (none of ru, zh)'; '' where languages are not known.
@@ -349,7 +354,9 @@ def coverage(
   codes = {code for part in parts for code in (part, *part.split('-'))}
   is_of_pairs = 'pairs' in result.tables
   wanted = [one for one in languages if not (is_of_pairs and one == 'en')]
-  there = {found for x in codes if (found := language_codes.match(x, wanted))}
+  there = {
+    found for x in codes if (found := language_codes.match_language(x, wanted))
+  }
   missing = [one for one in wanted if one not in there]
   if not there:
     return ''
@@ -357,10 +364,10 @@ def coverage(
   return f'{told} (none of {", ".join(missing)})' if missing else told
 
 
-def line(task: base.EvalTask, result: base.EvalResult) -> str:
+def summary_line(task: base.EvalTask, result: base.EvalResult) -> str:
   """The means in a few words, for a log: 'retrieval accuracy 0.612'."""
   means = (
-    f'{metric} {cell(result.metrics.get(f"{metric}/mean"))}'
+    f'{metric} {format_cell(result.metrics.get(f"{metric}/mean"))}'
     for metric in (task.primary_metric, *task.further_metrics)
     if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )
@@ -379,18 +386,18 @@ def parts_of(metric: str, by_step) -> list[str]:
   return sorted(parts, key=lambda part: (part == 'mean', part))
 
 
-def told(name: str, value: float | None) -> str:
+def score_note(name: str, value: float | None) -> str:
   """What stands beside a score: its chance, or a count."""
   if value is None:
     return ''
-  return cell(value) if name == CHANCE else f'{value:,.0f}'
+  return format_cell(value) if name == CHANCE else f'{value:,.0f}'
 
 
-def reach(interval: Interval | None) -> str:
+def format_half_width(interval: Interval | None) -> str:
   return f' ± {(interval[1] - interval[0]) / 2:.3f}' if interval else ''
 
 
-def cell(value: float | None) -> str:
+def format_cell(value: float | None) -> str:
   if value is None or math.isnan(value):
     return '-'
   return f'{value:.3f}' if abs(value) < 1000 else f'{value:.4g}'

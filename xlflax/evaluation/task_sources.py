@@ -111,7 +111,7 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
 def _registry():
   from xlflax.data.seqio_tasks import host_tensorflow
 
-  host_tensorflow.load()
+  host_tensorflow.load_tensorflow()
   from xlflax.data.seqio_tasks import registry as task_registry
 
   return task_registry

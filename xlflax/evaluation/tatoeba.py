@@ -62,7 +62,7 @@ class Tatoeba(sources.PairSource):
     return sources.PairedText(first, second)
 
   def _files(self) -> dict[sources.Pair, tuple[pathlib.Path, pathlib.Path]]:
-    directory = mirrors.here(self.directory)
+    directory = mirrors.stage_input(self.directory)
     if not directory.is_dir():
       raise errors.CorpusError(
         'The folder of Tatoeba files does not exist',

@@ -19,7 +19,7 @@ from xlflax.foundation import progress
 Tokens = Sequence[int]
 
 
-def blocks(
+def split_into_blocks(
   lines: Sequence[Tokens], *, capacity: int, separator: int
 ) -> list[np.ndarray]:
   """Lines joined end to end and cut into blocks; the last may be shorter.
@@ -38,7 +38,7 @@ def blocks(
   ]
 
 
-def pairs(
+def fitting_pairs(
   first: Sequence[Tokens], second: Sequence[Tokens], stream: stream_lib.Stream
 ) -> list[rows_lib.Unit]:
   """The pairs that pass the stream's filters, cut to fit in one row."""
@@ -52,7 +52,9 @@ def pairs(
   keep = lengths.min(-1) >= options.min_tokens
   if options.max_tokens is not None:
     keep &= lengths.sum(-1) <= options.max_tokens
-  ends = zip(*row_lengths.cut(tuple(lengths.T), stream), strict=True)
+  ends = zip(
+    *row_lengths.truncated_lengths(tuple(lengths.T), stream), strict=True
+  )
   return [
     (np.asarray(x[:i], np.int32), np.asarray(y[:j], np.int32))
     for x, y, (i, j), fits in zip(first, second, ends, keep, strict=True)
@@ -60,7 +62,7 @@ def pairs(
   ]
 
 
-def batches(
+def make_batches(
   units: Sequence[rows_lib.Unit],
   languages: tuple[int, ...],
   stream: stream_lib.Stream,
@@ -79,7 +81,7 @@ def batches(
   Yields:
     Arrays [B, T] as `xlflax.data.batch` documents them.
   """
-  what = progress.current()
+  what = progress.current_progress_name()
   with progress.Progress(what, unit='rows', total=len(units)) as report:
     for start in range(0, len(units), stream.batch_size):
       taken = units[start : start + stream.batch_size]

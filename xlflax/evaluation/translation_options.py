@@ -50,7 +50,7 @@ class TranslationOptions:
       )
 
 
-def symbols(
+def decoding_symbols(
   options: TranslationOptions, objectives: Mapping[str, object]
 ) -> tuple[DecoderStart, SourceSymbols]:
   """The decoder's start and the encoder's symbols, given or as trained.

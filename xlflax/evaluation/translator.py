@@ -77,11 +77,12 @@ class Translator:
     check_model(subject.model)
     self._subject = subject
     self._options = options or TranslationOptions()
-    self._start, self._symbols = translation_options.symbols(
+    self._start, self._symbols = translation_options.decoding_symbols(
       self._options, subject.objectives
     )
     self.source, self.target = (
-      language_codes.match(code, subject.vocabulary.spec.languages) or code
+      language_codes.match_language(code, subject.vocabulary.spec.languages)
+      or code
       for code in (source, target)
     )
     self._ids = [
@@ -144,7 +145,7 @@ class Translator:
     batch = jax.tree.map(
       np.asarray, seq2seq.with_symbols(batch, self._symbols, spec)
     )
-    given = placement.put(
+    given = placement.shard_batch(
       {
         **batch,
         'start': np.full(rows, self._first, np.int32),
@@ -156,7 +157,7 @@ class Translator:
     start, language, limits = (
       given.pop(name) for name in ('start', 'language', 'limits')
     )
-    with placement.scope(partitioner):
+    with placement.logical_axis_scope(partitioner):
       found = decoding.generate(
         self._subject.model,
         self._subject.params,

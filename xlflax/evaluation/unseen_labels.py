@@ -15,7 +15,7 @@ class Unseen(enum.Enum):
   WRONG = 'wrong'  # every prediction is wrong there; a note counts them
 
 
-def check(
+def check_labels_known(
   examples: Sequence[examples_lib.Example],
   known: Collection[str],
   unseen: Unseen,

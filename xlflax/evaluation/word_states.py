@@ -110,12 +110,12 @@ def states_of_readings(
       length,
       subject.vocabulary.spec,
     )
-    with placement.scope(subject.partitioner):
+    with placement.logical_axis_scope(subject.partitioner):
       found = _mean_states(
         subject.model,
         subject.partitioner,
         subject.params['model'],
-        placement.put(batch, subject.partitioner),
+        placement.shard_batch(batch, subject.partitioner),
       )
     if pending is not None:
       yield from _split(*pending, readings)
@@ -163,7 +163,7 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
     share,
     precision=jax.lax.Precision.HIGHEST,
   )
-  return placement.replicated(means, partitioner)
+  return placement.replicate(means, partitioner)
 
 
 def _rows(readings, language_ids, rows, length, spec):

@@ -3,5 +3,5 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.examination.directories import examine, repair
+  from xlflax.examination.directories import repair_directory, verify_directory
   from xlflax.examination.findings import Examination, Finding, to_text

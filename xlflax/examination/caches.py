@@ -8,8 +8,13 @@ from xlflax.data.cache import header as cache_header
 from xlflax.data.cache import sealing
 from xlflax.data.labelled import loader as labelled
 from xlflax.examination import folders
-from xlflax.examination.findings import Finding, Mend, asked, within
-from xlflax.examination.kinds import artefact, inner
+from xlflax.examination.findings import (
+  Finding,
+  Mend,
+  finding_of_call,
+  nest_findings,
+)
+from xlflax.examination.kinds import artifact_type, inner_directories
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
@@ -19,36 +24,37 @@ _FIX = (
 )
 
 
-def look(directory: pathlib.Path) -> Iterator[Finding]:
+def check_cache(directory: pathlib.Path) -> Iterator[Finding]:
   """Everything in a cache."""
   headers: list[cache_header.Header] = []
-  yield asked(
+  yield finding_of_call(
     cache_format.CACHE_FILE,
-    lambda: headers.append(cache_header.read(directory)),
+    lambda: headers.append(cache_header.read_metadata(directory)),
     fix=_FIX,
   )
   known = _known(headers[0]) if headers else {}
   there = {
-    f'{p.parent.name}/{p.name}' for _, p in inner(directory, 'tasks/*/*')
+    f'{p.parent.name}/{p.name}'
+    for _, p in inner_directories(directory, 'tasks/*/*')
   }
   for key in sorted(known.keys() | there):
     yield _task(directory / 'tasks' / key, key, known.get(key, {}))
-  for name, folder in inner(directory, f'{labelled.FOLDER}/*'):
-    yield from within(name, folders.ROWS.look(folder))
+  for name, folder in inner_directories(directory, f'{labelled.FOLDER}/*'):
+    yield from nest_findings(name, folders.ROWS.look(folder))
 
 
 def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
   """The files that are to go, for `xlflax cache` to write them again."""
   found = []
-  for _, task in inner(directory, 'tasks/*/*'):
+  for _, task in inner_directories(directory, 'tasks/*/*'):
     try:
       files = digests.read_seal(task).files
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
       continue  # which is mended without the text
-    found += [task / name for name in digests.changes(task, files)]
+    found += [task / name for name in digests.find_changes(task, files)]
   header = directory / cache_format.CACHE_FILE
   try:
-    cache_header.read(directory)
+    cache_header.read_metadata(directory)
   except errors.CacheError:
     found.append(header)
   return [path for path in found if path.exists()]
@@ -68,10 +74,10 @@ def _task(
 ) -> Finding:
   if not generations and not (directory / digests.FILE).exists():
     return Finding(key, about='not finished')
-  problems = digests.problems(directory)
+  problems = digests.find_problems(directory)
   for number, digest in generations.items():
     path = cache_format.generation_file(directory, number)
-    found = digests.changes(directory, {path.name: digest}).get(path.name)
+    found = digests.find_changes(directory, {path.name: digest}).get(path.name)
     if found and found not in problems:
       problems.append(f'{found}, for this cache')
   own = [text for text in problems if text.startswith(digests.FILE)]
@@ -89,6 +95,8 @@ def _sealing(directory: pathlib.Path, generations: set[int]) -> Mend:
   return mend
 
 
-ARTEFACT = artefact(
-  manifests.Kind.CACHE, look, (rf'{labelled.FOLDER}/[^/]+/', folders.ROWS)
+ARTEFACT = artifact_type(
+  manifests.Kind.CACHE,
+  check_cache,
+  (rf'{labelled.FOLDER}/[^/]+/', folders.ROWS),
 )

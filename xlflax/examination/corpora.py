@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from xlflax.data.preparation import record
 from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.examination.findings import Finding, Mend, asked
-from xlflax.examination.kinds import artefact
+from xlflax.examination.findings import Finding, Mend, finding_of_call
+from xlflax.examination.kinds import artifact_type
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 
@@ -18,12 +18,12 @@ _AGAIN = (
 
 def _corpus(directory: pathlib.Path) -> Iterator[Finding]:
   try:
-    written = record.written(directory)
+    written = record.recorded_digests(directory)
   except errors.CorpusError as error:
     name = pathlib.Path(str(error.where)).name
     yield Finding(name, (f'{name}: {error.got}',), fix=str(error.fix))
     return
-  problems = digests.changes(directory, written)
+  problems = digests.find_changes(directory, written)
   for name, problem in sorted(problems.items()):
     yield Finding(name, (problem,), fix=_AGAIN, mend=_removal(directory, name))
   yield Finding('files', about=f'{len(written) - len(problems)} are whole')
@@ -35,7 +35,7 @@ def _removal(directory: pathlib.Path, name: str) -> Mend | None:
     return None
 
   def mend() -> str:
-    record.forget(directory, {name})
+    record.forget_files(directory, {name})
     (directory / name).unlink()
     return f'{name} is removed; {_AGAIN}'
 
@@ -52,8 +52,8 @@ def _vocabulary(directory: pathlib.Path) -> Iterator[Finding]:
       (directory / name).stat()
     return f'{found.spec.size} entries'
 
-  yield asked('vocabulary', load, fix='train or copy it again')
+  yield finding_of_call('vocabulary', load, fix='train or copy it again')
 
 
-CORPUS = artefact(manifests.Kind.CORPUS, _corpus)
-VOCABULARY = artefact(manifests.Kind.VOCABULARY, _vocabulary)
+CORPUS = artifact_type(manifests.Kind.CORPUS, _corpus)
+VOCABULARY = artifact_type(manifests.Kind.VOCABULARY, _vocabulary)

@@ -41,19 +41,19 @@ _PASSES = 3  # what was mended may show more that is damaged
 
 
 @validation.validate_call
-def examine(directory: validation.FilePath) -> Examination:
+def verify_directory(directory: validation.FilePath) -> Examination:
   """Looks at everything in a directory that xlflax wrote.
 
   Raises:
     RunDirectoryError: there is nothing that xlflax wrote.
   """
-  place = paths.of(directory)
+  place = paths.to_path(directory)
   artefact = _artefact(place)
   return Examination(place, artefact.kind, tuple(artefact.look(place)))
 
 
 @validation.validate_call
-def repair(
+def repair_directory(
   directory: validation.FilePath, *, report: Callable[[str], None]
 ) -> Examination:
   """Makes again what can be made again; says what is left.
@@ -68,7 +68,7 @@ def repair(
   """
   tried: set[str] = set()
   for _ in range(_PASSES):
-    found = examine(directory)
+    found = verify_directory(directory)
     mendable = [
       one
       for one in found.findings
@@ -84,7 +84,7 @@ def repair(
         except (errors.XlflaxError, OSError, ValueError) as error:
           tried.add(one.what)
           report(f'{one.what} could not be mended: {error}')
-  return examine(directory)
+  return verify_directory(directory)
 
 
 def _alone(found: Examination) -> contextlib.AbstractContextManager:
@@ -97,7 +97,7 @@ def _alone(found: Examination) -> contextlib.AbstractContextManager:
 def _artefact(directory: pathlib.Path) -> Artefact:
   """What a directory is: what its manifest says, or what it looks like."""
   with contextlib.suppress(errors.RunDirectoryError):
-    known = manifests.read(directory)
+    known = manifests.read_manifest(directory)
     for one in ARTEFACTS:
       if known and known.kind == one.kind:
         return one

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlflax.evaluation import results
 from xlflax.examination.findings import Finding
-from xlflax.examination.kinds import artefact
+from xlflax.examination.kinds import artifact_type
 from xlflax.foundation import errors
 from xlflax.storage import digests, manifests
 from xlflax.training.checkpointing import run_directory
@@ -17,7 +17,7 @@ _AGAIN = 'evaluate again: it is not used'
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
-def look(directory: pathlib.Path) -> Iterator[Finding]:
+def check_results(directory: pathlib.Path) -> Iterator[Finding]:
   """Results; those that are whole in one line."""
   files = sorted(directory.glob(f'{_FOLDER}/*/*/*.json'))
   whole = 0
@@ -35,8 +35,8 @@ def look(directory: pathlib.Path) -> Iterator[Finding]:
 def _problems(directory: pathlib.Path, file: pathlib.Path) -> Iterator[str]:
   """What is wrong with a result, a sentence each."""
   try:
-    record = digests.checked(json.loads(file.read_text(encoding='utf-8')))
-    place = results.path(directory, record['settings'], file.stem)
+    record = digests.verify_digest(json.loads(file.read_text(encoding='utf-8')))
+    place = results.result_path(directory, record['settings'], file.stem)
     step, names = str(record['step']), dict(record['files'])
   except _DAMAGED as error:
     yield f'it is no result, or has been changed ({error})'
@@ -46,7 +46,7 @@ def _problems(directory: pathlib.Path, file: pathlib.Path) -> Iterator[str]:
   elif not _is_of(directory, record):
     yield "it is another run's, or another checkpoint's"
   folder = file.with_suffix('')
-  for problem in digests.changes(folder, names).values():
+  for problem in digests.find_changes(folder, names).values():
     yield f'{folder.name}/{problem}'
 
 
@@ -75,4 +75,4 @@ def _left_alone(directory: pathlib.Path) -> Iterator[Finding]:
       )
 
 
-ARTEFACT = artefact(manifests.Kind.EVALUATION, look)
+ARTEFACT = artifact_type(manifests.Kind.EVALUATION, check_results)

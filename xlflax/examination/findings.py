@@ -73,7 +73,7 @@ class Examination:
     }
 
 
-def asked(
+def finding_of_call(
   what: str, look: Callable[[], object], *, fix: str, mend: Mend | None = None
 ) -> Finding:
   """A finding of what a function returns, or raises."""
@@ -102,12 +102,12 @@ def of_manifest(
     fix: file -> what to do about it.
     mend: file -> what makes it again.
   """
-  problems = manifests.problems(directory)
+  problems = manifests.find_problems(directory)
   for name, problem in sorted(problems.items()):
     yield Finding(name, (problem,), fix=fix(name), mend=mend(name))
   if manifests.FILE in problems:
     return
-  known = manifests.read(directory)
+  known = manifests.read_manifest(directory)
   count = len(known.files if known else ())
   if 1 < count <= 2 * len(problems):
     name = manifests.FILE
@@ -121,7 +121,7 @@ def of_manifest(
   yield Finding('files', about=f'{count - len(problems)} are whole')
 
 
-def within(
+def nest_findings(
   name: str, findings: Iterable[Finding], *, briefly: bool = True
 ) -> Iterator[Finding]:
   """Findings of an artefact that lies in another one.
@@ -141,7 +141,7 @@ def within(
 
 def to_text(found: Examination) -> str:
   """Lines for a terminal."""
-  lines = [f'{paths.of(found.directory)}: {found.kind}']
+  lines = [f'{paths.to_path(found.directory)}: {found.kind}']
   for finding in found.findings:
     mark = 'whole  ' if finding.is_whole else 'DAMAGED'
     about = f' ({finding.about})' if finding.about else ''

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 
 from xlflax.evaluation.reports import report
 from xlflax.examination import runs
-from xlflax.examination.findings import Finding, Mend, of_manifest, within
-from xlflax.examination.kinds import artefact, inner
+from xlflax.examination.findings import (
+  Finding,
+  Mend,
+  nest_findings,
+  of_manifest,
+)
+from xlflax.examination.kinds import artifact_type, inner_directories
 from xlflax.storage import digests, manifests
 
 _RECORDS = {  # of kinds that are gone on with -> what is not lost with a manifest
@@ -37,14 +42,14 @@ def _passing(directory: pathlib.Path) -> Iterator[Finding]:
 
 def _remove(directory: pathlib.Path, name: str) -> str:
   if name != manifests.FILE:
-    manifests.forget(directory, [name])
+    manifests.forget_files(directory, [name])
   (directory / name).unlink(missing_ok=True)
   return f'{name} is removed: it is made again when it is needed'
 
 
 def _grid(directory: pathlib.Path) -> Iterator[Finding]:
   yield from _records(directory, manifests.Kind.GRID, 'xlflax finetune')
-  for name, run in inner(directory, 'trials/*'):
+  for name, run in inner_directories(directory, 'trials/*'):
     record = directory / f'{name}.json'
     if (run / 'finished.json').exists() and not record.exists():
       yield Finding(
@@ -53,19 +58,19 @@ def _grid(directory: pathlib.Path) -> Iterator[Finding]:
         fix='run the same `xlflax finetune` again: it writes the record',
       )
     if any(not path.name.startswith('.') for path in run.iterdir()):
-      yield from within(name, runs.look(run))
-  for name, other in inner(directory, '*'):
+      yield from nest_findings(name, runs.check_run(run))
+  for name, other in inner_directories(directory, '*'):
     if (other / 'trials').is_dir():
-      yield from within(name, _grid(other))
+      yield from nest_findings(name, _grid(other))
 
 
 def _suite(directory: pathlib.Path) -> Iterator[Finding]:
   yield from _records(directory, manifests.Kind.SUITE, 'xlflax evaluate')
-  for name, pages in inner(directory, 'report'):
-    yield from within(name, _report(pages))
-  for name, grid in inner(directory, '*/*'):
+  for name, pages in inner_directories(directory, 'report'):
+    yield from nest_findings(name, _report(pages))
+  for name, grid in inner_directories(directory, '*/*'):
     if (grid / 'trials').is_dir():
-      yield from within(name, _grid(grid))
+      yield from nest_findings(name, _grid(grid))
 
 
 def _records(
@@ -95,7 +100,7 @@ def _noted(directory: pathlib.Path, kind: manifests.Kind) -> Mend:
       if _is_whole(path)
     ]
     (directory / manifests.FILE).unlink(missing_ok=True)
-    manifests.note(directory, kind, found)
+    manifests.record_files(directory, kind, found)
     return f'{manifests.FILE} has the {len(found)} records that are whole'
 
   return mend
@@ -103,7 +108,7 @@ def _noted(directory: pathlib.Path, kind: manifests.Kind) -> Mend:
 
 def _is_whole(path: pathlib.Path) -> bool:
   try:
-    digests.checked(json.loads(path.read_text(encoding='utf-8')))
+    digests.verify_digest(json.loads(path.read_text(encoding='utf-8')))
   except (OSError, ValueError, RecursionError):
     return False
   return True
@@ -131,17 +136,19 @@ def _rewriting(directory: pathlib.Path) -> Mend:
   )
 
 
-EXPORT = artefact(
+EXPORT = artifact_type(
   manifests.Kind.EXPORT, _plain('convert or copy the model again')
 )
-ANALYSIS = artefact(
+ANALYSIS = artifact_type(
   manifests.Kind.ANALYSIS, _plain('run the same `xlflax analyze` again')
 )
-REPORT = artefact(manifests.Kind.REPORT, _report)
-STATES = artefact(manifests.Kind.STATES, _passing)
-ROWS = artefact(manifests.Kind.ROWS, _passing)
-GRID = artefact(manifests.Kind.GRID, _grid, (r'trials/[^/]+/', runs.ARTEFACT))
-SUITE = artefact(
+REPORT = artifact_type(manifests.Kind.REPORT, _report)
+STATES = artifact_type(manifests.Kind.STATES, _passing)
+ROWS = artifact_type(manifests.Kind.ROWS, _passing)
+GRID = artifact_type(
+  manifests.Kind.GRID, _grid, (r'trials/[^/]+/', runs.ARTEFACT)
+)
+SUITE = artifact_type(
   manifests.Kind.SUITE,
   _suite,
   ('report/', REPORT),

@@ -92,7 +92,7 @@ class Artefact:
     return None, name
 
 
-def artefact(
+def artifact_type(
   kind: manifests.Kind, look: Look, *parts: tuple[str, Artefact]
 ) -> Artefact:
   """A kind of directory, with its marks and files in `artefacts.toml`.
@@ -116,7 +116,7 @@ def _files(kind: str) -> Iterator[Files]:
       yield Files(**told | {'names': tuple(told['names']), 'need': need})
 
 
-def table(artefacts: Iterable[Artefact]) -> str:
+def artifact_table(artefacts: Iterable[Artefact]) -> str:
   """The table of files as Markdown."""
   lines = [
     '| artefact | files | | without it, or damaged | how damage is found '
@@ -134,7 +134,7 @@ def _line(kind: manifests.Kind, files: Files) -> str:
   return f'| {kind} | {names} | {files.need.value} | {" | ".join(rest)} |'
 
 
-def inner(
+def inner_directories(
   directory: pathlib.Path, *patterns: str
 ) -> Iterator[tuple[str, pathlib.Path]]:
   """(path below it, directory) of the directories that patterns name."""

@@ -4,8 +4,8 @@ import pathlib
 from collections.abc import Iterator
 
 from xlflax.examination import caches, corpora, runs
-from xlflax.examination.findings import Finding, of_manifest, within
-from xlflax.examination.kinds import artefact
+from xlflax.examination.findings import Finding, nest_findings, of_manifest
+from xlflax.examination.kinds import artifact_type
 from xlflax.storage import manifests
 
 RECORD = 'pretrain.json'
@@ -24,10 +24,10 @@ def _look(directory: pathlib.Path) -> Iterator[Finding]:
   yield from of_manifest(directory, fix=lambda name: _AGAIN)
   for name, part in _PARTS.items():
     if (directory / name).is_dir():
-      yield from within(name, part.look(directory / name))
+      yield from nest_findings(name, part.look(directory / name))
 
 
-ARTEFACT = artefact(
+ARTEFACT = artifact_type(
   manifests.Kind.PRETRAINING,
   _look,
   *((f'{name}/', part) for name, part in _PARTS.items()),

@@ -19,7 +19,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 def known_files(directory: pathlib.Path) -> set[str]:
   """The files that a run's manifest has; none where it cannot be read."""
   try:
-    known = manifests.read(directory)
+    known = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
     return set()
   return set(known.files) if known else set()
@@ -69,7 +69,7 @@ def _last(directory: pathlib.Path) -> pathlib.Path | None:
   """The newest checkpoint whose `meta` is whole."""
   for step in reversed(saved_checkpoints.finished_steps(directory)):
     checkpoint = saved_checkpoints.path_of(directory, step)
-    if not digests.problems(checkpoint / checkpoint_items.META):
+    if not digests.find_problems(checkpoint / checkpoint_items.META):
       return checkpoint
   return None
 
@@ -94,15 +94,15 @@ def _texts(directory: pathlib.Path, name: str) -> list[str]:
 def _fits(directory: pathlib.Path, name: str, text: str) -> bool:
   """Whether a text is what the manifest says, if that says anything."""
   try:
-    known = manifests.read(directory)
+    known = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
     return False  # the manifest is mended first
   digest = known.files.get(name) if known else None
-  return digest is None or digests.of_content(text, like=digest) == digest
+  return digest is None or digests.digest_content(text, like=digest) == digest
 
 
 def _write(directory: pathlib.Path, name: str, text: str) -> str:
-  manifests.write(directory, manifests.Kind.RUN, {name: text})
+  manifests.write_files(directory, manifests.Kind.RUN, {name: text})
   return f'{name} is written again'
 
 
@@ -110,12 +110,12 @@ def _vocabulary(directory: pathlib.Path, name: str) -> Mend | None:
   """Copies a file from the vocabulary that the run was started with."""
   try:
     trainer = run_directory.read_json(directory / run_directory.TRAINER)
-    source = paths.of(trainer['fields']['vocabulary'])
+    source = paths.to_path(trainer['fields']['vocabulary'])
     content = (source / pathlib.PurePosixPath(name).name).read_bytes()
   except (errors.XlflaxError, *_DAMAGED):
     return None
-  known = manifests.read(directory)
-  if not known or digests.of_content(content) != known.files.get(name):
+  known = manifests.read_manifest(directory)
+  if not known or digests.digest_content(content) != known.files.get(name):
     return None
 
   def mend() -> str:
@@ -129,14 +129,18 @@ def _manifest(directory: pathlib.Path) -> Mend | None:
   """Makes a manifest of what checkpoints and files say of themselves."""
   if _last(directory) is None:
     return None
-  files = {n: digests.of_content(t) for n, t in _own_texts(directory).items()}
+  files = {
+    n: digests.digest_content(t) for n, t in _own_texts(directory).items()
+  }
 
   def mend() -> str:
     (directory / manifests.FILE).unlink(missing_ok=True)
     digests.write_seal(directory, files, {'kind': str(manifests.Kind.RUN)})
     run_directory.note_vocabulary(directory)
     if run_lib.FINISHED in files and not _metrics_problem(directory):
-      manifests.note(directory, manifests.Kind.RUN, [run_directory.METRICS])
+      manifests.record_files(
+        directory, manifests.Kind.RUN, [run_directory.METRICS]
+      )
     return f'{manifests.FILE} is made from the last checkpoint'
 
   return mend
@@ -148,7 +152,7 @@ def _own_texts(directory: pathlib.Path) -> dict[str, str]:
   for name in {*found, run_lib.FINISHED}:
     try:
       text = (directory / name).read_text(encoding='utf-8')
-      digests.checked(json.loads(text))
+      digests.verify_digest(json.loads(text))
     except _DAMAGED:
       continue
     found[name] = text
@@ -162,5 +166,5 @@ def _metrics_problem(directory: pathlib.Path) -> bool:
     content = (directory / run_directory.METRICS).read_bytes()
   except OSError:
     return True
-  size = digests.size(written) if written else 0
-  return bool(written) and digests.of_content(content[:size]) != written
+  size = digests.parse_size(written) if written else 0
+  return bool(written) and digests.digest_content(content[:size]) != written

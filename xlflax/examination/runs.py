@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Iterator
 
 from xlflax.examination import evaluations, run_repair
-from xlflax.examination.findings import Finding, asked, of_manifest
-from xlflax.examination.kinds import artefact
+from xlflax.examination.findings import Finding, finding_of_call, of_manifest
+from xlflax.examination.kinds import artifact_type
 from xlflax.storage import digests, manifests
 from xlflax.training.checkpointing import (
   checkpoint_items,
@@ -20,7 +20,7 @@ _BEGIN = 'start the same training again: nothing is lost'
 _LATER = 'training goes on from the checkpoint before; or copy it again'
 
 
-def look(directory: pathlib.Path) -> Iterator[Finding]:
+def check_run(directory: pathlib.Path) -> Iterator[Finding]:
   """Everything in a model directory."""
   steps = saved_checkpoints.finished_steps(directory)
   yield from of_manifest(
@@ -29,19 +29,19 @@ def look(directory: pathlib.Path) -> Iterator[Finding]:
     mend=lambda name: run_repair.of_file(directory, name),
   )
   yield from _forgotten(directory)
-  yield asked(
+  yield finding_of_call(
     'configuration',
     lambda: type(run_directory.read_model(directory)).__name__,
     fix=_COPY,
   )
-  yield asked(
+  yield finding_of_call(
     'vocabulary',
     lambda: f'{inputs.own_vocabulary(directory).spec.size} entries',
     fix='copy the vocabulary of the run there again',
   )
   yield from _checkpoints(directory)
   yield _metrics(directory)
-  yield from evaluations.look(directory)
+  yield from evaluations.check_results(directory)
 
 
 def _forgotten(directory: pathlib.Path) -> Iterator[Finding]:
@@ -63,9 +63,9 @@ def _checkpoints(directory: pathlib.Path) -> Iterator[Finding]:
   steps = saved_checkpoints.finished_steps(directory)
   for step in steps:
     checkpoint = saved_checkpoints.path_of(directory, step)
-    yield asked(
+    yield finding_of_call(
       f'checkpoint {step}',
-      lambda checkpoint=checkpoint: checkpoint_items.verify(  # type: ignore[misc]
+      lambda checkpoint=checkpoint: checkpoint_items.verify_items(  # type: ignore[misc]
         checkpoint, *checkpoint_items.NAMES, run=run
       ),
       fix=_LATER,
@@ -102,7 +102,7 @@ def _run_id(directory: pathlib.Path) -> str:
 
 def _metrics(directory: pathlib.Path) -> Finding:
   """The lines that the last checkpoint knows of, and those after it."""
-  return asked(
+  return finding_of_call(
     run_directory.METRICS,
     lambda: _lines(directory),
     fix='restore it from a copy, if it matters: nothing is trained on it',
@@ -115,8 +115,8 @@ def _lines(directory: pathlib.Path) -> str:
   if not written and not path.exists():
     return 'none'
   content = path.read_bytes()
-  size = digests.size(written) if written else 0
-  if written and digests.of_content(content[:size]) != written:
+  size = digests.parse_size(written) if written else 0
+  if written and digests.digest_content(content[:size]) != written:
     raise ValueError('lines are missing or have changed')
   for line in content[size:].splitlines(keepends=True):
     if line.endswith(b'\n') and 'step' not in json.loads(line):
@@ -124,4 +124,4 @@ def _lines(directory: pathlib.Path) -> str:
   return f'{content.count(10)} lines'
 
 
-ARTEFACT = artefact(manifests.Kind.RUN, look)
+ARTEFACT = artifact_type(manifests.Kind.RUN, check_run)

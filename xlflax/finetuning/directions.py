@@ -61,7 +61,7 @@ class Matrix:
     return text.getvalue()
 
 
-def check(languages: Sequence[str]) -> None:
+def check_directions(languages: Sequence[str]) -> None:
   """Raises a ConfigError for fewer than two languages, or one twice."""
   if len(languages) < 2 or len(set(languages)) < len(languages):
     raise errors.ConfigError(
@@ -72,7 +72,9 @@ def check(languages: Sequence[str]) -> None:
     )
 
 
-def matrices(reports: Mapping[str, report_lib.GridReport]) -> list[Matrix]:
+def transfer_matrices(
+  reports: Mapping[str, report_lib.GridReport],
+) -> list[Matrix]:
   """A matrix of each test task's main metric.
 
   Args:
@@ -107,7 +109,7 @@ def _matrix(
   return Matrix(metric, tuple(found), columns, scores)
 
 
-def write(
+def write_matrices(
   output: pathlib.Path, matrices: Sequence[Matrix]
 ) -> list[pathlib.Path]:
   """Writes `directions.<task>.csv` and, of what has scores, a heat map."""
@@ -118,11 +120,11 @@ def write(
     paths.write_atomically(written[-1], matrix.to_csv())
     if np.isfinite(matrix.scores).any():
       picture = output / f'{name}.png'
-      written.append(plots.save_figure(draw(matrix), picture, dpi=_DPI))
+      written.append(plots.save_figure(plot_matrix(matrix), picture, dpi=_DPI))
   return written
 
 
-def draw(matrix: Matrix) -> figure.Figure:
+def plot_matrix(matrix: Matrix) -> figure.Figure:
   """A heat map: training languages down, test languages across."""
   points = {
     (train, test): 100 * float(score)

@@ -81,7 +81,7 @@ def finetune(
   if test is not None:
     test_tasks = _tasks(test)
   runner = trials_lib.TrialRunner(
-    output=paths.of(output),
+    output=paths.to_path(output),
     select=select,
     configuration=configuration,
     keep=validation.validate(keep, trials_lib.Keep, name='finetune.keep'),
@@ -89,7 +89,7 @@ def finetune(
       other_config, run_directory.OtherConfig, name='finetune.other_config'
     ),
   )
-  made = make(runner, axes, untrained=untrained)
+  made = make_trials(runner, axes, untrained=untrained)
   bucket_checks.check_usable(runner.output)
   with contextlib.ExitStack() as stack:
     if distributed.is_lead():
@@ -107,7 +107,7 @@ def _train_all(
   """Runs trials until one is stopped; the report is written after each."""
   report = report_lib.GridReport(select=runner.select)
   for number, trial in enumerate(made, 1):
-    stopping.check()
+    stopping.check_stop_request()
     _LOG.info('Trial %d of %d: %s', number, len(made), trial.trial.name)
     report = report.with_trial(runner.run(trial))
     report.write(runner.output)
@@ -122,7 +122,7 @@ def _is_stopped(report: report_lib.GridReport) -> bool:
   )
 
 
-def make(
+def make_trials(
   runner: trials_lib.TrialRunner,
   axes: Sequence[grid_lib.Axis],
   *,
@@ -133,10 +133,10 @@ def make(
   Raises:
     XlflaxError: the grid or a configuration is wrong.
   """
-  trials = grid_lib.trials(axes)
-  selection.check_metric(runner.select, len(grid_lib.settings(trials)))
+  trials = grid_lib.expand_grid(axes)
+  selection.check_metric(runner.select, len(grid_lib.group_by_setting(trials)))
   if untrained:
-    trials += grid_lib.untrained(trials)
+    trials += grid_lib.untrained_trials(trials)
   made = [runner.make(trial) for trial in trials]
   for one in made:
     evaluation = one.trainer.evaluation
@@ -173,7 +173,7 @@ def finetune_directions(
   Raises:
     XlflaxError: see `finetune`; there are no test tasks.
   """
-  directions.check(languages)
+  directions.check_directions(languages)
   if arguments.get('test') is None and not arguments.get('test_tasks'):
     raise errors.ConfigError(
       'Directions of transfer are measured on test sets',
@@ -184,14 +184,16 @@ def finetune_directions(
   reports = {}
   for language in languages:
     reports[language] = finetune(
-      output=str(paths.of(output) / language),
+      output=str(paths.to_path(output) / language),
       configuration=configuration.with_macros({directions.MACRO: language}),
       select=select and select.replace('{language}', language),
       **arguments,
     )
     if _is_stopped(reports[language]):
       return reports
-  directions.write(paths.of(output), directions.matrices(reports))
+  directions.write_matrices(
+    paths.to_path(output), directions.transfer_matrices(reports)
+  )
   return reports
 
 
@@ -256,5 +258,5 @@ def evaluate_trial(
 
 def print_report(report: report_lib.GridReport, console: Any) -> None:
   """The tables of a grid."""
-  for table in report_lib.tables(report):
-    console_tables.show(table, console)
+  for table in report_lib.grid_tables(report):
+    console_tables.print_table(table, console)

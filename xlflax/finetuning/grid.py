@@ -97,7 +97,7 @@ def parse_axis(text: str) -> Axis:
   return Axis(macro, found)
 
 
-def trials(axes: Sequence[Axis]) -> tuple[Trial, ...]:
+def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   """Every combination, the last axis's values changing first.
 
   Raises:
@@ -125,12 +125,12 @@ def trials(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   return made
 
 
-def untrained(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
   """The same trials from random parameters."""
   return tuple(dataclasses.replace(one, untrained=True) for one in trials)
 
 
-def settings(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
+def group_by_setting(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
   """Setting -> its trials, one for each seed."""
   found: dict[str, list[Trial]] = {}
   for trial in trials:

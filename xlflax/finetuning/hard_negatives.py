@@ -37,7 +37,7 @@ class Mining:
 
 
 @validation.validate_call
-def choose(
+def select_negatives(
   queries: np.ndarray,
   documents: np.ndarray,
   own: np.ndarray,
@@ -77,7 +77,7 @@ def choose(
 
 
 @validation.validate_call
-def mine(
+def mine_hard_negatives(
   run: Any,
   *,
   pairs: validation.FilePath,
@@ -102,7 +102,9 @@ def mine(
   Raises:
     CorpusError: `pairs` is malformed, or no query has enough negatives.
   """
-  texts = [one.text for one in search.read(pairs, language).examples]
+  texts = [
+    one.text for one in search.read_query_documents(pairs, language).examples
+  ]
   places: list[dict[str, int]] = [{}, {}]
   own = np.array(
     [
@@ -120,7 +122,7 @@ def mine(
     )
     for where, name in zip(places, (search.QUERY, search.DOCUMENT), strict=True)
   ]
-  chosen = choose(vectors[0], vectors[1], own, mining=mining)
+  chosen = select_negatives(vectors[0], vectors[1], own, mining=mining)
   queries, documents = map(list, places)
   lines = [
     json.dumps(
@@ -143,5 +145,5 @@ def mine(
       fix='Pass a smaller --num_negatives, or a larger --range_max or '
       '--max_score_ratio.',
     )
-  paths.write_atomically(paths.of(output), '\n'.join(lines) + '\n')
+  paths.write_atomically(paths.to_path(output), '\n'.join(lines) + '\n')
   return len(lines), len(own) - len(lines)

@@ -48,7 +48,7 @@ class GridReport:
 
   @property
   def settings(self) -> tuple[selection.Setting, ...]:
-    return selection.settings(self.trials)
+    return selection.results_by_setting(self.trials)
 
   @property
   def ranking(self) -> tuple[selection.Setting, ...]:
@@ -62,7 +62,7 @@ class GridReport:
 
   def _ranked(self, *, untrained: bool) -> tuple[selection.Setting, ...]:
     chosen = [one for one in self.settings if one.untrained == untrained]
-    return selection.ranking(chosen, self.select)
+    return selection.rank_settings(chosen, self.select)
 
   @property
   def is_complete(self) -> bool:
@@ -179,7 +179,7 @@ class GridReport:
     if distributed.is_lead():
       text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'
       contents = {JSON: text, CSV: self._csv()}
-      manifests.write(output, manifests.Kind.GRID, contents)
+      manifests.write_files(output, manifests.Kind.GRID, contents)
 
   def _csv(self) -> str:
     """A line for each trial."""
@@ -207,7 +207,7 @@ def _named(start: str, metrics: Mapping[str, float]) -> dict[str, Any]:
   return {f'{start}/{name}': value for name, value in metrics.items()}
 
 
-def tables(report: GridReport) -> list[rich.table.Table]:
+def grid_tables(report: GridReport) -> list[rich.table.Table]:
   """The settings by their dev score, and the test scores of the tested."""
   shown = [_settings_table(report)]
   tested = [s for s in report.settings if report.test_spreads(s)]
@@ -220,7 +220,7 @@ def _settings_table(report: GridReport) -> rich.table.Table:
   marks = {one.name: 'selected' for one in report.ranking[:1]} | {
     one.name: 'baseline' for one in report.untrained_ranking[:1]
   }
-  table = console_tables.made(
+  table = console_tables.make_table(
     ['setting'],
     ['mean ± std', 'seeds', ''],
     title=f'dev: {report.select or "last checkpoint"}',
@@ -246,7 +246,7 @@ def _settings_table(report: GridReport) -> rich.table.Table:
 
 
 def _test_table(report: GridReport, tested) -> rich.table.Table:
-  table = console_tables.made(
+  table = console_tables.make_table(
     [''],
     [setting.name for setting in tested],
     title='test: mean ± std over seeds',
@@ -284,7 +284,7 @@ def write_page(
   notes: list[str] = []
   for language, report in reports.items():
     start = f'{language}, ' if language else ''
-    for table in tables(report):
+    for table in grid_tables(report):
       made = run_pages.of_rich(table)
       made.title = start + made.title
       shown.append(made)

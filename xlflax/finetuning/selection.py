@@ -97,7 +97,9 @@ class Setting:
     return Spread.of(result.value for result in self.finished)
 
 
-def settings(results: Iterable[trials_lib.TrialResult]) -> tuple[Setting, ...]:
+def results_by_setting(
+  results: Iterable[trials_lib.TrialResult],
+) -> tuple[Setting, ...]:
   """The results by setting, in the order of the grid."""
   grouped: dict[str, list[trials_lib.TrialResult]] = {}
   for result in results:
@@ -105,7 +107,7 @@ def settings(results: Iterable[trials_lib.TrialResult]) -> tuple[Setting, ...]:
   return tuple(Setting(name, tuple(group)) for name, group in grouped.items())
 
 
-def ranking(
+def rank_settings(
   settings: Sequence[Setting], metric: str | None
 ) -> tuple[Setting, ...]:
   """Settings by their mean over seeds on the dev set, the best first.

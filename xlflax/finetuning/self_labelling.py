@@ -49,7 +49,7 @@ class WordLines(source_lib.ExampleSource):
     Raises:
       CorpusError: the file is missing, no UTF-8, or has no word.
     """
-    path = mirrors.here(self.files[part])
+    path = mirrors.stage_input(self.files[part])
     found: list[examples_lib.Example] = [
       examples_lib.TaggedSentence(
         id=str(number - 1), language=part, words=words
@@ -63,7 +63,7 @@ class WordLines(source_lib.ExampleSource):
 
 
 @validation.validate_call
-def label(
+def pseudo_label(
   *,
   teacher: str,
   source: source_lib.ExampleSource,
@@ -110,7 +110,9 @@ def label(
       got=', '.join(run.objectives) or 'no objective',
       expected='one TokenClassification',
     )
-  step = checkpoint_choice.choose(run, 'last' if step is None else [step])[0]
+  step = checkpoint_choice.select_checkpoints(
+    run, 'last' if step is None else [step]
+  )[0]
   subject = base.Subject(
     model=run.model,
     vocabulary=run.vocabulary,
@@ -132,7 +134,7 @@ def label(
   written = {}
   for part in source.languages():
     if task.file_name(part) in found.files:
-      path = paths.of(output) / f'{part}.conll'
+      path = paths.to_path(output) / f'{part}.conll'
       paths.write_atomically(
         path, _conll(source.load(part), found.files[task.file_name(part)])
       )

@@ -114,18 +114,18 @@ class MadeTrial:
     Before: a trial of 100 steps; after: '3f2a… 100 None 77ab…'.
     """
     length = f'{self.trainer.total_steps} {self.trainer.epochs}'
-    identity = description.fingerprint(self.trainer)
+    identity = description.config_fingerprint(self.trainer)
     return f'{identity} {length} {_sources(self.trainer)}'
 
 
 def _sources(trainer: trainer_lib.Trainer) -> str:
   """A hash of the checkpoints, the text and the cache as they are now."""
   corpus = trainer.corpus and _text(trainer.corpus)
-  cache = trainer.cache_dir and contents.of_paths(
-    str(paths.of(trainer.cache_dir) / cache_format.CACHE_FILE)
+  cache = trainer.cache_dir and contents.hash_paths(
+    str(paths.to_path(trainer.cache_dir) / cache_format.CACHE_FILE)
   )
   starts = init_from.checkpoints_of(trainer.init_from)
-  return digests.of_json([starts, corpus, cache]).rpartition(':')[2][:16]
+  return digests.digest_json([starts, corpus, cache]).rpartition(':')[2][:16]
 
 
 def _text(corpus: str) -> list[list[Any]] | None:
@@ -249,7 +249,7 @@ class TrialRunner:
   def _judged_by(self, made: MadeTrial) -> str:
     one: Any = made.trainer.evaluation
     judges = one and [one.tasks, one.seed, one.use_ema]
-    found = evaluation_base.settings(judges)
+    found = evaluation_base.task_settings(judges)
     return f'{self.select} {evaluation_base.settings_hash(found)}'
 
   def record(self, trial: grid_lib.Trial) -> TrialResult | None:
@@ -309,10 +309,12 @@ class TrialRunner:
     """Step, value and metrics of the checkpoint that counts."""
     run = run_lib.open_run(self.directory(trial))
     if self.select is None:
-      step = checkpoint_choice.choose(run, 'last')[0]
+      step = checkpoint_choice.select_checkpoints(run, 'last')[0]
     else:
-      step = checkpoint_choice.choose(run, 'best', best_metric=self.select)[0]
-    metrics = checkpoint_choice.evaluations(run).get(step, {})
+      step = checkpoint_choice.select_checkpoints(
+        run, 'best', best_metric=self.select
+      )[0]
+    metrics = checkpoint_choice.training_evaluations(run).get(step, {})
     return {
       'step': step,
       'metrics': metrics,
@@ -324,10 +326,10 @@ class TrialRunner:
 
   def _write(self, result: TrialResult) -> None:
     if distributed.is_lead():
-      record = digests.with_own(result.to_json())
+      record = digests.add_digest(result.to_json())
       text = json.dumps(record, indent=2, ensure_ascii=False) + '\n'
       name = f'{TRIALS}/{result.trial.name}.json'
-      manifests.write(self.output, manifests.Kind.GRID, {name: text})
+      manifests.write_files(self.output, manifests.Kind.GRID, {name: text})
 
   def _prune(self, result: TrialResult) -> None:
     """Deletes the checkpoints that nothing will read."""
@@ -339,7 +341,9 @@ class TrialRunner:
       return
     for step in saved_checkpoints.finished_steps(result.directory):
       if step != result.step:
-        paths.remove(saved_checkpoints.path_of(result.directory, step))
+        paths.remove_directory(
+          saved_checkpoints.path_of(result.directory, step)
+        )
 
 
 def _failed(error: errors.XlflaxError) -> dict[str, Any]:

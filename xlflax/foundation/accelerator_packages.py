@@ -9,7 +9,7 @@ PACKAGES = {
 }
 
 
-def installed(kind: str) -> list[str]:
+def installed_packages(kind: str) -> list[str]:
   """Returns the packages of a kind ('gpu', 'tpu') that are there."""
   names = PACKAGES.get(kind, ())
   return [name for name in names if importlib.util.find_spec(name)]

@@ -31,7 +31,7 @@ def keep_memory() -> bool:
     or any(name in tunables for name in ('arena_', 'mmap_', 'trim_'))
   )
   elsewhere = os.environ.get('JAX_PLATFORMS') != 'cpu' and any(
-    accelerator_packages.installed(kind) for kind in ('gpu', 'tpu')
+    accelerator_packages.installed_packages(kind) for kind in ('gpu', 'tpu')
   )
   if own or elsewhere:
     return False

@@ -7,7 +7,7 @@ import rich.console
 import rich.table
 
 
-def made(
+def make_table(
   texts: Iterable[str], numbers: Iterable[str], **options: Any
 ) -> rich.table.Table:
   """An empty table.
@@ -25,7 +25,7 @@ def made(
   return table
 
 
-def show(table: rich.table.Table, console: rich.console.Console) -> None:
+def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
   """Prints a table, in several parts if it is wider than the console.
 
   Rich drops or shortens columns that do not fit. Here each part repeats the

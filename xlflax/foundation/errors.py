@@ -170,7 +170,7 @@ def is_passing(error: BaseException | None) -> bool:
 
 
 @contextlib.contextmanager
-def naming(path: str | os.PathLike) -> Iterator[None]:
+def naming_path(path: str | os.PathLike) -> Iterator[None]:
   """Context in which what the system refuses without a name gets this one.
 
   A write to an open file does not say which one it was.
@@ -242,7 +242,7 @@ def is_away(error: BaseException) -> bool:
   if isinstance(error, TimeoutError | ConnectionError):
     return True
   return getattr(error, 'errno', None) in _AWAY or bool(
-    _AWAY_TEXT.search(reason(error))
+    _AWAY_TEXT.search(error_reason(error))
   )
 
 
@@ -257,7 +257,7 @@ def system_reason(error: BaseException) -> str | None:
   return next((one for one in known if one in text), None)
 
 
-def reason(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
   """What an error was got; names of files may say anything."""
   return str(error.got if isinstance(error, XlflaxError) else error)
 

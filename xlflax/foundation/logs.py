@@ -16,7 +16,7 @@ class _Handler(logging.Handler):
 
   def emit(self, record: logging.LogRecord) -> None:
     try:
-      screen.write(self.format(record))
+      screen.write_lines(self.format(record))
     except Exception:
       self.handleError(record)
 
@@ -44,7 +44,7 @@ def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
     level: the least that is shown; above INFO there is no live line either.
     as_json: whether a line is a JSON object, for programs; no live line then.
   """
-  screen.allow(level <= logging.INFO and not as_json)
+  screen.allow_live_lines(level <= logging.INFO and not as_json)
   handler = _Handler()
   handler.setFormatter(
     _JsonLines()
@@ -63,7 +63,7 @@ def set_up(level: int = logging.INFO, *, as_json: bool = False) -> None:
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 
-def tell(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:
+def log_exit(command: str, error: errors.XlflaxError, *, as_json: bool) -> None:
   """Says what ends a command, as a line of text or of JSON."""
   if as_json:
     logging.error('%s', error, extra={'fields': error.parts})

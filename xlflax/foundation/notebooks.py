@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def table(title: str, rows: Mapping[str, Any]) -> str:
+def html_table(title: str, rows: Mapping[str, Any]) -> str:
   """HTML of a titled table with a row for each name and its value."""
   cells = ''.join(
     f'<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>'

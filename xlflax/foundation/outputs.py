@@ -56,7 +56,7 @@ def drop_unread(*, stdout: bool) -> None:
   sys.stdout = _wrapped(sys.stdout, 'standard output', unread=stdout)
 
 
-def end() -> None:
+def drop_pending_output() -> None:
   """Drops what is left: at its end Python would complain of it."""
   for stream in (sys.stdout, sys.stderr):
     try:

@@ -22,7 +22,7 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def named(what: str) -> Iterator[None]:
+def progress_name(what: str) -> Iterator[None]:
   """Batches that are read in here report under this name; else they do not.
 
   A terminal shows the name, too, while nothing is counted.
@@ -36,8 +36,8 @@ def named(what: str) -> Iterator[None]:
     _current.reset(token)
 
 
-def current() -> str | None:
-  """The name that `named` gives."""
+def current_progress_name() -> str | None:
+  """The name that `progress_name` gives."""
   return _current.get()
 
 

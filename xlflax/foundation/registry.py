@@ -72,7 +72,7 @@ def class_of(name: str) -> type:
   return _classes[name]
 
 
-def changeable(**arguments: Any) -> Any:
+def changeable_field(**arguments: Any) -> Any:
   """A dataclass field that may differ when a run is continued."""
   return part_of_identity(lambda value: None, **arguments)
 
@@ -117,7 +117,7 @@ def is_changeable(field: dataclasses.Field) -> bool:
   return _IDENTITY in field.metadata
 
 
-def registered() -> dict[str, type]:
+def registered_classes() -> dict[str, type]:
   """Every registered class by its name, those of xlflax included."""
   _import_rooms()
   return dict(_classes)

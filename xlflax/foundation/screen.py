@@ -24,7 +24,7 @@ class _Console(rich.console.Console):
     return False
 
 
-def allow(is_allowed: bool) -> None:
+def allow_live_lines(is_allowed: bool) -> None:
   """Says whether there are live lines at all."""
   global _is_allowed
   _is_allowed = is_allowed
@@ -40,7 +40,7 @@ def is_live() -> bool:
   )
 
 
-def write(text: str) -> None:
+def write_lines(text: str) -> None:
   """Writes lines to standard error, above the live line if there is one."""
   bars = _bars
   if bars is None:
@@ -92,13 +92,13 @@ class Line:
       return
     _lines.remove(self._task)
     if not _lines:
-      close()
+      clear_live_lines()
       return
     _opened().remove_task(self._task)
     _opened().update(_lines[-1], visible=True)
 
 
-def close() -> None:
+def clear_live_lines() -> None:
   """Takes every live line off the screen."""
   global _bars
   bars, _bars = _bars, None

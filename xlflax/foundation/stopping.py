@@ -48,20 +48,20 @@ class _State:
 _state = _State()
 
 
-def asked() -> int | None:
+def pending_signal() -> int | None:
   """Returns the signal that asked for an end and was not followed yet."""
   return _state.asked
 
 
-def note(number: int | None) -> None:
-  """Remembers a signal for `check`; None: it was followed."""
+def note_signal(number: int | None) -> None:
+  """Remembers a signal for `check_stop_request`; None: it was followed."""
   _state.asked = number
 
 
 def pass_on(number: int | None, *, followed: bool) -> None:
   """Has what called a run hear of the signal that asked the run to stop.
 
-  In a command, what would come after the run is not begun: `check` raises.
+  In a command, what would come after the run is not begun: `check_stop_request` raises.
   Elsewhere a signal that came too late for the run reaches the caller's own
   handlers, which are in place again.
 
@@ -70,12 +70,12 @@ def pass_on(number: int | None, *, followed: bool) -> None:
     followed: whether the run has stopped for it, or for another process's.
   """
   if leaving.is_command():
-    note(signal.SIGTERM if followed and number is None else number)
+    note_signal(signal.SIGTERM if followed and number is None else number)
   elif number is not None and not followed:
     signal.raise_signal(number)
 
 
-def check() -> None:
+def check_stop_request() -> None:
   """Raises Stopped if a signal came while the process could not follow it."""
   if _state.asked is not None:
     raise Stopped(_state.asked)
@@ -152,7 +152,7 @@ def raise_again(error: Stopped) -> None:
   timer.start()
 
 
-def describe(error: KeyboardInterrupt) -> str:
+def describe_stop(error: KeyboardInterrupt) -> str:
   """Returns 'interrupted', or 'stopped by SIGTERM'."""
   if isinstance(error, Stopped) and error.number != signal.SIGINT:
     return f'stopped by {error.number.name}'
@@ -198,7 +198,7 @@ def _end_later(number: int) -> None:
 
 
 @contextlib.contextmanager
-def listening(on_signal: Callable[[int], None]) -> Iterator[None]:
+def listen_for_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
   """Context in which another thread is told of each signal at once.
 
   Python's own handlers have to wait until a call of foreign code that blocks

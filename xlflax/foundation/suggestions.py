@@ -12,7 +12,9 @@ _OF_COUNTRIES = {
 }  # fmt: skip
 
 
-def close(got: str, names: Iterable[str], *, most: int = 3) -> list[str]:
+def close_matches(
+  got: str, names: Iterable[str], *, most: int = 3
+) -> list[str]:
   """Returns the names that resemble `got`, the closest first.
 
   Letter case and the difference between - and _ do not count.
@@ -33,11 +35,11 @@ def close(got: str, names: Iterable[str], *, most: int = 3) -> list[str]:
 
 def did_you_mean(got: str, names: Iterable[str]) -> str | None:
   """Returns 'did you mean a or b?', or None if nothing resembles `got`."""
-  found = close(got, names)
+  found = close_matches(got, names)
   return f'did you mean {" or ".join(found)}?' if found else None
 
 
-def language(got: str, codes: Iterable[str]) -> str | None:
+def suggest_language(got: str, codes: Iterable[str]) -> str | None:
   """Returns 'did you mean de?' for a language that is not among `codes`.
 
   Besides similar codes, what is meant may be said by another standard's code
@@ -48,15 +50,15 @@ def language(got: str, codes: Iterable[str]) -> str | None:
   head = got.lower().replace('-', '_').split('_')[0]
   meant = [head, _OF_COUNTRIES.get(head), *_standard_codes(head)]
   found = [code for code in dict.fromkeys(meant) if code in codes and code]
-  found = found or close(got, codes)
+  found = found or close_matches(got, codes)
   return f'did you mean {" or ".join(found)}?' if found else None
 
 
-def languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
-  """Returns what `language` says of each that is not among `codes`, or None."""
+def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
+  """Returns what `suggest_language` says of each that is not among `codes`, or None."""
   codes = list(codes)
   unknown = [code for code in got if code not in codes]
-  said = {code: language(code, codes) for code in unknown}
+  said = {code: suggest_language(code, codes) for code in unknown}
   if len(unknown) == 1:
     return said[unknown[0]]
   return '; '.join(f'{code}: {one}' for code, one in said.items() if one) or (

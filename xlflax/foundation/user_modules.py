@@ -37,7 +37,7 @@ def import_modules(modules: Sequence[str], *, where: str) -> None:
       ) from error
 
 
-def optional(name: str, needs: str, *, fix: str) -> Any:
+def import_optional(name: str, needs: str, *, fix: str) -> Any:
   """Imports a module of an optional package.
 
   Args:

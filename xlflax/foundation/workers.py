@@ -12,7 +12,7 @@ from xlflax.foundation import errors
 T = TypeVar('T')
 
 
-def pool(
+def start_process_pool(
   num_processes: int, initializer: Callable[..., None], *arguments: Any
 ) -> concurrent.futures.ProcessPoolExecutor:
   """Starts processes with `initializer(*arguments)`.
@@ -28,7 +28,7 @@ def pool(
   )
 
 
-def result(future: 'concurrent.futures.Future[T]') -> T:
+def get_result(future: 'concurrent.futures.Future[T]') -> T:
   """Returns what a process found.
 
   Raises:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from xlflax.foundation import errors
 
 
-def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
+def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Returns the path of a file or folder that a file of the folder names.
 
   Args:
@@ -34,15 +34,15 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
   return path
 
 
-def check(folder: pathlib.Path, names: Iterable[str]) -> None:
+def check_no_links(folder: pathlib.Path, names: Iterable[str]) -> None:
   """Refuses those of a folder's files that are links out of it.
 
   Raises:
-    CheckpointError: as `inside`.
+    CheckpointError: as `path_inside`.
   """
   for name in names:
     if (folder / name).is_symlink():
-      inside(folder, name)
+      path_inside(folder, name)
 
 
 def _outside(got: str, folder: pathlib.Path) -> errors.CheckpointError:

@@ -157,9 +157,9 @@ class MtebEncoder:
     scripts = task_metadata.hf_subsets_to_langscripts.get(subset, ())
     for script in scripts:  # such as 'swa-Latn'
       code = script.split('-')[0]
-      found = language_codes.match(code, known) or language_codes.match(
-        language_codes.short_code(code), known
-      )
+      found = language_codes.match_language(
+        code, known
+      ) or language_codes.match_language(language_codes.short_code(code), known)
       if found is not None:
         return found
     return self._settings.default_language

@@ -191,11 +191,11 @@ def check_gin_files(
       search path.
   """
   search_paths = flag_values(command, '--gin_search_paths')
-  folders = shipped_configs.folders(search_paths)
+  folders = shipped_configs.split_search_paths(search_paths)
   for name in flag_values(command, '--gin_file'):
     if has_own_files and (name.startswith('/') or paths.is_bucket(name)):
       continue
-    shipped_configs.find(name, folders)
+    shipped_configs.find_gin_file(name, folders)
 
 
 def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:
@@ -216,7 +216,7 @@ def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:
 def model_dir(command: Sequence[str]) -> pathlib.Path | None:
   """Returns the value of `--model_dir` as a path."""
   value = flag_value(command, '--model_dir')
-  return paths.of(value) if value else None
+  return paths.to_path(value) if value else None
 
 
 def last_checkpoint(directory: pathlib.Path | None) -> int | None:
@@ -225,7 +225,7 @@ def last_checkpoint(directory: pathlib.Path | None) -> int | None:
     return None
   steps = [
     int(path.name)
-    for path in paths.children(directory / 'checkpoints')
+    for path in paths.list_directory(directory / 'checkpoints')
     if path.name.isdigit() and _is_complete(path)
   ]
   return max(steps, default=None)

@@ -1,7 +1,7 @@
 """Activations by name: the one place that declares them.
 
 Encoders, decoders, the heads of fine-tuning and the import of Hugging Face
-folders all read this registry, so that a new activation is one `register`.
+folders all read this registry, so that a new activation is one `register_activation`.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Activation:
 _registered: dict[str, Activation] = {}
 
 
-def register(
+def register_activation(
   name: str, function: Function, *, huggingface: tuple[str, ...] = ()
 ) -> None:
   """Registers an activation under the name that configurations use.
@@ -48,12 +48,12 @@ def register(
   _registered[name] = Activation(function, huggingface)
 
 
-def names() -> tuple[str, ...]:
+def activation_names() -> tuple[str, ...]:
   """Returns the registered names."""
   return tuple(_registered)
 
 
-def function(name: str) -> Function:
+def activation_function(name: str) -> Function:
   """Returns the function of a registered activation."""
   return _registered[name].function
 
@@ -92,16 +92,22 @@ def _gelu(inputs: jax.Array) -> jax.Array:
   return (0.5 * x * (1 + jax.lax.erf(x * 0.5**0.5))).astype(inputs.dtype)
 
 
-register(
-  'gelu', recompute.recomputed(_gelu), huggingface=('gelu', 'gelu_python')
+register_activation(
+  'gelu',
+  recompute.recompute_in_backward(_gelu),
+  huggingface=('gelu', 'gelu_python'),
 )
-register(
+register_activation(
   'gelu_tanh',
-  recompute.recomputed(functools.partial(jax.nn.gelu, approximate=True)),
+  recompute.recompute_in_backward(
+    functools.partial(jax.nn.gelu, approximate=True)
+  ),
   huggingface=('gelu_pytorch_tanh', 'gelu_new', 'gelu_fast'),
 )
-register('relu', jax.nn.relu, huggingface=('relu',))
-register(
-  'silu', recompute.recomputed(jax.nn.silu), huggingface=('silu', 'swish')
+register_activation('relu', jax.nn.relu, huggingface=('relu',))
+register_activation(
+  'silu',
+  recompute.recompute_in_backward(jax.nn.silu),
+  huggingface=('silu', 'swish'),
 )
-register('tanh', jnp.tanh, huggingface=('tanh',))
+register_activation('tanh', jnp.tanh, huggingface=('tanh',))

@@ -57,7 +57,9 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
   num_languages = model_config.known_languages(
     model.config, 'A model with a sharing plan'
   )
-  return sharing.init(plan, init, rng, num_languages=num_languages)
+  return sharing.init_shared_params(
+    plan, init, rng, num_languages=num_languages
+  )
 
 
 def abstract_params(model: nn.Module) -> dict:

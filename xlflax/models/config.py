@@ -262,15 +262,17 @@ class EncoderConfig(TransformerConfig):
   def __post_init__(self):
     self._check_choices()
     config_checks.check_sizes(self)
-    sharing_lib.check(self.sharing, self.num_layers)
+    sharing_lib.check_sharing_plan(self.sharing, self.num_layers)
     config_checks.check_output(self)
     config_checks.check_layers(self)
 
   def _check_choices(self) -> None:
-    _choice('activation', self.activation, activations.names())
+    _choice('activation', self.activation, activations.activation_names())
     _choice('dtype', self.dtype, DTYPES)
     if self.head_activation is not None:
-      _choice('head_activation', self.head_activation, activations.names())
+      _choice(
+        'head_activation', self.head_activation, activations.activation_names()
+      )
 
   @property
   def table_size(self) -> int:

@@ -49,7 +49,7 @@ class DecoderEmbeddings(embeddings.Embeddings):
 class Decoder(nn.Module):
   """Causal layers with cross-attention to a memory.
 
-  Its methods take `shared`, the encoder's layers (`layer_loop.parameters`)
+  Its methods take `shared`, the encoder's layers (`layer_loop.layer_parameters`)
   that a tied decoder runs on; None if the decoder has its own.
   """
 
@@ -59,7 +59,7 @@ class Decoder(nn.Module):
     config = self.config
     if not (config.is_t5 or config.tie_decoder):
       self.embeddings = DecoderEmbeddings(config.encoder)
-    self.layers = layer_loop.modules(
+    self.layers = layer_loop.make_layers(
       self._layer, config.num_decoder_layers, scan=config.scan_layers
     )
     if config.is_t5:
@@ -96,7 +96,7 @@ class Decoder(nn.Module):
     places = jnp.arange(states.shape[1])
     more = self._relative(places, places)
     if self.is_initializing():
-      layer_loop.create(
+      layer_loop.init_layers(
         self.layers,
         self.config.num_decoder_layers,
         'decode',
@@ -123,7 +123,7 @@ class Decoder(nn.Module):
         rngs={'dropout': key} if training else None,
       ), None
 
-    states, _ = layer_loop.run(
+    states, _ = layer_loop.run_layers(
       body,
       states,
       self._parameters(shared),
@@ -154,7 +154,7 @@ class Decoder(nn.Module):
       return carry, layer.apply({'params': params}, memory, method='memory')
 
     count = config.num_decoder_layers
-    _, (keys, values) = layer_loop.run(
+    _, (keys, values) = layer_loop.run_layers(
       body, (), self._parameters(shared), count=count
     )
     shape = (count, rows, length, config.num_heads, config.dim_per_head)
@@ -200,7 +200,7 @@ class Decoder(nn.Module):
       ]
     else:
       inputs = params, memory
-    (states, keys, values), _ = layer_loop.run(
+    (states, keys, values), _ = layer_loop.run_layers(
       body,
       (states, cache.keys, cache.values),
       inputs,
@@ -229,7 +229,7 @@ class Decoder(nn.Module):
 
   def _parameters(self, shared):
     config = self.config
-    own = layer_loop.parameters(
+    own = layer_loop.layer_parameters(
       self, config.num_decoder_layers, scan=config.scan_layers
     )
     if not config.tie_decoder:
@@ -239,8 +239,11 @@ class Decoder(nn.Module):
       if config.tied_layers is config_lib.TiedLayers.FIRST
       else config.num_encoder_layers - config.num_decoder_layers
     )
-    return layer_loop.merge(
-      layer_loop.select(shared, first, first + config.num_decoder_layers), own
+    return layer_loop.merge_layers(
+      layer_loop.select_layers(
+        shared, first, first + config.num_decoder_layers
+      ),
+      own,
     )
 
   def _layer(self) -> nn.Module:

@@ -33,10 +33,12 @@ class Dropout(nn.Module):
     """Same shape and dtype as `inputs`; draws from the stream 'dropout'."""
     if deterministic or not self.rate:
       return inputs
-    return drop(self.make_rng('dropout'), inputs, rate=self.rate)
+    return apply_dropout(self.make_rng('dropout'), inputs, rate=self.rate)
 
 
-def drop(key: jax.Array, inputs: jax.Array, *, rate: float) -> jax.Array:
+def apply_dropout(
+  key: jax.Array, inputs: jax.Array, *, rate: float
+) -> jax.Array:
   """Sets random elements of `inputs` to zero and scales up the others.
 
   The choice depends only on the key and the element's index, not on sharding,
@@ -57,7 +59,7 @@ def drop(key: jax.Array, inputs: jax.Array, *, rate: float) -> jax.Array:
 def drop_weights(
   key: jax.Array, weights: jax.Array, *, rate: float
 ) -> jax.Array:
-  """`drop` of attention's weights [..., T, S], kept as `weights_kept` says.
+  """`apply_dropout` of attention's weights [..., T, S], kept as `weights_kept` says.
 
   Fused kernels drop the same, for fewer operations per weight.
   """
@@ -75,7 +77,7 @@ def _drop(rate: float, kept, words: jax.Array, inputs: jax.Array) -> jax.Array:
 
 
 def _drop_forward(rate, kept, words, inputs):
-  return _drop(rate, kept, words, inputs), recompute.distinct(words)
+  return _drop(rate, kept, words, inputs), recompute.prevent_cse(words)
 
 
 def _drop_backward(rate, kept, words, gradient):
@@ -86,13 +88,13 @@ def _drop_backward(rate, kept, words, gradient):
 _drop.defvjp(_drop_forward, _drop_backward)
 
 
-def threshold(rate: float) -> np.uint32:
+def keep_threshold(rate: float) -> np.uint32:
   """Returns the least random bits of an element that is kept."""
   return np.uint32(rate * 2**32)
 
 
 def _kept(words, shape, *, rate: float) -> jax.Array:
-  return random_bits(words, shape) >= threshold(rate)
+  return random_bits(words, shape) >= keep_threshold(rate)
 
 
 def random_bits(words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -172,7 +174,7 @@ def pair_kept(row: jax.Array, column: jax.Array, *, rate: float) -> jax.Array:
     column: of `column_bits`; the shapes broadcast.
     rate: probability to be dropped.
   """
-  return row * column >= np.int32(int(threshold(rate)) - 2**31)
+  return row * column >= np.int32(int(keep_threshold(rate)) - 2**31)
 
 
 def _mix(bits: jax.Array) -> jax.Array:

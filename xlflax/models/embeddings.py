@@ -13,7 +13,7 @@ from xlflax.models.products import linear
 _Config = model_config.EncoderConfig
 
 
-def sinusoids(length: int, dim: int) -> np.ndarray:
+def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
   """Sinusoidal positions (Vaswani et al. 2017, section 3.5).
 
   Columns 2i and 2i + 1 hold the sine and cosine of p / 10000^(2i / dim).
@@ -51,7 +51,7 @@ def sinusoid_halves(length: int, dim: int) -> np.ndarray:
   return np.pad(table, [(0, 0), (0, dim - 2 * half)]).astype(np.float32)
 
 
-def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
+def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   """Rows of a table that may be sharded over `axis` and its width.
 
   Of a table with more rows than a device has tokens, each device picks the
@@ -73,7 +73,7 @@ def lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   if not mesh.empty and table.shape[0] > ids.size // mesh.size:
     if mesh.size > 1:
       table = linear.constrain_table(table)  # and so its gradient
-    width = linear.columns(table.shape[1])
+    width = linear.width_axes(table.shape[1])
     ids = linear.constrain_beside_width(ids, width, 'batch', 'length')
     rows = jnp.take(table, ids, axis=0, mode='fill')
     rows = linear.constrain_beside_width(
@@ -91,7 +91,7 @@ _NOT_ADDED = (
   model_config.PositionEmbedding.DISENTANGLED,
 )
 _CONSTANT = {
-  model_config.PositionEmbedding.SINUSOIDAL: sinusoids,
+  model_config.PositionEmbedding.SINUSOIDAL: sinusoidal_positions,
   model_config.PositionEmbedding.SINUSOIDAL_HALVES: sinusoid_halves,
 }
 
@@ -152,7 +152,7 @@ class Embeddings(nn.Module):
   ) -> jax.Array:
     """[B, T] int32 ids -> [B, T, H] in the compute dtype."""
     return self.complete(
-      lookup(self.token, token_ids, 'vocab'),
+      embedding_lookup(self.token, token_ids, 'vocab'),
       token_ids,
       positions=positions,
       language_ids=language_ids,
@@ -180,7 +180,9 @@ class Embeddings(nn.Module):
         token_type_ids = jnp.zeros_like(token_ids)
       # A single type (RoBERTa, XLM-R) serves both sides of a pair.
       token_type_ids = jnp.minimum(token_type_ids, config.type_vocab_size - 1)
-      states = states + lookup(self.token_type, token_type_ids, 'type')
+      states = states + embedding_lookup(
+        self.token_type, token_type_ids, 'type'
+      )
     if config.use_language_embeddings:
       states = states + self._languages(token_ids, language_ids)
     if config.embedding_norm:
@@ -217,7 +219,7 @@ class Embeddings(nn.Module):
       first = config.position_offset
       table = layers.constrain(table, None, None)
       return states + table[None, first : first + length]
-    return states + lookup(
+    return states + embedding_lookup(
       table, positions + config.position_offset, 'position'
     )
 
@@ -232,4 +234,4 @@ class Embeddings(nn.Module):
           'use_language_embeddings to False',
         )
       language_ids = jnp.zeros_like(token_ids)
-    return lookup(self.language, language_ids, 'language')
+    return embedding_lookup(self.language, language_ids, 'language')

@@ -118,7 +118,7 @@ class Encoder(cross_attention.PlugIn):
     config = self.config
     if config.mlm_head is model_config.MlmHead.TIED:
       return states
-    activation = activations.function(
+    activation = activations.activation_function(
       config.head_activation or config.activation
     )
     return self.head_norm(activation(self.head_dense(states)))
@@ -180,7 +180,7 @@ class Encoder(cross_attention.PlugIn):
       token_type_ids=token_type_ids,
       deterministic=deterministic,
     )
-    masks = attention_masks.make(
+    masks = attention_masks.make_attention_masks(
       self.config, segment_ids, positions, token_ids.shape[1]
     )
     if self._is_disentangled:
@@ -234,7 +234,7 @@ class Encoder(cross_attention.PlugIn):
     if config.scan_layers:
       indices = (
         jnp.arange(config.num_layers)
-        if attention_masks.differ(config)
+        if attention_masks.layers_differ(config)
         else None
       )
       return nn.scan(
@@ -265,6 +265,6 @@ def _remat(body, config: model_config.EncoderConfig):
     return body
   return nn.remat(
     body,
-    policy=layer_loop.policy(config.remat),
+    policy=layer_loop.remat_policy(config.remat),
     prevent_cse=layer_loop.is_unrolled(config),
   )

@@ -246,7 +246,9 @@ class EncoderDecoder(nn.Module):
       else self.decoder.embeddings
     )
     return additions.complete(
-      embeddings.lookup(self.encoder.embeddings.token, token_ids, 'vocab'),
+      embeddings.embedding_lookup(
+        self.encoder.embeddings.token, token_ids, 'vocab'
+      ),
       token_ids,
       positions=positions,
       language_ids=language_ids,
@@ -259,6 +261,6 @@ class EncoderDecoder(nn.Module):
     config = self.config
     if not config.tie_decoder:
       return None
-    return layer_loop.parameters(
+    return layer_loop.layer_parameters(
       self.encoder, config.num_encoder_layers, scan=config.scan_layers
     )

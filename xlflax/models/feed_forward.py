@@ -37,9 +37,9 @@ class FeedForward(nn.Module):
 
   def __call__(self, states: jax.Array) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""
-    activation = activations.function(self.config.activation)
+    activation = activations.activation_function(self.config.activation)
     if self.config.gated_mlp:
       hidden = self.gate(states, activation) * self.wi(states)
     else:
       hidden = self.wi(states, activation)
-    return self.wo(linear.constrain(hidden, 'batch', 'length', 'mlp'))
+    return self.wo(linear.constrain_sharding(hidden, 'batch', 'length', 'mlp'))

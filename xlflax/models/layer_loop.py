@@ -31,17 +31,17 @@ def is_unrolled(config: model_config.TransformerConfig) -> bool:
   if not config.scan_layers:
     return True
   if config.layer_loop is model_config.LayerLoop.AUTO:
-    return targets.current().platform != 'cpu'
+    return targets.current_target().platform != 'cpu'
   return config.layer_loop is model_config.LayerLoop.UNROLL
 
 
-def modules(make: Callable[[], nn.Module], count: int, *, scan: bool):
+def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):
   """Returns a module's layers: one that is scanned over, or a list."""
   return make() if scan else [make() for _ in range(count)]
 
 
-def create(layers, count: int, method: str, *inputs, **keywords) -> None:
-  """Makes the parameters of `modules`' layers, by calling a method of each.
+def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
+  """Makes the parameters of `make_layers`' layers, by calling a method of each.
 
   Stacked parameters get the logical axis 'layers' in front.
   """
@@ -63,7 +63,7 @@ def create(layers, count: int, method: str, *inputs, **keywords) -> None:
       call(layer, ())
 
 
-def parameters(module: nn.Module, count: int, *, scan: bool):
+def layer_parameters(module: nn.Module, count: int, *, scan: bool):
   """Returns the parameters of layers: stacked [L, ...], or L trees."""
   params = nn.meta.unbox(module.variables['params'])
   if scan:
@@ -71,21 +71,21 @@ def parameters(module: nn.Module, count: int, *, scan: bool):
   return [params[f'{LAYERS}_{i}'] for i in range(count)]
 
 
-def select(params, start: int, stop: int):
-  """Returns layers start .. stop - 1 of `parameters`."""
+def select_layers(params, start: int, stop: int):
+  """Returns layers start .. stop - 1 of `layer_parameters`."""
   if isinstance(params, list):
     return params[start:stop]
   return jax.tree.map(lambda leaf: leaf[start:stop], params)
 
 
-def merge(params, others):
+def merge_layers(params, others):
   """Returns, for each layer, the union of two trees of sub-blocks."""
   if isinstance(params, list):
     return [a | b for a, b in zip(params, others, strict=True)]
   return params | others
 
 
-def run(
+def run_layers(
   body: Body,
   carry,
   params,
@@ -100,7 +100,7 @@ def run(
   Args:
     body: see `Body`.
     carry: what goes from layer to layer.
-    params: from `parameters`.
+    params: from `layer_parameters`.
     count: L, the number of layers.
     dropout_key: is split into one key a layer; None gives each None.
     remat: what the backward pass recomputes.
@@ -113,7 +113,7 @@ def run(
   scan = not isinstance(params, list)
   if remat is not model_config.Remat.NONE:
     body = jax.checkpoint(
-      body, policy=policy(remat), prevent_cse=unroll or not scan
+      body, policy=remat_policy(remat), prevent_cse=unroll or not scan
     )
   if scan:
     return jax.lax.scan(
@@ -129,7 +129,7 @@ def run(
   return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
 
-def policy(remat: model_config.Remat):
+def remat_policy(remat: model_config.Remat):
   """Returns the policy of `jax.checkpoint`: which values are kept.
 
   A scan's body is compiled by itself. Where layers are unrolled, `prevent_cse`

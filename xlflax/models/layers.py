@@ -17,9 +17,9 @@ _Config = model_config.EncoderConfig
 FeedForward = feed_forward.FeedForward
 LayerNorm = norms.LayerNorm
 Linear = linear.Linear
-constrain = linear.constrain
+constrain = linear.constrain_sharding
 for_head = linear.for_head
-logits = linear.logits
+logits = linear.compute_logits
 weights_init = linear.weights_init
 table_init = linear.table_init
 zeros_init = linear.zeros_init
@@ -82,14 +82,14 @@ class Attention(nn.Module):
     """
     query = _heads(self.query(states))
     if rotation is not None:
-      query = rotary.rotate(query, rotation)
+      query = rotary.apply_rotary(query, rotation)
     return self.output(self._context(query, key, value, mask, deterministic))
 
   def _context(self, query, key, value, mask, deterministic) -> jax.Array:
     """[B, T, N, D] of each head."""
     config = self.config
     drop = config.attention_dropout_rate and not deterministic
-    return attention.attend(
+    return attention.dot_product_attention(
       query,
       key,
       value,
@@ -116,7 +116,7 @@ class SelfAttention(Attention):
       return self._disentangled(states, mask, rotation, deterministic)
     key, value = self.keys_values(states)
     if rotation is not None:
-      key = rotary.rotate(key, rotation)
+      key = rotary.apply_rotary(key, rotation)
     return self.attend(
       states, key, value, mask, rotation=rotation, deterministic=deterministic
     )
@@ -128,7 +128,7 @@ class SelfAttention(Attention):
     drop = config.attention_dropout_rate and not deterministic
     table = relative.table[None]
     return self.output(
-      disentangled.attend(
+      disentangled.disentangled_attention(
         _heads(self.query(states)),
         key,
         value,

@@ -25,7 +25,9 @@ class LayerNorm(nn.Module):
     width = (states.shape[-1],)
     scale = self.param('scale', ones, width, jnp.float32)
     if config.norm is model_config.Norm.RMS:
-      return rms(config.layer_norm_epsilon, config.compute_dtype)(states, scale)
+      return rms_norm(config.layer_norm_epsilon, config.compute_dtype)(
+        states, scale
+      )
     if config.norm is model_config.Norm.SCALE:
       bias: Any = jnp.zeros(width, jnp.float32)
     else:
@@ -47,11 +49,11 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
     scale, bias = (jnp.expand_dims(x, rows) for x in (scale, bias))
     return (unit * scale + bias).astype(dtype)
 
-  plain = recompute.recomputed(normalize)
+  plain = recompute.recompute_in_backward(normalize)
   closed = _with_closed_gradient(normalize, epsilon)
 
   def choose(*arguments):
-    on_cpu = targets.current().platform == 'cpu'
+    on_cpu = targets.current_target().platform == 'cpu'
     return (plain if on_cpu else closed)(*arguments)
 
   return choose
@@ -67,7 +69,10 @@ def _with_closed_gradient(normalize, epsilon: float):
   wrapped = jax.custom_vjp(normalize)
 
   def forward(states, scale, bias):
-    return normalize(states, scale, bias), (recompute.distinct(states), scale)
+    return normalize(states, scale, bias), (
+      recompute.prevent_cse(states),
+      scale,
+    )
 
   def backward(saved, gradient):
     states, scale = saved
@@ -92,7 +97,7 @@ def _centred(x: jax.Array) -> tuple[jax.Array, jax.Array]:
   centred; there they lose their first element, which is near enough to the
   mean for a difference of squares.
   """
-  if targets.current().platform != 'gpu':
+  if targets.current_target().platform != 'gpu':
     x = x - x.mean(-1, keepdims=True)
     return x, jnp.square(x).mean(-1, keepdims=True)
   x = x - x[..., :1]
@@ -102,7 +107,7 @@ def _centred(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 @functools.lru_cache
-def rms(epsilon: float, dtype: jnp.dtype):
+def rms_norm(epsilon: float, dtype: jnp.dtype):
   """Returns RMS norm: (x [..., H], scale [H]) -> [..., H] in `dtype`.
 
   x is divided by its root mean square and scaled (Zhang & Sennrich 2019).
@@ -115,4 +120,4 @@ def rms(epsilon: float, dtype: jnp.dtype):
     scale = jnp.expand_dims(scale, tuple(range(states.ndim - 1)))
     return (unit * scale).astype(dtype)
 
-  return recompute.recomputed(normalize)
+  return recompute.recompute_in_backward(normalize)

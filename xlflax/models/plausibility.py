@@ -22,7 +22,9 @@ _SMALL = 1 << 12  # does no harm, and a model of a user's own may be without
 _MOST = 1 << 22  # of other sizes, such as positions that are computed
 
 
-def problems(config: Any, shapes: Collection[tuple[int, ...]]) -> list[str]:
+def find_shape_problems(
+  config: Any, shapes: Collection[tuple[int, ...]]
+) -> list[str]:
   """Returns the sizes that no model with these parameters has, a line each.
 
   Every layer has tensors of its own, or a place in stacked ones; widths and

@@ -13,12 +13,14 @@ from xlflax.models import targets
 KEPT = ('attention',)
 
 
-def keep(array: jax.Array) -> jax.Array:
+def checkpoint_name(array: jax.Array) -> jax.Array:
   """Names a result of a kernel that costs too much to be computed again."""
   return ad_checkpoint.checkpoint_name(array, KEPT[0])
 
 
-def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def recompute_in_backward(
+  function: Callable[..., jax.Array],
+) -> Callable[..., jax.Array]:
   """Returns `function`, recomputed in the backward pass.
 
   For cheap element-wise functions [...] -> [...], whose intermediate values
@@ -33,7 +35,7 @@ def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
   wrapped: Any = jax.custom_vjp(function)
 
   def forward(*arguments):
-    return function(*arguments), distinct(arguments)
+    return function(*arguments), prevent_cse(arguments)
 
   def backward(arguments, gradient):
     return jax.vjp(function, *arguments)[1](gradient)
@@ -43,16 +45,16 @@ def recomputed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
   return functools.wraps(function)(wrapped)
 
 
-def biased(function: Callable[[jax.Array], jax.Array]):
+def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
   """Returns (x, bias) -> function(x + bias), recomputed as a whole.
 
   Products then write x alone, which the backward pass reads.
   """
   plain = getattr(function, 'plain', function)
-  return recomputed(lambda x, bias: plain(x + bias))
+  return recompute_in_backward(lambda x, bias: plain(x + bias))
 
 
-def distinct(arrays):
+def prevent_cse(arrays):
   """Returns arrays that XLA does not recognise as the given ones.
 
   On GPUs and TPUs, where layers are unrolled, XLA would merge what the backward
@@ -60,6 +62,6 @@ def distinct(arrays):
   body needs no barrier, and on a CPU it would keep the second computation from
   fusing with its neighbours.
   """
-  if targets.current().platform == 'cpu':
+  if targets.current_target().platform == 'cpu':
     return arrays
   return jax.lax.optimization_barrier(arrays)

@@ -34,7 +34,7 @@ _compiled_by: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 )
 
 
-def current() -> Target:
+def current_target() -> Target:
   """Returns the target of `compiling_for`, else the default devices."""
   chosen = _compiling_for.get()
   if chosen is not None:
@@ -69,7 +69,7 @@ def compiler_options(parameters: int | None = None) -> dict[str, bool | int]:
   Args:
     parameters: how many are trained, which matters on CPUs; None: many.
   """
-  platform = _compiled_by.get() or current().platform
+  platform = _compiled_by.get() or current_target().platform
   if platform == 'tpu':
     return dict(_TPU_OPTIONS)
   small = parameters is not None and parameters < _SMALL
@@ -82,7 +82,7 @@ def repeatable_options() -> dict[str, bool]:
   On GPUs XLA otherwise adds up scattered values in any order. CPUs and TPUs
   need nothing.
   """
-  if current().platform != 'gpu':
+  if current_target().platform != 'gpu':
     return {}
   return {'xla_gpu_exclude_nondeterministic_ops': True}
 
@@ -96,7 +96,7 @@ def checker_options() -> dict[str, bool | int]:
   Raises:
     ConfigError: the target is no TPU.
   """
-  check_has_checker(current().platform)
+  check_has_checker(current_target().platform)
   return {
     'xla_tpu_enable_sdc_checker': True,
     'xla_tpu_sdc_check_repeat_count': 1,
@@ -126,7 +126,7 @@ def options_of_one_run() -> dict[str, int]:
   On CPUs optimizing takes most of its compilation. The results are the same,
   bit by bit.
   """
-  platform = _compiled_by.get() or current().platform
+  platform = _compiled_by.get() or current_target().platform
   return _cpu_level(1) if platform == 'cpu' else {}
 
 

@@ -146,7 +146,9 @@ class Objective:
     Raises:
       ConfigError: it has other rows, or lacks the labels.
     """
-    stream_checks.check(stream, self.ROWS, self.GOLD, objective=self.name)
+    stream_checks.check_batches(
+      stream, self.ROWS, self.GOLD, objective=self.name
+    )
 
   @property
   def rows_together(self) -> int:
@@ -220,7 +222,7 @@ class Objective:
     raise NotImplementedError
 
 
-def mean(value: WeightedMean) -> jax.Array:
+def weighted_mean(value: WeightedMean) -> jax.Array:
   """Returns total / weight, [] or [languages]; 0 where the weight is 0."""
   return jnp.where(
     value.weight > 0,

@@ -41,7 +41,7 @@ def language_of(batch) -> jax.Array:
   return jnp.max(batch[batch_lib.LANGUAGE_IDS])
 
 
-def bind(model, params, batch, vocabulary: VocabularySpec):
+def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   """Returns the parameters that read the text of a batch.
 
   For a model without a sharing plan these are `params`. Otherwise they are
@@ -57,13 +57,13 @@ def bind(model, params, batch, vocabulary: VocabularySpec):
     vocabulary: says which words each language has.
 
   Returns:
-    A tree like `params`, for `call` and `encode`.
+    A tree like `params`, for `call_model` and `encode_batch`.
   """
   plan = sharing.plan_of(model)
   if plan is None:
     return params
   language = language_of(batch)
-  selected = sharing.select(plan, params['model'], language)
+  selected = sharing.select_language_params(plan, params['model'], language)
   if plan.embeddings and vocabulary.language_words:
     bias = selected['output_bias']
     own = random_words.is_word_of(language, vocabulary, bias.shape[0])
@@ -71,7 +71,7 @@ def bind(model, params, batch, vocabulary: VocabularySpec):
   return {**params, 'model': selected}
 
 
-def call(
+def call_model(
   model,
   params,
   method: str | Callable,
@@ -79,7 +79,7 @@ def call(
   rng: jax.Array | None = None,
   **kwargs,
 ):
-  """Calls `model.method(*args, **kwargs)` with `params['model']` of `bind`.
+  """Calls `model.method(*args, **kwargs)` with `params['model']` of `bind_language_params`.
 
   A function serves as a method, too; it takes the bound model first.
   """
@@ -89,12 +89,12 @@ def call(
   )
 
 
-def arguments(batch) -> dict[str, jax.Array]:
+def model_kwargs(batch) -> dict[str, jax.Array]:
   """Returns the model's keyword arguments in a batch except `token_ids`."""
   return {name: batch[key] for key, name in _OPTIONAL.items() if key in batch}
 
 
-def encode(
+def encode_batch(
   model, params, batch, *, context, rng: jax.Array, layer: int | None = None
 ) -> jax.Array:
   """Computes states [B, T, H] of a batch, with dropout in training.
@@ -112,9 +112,9 @@ def encode(
   Returns:
     [B, T, H] in the model's compute dtype.
   """
-  kwargs = arguments(batch)
+  kwargs = model_kwargs(batch)
   method = 'encode' if layer is None else 'encode_layers'
-  states = call(
+  states = call_model(
     model,
     params,
     method,
@@ -126,7 +126,9 @@ def encode(
   return states if layer is None else states[layer]
 
 
-def pool(states: jax.Array, text: jax.Array, pooling: Pooling) -> jax.Array:
+def pool_hidden_states(
+  states: jax.Array, text: jax.Array, pooling: Pooling
+) -> jax.Array:
   """Pools states to sentence vectors.
 
   Args:
@@ -154,12 +156,12 @@ def sentence_vectors(
 ) -> jax.Array:
   """Encodes rows and pools their states: float32 [B, H].
 
-  MEAN is over text, the other mean over all tokens; arguments of `encode` and
-  `pool`, `params` those of `bind`.
+  MEAN is over text, the other mean over all tokens; arguments of `encode_batch` and
+  `pool_hidden_states`, `params` those of `bind_language_params`.
   """
   counted = masking.is_text if pooling is Pooling.MEAN else masking.is_present
-  states = encode(model, params, batch, context=context, rng=rng)
-  return pool(states, counted(batch, context.vocabulary), pooling)
+  states = encode_batch(model, params, batch, context=context, rng=rng)
+  return pool_hidden_states(states, counted(batch, context.vocabulary), pooling)
 
 
 def row_languages(batch, vocabulary: VocabularySpec) -> jax.Array:

@@ -4,7 +4,7 @@ The last part of a metric's name decides how it is reported:
 
 | last part | reported |
 | --- | --- |
-| `tokens` | the total (the weight is the total again) |
+| `token_counts` | the total (the weight is the total again) |
 | `perplexity` | exp(total / weight), of losses in nats |
 | any other | total / weight |
 """
@@ -25,7 +25,7 @@ PERPLEXITY = 'perplexity'
 _LARGEST_EXPONENT = 700.0  # exp stays a finite double
 
 
-def add(
+def add_metrics(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
   """Adds two dicts of metrics; a name in only one of them stays as it is."""
@@ -47,7 +47,7 @@ def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
       total.loss.total + output.loss.total,
       total.loss.weight + output.loss.weight,
     )
-    total = ObjectiveOutput(loss, add(total.metrics, output.metrics))
+    total = ObjectiveOutput(loss, add_metrics(total.metrics, output.metrics))
   return total
 
 
@@ -85,7 +85,7 @@ def by_language(
 def count_by_language(
   present: jax.Array, language_ids: jax.Array, num_languages: int
 ) -> WeightedMean:
-  """Counts true entries of `present` per language, for a `tokens` metric.
+  """Counts true entries of `present` per language, for a `token_counts` metric.
 
   Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages; after:
   total and weight [0, 0, 2].
@@ -96,7 +96,7 @@ def count_by_language(
   )
 
 
-def named(
+def metrics_by_language(
   name: str,
   values: Mapping[str, jax.Array],
   weights: jax.Array,
@@ -111,7 +111,7 @@ def named(
   }
 
 
-def tokens(
+def token_counts(
   name: str, vocabulary: VocabularySpec, *batches: Mapping[str, jax.Array]
 ) -> dict[str, WeightedMean]:
   """`<name>/tokens`: those of all batches, padding left out."""
@@ -136,7 +136,7 @@ def _finish(name: str, total: float, weight: float) -> float:
   return mean
 
 
-def finalize(
+def finalize_metrics(
   metrics: dict[str, WeightedMean], languages: tuple[str, ...]
 ) -> dict[str, float]:
   """Turns summed metrics into plain numbers, on the host, in float64.

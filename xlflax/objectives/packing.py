@@ -58,7 +58,7 @@ class Packed(NamedTuple):
     return (total / jnp.maximum(number, 1)).reshape(-1, states.shape[-1])
 
 
-def pack(
+def pack_sequences(
   batch: Mapping[str, jax.Array],
   vocabulary: VocabularySpec,
   *,

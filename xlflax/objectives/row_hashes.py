@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 
-def fingerprints(token_ids: jax.Array) -> jax.Array:
+def fingerprint_rows(token_ids: jax.Array) -> jax.Array:
   """Two 32-bit hashes of each row of `token_ids [B, T]`: uint32 [B, 2]."""
   ids = token_ids.astype(jnp.uint32)
   place = jnp.arange(ids.shape[1], dtype=jnp.uint32)[None, :]
@@ -19,12 +19,12 @@ def fingerprints(token_ids: jax.Array) -> jax.Array:
   return jnp.stack([hashed(0x27D4EB2F, 1), hashed(0x165667B1, 77)], axis=1)
 
 
-def same(first: jax.Array, second: jax.Array) -> jax.Array:
+def equal_fingerprints(first: jax.Array, second: jax.Array) -> jax.Array:
   """bool [B, K]: which fingerprints `[B, 2]` and `[K, 2]` are equal."""
   return jnp.all(first[:, None] == second[None, :], axis=-1)
 
 
 def same_rows(token_ids: jax.Array) -> jax.Array:
   """bool [B, B]: rows of `token_ids [B, T]` that are equal, by 64-bit hash."""
-  prints = fingerprints(token_ids)
-  return same(prints, prints)
+  prints = fingerprint_rows(token_ids)
+  return equal_fingerprints(prints, prints)

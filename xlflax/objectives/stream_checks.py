@@ -11,7 +11,9 @@ from xlflax.foundation import errors
 
 _SECOND = batch_lib.PAIRED + batch_lib.TOKEN_IDS
 _SHAPES = {1: '[B]', 2: '[B, T]'}
-_SIZES = vocabulary_spec.invented(128)  # the keys of a batch depend on none
+_SIZES = vocabulary_spec.make_dummy_spec(
+  128
+)  # the keys of a batch depend on none
 
 
 class Rows(enum.Enum):
@@ -52,7 +54,7 @@ _WRONG: Mapping[Rows, tuple[str, str]] = {
 }
 
 
-def check(
+def check_batches(
   stream: Any, rows: Rows, labels: Mapping[str, int], *, objective: str
 ) -> None:
   """Compares the batches of a stream with what an objective reads.

@@ -96,7 +96,7 @@ def language_symbols(
   return jnp.asarray(symbols, jnp.int32)[row_languages]
 
 
-def shift(
+def make_target(
   rows,
   first: jax.Array,
   vocabulary: VocabularySpec,
@@ -145,7 +145,7 @@ def row_languages(rows, vocabulary: VocabularySpec) -> jax.Array:
   return inputs.row_languages(rows, vocabulary)
 
 
-def decode(
+def decode_with_teacher_forcing(
   model,
   source_params,
   params,
@@ -158,23 +158,23 @@ def decode(
   """Computes the decoder's states, with dropout in training.
 
   Args:
-    model: a module with `encode` and `decode`.
+    model: a module with `encode` and `decode_with_teacher_forcing`.
     source_params: parameters bound to the source's language.
     params: parameters bound to the target's language.
     source: the encoder's rows [B, T].
-    target: of `shift`.
+    target: of `make_target`.
     context: says whether dropout is on.
     rng: key of dropout.
 
   Returns:
-    The states [B, S, H], and the parameters for `score`: `params`.
+    The states [B, S, H], and the parameters for `score_labels`: `params`.
   """
   encoder_rng, decoder_rng = jax.random.split(rng)
-  memory = inputs.encode(
+  memory = inputs.encode_batch(
     model, source_params, source, context=context, rng=encoder_rng
   )
   memory, params = _head_first(memory, params)
-  states = inputs.call(
+  states = inputs.call_model(
     model,
     params,
     'decode',
@@ -183,7 +183,7 @@ def decode(
     rng=decoder_rng,
     deterministic=not context.train,
     memory_segment_ids=source.get(batch_lib.SEGMENT_IDS),
-    **inputs.arguments(target.rows),
+    **inputs.model_kwargs(target.rows),
   )
   return states, params
 
@@ -196,13 +196,13 @@ def _head_first(memory: jax.Array, params):
   """
   several = linear.on_several_accelerators()
   table = params['model'].get('output')
-  if table is None or not several or targets.current().platform != 'gpu':
+  if table is None or not several or targets.current_target().platform != 'gpu':
     return memory, params
   memory, table = linear.gradients_in_turn(memory, table)
   return memory, {**params, 'model': {**params['model'], 'output': table}}
 
 
-def score(
+def score_labels(
   model,
   params,
   states: jax.Array,
@@ -232,8 +232,8 @@ def score(
     chunk_size: see `linear_cross_entropy.linear_cross_entropy`.
     vocab_size: V; rows of the table beyond it do not count.
   """
-  hidden = inputs.call(model, params, 'transform', states)
-  table, bias = inputs.call(model, params, 'output_table')
+  hidden = inputs.call_model(model, params, 'transform', states)
+  table, bias = inputs.call_model(model, params, 'output_table')
   hidden = hidden.reshape(-1, hidden.shape[-1])
   flat = labels.reshape(-1)
   result = linear_cross_entropy(

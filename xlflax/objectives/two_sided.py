@@ -10,14 +10,14 @@ from xlflax.models.variants import sharing
 _Side = dict[str, jax.Array]
 
 
-def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
+def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
   """Returns the two sides of a batch, each with the keys of one row.
 
   Raises:
     ConfigError: the batch has one side only.
   """
   first, second = (
-    batch_lib.side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
+    batch_lib.select_side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
   )
   if not second:
     raise errors.ConfigError(
@@ -30,28 +30,28 @@ def sides(batch, *, objective: str) -> tuple[_Side, _Side]:
   return first, second
 
 
-def parts(model, batch) -> list[_Side]:
+def encoding_parts(model, batch) -> list[_Side]:
   """Splits a batch into the parts that are encoded one after the other.
 
   A one-sided batch is one part; the two sides of pairs are one part of 2B
   rows, or two parts if a sharing plan binds parameters side by side.
   """
   first, second = (
-    batch_lib.side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
+    batch_lib.select_side(batch, prefix) for prefix in ('', batch_lib.PAIRED)
   )
   if not second:
     return [first]
   if sharing.plan_of(model) is not None:
     return [first, second]
-  return [interleave(first, second)]
+  return [interleave_sides(first, second)]
 
 
-def keys(rng: jax.Array, parts: list) -> list[jax.Array]:
+def split_keys(rng: jax.Array, parts: list) -> list[jax.Array]:
   """Returns a key for each of `parts`; for one part it is `rng` itself."""
   return [rng] if len(parts) == 1 else list(jax.random.split(rng, len(parts)))
 
 
-def interleave(first: _Side, second: _Side) -> _Side:
+def interleave_sides(first: _Side, second: _Side) -> _Side:
   """Puts both sides in one batch: rows 2b and 2b + 1 are the sides of pair b.
 
   Unlike a concatenation, it moves no row to another device.
@@ -68,7 +68,7 @@ def interleave(first: _Side, second: _Side) -> _Side:
   }
 
 
-def swap(rows: jax.Array) -> jax.Array:
+def swap_sides(rows: jax.Array) -> jax.Array:
   """Exchanges the sides of interleaved rows: [a, c, b, d] -> [c, a, d, b]."""
   pairs = rows.reshape(-1, 2, *rows.shape[1:])
   return pairs[:, ::-1].reshape(rows.shape)

@@ -41,7 +41,7 @@ def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
     boxed: its abstract parameters with their logical axes.
   """
   partitioner = setup.settings.partitioner
-  parameters = params.names(setup.factory.abstract_sharded.params)
+  parameters = params.flatten_params(setup.factory.abstract_sharded.params)
   found, named = [], set()
   for whole in partitioner.kept_whole(boxed):
     leaf = parameters[whole.name]
@@ -51,7 +51,7 @@ def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
   if math.prod(partitioner.mesh.shape[a] for a in ('fsdp', 'tensor')) == 1:
     return found + _copies(setup)
   state = setup.factory.abstract_sharded
-  others = params.names(
+  others = params.flatten_params(
     {
       'optimizer': state.opt_state,
       'ema': state.ema,
@@ -66,7 +66,7 @@ def of_sharding(setup: setup_lib.Setup, boxed: Any) -> list[str]:
       and not any(name.endswith(n.removeprefix('model/')) for n in named)
     ):
       found.append(
-        f'{name} {list(leaf.shape)}: {report.mebibytes(size)} whole on each device: no '
+        f'{name} {list(leaf.shape)}: {report.format_mebibytes(size)} whole on each device: no '
         'rule of Partitioner.rules splits any of its dimensions.'
       )
   return found
@@ -88,7 +88,7 @@ def _kept_whole(whole: partitioning.KeptWhole, leaf: Any) -> str:
   return (
     f'{whole.name} {list(whole.shape)}: dimension {whole.dimension} '
     f'({whole.logical}) of {size} is not divisible by {whole.axes} = '
-    f'{whole.parts}, so {report.mebibytes(memory.shard_bytes(leaf))} are on each '
+    f'{whole.parts}, so {report.format_mebibytes(memory.shard_bytes(leaf))} are on each '
     f'device: {fix}.'
   )
 

@@ -44,11 +44,11 @@ def analyze_run(
       'per_node': machine.per_node,
     },
     'memory': used,
-    'sharding': memory.split(setup.factory.abstract_sharded),
+    'sharding': memory.fully_sharded_fraction(setup.factory.abstract_sharded),
     'flops_per_step': sum(step.fraction * step.flops for step in steps),
     'steps': [_describe_step(setup, machine, step) for step in steps],
     'collectives': steps_lib.mean_collectives(steps),
-    'ideal_sent': ideal.sent(setup),
+    'ideal_sent': ideal.minimum_bytes_sent(setup),
     'estimate': _estimate(setup, machine, steps),
     'warnings': _warnings(setup, machine, used['total'], steps)
     + _advise_batch(setup, machine, used['total'], steps),

@@ -35,7 +35,7 @@ def with_traceable_attention(
   config: Any = settings.model.config
   if not hasattr(config, 'attention_backend'):
     return settings
-  case = announcement.case(settings, compilers.target_of(machine))
+  case = announcement.attention_case(settings, compilers.target_of(machine))
   if attention.resolve_backend(config.attention_backend, case) is not (
     _Backend.CUDNN
   ):

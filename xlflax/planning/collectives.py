@@ -266,7 +266,7 @@ def _is_part(
   return math.prod(reader.arrays[0][1]) * size <= math.prod(whole)
 
 
-def summarize(counts: Counts) -> dict[str, dict[str, float]]:
+def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:
   """Returns count, bytes and bytes sent by kind of collective."""
   summary: dict[str, Any] = {}
   for collective, count in counts.items():

@@ -62,7 +62,7 @@ class Compiled:
   costs: dict[str, float]
 
 
-def missing(machine: machines.Machine) -> str:
+def why_unavailable(machine: machines.Machine) -> str:
   """Returns why the machine's compiler cannot be used; '' if it can."""
   if machine.accelerator is None:
     return 'nothing is known of a CPU'
@@ -79,14 +79,14 @@ def missing(machine: machines.Machine) -> str:
   return ''
 
 
-def version(machine: machines.Machine) -> str:
+def compiler_version(machine: machines.Machine) -> str:
   """Returns the compiler's package with its version: 'libtpu 0.0.42.1'."""
   name = _package(machine).replace('_', '-')
   return f'{name} {importlib.metadata.version(name)}'
 
 
 def _package(machine: machines.Machine) -> str:
-  names = accelerator_packages.installed(machine.platform)
+  names = accelerator_packages.installed_packages(machine.platform)
   return next((name for name in names if 'rocm' not in name), '')
 
 
@@ -98,7 +98,7 @@ def target_of(machine: machines.Machine) -> targets.Target:
   )
 
 
-def devices(machine: machines.Machine) -> tuple[Any, ...]:
+def topology_devices(machine: machines.Machine) -> tuple[Any, ...]:
   """Returns the machine's devices, which can be compiled for but not used."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
@@ -116,7 +116,7 @@ def devices(machine: machines.Machine) -> tuple[Any, ...]:
     found = topologies.get_topology_desc(
       machine.accelerator.name,
       'cuda',
-      target_config=gpu_targets.config(machine.accelerator),
+      target_config=gpu_targets.gpu_target_config(machine.accelerator),
       topology=f'1x{machine.nodes}x{machine.per_node}',
     )
   return tuple(found.devices)
@@ -173,7 +173,7 @@ def compile_step(
   executable: bool = False,
   **options: Any,
 ) -> Compiled:
-  """Compiles a jitted step for abstract arguments on `devices(machine)`.
+  """Compiles a jitted step for abstract arguments on `topology_devices(machine)`.
 
   Args:
     machine: whose compiler it is.
@@ -216,7 +216,7 @@ def cost_analysis(program: Any) -> dict[str, float]:
 
 def _for_tpus(machine, lowered, executable: bool, options):
   """Returns text, memory and the executable, or None."""
-  with scratch.folder() as folder:
+  with scratch.scratch_folder() as folder:
     program = None
     if executable:  # its as_text() ends the process
       options = options | tpu_dumps.dump_to(folder)
@@ -224,8 +224,8 @@ def _for_tpus(machine, lowered, executable: bool, options):
     else:
       with _refusals(machine):
         tpu_dumps.compile_program(lowered, options, folder)
-    memory = Memory(**tpu_dumps.memory(folder))
-    return tpu_dumps.program(folder), memory, program
+    memory = Memory(**tpu_dumps.read_memory(folder))
+    return tpu_dumps.read_program(folder), memory, program
 
 
 def _compiled(machine, lowered, options):
@@ -269,7 +269,7 @@ def _memory(stats: Any) -> Memory:
 
 
 @contextlib.contextmanager
-def tracing(machine: machines.Machine, *, by: str | None = None):
+def trace_for_machine(machine: machines.Machine, *, by: str | None = None):
   """Traces for the machine; forgets afterwards what was traced.
 
   Args:

@@ -36,7 +36,7 @@ device_description_str: "{chip.description}"
 """
 
 
-def config(accelerator: accelerators.Accelerator) -> str:
+def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
   """Returns the text of a GPU's `GpuTargetConfigProto`.
 
   Raises:

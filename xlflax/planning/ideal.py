@@ -9,7 +9,7 @@ from xlflax.training import params
 from xlflax.training import setup as setup_lib
 
 
-def sent(setup: setup_lib.Setup) -> float:
+def minimum_bytes_sent(setup: setup_lib.Setup) -> float:
   """Returns the bytes that each device sends for parameters and gradients.
 
   Each parameter that devices split is gathered once, and each gradient is
@@ -22,7 +22,9 @@ def sent(setup: setup_lib.Setup) -> float:
   settings = setup.settings
   size = jnp.dtype(settings.model.config.dtype).itemsize
   total = 0.0
-  for name, leaf in params.names(setup.factory.abstract_sharded.params).items():
+  for name, leaf in params.flatten_params(
+    setup.factory.abstract_sharded.params
+  ).items():
     shape = leaf.sharding.mesh.shape
     axes = {
       axis

@@ -35,7 +35,7 @@ def of_replay(setup: setup_lib.Setup) -> dict[str, int]:
   return {'replay': per_device(setup.factory.abstract_sharded)}
 
 
-def split(state: train_state.TrainState) -> dict[str, int]:
+def fully_sharded_fraction(state: train_state.TrainState) -> dict[str, int]:
   """Returns how much of the state all of the FSDP and tensor axes split.
 
   Returns:

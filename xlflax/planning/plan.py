@@ -38,7 +38,7 @@ class By(enum.Enum):
   ESTIMATE = 'estimate'  # the CPU's compiler, and a model of the machine
 
 
-def make(
+def make_plan(
   settings: 'trainer_lib.Trainer', *, by: By = By.AUTO
 ) -> dict[str, Any]:
   """Checks settings and data, compiles the steps, prints and returns the plan.
@@ -65,23 +65,25 @@ def make(
     setup = setup_lib.Setup(settings)
     result = _described(setup) | _measured_here(setup)
   result |= _with_replay(settings.replay_every, result)
-  report.show(result)
+  report.print_plan(result)
   return result
 
 
 def _there(settings, machine: machines.Machine, by: By) -> dict[str, Any]:
   """Plans for a described machine, by its compiler or by an estimate."""
-  obstacle = compilers.missing(machine)
+  obstacle = compilers.why_unavailable(machine)
   if by is By.COMPILER:
     check_compiler(machine)
   is_compiled = by is not By.ESTIMATE and not obstacle
   if is_compiled:
-    on_devices = settings.on(machine, devices=compilers.devices(machine))
+    on_devices = settings.on(
+      machine, devices=compilers.topology_devices(machine)
+    )
     with targets.compiling_for(compilers.target_of(machine)):
       setup = setup_lib.Setup(on_devices)
       result = analysis.analyze_run(setup, machine, is_compiled=True)
     basis = f'the program that XLA:{machine.platform.upper()} compiles'
-    basis += f' ({compilers.version(machine)})'
+    basis += f' ({compilers.compiler_version(machine)})'
   else:
     setup = setup_lib.Setup(settings)
     result = analysis.analyze_run(setup, machine, is_compiled=False)
@@ -94,7 +96,7 @@ def _there(settings, machine: machines.Machine, by: By) -> dict[str, Any]:
 
 def check_compiler(machine: machines.Machine) -> None:
   """Raises ConfigError if the machine's own compiler cannot be used."""
-  obstacle = compilers.missing(machine)
+  obstacle = compilers.why_unavailable(machine)
   if obstacle:
     raise errors.ConfigError(
       "The machine's compiler cannot be used here",
@@ -142,7 +144,7 @@ def _described(setup: setup_lib.Setup) -> dict[str, Any]:
 
 
 def _parameters(setup: setup_lib.Setup) -> dict[str, Any]:
-  shapes = params_lib.shapes(setup.factory.abstract.params)
+  shapes = params_lib.param_shapes(setup.factory.abstract.params)
   optimizer = setup.settings.optimizer
   modules: dict[str, int] = {}
   trainable = 0

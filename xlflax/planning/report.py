@@ -10,23 +10,23 @@ from xlflax.foundation import console_tables
 from xlflax.training import progress
 
 
-def show(
+def print_plan(
   plan: dict[str, Any], console: rich.console.Console | None = None
 ) -> None:
-  """Prints what `xlflax.planning.plan.make` returns."""
+  """Prints what `xlflax.planning.plan.make_plan` returns."""
   console = console or rich.console.Console()
-  console_tables.show(_overview(plan), console)
+  console_tables.print_table(_overview(plan), console)
   for name, tasks in plan['streams'].items():
-    console_tables.show(_stream(name, tasks), console)
+    console_tables.print_table(_stream(name, tasks), console)
   if plan.get('collectives'):
-    console_tables.show(
+    console_tables.print_table(
       _collectives(plan['collectives'], plan['ideal_sent']), console
     )
   for step in plan.get('steps', ()):
     if step['parts']:
-      console_tables.show(_parts(step), console)
+      console_tables.print_table(_parts(step), console)
   if plan.get('estimate'):
-    console_tables.show(_estimate(plan['estimate']), console)
+    console_tables.print_table(_estimate(plan['estimate']), console)
     console.print(plan['estimate']['known_error'], markup=False)
   for warning in plan.get('warnings', ()):
     console.print(f'Warning: {warning}', markup=False, highlight=False)
@@ -38,7 +38,7 @@ def show_phases(
 ) -> None:
   """Prints the plans of runs that follow each other in one table."""
   columns = 'steps left', 'memory per device', 'estimated time'
-  table = console_tables.made(['phase'], columns, title='All phases')
+  table = console_tables.make_table(['phase'], columns, title='All phases')
   total = 0.0
   for name, plan in plans.items():
     remaining = _remaining(plan)
@@ -47,11 +47,11 @@ def show_phases(
     table.add_row(
       name,
       f'{remaining:,}',
-      mebibytes(plan['memory']['total']),
-      progress.duration(seconds),
+      format_mebibytes(plan['memory']['total']),
+      progress.format_duration(seconds),
     )
-  table.add_row('all', '', '', progress.duration(total))
-  console_tables.show(table, console or rich.console.Console())
+  table.add_row('all', '', '', progress.format_duration(total))
+  console_tables.print_table(table, console or rich.console.Console())
 
 
 def _remaining(plan: dict[str, Any]) -> int:
@@ -79,12 +79,12 @@ def _overview(plan) -> rich.table.Table:
     table.add_row(f'  {name}', f'{size:,}')
   for name, size in plan['memory'].items():
     table.add_row(
-      f'memory per device: {_MEMORY.get(name, name)}', mebibytes(size)
+      f'memory per device: {_MEMORY.get(name, name)}', format_mebibytes(size)
     )
   if 'sharding' in plan:
     table.add_row(
       'state that not all devices split',
-      mebibytes(plan['sharding']['replicated']),
+      format_mebibytes(plan['sharding']['replicated']),
     )
   table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
   if 'replay' in plan:
@@ -93,7 +93,7 @@ def _overview(plan) -> rich.table.Table:
     table.add_row('learning rate', plan['learning_rate'])
   remaining = _remaining(plan)
   table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
-  duration = progress.duration(remaining * plan['seconds_per_step'])
+  duration = progress.format_duration(remaining * plan['seconds_per_step'])
   table.add_row(
     'estimated time', f'{duration} (at {plan["seconds_per_step_basis"]})'
   )
@@ -103,7 +103,7 @@ def _overview(plan) -> rich.table.Table:
 def _replay(costs: dict[str, Any]) -> str:
   return (
     f'one of {costs["every"]:,} steps is computed twice: '
-    f'{mebibytes(costs["memory"])} per device, '
+    f'{format_mebibytes(costs["memory"])} per device, '
     f'at least {costs["share"]:.2%} more time'
   )
 
@@ -119,24 +119,27 @@ _MEMORY = {
 
 def _collectives(kinds, ideal: float) -> rich.table.Table:
   columns = 'count', 'arrays', 'sent', 'sent to other nodes'
-  table = console_tables.made(
+  table = console_tables.make_table(
     ['kind'], columns, title='Collectives of a step, per device'
   )
   for kind, row in kinds.items():
     table.add_row(
       kind,
       f'{row["count"]:,.0f}',
-      *(mebibytes(row[name]) for name in ('bytes', 'sent', 'sent_outside')),
+      *(
+        format_mebibytes(row[name])
+        for name in ('bytes', 'sent', 'sent_outside')
+      ),
     )
   sent = sum(row['sent'] for row in kinds.values())
-  table.add_row('all', '', '', mebibytes(sent), '')
-  table.add_row('minimum', '', '', mebibytes(ideal), '')
+  table.add_row('all', '', '', format_mebibytes(sent), '')
+  table.add_row('minimum', '', '', format_mebibytes(ideal), '')
   return table
 
 
 def _parts(step) -> rich.table.Table:
   names = ', '.join(step['objectives'])
-  table = console_tables.made(
+  table = console_tables.make_table(
     ('part', 'phase'),
     ('operations', 'GFLOP', 'memory', 'estimate', 'fraction'),
     title=f'Parts of a step of {names}',
@@ -148,8 +151,8 @@ def _parts(step) -> rich.table.Table:
       row['phase'],
       f'{row["count"]:,.0f}',
       f'{row["flops"] / 1e9:,.0f}',
-      mebibytes(row['bytes']),
-      milliseconds(row['seconds']),
+      format_mebibytes(row['bytes']),
+      format_milliseconds(row['seconds']),
       f'{row["seconds"] / max(total, 1e-12):.0%}',
     )
   return table
@@ -165,10 +168,10 @@ def _estimate(estimate) -> rich.table.Table:
     ('launches', 'kernel launches'),
     ('exposed', 'communication that is not hidden'),
   ):
-    table.add_row(label, milliseconds(estimate['parts'][name]))
+    table.add_row(label, format_milliseconds(estimate['parts'][name]))
   table.add_row(
     'step',
-    f'{milliseconds(estimate["seconds_per_step"])}, '
+    f'{format_milliseconds(estimate["seconds_per_step"])}, '
     f'{estimate["tokens_per_second"]:,.0f} tokens/s, '
     f'MFU {estimate["mfu"]:.1%}',
   )
@@ -198,11 +201,11 @@ def _stream(name, tasks) -> rich.table.Table:
   return table
 
 
-def mebibytes(size: float) -> str:
+def format_mebibytes(size: float) -> str:
   """As in '1,024.0 MiB'."""
   return f'{size / 2**20:,.1f} MiB'
 
 
-def milliseconds(seconds: float) -> str:
+def format_milliseconds(seconds: float) -> str:
   """As in '1,024.00 ms'."""
   return f'{seconds * 1e3:,.2f} ms'

@@ -12,7 +12,7 @@ _WATCH = 'cat > /dev/null; rm -rf "$1"'
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[pathlib.Path]:
+def scratch_folder() -> Iterator[pathlib.Path]:
   """An empty folder, which a killed process leaves no more than others do.
 
   A shell waits for the end of the process and removes the folder, as nothing

@@ -38,7 +38,7 @@ def compile_partitioned(lowered: Any) -> tuple[Any, str]:
   Raises:
     TrainingError: If XLA did not write the partitioned program.
   """
-  with scratch.folder() as folder:
+  with scratch.scratch_folder() as folder:
     compiled = lowered.compile(
       compiler_options=_OPTIONS
       | {

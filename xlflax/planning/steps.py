@@ -66,7 +66,7 @@ def compile_step(
     fraction: Fraction of all steps.
   """
   batches = setup.abstract_batches(active)
-  with compilers.tracing(machine), setup.settings.partitioner.scope():
+  with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
     compiled = compilers.compile_step(
       machine,
       setup.jitted_step(active),
@@ -114,7 +114,10 @@ def estimate_step(
   traceable = setup_lib.Setup(
     attention.with_traceable_attention(setup.settings, machine)
   )
-  with compilers.tracing(machine, by='cpu'), setup.settings.partitioner.scope():
+  with (
+    compilers.trace_for_machine(machine, by='cpu'),
+    setup.settings.partitioner.scope(),
+  ):
     jaxpr = traceable.jitted_step(active).trace(state, batches).jaxpr.jaxpr
     flops = traceable.flops(active)
   costs = step_costs.count_costs(jaxpr)
@@ -146,7 +149,10 @@ def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
   """Returns the step compiled with plain attention, and its partitioned HLO."""
   plain = setup_lib.Setup(attention.with_plain_attention(setup.settings))
   state = plain.factory.abstract_sharded
-  with compilers.tracing(machine, by='cpu'), plain.settings.partitioner.scope():
+  with (
+    compilers.trace_for_machine(machine, by='cpu'),
+    plain.settings.partitioner.scope(),
+  ):
     lowered = plain.jitted_step(active).lower(
       state, plain.abstract_batches(active)
     )
@@ -157,7 +163,9 @@ def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
   """Returns the collectives of the mean step by kind."""
   mean: dict[str, dict[str, float]] = {}
   for step in steps:
-    for kind, row in collectives.summarize(step.collectives).items():
+    for kind, row in collectives.summarize_collectives(
+      step.collectives
+    ).items():
       total = mean.setdefault(kind, dict.fromkeys(row, 0.0))
       for name, value in row.items():
         total[name] += step.fraction * value

@@ -68,7 +68,7 @@ def _largest(folder: pathlib.Path, pattern: str) -> pathlib.Path | None:
   )
 
 
-def program(folder: pathlib.Path) -> str:
+def read_program(folder: pathlib.Path) -> str:
   """Returns the text of the program.
 
   Raises:
@@ -89,7 +89,7 @@ def _read(folder: pathlib.Path, pattern: str) -> str:
   return path.read_text(encoding='utf-8')
 
 
-def memory(folder: pathlib.Path) -> dict[str, int]:
+def read_memory(folder: pathlib.Path) -> dict[str, int]:
   """Returns bytes: 'arguments', 'outputs', 'temporary', 'peak'.
 
   Outputs are those that reuse no argument. The peak is that of the device's
@@ -99,7 +99,7 @@ def memory(folder: pathlib.Path) -> dict[str, int]:
 
 
 def memory_of(buffers: str, report: str) -> dict[str, int]:
-  """Returns `memory` of the texts of the two files."""
+  """Returns `read_memory` of the texts of the two files."""
   found = {'arguments': 0, 'outputs': 0, 'temporary': 0}
   for size, facts in _ALLOCATION.findall(buffers):
     if 'color ' in facts:  # other memories than the main one

@@ -48,7 +48,7 @@ def from_huggingface(
     CheckpointError, VocabularyError: weights or tokenizer are damaged.
     RunDirectoryError: `model_dir` exists.
   """
-  checked = importing.check(
+  checked = importing.check_import(
     folder,
     scan_layers=scan_layers,
     pad_vocab_size_multiple=pad_vocab_size_multiple,
@@ -62,7 +62,7 @@ def from_huggingface(
     atexit.register(temporary.cleanup)
     model_dir = pathlib.Path(temporary.name, 'model')
   return open_run(
-    importing.convert(checked, model_dir), partitioner=partitioner
+    importing.convert_import(checked, model_dir), partitioner=partitioner
   )
 
 
@@ -102,7 +102,7 @@ def to_huggingface(
       expected=f'one of {run.steps}',
       where='to_huggingface',
     )
-  checked = exporting.check(
+  checked = exporting.check_export(
     run.directory,
     step=run.step,
     model_type=model_type,
@@ -110,4 +110,4 @@ def to_huggingface(
     drop=drop,
     dtype=dtype,
   )
-  return folder_writing.convert(checked, folder)
+  return folder_writing.write_folder(checked, folder)

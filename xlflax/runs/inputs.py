@@ -34,7 +34,7 @@ def choose_step(
       if step.isdigit()
       else suggestions.did_you_mean(step, ('last', 'best', results.UNTRAINED)),
     )
-  return checkpoint_choice.choose(
+  return checkpoint_choice.select_checkpoints(
     run, step if isinstance(step, str) else [step], best_metric=best_metric
   )[0]
 
@@ -124,4 +124,4 @@ def as_html(run: run_lib.SavedRun, step: results.Step) -> str:
     'vocabulary': f'{spec.size:,} entries; {", ".join(spec.languages)}',
     'objectives': ', '.join(run.objectives),
   }
-  return notebooks.table(f'Run {run.directory}', rows)
+  return notebooks.html_table(f'Run {run.directory}', rows)

@@ -75,7 +75,7 @@ def fill_mask(
         expected=f'one of the first {vectors.shape[1]}',
         where='Run.fill_mask.texts',
       )
-    params = sharing.select(
+    params = sharing.select_language_params(
       sharing.plan_of(subject.model),
       subject.params['model'],
       np.int32(language_ids[place]),

@@ -56,7 +56,7 @@ def load_map(path: validation.FilePath) -> SavedMap:
       contains values that are not finite.
   """
   try:
-    saved = arrays.read(path)
+    saved = arrays.load_arrays(path)
     matrix = saved['matrix']
     normalizations = [
       _normalized(saved[f'{side}_means']) for side in ('source', 'target')

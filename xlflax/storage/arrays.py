@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Loads the arrays of a file that `numpy.savez` wrote.
 
   Raises:

@@ -58,7 +58,7 @@ def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
   """
   if paths.is_bucket(path) and os.fspath(path) not in _READABLE:
     _request(
-      functools.partial(paths.children, path),
+      functools.partial(paths.list_directory, path),
       path,
       seconds,
       expected='permission to list and read objects',
@@ -161,7 +161,7 @@ def _probe(path: pathlib.Path, checkpoints: bool) -> None:
 def _write_by_tensorstore(path: pathlib.Path, name: str) -> None:
   import tensorstore
 
-  spec = kvstores.spec(os.fspath(path) + '/')
+  spec = kvstores.kvstore_spec(os.fspath(path) + '/')
   store = tensorstore.KvStore.open(
     spec,
     # By default, TensorStore retries 32 times, for a quarter of an hour.

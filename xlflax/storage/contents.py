@@ -9,7 +9,7 @@ from typing import Any
 from xlflax.storage import digests, paths
 
 
-def of_paths(value: Any) -> str | None:
+def hash_paths(value: Any) -> str | None:
   """Hashes the contents of files, or returns None if one is missing.
 
   The names of files and of parts are included in the hash, the names of parent
@@ -23,7 +23,7 @@ def of_paths(value: Any) -> str | None:
     contents = _names_and_digests(value)
   except OSError:
     return None
-  return digests.of_content(json.dumps(contents)).rpartition(':')[2][:32]
+  return digests.digest_content(json.dumps(contents)).rpartition(':')[2][:32]
 
 
 def _names_and_digests(value: Any) -> Any:
@@ -32,15 +32,17 @@ def _names_and_digests(value: Any) -> Any:
     return [[key, _names_and_digests(part)] for key, part in value.items()]
   if isinstance(value, (list, tuple)):
     return [_names_and_digests(part) for part in value]
-  path = paths.of(value)
+  path = paths.to_path(value)
   if path.is_dir():
-    return [_names_and_digests(part) for part in sorted(paths.children(path))]
+    return [
+      _names_and_digests(part) for part in sorted(paths.list_directory(path))
+    ]
   return [path.name, _digest_file(path)]
 
 
 def _digest_file(path: pathlib.Path) -> str:
   if paths.is_bucket(path):
-    return digests.of_file(path)
+    return digests.digest_file(path)
   stat = path.stat()
   version = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
   return _cached_digest(path.absolute(), version)
@@ -49,4 +51,4 @@ def _digest_file(path: pathlib.Path) -> str:
 @functools.lru_cache(maxsize=1024)
 def _cached_digest(path: pathlib.Path, version: tuple[int, ...]) -> str:
   del version  # A changed file has another cache key.
-  return digests.of_file(path)
+  return digests.digest_file(path)

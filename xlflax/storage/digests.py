@@ -43,7 +43,7 @@ class Seal(NamedTuple):
   about: dict[str, Any]
 
 
-def of_content(content: bytes | str, *, like: str = '') -> str:
+def digest_content(content: bytes | str, *, like: str = '') -> str:
   """Computes the digest of a file with the given content.
 
   Args:
@@ -67,11 +67,11 @@ def of_content(content: bytes | str, *, like: str = '') -> str:
   )
 
 
-def of_chunks(chunks: Sequence[bytes | memoryview]) -> str:
+def digest_chunks(chunks: Sequence[bytes | memoryview]) -> str:
   """Computes the digest of a file that consists of consecutive chunks."""
   size = sum(len(chunk) for chunk in chunks)
   if size <= _SHORT:
-    return of_content(b''.join(chunks))
+    return digest_content(b''.join(chunks))
   sums, free = [0], _PIECE
   for chunk in chunks:
     remaining = memoryview(chunk)
@@ -84,12 +84,12 @@ def of_chunks(chunks: Sequence[bytes | memoryview]) -> str:
   return _combine(size, sums)
 
 
-def of_json(value: Any) -> str:
+def digest_json(value: Any) -> str:
   """Computes the digest of a JSON value, independent of its formatting."""
-  return of_content(json.dumps(value, sort_keys=True, ensure_ascii=True))
+  return digest_content(json.dumps(value, sort_keys=True, ensure_ascii=True))
 
 
-def of_file(path: pathlib.Path, *, like: str = '') -> str:
+def digest_file(path: pathlib.Path, *, like: str = '') -> str:
   """Computes the digest of a file.
 
   Args:
@@ -105,11 +105,11 @@ def of_file(path: pathlib.Path, *, like: str = '') -> str:
   if stored and (needs_crc32c or not like):
     return stored
   if needs_crc32c or paths.is_bucket(path):
-    return of_content(path.read_bytes(), like=like)
-  return of_files([path])[path]
+    return digest_content(path.read_bytes(), like=like)
+  return digest_files([path])[path]
 
 
-def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
+def digest_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
   """Computes the digests of files on disk, reading them in several threads.
 
   Raises:
@@ -135,18 +135,20 @@ def of_files(files: list[pathlib.Path]) -> dict[pathlib.Path, str]:
   return {
     path: _combine(sizes[path], checksums)
     if checksums
-    else of_content(path.read_bytes())
+    else digest_content(path.read_bytes())
     for path, checksums in sums_by_path.items()
   }
 
 
-def seal(directory: pathlib.Path, about: Mapping[str, Any] = {}) -> None:
+def seal_directory(
+  directory: pathlib.Path, about: Mapping[str, Any] = {}
+) -> None:
   """Writes `digests.json` for all files of a directory and its subdirectories."""
   files = [directory / name for name in _list_files(directory)]
   if paths.is_bucket(directory):
-    digest_by_path = {path: of_file(path) for path in files}
+    digest_by_path = {path: digest_file(path) for path in files}
   else:
-    digest_by_path = of_files(files)
+    digest_by_path = digest_files(files)
   write_seal(
     directory,
     {
@@ -165,7 +167,7 @@ def write_seal(
   """Writes `digests.json` from precomputed digests."""
   content = {'files': dict(sorted(files.items())), 'about': dict(about)}
   paths.write_atomically(
-    directory / FILE, json.dumps(with_own(content), indent=1) + '\n'
+    directory / FILE, json.dumps(add_digest(content), indent=1) + '\n'
   )
 
 
@@ -176,7 +178,9 @@ def read_seal(directory: pathlib.Path) -> Seal:
     FileNotFoundError: If the file does not exist.
     ValueError: If the file is corrupt.
   """
-  content = checked(json.loads((directory / FILE).read_text(encoding='utf-8')))
+  content = verify_digest(
+    json.loads((directory / FILE).read_text(encoding='utf-8'))
+  )
   files, about = content.get('files'), content.get('about')
   if not isinstance(files, dict) or not isinstance(about, dict):
     raise ValueError('it does not list files')
@@ -187,7 +191,7 @@ def read_seal(directory: pathlib.Path) -> Seal:
   return Seal(files, about)
 
 
-def problems(
+def find_problems(
   directory: pathlib.Path,
   *,
   share: tuple[int, int] = (0, 1),
@@ -196,7 +200,7 @@ def problems(
   """Returns one line for each file that differs from its sealed digest.
 
   Args:
-    directory: Directory that was sealed by `seal`.
+    directory: Directory that was sealed by `seal_directory`.
     share: (i, n) to check every n-th file, starting with the i-th.
     largest: Size in bytes above which only the size of a file is checked. If
       None, all contents are checked.
@@ -210,21 +214,21 @@ def problems(
     return [f'{FILE} is damaged ({_short(error)})']
   chosen = sorted(files)[share[0] :: share[1]]
   return list(
-    changes(
+    find_changes(
       directory, {name: files[name] for name in chosen}, largest=largest
     ).values()
   )
 
 
-def with_own(content: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a JSON object with its own digest, as expected by `checked`."""
+def add_digest(content: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a JSON object with its own digest, as expected by `verify_digest`."""
   content_without_digest = {
     key: value for key, value in content.items() if key != OWN
   }
-  return {**content_without_digest, OWN: of_json(content_without_digest)}
+  return {**content_without_digest, OWN: digest_json(content_without_digest)}
 
 
-def checked(content: Any) -> dict[str, Any]:
+def verify_digest(content: Any) -> dict[str, Any]:
   """Verifies the digest of a JSON object and returns the object without it.
 
   Raises:
@@ -235,7 +239,7 @@ def checked(content: Any) -> dict[str, Any]:
   content_without_digest = {
     key: value for key, value in content.items() if key != OWN
   }
-  if content[OWN] != of_json(content_without_digest):
+  if content[OWN] != digest_json(content_without_digest):
     raise ValueError('its content has changed')
   return content_without_digest
 
@@ -255,7 +259,7 @@ def read_json(
     path: the file.
     error: what is raised.
     what: the message's first sentence.
-    own: whether the value has its own digest, as of `with_own`.
+    own: whether the value has its own digest, as of `add_digest`.
     fix: what to do about it.
     into: makes of the value what is returned.
 
@@ -265,7 +269,7 @@ def read_json(
   """
   try:
     value = json.loads(path.read_text(encoding='utf-8'))
-    return into(checked(value) if own else value)
+    return into(verify_digest(value) if own else value)
   except (
     OSError,
     ValueError,
@@ -285,7 +289,7 @@ def read_json(
     ) from cause
 
 
-def changes(
+def find_changes(
   directory: pathlib.Path,
   files: Mapping[str, str],
   *,
@@ -305,10 +309,14 @@ def changes(
   for name, digest in files.items():
     try:
       if in_bucket or f'-{_CRC32C}:' in digest:
-        current[name] = of_file(directory / name, like=digest)
-      elif (length := os.stat(f'{directory}/{name}').st_size) != size(digest):
-        descriptions[name] = f'{name} has {length} bytes, not {size(digest)}'
-      elif largest is None or size(digest) <= largest:
+        current[name] = digest_file(directory / name, like=digest)
+      elif (length := os.stat(f'{directory}/{name}').st_size) != parse_size(
+        digest
+      ):
+        descriptions[name] = (
+          f'{name} has {length} bytes, not {parse_size(digest)}'
+        )
+      elif largest is None or parse_size(digest) <= largest:
         current[name] = ''
     except OSError as error:
       _raise_transient(error, directory / name)
@@ -317,7 +325,7 @@ def changes(
         'is missing' if missing else _short(error)
       )
   unread = [name for name, digest in current.items() if not digest]
-  sums = of_files([directory / name for name in unread])
+  sums = digest_files([directory / name for name in unread])
   current |= {name: sums[directory / name] for name in unread}
   for name, digest in current.items():
     if digest != files[name]:
@@ -334,7 +342,7 @@ def _raise_transient(error: Exception, path: pathlib.Path) -> None:
 def _list_files(directory: pathlib.Path) -> list[str]:
   """Returns the visible files below a directory, except `digests.json`."""
   names: list[str] = []
-  for path in paths.children(directory):
+  for path in paths.list_directory(directory):
     if path.name == FILE or path.name.startswith('.'):
       continue
     if path.is_dir():
@@ -371,13 +379,13 @@ def _combine(size: int, sums: list[int]) -> str:
 
 def _stored_digest(path: pathlib.Path) -> str | None:
   """Returns the digest of an object that the bucket stores, if it has one."""
-  checksum, size = paths.kept_checksum(path)
+  checksum, size = paths.read_stored_checksum(path)
   return (
     f'{size}-{_CRC32C}:{base64.b64decode(checksum).hex()}' if checksum else None
   )
 
 
-def size(digest: str) -> int:
+def parse_size(digest: str) -> int:
   """Returns the size in bytes that a digest contains, -1 for an invalid digest."""
   start = digest.partition('-')[0]
   return int(start) if start.isdecimal() else -1

@@ -14,7 +14,7 @@ from typing import Any
 from xlflax.foundation import errors
 
 
-def spec(path: str) -> dict[str, Any]:
+def kvstore_spec(path: str) -> dict[str, Any]:
   """Returns the TensorStore key-value store specification of a path.
 
   Args:
@@ -40,7 +40,7 @@ def spec(path: str) -> dict[str, Any]:
       fix='Mount the container as a file system (blobfuse2) and pass that path.',
     )
   region = os.environ.get('AWS_REGION') or os.environ.get('AWS_DEFAULT_REGION')
-  if endpoint := endpoint_of(scheme):
+  if endpoint := get_endpoint(scheme):
     # Other stores than Amazon S3 may have no regions, but requests need one.
     location |= {'endpoint': endpoint, 'aws_region': region or 'us-east-1'}
   elif region:
@@ -48,7 +48,7 @@ def spec(path: str) -> dict[str, Any]:
   return {'driver': 's3', **location}
 
 
-def endpoint_of(scheme: str) -> str:
+def get_endpoint(scheme: str) -> str:
   """Returns the store endpoint that the environment specifies, or ''."""
   names = {
     's3': ('AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'),
@@ -59,7 +59,7 @@ def endpoint_of(scheme: str) -> str:
 
 
 @functools.cache
-def teach_orbax() -> None:
+def enable_s3_in_orbax() -> None:
   """Enables Orbax to write to `s3://` as it writes to `gs://`, in this process.
 
   If the installed version of Orbax lacks the patched functions, it is left
@@ -85,4 +85,4 @@ def teach_orbax() -> None:
     uses_gcs_driver(path) or path.startswith('s3://')
   )
   gcs_module._GCS_PATH_PREFIX = ('gs://', 's3://')
-  gcs_module.get_kvstore_for_gcs = spec
+  gcs_module.get_kvstore_for_gcs = kvstore_spec

@@ -110,7 +110,7 @@ class Lease:
   def _create(self) -> bool:
     """Creates the lease and returns whether there was none before."""
     self._created_directory = not self._path.parent.exists()
-    return paths.create(self._path, self._content())
+    return paths.create_file(self._path, self._content())
 
   def _write(self) -> None:
     paths.write_atomically(self._path, self._content())

@@ -9,7 +9,7 @@ from xlflax.foundation import errors
 
 
 @contextlib.contextmanager
-def alone(
+def lock_directory(
   directory: pathlib.Path,
   *,
   name: str,

@@ -56,7 +56,7 @@ class Manifest(NamedTuple):
   before: Mapping[str, str] = {}
 
 
-def read(directory: pathlib.Path) -> Manifest | None:
+def read_manifest(directory: pathlib.Path) -> Manifest | None:
   """Reads the manifest of a directory. Returns None if there is none.
 
   Raises:
@@ -79,7 +79,7 @@ def read(directory: pathlib.Path) -> Manifest | None:
   return Manifest(about.get(_KIND, ''), files, about.get(_BEFORE, {}))
 
 
-def write(
+def write_files(
   directory: pathlib.Path, kind: Kind, contents: Mapping[str, str | bytes]
 ) -> None:
   """Writes small files of an artifact and records them in its manifest.
@@ -94,10 +94,10 @@ def write(
   Raises:
     RunDirectoryError: If the manifest is corrupt.
   """
-  manifest = read(directory)
+  manifest = read_manifest(directory)
   files = dict(manifest.files) if manifest else {}
   new_digests = {
-    name: digests.of_content(content) for name, content in contents.items()
+    name: digests.digest_content(content) for name, content in contents.items()
   }
   before = {
     name: files[name]
@@ -112,7 +112,7 @@ def write(
   _replace(directory, Manifest(str(kind), files | new_digests))
 
 
-def note(
+def record_files(
   directory: pathlib.Path, kind: Kind, names: Collection[str] | None = None
 ) -> None:
   """Records existing files in the manifest of their directory.
@@ -128,17 +128,17 @@ def note(
     OSError: If a file cannot be read.
   """
   if names is None:
-    digests.seal(directory, {_KIND: str(kind)})
+    digests.seal_directory(directory, {_KIND: str(kind)})
     return
-  manifest = read(directory)
-  new_digests = {name: digests.of_file(directory / name) for name in names}
+  manifest = read_manifest(directory)
+  new_digests = {name: digests.digest_file(directory / name) for name in names}
   files = dict(manifest.files) if manifest else {}
   _replace(directory, Manifest(str(kind), files | new_digests))
 
 
-def forget(directory: pathlib.Path, names: Collection[str]) -> None:
+def forget_files(directory: pathlib.Path, names: Collection[str]) -> None:
   """Removes files from a manifest, before they are deleted."""
-  manifest = read(directory)
+  manifest = read_manifest(directory)
   if manifest and manifest.files.keys() & set(names):
     files = {
       name: digest
@@ -148,7 +148,7 @@ def forget(directory: pathlib.Path, names: Collection[str]) -> None:
     _write(directory, manifest._replace(files=files))
 
 
-def problems(
+def find_problems(
   directory: pathlib.Path, *, but: Collection[str] = ()
 ) -> dict[str, str]:
   """Returns the invalid files of a directory, with a description each.
@@ -160,7 +160,7 @@ def problems(
     but: Files that are not checked.
   """
   try:
-    manifest = read(directory)
+    manifest = read_manifest(directory)
   except errors.RunDirectoryError as error:
     return {FILE: f'{FILE} is damaged ({error.got})'}
   if manifest is None:
@@ -173,16 +173,16 @@ def problems(
   for name, digest in manifest.before.items():
     if name in expected and _has_digest(directory / name, digest):
       expected[name] = digest
-  return digests.changes(directory, expected)
+  return digests.find_changes(directory, expected)
 
 
-def check(directory: pathlib.Path, name: str) -> None:
+def check_file(directory: pathlib.Path, name: str) -> None:
   """Checks that a file exists if it is in the manifest.
 
   Raises:
     RunDirectoryError: If the file is missing, or the manifest is corrupt.
   """
-  manifest = read(directory)
+  manifest = read_manifest(directory)
   if manifest and name in manifest.files and not (directory / name).exists():
     raise errors.RunDirectoryError(
       'A file of the manifest is missing',
@@ -193,7 +193,7 @@ def check(directory: pathlib.Path, name: str) -> None:
     )
 
 
-def texts(
+def iterate_texts(
   directory: pathlib.Path, *, longest: int
 ) -> Iterator[tuple[str, str]]:
   """Yields (path, content) of the short text files that match their digests.
@@ -202,15 +202,15 @@ def texts(
     directory: Directory of the artifact.
     longest: Maximum size of a short file in bytes.
   """
-  manifest = read(directory)
+  manifest = read_manifest(directory)
   for name, digest in (manifest.files if manifest else {}).items():
-    if digests.size(digest) > longest:
+    if digests.parse_size(digest) > longest:
       continue
     try:
       text = (directory / name).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError):
       continue
-    if digests.of_content(text, like=digest) == digest:
+    if digests.digest_content(text, like=digest) == digest:
       yield name, text
 
 
@@ -223,7 +223,7 @@ def _write(directory: pathlib.Path, manifest: Manifest) -> None:
 
 def _replace(directory: pathlib.Path, manifest: Manifest) -> None:
   """Writes a manifest if it has changed."""
-  if read(directory) != manifest:
+  if read_manifest(directory) != manifest:
     _write(directory, manifest)
 
 
@@ -240,6 +240,6 @@ def _has_content(path: pathlib.Path, content: str | bytes) -> bool:
 def _has_digest(path: pathlib.Path, digest: str) -> bool:
   """Returns whether a file has the given digest."""
   try:
-    return digests.of_file(path, like=digest) == digest
+    return digests.digest_file(path, like=digest) == digest
   except OSError:
     return False

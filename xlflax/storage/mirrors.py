@@ -1,9 +1,9 @@
 """Local staging of inputs and outputs that are stored in buckets.
 
 Text, vocabularies, caches and directories are read from and written to local
-disks. An input in a bucket is therefore copied before it is read (`here`), and
+disks. An input in a bucket is therefore copied before it is read (`stage_input`), and
 an output is written to a local mirror, which is uploaded when it is complete
-(`output`). Both resume where a killed process stopped: a file with the size and
+(`stage_output`). Both resume where a killed process stopped: a file with the size and
 time of its object is not transferred again.
 
 An uploaded folder has an object `.uploaded.json` with the digests of its files.
@@ -36,16 +36,16 @@ _NEVER = ('.lock', '.tmp', MANIFEST)  # Suffixes of files not to be uploaded.
 _State = tuple[int, int]  # Size in bytes and modification time in ns.
 
 
-def place(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
+def staging_path(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
   """Returns the local staging path of an output. A path on disk is unchanged.
 
   The staging path is below the folder in XLFLAX_STAGE, or in the user's cache.
   """
-  path = paths.of(name)
+  path = paths.to_path(name)
   if not paths.is_bucket(path):
     return path
   scheme, _, bucket_path = os.fspath(path).partition('://')
-  if endpoint := kvstores.endpoint_of(scheme):
+  if endpoint := kvstores.get_endpoint(scheme):
     scheme += '-' + hashlib.sha256(endpoint.encode()).hexdigest()[:8]
   cache = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
   root = os.environ.get(VARIABLE) or f'{cache}/xlflax/staged'
@@ -54,7 +54,7 @@ def place(name: str | os.PathLike, kind: str = 'out') -> pathlib.Path:
   )
 
 
-def here(name: str | os.PathLike) -> pathlib.Path:
+def stage_input(name: str | os.PathLike) -> pathlib.Path:
   """Copies an input from a bucket and returns its local path.
 
   A path on disk is returned unchanged. A process copies each input once; later
@@ -68,22 +68,22 @@ def here(name: str | os.PathLike) -> pathlib.Path:
       differs from what was uploaded, or the bucket is not readable.
     OSError: If the bucket does not respond, or the disk is full.
   """
-  path = paths.of(name)
+  path = paths.to_path(name)
   if not paths.is_bucket(path):
     return path
-  return _copied(os.fspath(path), place(path, 'in'))
+  return _copied(os.fspath(path), staging_path(path, 'in'))
 
 
 @functools.cache
 def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
-  bucket_checks.check_readable(paths.of(name))
+  bucket_checks.check_readable(paths.to_path(name))
   mirror = _Mirror(name, folder)
   with mirror.lock(wait=True):
     mirror.read()
   return folder
 
 
-def written(directory: pathlib.Path, mark: str) -> pathlib.Path:
+def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
   """Returns the mirror of an output if this machine wrote it, else the path
   itself.
 
@@ -91,7 +91,7 @@ def written(directory: pathlib.Path, mark: str) -> pathlib.Path:
     directory: Output directory.
     mark: Name of a file that depends on all other files, which is compared.
   """
-  mirror = place(directory)
+  mirror = staging_path(directory)
   with contextlib.suppress(FileNotFoundError):
     if (mirror / mark).read_bytes() == (directory / mark).read_bytes():
       return mirror
@@ -99,7 +99,7 @@ def written(directory: pathlib.Path, mark: str) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def output(
+def stage_output(
   name: str | os.PathLike,
   *,
   new: bool = False,
@@ -122,13 +122,13 @@ def output(
     RunDirectoryError: If the existing output cannot be read, or another process
       writes the same output.
   """
-  path = paths.of(name)
+  path = paths.to_path(name)
   if not paths.is_bucket(path):
     yield path
     return
   bucket_checks.check_usable(path, checkpoints=False)
   kind = 'out' if share is None else f'share-{share[0]}-of-{share[1]}'
-  mirror = _Mirror(os.fspath(path), place(path, kind))
+  mirror = _Mirror(os.fspath(path), staging_path(path, kind))
   with mirror.lock():
     if share is None:
       mirror.prepare(new=new)
@@ -147,14 +147,14 @@ class _Mirror:
 
   def __init__(self, name: str, folder: pathlib.Path):
     self.folder, self._name = folder, name
-    self._files = paths.filesystem(name)
+    self._files = paths.get_filesystem(name)
     self._remote: dict[str, _State] = {}
     self._text = b''  # Content of the manifest.
     self._digests: dict[str, str] | None = {}  # None during an upload.
 
   def lock(self, *, wait: bool = False) -> contextlib.AbstractContextManager:
     """Context in which no other process of this machine uses the copy."""
-    return locking.alone(
+    return locking.lock_directory(
       self.folder.parent,
       name=f'.{self.folder.name}.lock',
       what=f'copy of {self._name}',
@@ -251,14 +251,18 @@ class _Mirror:
         self._retry(self._files.rm_file, self._url(name))
     if is_shard:
       return
-    digest_by_path = digests.of_files([self.folder / name for name in local])
+    digest_by_path = digests.digest_files(
+      [self.folder / name for name in local]
+    )
     self._write_manifest(
       {name: digest_by_path[self.folder / name] for name in local}
     )
 
   def _write_manifest(self, files: Mapping[str, str] | None) -> None:
     """Writes the manifest to the bucket and to the copy."""
-    self._text = json.dumps(digests.with_own({'files': files})).encode('utf-8')
+    self._text = json.dumps(digests.add_digest({'files': files})).encode(
+      'utf-8'
+    )
     self._retry(self._files.pipe_file, self._url(MANIFEST), self._text)
     paths.write_atomically(self.folder / MANIFEST, self._text)
 
@@ -287,7 +291,7 @@ class _Mirror:
   def _files_of(self, text: bytes) -> dict[str, str] | None:
     """Returns the digests in a manifest."""
     try:
-      return digests.checked(json.loads(text))['files']
+      return digests.verify_digest(json.loads(text))['files']
     except (ValueError, LookupError) as error:
       raise self._bucket_error(f'{MANIFEST}: {error}') from error
 
@@ -344,7 +348,7 @@ class _Mirror:
           raise ConnectionError(
             f'received {received} of {size} bytes of {name}'
           )
-      if digest and digests.of_file(pathlib.Path(file.name)) != digest:
+      if digest and digests.digest_file(pathlib.Path(file.name)) != digest:
         raise self._bucket_error(f'{name} has another content')
 
     try:

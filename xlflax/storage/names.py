@@ -4,7 +4,7 @@ import os
 import pathlib
 
 
-def split(text: str) -> tuple[str, str]:
+def split_name(text: str) -> tuple[str, str]:
   """Splits NAME=PATH into (name, path). The name is '' if there is none.
 
   For example, 'MLM=runs/mlm' becomes ('MLM', 'runs/mlm'). A name contains no

@@ -45,7 +45,7 @@ if any(importlib.util.find_spec(name) for name, _ in _PACKAGES.values()):
   os.environ.setdefault('EPATH_USE_TF', 'false')
 
 
-def of(name: str | os.PathLike) -> pathlib.Path:
+def to_path(name: str | os.PathLike) -> pathlib.Path:
   """Converts a name to a path.
 
   Raises:
@@ -102,14 +102,14 @@ def is_bucket(path: str | os.PathLike) -> bool:
   return os.fspath(path).startswith(_PREFIXES)
 
 
-def filesystem(path: str | os.PathLike) -> Any:
+def get_filesystem(path: str | os.PathLike) -> Any:
   """Returns the `fsspec` file system of a path in a bucket."""
   import fsspec
 
   return fsspec.filesystem(os.fspath(path).partition('://')[0])
 
 
-def create(path: pathlib.Path, content: str) -> bool:
+def create_file(path: pathlib.Path, content: str) -> bool:
   """Creates a file unless it exists, and returns whether it was created.
 
   The operation is atomic: if several processes call it at once, one receives
@@ -117,7 +117,7 @@ def create(path: pathlib.Path, content: str) -> bool:
   """
   try:
     if is_bucket(path):
-      filesystem(path).pipe_file(
+      get_filesystem(path).pipe_file(
         os.fspath(path), content.encode('utf-8'), mode='create'
       )
     else:
@@ -129,7 +129,7 @@ def create(path: pathlib.Path, content: str) -> bool:
   return True
 
 
-def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
+def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """Converts a name to a path and requires that it is on disk.
 
   Args:
@@ -150,13 +150,13 @@ def local(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   return pathlib.Path(name)
 
 
-def absolute(name: str | os.PathLike) -> pathlib.Path:
+def to_absolute_path(name: str | os.PathLike) -> pathlib.Path:
   """Converts a name to an absolute path."""
-  path = of(name)
+  path = to_path(name)
   return path if is_bucket(path) else path.absolute()
 
 
-def children(directory: pathlib.Path) -> list[pathlib.Path]:
+def list_directory(directory: pathlib.Path) -> list[pathlib.Path]:
   """Lists a directory in sorted order. The list is empty if there is none."""
   try:
     return sorted(directory.iterdir())
@@ -164,7 +164,7 @@ def children(directory: pathlib.Path) -> list[pathlib.Path]:
     return []
 
 
-def size(path: pathlib.Path) -> int:
+def file_size(path: pathlib.Path) -> int:
   """Returns the size of a file in bytes, 0 if it does not exist."""
   try:
     status: Any = path.stat()
@@ -173,13 +173,13 @@ def size(path: pathlib.Path) -> int:
   return status.length if is_bucket(path) else status.st_size
 
 
-def kept_checksum(path: pathlib.Path) -> tuple[str, int]:
+def read_stored_checksum(path: pathlib.Path) -> tuple[str, int]:
   """Returns the checksum and size of an object that the bucket stores.
 
   Returns:
     CRC-32C in base 64, or '' if there is none, and the size in bytes.
   """
-  info = filesystem(path).info(os.fspath(path))
+  info = get_filesystem(path).info(os.fspath(path))
   return info.get('crc32c') or '', info['size']
 
 
@@ -199,7 +199,7 @@ def write_atomically(
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = _temporary(path)
   try:
-    with errors.naming(path), temporary.open('wb') as file:
+    with errors.naming_path(path), temporary.open('wb') as file:
       content(file) if callable(content) else file.write(_bytes(content))
       file.flush()
       os.fsync(file.fileno())
@@ -285,21 +285,23 @@ def copy_files(source: pathlib.Path, target: pathlib.Path) -> None:
     temporary = _temporary(target)
     try:
       temporary.mkdir(parents=True)
-      for path in children(source):
-        with errors.naming(target / path.name):
+      for path in list_directory(source):
+        with errors.naming_path(target / path.name):
           (temporary / path.name).write_bytes(path.read_bytes())
       os.replace(temporary, target)
     except BaseException:
       shutil.rmtree(temporary, ignore_errors=True)
       raise
     return
-  existing = {path.name for path in children(target)}
-  for path in children(source):
+  existing = {path.name for path in list_directory(target)}
+  for path in list_directory(source):
     if path.name not in existing:
       (target / path.name).write_bytes(path.read_bytes())
 
 
-def settle(directory: pathlib.Path, *, seconds: float = 60.0) -> None:
+def wait_until_listed(
+  directory: pathlib.Path, *, seconds: float = 60.0
+) -> None:
   """Waits until lists of a bucket contain all objects written so far.
 
   The lists of most stores are always up to date. A checkpoint is assembled from
@@ -314,7 +316,7 @@ def settle(directory: pathlib.Path, *, seconds: float = 60.0) -> None:
   marker.write_bytes(b'')
   try:
     for pause in itertools.count(1):
-      if any(path.name == marker.name for path in children(directory)):
+      if any(path.name == marker.name for path in list_directory(directory)):
         return
       if remaining <= 0:
         raise TimeoutError(f'new objects of {directory} are not listed')
@@ -324,19 +326,19 @@ def settle(directory: pathlib.Path, *, seconds: float = 60.0) -> None:
     marker.unlink(missing_ok=True)
 
 
-def move(source: pathlib.Path, target: pathlib.Path) -> None:
+def move_directory(source: pathlib.Path, target: pathlib.Path) -> None:
   """Moves a directory. In a bucket, its objects are copied and deleted."""
   if is_bucket(source):
-    files, old = filesystem(source), os.fspath(source).partition('://')[2]
+    files, old = get_filesystem(source), os.fspath(source).partition('://')[2]
     for name in files.find(os.fspath(source)):
       files.cp_file(name, os.fspath(target) + name.removeprefix(old))
-    remove(source)
+    remove_directory(source)
     return
   target.parent.mkdir(parents=True, exist_ok=True)
   shutil.move(source, target)
 
 
-def remove(directory: pathlib.Path) -> None:
+def remove_directory(directory: pathlib.Path) -> None:
   """Removes a directory and its content."""
   if is_bucket(directory):
     cast(Any, directory).rmtree()
@@ -362,7 +364,7 @@ def new_directory(
   Raises:
     RunDirectoryError: If the directory is not empty.
   """
-  target = absolute(target)
+  target = to_absolute_path(target)
   if not is_bucket(target):
     target = target.resolve()  # A symbolic link is preserved.
   if os.path.ismount(target):
@@ -372,7 +374,7 @@ def new_directory(
       expected='a folder below the mount point',
       fix=f'Pass another {where}.',
     )
-  if target.exists() and (not target.is_dir() or children(target)):
+  if target.exists() and (not target.is_dir() or list_directory(target)):
     raise errors.RunDirectoryError(
       'The output is there already',
       got=str(target),
@@ -381,7 +383,7 @@ def new_directory(
     )
   partial = target if is_bucket(target) else _temporary(target)
   try:
-    with errors.naming(target):
+    with errors.naming_path(target):
       partial.mkdir(parents=True, exist_ok=is_bucket(target))
       yield partial
     if partial != target:
@@ -390,5 +392,5 @@ def new_directory(
       os.replace(partial, target)
   except BaseException:
     with contextlib.suppress(Exception):  # Only the first error is raised.
-      remove(partial)
+      remove_directory(partial)
     raise

@@ -32,7 +32,9 @@ class Meter:
     held = 0 if devices[0].platform == 'cpu' else len(devices)
     return score_table.Cost(
       parameters=body_parameters(self.model_dir, self.step),
-      training_seconds=metrics_file.seconds_written(paths.of(self.model_dir)),
+      training_seconds=metrics_file.seconds_written(
+        paths.to_path(self.model_dir)
+      ),
       cpu_seconds=time.process_time() - self._cpu,
       device_seconds=held * (time.monotonic() - self._wall),
       device=devices[0].device_kind,
@@ -42,9 +44,9 @@ class Meter:
 def body_parameters(model_dir: str, step: int) -> int:
   """How many parameters a checkpoint's body has, heads apart."""
   shapes = saved_checkpoints.saved_shapes(
-    saved_checkpoints.path_of(paths.of(model_dir), step)
+    saved_checkpoints.path_of(paths.to_path(model_dir), step)
   )
   return vocabulary_padding.count_unpadded(
     {n: shape for n, shape in shapes.items() if n.startswith('model/')},
-    run_directory.read_model(paths.of(model_dir)).config,
+    run_directory.read_model(paths.to_path(model_dir)).config,
   )

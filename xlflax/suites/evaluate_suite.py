@@ -63,10 +63,10 @@ def evaluate_suite(
     XlflaxError: the suite or a model directory is wrong.
   """
   suite.chosen(names)
-  bucket_checks.check_usable(paths.of(output))
+  bucket_checks.check_usable(paths.to_path(output))
   runner = suite_runner.SuiteRunner(
     suite=suite,
-    output=paths.of(output),
+    output=paths.to_path(output),
     data=os.fspath(data),
     names=None if names is None else tuple(names),
     bindings=tuple(bindings),

@@ -48,12 +48,12 @@ def write(
     'cost': None if result.cost is None else dataclasses.asdict(result.cost),
     'failures': [dataclasses.asdict(one) for one in result.failures],
   }
-  text = json.dumps(digests.with_own(record), indent=2, ensure_ascii=False)
+  text = json.dumps(digests.add_digest(record), indent=2, ensure_ascii=False)
   name = _name(result)
   if is_shared:
     paths.write_atomically(output / name, text + '\n')
   else:
-    manifests.write(output, manifests.Kind.SUITE, {name: text + '\n'})
+    manifests.write_files(output, manifests.Kind.SUITE, {name: text + '\n'})
 
 
 def _name(result: suite_results.TaskResult) -> str:
@@ -63,7 +63,7 @@ def _name(result: suite_results.TaskResult) -> str:
 def note(report: suite_results.SuiteReport, output: pathlib.Path) -> None:
   """Puts the records of all machines into the manifest of their folder."""
   names = [_name(one) for one in report.results]
-  manifests.note(output, manifests.Kind.SUITE, names)
+  manifests.record_files(output, manifests.Kind.SUITE, names)
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
@@ -144,7 +144,7 @@ def merged(
     Models of this call first; of each the tasks in the suite's order.
   """
   known = {(one.model, one.task): one for one in found}
-  for folder in sorted(paths.children(output / FOLDER)):
+  for folder in sorted(paths.list_directory(output / FOLDER)):
     for task in suite.tasks:
       path = folder / f'{task.name}.json'
       if (folder.name, task.name) not in known and path.exists():
@@ -168,7 +168,7 @@ def _read(
     made = tests(task, record['label'], record['step'])
   except errors.XlflaxError:
     made = ()  # Single examples are then not compared.
-  folders = [paths.of(folder) for folder in record.pop('folders')]
+  folders = [paths.to_path(folder) for folder in record.pop('folders')]
   cost = record['cost']
   return suite_results.TaskResult(
     **record

@@ -161,7 +161,9 @@ class TaskResult:
   def _predictions(self, part: str) -> str:
     """Path of a part's file of predictions, of the first seed; '' for none."""
     for one in self.evaluated[:1]:
-      files = sorted(paths.children(one.folder), key=lambda file: file.name)
+      files = sorted(
+        paths.list_directory(one.folder), key=lambda file: file.name
+      )
       for fits in (part.__eq__, lambda stem: stem.startswith(f'{part}-')):
         for file in files:
           if fits(file.stem) and file.suffix != base.STATISTICS:

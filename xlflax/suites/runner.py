@@ -166,12 +166,12 @@ class SuiteRunner:
 
   def run(self, model: Model) -> list[suite_results.TaskResult]:
     """All tasks on one checkpoint; what fails is in the results."""
-    run = run_directory.run_id(paths.of(model.model_dir))
+    run = run_directory.run_id(paths.to_path(model.model_dir))
     records.check_run(model.name, run, self.suite.recipe, self.output)
     grids: dict[str, report_lib.GridReport] = {}
     found = []
     for task in self.suite.chosen(self.names):
-      stopping.check()
+      stopping.check_stop_request()
       if self.only is not None and (model.name, task.name) not in self.only:
         continue
       _LOG.info('%s, step %d: task %s', model.label, model.step, task.name)
@@ -220,7 +220,7 @@ class SuiteRunner:
     if task.trials is not None:
       macros |= {'INIT_FROM': model.model_dir, 'INIT_STEP': model.step}
       bindings += self.bindings
-    return config.load(
+    return config.load_gin_files(
       (task.gin_file,), bindings, self.search_paths, macros=macros, partial=True
     )
 

@@ -37,7 +37,7 @@ def write(
   """
   text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n'
   contents = {JSON: text, CSV: report.to_csv()}
-  manifests.write(output, manifests.Kind.SUITE, contents)
+  manifests.write_files(output, manifests.Kind.SUITE, contents)
   curves = report.curves()
   tables = report.tables(with_examples=True)
   if any(table.scores for table in tables):
@@ -72,12 +72,12 @@ def _write_submission(
     name: text
     for result in report.of(model).values()
     for one in result.evaluated[:1]
-    for file in paths.children(one.folder)
+    for file in paths.list_directory(one.folder)
     for name, text in _submitted(report.suite, result.task, file)
   }
   if contents:
     folder = str(output / SUBMISSION / model)
-    missing = submission.write(folder, contents, report.suite)
+    missing = submission.write_submission(folder, contents, report.suite)
     if missing:
       _LOG.warning(
         'The submission of %s lacks %d files, such as %s.',
@@ -97,9 +97,9 @@ def _submitted(
   if task in xtreme_tasks.RANKED:
     if task == 'lareqa':
       return []
-    text = submission.entities(file.read_text(encoding='utf-8'))
+    text = submission.entities_json(file.read_text(encoding='utf-8'))
     return [(submission.file_name(task, part, version), text)]
-  if part not in xtreme.task(task, version).languages:
+  if part not in xtreme.find_xtreme_task(task, version).languages:
     return []
   text = file.read_text(encoding='utf-8')
   return [(submission.file_name(task, part, version), text)]
@@ -137,7 +137,7 @@ def print_tables(report: results.SuiteReport, console: Any) -> None:
       style='bold',
     )
   table.add_row('transfer gap', '', *(_shown(s.gap) for s in summaries))
-  console_tables.show(table, console)
+  console_tables.print_table(table, console)
 
 
 def _shown(value: float | None) -> str:

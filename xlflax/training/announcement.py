@@ -25,13 +25,13 @@ MANY_UNKNOWN = 0.01  # share of unknown pieces in a language's text
 _LISTED = 12  # languages of a stream on one line
 
 
-def announce(
+def log_run_header(
   setup: setup_lib.Setup,
   loaders: Mapping[str, loader_lib.Loader],
   *,
   first_step: int,
 ) -> None:
-  """Logs `header` and, as warnings, what is odd about the data.
+  """Logs `run_header_lines` and, as warnings, what is odd about the data.
 
   Args:
     setup: of the run.
@@ -39,16 +39,16 @@ def announce(
     first_step: finished steps.
   """
   tasks = {name: loader.statistics() for name, loader in loaders.items()}
-  for line in header(setup, tasks, first_step=first_step):
+  for line in run_header_lines(setup, tasks, first_step=first_step):
     logging.info('%s', line)
-  for line in warnings(setup.settings, tasks):
+  for line in data_warnings(setup.settings, tasks):
     logging.warning('%s', line)
   settings = setup.settings
   if settings.corpus and not settings.cache_dir:  # `xlflax cache` has warned
-    oddities.warn(corpus_lib.Corpus(settings.corpus))
+    oddities.log_anomalies(corpus_lib.Corpus(settings.corpus))
 
 
-def header(
+def run_header_lines(
   setup: setup_lib.Setup,
   tasks: Mapping[str, list[loader_lib.TaskStatistics]],
   *,
@@ -73,7 +73,7 @@ def header(
     f'Model: {_model(setup)}.',
     *(
       f'Stream {stream.name}: {stream.batch_size:,} rows of {stream.length:,} '
-      f'tokens a step{accumulated}; {shares(tasks[stream.name])}.'
+      f'tokens a step{accumulated}; {format_sequence_shares(tasks[stream.name])}.'
       for stream in settings.streams
       if stream.name in tasks
     ),
@@ -103,7 +103,7 @@ def _evaluated(evaluation: Any) -> str:
 def _model(setup: setup_lib.Setup) -> str:
   """'Encoder, 12 layers of 768, 278,295,186 parameters, ...'."""
   config = setup.model.config
-  shapes = params_lib.shapes(setup.factory.abstract.params)
+  shapes = params_lib.param_shapes(setup.factory.abstract.params)
   optimizer = setup.settings.optimizer
   total = vocabulary_padding.count_unpadded(shapes, config)
   trained = vocabulary_padding.count_unpadded(
@@ -118,19 +118,19 @@ def _model(setup: setup_lib.Setup) -> str:
     + ('' if trained == total else f' ({trained:,} trained)')
   )
   parts.append(f'{getattr(config, "dtype", "float32")} over float32')
-  return ', '.join([*parts, f'{backend(setup.settings)} attention'])
+  return ', '.join([*parts, f'{attention_backend(setup.settings)} attention'])
 
 
-def backend(settings: 'trainer_lib.Trainer') -> str:
+def attention_backend(settings: 'trainer_lib.Trainer') -> str:
   """The attention backend on the devices of this process."""
   config = settings.model.config
   wanted = getattr(config, 'attention_backend', None)
   if wanted is None:
     return str(model_config.AttentionBackend.XLA)
-  return str(attention.resolve_backend(wanted, case(settings)))
+  return str(attention.resolve_backend(wanted, attention_case(settings)))
 
 
-def case(
+def attention_case(
   settings: 'trainer_lib.Trainer', target: targets.Target | None = None
 ) -> attention.Case:
   """What the choice of the attention backend of a run depends on.
@@ -140,7 +140,7 @@ def case(
     target: the devices; None: those of this process.
   """
   config = settings.model.config
-  target = target or targets.current()
+  target = target or targets.current_target()
   return attention.Case(
     dtype=config.dtype,
     head_dim=config.dim_per_head,
@@ -153,7 +153,7 @@ def case(
   )
 
 
-def shares(tasks: list[loader_lib.TaskStatistics]) -> str:
+def format_sequence_shares(tasks: list[loader_lib.TaskStatistics]) -> str:
   """'en 41.0 %, de 30.2 %, ...': languages or pairs by share of the rows."""
   found: dict[str, float] = {}
   for task in tasks:
@@ -165,7 +165,7 @@ def shares(tasks: list[loader_lib.TaskStatistics]) -> str:
   return text.replace('%', ' %') + (f' and {more} more' if more > 0 else '')
 
 
-def warnings(
+def data_warnings(
   settings: 'trainer_lib.Trainer',
   tasks: Mapping[str, list[loader_lib.TaskStatistics]],
 ) -> list[str]:

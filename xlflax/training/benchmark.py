@@ -19,7 +19,9 @@ if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
 
 
-def run(settings: 'trainer_lib.Trainer', *, steps: int) -> dict[str, Any]:
+def time_steps(
+  settings: 'trainer_lib.Trainer', *, steps: int
+) -> dict[str, Any]:
   """Times the most common kind of step on random tokens in full rows.
 
   Args:
@@ -59,7 +61,7 @@ def run(settings: 'trainer_lib.Trainer', *, steps: int) -> dict[str, Any]:
     'devices': count,
     'mesh': dict(settings.partitioner.mesh.shape),
     'parameters': vocabulary_padding.count_unpadded(
-      params_lib.shapes(setup.factory.abstract.params), setup.model.config
+      params_lib.param_shapes(setup.factory.abstract.params), setup.model.config
     ),
     'vocabulary_size': setup.spec.size,
     'steps': steps,

@@ -18,7 +18,7 @@ from xlflax.foundation import errors
 _PIECE = 1 << 22  # values that are looked at together
 
 
-def check(
+def check_finite(
   name: str, values: np.ndarray, *, where: str | pathlib.Path, fix: str = ''
 ) -> None:
   """Refuses an array of the host with a value that is not finite.
@@ -46,17 +46,17 @@ def check(
 def check_arrays(
   named: Mapping[str, jax.Array], *, where: str | pathlib.Path, fix: str = ''
 ) -> None:
-  """As `check`, of arrays on devices; every process finds the same.
+  """As `check_finite`, of arrays on devices; every process finds the same.
 
   Args:
     named: name -> array, each sharded in any way.
-    where: as of `check`.
-    fix: as of `check`.
+    where: as of `check_finite`.
+    fix: as of `check_finite`.
   """
   if all(_is_on_host(array) for array in named.values()):
     for name, array in named.items():
       for shard in array.addressable_shards:
-        check(name, np.asarray(shard.data), where=where, fix=fix)
+        check_finite(name, np.asarray(shard.data), where=where, fix=fix)
     return
   found = _finite_each(dict(named))
   odd = [name for name, finite in found.items() if not bool(finite)]

@@ -14,7 +14,7 @@ import jax
 from xlflax.foundation import errors
 
 
-def name(path) -> str:
+def path_name(path) -> str:
   """'a/b/0' for a key path of `jax.tree_util`."""
   return '/'.join(
     str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k))))
@@ -22,19 +22,22 @@ def name(path) -> str:
   )
 
 
-def names(tree) -> dict[str, Any]:
+def flatten_params(tree) -> dict[str, Any]:
   """Name -> leaf, in the tree's order."""
   return {
-    name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    path_name(path): leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
   }
 
 
-def shapes(tree) -> dict[str, tuple[int, ...]]:
+def param_shapes(tree) -> dict[str, tuple[int, ...]]:
   """Name -> shape of each leaf."""
-  return {name: tuple(leaf.shape) for name, leaf in names(tree).items()}
+  return {
+    name: tuple(leaf.shape) for name, leaf in flatten_params(tree).items()
+  }
 
 
-def nest(named: Mapping[str, Any]) -> dict[str, Any]:
+def unflatten_params(named: Mapping[str, Any]) -> dict[str, Any]:
   """The tree of names: `{'a/b': 1}` becomes `{'a': {'b': 1}}`."""
   tree: dict[str, Any] = {}
   for path, leaf in named.items():
@@ -49,17 +52,17 @@ def nest(named: Mapping[str, Any]) -> dict[str, Any]:
 def map_named(fn, tree, *rest) -> Any:
   """Like `jax.tree.map`, with the leaf's name as first argument."""
   return jax.tree_util.tree_map_with_path(
-    lambda path, *leaves: fn(name(path), *leaves), tree, *rest
+    lambda path, *leaves: fn(path_name(path), *leaves), tree, *rest
   )
 
 
-def matches(patterns: Sequence[str], parameter: str) -> bool:
+def matches_pattern(patterns: Sequence[str], parameter: str) -> bool:
   return any(re.search(pattern, parameter) for pattern in patterns)
 
 
 def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
   """Raises ConfigError for a pattern that selects no parameter."""
-  known = list(names(tree))
+  known = list(flatten_params(tree))
   for pattern in patterns:
     if not _selects(pattern, known, where):
       raise errors.ConfigError(

@@ -129,7 +129,7 @@ class Plateaus:
     }
 
 
-def entropies(
+def mixture_entropies(
   mixture: mixture_lib.ObjectiveMixture,
   loaders: Mapping[str, loader_lib.Loader],
   spec: vocabulary_spec.VocabularySpec,
@@ -180,7 +180,7 @@ def _keys(loader, spec) -> np.ndarray:
   rows = min(_ROWS, math.ceil(_TOKENS / stream.length))
   for step in range(math.ceil(rows / stream.batch_size)):
     batch = loader.rows(step, 0, stream.batch_size)
-    for side in (batch, batch_lib.side(batch, batch_lib.PAIRED)):
+    for side in (batch, batch_lib.select_side(batch, batch_lib.PAIRED)):
       if not side:
         continue
       tokens = side[batch_lib.TOKEN_IDS]

@@ -77,7 +77,7 @@ class Progress:
         '%s | loss %.4f | the first step took %s, compilation included',
         self._place(step),
         loss,
-        duration(seconds) if seconds >= 60 else f'{seconds:.1f} s',
+        format_duration(seconds) if seconds >= 60 else f'{seconds:.1f} s',
       )
 
   def restart(self, step: int) -> None:
@@ -96,7 +96,7 @@ class Progress:
       return []
     first, start = self._begun
     each = (time.perf_counter() - start) / (step - first)
-    return [f'ETA {duration((self._total - step) * each)}']
+    return [f'ETA {format_duration((self._total - step) * each)}']
 
   def report(
     self, step: int, loss: float, tokens_per_step: float
@@ -160,7 +160,7 @@ def _tell_of_compilation() -> None:
   )
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
   """'2 d 03:04:05' or '03:04:05'."""
   days, rest = divmod(int(seconds), 86400)
   text = f'{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}'

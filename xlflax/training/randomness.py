@@ -15,7 +15,7 @@ class Purpose(enum.IntEnum):
   EVALUATION = 2
 
 
-def key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
+def purpose_key(seed: int | jax.Array, purpose: Purpose) -> jax.Array:
   """The key of one purpose under a seed; fold the step in where it varies.
 
   It is `fold_in(key(seed), purpose)`, reckoned on the host for JAX's default

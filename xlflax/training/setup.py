@@ -60,9 +60,9 @@ class Setup:
     if settings.xla_checker:
       machine = settings.partitioner.machine
       targets.check_has_checker(
-        machine.platform if machine else targets.current().platform
+        machine.platform if machine else targets.current_target().platform
       )
-    sharing_checks.check(
+    sharing_checks.check_sharing(
       sharing.plan_of(self.model), settings.streams, self.spec
     )
     self.factory = train_state.StateFactory(
@@ -114,7 +114,7 @@ class Setup:
   @functools.cached_property
   def description(self) -> dict[str, Any]:
     """The run as plain JSON (`training.description`)."""
-    return description_lib.describe(self.settings)
+    return description_lib.to_json_config(self.settings)
 
   @functools.cached_property
   def steps(self) -> train_step.TrainStepBuilder:
@@ -190,7 +190,7 @@ class Setup:
         cache_generation=self.settings.cache_generation,
         corpus=self.settings.corpus,
         task_modules=self.settings.task_modules,
-        verified=inputs.verified(self.model_dir)
+        verified=inputs.verified_signatures(self.model_dir)
         if self.settings.check_cache
         else None,
       )
@@ -205,15 +205,17 @@ class Setup:
     Args:
       report_dir: where it is reported what came from there; None: nowhere.
     """
-    key = randomness.key(self.settings.seed, randomness.Purpose.PARAMETERS)
+    key = randomness.purpose_key(
+      self.settings.seed, randomness.Purpose.PARAMETERS
+    )
     state = self.factory.create(
       key,
-      without=initialization.replaced(
+      without=initialization.replaced_parameters(
         self.settings.init_from, self.factory.abstract.params
       ),
     )
     if self.settings.init_from:
-      state = initialization.apply(
+      state = initialization.initialize_from_runs(
         self.settings.init_from,
         state,
         self.factory,
@@ -271,4 +273,4 @@ class Setup:
 
   @property
   def model_dir(self) -> pathlib.Path:
-    return paths.of(self.settings.model_dir)
+    return paths.to_path(self.settings.model_dir)

@@ -9,7 +9,7 @@ from xlflax.foundation import errors
 from xlflax.models.variants import sharing
 
 
-def check(
+def check_sharing(
   plan: sharing.SharingPlan | None,
   streams: Sequence[loader_lib.AnyStream],
   spec: VocabularySpec,

@@ -39,14 +39,14 @@ def train(
     The last step and loss, the run directory, and whether training finished.
   """
   directory_claim.check_vocabulary_directory(trainer.vocabulary)
-  bucket_checks.check_usable(paths.of(trainer.model_dir))
+  bucket_checks.check_usable(paths.to_path(trainer.model_dir))
   setup = setup_lib.Setup(trainer)
   with contextlib.ExitStack() as stack:
     loaders = setup.open_loaders()
     for loader in loaders.values():
       stack.callback(loader.close)
     assert setup.vocabulary is not None  # It was loaded from its directory.
-    fingerprint = inputs.describe(setup.vocabulary.hash, loaders)
+    fingerprint = inputs.describe_inputs(setup.vocabulary.hash, loaders)
     stack.enter_context(trainer.partitioner.scope())
     lease = stack.enter_context(
       directory_claim.open_directory(setup, loaders, fingerprint, gin_config)

@@ -96,7 +96,7 @@ class TrainStepBuilder(NamedTuple):
       )
       loss = jnp.asarray(
         sum(
-          self.mixture.loss_weight(i) * base.mean(out.loss)
+          self.mixture.loss_weight(i) * base.weighted_mean(out.loss)
           for i, out in outputs.items()
         )
       )
@@ -119,7 +119,7 @@ class TrainStepBuilder(NamedTuple):
   def compute_gradients(self, active, state, batches):
     """Returns the summed weighted gradient, outputs and objective states."""
     rng = jax.random.fold_in(
-      randomness.key(self.seed, randomness.Purpose.TRAINING), state.step
+      randomness.purpose_key(self.seed, randomness.Purpose.TRAINING), state.step
     )
     grads, outputs = None, {}
     objective_state = dict(state.objective_state)
@@ -247,7 +247,7 @@ class TrainStepBuilder(NamedTuple):
         objective_state=objective_state,
       )
 
-    state = choose(finite, update, state, _advance_schedules)
+    state = select_update(finite, update, state, _advance_schedules)
     return state.replace(step=state.step + 1)
 
   def _name_metrics(self, outputs) -> dict[str, base.WeightedMean]:
@@ -277,7 +277,7 @@ def _is_schedule(state: Any) -> bool:
   return isinstance(state, optax.ScaleByScheduleState)
 
 
-def choose(
+def select_update(
   condition: jax.Array,
   update: Callable[[Any], Any],
   state: Any,
@@ -300,7 +300,7 @@ def choose(
   Returns:
     The chosen tree.
   """
-  if targets.current().platform == 'cpu':
+  if targets.current_target().platform == 'cpu':
     return jax.lax.cond(condition, update, otherwise, state)
   return jax.tree.map(
     lambda new, old: jnp.where(condition, new, old),

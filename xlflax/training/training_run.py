@@ -139,7 +139,7 @@ class TrainingRun:
     restored = self.checkpoints.restore_last(self.setup.factory)
     seconds_written = 0.0
     if distributed.is_lead():
-      self.previous_records = metrics_file.records(self.setup.model_dir)
+      self.previous_records = metrics_file.read_metrics(self.setup.model_dir)
       seconds_written = metrics_file.seconds_written(self.setup.model_dir)
     self._truncate_metrics(restored)
     self.activities.go_on_from(
@@ -182,7 +182,7 @@ class TrainingRun:
     if finished and distributed.is_lead():
       saved_run.mark_finished(self.setup.model_dir, self.step)
     seconds = self.activities.seconds()
-    logging.info('Time spent: %s.', activities.summary(seconds))
+    logging.info('Time spent: %s.', activities.format_goodput(seconds))
     logging.info(
       '%s at step %d of %d. %s',
       'Finished' if finished else 'Stopped',

@@ -34,7 +34,7 @@ _PRODUCTS = {
 
 def equations(jaxpr: Any) -> Iterator[Any]:
   """Yields the calls of Pallas kernels in a jaxpr."""
-  for equation in flops.equations(jaxpr):
+  for equation in flops.iterate_equations(jaxpr):
     if equation.primitive.name == 'pallas_call':
       yield equation
 

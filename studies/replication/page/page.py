@@ -217,7 +217,9 @@ def _tokens(claim: Claim, study: Study) -> str:
 def holm(findings: Sequence[Finding]) -> dict[str, float]:
   """Claim -> p-value adjusted for all that were run."""
   run = [one for one in findings if one.found is not None]
-  values = bootstrap.holm([one.found.p_value for one in run if one.found])
+  values = bootstrap.holm_correction(
+    [one.found.p_value for one in run if one.found]
+  )
   return {one.claim.name: value for one, value in zip(run, values, strict=True)}
 
 

@@ -36,7 +36,7 @@ def test_a_loop_of_unknown_turns_counts_once():
 
 
 def test_a_kernel_takes_what_its_instructions_take():
-  v6e = accelerators.named('tpu', 'v6e')
+  v6e = accelerators.find_accelerator('tpu', 'v6e')
   kernel = kernels.Kernel('k', kernels.Kind.PALLAS, '', 918e9, 1.638e9, 1.0)
   assert kernel.seconds(v6e) == pytest.approx(1e-3)
   slow = kernels.Kernel('k', kernels.Kind.PALLAS, '', 0, 0, 1.0, cycles=3.5e6)
@@ -46,7 +46,7 @@ def test_a_kernel_takes_what_its_instructions_take():
 
 def test_a_step_without_kernels():
   jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
-  assert bundles.cycles_of(machines.parse('tpu:v6e:1'), jaxpr) == {}
+  assert bundles.cycles_of(machines.parse_topology('tpu:v6e:1'), jaxpr) == {}
 
 
 @pytest.mark.skipif(
@@ -71,5 +71,5 @@ def test_a_compiled_kernel_has_a_cycle_for_each_register():
 
   shape = (1024, 1024)
   jaxpr = jax.make_jaxpr(call)(jnp.ones(shape), jnp.ones(shape)).jaxpr
-  found = bundles.cycles_of(machines.parse('tpu:v6e:1'), jaxpr)
+  found = bundles.cycles_of(machines.parse_topology('tpu:v6e:1'), jaxpr)
   assert 16 * 64 / 2 < found[('f32', shape),] < 16 * 64 * 4

@@ -13,7 +13,7 @@ Collective = collectives.Collective
 
 
 def _run(devices: str) -> tuple[execution.Run, machines.Machine]:
-  machine = machines.parse(devices)
+  machine = machines.parse_topology(devices)
   path = _HERE / (devices.replace(':', '_').lower() + '.hlo')
   return execution.Execution(
     hlo.parse(path.read_text()),

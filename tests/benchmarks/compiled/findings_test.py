@@ -8,7 +8,7 @@ from benchmarks.compiled import findings
 from benchmarks.compiled.programs import collectives, execution, hlo
 from xlflax.training.devices import machines
 
-_MACHINE = machines.parse('gpu:H200:1')
+_MACHINE = machines.parse_topology('gpu:H200:1')
 
 
 def _setup(length=1024, rows=32, longest=None, accumulation=1):

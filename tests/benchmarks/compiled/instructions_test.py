@@ -12,7 +12,7 @@ from benchmarks.compiled import instructions
 from benchmarks.compiled.programs import kernels, pallas
 from xlflax.training.devices import accelerators, machines
 
-_H200 = machines.parse('gpu:H200:1')
+_H200 = machines.parse_topology('gpu:H200:1')
 _TYPES = (('f32', (64, 32)),)
 
 
@@ -122,7 +122,7 @@ def test_rounds_of_warps_over_multiprocessors(monkeypatch):
 
 
 def test_a_gpu_has_a_clock_for_them():
-  h200 = accelerators.named('gpu', 'H200')
+  h200 = accelerators.find_accelerator('gpu', 'H200')
   slow = kernels.Kernel('k', kernels.Kind.PALLAS, '', 0, 0, 1.0, cycles=1.98e6)
   assert slow.seconds(h200) == pytest.approx(1e-3)
 

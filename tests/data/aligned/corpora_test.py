@@ -36,7 +36,7 @@ def _lines(folder, language, split):
 
 @pytest.fixture(params=list(corpora.Mode))
 def written(request, tmp_path):
-  report = corpora.write(
+  report = corpora.write_aligned_corpus(
     _texts(), tmp_path / 'c', pivot='en', mode=request.param, held_out=HALF
   )
   return request.param, tmp_path / 'c', report
@@ -80,7 +80,7 @@ def test_pairs(written):
 
 
 def test_disjoint_text_has_one_language(tmp_path):
-  corpora.write(
+  corpora.write_aligned_corpus(
     _texts(), tmp_path, pivot='en', mode=corpora.Mode.DISJOINT, held_out=HALF
   )
   texts = [
@@ -93,26 +93,26 @@ def test_disjoint_text_has_one_language(tmp_path):
 
 def test_the_same_call_gives_the_same_files(tmp_path):
   for name in ('a', 'b'):
-    corpora.write(_texts(), tmp_path / name, pivot='en')
+    corpora.write_aligned_corpus(_texts(), tmp_path / name, pivot='en')
   for path in (tmp_path / 'a').rglob('*.*'):
     other = tmp_path / 'b' / path.relative_to(tmp_path / 'a')
     assert path.read_bytes() == other.read_bytes()
 
 
 def test_words_that_differ_in_a_vowel_sign_are_two():
-  assert corpora.key('मेरा') != corpora.key('मेरी')
-  assert corpora.key('Save  as…') == corpora.key('saveas')
+  assert corpora.paragraph_key('मेरा') != corpora.paragraph_key('मेरी')
+  assert corpora.paragraph_key('Save  as…') == corpora.paragraph_key('saveas')
 
 
 def test_mistakes_are_refused(tmp_path):
   with raises_error(errors.CorpusError, mentions=('sw', 'en', 'de', 'fi')):
-    corpora.write(_texts(), tmp_path / 'c', pivot='sw')
+    corpora.write_aligned_corpus(_texts(), tmp_path / 'c', pivot='sw')
   (tmp_path / 'file').touch()
   with raises_error(errors.CorpusError, where='--output'):
-    corpora.write(_texts(), tmp_path, pivot='en')
+    corpora.write_aligned_corpus(_texts(), tmp_path, pivot='en')
   texts = _texts() | {'fi': _texts()['en']}
   with raises_error(errors.CorpusError, got='fi'):
-    corpora.write(texts, tmp_path / 'c', pivot='en')
+    corpora.write_aligned_corpus(texts, tmp_path / 'c', pivot='en')
 
 
 def test_a_language_code_is_checked_before_text_is_read(tmp_path):
@@ -121,7 +121,9 @@ def test_a_language_code_is_checked_before_text_is_read(tmp_path):
     yield
 
   with raises_error(errors.CorpusError) as caught:
-    corpora.write({'en': pages(), 'pt-BR': pages()}, tmp_path / 'c', pivot='en')
+    corpora.write_aligned_corpus(
+      {'en': pages(), 'pt-BR': pages()}, tmp_path / 'c', pivot='en'
+    )
   assert caught.value.got == 'pt-BR'
   assert not list(tmp_path.iterdir())
 
@@ -131,6 +133,6 @@ def test_a_late_error_leaves_no_corpus(tmp_path):
   output = tmp_path / 'c'
   output.mkdir()
   with raises_error(errors.CorpusError) as caught:
-    corpora.write(languages, output, pivot='en', held_out=HALF)
+    corpora.write_aligned_corpus(languages, output, pivot='en', held_out=HALF)
   assert caught.value.got == 'xx'
   assert list(tmp_path.rglob('*')) == [output]

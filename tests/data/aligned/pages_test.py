@@ -22,11 +22,11 @@ PAGE = """<!DOCTYPE html>
 
 def test_the_docstrings_example():
   text = '<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>'
-  assert pages.paragraphs(text) == {'1': 'One two'}
+  assert pages.parse_paragraphs(text) == {'1': 'One two'}
 
 
 def test_paragraphs_of_an_element():
-  assert pages.paragraphs(PAGE, element='text') == {
+  assert pages.parse_paragraphs(PAGE, element='text') == {
     '1': 'First & bold',
     '2': 'Two lines and a third',
     '4': 'cell',
@@ -34,7 +34,7 @@ def test_paragraphs_of_an_element():
 
 
 def test_paragraphs_of_a_whole_page():
-  found = pages.paragraphs(PAGE)
+  found = pages.parse_paragraphs(PAGE)
   assert {'menu', '1', '2', '4', 'after'} == set(found)
 
 
@@ -50,11 +50,11 @@ def test_paragraphs_of_a_whole_page():
   ],
 )
 def test_blocks_are_apart_and_ends_may_be_implied(text, found):
-  assert pages.paragraphs(text) == found
+  assert pages.parse_paragraphs(text) == found
 
 
 def test_elements_that_a_page_leaves_open():
-  assert pages.paragraphs('<div id="a"><p id="1">open', element='a') == {
+  assert pages.parse_paragraphs('<div id="a"><p id="1">open', element='a') == {
     '1': 'open'
   }
 

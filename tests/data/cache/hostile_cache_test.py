@@ -62,7 +62,7 @@ def _write(cache, path, content):
     return
   directory = path.parent
   seal = json.loads((directory / digests.FILE).read_text())
-  seal['files'][path.name] = digests.of_file(path)
+  seal['files'][path.name] = digests.digest_file(path)
   digests.write_seal(directory, seal['files'], seal['about'])
   header = cache / cache_format.CACHE_FILE
   known = json.loads(header.read_text())
@@ -154,7 +154,7 @@ def test_headers_of_shards(cache, change):
   )
   seal = json.loads((directory / digests.FILE).read_text())
   name = f'shards/{path.name}'
-  seal['files'][name] = digests.of_file(path)
+  seal['files'][name] = digests.digest_file(path)
   digests.write_seal(directory, seal['files'], seal['about'])
   with pytest.raises(errors.CacheError):
     _read(cache)

@@ -47,5 +47,5 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
       if worker.exitcode == 0:
         left.remove(share)
   assert kills >= 3
-  cache_writer.finish(plan)
+  cache_writer.finish_cache(plan)
   assert writing.files(tmp_path) == written

@@ -89,9 +89,9 @@ def test_staging(bucket, local, tmp_path):
   cache = cache_reader.TokenCache(_PLACE)
   tasks = [('corpus.mono.en', 'train'), ('corpus.mono.de', 'train')]
   seen = []
-  first = staging.stage(cache, tmp_path, tasks[:1], report=seen.append)
+  first = staging.copy_tasks(cache, tmp_path, tasks[:1], report=seen.append)
   assert seen[-1] == first and first.done_bytes == first.total_bytes
-  second = staging.stage(cache, tmp_path, tasks)
+  second = staging.copy_tasks(cache, tmp_path, tasks)
   assert 0 < second.copied_files
   copied = cache_reader.TokenCache(tmp_path)
   copied.open('corpus.mono.en', 'train')
@@ -99,24 +99,24 @@ def test_staging(bucket, local, tmp_path):
   [path] = tmp_path.rglob('en.txt*-000002.safetensors')
   time = os.stat(path).st_mtime_ns
   path.with_name(path.name.replace('-000002', '-000001')).unlink()
-  third = staging.stage(cache, tmp_path, tasks)
+  third = staging.copy_tasks(cache, tmp_path, tasks)
   assert third.copied_files == 1 and os.stat(path).st_mtime_ns == time
   source = cache_format.task_directory(_PLACE, 'corpus.mono.ru', 'train')
-  name = next(p for p in paths.children(source / 'shards'))
+  name = next(p for p in paths.list_directory(source / 'shards'))
   name.write_bytes(name.read_bytes()[:-1] + b'?')
   with raises_error(errors.CacheError, mentions='verify'):
-    staging.stage(cache, tmp_path, [('corpus.mono.ru', 'train')])
+    staging.copy_tasks(cache, tmp_path, [('corpus.mono.ru', 'train')])
 
 
 def test_staging_over_what_was_another_cache(local, tmp_path):
   """A file of the same size is copied anew, unless it is a shard."""
   cache = cache_reader.TokenCache(local)
   tasks = [('corpus.mono.en', 'train')]
-  staging.stage(cache, tmp_path, tasks)
+  staging.copy_tasks(cache, tmp_path, tasks)
   for name in ('digests.json', 'generation-1.json'):
     [path] = tmp_path.rglob(name)
     path.write_bytes(path.read_bytes().swapcase())
-  assert staging.stage(cache, tmp_path, tasks).copied_files == 2
+  assert staging.copy_tasks(cache, tmp_path, tasks).copied_files == 2
   cache_reader.TokenCache(tmp_path).verify('corpus.mono.en', 'train')
 
 
@@ -126,6 +126,6 @@ def test_a_disk_that_is_too_small(local, tmp_path, monkeypatch):
 
   monkeypatch.setattr(staging.shutil, 'disk_usage', lambda _: Usage)
   with raises_error(errors.CacheError, mentions=10):
-    staging.stage(
+    staging.copy_tasks(
       cache_reader.TokenCache(local), tmp_path, [('corpus.mono.en', 'train')]
     )

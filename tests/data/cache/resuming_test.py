@@ -54,7 +54,7 @@ def test_finished_shards_are_not_written_again(
   tmp_path, toy_corpus, toy_vocabulary, monkeypatch
 ):
   numbers = []
-  original = cache_shards.write
+  original = cache_shards.write_shard_file
 
   def record(path, *args, **kwargs):
     numbers.append(int(path.stem.rpartition('-')[2]))
@@ -62,7 +62,7 @@ def test_finished_shards_are_not_written_again(
       raise _Killed
     return original(path, *args, **kwargs)
 
-  monkeypatch.setattr(cache_shards, 'write', record)
+  monkeypatch.setattr(cache_shards, 'write_shard_file', record)
   for _ in range(2):
     try:
       writing.write(
@@ -137,7 +137,7 @@ def _save(vocabulary, directory):
   directory.mkdir()
   (directory / vocabulary_lib.MODEL_FILE).write_bytes(vocabulary.model)
   (directory / vocabulary_lib.DESCRIPTION_FILE).write_text(
-    json.dumps(digests.with_own(vocabulary.describe()))
+    json.dumps(digests.add_digest(vocabulary.describe()))
   )
 
 

@@ -28,7 +28,7 @@ def test_shards_are_what_the_library_makes(
     )
     for lengths in ([2, 3], [], [0, 1])
   ]
-  entry = cache_shards.write(
+  entry = cache_shards.write_shard_file(
     path, batches, dtype=dtype, spec=toy_vocabulary.spec, sides=sides
   )
   content = path.read_bytes()
@@ -37,7 +37,7 @@ def test_shards_are_what_the_library_makes(
   assert arrays['targets'].tolist() == [0, 1, 2, 2, 3, 4, 2, 0, 2]
   assert arrays['targets.offsets'].tolist() == [0, 3, 7, 9]
   assert arrays['targets'].dtype == dtype and len(arrays) == 1 + 2 * len(sides)
-  assert entry.digest == digests.of_file(path)
+  assert entry.digest == digests.digest_file(path)
   assert entry.tokens == (6,) * len(sides)
   assert entry.unknown == (1,) * len(sides)  # id 3
   assert (entry.examples, entry.empty) == (3, 1)

@@ -24,12 +24,12 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     where='shards',
     mentions=('corpus.mono', '--shard_index=I'),
   ):
-    cache_writer.finish(plan)
+    cache_writer.finish_cache(plan)
   for index in (0, 2, 1):
     cache_writer.write_share(plan, (index, 3))
   (tmp_path / '.begun-host-1').mkdir()  # of a killed process
   (tmp_path / '.begun-host-1' / 'cache.json').touch()
-  metas = cache_writer.finish(plan)
+  metas = cache_writer.finish_cache(plan)
   assert [m.examples for m in metas] == [60, 200, 100, 50]
   assert writing.files(tmp_path) == writing.files(written[0])
   assert not list(tmp_path.glob('.lock-*'))
@@ -66,7 +66,7 @@ def test_shares_by_two_versions_of_a_library(
     other.setattr(kind, 'library', 'sentencepiece 0.1')
     cache_writer.write_share(plan, (1, 2))
   with raises_error(errors.CacheError, where='shards', mentions=('0.1', 2)):
-    cache_writer.finish(plan)
+    cache_writer.finish_cache(plan)
 
 
 def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
@@ -102,8 +102,8 @@ def test_text_that_changes_between_shares(tmp_path, toy_vocabulary):
     where='train',
     mentions=('corpus.mono.en', 'mono/en.txt', 16),
   ):
-    cache_writer.finish(plan)
+    cache_writer.finish_cache(plan)
   cache_writer.write_share(plan, (0, 1))
-  [meta] = cache_writer.finish(plan)
+  [meta] = cache_writer.finish_cache(plan)
   assert meta.examples == 1
   assert len(list((tmp_path / 'cache').rglob('*.safetensors'))) == 1

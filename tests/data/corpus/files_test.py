@@ -59,25 +59,25 @@ def test_fingerprint_is_of_the_content_and_not_of_its_time(tmp_path, size):
   path = tmp_path / 'en.txt'
   path.write_bytes(b'a' * size)
   os.utime(path, ns=(1, 1))
-  before = corpus_files.fingerprint(path, tmp_path)
+  before = corpus_files.fingerprint_file(path, tmp_path)
   shutil.copy(path, tmp_path / 'copy')
   (tmp_path / 'copy').replace(path)
-  assert corpus_files.fingerprint(path, tmp_path) == before
+  assert corpus_files.fingerprint_file(path, tmp_path) == before
   for place in (0, size - 1):
     with path.open('r+b') as file:
       file.seek(place)
       file.write(b'b')
     os.utime(path, ns=(1, 1))
-    assert corpus_files.fingerprint(path, tmp_path) != before
+    assert corpus_files.fingerprint_file(path, tmp_path) != before
     path.write_bytes(b'a' * size)
-  assert corpus_files.fingerprint(path, tmp_path) == before
+  assert corpus_files.fingerprint_file(path, tmp_path) == before
 
 
 def test_fingerprint_follows_the_content(tmp_path):
   path = tmp_path / 'mono' / 'en.txt'
   path.parent.mkdir()
   path.write_text('a\n')
-  before = corpus_files.fingerprint(path, tmp_path)
+  before = corpus_files.fingerprint_file(path, tmp_path)
   assert (before.path, before.size) == ('mono/en.txt', 2)
   path.write_text('ab\n')
-  assert corpus_files.fingerprint(path, tmp_path) != before
+  assert corpus_files.fingerprint_file(path, tmp_path) != before

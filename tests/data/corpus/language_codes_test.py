@@ -31,7 +31,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
   ],
 )
 def test_match_finds_the_same_language(code, languages, expected):
-  assert language_codes.match(code, languages) == expected
+  assert language_codes.match_language(code, languages) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_match_finds_the_same_language(code, languages, expected):
   ],
 )
 def test_spellings_of_one_language(spellings, language, script):
-  parsed = [language_codes.parse(code) for code in spellings]
+  parsed = [language_codes.parse_language_code(code) for code in spellings]
   assert {code.language for code in parsed} == {language}
   assert {code.script for code in parsed} == {script}
 
@@ -58,7 +58,7 @@ def test_spellings_of_one_language(spellings, language, script):
   'code', ['', 'xx1', 'english', '@', '_', 'zz zz', '\n']
 )
 def test_unregistered_codes_stand_for_themselves(code):
-  parsed = language_codes.parse(code)
+  parsed = language_codes.parse_language_code(code)
   assert parsed.language == parsed.macrolanguage == code
   assert parsed.script is None
   assert parsed.uses_spaces
@@ -67,7 +67,7 @@ def test_unregistered_codes_stand_for_themselves(code):
 @pytest.mark.parametrize('code', code_lists.FLORES_200)
 def test_flores_codes(code):
   iso, script = code.split('_')
-  parsed = language_codes.parse(code)
+  parsed = language_codes.parse_language_code(code)
   assert parsed.script == script
   assert parsed.uses_spaces == (
     script
@@ -75,14 +75,16 @@ def test_flores_codes(code):
   )
   # The plain code, the tag with a hyphen and the short code mean the same.
   for spelling in (f'{iso}-{script}', f'{parsed.language}_{script}'):
-    other = language_codes.parse(spelling)
+    other = language_codes.parse_language_code(spelling)
     assert (other.language, other.script) == (parsed.language, script)
 
 
 def test_flores_codes_match_vocabularies_of_short_codes():
   short = sorted({language_codes.short_code(c) for c in code_lists.FLORES_200})
   for code in code_lists.FLORES_200:
-    assert language_codes.match(code, short) == language_codes.short_code(code)
+    assert language_codes.match_language(
+      code, short
+    ) == language_codes.short_code(code)
 
 
 @pytest.mark.parametrize('code', code_lists.XTREME)
@@ -98,7 +100,7 @@ def test_tatoeba_codes(code, short):
 @pytest.mark.parametrize('code, iso', code_lists.UNIVERSAL_DEPENDENCIES)
 def test_universal_dependencies_codes(code, iso):
   """Treebanks use the short code, their metadata the three letters."""
-  first, second = map(language_codes.parse, (code, iso))
+  first, second = map(language_codes.parse_language_code, (code, iso))
   assert first.language == second.language
   assert first.script == second.script
 

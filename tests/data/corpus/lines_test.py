@@ -65,7 +65,7 @@ def test_missing_file(tmp_path):
 def test_invalid_utf8_tells_byte_column_and_line(tmp_path):
   path = tmp_path / 'en.txt'
   with pytest.raises(errors.CorpusError) as caught:
-    corpus_lines.decode(b'caf\xe9', path, 7)
+    corpus_lines.decode_line(b'caf\xe9', path, 7)
   message = str(caught.value)
   assert_mentions(message, '0xe9', 4)
   assert_mentions(message, f'{path}:7')
@@ -73,7 +73,7 @@ def test_invalid_utf8_tells_byte_column_and_line(tmp_path):
 
 def test_columns_of_a_pair():
   path = pathlib.Path('de-en.tsv')
-  assert corpus_lines.columns(b'one\t un', path, 1) == ('one', 'un')
+  assert corpus_lines.split_columns(b'one\t un', path, 1) == ('one', 'un')
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_malformed_pairs_tell_file_and_line(line, values):
   with raises_error(
     errors.CorpusError, mentions=('p/de-en', 'p/de-en.tsv:3', *values)
   ):
-    corpus_lines.columns(line, pathlib.Path('p/de-en.tsv'), 3)
+    corpus_lines.split_columns(line, pathlib.Path('p/de-en.tsv'), 3)
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,6 @@ def test_lists_of_an_example(packed):
   entry = b'\x0a\x01n\x12' + bytes([len(feature)]) + feature
   features = b'\x0a' + bytes([len(entry)]) + entry
   record = b'\x0a' + bytes([len(features)]) + features
-  assert packed_records.example(record) == {'n': 5}
+  assert packed_records.parse_tf_example(record) == {'n': 5}
   with raises_error(ValueError, mentions='JSON'):
-    packed_records.example(record[:-1])
+    packed_records.parse_tf_example(record[:-1])

@@ -89,20 +89,22 @@ def test_both_directions_and_several_languages():
   )
   en_fr = Dictionary(('en', 'fr'), (Entry('cat', 'chat', 1.0),))
   both = [en_de, en_fr]
-  found = dictionaries.translations('en', both)
+  found = dictionaries.translations_by_word('en', both)
   assert _options(found, 'cat') == {
     ('Katze', 'de'): 3 / 8,
     ('Kater', 'de'): 1 / 8,
     ('chat', 'fr'): 1 / 2,
   }
-  assert _options(dictionaries.translations('de', both), 'Kater') == {
+  assert _options(dictionaries.translations_by_word('de', both), 'Kater') == {
     ('cat', 'en'): 0.5,
     ('tomcat', 'en'): 0.5,
   }
-  assert dictionaries.translations('sw', both) == {}
-  assert list(dictionaries.translations('en', both, into=['fr'])) == ['cat']
+  assert dictionaries.translations_by_word('sw', both) == {}
+  assert list(dictionaries.translations_by_word('en', both, into=['fr'])) == [
+    'cat'
+  ]
   assert _options(
-    dictionaries.translations('en', both, into=['fr']), 'cat'
+    dictionaries.translations_by_word('en', both, into=['fr']), 'cat'
   ) == {('chat', 'fr'): 1.0}
 
 
@@ -112,7 +114,6 @@ def test_the_same_translation_counts_once_with_its_largest_weight():
     (Entry('a', 'x', 1.0), Entry('a', 'y', 1.0), Entry('a', 'x', 3.0)),
   )
   other = Dictionary(('de', 'en'), (Entry('y', 'a', 1.0),))
-  assert _options(dictionaries.translations('en', [one, other]), 'a') == {
-    ('x', 'de'): 0.75,
-    ('y', 'de'): 0.25,
-  }
+  assert _options(
+    dictionaries.translations_by_word('en', [one, other]), 'a'
+  ) == {('x', 'de'): 0.75, ('y', 'de'): 0.25}

@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 
-from xlflax.data.dictionaries.dictionary import Dictionary, Entry, translations
+from xlflax.data.dictionaries.dictionary import (
+  Dictionary,
+  Entry,
+  translations_by_word,
+)
 from xlflax.data.dictionaries.translation_table import Case, TranslationTable
 
 
 def _table(language, *entries, languages=('en', 'de')):
   dictionary = Dictionary(languages, tuple(Entry(*e, 1.0) for e in entries))
-  return TranslationTable(language, translations(language, [dictionary]))
+  return TranslationTable(
+    language, translations_by_word(language, [dictionary])
+  )
 
 
 def _found(table, *texts):
@@ -143,7 +149,7 @@ def test_draws_fall_into_the_intervals_of_the_weights():
     ('en', 'de'),
     (Entry('a', 'x', 1.0), Entry('a', 'y', 3.0), Entry('b', 'z', 1.0)),
   )
-  table = TranslationTable('en', translations('en', [dictionary]))
+  table = TranslationTable('en', translations_by_word('en', [dictionary]))
   draws = np.array([0, 0.24, 0.25, 1 - 2.0**-53])
   for entry, expected in ((0, 'xxyy'), (1, 'zzzz')):
     chosen = table.choose(np.full(4, entry), draws)

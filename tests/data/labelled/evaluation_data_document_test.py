@@ -29,12 +29,12 @@ def _rows(header: str) -> list[list[str]]:
 def test_formats_and_options():
   rows = _rows('| `format` | the file | options, with defaults |')
   names = [re.findall(r'`(\w+)`', row[0]) for row in rows]
-  known = formats.names(formats.Takes.FILE, formats.Takes.FILES)
+  known = formats.format_names(formats.Takes.FILE, formats.Takes.FILES)
   assert sorted(sum(names, [])) == sorted(
     name for name in known if not name.startswith('test.')
   )
   for (name, *_), row in zip(names, rows, strict=True):
-    parameters = formats.find(name).options
+    parameters = formats.find_reader(name).options
     for option in re.findall(r'`(\w+)[=`]', row[2]):
       if option != 'conll':
         assert option in parameters, (name, option)
@@ -45,7 +45,7 @@ def test_kinds():
   shown = {row[0].strip('`') for row in rows}
   assert shown == {
     kind
-    for kind in examples.kinds()
+    for kind in examples.example_classes()
     if examples.class_of(kind).__module__.startswith('xlflax.')
   }
 
@@ -54,7 +54,7 @@ def test_table_of_xtreme():
   rows = _rows('| task | train | dev | test parts | metric |')
   assert [row[0].strip('`') for row in rows] == list(xtreme.TASKS)
   for name, train, dev, test, metric in rows:
-    task = xtreme.task(name.strip('`'))
+    task = xtreme.find_xtreme_task(name.strip('`'))
     assert int(re.match(r'\d+', test)[0]) == len(task.languages)
     assert metric.lower().removeprefix('mean of ') == task.metric
     assert (train == 'none') == ('train' not in task.files)
@@ -78,7 +78,7 @@ def test_table_of_xtreme_r():
     *xtreme_tasks.RANKED,
   ]
   (name, train, dev, test, metric), *ranked = rows
-  task = xtreme.task(name.strip('`'), xtreme_tasks.XTREME_R)
+  task = xtreme.find_xtreme_task(name.strip('`'), xtreme_tasks.XTREME_R)
   assert int(re.match(r'\d+', test)[0]) == len(task.languages)
   assert metric == task.metric
   for cell, split in ((train, 'train'), (dev, 'validation')):

@@ -7,7 +7,7 @@ from xlflax.data.labelled.sources import source
 from xlflax.foundation import errors
 
 
-@formats.reader('test.words', example=examples.ClassifiedText, end='!')
+@formats.register_reader('test.words', example=examples.ClassifiedText, end='!')
 def read_words(path, language, *, end='', paired_language=None):
   """One text a line."""
   return files.Reading(
@@ -30,7 +30,7 @@ def test_a_reader_of_ones_own(tmp_path):
     'fr-en'
   )
   assert (one.text, one.language, one.paired_language) == ('x!', 'fr', 'en')
-  assert formats.find('test.words').example.KIND == 'classification'
+  assert formats.find_reader('test.words').example.KIND == 'classification'
   first, second = formats.read_files(
     'test.words', (path, path), 'fr', end='?'
   ).examples
@@ -39,8 +39,11 @@ def test_a_reader_of_ones_own(tmp_path):
 
 
 def test_names():
-  assert {'tsv', 'uner', 'bucc'} <= set(formats.names())
-  assert set(formats.names(formats.Takes.COLLECTIONS)) == {'bucc', 'lines'}
+  assert {'tsv', 'uner', 'bucc'} <= set(formats.format_names())
+  assert set(formats.format_names(formats.Takes.COLLECTIONS)) == {
+    'bucc',
+    'lines',
+  }
 
 
 def test_unknown_names_and_options():
@@ -58,4 +61,4 @@ def test_a_name_is_of_one_reader():
     got='tests.data.labelled.formats_test.read_words',
     mentions='tsv',
   ):
-    formats.reader('tsv', example=examples.ClassifiedText)(read_words)
+    formats.register_reader('tsv', example=examples.ClassifiedText)(read_words)

@@ -149,7 +149,7 @@ def test_cached_rows_of_changed_examples_are_made_anew(tmp_path):
   table, written = row_table.RowTable.load(folder / 'en.npz')
   assert written.endswith(f' {FakeSource().fingerprint()}')
   table.save(folder / 'en.npz', written.rpartition(' ')[0] + ' 0123')
-  manifests.note(folder, manifests.Kind.ROWS, ['en.npz'])
+  manifests.record_files(folder, manifests.Kind.ROWS, ['en.npz'])
   assert _open(cache_dir=tmp_path).num_rows == 10
   assert row_table.RowTable.load(folder / 'en.npz')[1] == written
 
@@ -172,12 +172,12 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
     (rows, ['en.npz']),
   ):
     (ours / 'en.npz').write_bytes(content)
-    manifests.forget(ours, ['de.npz', 'en.npz'])
-    manifests.note(ours, manifests.Kind.ROWS, names)
+    manifests.forget_files(ours, ['de.npz', 'en.npz'])
+    manifests.record_files(ours, manifests.Kind.ROWS, names)
     with pytest.raises(errors.CacheError):
       _open(cache_dir=tmp_path, source=source)
   (ours / 'en.npz').write_bytes(rows)
-  manifests.note(ours, manifests.Kind.ROWS, ['de.npz', 'en.npz'])
+  manifests.record_files(ours, manifests.Kind.ROWS, ['de.npz', 'en.npz'])
   assert _open(cache_dir=tmp_path, source=source).identity == first.identity
 
 

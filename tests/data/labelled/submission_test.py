@@ -60,19 +60,19 @@ def test_files_of_xtreme_r(tmp_path):
     'xcopa/test-qu.jsonl'
   )
   run = 'm1 Q0 Q64 1 0.9 x\nm1 Q0 Q90 2 0.8 x\nm2 Q0 Q1 1 0.7 x\n'
-  assert json.loads(submission.entities(run, count=1)) == {
+  assert json.loads(submission.entities_json(run, count=1)) == {
     'm1': ['Q64'],
     'm2': ['Q1'],
   }
   name = submission.file_name('mewslix', 'uk', 'xtreme-r')
-  lacking = submission.write(str(tmp_path), {name: '{}'}, 'xtreme-r')
+  lacking = submission.write_submission(str(tmp_path), {name: '{}'}, 'xtreme-r')
   assert name == 'mewslix/test-uk.json' not in lacking
   assert 'panx/test-qu.tsv' in lacking and len(lacking) == 181 + 10
 
 
 def test_a_folder_tells_what_lacks(tmp_path):
   name = submission.file_name('xnli', 'ur')
-  lacking = submission.write(
+  lacking = submission.write_submission(
     str(tmp_path),
     {
       name: examples_lib.ClassifiedText.write_predictions(

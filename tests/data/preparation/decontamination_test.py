@@ -26,7 +26,7 @@ def _corpus(root, lines, pairs=()) -> Corpus:
 
 def _found(corpus, *files, **settings) -> dict[str, list[int]]:
   asked = Decontamination(files=[str(file) for file in files], **settings)
-  found = decontamination.find(corpus, asked)
+  found = decontamination.find_contaminated_lines(corpus, asked)
   return {path: lines.tolist() for path, lines in found.items()}
 
 
@@ -72,7 +72,7 @@ def test_prepare_drops_them_and_goes_on_only_with_the_same_files(tmp_path):
   corpus = _corpus(tmp_path / 'corpus', ['a line', _SENTENCE, 'another line'])
 
   def prepare():
-    return preparation.prepare(
+    return preparation.preprocess_corpus(
       corpus,
       tmp_path / 'out',
       processing=TextProcessing(),

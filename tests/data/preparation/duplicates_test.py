@@ -33,7 +33,7 @@ def _altered(sentence, share, rng):
 
 def _jaccard(one, two):
   first, second = (
-    likeness.n_grams(likeness.essence(text), _NEAR.characters)
+    likeness.n_grams(likeness.normalize_for_comparison(text), _NEAR.characters)
     for text in (one, two)
   )
   return len(first & second) / len(first | second)
@@ -98,7 +98,10 @@ def corpus(tmp_path):
 def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
   if settings is _NEAR:
     pytest.importorskip('rensa')
-  found = {k: v.tolist() for k, v in duplicates.find(corpus, settings).items()}
+  found = {
+    k: v.tolist()
+    for k, v in duplicates.find_duplicates(corpus, settings).items()
+  }
   assert found == {
     'mono/en.txt': [20, 21, 22, 24],
     'valid/mono/en.txt': [],
@@ -123,7 +126,7 @@ def test_training_pairs_with_a_side_of_held_out_text(tmp_path, settings):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [[english[6]]], split='validation'
   )
-  found = duplicates.find(Corpus(tmp_path), settings)
+  found = duplicates.find_duplicates(Corpus(tmp_path), settings)
   dropped = {name: places.tolist() for name, places in found.items()}
   assert dropped.pop('parallel/de-en.tsv') == [2, 4, 6]
   assert not any(dropped.values())
@@ -143,14 +146,14 @@ def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
   corpus_writer.write_monolingual(tmp_path, 'en', [english], split='test')
   corpus_writer.write_monolingual(tmp_path, 'de', [german], split='validation')
   corpus_writer.write_monolingual(tmp_path, 'en', [english])
-  found = duplicates.find(Corpus(tmp_path), settings)
+  found = duplicates.find_duplicates(Corpus(tmp_path), settings)
   dropped = {name: places.tolist() for name, places in found.items()}
   assert dropped.pop('mono/en.txt') == [0, 1, 2, 3, 4, 5]
   assert not any(dropped.values())
 
 
 def test_everything_is_kept_unless_asked(corpus):
-  assert duplicates.find(corpus, Deduplication()) == {}
+  assert duplicates.find_duplicates(corpus, Deduplication()) == {}
 
 
 def test_settings_that_cannot_be():

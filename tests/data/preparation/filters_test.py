@@ -9,7 +9,7 @@ from xlflax.foundation import errors
 
 
 def _reason(*texts, languages=('en',), **filters):
-  return filters_lib.reason(texts, languages, TextFilters(**filters))
+  return filters_lib.find_drop_reason(texts, languages, TextFilters(**filters))
 
 
 @pytest.mark.parametrize(

@@ -33,15 +33,15 @@ def _write(root, name: str, text: str) -> Corpus:
 
 
 def _found(corpus: Corpus, **settings) -> str:
-  found = inspection.inspect(corpus, Decontamination(**settings))
-  return '\n'.join(inspection.findings(corpus, found))
+  found = inspection.compute_statistics(corpus, Decontamination(**settings))
+  return '\n'.join(inspection.describe_findings(corpus, found))
 
 
 def test_counts(tmp_path):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [['A house.', 'a house'], ['1,000', 'Snow fell.']]
   )
-  [counts] = inspection.inspect(Corpus(tmp_path))
+  [counts] = inspection.compute_statistics(Corpus(tmp_path))
   assert (counts.lines, counts.documents) == (4, 2)
   assert (counts.characters, counts.longest) == (30, 10)
   assert (counts.repeated, counts.without_letters) == (1, 1)
@@ -119,7 +119,9 @@ def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
   assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
   shown, content = capfd.readouterr().out, page.read_text('utf-8')
   assert 'mono/en.txt' in content and '40' in content
-  said = inspection.findings(corpus, inspection.inspect(corpus))
+  said = inspection.describe_findings(
+    corpus, inspection.compute_statistics(corpus)
+  )
   assert said and all(sentence in shown.replace('\n', ' ') for sentence in said)
   assert all(html.escape(sentence) in content for sentence in said)
 

@@ -33,22 +33,22 @@ _KEEP = TextFilters(min_language_probability=0.5)
 
 
 def _kept(texts, file, language='en'):
-  prior = languages.expect(language, file)
+  prior = languages.expected_languages(language, file)
   return [
     text
     for text in texts
-    if filters.reason((text,), (language,), _KEEP, (prior,)) is None
+    if filters.find_drop_reason((text,), (language,), _KEEP, (prior,)) is None
   ]
 
 
 def test_what_the_identifier_says():
-  assert {'en', 'de', 'zh'} <= languages.known()
-  assert languages.identify(LONG[0])[0] == 'en'
+  assert {'en', 'de', 'zh'} <= languages.known_languages()
+  assert languages.identify_language(LONG[0])[0] == 'en'
 
 
 def test_short_lines_of_a_file_stay():
   """By itself, hardly one of them is 0.5 likely to be English."""
-  alone = [languages.identify(text) for text in SHORT]
+  alone = [languages.identify_language(text) for text in SHORT]
   assert sum(code == 'en' and p >= 0.5 for code, p in alone) < len(SHORT) / 2
   assert _kept(FILE, FILE) == FILE
 
@@ -68,17 +68,17 @@ def test_a_file_of_another_language():
 
 def test_the_name_alone():
   assert _kept(SHORT + GERMAN, ()) == SHORT
-  assert languages.expect('gsw') is None
-  assert filters.reason(('Grüezi mitenand',), ('gsw',), _KEEP) is None
+  assert languages.expected_languages('gsw') is None
+  assert filters.find_drop_reason(('Grüezi mitenand',), ('gsw',), _KEEP) is None
 
 
 def test_shares_of_a_file():
-  prior = languages.expect('en_GB', LONG * 5 + GERMAN * 15)
+  prior = languages.expected_languages('en_GB', LONG * 5 + GERMAN * 15)
   assert prior.language == 'en'
   assert (
     prior.shares.sum() == pytest.approx(1, rel=1e-4) and prior.shares.min() > 0
   )
-  code = list(languages.labels())
+  code = list(languages.language_labels())
   english, german = (prior.shares[code.index(x)] for x in ('en', 'de'))
   # A quarter and the name's half are as much as three quarters.
   assert english == pytest.approx(german, abs=0.03)
@@ -87,9 +87,9 @@ def test_shares_of_a_file():
 
 def test_probability_of_a_line():
   """Bayes' rule over what the identifier says and the shares."""
-  prior = languages.expect('en', LONG)
-  found = languages.likelihoods('File name') * prior.shares
-  expected = found[list(languages.labels()).index('en')] / found.sum()
+  prior = languages.expected_languages('en', LONG)
+  found = languages.language_likelihoods('File name') * prior.shares
+  expected = found[list(languages.language_labels()).index('en')] / found.sum()
   assert prior.accepts('File name', expected - 1e-6)
   assert not prior.accepts('File name', expected + 1e-6)
 
@@ -106,7 +106,7 @@ def test_a_sample_of_all_of_a_file(tmp_path, monkeypatch):
     'de',
   ]
   (prior,) = languages.of_file(mono)
-  whole = languages.expect('en', [LONG[0], GERMAN[0]] * 100)
+  whole = languages.expected_languages('en', [LONG[0], GERMAN[0]] * 100)
   np.testing.assert_allclose(prior.shares, whole.shares, atol=0.05)
 
 
@@ -125,7 +125,7 @@ def test_prepared_alike_by_processes_and_shares(tmp_path):
     done = [
       prepared
       for option in options
-      for prepared in preparation.prepare(
+      for prepared in preparation.preprocess_corpus(
         Corpus(tmp_path / 'in'),
         tmp_path / name,
         processing=TextProcessing(),

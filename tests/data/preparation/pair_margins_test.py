@@ -41,7 +41,7 @@ def _filter(**fields):
 
 
 def test_wrong_pairs_of_training_text_are_found(corpus):
-  (found,) = pair_margins.find(
+  (found,) = pair_margins.find_low_margin_pairs(
     corpus, corpus.files, _filter(), _encode
   ).values()
   assert found.tolist() == [9]
@@ -49,7 +49,7 @@ def test_wrong_pairs_of_training_text_are_found(corpus):
 
 def test_neighbours_are_sought_in_groups(corpus):
   """With one pair in a group each is its only neighbour: the margin is 1."""
-  (found,) = pair_margins.find(
+  (found,) = pair_margins.find_low_margin_pairs(
     corpus, corpus.files, _filter(group=1, least=0.999), _encode
   ).values()
   assert found.tolist() == []
@@ -57,7 +57,7 @@ def test_neighbours_are_sought_in_groups(corpus):
 
 def test_they_are_left_out_and_counted(corpus, tmp_path):
   def run(least):
-    return preparation.prepare(
+    return preparation.preprocess_corpus(
       corpus,
       tmp_path / 'out',
       processing=TextProcessing(),
@@ -82,7 +82,7 @@ def test_a_share_judges_its_own_pairs(corpus, tmp_path):
   """The others do not ask the encoder: what it gives then is no vector."""
 
   def run(share, encode):
-    return preparation.prepare(
+    return preparation.preprocess_corpus(
       corpus,
       tmp_path / 'out',
       processing=TextProcessing(),

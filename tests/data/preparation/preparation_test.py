@@ -49,7 +49,7 @@ def source(tmp_path):
 
 def _prepare(source, output, **options):
   options = {'processing': NOTHING} | options
-  return preparation.prepare(Corpus(source), output, **options)
+  return preparation.preprocess_corpus(Corpus(source), output, **options)
 
 
 def test_moses_and_segmentation(source, tmp_path):
@@ -195,7 +195,9 @@ def test_dictionaries_are_not_lost_and_do_not_stay(source, tmp_path):
   (source / 'dictionaries/en-de.tsv').unlink()
   _prepare(source, out, overwrite=True)
   assert not Corpus(out).dictionaries
-  assert not preparation_record.written(out).keys() & {'dictionaries/en-de.tsv'}
+  assert not preparation_record.recorded_digests(out).keys() & {
+    'dictionaries/en-de.tsv'
+  }
 
 
 def test_text_does_not_depend_on_which_languages_are_written(source, tmp_path):

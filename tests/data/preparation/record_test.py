@@ -46,7 +46,9 @@ def source(tmp_path):
 
 
 def _prepare(source, output, **options):
-  return preparation.prepare(Corpus(source), output, **SETTINGS | options)
+  return preparation.preprocess_corpus(
+    Corpus(source), output, **SETTINGS | options
+  )
 
 
 def _content(directory: pathlib.Path) -> dict[str, bytes]:
@@ -153,7 +155,7 @@ def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
     save(self)
     data = json.loads((out / '.prepared-0-of-3.json').read_text())
     data['division']['shares'] = 4
-    data = digests.with_own(data)
+    data = digests.add_digest(data)
     (out / '.prepared-0-of-4.json').write_text(json.dumps(data))
 
   monkeypatch.setattr(record.Record, '_save', saved)
@@ -203,11 +205,11 @@ def test_two_writers(source, tmp_path):
     ((1, 3), None, ()),
     (None, (1, 3), ()),
   ):
-    with record.alone(out, holder):
+    with record.lock_output(out, holder):
       with raises_error(errors.CorpusError, mentions=values) as error:
         _prepare(source, out, share=asked)
     assert error.value.status is errors.ExitStatus.FAILURE
-  with record.alone(out, (1, 3)):
+  with record.lock_output(out, (1, 3)):
     assert _prepare(source, out, share=(0, 3))
 
 

@@ -58,7 +58,7 @@ class _Texts:
 
 def _index(examples, stream):
   sides = list(map(_Texts, examples.sides))
-  return row_index.make(sides, lambda: examples.starts_document, stream)
+  return row_index.make_index(sides, lambda: examples.starts_document, stream)
 
 
 def _plain(units):
@@ -84,7 +84,7 @@ def _both(examples, stream, batch_size=3):
       )
     )
   in_order = _plain(
-    row_iterator.iterate(batches, stream, eos_id=_EOS, counts=counts)
+    row_iterator.iterate_sequences(batches, stream, eos_id=_EOS, counts=counts)
   )
   assert in_order == by_index
   assert counts == row_iterator.Counts(

@@ -10,7 +10,7 @@ def test_mix_is_splitmix64():
     [(1234567 + i * golden) % 2**64 for i in range(3)], np.uint64
   )
   np.testing.assert_array_equal(
-    hashing.mix(seeds),
+    hashing.mix_bits(seeds),
     np.array(
       [6457827717110365317, 3203168211198807973, 9817491932198370423], np.uint64
     ),
@@ -35,14 +35,14 @@ def test_keys_tell_names_and_numbers_apart():
 
 
 def test_draw_depends_on_key_and_counter_only():
-  whole = hashing.draw(7, np.arange(10))
+  whole = hashing.draw_words(7, np.arange(10))
   np.testing.assert_array_equal(
-    hashing.draw(7, np.array([4, 9])), whole[[4, 9]]
+    hashing.draw_words(7, np.array([4, 9])), whole[[4, 9]]
   )
-  assert not np.isin(hashing.draw(8, np.arange(10)), whole).any()
+  assert not np.isin(hashing.draw_words(8, np.arange(10)), whole).any()
 
 
 def test_shuffled_is_a_permutation():
-  order = hashing.shuffled(5, 300)
+  order = hashing.shuffled_indices(5, 300)
   np.testing.assert_array_equal(np.sort(order), np.arange(300))
   assert np.sum(order == np.arange(300)) < 10

@@ -44,7 +44,7 @@ def test_sampling_rates_by_hand():
 )
 def test_apportion(credit, total, counts):
   np.testing.assert_array_equal(
-    schedule.apportion(np.array(credit), total), counts
+    schedule.apportion_draws(np.array(credit), total), counts
   )
 
 
@@ -124,7 +124,9 @@ def test_rates_that_have_no_shares(rates):
   ],
 )
 def test_limited_rates(rates, most, expected):
-  np.testing.assert_allclose(schedule.limited(np.array(rates), most), expected)
+  np.testing.assert_allclose(
+    schedule.limit_rates(np.array(rates), most), expected
+  )
 
 
 def test_a_stream_limits_its_rates():

@@ -22,7 +22,7 @@ from xlflax.data.seqio_tasks import corpus_tasks, registered
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch
-from xlflax.data.seqio_tasks.vocabulary import resolve
+from xlflax.data.seqio_tasks.vocabulary import resolve_deferred
 from xlflax.foundation import errors
 
 ALWAYS = CodeSwitching(probability=1.0, max_share=1.0, group_lines=8)
@@ -116,7 +116,7 @@ def test_every_reader_gives_the_same_text(
   )
   assert _texts('k3') == expected
   assert registry.num_examples('k3') == 200 * copies
-  task = resolve(registry.get_task('k3'), toy_vocabulary)
+  task = resolve_deferred(registry.get_task('k3'), toy_vocabulary)
   ids = [toy_vocabulary.encode(text) for text in expected]
   assert [
     e['targets'].tolist()
@@ -233,7 +233,7 @@ def test_fingerprints_follow_the_settings(registry, toy_corpus):
     corpus_tasks.register_corpus(
       toy_corpus, prefix=f'k8{number}', code_switching=settings
     )
-    fingerprint = task_examples.fingerprint(
+    fingerprint = task_examples.task_fingerprint(
       f'k8{number}.code_switched.en', 'train'
     )
     found.add(json.dumps(fingerprint))
@@ -250,7 +250,9 @@ def test_a_malformed_dictionary_is_told_with_its_line(
   corpus_tasks.register_corpus(Corpus(tmp_path), prefix='k9')
   for read in (
     lambda: _texts('k9.code_switched.en'),
-    lambda: list(task_reader.read('k9.code_switched.en', toy_vocabulary)),
+    lambda: list(
+      task_reader.read_tokenized_examples('k9.code_switched.en', toy_vocabulary)
+    ),
   ):
     with raises_error(errors.CorpusError, mentions=f'{path}:2'):
       read()

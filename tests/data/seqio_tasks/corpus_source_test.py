@@ -23,7 +23,9 @@ def test_monolingual_lines(toy_corpus):
 
 
 def test_parallel_pairs(toy_corpus):
-  source = corpus_source.of_rows(text_rows.parallel(toy_corpus, ('de', 'en')))
+  source = corpus_source.of_rows(
+    text_rows.parallel_rows(toy_corpus, ('de', 'en'))
+  )
   examples = list(
     corpus_source.numpy_examples(source.get_dataset('test', shuffle=False))
   )
@@ -35,7 +37,7 @@ def test_parallel_pairs(toy_corpus):
 def test_errors_keep_file_and_line(tmp_path):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\n' * 2000 + 'bad\n')
-  rows = text_rows.parallel(Corpus(tmp_path), ('de', 'en'))
+  rows = text_rows.parallel_rows(Corpus(tmp_path), ('de', 'en'))
   source = corpus_source.of_rows(rows)
   dataset = source.get_dataset('train', shuffle=False).batch(10)
   with raises_error(

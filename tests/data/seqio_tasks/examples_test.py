@@ -51,7 +51,7 @@ def test_reading_in_parts(unsized_task, toy_vocabulary, toy_sentences):
   assert 10 < len(expected) < 50
   for start in (0, 7):
     read = []
-    for examples in task_examples.read(
+    for examples in task_examples.read_task_examples(
       unsized_task, toy_vocabulary, split='train', start=start, size=4
     ):
       assert len(examples) <= 4 and examples.starts_document.all()
@@ -68,12 +68,12 @@ def test_source_size(unsized_task, toy_corpus):
 def test_fingerprint(unsized_task, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus)
   [file] = toy_corpus.group_fingerprint('en')
-  assert task_examples.fingerprint('corpus.mono.en', 'train') == {
+  assert task_examples.task_fingerprint('corpus.mono.en', 'train') == {
     'source': 'TextSource',
     'files': [['mono/en.txt', file.size, file.content]],
     'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize'],
   }
-  assert task_examples.fingerprint(unsized_task, 'train') == {
+  assert task_examples.task_fingerprint(unsized_task, 'train') == {
     'source': 'FunctionDataSource',
     'files': [['train']],
     'preprocessors': [
@@ -101,7 +101,9 @@ def test_arguments_of_a_step_are_in_the_fingerprint(registry):
     registry.add_monolingual_task(
       name, source, language='en', preprocessors=[step]
     )
-    found.append(task_examples.fingerprint(name, 'train')['preprocessors'][0])
+    found.append(
+      task_examples.task_fingerprint(name, 'train')['preprocessors'][0]
+    )
   assert found == [
     ['shortened', [[], {'characters': n, 'by': '_long'}]] for n in (3, 4)
   ]
@@ -163,6 +165,8 @@ def test_examples_without_a_side(toy_vocabulary):
       where='task sideless.en',
       mentions=('starts_document', 'inputs'),
     ):
-      next(task_examples.read(name, toy_vocabulary, split='train'))
+      next(
+        task_examples.read_task_examples(name, toy_vocabulary, split='train')
+      )
   finally:
     seqio.TaskRegistry.remove(name)

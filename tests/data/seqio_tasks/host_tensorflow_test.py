@@ -34,5 +34,5 @@ def test_what_was_written_is_shown_when_the_import_fails(
     host_tensorflow, '_quiet_modules', ('noisy_broken_module',)
   )
   with pytest.raises(ImportError, match='broken'):
-    host_tensorflow.load()
+    host_tensorflow.load_tensorflow()
   assert capfd.readouterr().err

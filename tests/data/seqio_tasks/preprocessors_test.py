@@ -30,7 +30,7 @@ def test_tokenize_encodes_strings_only(toy_vocabulary):
   features = {'targets': seqio.Feature(SeqioVocabulary(toy_vocabulary))}
   texts = ['the cat', '', 'a bird', 'кошка', 'the dog']
   before = _dataset(targets=texts, starts_document=[True, False] * 2 + [True])
-  after = preprocessors.tokenize(before, features, batch_size=2)
+  after = preprocessors.tokenize_features(before, features, batch_size=2)
   assert after.element_spec['targets'].dtype == tf.int32
   assert after.element_spec['targets'].shape.as_list() == [None]
   assert _examples(after) == [
@@ -41,18 +41,18 @@ def test_tokenize_encodes_strings_only(toy_vocabulary):
 
 def test_tokenize_leaves_ids_alone(toy_vocabulary):
   features = {'targets': seqio.Feature(SeqioVocabulary(toy_vocabulary))}
-  after = preprocessors.tokenize(_dataset(targets=[[7, 8]]), features)
+  after = preprocessors.tokenize_features(_dataset(targets=[[7, 8]]), features)
   assert _examples(after) == [{'targets': [7, 8]}]
 
 
 def test_tokenize_refuses_a_deferred_vocabulary():
   features = {'targets': seqio.Feature(DeferredVocabulary())}
   with raises_error(errors.VocabularyError, mentions=('--vocabulary', 'DIR')):
-    preprocessors.tokenize(_dataset(targets=['a']), features)
+    preprocessors.tokenize_features(_dataset(targets=['a']), features)
 
 
 def test_rename_keeps_the_named_features_only():
-  after = preprocessors.rename(
+  after = preprocessors.rename_features(
     _dataset(text=['a'], url=['b']), {'targets': 'text'}
   )
   assert _examples(after) == [{'targets': 'a'}]
@@ -60,12 +60,12 @@ def test_rename_keeps_the_named_features_only():
 
 def test_rename_names_what_is_missing():
   with raises_error(errors.CorpusError, got='text', mentions='body'):
-    preprocessors.rename(_dataset(text=['a']), {'targets': 'body'})
+    preprocessors.rename_features(_dataset(text=['a']), {'targets': 'body'})
 
 
 def test_translation_drops_empty_sides():
   before = _dataset(de=['ja', 'nein', ''], en=['yes', ' ', 'no'])
-  after = preprocessors.translation(before, ('de', 'en'))
+  after = preprocessors.name_translation_sides(before, ('de', 'en'))
   assert _examples(after) == [{'inputs': 'ja', 'targets': 'yes'}]
 
 

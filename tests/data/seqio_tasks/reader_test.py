@@ -11,16 +11,18 @@ from xlflax.data.corpus.directory import Corpus
 from xlflax.data.examples import Ragged
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.seqio_tasks import reader as task_reader
-from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve
+from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve_deferred
 from xlflax.foundation import errors
 
 
 def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
-  task = resolve(registry.get_task(name), vocabulary)
+  task = resolve_deferred(registry.get_task(name), vocabulary)
   expected = list(
     task.get_dataset(split=split, shuffle=False).as_numpy_iterator()
   )
-  found = list(task_reader.read(name, vocabulary, split=split))
+  found = list(
+    task_reader.read_tokenized_examples(name, vocabulary, split=split)
+  )
   assert len(found) == len(expected) > 0
   for a, b in zip(found, expected, strict=True):
     assert a.keys() == b.keys()
@@ -117,16 +119,24 @@ def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
   with raises_error(
     errors.CorpusError, where='de-en.tsv:2', mentions=('bad', 1)
   ):
-    list(task_reader.read('r6.parallel.de_en', toy_vocabulary))
+    list(
+      task_reader.read_tokenized_examples('r6.parallel.de_en', toy_vocabulary)
+    )
   with raises_error(
     errors.CorpusError, got='test', where='task r6.parallel.de_en'
   ):
-    list(task_reader.read('r6.parallel.de_en', toy_vocabulary, split='test'))
+    list(
+      task_reader.read_tokenized_examples(
+        'r6.parallel.de_en', toy_vocabulary, split='test'
+      )
+    )
 
 
 def test_start_passes_over_examples(registry, toy_corpus, toy_vocabulary):
   corpus_tasks.register_corpus(toy_corpus, prefix='r7')
-  whole = list(task_reader.read('r7.mono.de', toy_vocabulary))
+  whole = list(
+    task_reader.read_tokenized_examples('r7.mono.de', toy_vocabulary)
+  )
   (block,) = task_reader.read_blocks('r7.mono.de', toy_vocabulary, start=57)
   rest = block['targets'].texts()
   assert [row.tolist() for row in rest] == [

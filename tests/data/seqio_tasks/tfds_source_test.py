@@ -35,7 +35,7 @@ def test_a_slice_is_in_the_fingerprint(monkeypatch):
     tfds_source.add_monolingual(
       name, 'some/en:1.0.0', language='en', splits={'train': part}
     )
-    made = task_examples.fingerprint(name, 'train')
+    made = task_examples.task_fingerprint(name, 'train')
     assert made['source'] == f'TfdsSource {part}'
 
 

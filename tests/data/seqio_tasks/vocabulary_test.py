@@ -11,7 +11,7 @@ from xlflax.data.seqio_tasks import reader as task_reader
 from xlflax.data.seqio_tasks.vocabulary import (
   DeferredVocabulary,
   SeqioVocabulary,
-  resolve,
+  resolve_deferred,
 )
 from xlflax.data.vocabularies.training import train_vocabulary
 from xlflax.foundation import errors
@@ -66,7 +66,7 @@ def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
   task = _task(DeferredVocabulary())
   with raises_error(errors.VocabularyError, mentions=('--vocabulary', 'DIR')):
     _ = task.output_features['targets'].vocabulary.vocab_size
-  resolved = resolve(task, toy_vocabulary)
+  resolved = resolve_deferred(task, toy_vocabulary)
   example = next(iter(resolved.get_dataset(split='train', shuffle=False)))
   assert example['targets'].numpy().tolist() == toy_vocabulary.encode('the cat')
   assert task.output_features['targets'].vocabulary == DeferredVocabulary()
@@ -74,10 +74,10 @@ def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
 
 def test_another_vocabulary_is_refused(tmp_path, toy_corpus, toy_vocabulary):
   other = train_vocabulary(toy_corpus, tmp_path, size=150)
-  same = resolve(_task(SeqioVocabulary(other)), other)
+  same = resolve_deferred(_task(SeqioVocabulary(other)), other)
   assert same.output_features['targets'].vocabulary.vocabulary == other
   with pytest.raises(errors.VocabularyError) as caught:
-    resolve(_task(SeqioVocabulary(other)), toy_vocabulary)
+    resolve_deferred(_task(SeqioVocabulary(other)), toy_vocabulary)
   message = str(caught.value)
   assert_mentions(message, 'SeqioVocabulary(size=150')
   assert_mentions(message, 'SeqioVocabulary(size=180')
@@ -88,7 +88,10 @@ def test_seqio_sentencepiece_of_the_same_model_fits(tmp_path, toy_vocabulary):
   path = tmp_path / 'sentencepiece.model'
   path.write_bytes(toy_vocabulary.model)
   task = _task(seqio.SentencePieceVocabulary(str(path)))
-  assert resolve(task, toy_vocabulary).output_features == task.output_features
+  assert (
+    resolve_deferred(task, toy_vocabulary).output_features
+    == task.output_features
+  )
 
 
 @pytest.fixture(scope='module')
@@ -122,7 +125,7 @@ def test_languages_come_from_the_feature_or_are_told(union):
     (SeqioVocabulary(union, language='en'), ('de',)),
     (SeqioVocabulary(union), ('en',)),
   ):
-    task = resolve(_task(vocabulary), union, languages=told)
+    task = resolve_deferred(_task(vocabulary), union, languages=told)
     (example,) = task.get_dataset(split='train', shuffle=False)
     assert example['targets'].numpy().tolist() == expected
 
@@ -131,12 +134,16 @@ def test_corpus_tasks_and_mixtures_know_their_languages(
   registry, toy_corpus, toy_sentences, union
 ):
   corpus_tasks.register_corpus(toy_corpus, prefix='u1')
-  example = next(task_reader.read('u1.parallel.de_en', union))
+  example = next(
+    task_reader.read_tokenized_examples('u1.parallel.de_en', union)
+  )
   for side, code in (('inputs', 'de'), ('targets', 'en')):
     assert example[side].tolist() == union.encode(
       toy_sentences[code][0], language=code
     )
-  shown = '\n'.join(task_summary.steps('u1.mono.en', union, num_examples=1))
+  shown = '\n'.join(
+    task_summary.describe_preprocessing('u1.mono.en', union, num_examples=1)
+  )
   assert 'pieces:  en:▁' in shown
   assert f'decoded: {toy_sentences["en"][0]!r}' in shown
   for code in ('de', 'ru'):
@@ -166,8 +173,8 @@ def test_a_task_of_unknown_language_is_refused(registry, union):
     output_features=dict(task.output_features),
   )
   with raises_error(errors.VocabularyError, mentions='set_task_languages'):
-    next(task_reader.read('u2', union))
+    next(task_reader.read_tokenized_examples('u2', union))
   registry.set_task_languages('u2', ['en'])
-  assert next(task_reader.read('u2', union))['targets'].tolist() == (
-    union.encode('the cat', language='en')
-  )
+  assert next(task_reader.read_tokenized_examples('u2', union))[
+    'targets'
+  ].tolist() == (union.encode('the cat', language='en'))

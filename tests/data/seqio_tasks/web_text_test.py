@@ -62,10 +62,12 @@ def test_in_a_task(registry, toy_vocabulary):
     language='en',
     preprocessors=[step],
   )
-  [read] = task_examples.read('filtered.en', toy_vocabulary, split='train')
+  [read] = task_examples.read_task_examples(
+    'filtered.en', toy_vocabulary, split='train'
+  )
   assert [len(text) > 0 for text in read.sides[0].texts()] == [True] * 3
   assert read.starts_document.tolist() == [True, False, False]
-  [first, *_] = task_examples.fingerprint('filtered.en', 'train')[
+  [first, *_] = task_examples.task_fingerprint('filtered.en', 'train')[
     'preprocessors'
   ]
   assert first == ['keep_lines', step.fingerprint()]

@@ -42,7 +42,7 @@ def test_shared_words_of_three_languages_are_few_runs():
     [7, 9, 10, 6],
     [11, 10, 8, 7],
   ]
-  assert [vocabulary_anchors.runs(ids) for ids in words] == [
+  assert [vocabulary_anchors.id_ranges(ids) for ids in words] == [
     ((5, 9),),
     ((6, 8), (9, 11)),
     ((7, 9), (10, 12)),
@@ -54,11 +54,11 @@ def test_shared_words_of_three_languages_are_few_runs():
   [([], ()), ([4], ((4, 5),)), ([7, 5, 6, 9], ((5, 8), (9, 10)))],
 )
 def test_runs(ids, expected):
-  assert vocabulary_anchors.runs(np.array(ids, np.int32)) == expected
+  assert vocabulary_anchors.id_ranges(np.array(ids, np.int32)) == expected
 
 
 def test_owners_are_the_first_languages():
-  languages, own = vocabulary_anchors.owners(
+  languages, own = vocabulary_anchors.find_owners(
     [np.array([0, 1, 2]), np.array([0, 2, 3])], 4
   )
   assert languages.tolist() == [0, 0, 0, 1]

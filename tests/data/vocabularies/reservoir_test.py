@@ -37,13 +37,13 @@ def test_the_same_lines_whoever_draws_them(
 ):
   """Over spans of 1 kB, so that one file is shared out."""
   monkeypatch.setattr(reservoir, '_SPAN', 1000)
-  whole = reservoir.draw(corpus, capacity=50, seed=3)
+  whole = reservoir.draw_reservoirs(corpus, capacity=50, seed=3)
   origin = reservoir.Origin.of(corpus, capacity=50, seed=3)
   for index in range(count):
     share = (index, count)
-    drawn = reservoir.draw(corpus, capacity=50, seed=3, share=share)
-    reservoir.write(tmp_path, share, drawn, origin)
-  found = reservoir.read(tmp_path, origin)
+    drawn = reservoir.draw_reservoirs(corpus, capacity=50, seed=3, share=share)
+    reservoir.write_reservoirs(tmp_path, share, drawn, origin)
+  found = reservoir.read_reservoirs(tmp_path, origin)
   assert _lines(found) == _lines(whole)
   counts = {code: part.count for code, part in found.items()}
   assert counts == text_sampling.count_sentences(corpus)
@@ -59,7 +59,9 @@ def test_every_line_is_as_likely(corpus):
   counts = collections.Counter()
   for seed in range(400):
     # The second of three files is the French one.
-    drawn = reservoir.draw(corpus, capacity=6, seed=seed, share=(1, 3))
+    drawn = reservoir.draw_reservoirs(
+      corpus, capacity=6, seed=seed, share=(1, 3)
+    )
     counts.update(_lines(drawn)['fr'])
   expected = 400 * 6 / 60
   found = np.array([counts[f'fr {number}'] for number in range(60)])
@@ -68,12 +70,12 @@ def test_every_line_is_as_likely(corpus):
 
 def test_quotas_are_kept(corpus):
   """Fewer than there are, and more: each whole, and some once more."""
-  drawn = reservoir.draw(corpus, capacity=500, seed=0)
+  drawn = reservoir.draw_reservoirs(corpus, capacity=500, seed=0)
   quotas = {
     'fr': text_sampling.Quota(60, 150),
     'en': text_sampling.Quota(540, 20),
   }
-  counts = collections.Counter(reservoir.sample(drawn, quotas))
+  counts = collections.Counter(reservoir.sample_reservoirs(drawn, quotas))
   french = [n for text, n in counts.items() if text.startswith('fr')]
   assert sorted(french) == [2] * 30 + [3] * 30
   assert sum(counts.values()) - sum(french) == 20
@@ -82,18 +84,18 @@ def test_quotas_are_kept(corpus):
 def test_a_share_is_missing_or_damaged(corpus, tmp_path):
   origin = reservoir.Origin.of(corpus, capacity=9, seed=0)
   for index in (0, 2):
-    reservoir.write(tmp_path, (index, 3), {}, origin)
+    reservoir.write_reservoirs(tmp_path, (index, 3), {}, origin)
   with raises_error(
     errors.CorpusError, got='share-0-of-3.npz, share-2-of-3.npz'
   ):
-    reservoir.read(tmp_path, origin)
-  reservoir.write(tmp_path, (1, 3), {}, origin)
-  reservoir.read(tmp_path, origin)
+    reservoir.read_reservoirs(tmp_path, origin)
+  reservoir.write_reservoirs(tmp_path, (1, 3), {}, origin)
+  reservoir.read_reservoirs(tmp_path, origin)
   (tmp_path / 'share-1-of-3.npz').write_bytes(b'PK')
   with raises_error(
     errors.CorpusError, where='share-1-of-3.npz', mentions='allow_pickle='
   ):
-    reservoir.read(tmp_path, origin)
+    reservoir.read_reservoirs(tmp_path, origin)
 
 
 @pytest.mark.parametrize(
@@ -110,17 +112,23 @@ def test_a_share_is_missing_or_damaged(corpus, tmp_path):
 def test_a_share_of_another_sample(corpus, tmp_path, changes, values):
   """Another seed, too few lines, text that changed between the shares."""
   origin = reservoir.Origin.of(corpus, capacity=9, seed=0)
-  reservoir.write(tmp_path, (0, 2), {}, origin)
-  reservoir.write(tmp_path, (1, 2), {}, dataclasses.replace(origin, **changes))
+  reservoir.write_reservoirs(tmp_path, (0, 2), {}, origin)
+  reservoir.write_reservoirs(
+    tmp_path, (1, 2), {}, dataclasses.replace(origin, **changes)
+  )
   with raises_error(
     errors.CorpusError, mentions=values, where='share-1-of-2.npz'
   ):
-    reservoir.read(tmp_path, origin)
+    reservoir.read_reservoirs(tmp_path, origin)
 
 
 def test_a_larger_sample_serves(corpus, tmp_path):
   origin = reservoir.Origin.of(corpus, capacity=9, seed=0)
-  drawn = reservoir.draw(corpus, capacity=9, seed=0)
-  reservoir.write(tmp_path, (0, 1), drawn, origin)
-  found = reservoir.read(tmp_path, dataclasses.replace(origin, capacity=5))
-  assert _lines(found) == _lines(reservoir.draw(corpus, capacity=5, seed=0))
+  drawn = reservoir.draw_reservoirs(corpus, capacity=9, seed=0)
+  reservoir.write_reservoirs(tmp_path, (0, 1), drawn, origin)
+  found = reservoir.read_reservoirs(
+    tmp_path, dataclasses.replace(origin, capacity=5)
+  )
+  assert _lines(found) == _lines(
+    reservoir.draw_reservoirs(corpus, capacity=5, seed=0)
+  )

@@ -21,18 +21,20 @@ def test_exponential_rates():
 
 
 def test_quotas_share_what_there_is():
-  made = text_sampling.quotas(
+  made = text_sampling.sampling_quotas(
     {'en': 100, 'sw': 1}, alpha=0.5, max_sentences=1000
   )
   assert made == {'en': Quota(100, 92), 'sw': Quota(1, 9)}
-  made = text_sampling.quotas({'en': 100, 'sw': 1}, alpha=0.5, max_sentences=11)
+  made = text_sampling.sampling_quotas(
+    {'en': 100, 'sw': 1}, alpha=0.5, max_sentences=11
+  )
   assert made == {'en': Quota(100, 10), 'sw': Quota(1, 1)}
 
 
 def test_sentences_are_lines_and_sides(toy_corpus, toy_sentences):
   counts = text_sampling.count_sentences(toy_corpus)
   assert counts == {'de': 110, 'en': 250, 'ru': 100}
-  found = collections.Counter(text_sampling.sentences(toy_corpus, 'en'))
+  found = collections.Counter(text_sampling.iterate_sentences(toy_corpus, 'en'))
   assert sum(found.values()) == 250
   assert found[toy_sentences['en'][0]] == 2
 
@@ -45,17 +47,18 @@ def test_sample_repeats_evenly(tmp_path, drawn):
   )
   corpus = Corpus(tmp_path)
   plan = {'en': Quota(10, drawn)}
-  lines = list(text_sampling.sample(corpus, plan, seed=1))
+  lines = list(text_sampling.sample_sentences(corpus, plan, seed=1))
   assert len(lines) == drawn
   counts = collections.Counter(lines)
   assert max(counts.values()) - min(counts.values()) <= 1
-  assert lines == list(text_sampling.sample(corpus, plan, seed=1))
+  assert lines == list(text_sampling.sample_sentences(corpus, plan, seed=1))
 
 
 def test_another_seed_draws_others(toy_corpus):
   plan = {'en': Quota(250, 50)}
   draws = [
-    list(text_sampling.sample(toy_corpus, plan, seed=seed)) for seed in (0, 1)
+    list(text_sampling.sample_sentences(toy_corpus, plan, seed=seed))
+    for seed in (0, 1)
   ]
   assert draws[0] != draws[1]
 
@@ -72,4 +75,4 @@ def test_another_seed_draws_others(toy_corpus):
   ],
 )
 def test_long_texts_are_cut(text, parts):
-  assert list(text_sampling.cut(text, max_bytes=8)) == parts
+  assert list(text_sampling.split_long_text(text, max_bytes=8)) == parts

@@ -64,7 +64,7 @@ def test_without_marks():
 
 
 def test_normalize():
-  assert token_normalization.normalize('Ｔｈｅ ﬁÄ') == 'the fiä'
+  assert token_normalization.normalize_token('Ｔｈｅ ﬁÄ') == 'the fiä'
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_normalize():
   ],
 )
 def test_script(text, script):
-  assert token_normalization.script(text) == script
+  assert token_normalization.script_of_token(text) == script
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,9 @@ def test_changed_rate(tmp_path, normalization, changed):
 def test_unknown_rate(tmp_path, toy_vocabulary):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono' / 'en.txt').write_text('漢\n')
-  (row,) = vocabulary_statistics.fertility(toy_vocabulary, Corpus(tmp_path))
+  (row,) = vocabulary_statistics.compute_fertility(
+    toy_vocabulary, Corpus(tmp_path)
+  )
   ids = toy_vocabulary.encode('漢')
   assert row['unknown_rate'] == ids.count(3) / len(ids) > 0
   assert row['split'] == 'train'
@@ -318,7 +320,7 @@ def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
 
 def _only(directory, corpus, language):
   """A corpus of the sentences that one language's model is trained on."""
-  lines = list(text_sampling.sentences(corpus, language))
+  lines = list(text_sampling.iterate_sentences(corpus, language))
   corpus_writer.write_monolingual(directory, language, [lines])
   return directory
 

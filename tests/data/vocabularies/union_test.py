@@ -201,7 +201,7 @@ def test_word_starts(unions, anchors):
     np.frombuffer(union.spec.word_starts, np.uint8), bitorder='little'
   )[: union.spec.size]
   assert flags.tolist() == [
-    int(piece[0] == '▁' or token_normalization.script(piece) == 'CJK')
+    int(piece[0] == '▁' or token_normalization.script_of_token(piece) == 'CJK')
     for piece in map(union.bare_piece, range(len(union)))
   ]
   assert 0 < flags.sum() < union.spec.size
@@ -284,7 +284,7 @@ def directory(tmp_path, unions):
   for name, content in union.files().items():
     (tmp_path / name).write_bytes(content)
   (tmp_path / vocabulary.DESCRIPTION_FILE).write_text(
-    json.dumps(digests.with_own(union.description))
+    json.dumps(digests.add_digest(union.description))
   )
   return tmp_path
 
@@ -319,7 +319,7 @@ def test_loading(directory, unions):
 def test_malformed_descriptions(directory, change, values):
   path = directory / vocabulary.DESCRIPTION_FILE
   changed = json.loads(path.read_text()) | change
-  path.write_text(json.dumps(digests.with_own(changed)))
+  path.write_text(json.dumps(digests.add_digest(changed)))
   with raises_error(errors.VocabularyError, mentions=values):
     Vocabulary.load(directory)
 

@@ -21,7 +21,7 @@ def directory(tmp_path, toy_vocabulary):
   """A copy of the toy vocabulary's directory, to be damaged."""
   (tmp_path / vocabulary.MODEL_FILE).write_bytes(toy_vocabulary.model)
   (tmp_path / vocabulary.DESCRIPTION_FILE).write_text(
-    json.dumps(digests.with_own(toy_vocabulary.description))
+    json.dumps(digests.add_digest(toy_vocabulary.description))
   )
   return tmp_path
 
@@ -141,7 +141,7 @@ def test_another_model_than_described(directory):
 )
 def test_malformed_description(directory, content, what):
   if isinstance(content, dict):
-    content = json.dumps(digests.with_own(content))
+    content = json.dumps(digests.add_digest(content))
   (directory / vocabulary.DESCRIPTION_FILE).write_text(content)
   assert what in _load_error(directory)
 

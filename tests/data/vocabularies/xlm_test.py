@@ -65,7 +65,7 @@ def folder(request, tmp_path):
 
 
 def _read(folder):
-  return importer.read(
+  return importer.read_tokenizer(
     folder,
     model_type='xlm',
     size=None,

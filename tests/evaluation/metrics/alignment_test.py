@@ -16,7 +16,7 @@ def test_by_hand():
     alignment.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
     alignment.GoldLinks({(0, 1)}),
   ]
-  found = alignment.evaluate(gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}])
+  found = alignment.alignment_scores(gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}])
   assert found.precision == 0.75
   assert found.recall == pytest.approx(2 / 3)
   assert found.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
@@ -27,7 +27,9 @@ def test_by_hand():
 def test_equals_the_definition(sure, possible, found):
   hypothesis.assume(sure and found)
   possible |= sure
-  result = alignment.evaluate([alignment.GoldLinks(sure, possible)], [found])
+  result = alignment.alignment_scores(
+    [alignment.GoldLinks(sure, possible)], [found]
+  )
   assert result.error_rate == pytest.approx(
     1 - (len(found & sure) + len(found & possible)) / (len(found) + len(sure))
   )
@@ -35,7 +37,7 @@ def test_equals_the_definition(sure, possible, found):
 
 
 def test_without_links():
-  found = alignment.evaluate([alignment.GoldLinks({(0, 0)})], [set()])
+  found = alignment.alignment_scores([alignment.GoldLinks({(0, 0)})], [set()])
   assert found.error_rate == 1 and found.recall == 0
   assert math.isnan(found.precision)
 
@@ -68,4 +70,4 @@ def test_malformed_links(line, first):
 
 def test_as_many_sentences():
   with raises_error(errors.CorpusError, mentions=(0, 1)):
-    alignment.evaluate([alignment.GoldLinks({(0, 0)})], [])
+    alignment.alignment_scores([alignment.GoldLinks({(0, 0)})], [])

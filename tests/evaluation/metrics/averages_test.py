@@ -4,7 +4,7 @@ from xlflax.evaluation.metrics import averages
 
 
 def _qa(f1, exact_match):
-  return averages.mean([exact_match, f1])
+  return averages.macro_average([exact_match, f1])
 
 
 @pytest.mark.parametrize(

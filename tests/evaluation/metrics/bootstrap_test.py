@@ -33,30 +33,30 @@ def _mean(scores):
 def test_a_clear_difference_is_significant():
   first = _mean(np.repeat([0.0, 1.0], 50))
   second = _mean(np.repeat([0.0, 1.0], [20, 80]))
-  found = bootstrap.compare(first, second, samples=500)
+  found = bootstrap.compare_models(first, second, samples=500)
   assert (found.first, found.second, found.runs) == (0.5, 0.8, (1, 1))
   assert found.difference == pytest.approx(0.3)
   assert 1e-10 < found.p_value < 1e-6  # less than draws could count
   assert 0.2 < found.low < 0.3 < found.high < 0.4
-  back = bootstrap.compare(second, first, samples=500)
+  back = bootstrap.compare_models(second, first, samples=500)
   assert back.difference == pytest.approx(-0.3)
   assert back.p_value == found.p_value
 
 
 def test_equal_models_do_not_differ():
   one = _mean([0.1, 0.7, 0.3])
-  assert bootstrap.compare(one, one).p_value == 1
-  assert bootstrap.compare(one, _mean([0.7, 0.3, 0.1])).p_value == 1
-  assert bootstrap.compare([one] * 3, [one] * 3).p_value == 1
+  assert bootstrap.compare_models(one, one).p_value == 1
+  assert bootstrap.compare_models(one, _mean([0.7, 0.3, 0.1])).p_value == 1
+  assert bootstrap.compare_models([one] * 3, [one] * 3).p_value == 1
   far = [_mean(np.zeros(9))] * 2, [_mean(np.ones(9))] * 2
-  assert bootstrap.compare(*far, samples=99).p_value == 1 / 100
+  assert bootstrap.compare_models(*far, samples=99).p_value == 1 / 100
 
 
 def test_one_example_of_many_is_chance():
   first = np.zeros(100)
   second = first.copy()
   second[3] = 1
-  found = bootstrap.compare(_mean(first), _mean(second), samples=4000)
+  found = bootstrap.compare_models(_mean(first), _mean(second), samples=4000)
   expected = scipy.stats.ttest_rel(second, first).pvalue
   assert found.p_value == pytest.approx(expected, abs=0.02)
 
@@ -70,7 +70,7 @@ def test_sums_and_a_loop_over_examples_agree():
     first, second = (2 * s[0] / (s[1] + s[2]) for s in sums)
     return second - first
 
-  fast = bootstrap.compare(
+  fast = bootstrap.compare_models(
     *(aggregates.Statistics(row, _F1) for row in rows), samples=3000
   )
   slow = [difference(generator.integers(0, 30, 30)) for _ in range(3000)]
@@ -86,7 +86,7 @@ def test_the_spread_of_seeds_counts():
   """On equal examples all of the variance is the seeds'."""
   first = [_mean(np.full(50, value)) for value in (0.50, 0.52, 0.54)]
   second = [_mean(np.full(50, value)) for value in (0.53, 0.55, 0.60)]
-  found = bootstrap.compare(first, second, samples=200)
+  found = bootstrap.compare_models(first, second, samples=200)
   expected = scipy.stats.ttest_ind(
     [0.53, 0.55, 0.60], [0.50, 0.52, 0.54], equal_var=True
   )
@@ -95,13 +95,15 @@ def test_the_spread_of_seeds_counts():
   assert [found.low, found.high] == pytest.approx([bounds.low, bounds.high])
   assert (found.difference, found.runs) == (pytest.approx(0.04), (3, 3))
   # A single run of one model borrows the other's spread.
-  assert 0.05 < bootstrap.compare(first[0], second, samples=200).p_value < 1
+  assert (
+    0.05 < bootstrap.compare_models(first[0], second, samples=200).p_value < 1
+  )
 
 
 def test_examples_count_where_seeds_agree():
   one, other = np.random.default_rng(0).random((2, 400))
-  single = bootstrap.compare(_mean(one), _mean(other), samples=2000)
-  several = bootstrap.compare([_mean(one)] * 3, [_mean(other)] * 3)
+  single = bootstrap.compare_models(_mean(one), _mean(other), samples=2000)
+  several = bootstrap.compare_models([_mean(one)] * 3, [_mean(other)] * 3)
   assert several.p_value == pytest.approx(single.p_value, abs=0.05)
   assert several.low == pytest.approx(single.low, abs=0.005)
 
@@ -133,17 +135,22 @@ def test_equal_models_differ_in_one_case_of_twenty(
 
 
 def test_holm_as_its_docstring_says():
-  assert bootstrap.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-  assert bootstrap.holm([0.9, 0.6]) == [1, 1] and bootstrap.holm([]) == []
+  assert bootstrap.holm_correction([0.01, 0.04, 0.03]) == pytest.approx(
+    [0.03, 0.06, 0.06]
+  )
+  assert (
+    bootstrap.holm_correction([0.9, 0.6]) == [1, 1]
+    and bootstrap.holm_correction([]) == []
+  )
 
 
 def test_seeded_and_the_same_in_chunks(monkeypatch):
   pair = [aggregates.Statistics(_f1_rows(seed), _F1) for seed in (1, 2)]
-  once = bootstrap.compare(*pair, seed=3)
-  assert once == bootstrap.compare(*pair, seed=3)
-  assert once != bootstrap.compare(*pair, seed=4)
+  once = bootstrap.compare_models(*pair, seed=3)
+  assert once == bootstrap.compare_models(*pair, seed=3)
+  assert once != bootstrap.compare_models(*pair, seed=4)
   monkeypatch.setattr(bootstrap, '_CHUNK', 90)
-  assert once == bootstrap.compare(*pair, seed=3)
+  assert once == bootstrap.compare_models(*pair, seed=3)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,7 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
   matches = np.minimum(totals, random.integers(0, 4, (200, 4)))
   lengths = random.integers(1, 9, (200, 2))
   sums = np.concatenate([matches, totals, lengths], 1)
-  found = aggregates.score(sums, 1, aggregates.Aggregate(kind))
+  found = aggregates.aggregate_scores(sums, 1, aggregates.Aggregate(kind))
   expected = [
     sacrebleu.BLEU.compute_bleu(
       list(row[:4]), list(row[4:8]), row[8], row[9], smooth_method=method
@@ -187,18 +194,20 @@ def test_errors():
   with raises_error(errors.ConfigError, got='(2, 2)', where='Statistics.rows'):
     aggregates.Statistics(np.zeros((2, 2)), _F1)
   with raises_error(errors.ConfigError, mentions=('mean', 'f1')):
-    bootstrap.compare(mean, aggregates.Statistics(np.zeros((2, 3)), _F1))
+    bootstrap.compare_models(mean, aggregates.Statistics(np.zeros((2, 3)), _F1))
   with raises_error(errors.CorpusError, mentions=(3, 2)):
-    bootstrap.compare(mean, aggregates.Statistics(np.zeros(3)))
+    bootstrap.compare_models(mean, aggregates.Statistics(np.zeros(3)))
   with raises_error(errors.CorpusError, got=0):
-    bootstrap.compare(*2 * [aggregates.Statistics(np.zeros(0))])
+    bootstrap.compare_models(*2 * [aggregates.Statistics(np.zeros(0))])
   with raises_error(errors.ConfigError, got=0, where='samples'):
-    bootstrap.compare(mean, mean, samples=0)
+    bootstrap.compare_models(mean, mean, samples=0)
 
 
 def test_the_interval_a_mean_is_scipys():
   one = _mean(np.random.default_rng(0).random(60))
-  found = bootstrap.interval(bootstrap.draw(one, samples=4000))
+  found = bootstrap.confidence_interval(
+    bootstrap.bootstrap_scores(one, samples=4000)
+  )
   expected = scipy.stats.bootstrap(
     (one.rows[:, 0],), np.mean, n_resamples=4000, method='percentile', rng=1
   ).confidence_interval
@@ -208,23 +217,27 @@ def test_the_interval_a_mean_is_scipys():
 def test_the_interval_several_seeds_holds_their_spread():
   """Runs far apart on examples without spread: Student's t on the runs."""
   runs = [_mean(np.full(50, value)) for value in (0.2, 0.4, 0.6)]
-  low, high = bootstrap.interval(bootstrap.draw(runs))
+  low, high = bootstrap.confidence_interval(bootstrap.bootstrap_scores(runs))
   reach = scipy.stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
   assert (low, high) == pytest.approx((0.4 - reach, 0.4 + reach))
-  assert bootstrap.interval(bootstrap.draw([_mean(np.ones(5))] * 2)) == (1, 1)
+  assert bootstrap.confidence_interval(
+    bootstrap.bootstrap_scores([_mean(np.ones(5))] * 2)
+  ) == (1, 1)
   with raises_error(errors.CorpusError, got=0):
-    bootstrap.draw(_mean([]))
+    bootstrap.bootstrap_scores(_mean([]))
 
 
 def test_clusters_are_drawn_whole():
   """Two clusters of equal examples are two examples."""
   rows = np.repeat([0.0, 1.0], [3, 9])
   names = np.repeat(['b', 'a'], [3, 9])
-  found = bootstrap.draw(aggregates.Statistics(rows, clusters=names))
+  found = bootstrap.bootstrap_scores(
+    aggregates.Statistics(rows, clusters=names)
+  )
   assert found.size == 2 and set(found.values.ravel()) == {0.0, 0.75, 1.0}
   alone = aggregates.Statistics(rows, clusters=np.arange(12))
-  assert bootstrap.draw(alone).values.tolist() == (
-    bootstrap.draw(_mean(rows)).values.tolist()
+  assert bootstrap.bootstrap_scores(alone).values.tolist() == (
+    bootstrap.bootstrap_scores(_mean(rows)).values.tolist()
   )
   copy = aggregates.Statistics.from_json(
     json.loads(
@@ -234,24 +247,29 @@ def test_clusters_are_drawn_whole():
   assert copy.by_cluster().rows.tolist() == [[0.0, 3.0], [9.0, 9.0]]
   one = aggregates.Statistics(rows, clusters=np.zeros(12))
   better = aggregates.Statistics(rows + 0.1, clusters=np.zeros(12))
-  assert bootstrap.compare(one, better).p_value == 1  # nothing was drawn
+  assert bootstrap.compare_models(one, better).p_value == 1  # nothing was drawn
   with pytest.raises(errors.CorpusError):
-    bootstrap.compare(_mean(rows), copy)
+    bootstrap.compare_models(_mean(rows), copy)
 
 
 def test_means_of_translations_keep_their_correlation():
   """The mean of a language and its copy is no surer than either."""
   one = _mean(np.random.default_rng(0).random(50))
-  drawn = bootstrap.draw(one)
-  both = bootstrap.combined([drawn, drawn], [0.5, 0.5])
-  assert bootstrap.interval(both) == pytest.approx(
-    bootstrap.interval(bootstrap.draw(one))
+  drawn = bootstrap.bootstrap_scores(one)
+  both = bootstrap.combine_draws([drawn, drawn], [0.5, 0.5])
+  assert bootstrap.confidence_interval(both) == pytest.approx(
+    bootstrap.confidence_interval(bootstrap.bootstrap_scores(one))
   )
-  gap = bootstrap.combined([drawn, drawn], [1.0, -1.0])
-  assert bootstrap.interval(gap) == (0, 0)
-  three = bootstrap.draw([one] * 3)
-  assert len(bootstrap.combined([drawn, three], [1, 1]).scores) == 3
-  assert bootstrap.combined([bootstrap.draw([one] * 2), three], [1, 1]) is None
+  gap = bootstrap.combine_draws([drawn, drawn], [1.0, -1.0])
+  assert bootstrap.confidence_interval(gap) == (0, 0)
+  three = bootstrap.bootstrap_scores([one] * 3)
+  assert len(bootstrap.combine_draws([drawn, three], [1, 1]).scores) == 3
+  assert (
+    bootstrap.combine_draws(
+      [bootstrap.bootstrap_scores([one] * 2), three], [1, 1]
+    )
+    is None
+  )
 
 
 @pytest.mark.parametrize('kind', ['spearman', 'pearson'])
@@ -270,17 +288,17 @@ def test_the_interval_a_correlation_is_scipys(kind):
     method='percentile',
     rng=1,
   ).confidence_interval
-  assert bootstrap.interval(bootstrap.draw(one)) == pytest.approx(
-    (expected.low, expected.high), abs=0.03
-  )
+  assert bootstrap.confidence_interval(
+    bootstrap.bootstrap_scores(one)
+  ) == pytest.approx((expected.low, expected.high), abs=0.03)
 
 
 @pytest.mark.parametrize('kind', ['v_measure', 'average_precision'])
 def test_drawn_scores_of_all_examples(kind):
   first = np.random.default_rng(1).integers(0, 2, 40)
   rows = np.stack([first, np.where(np.arange(40) % 5, first, 1 - first)], 1)
-  low, high = bootstrap.interval(
-    bootstrap.draw(aggregates.Statistics(rows, kind), samples=99)
+  low, high = bootstrap.confidence_interval(
+    bootstrap.bootstrap_scores(aggregates.Statistics(rows, kind), samples=99)
   )
   value = aggregates.Statistics(rows, kind).value
   assert low < value < high and high - low < 0.8

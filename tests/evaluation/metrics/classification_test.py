@@ -8,7 +8,7 @@ from xlflax.foundation import errors
 
 
 def test_by_hand():
-  found = classification.evaluate(list('aabb'), list('abbb'))
+  found = classification.classification_scores(list('aabb'), list('abbb'))
   assert found.accuracy == 0.75
   assert found.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
   assert found.labels == ('a', 'b')
@@ -20,7 +20,7 @@ def test_by_hand():
 def test_equals_scikit_learn(seed):
   random = np.random.default_rng(seed)
   gold, predicted = (random.choice(list('abcd'), 60).tolist() for _ in range(2))
-  found = classification.evaluate(gold, predicted)
+  found = classification.classification_scores(gold, predicted)
   assert found.accuracy == pytest.approx(
     sklearn_metrics.accuracy_score(gold, predicted)
   )
@@ -51,7 +51,7 @@ def test_a_class_beside_scikit_learn(seed):
 
 
 def test_a_class_that_nobody_names_does_not_count():
-  found = classification.evaluate(['a'], ['a'], labels=['a', 'b'])
+  found = classification.classification_scores(['a'], ['a'], labels=['a', 'b'])
   assert found.macro_f1 == 1
   assert found.confusion.shape == (2, 2)
 
@@ -66,4 +66,4 @@ def test_a_class_that_nobody_names_does_not_count():
 )
 def test_what_cannot_be_scored(gold, predicted, labels, values):
   with raises_error(errors.CorpusError, mentions=values):
-    classification.evaluate(gold, predicted, labels=labels)
+    classification.classification_scores(gold, predicted, labels=labels)

@@ -23,7 +23,7 @@ _GOLD = examples.ParsedSentence(
 
 def _values(**changes):
   predicted = dataclasses.replace(_GOLD, **changes)
-  found = content_words.evaluate([_GOLD], [predicted])
+  found = content_words.content_word_scores([_GOLD], [predicted])
   return [one.value for one in (found.clas, found.mlas, found.blex)]
 
 
@@ -51,7 +51,9 @@ def test_features_and_lemmas():
 
 def test_what_gold_trees_lack():
   bare = dataclasses.replace(_GOLD, lemmas=(), features=())
-  found = content_words.evaluate([bare], [bare])
+  found = content_words.content_word_scores([bare], [bare])
   assert found.blex is None and found.mlas.value == 1
   with raises_error(errors.CorpusError, mentions=(1, 5)):
-    content_words.evaluate([bare], [dataclasses.replace(bare, heads=(0,))])
+    content_words.content_word_scores(
+      [bare], [dataclasses.replace(bare, heads=(0,))]
+    )

@@ -16,7 +16,7 @@ def _above(candidates, threshold):
 def test_by_hand():
   mined = [('a', 'x'), ('b', 'y'), ('b', 'y')]
   gold = [('a', 'x'), ('c', 'z'), ('d', 'w')]
-  found = mining.evaluate(mined, gold)
+  found = mining.mining_scores(mined, gold)
   assert (found.precision, found.recall) == (0.5, pytest.approx(1 / 3))
   assert found.f1 == pytest.approx(0.4)
   statistics = mining.of_sentences('abcde', mined, gold)
@@ -46,7 +46,7 @@ def test_equal_scores_stay_together():
 def test_no_right_candidate():
   found = mining.best_threshold({('a', 'x'): 0.5}, [('b', 'y')])
   assert found == mining.Threshold(math.inf, 0.0, 0.0, 0.0)
-  assert mining.evaluate([], [('b', 'y')]).f1 == 0
+  assert mining.mining_scores([], [('b', 'y')]).f1 == 0
 
 
 @hypothesis.given(
@@ -57,16 +57,16 @@ def test_no_threshold_is_better(items):
   gold = {(i, i) for i, (_, right) in enumerate(items) if right} | {(99, 99)}
   found = mining.best_threshold(candidates, gold)
   best = max(
-    mining.evaluate(_above(candidates, limit), gold).f1
+    mining.mining_scores(_above(candidates, limit), gold).f1
     for limit in candidates.values()
   )
   assert found.f1 == pytest.approx(best)
-  reached = mining.evaluate(_above(candidates, found.value), gold)
+  reached = mining.mining_scores(_above(candidates, found.value), gold)
   assert reached.f1 == pytest.approx(found.f1)
 
 
 def test_no_gold_pairs():
   with raises_error(errors.CorpusError, got=0):
-    mining.evaluate([('a', 'x')], [])
+    mining.mining_scores([('a', 'x')], [])
   with raises_error(errors.CorpusError, got=0):
     mining.best_threshold({}, [])

@@ -14,11 +14,11 @@ _GUESS = parsing.Tree((2, 0, 2, 3), ('nmod', 'root', 'nsubj', 'punct'))
 
 
 def test_by_hand():
-  found = parsing.evaluate([_GOLD], [_GUESS])
+  found = parsing.attachment_scores([_GOLD], [_GUESS])
   assert found.uas.value == 0.75
   assert found.las.value == 0.5  # the subtype does not count
   assert found.punctuation is parsing.Punctuation.INCLUDED
-  without = parsing.evaluate([_GOLD], [_GUESS], punctuation='excluded')
+  without = parsing.attachment_scores([_GOLD], [_GUESS], punctuation='excluded')
   assert without.uas.value == 1
   assert without.las.value == pytest.approx(2 / 3)
 
@@ -33,7 +33,7 @@ def test_equals_a_double_loop():
     ]
     for _ in range(2)
   ]
-  found = parsing.evaluate(*trees)
+  found = parsing.attachment_scores(*trees)
   right = attached = words = 0
   for gold, guess in zip(*trees, strict=True):
     for i in range(len(gold.heads)):
@@ -60,4 +60,4 @@ def test_equals_a_double_loop():
 )
 def test_what_cannot_be_scored(gold, guess, kind, values):
   with raises_error(errors.CorpusError, mentions=values):
-    parsing.evaluate(gold, guess, punctuation=kind)
+    parsing.attachment_scores(gold, guess, punctuation=kind)

@@ -25,10 +25,10 @@ def test_linear_is_logistic_regression(data, penalty):
     preprocessing.StandardScaler(),
     linear_model.LogisticRegression(C=1 / penalty, max_iter=1000, tol=1e-8),
   ).fit(train, labels[:100])
-  found = probes.linear(train, labels[:100], penalty=penalty)(test)
+  found = probes.linear_probe(train, labels[:100], penalty=penalty)(test)
   assert (found == theirs.predict(test)).mean() > 0.98
   assert 0.4 < (found == labels[100:]).mean() < 0.95
-  again = probes.linear(train, labels[:100], penalty=penalty)(test)
+  again = probes.linear_probe(train, labels[:100], penalty=penalty)(test)
   assert (found == again).all()
 
 
@@ -38,14 +38,14 @@ def test_nearest_is_a_vote_by_cosine(data):
   theirs = neighbors.KNeighborsClassifier(7, metric='cosine').fit(
     train, labels[:100]
   )
-  found = probes.nearest(train, labels[:100], k=7)(test)
+  found = probes.nearest_neighbor_probe(train, labels[:100], k=7)(test)
   np.testing.assert_array_equal(found, theirs.predict(test))
-  everything = probes.nearest(train, labels[:100], k=1000)(test)
+  everything = probes.nearest_neighbor_probe(train, labels[:100], k=1000)(test)
   assert (everything == np.bincount(labels[:100]).argmax()).all()
 
 
 def test_one_class_is_all_that_is_said():
   vectors = np.eye(4, dtype=np.float32)
-  for probe in (probes.linear, probes.nearest):
+  for probe in (probes.linear_probe, probes.nearest_neighbor_probe):
     found = probe(vectors, np.zeros(4, int))(vectors)
     assert found.tolist() == [0, 0, 0, 0]

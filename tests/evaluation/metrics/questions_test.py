@@ -22,7 +22,9 @@ from xlflax.foundation import errors
   ],
 )
 def test_mlqa_normalisation(language, text, normal):
-  assert questions.normalize(text, rules='mlqa', language=language) == normal
+  assert (
+    questions.normalize_answer(text, rules='mlqa', language=language) == normal
+  )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_mlqa_normalisation(language, text, normal):
 )
 def test_squad_normalisation_is_english_everywhere(text, normal):
   for language in ('en', 'es', 'zh', 'th'):
-    assert questions.normalize(text, language=language) == normal
+    assert questions.normalize_answer(text, language=language) == normal
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_answers_of_articles_only_match_without_f1():
 
 
 def test_the_best_of_several_gold_answers_counts():
-  found = questions.evaluate(
+  found = questions.answer_scores(
     {'1': ['x', 'red cat'], '2': ['dog'], '3': ['owl']},
     {'1': 'cat', '2': 'the dog'},
   )
@@ -83,16 +85,16 @@ def test_the_best_of_several_gold_answers_counts():
 )
 def test_what_cannot_be_scored(gold, predicted, got):
   with raises_error(errors.CorpusError, got=got):
-    questions.evaluate(gold, predicted)
+    questions.answer_scores(gold, predicted)
 
 
 def test_mlqa_has_seven_languages():
   with raises_error(errors.ConfigError, got='ja', mentions=('en', 'es', 'de')):
-    questions.normalize('x', rules='mlqa', language='ja')
+    questions.normalize_answer('x', rules='mlqa', language='ja')
   with raises_error(
     errors.ConfigError, got='triviaqa', mentions=('squad', 'squad_v2', 'mlqa')
   ):
-    questions.normalize('x', rules='triviaqa')
+    questions.normalize_answer('x', rules='triviaqa')
 
 
 @pytest.mark.parametrize(
@@ -107,14 +109,19 @@ def test_mlqa_has_seven_languages():
   ],
 )
 def test_no_answer_by_the_rules_of_squad_v2(predicted, answers, expected):
-  assert questions.best(predicted, answers, rules='squad_v2') == expected
+  assert (
+    questions.best_answer_scores(predicted, answers, rules='squad_v2')
+    == expected
+  )
 
 
 def test_missing_predictions_are_dropped_by_squad_v2_alone():
   """Its script passes over them, that of v1.1 counts 0."""
   gold = {'a': ['x'], 'b': ['y'], 'c': ['']}
-  found = questions.evaluate(gold, {'a': 'x', 'c': 'z'}, rules='squad_v2')
+  found = questions.answer_scores(gold, {'a': 'x', 'c': 'z'}, rules='squad_v2')
   assert (found.ids, found.f1.value) == (('a', 'c'), 0.5)
-  assert questions.evaluate(gold, {'a': 'x'}).f1.value == pytest.approx(1 / 3)
+  assert questions.answer_scores(gold, {'a': 'x'}).f1.value == pytest.approx(
+    1 / 3
+  )
   with raises_error(errors.CorpusError, got=0):
-    questions.evaluate(gold, {}, rules='squad_v2')
+    questions.answer_scores(gold, {}, rules='squad_v2')

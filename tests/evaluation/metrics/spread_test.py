@@ -15,7 +15,9 @@ def test_runs_alone_are_students_t(freedom):
   found = _spread(runs=4.0, freedom=freedom)
   student = scipy.stats.t(freedom)
   assert found.error == 2
-  assert spread.reach(found) == pytest.approx(2 * student.ppf(0.975))
+  assert spread.interval_half_width(found) == pytest.approx(
+    2 * student.ppf(0.975)
+  )
   for difference in (-0.5, 3.0, 20.0):
     assert spread.p_value(difference, found) == pytest.approx(
       2 * student.sf(abs(difference) / 2)
@@ -26,7 +28,7 @@ def test_runs_alone_are_students_t(freedom):
 def test_examples_alone_are_students_t(drawn):
   found = _spread(examples=1.0, drawn=drawn)
   expected = scipy.stats.t(drawn).ppf(0.975)
-  assert spread.reach(found) == pytest.approx(expected, rel=2e-3)
+  assert spread.interval_half_width(found) == pytest.approx(expected, rel=2e-3)
 
 
 def test_the_parts_of_scores():
@@ -37,13 +39,15 @@ def test_the_parts_of_scores():
   examples = np.repeat(random.normal(0, 0.5, (5000, 2)), runs, 1)
   drawn = scores + examples + random.normal(0, 0.2, (5000, 2 * runs))
   sides = np.split(np.arange(2 * runs), 2)
-  found = spread.measure(scores, drawn, sides, size)
+  found = spread.estimate_variance(scores, drawn, sides, size)
   assert found.examples == pytest.approx(2 * 0.5**2, rel=0.1)
   assert found.interaction * runs / 2 == pytest.approx(0.2**2, rel=0.1)
   assert found.runs * runs / 2 == pytest.approx(0.3**2 + 0.2**2, rel=0.1)
   assert found.freedom == 2 * runs - 2
   assert found.drawn == pytest.approx(1 / (1 / 39 + 1 / 4999))
-  alone = spread.measure(scores[:runs], drawn[:, :runs], sides[:1], size)
+  alone = spread.estimate_variance(
+    scores[:runs], drawn[:, :runs], sides[:1], size
+  )
   assert alone.examples == pytest.approx(0.5**2, rel=0.1)
 
 

@@ -29,8 +29,8 @@ from xlflax.evaluation.metrics.string_overlap import Kind
   ],
 )
 def test_kinds(first, second, kind):
-  assert string_overlap.kind(first, second) is kind
-  assert string_overlap.kind(second, first) is kind
+  assert string_overlap.overlap_kind(first, second) is kind
+  assert string_overlap.overlap_kind(second, first) is kind
 
 
 def test_what_is_trivial():
@@ -41,7 +41,7 @@ def test_what_is_trivial():
 
 
 def test_words():
-  assert string_overlap.words('Don’t use ＰＤＦ 2.0!') == [
+  assert string_overlap.split_overlap_words('Don’t use ＰＤＦ 2.0!') == [
     'don', 't', 'use', 'pdf', '2', '0',
   ]  # fmt: skip
 
@@ -59,7 +59,7 @@ def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
     ]
     for count in (10, 8)
   )
-  found = string_overlap.nearest(first, second, block_size=block_size)
+  found = string_overlap.nearest_by_ngrams(first, second, block_size=block_size)
   weights = sklearn_text.TfidfVectorizer(
     analyzer='char_wb', ngram_range=(3, 3)
   ).fit_transform([*first, *second])
@@ -73,6 +73,6 @@ def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
 
 
 def test_texts_that_share_nothing_have_no_neighbour():
-  found = string_overlap.nearest(['ab', '…'], ['xy', '', 'cab'])
+  found = string_overlap.nearest_by_ngrams(['ab', '…'], ['xy', '', 'cab'])
   assert found.forward.tolist() == [2, string_overlap.NOTHING]
   assert found.backward.tolist() == [-1, -1, 0]

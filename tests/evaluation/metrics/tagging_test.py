@@ -66,7 +66,7 @@ def _conlleval_spans(tags):
 
 @hypothesis.given(st.lists(st.sampled_from(_TAGS), max_size=10))
 def test_spans_equal_a_plain_loop(tags):
-  assert tagging.spans(tags) == _conlleval_spans(tags)
+  assert tagging.entity_spans(tags) == _conlleval_spans(tags)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_spans_equal_a_plain_loop(tags):
 )
 def test_runs_of_equal_tags(tags, expected):
   """As seqeval 0.0.12 has them: the letter S is read as a mark."""
-  assert tagging.runs(tags.split()) == expected
+  assert tagging.tag_runs(tags.split()) == expected
 
 
 def test_types_of_runs_keep_their_first_letter():
@@ -116,13 +116,13 @@ def test_token_accuracy_is_over_words():
   ],
 )
 def test_repair(before, after):
-  assert tagging.repair(before.split()) == after.split()
+  assert tagging.repair_iob2(before.split()) == after.split()
 
 
 @hypothesis.given(st.lists(st.sampled_from(_TAGS), max_size=10))
 def test_repaired_tags_are_valid_and_stay(tags):
-  fixed = tagging.repair(tags)
-  assert tagging.repair(fixed) == fixed
+  fixed = tagging.repair_iob2(tags)
+  assert tagging.repair_iob2(fixed) == fixed
   for before, after in zip(['O', *fixed], fixed, strict=False):
     assert not after.startswith('I-') or before[2:] == after[2:]
   assert [tag == 'O' for tag in fixed] == [tag == 'O' for tag in tags]
@@ -148,5 +148,5 @@ def test_nothing_to_find_scores_zero():
 
 
 def test_neighbours_of_one_type_are_joined_as_the_docstring_says():
-  found = tagging.joined('B-time B-time O I-day'.split())
+  found = tagging.join_neighboring_entities('B-time B-time O I-day'.split())
   assert found == ['B-time', 'I-time', 'O', 'B-day']

@@ -240,17 +240,19 @@ def test_logits_come_back_in_the_order_of_rows(trained, sentences):
   examples = make_examples(sentences, 'de', [None] * 7)
   rows = maker.text_rows(examples, trained.vocabulary, length=32)
   found = dict(
-    row_predictions.predict(trained, objective, rows, maker, max_length=32)
+    row_predictions.predict_rows(trained, objective, rows, maker, max_length=32)
   )
   assert sorted(found) == list(range(7))
   for index in (0, 6):
-    ((_, alone),) = row_predictions.predict(
+    ((_, alone),) = row_predictions.predict_rows(
       trained, objective, [rows[index]], maker, max_length=32
     )
     np.testing.assert_allclose(found[index], alone, atol=1e-5)
   assert task.primary_metric == 'accuracy'
   assert (
-    list(row_predictions.predict(trained, objective, [], maker, max_length=32))
+    list(
+      row_predictions.predict_rows(trained, objective, [], maker, max_length=32)
+    )
     == []
   )
 
@@ -258,7 +260,7 @@ def test_logits_come_back_in_the_order_of_rows(trained, sentences):
 def test_settings_are_part_of_the_identity(sentences):
   source = Examples(parts={'en': make_examples(sentences, 'en', ['yes'])})
   task = classification.Classification(source=source, separator='bert')
-  settings = base.settings(task)
+  settings = base.task_settings(task)
   assert settings['separator'] == 'bert'
   assert 'fingerprint' in settings['source']
 

@@ -143,7 +143,7 @@ def test_probes_from_the_command_line(make_run, tmp_path):
   ]
   assert cli.main(['evaluate', *arguments]) == 0
   assert list((run / 'eval').glob('probe*.layers.png'))
-  ((found,),) = (x.values() for x in results.find(run).values())
+  ((found,),) = (x.values() for x in results.find_results(run).values())
   row = found.tables['layers'][-1]
   assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
 

@@ -65,7 +65,7 @@ def _found(task, text, folder):
   recorded = summary.Recorded('x', 'test', 'accuracy')
   found = recorded.statistics('en', folder)
   assert found.keys() == task.statistics('en', folder).keys()
-  bounds = summary.intervals(recorded, result, folder)
+  bounds = summary.result_intervals(recorded, result, folder)
   # One example tells no spread.
   assert bounds.keys() == (
     result.metrics.keys() if len(examples) > 1 else set()

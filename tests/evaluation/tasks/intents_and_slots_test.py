@@ -195,7 +195,8 @@ def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
     == 0
   )
   ((found,),) = (
-    by_step.values() for by_step in results.find(tmp_path / 'tuned').values()
+    by_step.values()
+    for by_step in results.find_results(tmp_path / 'tuned').values()
   )
   assert not found.failures and found.metrics['exact_match/en'] == 1
   assert found.metrics['f1/en'] == found.metrics['intent_accuracy/en'] == 1

@@ -101,7 +101,7 @@ def _batch(subject, examples, size):
     for row in own
   ]
   fields = maker.fields(16, subject.vocabulary.spec)
-  batch = rows_lib.stack(rows, fields)
+  batch = rows_lib.stack_features(rows, fields)
   padding = {
     key: np.full((size - len(rows), *value.shape[1:]), field.fill, value.dtype)
     for (key, value), field in zip(

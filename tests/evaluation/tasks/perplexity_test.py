@@ -29,7 +29,7 @@ def task(corpus):
 
 def _loss_in_numpy(subject, objective, batches):
   """Mean -log p of the masked tokens, from the logits of every position."""
-  key = randomness.key(subject.seed, randomness.Purpose.EVALUATION)
+  key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
 
   @jax.jit
   def masked_logits(batch, rng):
@@ -74,10 +74,14 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
   lines = subject.vocabulary.encode_batch(sentences('en', 40))
   units = [
     (row,)
-    for row in token_rows.blocks(lines, capacity=14, separator=spec.eos_id)
+    for row in token_rows.split_into_blocks(
+      lines, capacity=14, separator=spec.eos_id
+    )
   ]
   loss, accuracy, count = _loss_in_numpy(
-    subject, masked_lm.MaskedLM(), token_rows.batches(units, (1,), stream, spec)
+    subject,
+    masked_lm.MaskedLM(),
+    token_rows.make_batches(units, (1,), stream, spec),
   )
   assert metrics['tokens/en'] == count > 20
   assert metrics['loss/en'] == pytest.approx(loss, abs=1e-5)
@@ -96,7 +100,7 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
   stream = stream_lib.Stream(
     name='', mixture='', layout=stream_lib.Layout.PAIRS, length=32, batch_size=8
   )
-  units = token_rows.pairs(
+  units = token_rows.fitting_pairs(
     *(
       subject.vocabulary.encode_batch(sentences(language, 40))
       for language in ('en', 'ja')
@@ -106,7 +110,7 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
   loss, _, count = _loss_in_numpy(
     subject,
     masked_lm.TranslationLM(),
-    token_rows.batches(units, (1, 2), stream, subject.vocabulary.spec),
+    token_rows.make_batches(units, (1, 2), stream, subject.vocabulary.spec),
   )
   assert metrics['tokens/ja'] == count
   assert metrics['loss/ja'] == pytest.approx(loss, abs=1e-5)
@@ -227,7 +231,7 @@ def test_rows_give_the_number_and_an_interval(tmp_path, task, subject):
   found = task.statistics('en', tmp_path)
   for metric in ('perplexity', 'loss', 'accuracy'):
     assert found[metric].value == pytest.approx(result.metrics[f'{metric}/en'])
-  bounds = summary.intervals(task, result, tmp_path)
+  bounds = summary.result_intervals(task, result, tmp_path)
   assert {'perplexity/en', 'perplexity/mean', 'loss/mean'} <= set(bounds)
   low, high = bounds['perplexity/mean']
   assert low < result.metrics['perplexity/mean'] < high

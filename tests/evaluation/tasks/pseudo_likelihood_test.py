@@ -224,7 +224,7 @@ def test_a_text_that_is_too_long_loses_its_start(subject, choices):
   )
   result = task.evaluate(subject)
   assert result.notes == ('4 choices of de lost the start of the text',)
-  counts = pseudo_likelihood.score(
+  counts = pseudo_likelihood.score_sentences(
     subject, [list(range(8, 60))], [0], starts=[50]
   )
   assert counts.sums[0, 2] == 2 and counts.cut == 1

@@ -24,13 +24,13 @@ def test_words_come_back_by_hand():
   # 0 -> 1 -> 0: back. 1 -> 0 -> 2: elsewhere. 2 has no link. 3 -> 2 -> 3 or 1.
   there = _links(4, 3, (0, 1), (1, 0), (3, 2))
   back = _links(3, 4, (1, 0), (0, 2), (2, 3), (2, 1))
-  assert alignment.returned([there, back]).tolist() == [
+  assert alignment.round_trip_words([there, back]).tolist() == [
     True,
     False,
     False,
     True,
   ]
-  assert alignment.returned([there, back], most=1).tolist() == [
+  assert alignment.round_trip_words([there, back], most=1).tolist() == [
     True,
     False,
     False,

@@ -57,9 +57,9 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
     f'{name}/{part}' for name in ('xsim', 'xsim++') for part in ('de', 'mean')
   }
   assert metrics['xsim/de'] <= metrics['xsim++/de']
-  before = base.settings(task)
+  before = base.task_settings(task)
   (tmp_path / 'altered').write_text('der Hund und\nkalte\n')
-  assert base.settings(task) != before
+  assert base.task_settings(task) != before
   strange = dataclasses.replace(
     task, altered={'deu': str(tmp_path / 'altered')}
   )

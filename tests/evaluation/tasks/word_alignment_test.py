@@ -196,6 +196,6 @@ def test_bad_settings(subject, identical):
   task = word_alignment.WordAlignment(source=given, layer=3)
   (failure,) = base.evaluate_task(task, subject).failures
   assert_mentions(failure, 3)
-  assert base.settings(dataclasses.replace(task, layer=1)) != base.settings(
-    dataclasses.replace(task, layer=1, mass='norm')
-  )
+  assert base.task_settings(
+    dataclasses.replace(task, layer=1)
+  ) != base.task_settings(dataclasses.replace(task, layer=1, mass='norm'))

@@ -55,9 +55,11 @@ def row(name: str, folder: pathlib.Path) -> str:
   count = model.config.n_langs if kind == 'xlm' else 0
   languages = ['ar', 'en', 'zh'][:count] if count else None
   try:
-    checked = importing.check(folder / 'hf', languages=languages)
-    run = run_lib.open_run(importing.convert(checked, folder / 'ours'))
-    folder_writing.convert(exporting.check(run.directory), folder / 'back')
+    checked = importing.check_import(folder / 'hf', languages=languages)
+    run = run_lib.open_run(importing.convert_import(checked, folder / 'ours'))
+    folder_writing.write_folder(
+      exporting.check_export(run.directory), folder / 'back'
+    )
     rows = _rows(run)
     trained = _after_steps(model, run, rows, folder)
   except errors.XlflaxError as error:
@@ -97,7 +99,9 @@ def _write_characters(path: pathlib.Path) -> None:
 
 def _alike(run, folder: pathlib.Path) -> int:
   """Texts that all three read alike."""
-  theirs = [frames.opened(folder / place) for place in ('hf', 'back')]
+  theirs = [
+    frames.load_without_truncation(folder / place) for place in ('hf', 'back')
+  ]
   for one in theirs:
     one.encode_special_tokens = True
   return sum(
@@ -212,8 +216,8 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
     {},
   )
   kept.close()
-  checked = exporting.check(run.directory, step=_STEPS)
-  folder_writing.convert(checked, folder / 'trained')
+  checked = exporting.check_export(run.directory, step=_STEPS)
+  folder_writing.write_folder(checked, folder / 'trained')
   theirs = type(model).from_pretrained(folder / 'trained').eval()
   apart = _apart(theirs, run, params, rows)
   moved = _apart(theirs, run, before, rows)

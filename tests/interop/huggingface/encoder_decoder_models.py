@@ -104,9 +104,11 @@ def randomized(model, scale: float = 0.2):
 def converted(model, folder):
   """(the configuration, the parameters) of a model, without a tokenizer."""
   model.save_pretrained(folder)
-  tensors = tensor_files.find(folder)
-  description = model_files.describe(folder, tensors)
-  return description.config, weights.load(plan.make(description, tensors))
+  tensors = tensor_files.find_tensors(folder)
+  description = model_files.describe_model(folder, tensors)
+  return description.config, weights.load_parameters(
+    plan.make_tensor_mapping(description, tensors)
+  )
 
 
 def inputs():

@@ -37,8 +37,8 @@ def imported(tmp_path_factory):
     model = models.make(name)
     folder = tmp_path_factory.mktemp(name)
     reference.save(model, folder / 'hf')
-    importing.convert(
-      importing.check(
+    importing.convert_import(
+      importing.check_import(
         folder / 'hf', scan_layers=scan_layers, languages=['de', 'en']
       ),
       folder / 'ours',
@@ -91,7 +91,7 @@ def _check_gradients(model, run, grads):
   }
   parameters = dict(model.named_parameters())
   seen = set()
-  for assignment in exporting.check(run.directory).assignments:
+  for assignment in exporting.check_export(run.directory).assignments:
     if assignment.tensor == 'final_logits_bias':  # the reference's buffer
       continue
     value = flat[assignment.parameter]
@@ -137,7 +137,9 @@ def _same_tensors(first, second):
 )
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   model, folder, run = imported(name)
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   _same_tensors(folder / 'hf', tmp_path / 'back')
   loaded, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(
     tmp_path / 'back', output_loading_info=True
@@ -157,7 +159,9 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
 
 def test_unrolled_layers_go_back_too(imported, tmp_path):
   _, folder, run = imported('umt5', scan_layers=False)
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   _same_tensors(folder / 'hf', tmp_path / 'back')
 
 
@@ -171,12 +175,12 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   content = record.read_text()
   record.unlink()
   try:
-    checked = exporting.check(run.directory)
+    checked = exporting.check_export(run.directory)
   finally:
     record.write_text(content)
   # mT5 is built as T5 v1.1 is; the tokenizer tells them apart.
   assert checked.architecture.model_type == model.config.model_type
-  folder_writing.convert(checked, tmp_path / 'back')
+  folder_writing.write_folder(checked, tmp_path / 'back')
   loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():
     np.testing.assert_array_equal(
@@ -241,7 +245,7 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
   )
   reference.write_tokenizer(tmp_path, 60)
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check(tmp_path)
+    importing.check_import(tmp_path)
   for part in (
     'decoder_ffn_dim is 7',
     'decoder_attention_heads is 3',
@@ -273,7 +277,7 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   safetensors.numpy.save_file(
     tensors | copies | {f'{prefix}shared.weight': table}, file
   )
-  checked = importing.check(tmp_path)
+  checked = importing.check_import(tmp_path)
   assert checked.plan.skipped == dict.fromkeys(
     copies, f'the same as {prefix}shared.weight'
   )
@@ -281,7 +285,9 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   safetensors.numpy.save_file(
     tensors | {f'{prefix}decoder.embed_tokens.weight': table}, file
   )
-  assert len(importing.check(tmp_path).plan.assignments) == len(tensors) + 1
+  assert (
+    len(importing.check_import(tmp_path).plan.assignments) == len(tensors) + 1
+  )
   safetensors.numpy.save_file(
     tensors
     | copies
@@ -294,7 +300,9 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   with raises_error(
     errors.CheckpointError, mentions=f'{prefix}encoder.embed_tokens.weight'
   ):
-    importing.convert(importing.check(tmp_path), tmp_path / 'ours')
+    importing.convert_import(
+      importing.check_import(tmp_path), tmp_path / 'ours'
+    )
 
 
 @pytest.mark.parametrize('name', ['bart', 'mbart'])

@@ -70,12 +70,12 @@ def test_heads_of_training_stay_behind():
 )
 def test_the_tokenizers_type_comes_first(wanted, origins, found):
   config, _ = choices.plug_out(_ROBERTA, [])
-  chosen, same = choices.architecture(config, wanted, origins, pad_id=1)
+  chosen, same = choices.choose_architecture(config, wanted, origins, pad_id=1)
   assert chosen.model_type == found and same == config
 
 
 def test_several_labelled_heads_need_a_choice():
-  found = architectures.find('roberta')
+  found = architectures.find_architecture('roberta')
   names = [
     'heads/sequence_classification/output/bias',
     'heads/token_classification/output/bias',

@@ -91,7 +91,7 @@ def test_models_of_xlflax_are_exported_exactly(
 ):
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
-  folder_writing.convert(exporting.check(directory), folder)
+  folder_writing.write_folder(exporting.check_export(directory), folder)
   written = json.loads((folder / 'config.json').read_text())
   assert written['model_type'] == model_type
   assert written['type_vocab_size'] == 1
@@ -122,7 +122,7 @@ def test_models_of_xlflax_are_exported_exactly(
 def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
   directory, model, params = run_of(type_vocab_size=1, position_offset=2)
   folder = tmp_path / 'out'
-  folder_writing.convert(exporting.check(directory), folder)
+  folder_writing.write_folder(exporting.check_export(directory), folder)
   texts = ['the dog sleeps', 'die Katze', 'a']
   made = transformers.AutoTokenizer.from_pretrained(folder)(
     texts, padding=True, truncation=True, return_tensors='pt'
@@ -167,7 +167,7 @@ def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
     )
   )
   folder = tmp_path / 'out'
-  folder_writing.convert(exporting.check(directory), folder)
+  folder_writing.write_folder(exporting.check_export(directory), folder)
   theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
   assert type(theirs).__name__ == 'BartForConditionalGeneration'
   source = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
@@ -196,7 +196,7 @@ def test_files_that_others_can_read(run_of, tmp_path):
   folder = tmp_path / 'out'
   mask = os.umask(0o022)
   try:
-    folder_writing.convert(exporting.check(directory), folder)
+    folder_writing.write_folder(exporting.check_export(directory), folder)
   finally:
     os.umask(mask)
   assert {oct(p.stat().st_mode & 0o777) for p in folder.iterdir()} == {'0o644'}
@@ -227,9 +227,12 @@ _TIED = {'veco_small_translation', 'veco_translation'}
 
 def _sizes_of_the_package() -> dict[str, nn.Module]:
   found = {}
-  for name in shipped_configs.names():
-    if name.startswith('models/') and not shipped_configs.read(name).required():
-      configuration = gin_config.load([name], partial=True)
+  for name in shipped_configs.shipped_file_names():
+    if (
+      name.startswith('models/')
+      and not shipped_configs.read_gin_file(name).required()
+    ):
+      configuration = gin_config.load_gin_files([name], partial=True)
       with contextlib.suppress(errors.ConfigError):  # a part of others
         found[pathlib.Path(name).stem] = configuration.macro('MODEL')
   return found
@@ -264,8 +267,8 @@ def test_what_is_not_finite_is_not_exported(
     return params | {'embeddings': params['embeddings'] | {'token': table}}
 
   directory, _, _ = run_of(change=change)
-  checked = exporting.check(directory, dtype=dtype)
+  checked = exporting.check_export(directory, dtype=dtype)
   with raises_error(errors.CheckpointError, mentions=values) as caught:
-    folder_writing.convert(checked, tmp_path / 'hf')
+    folder_writing.write_folder(checked, tmp_path / 'hf')
   assert ('--dtype=bfloat16' in str(caught.value)) == (dtype == 'float16')
   assert not (tmp_path / 'hf').exists()

@@ -48,7 +48,7 @@ def translator(run_of):
       change=lambda params: jax.tree.map(lambda x: 4 * x, params),
     )
     objective = seq2seq.Translation(decoder_start=start, source_symbols=symbols)
-    saved_objectives.write(directory, [objective])
+    saved_objectives.write_objectives(directory, [objective])
     return directory
 
   return make
@@ -60,8 +60,8 @@ def translator(run_of):
 def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
   directory = translator(start, symbols)
   folder = tmp_path / 'out'
-  notes = folder_writing.convert(
-    exporting.check(directory, direction=('de', 'en')), folder
+  notes = folder_writing.write_folder(
+    exporting.check_export(directory, direction=('de', 'en')), folder
   )
   assert not notes
   wanted = xlflax.open_run(directory).translate(
@@ -81,7 +81,9 @@ def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
 
 def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
   directory = translator('language', 'bos')
-  notes = folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  notes = folder_writing.write_folder(
+    exporting.check_export(directory), tmp_path / 'out'
+  )
   assert [n for n in notes if '--target_lang' in n]
   written = json.loads((tmp_path / 'out/generation_config.json').read_text())
   assert 'decoder_start_token_id' not in written
@@ -93,7 +95,7 @@ def test_a_direction_of_an_encoder_is_refused(run_of):
   with raises_error(
     errors.ConfigError, where='direction', mentions='masked_lm'
   ):
-    exporting.check(directory, direction=('de', 'en'))
+    exporting.check_export(directory, direction=('de', 'en'))
 
 
 @pytest.mark.parametrize(
@@ -133,10 +135,10 @@ def test_a_published_models_texts_are_framed_as_in_training(
     decoder_start='language' if kind == 'mbart' else 'bos',
     source_symbols=symbols,
   )
-  saved_objectives.write(directory, [objective])
+  saved_objectives.write_objectives(directory, [objective])
   codes = ('de', 'en') if kind == 'mbart' else None
-  notes = folder_writing.convert(
-    exporting.check(directory, direction=codes), tmp_path / 'out'
+  notes = folder_writing.write_folder(
+    exporting.check_export(directory, direction=codes), tmp_path / 'out'
   )
   assert any('frames source texts' in note for note in notes) == noted
   run = xlflax.open_run(directory)

@@ -44,8 +44,8 @@ def write(folder: pathlib.Path) -> pathlib.Path:
   """Writes config.json, tokenizer.json and weights of zeros; the folder."""
   (folder / 'config.json').write_text(json.dumps(CONFIG))
   (folder / 'tokenizer.json').write_text(json.dumps(TOKENIZER))
-  described = model_files.describe(folder)
-  found = rules.assign(
+  described = model_files.describe_model(folder)
+  found = rules.assign_tensors(
     plan.rules_for(
       described.architecture, described.task, described.config, has=()
     ),

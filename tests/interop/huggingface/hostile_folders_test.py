@@ -33,7 +33,7 @@ def folder(tmp_path):
 def _refused(folder, text, *, kind=errors.XlflaxError, **settings):
   start = time.monotonic()
   with pytest.raises(kind, match=text) as caught:
-    importing.check(folder, **settings)
+    importing.check_import(folder, **settings)
   assert time.monotonic() - start < _SECONDS
   assert len(str(caught.value)) < 5_000
   return caught.value
@@ -46,7 +46,7 @@ def _edit(folder, name='config.json', **changes):
 
 
 def test_the_folder_is_read_as_it_is(folder):
-  assert importing.check(folder).config.num_layers == 2
+  assert importing.check_import(folder).config.num_layers == 2
 
 
 @pytest.mark.parametrize('size', [100, 10**9, 10**12, 10**25])
@@ -78,7 +78,7 @@ def test_layers_of_two_kinds_are_not_listed_before_they_are_counted(tmp_path):
   with raises_error(
     errors.XlflaxError, where='config.json', mentions='num_layers'
   ):
-    model_files.describe(tmp_path)
+    model_files.describe_model(tmp_path)
   assert time.monotonic() - start < _SECONDS
 
 
@@ -102,7 +102,7 @@ def test_odd_values_are_read_or_refused(folder, value):
     kept = {p.name: p.read_bytes() for p in folder.iterdir()}
     _edit(folder, name, **{option: value})
     try:
-      importing.check(folder)
+      importing.check_import(folder)
     except errors.XlflaxError:
       pass
     for path in folder.iterdir():
@@ -166,7 +166,7 @@ def test_the_cache_of_hugging_face_consists_of_links(tmp_path):
   for i, path in enumerate(list(snapshot.iterdir())):
     path.rename(blobs / str(i))
     path.symlink_to(f'../../blobs/{i}')
-  assert importing.check(snapshot).config.num_layers == 2
+  assert importing.check_import(snapshot).config.num_layers == 2
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_an_invalid_expression(folder):
 def test_expressions_that_do_not(folder):
   for pattern in (r'\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+', ' {2,}'):
     _with_regex(folder, pattern)
-    encode = importing.check(folder).vocabulary.encode_batch
+    encode = importing.check_import(folder).vocabulary.encode_batch
     assert encode(['a', 'b']) == [[5], [6]]
 
 
 def test_a_panic_on_a_text_is_one_error(folder):
   _with_regex(folder, '(a+)+$')
-  vocabulary = importing.check(folder).vocabulary
+  vocabulary = importing.check_import(folder).vocabulary
   with raises_error(errors.VocabularyError, mentions='PanicException'):
     vocabulary.encode_batch(['a' * 40 + 'b'])
 
@@ -249,7 +249,10 @@ def test_readme_is_not_believed(folder):
     b'---\nlicense: mit\xff\n---\n',
   ):
     (folder / 'README.md').write_bytes(text)
-    assert set(card_metadata.read(folder)) <= {'license', 'language'}
+    assert set(card_metadata.read_card_metadata(folder)) <= {
+      'license',
+      'language',
+    }
 
 
 def _nested(depth):
@@ -324,7 +327,7 @@ def test_torch_files_are_read(folder):
     torch.save(
       state, folder / 'pytorch_model.bin', _use_new_zipfile_serialization=zipped
     )
-    found = tensor_files.find(folder)
+    found = tensor_files.find_tensors(folder)
     assert found.keys() == tensors.keys()
-    for tensor, value in tensor_files.read(found.values()):
+    for tensor, value in tensor_files.read_tensors(found.values()):
       np.testing.assert_array_equal(value, tensors[tensor.name])

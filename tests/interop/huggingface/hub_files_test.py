@@ -172,7 +172,9 @@ def exported(run_of, tmp_path):
   """A folder of `to-hf` in whose card somebody wrote."""
   directory, *_ = run_of()
   folder = tmp_path / 'mine'
-  folder_writing.convert(exporting.check(directory), folder, license='mit')
+  folder_writing.write_folder(
+    exporting.check_export(directory), folder, license='mit'
+  )
   with (folder / 'README.md').open('a') as card:
     card.write('It is for tests.\n')
   (folder / 'notes.txt').write_text('not for others')
@@ -244,7 +246,7 @@ def test_a_changed_folder_is_not_published(hub, exported):
   with raises_error(
     errors.CheckpointError, where='mine', mentions=('config.json', 2, 518)
   ) as caught:
-    hub_files.upload(exported)
+    hub_files.prepare_upload(exported)
   assert 'no whole folder' in caught.value.what
 
 
@@ -255,9 +257,9 @@ def test_a_card_that_cannot_be_read_is_not_published(exported, card):
     with raises_error(
       errors.CheckpointError, where='README.md', mentions='ParserError'
     ):
-      hub_files.upload(exported)
+      hub_files.prepare_upload(exported)
   else:
-    assert_mentions(hub_files.upload(exported), 'license', 'language')
+    assert_mentions(hub_files.prepare_upload(exported), 'license', 'language')
 
 
 @pytest.mark.parametrize('name', ['mine', 'org/new/er', 'org/--', ''])
@@ -269,5 +271,5 @@ def test_a_name_that_the_hub_has_not_is_refused(exported, name, capfd):
 def test_a_hub_that_refuses_is_named(hub, exported, monkeypatch):
   monkeypatch.delattr(_Hub, 'do_POST')
   with pytest.raises(errors.CheckpointError) as caught:
-    hub_files.publish(hub_files.upload(exported), 'org/new')
+    hub_files.push_to_hub(hub_files.prepare_upload(exported), 'org/new')
   assert 'hf auth login' in caught.value.fix

@@ -53,7 +53,7 @@ def _edit(folder, **changes):
 
 def _params(folder, output, **kwargs):
   run = run_lib.open_run(
-    importing.convert(importing.check(folder, **kwargs), output)
+    importing.convert_import(importing.check_import(folder, **kwargs), output)
   )
   return run, run.restore_params(0)
 
@@ -62,9 +62,9 @@ def test_the_card_says_what_is_known_of_the_origin(folder, tmp_path):
   """Neither its parent's name, nor languages that nobody named."""
   _edit(folder, _name_or_path='/home/someone/parent')
   (folder / 'README.md').write_text('---\nlicense: my-own\n---\n')
-  importing.convert(importing.check(folder), tmp_path / 'ours')
-  checked = exporting.check(tmp_path / 'ours')
-  folder_writing.convert(checked, tmp_path / 'back')
+  importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
+  checked = exporting.check_export(tmp_path / 'ours')
+  folder_writing.write_folder(checked, tmp_path / 'back')
   card = huggingface_hub.ModelCard.load(tmp_path / 'back/README.md').data
   assert card.base_model is None and card.language is None
   assert (card.license, card.license_name) == ('other', 'my-own')
@@ -76,15 +76,18 @@ def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
   place = tmp_path / 'hub/models--org--name/snapshots/0123456789abcdef'
   place.parent.mkdir(parents=True)
   folder.rename(place)
-  importing.convert(
-    importing.check(place, languages=['de', 'zh_Hans']), tmp_path / 'ours'
+  importing.convert_import(
+    importing.check_import(place, languages=['de', 'zh_Hans']),
+    tmp_path / 'ours',
   )
   record = run_directory.read_part(tmp_path / 'ours', importing.RECORD)
   assert record['hub'] == {
     'repository': 'org/name',
     'revision': '0123456789abcdef',
   }
-  folder_writing.convert(exporting.check(tmp_path / 'ours'), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(tmp_path / 'ours'), tmp_path / 'back'
+  )
   card = huggingface_hub.ModelCard.load(tmp_path / 'back/README.md').data
   assert card.base_model == 'org/name'
   assert card.language == ['de', 'zh']
@@ -99,13 +102,13 @@ def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
     json.dumps(json.loads(path.read_text()) | {'pad_token_id': 0})
   )
   with raises_error(errors.VocabularyError, mentions='id'):
-    importing.check(folder)
+    importing.check_import(folder)
 
 
 def test_an_unknown_architecture(folder):
   _edit(folder, model_type='mamba')
   with raises_error(errors.ConfigError, mentions=('mamba', 'xlm-roberta-xl')):
-    importing.check(folder)
+    importing.check_import(folder)
 
 
 def test_unsupported_options_are_all_listed(folder):
@@ -120,7 +123,7 @@ def test_unsupported_options_are_all_listed(folder):
     pruned_heads={'0': [1]},
   )
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check(folder)
+    importing.check_import(folder)
   message = str(caught.value)
   for part in (
     'is_decoder is True',
@@ -151,7 +154,7 @@ def test_unsupported_options_are_all_listed(folder):
 def test_numbers_that_no_model_has(folder, option, value, field):
   _edit(folder, **{option: value})
   with raises_error(errors.ConfigError, where='config.json', mentions=field):
-    importing.check(folder)
+    importing.check_import(folder)
 
 
 def test_a_number_that_no_float_is(folder):
@@ -159,7 +162,7 @@ def test_a_number_that_no_float_is(folder):
   with raises_error(
     errors.ConfigError, where='config.json', mentions='layer_norm_eps'
   ):
-    importing.check(folder)
+    importing.check_import(folder)
 
 
 def test_wrong_tensors_are_all_listed(folder):
@@ -172,7 +175,7 @@ def test_wrong_tensors_are_all_listed(folder):
   tensors[name] = tensors[name][:-1]
   _write(folder, tensors)
   with pytest.raises(errors.CheckpointError) as caught:
-    importing.check(folder)
+    importing.check_import(folder)
   message = str(caught.value)
   for part in (
     'bert.encoder.layer.1.output.dense.weight [30, 52] is missing',
@@ -194,7 +197,7 @@ def test_a_tensor_that_is_not_finite_is_named(folder, tmp_path, value):
     tensors['cls.predictions.decoder.weight'] = tensors[name]
   _write(folder, tensors)
   with pytest.raises(errors.CheckpointError) as caught:
-    importing.convert(importing.check(folder), tmp_path / 'ours')
+    importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
   message = str(caught.value)
   assert_mentions(message, 1, f'{tensors[name].size:,}', name)
   assert_mentions(message, 'model.safetensors')
@@ -209,7 +212,9 @@ def test_a_tokenizer_of_another_model_is_not_exported(folder, tmp_path):
   path = tmp_path / 'ours' / 'vocabulary' / 'tokenizer_config.json'
   path.write_text('{}')
   with raises_error(errors.VocabularyError, where='tokenizer_config.json'):
-    folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+    folder_writing.write_folder(
+      exporting.check_export(run.directory), tmp_path / 'back'
+    )
   assert not (tmp_path / 'back').exists()
 
 
@@ -218,8 +223,8 @@ def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
   with raises_error(
     errors.CheckpointError, where='hf', mentions=('extra.a', 2)
   ):
-    importing.check(folder)
-  checked = importing.check(folder, drop=['^extra'])
+    importing.check_import(folder)
+  checked = importing.check_import(folder, drop=['^extra'])
   assert checked.plan.skipped == {'extra.a': 'left out at your word'}
 
 
@@ -227,14 +232,14 @@ def test_a_damaged_file(folder):
   path = folder / 'model.safetensors'
   path.write_bytes(path.read_bytes()[:-7])
   with raises_error(errors.CheckpointError, mentions='model.safetensors'):
-    importing.check(folder)
+    importing.check_import(folder)
 
 
 @pytest.mark.parametrize('size, got', [(60, '60 tokens'), (62, '62 tokens')])
 def test_a_tokenizer_of_another_size(folder, size, got):
   reference.write_tokenizer(folder, size)
   with pytest.raises(errors.VocabularyError) as caught:
-    importing.check(folder)
+    importing.check_import(folder)
   assert got in str(caught.value)
   assert_mentions(caught.value, 61)
   assert ('--unused_embeddings=keep' in str(caught.value)) == (size < 61)
@@ -242,7 +247,7 @@ def test_a_tokenizer_of_another_size(folder, size, got):
 
 def test_rows_without_a_token_can_be_kept(folder):
   reference.write_tokenizer(folder, 60)
-  checked = importing.check(folder, unused_rows='keep')
+  checked = importing.check_import(folder, unused_rows='keep')
   assert checked.vocabulary.spec.size == 61
   assert 60 in checked.vocabulary.spec.special_ids
 
@@ -252,7 +257,7 @@ def test_config_that_is_no_json(folder):
   with raises_error(
     errors.ConfigError, where='config.json', mentions=(1, 16, 15)
   ):
-    importing.check(folder)
+    importing.check_import(folder)
 
 
 def test_tied_tensors_that_differ(folder):
@@ -263,12 +268,12 @@ def test_tied_tensors_that_differ(folder):
     'cls.predictions.decoder.bias': tensors['cls.predictions.bias'].copy(),
   }
   _write(folder, tensors | copies)
-  checked = importing.check(folder)
+  checked = importing.check_import(folder)
   assert checked.plan.skipped == {
     'cls.predictions.decoder.weight': 'the same as bert.embeddings.word_embeddings.weight',
     'cls.predictions.decoder.bias': 'the same as cls.predictions.bias',
   }
-  importing.convert(checked, folder.parent / 'ours')
+  importing.convert_import(checked, folder.parent / 'ours')
   copies['cls.predictions.decoder.weight'][3, 4] += 1
   _write(folder, tensors | copies)
   with raises_error(
@@ -280,7 +285,9 @@ def test_tied_tensors_that_differ(folder):
       'bert.embeddings.word_embeddings.weight',
     ),
   ):
-    importing.convert(importing.check(folder), folder.parent / 'other')
+    importing.convert_import(
+      importing.check_import(folder), folder.parent / 'other'
+    )
   assert not (folder.parent / 'other').exists()
 
 
@@ -295,7 +302,7 @@ def test_positions_that_are_not_sinusoidal(tmp_path):
     where='hf',
     mentions='transformer.position_embeddings.weight',
   ):
-    importing.convert(importing.check(folder), tmp_path / 'ours')
+    importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
 
 
 def test_old_names_and_buffers(folder, tmp_path):
@@ -310,7 +317,7 @@ def test_old_names_and_buffers(folder, tmp_path):
   positions = 'bert.embeddings.position_ids'
   _, want = _params(folder, tmp_path / 'new')
   _write(folder, old | {positions: np.arange(16)[None]})
-  assert importing.check(folder).plan.skipped == {
+  assert importing.check_import(folder).plan.skipped == {
     positions: 'a buffer that the model does not read'
   }
   _, got = _params(folder, tmp_path / 'old')
@@ -336,12 +343,15 @@ def test_a_pooler_beside_a_masked_lm_is_kept(folder, tmp_path):
     params['heads']['pooler']['dense']['kernel'],
     more['bert.pooler.dense.weight'].T,
   )
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   back = _tensors(tmp_path / 'back')
   assert back.keys() == tensors.keys()
   assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
-  folder_writing.convert(
-    exporting.check(run.directory, task='pretraining'), tmp_path / 'pretraining'
+  folder_writing.write_folder(
+    exporting.check_export(run.directory, task='pretraining'),
+    tmp_path / 'pretraining',
   )
   options = json.loads((tmp_path / 'pretraining/config.json').read_text())
   assert options['architectures'] == ['BertForPreTraining']
@@ -351,7 +361,9 @@ def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
   run, params = _params(folder, tmp_path / 'ours', pad_vocab_size_multiple=8)
   table = params['model']['embeddings']['token']
   assert table.shape == (64, 30) and not np.any(table[61:])
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   first, back = _tensors(folder), _tensors(tmp_path / 'back')
   assert all(np.array_equal(back[name], first[name]) for name in first)
 
@@ -362,8 +374,8 @@ def test_shards_and_half_precision(folder, tmp_path):
   assert len(list((tmp_path / 'half').glob('*.safetensors'))) > 3
   run, params = _params(tmp_path / 'half', tmp_path / 'ours')
   assert params['model']['output_bias'].dtype == np.float32
-  checked = exporting.check(run.directory, dtype='float16')
-  folder_writing.convert(checked, tmp_path / 'back', max_shard_bytes=8000)
+  checked = exporting.check_export(run.directory, dtype='float16')
+  folder_writing.write_folder(checked, tmp_path / 'back', max_shard_bytes=8000)
   files = sorted((tmp_path / 'back').glob('*.safetensors'))
   assert len(files) > 3
   assert all(os.path.getsize(f) < 12000 for f in files)
@@ -380,12 +392,12 @@ def test_shards_and_half_precision(folder, tmp_path):
 
 
 def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
-  checked = importing.check(folder)
+  checked = importing.check_import(folder)
   (tmp_path / 'ours').mkdir()
-  importing.convert(checked, tmp_path / 'ours')
+  importing.convert_import(checked, tmp_path / 'ours')
   for output in (tmp_path / 'ours', folder / 'config.json'):
     with raises_error(errors.RunDirectoryError, mentions='--output'):
-      importing.convert(checked, output)
+      importing.convert_import(checked, output)
   assert not list(tmp_path.glob('.*tmp'))
 
 
@@ -405,24 +417,24 @@ def test_models_that_no_architecture_expresses(folder, tmp_path):
   )
   run_directory.write_model(run.directory, changed)
   with pytest.raises(errors.ConfigError) as caught:
-    exporting.check(run.directory)
+    exporting.check_export(run.directory)
   message = str(caught.value)
   assert_mentions(message, 'bert', 'sharing', 'scale_embeddings')
 
 
 def test_heads_without_a_place_are_listed(folder, tmp_path):
-  checked = importing.check(folder)
+  checked = importing.check_import(folder)
   run, _ = _params(folder, tmp_path / 'ours')
   with pytest.raises(errors.CheckpointError) as caught:
-    exporting.check(run.directory, task='token_classification')
+    exporting.check_export(run.directory, task='token_classification')
   message = str(caught.value)
   assert_mentions(message, 'heads/token_classification/output/kernel')
   with raises_error(
     errors.ConfigError, got='summarization', where='check.task'
   ):
-    exporting.check(run.directory, task='summarization')
+    exporting.check_export(run.directory, task='summarization')
   assert checked.description.task == 'masked_lm'
-  only = exporting.check(run.directory, task='states')
+  only = exporting.check_export(run.directory, task='states')
   assert only.left_out == {
     f'model/{name}': 'no part of a model for states'
     for name in (
@@ -433,13 +445,13 @@ def test_heads_without_a_place_are_listed(folder, tmp_path):
       'output_bias',
     )
   }
-  folder_writing.convert(only, tmp_path / 'states')
+  folder_writing.write_folder(only, tmp_path / 'states')
   assert 'embeddings.LayerNorm.bias' in _tensors(tmp_path / 'states')
 
 
 def test_parameters_are_sharded_as_they_are_read(folder):
   partitioner = partitioning.Partitioner(fsdp=2)
-  params = importing.load(importing.check(folder), partitioner)
+  params = importing.load_import(importing.check_import(folder), partitioner)
   table = params['model']['embeddings']['token']
   assert len(table.sharding.device_set) == 8
   assert table.addressable_shards[0].data.size < table.size
@@ -454,14 +466,18 @@ def test_a_bucket(folder, tmp_path):
   bucket = fake_bucket.shared()
   bucket.objects.clear()
   bucket.writable, bucket.silent = True, False
-  importing.convert(importing.check(folder), 'gs://bucket/bert')
+  importing.convert_import(importing.check_import(folder), 'gs://bucket/bert')
   run = run_lib.open_run('gs://bucket/bert')
   assert run.steps == [0] and run.is_finished()
   with pytest.raises(errors.RunDirectoryError, match='is there already'):
-    importing.convert(importing.check(folder), 'gs://bucket/bert')
+    importing.convert_import(importing.check_import(folder), 'gs://bucket/bert')
   with pytest.raises(errors.RunDirectoryError, match='not be in a bucket'):
-    folder_writing.convert(exporting.check(run.directory), 'gs://bucket/back')
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+    folder_writing.write_folder(
+      exporting.check_export(run.directory), 'gs://bucket/back'
+    )
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   expected, got = (_tensors(one) for one in (folder, tmp_path / 'back'))
   assert expected.keys() == got.keys()
   for name, value in expected.items():
@@ -471,10 +487,10 @@ def test_a_bucket(folder, tmp_path):
 def test_a_short_code_stands_for_the_one_symbol_of_its_language():
   """NLLB's symbols name the script; Chinese has two."""
   symbols = ('deu_Latn', 'eng_Latn', 'zho_Hans', 'zho_Hant')
-  assert languages.choose(symbols, ('en', 'de')) == (
+  assert languages.choose_languages(symbols, ('en', 'de')) == (
     ('en', 'de'),
     ('eng_Latn', 'deu_Latn'),
   )
-  assert languages.choose(symbols, None) == (symbols, symbols)
+  assert languages.choose_languages(symbols, None) == (symbols, symbols)
   with raises_error(errors.VocabularyError, got='zh', where='--languages'):
-    languages.choose(symbols, ('zh', 'en'))
+    languages.choose_languages(symbols, ('zh', 'en'))

@@ -51,7 +51,9 @@ def imported(tmp_path_factory):
     model = _named(reference.make(name))
     folder = tmp_path_factory.mktemp(name)
     reference.save(model, folder / 'hf')
-    importing.convert(importing.check(folder / 'hf'), folder / 'ours')
+    importing.convert_import(
+      importing.check_import(folder / 'hf'), folder / 'ours'
+    )
     return model, run_lib.open_run(folder / 'ours')
 
   return make
@@ -104,7 +106,7 @@ def test_loss_and_gradient_are_the_references(imported, name):
         rng=jax.random.key(0),
       ),
     )
-    return base.mean(output.loss), output.loss.weight
+    return base.weighted_mean(output.loss), output.loss.weight
 
   (loss, weight), gradient = loss_of(params['heads'])
   want = model(**theirs).loss
@@ -144,7 +146,9 @@ def test_labels_go_back(imported, tmp_path):
   del changed['config']['id2label'], changed['config']['label2id']
   run_directory.write_part(run.directory, importing.RECORD, changed)
   try:
-    folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+    folder_writing.write_folder(
+      exporting.check_export(run.directory), tmp_path / 'back'
+    )
   finally:
     record.write_text(content)
   config = transformers.AutoConfig.from_pretrained(tmp_path / 'back')
@@ -159,7 +163,9 @@ def test_labels_that_are_not_told_are_numbered(tmp_path):
   for key in ('id2label', 'label2id'):
     config.pop(key, None)
   path.write_text(json.dumps(config | {'num_labels': 3}))
-  importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
+  importing.convert_import(
+    importing.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+  )
   (objective,) = run_lib.open_run(tmp_path / 'ours').objectives.values()
   assert objective.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
 
@@ -176,12 +182,16 @@ def test_labels_that_do_not_fit_are_an_error(tmp_path):
     got="id2label {'0': 'A', '1': 'A', '2': 'B'}",
     mentions=3,
   ):
-    importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
+    importing.convert_import(
+      importing.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+    )
 
 
 def test_models_without_a_labelled_head_record_none(tmp_path):
   reference.save(reference.make('BertModel'), tmp_path / 'hf')
-  importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
+  importing.convert_import(
+    importing.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+  )
   assert run_lib.open_run(tmp_path / 'ours').objectives == {}
 
 
@@ -205,7 +215,7 @@ def test_how_an_exported_head_reads_states(model_type, fields, expected):
   objective = sequence_classification.SequenceClassification(
     labels=_LABELS, **fields
   )
-  architecture = architectures.find(model_type)
+  architecture = architectures.find_architecture(model_type)
   if expected is None:
     with raises_error(
       errors.ConfigError, where="objective 'sequence_classification'"

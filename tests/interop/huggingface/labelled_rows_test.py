@@ -53,7 +53,9 @@ def pair(request, tmp_path_factory):
       parameter.mul_(5)
   model.save_pretrained(folder / 'hf')
   tokenizer.save_pretrained(folder / 'hf')
-  importing.convert(importing.check(folder / 'hf'), folder / 'ours')
+  importing.convert_import(
+    importing.check_import(folder / 'hf'), folder / 'ours'
+  )
   return tokenizer, model, run_lib.open_run(folder / 'ours'), separator
 
 
@@ -83,7 +85,7 @@ def test_pairs_get_the_references_logits(pair):
     objectives=run.objectives,
   )
   found = dict(
-    row_predictions.predict(subject, objective, rows, maker, max_length=48)
+    row_predictions.predict_rows(subject, objective, rows, maker, max_length=48)
   )
   compared = 0
   for i, example in enumerate(texts):

@@ -63,7 +63,7 @@ def base(tmp_path_factory):
 def test_logits_and_the_way_back(base, tmp_path):
   model, folder = base
   run = run_lib.open_run(
-    importing.convert(importing.check(folder), tmp_path / 'ours')
+    importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
   )
   ids = np.random.default_rng(0).integers(5, _VOCAB, (2, 40))
   mask = np.ones_like(ids)
@@ -76,7 +76,9 @@ def test_logits_and_the_way_back(base, tmp_path):
   error = np.abs(np.asarray(got) - want)[mask > 0].max()
   print(f'largest difference of logits {error:.2e}, of {np.abs(want).max()}')
   assert error < 2e-5
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   state = model.state_dict()
   with safetensors.safe_open(
     tmp_path / 'back/model.safetensors', 'numpy'

@@ -20,8 +20,8 @@ def test_missing_packages_are_named_before_anything_is_written(
   with raises_error(
     errors.ConfigError, got='no_such_package', where='--onnx', mentions='onnx'
   ):
-    folder_writing.convert(
-      exporting.check(directory), tmp_path / 'out', onnx=True
+    folder_writing.write_folder(
+      exporting.check_export(directory), tmp_path / 'out', onnx=True
     )
 
 
@@ -29,7 +29,7 @@ def test_missing_packages_are_named_before_anything_is_written(
 def test_models_of_other_outputs_are_refused(monkeypatch, end):
   monkeypatch.setattr(onnx_files, '_NEEDED', ())
   with raises_error(errors.ConfigError, where='--onnx'):
-    onnx_files.check({'architectures': [f'BartFor{end}']})
+    onnx_files.check_onnx_support({'architectures': [f'BartFor{end}']})
 
 
 @pytest.mark.slow
@@ -49,7 +49,9 @@ def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):
   pytest.importorskip('onnxscript')
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
-  folder_writing.convert(exporting.check(directory), folder, onnx=True)
+  folder_writing.write_folder(
+    exporting.check_export(directory), folder, onnx=True
+  )
   session = runtime.InferenceSession(folder / onnx_files.FILE)
   ids = np.array([[1, 9, 8, 7, 2], [1, 9, 2, 0, 0], [1, 2, 0, 0, 0]])
   given = {'input_ids': ids, 'attention_mask': (ids > 0).astype(np.int64)}
@@ -75,7 +77,7 @@ def test_a_wrong_graph_is_not_published(run_of, tmp_path, monkeypatch):
   del torch
   monkeypatch.setattr(onnx_files, '_export', wrong)
   with pytest.raises(errors.CheckpointError, match='onnxruntime computes'):
-    folder_writing.convert(
-      exporting.check(directory), tmp_path / 'out', onnx=True
+    folder_writing.write_folder(
+      exporting.check_export(directory), tmp_path / 'out', onnx=True
     )
   assert not (tmp_path / 'out').exists()

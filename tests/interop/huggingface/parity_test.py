@@ -67,8 +67,8 @@ def imported(tmp_path_factory):
       if model.config.model_type == 'xlm'
       else None
     )
-    importing.convert(
-      importing.check(
+    importing.convert_import(
+      importing.check_import(
         folder / 'hf', scan_layers=scan_layers, languages=languages
       ),
       folder / 'ours',
@@ -166,7 +166,7 @@ def _check_gradients(model, run, grads):
   }
   parameters = _gradients_as_saved(model)
   seen = set()
-  for assignment in exporting.check(run.directory).assignments:
+  for assignment in exporting.check_export(run.directory).assignments:
     value = flat[assignment.parameter]
     if assignment.layer is not None:
       value = value[assignment.layer]
@@ -240,7 +240,9 @@ def test_heads_equal_the_reference(imported, name):
   if name.endswith('Model'):
     got, want = [states[compared]], [output.last_hidden_state[compared]]
     if 'heads' in params:
-      got.append(heads_lib.pooled(params['heads']['pooler'], states))
+      got.append(
+        heads_lib.pool_first_position(params['heads']['pooler'], states)
+      )
       want.append(output.pooler_output)
   elif 'SequenceClassification' in name:
     head = params['heads']['sequence_classification']
@@ -284,8 +286,8 @@ def test_next_sentence_logits_equal_the_reference(imported):
 )
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   _, folder, run = imported(name)
-  checked = exporting.check(run.directory)
-  folder_writing.convert(checked, tmp_path / 'back')
+  checked = exporting.check_export(run.directory)
+  folder_writing.write_folder(checked, tmp_path / 'back')
   first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   assert first.keys() == second.keys()
@@ -306,7 +308,9 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
 
 def test_unrolled_layers_go_back_too(imported, tmp_path):
   _, folder, run = imported('bert', scan_layers=False)
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   assert first.keys() == second.keys()
@@ -323,11 +327,11 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   content = record.read_text()
   record.unlink()
   try:
-    checked = exporting.check(run.directory)
+    checked = exporting.check_export(run.directory)
   finally:
     record.write_text(content)
   assert checked.architecture.model_type == model.config.model_type
-  folder_writing.convert(checked, tmp_path / 'back')
+  folder_writing.write_folder(checked, tmp_path / 'back')
   loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():  # 'gelu_new' goes by another of its names
     np.testing.assert_allclose(
@@ -391,7 +395,7 @@ def test_unsupported_options_are_all_listed(
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | changes))
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check(tmp_path)
+    importing.check_import(tmp_path)
   for part in parts:
     assert part in str(caught.value), part
 

@@ -107,11 +107,11 @@ def _apply(model, params, ids, states):
 def test_published_configuration(name, tmp_path):
   """Its model is computed, and goes back as the type that it came as."""
   model = published(name, tmp_path / 'hf')
-  checked = importing.check(
+  checked = importing.check_import(
     tmp_path / 'hf',
     languages=['ar', 'en', 'zh'] if name.startswith('xlm-mlm') else None,
   )
-  run = run_lib.open_run(importing.convert(checked, tmp_path / 'ours'))
+  run = run_lib.open_run(importing.convert_import(checked, tmp_path / 'ours'))
   want = _reference_outputs(model)
   params = run.restore_params(0)['model']
   states = checked.description.task == 'states'
@@ -121,7 +121,9 @@ def test_published_configuration(name, tmp_path):
     got[compared > 0], want[compared > 0], atol=3e-5, rtol=3e-5
   )
   assert released.SOURCES[name]
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   back = getattr(transformers, type(model).__name__).from_pretrained(
     tmp_path / 'back'
   )
@@ -142,5 +144,5 @@ def test_a_table_of_t5_that_no_code_reads(tmp_path):
     safetensors.numpy.load_file(path) | {name: np.zeros((32, 3), 'float32')},
     path,
   )
-  checked = importing.check(tmp_path / 'hf')
+  checked = importing.check_import(tmp_path / 'hf')
   assert checked.plan.skipped[name] == 'a buffer that the model does not read'

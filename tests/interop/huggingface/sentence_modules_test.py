@@ -164,8 +164,10 @@ def test_a_folder_encodes_the_same_and_goes_back(encoder, tmp_path, kind):
   assert run.encode(_TEXTS, pooling='mean').shape == (3, 30)
 
   assert xlflax.to_huggingface(run, tmp_path / 'back') == []
-  first, heads = sentence_modules.read(folder)
-  second, other_heads = sentence_modules.read(tmp_path / 'back')
+  first, heads = sentence_modules.read_sentence_modules(folder)
+  second, other_heads = sentence_modules.read_sentence_modules(
+    tmp_path / 'back'
+  )
   assert first == second
   assert heads.keys() == other_heads.keys()
   for name, head in heads.items():
@@ -214,7 +216,7 @@ def test_what_is_not_supported_is_listed(encoder, tmp_path):
     },
   )
   with pytest.raises(errors.ConfigError) as caught:
-    sentence_modules.read(folder)
+    sentence_modules.read_sentence_modules(folder)
   message = str(caught.value)
   for part in (
     'a module CNN',
@@ -225,7 +227,7 @@ def test_what_is_not_supported_is_listed(encoder, tmp_path):
 
 
 def test_a_folder_without_modules(encoder):
-  assert sentence_modules.read(encoder) is None
+  assert sentence_modules.read_sentence_modules(encoder) is None
   assert sentence_modules.transformer_folder(encoder) == encoder
 
 
@@ -244,16 +246,16 @@ def test_an_older_folder_has_its_encoder_inside(tmp_path):
   (tmp_path / '1_Pooling/config.json').write_text(
     '{"pooling_mode_mean_tokens": true}'
   )
-  encoding, heads = sentence_modules.read(tmp_path)
+  encoding, heads = sentence_modules.read_sentence_modules(tmp_path)
   assert (encoding.pooling, heads) == (Pooling.MEAN_ALL, {})
 
 
 @pytest.mark.parametrize('pooling', ['mean_all', 'first'])
 def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
-  checked = exporting.check(directory, pooling=pooling)
+  checked = exporting.check_export(directory, pooling=pooling)
   assert checked.options['architectures'] == ['BertModel']
-  assert folder_writing.convert(checked, tmp_path / 'out') == []
+  assert folder_writing.write_folder(checked, tmp_path / 'out') == []
   want = xlflax.open_run(directory).encode(_TEXTS, pooling=pooling)
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
   model = transformers.AutoModel.from_pretrained(tmp_path / 'out').eval()
@@ -264,7 +266,7 @@ def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   mean = (states * mask).sum(1) / mask.sum(1)
   found = {'mean_all': mean, 'first': states[:, 0]}[pooling]
   np.testing.assert_allclose(found, want, atol=1e-4)
-  encoding, _ = sentence_modules.read(tmp_path / 'out')
+  encoding, _ = sentence_modules.read_sentence_modules(tmp_path / 'out')
   assert encoding.pooling is Pooling(pooling) and encoding.max_length == 12
 
 
@@ -283,12 +285,12 @@ def test_settings_under_an_older_name(tmp_path):
   )
   old = tmp_path / 'sentence_xlm-roberta_config.json'
   old.write_text('{"max_seq_length": 9, "do_lower_case": false}')
-  assert sentence_modules.read(tmp_path)[0].max_length == 9
+  assert sentence_modules.read_sentence_modules(tmp_path)[0].max_length == 9
   old.write_text('{"max_seq_length": 9, "do_lower_case": true}')
   with raises_error(
     errors.ConfigError, where='modules.json', mentions='do_lower_case'
   ):
-    sentence_modules.read(tmp_path)
+    sentence_modules.read_sentence_modules(tmp_path)
 
 
 def test_what_a_run_says_of_its_vectors_is_kept(run_of):
@@ -296,33 +298,37 @@ def test_what_a_run_says_of_its_vectors_is_kept(run_of):
   own = sentence_encoding.SentenceEncoding(
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}
   )
-  sentence_encoding.write(directory, own)
-  assert exporting.check(directory, pooling='mean_all').sentence == own
-  other = exporting.check(directory, pooling='first').sentence
+  sentence_encoding.write_sentence_encoding(directory, own)
+  assert exporting.check_export(directory, pooling='mean_all').sentence == own
+  other = exporting.check_export(directory, pooling='first').sentence
   assert (other.pooling, other.prompts) == (Pooling.FIRST, own.prompts)
   assert not other.normalize
 
 
 def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  plain = folder_writing.convert(exporting.check(directory), tmp_path / 'plain')
+  plain = folder_writing.write_folder(
+    exporting.check_export(directory), tmp_path / 'plain'
+  )
   assert not any('sentence vectors' in note for note in plain)
   own = sentence_encoding.SentenceEncoding(pooling='mean_all')
-  sentence_encoding.write(directory, own)
-  notes = folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  sentence_encoding.write_sentence_encoding(directory, own)
+  notes = folder_writing.write_folder(
+    exporting.check_export(directory), tmp_path / 'out'
+  )
   assert any('--sentence_transformers' in note for note in notes)
-  checked = exporting.check(directory, task='states')
+  checked = exporting.check_export(directory, task='states')
   assert not any(
     'sentence vectors' in note
-    for note in folder_writing.convert(checked, tmp_path / 'states')
+    for note in folder_writing.write_folder(checked, tmp_path / 'states')
   )
 
 
 def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
   library = pytest.importorskip('sentence_transformers')
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  checked = exporting.check(directory, pooling='mean_all')
-  folder_writing.convert(checked, tmp_path / 'out')
+  checked = exporting.check_export(directory, pooling='mean_all')
+  folder_writing.write_folder(checked, tmp_path / 'out')
   theirs = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
   want = xlflax.open_run(directory).encode(_TEXTS, pooling='mean_all')
   np.testing.assert_allclose(theirs.encode(_TEXTS), want, atol=1e-4)
@@ -333,14 +339,16 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
   with raises_error(
     errors.ConfigError, where='run', mentions='use_language_embeddings=False'
   ):
-    exporting.check(directory, pooling='mean')
+    exporting.check_export(directory, pooling='mean')
 
 
 @pytest.mark.parametrize('own', [{'layers': (0,)}, {'pooling': 'mean'}])
 def test_vectors_of_other_layers_or_tokens_are_refused(run_of, own):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  sentence_encoding.write(directory, sentence_encoding.SentenceEncoding(**own))
+  sentence_encoding.write_sentence_encoding(
+    directory, sentence_encoding.SentenceEncoding(**own)
+  )
   with raises_error(errors.ConfigError, where='sentence.json'):
-    exporting.check(directory, task='states')
+    exporting.check_export(directory, task='states')
   if 'pooling' in own:  # another one is asked for
-    assert exporting.check(directory, pooling='first').sentence
+    assert exporting.check_export(directory, pooling='first').sentence

@@ -61,9 +61,11 @@ def test_a_sentence_encoder_can_be_served(
     'distilbert': {'type_vocab_size': 0, 'layer_norm_epsilon': 1e-12},
   }.get(model_type, {'type_vocab_size': 1, 'position_offset': 1})
   directory, *_ = run_of(**settings)
-  checked = exporting.check(directory, model_type=model_type, pooling=pooling)
+  checked = exporting.check_export(
+    directory, model_type=model_type, pooling=pooling
+  )
   folder = tmp_path / 'out'
-  folder_writing.convert(checked, folder)
+  folder_writing.write_folder(checked, folder)
   wanted = _ALL | _REQUIRED[model_type]
   assert _lacking(folder / 'config.json', wanted) == {}
   assert _lacking(folder / '1_Pooling/config.json', _POOLING) == {}

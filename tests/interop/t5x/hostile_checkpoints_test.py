@@ -45,7 +45,7 @@ def test_arrays_beside_the_checkpoint_are_read(tmp_path):
     tmp_path / 'checkpoint_1',
     {'a': _leaf('gs://elsewhere/target.a/'), 'b': np.ones(2, np.float32)},
   )
-  found = checkpoint_files.find(folder)
+  found = checkpoint_files.find_t5x_tensors(folder)
   assert {name: t.shape for name, t in found.items()} == {
     'a': (4, 3),
     'b': (2,),
@@ -61,7 +61,7 @@ def test_arrays_outside_of_the_checkpoint(tmp_path, path):
   )
   folder = _write(tmp_path / 'checkpoint_1', {'a': _leaf(path)})
   with pytest.raises(errors.CheckpointError):
-    checkpoint_files.find(folder)
+    checkpoint_files.find_t5x_tensors(folder)
 
 
 def test_links_out_of_the_checkpoint(tmp_path):
@@ -69,14 +69,14 @@ def test_links_out_of_the_checkpoint(tmp_path):
   folder = _write(tmp_path / 'checkpoint_1', {'a': _leaf('target.a')})
   (folder / 'target.a').symlink_to(tmp_path / 'outside')
   with pytest.raises(errors.CheckpointError, match='not in the folder'):
-    checkpoint_files.find(folder)
+    checkpoint_files.find_t5x_tensors(folder)
 
 
 @pytest.mark.parametrize('driver', ['json', 'http', 'n5', 'auto'])
 def test_drivers(tmp_path, driver):
   folder = _write(tmp_path / 'checkpoint_1', {'a': _leaf('a', driver)})
   with pytest.raises(errors.CheckpointError, match=f"stored by '{driver}'"):
-    checkpoint_files.find(folder)
+    checkpoint_files.find_t5x_tensors(folder)
 
 
 @pytest.mark.parametrize('shape', [[10**6, 10**6], [1 << 62], [10**9, 1, 1]])
@@ -85,7 +85,7 @@ def test_shapes_without_numbers(tmp_path, shape):
   _zarr(folder / 'target.a', shape, chunks=[1 for _ in shape])
   _write(folder, {'a': _leaf('target.a')})
   with pytest.raises(errors.CheckpointError, match='are not there|cannot be'):
-    checkpoint_files.find(folder)
+    checkpoint_files.find_t5x_tensors(folder)
 
 
 def test_nested_without_end(tmp_path):
@@ -93,4 +93,4 @@ def test_nested_without_end(tmp_path):
   folder.mkdir()
   (folder / 'checkpoint').write_bytes(b'\x81\xa1a' * 100_000 + b'\xc0')
   with pytest.raises(errors.CheckpointError, match='cannot be read'):
-    checkpoint_files.find(folder)
+    checkpoint_files.find_t5x_tensors(folder)

@@ -65,10 +65,12 @@ def test_logits_are_those_of_t5x(
   written, toy_vocabulary, tmp_path, kind, orbax, scan_layers
 ):
   model, params, checkpoint = written(kind, orbax)
-  checked = importing.check(
+  checked = importing.check_t5x_import(
     checkpoint, vocabulary=toy_vocabulary, scan_layers=scan_layers
   )
-  run = run_lib.open_run(model_directory.convert(checked, tmp_path / 'run'))
+  run = run_lib.open_run(
+    model_directory.convert_t5x_checkpoint(checked, tmp_path / 'run')
+  )
   assert run.steps == [7] and run.vocabulary == toy_vocabulary
   source, target = _tokens(0, 180), _tokens(1, 180)
   source[0, 6:] = 0
@@ -95,10 +97,12 @@ def test_logits_are_those_of_t5x(
 def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
   model = written_checkpoints.make_model('v1.1', 192)  # T5X rounds up
   params = written_checkpoints.save(model, tmp_path, orbax=True)
-  checked = importing.check(
+  checked = importing.check_t5x_import(
     tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
   )
-  found = model_directory.load(checked)['model']['encoder']['token']
+  found = model_directory.load_t5x_parameters(checked)['model']['encoder'][
+    'token'
+  ]
   table = params['token_embedder']['embedding']
   assert found.shape == (256, table.shape[1])
   np.testing.assert_array_equal(found[:180], table[:180])
@@ -113,7 +117,9 @@ def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
   with pytest.raises(
     errors.VocabularyError, match='Got: 180 entries. Expected: at most 170'
   ):
-    importing.check(tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary)
+    importing.check_t5x_import(
+      tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
+    )
 
 
 @pytest.fixture
@@ -139,15 +145,18 @@ def own(toy_vocabulary, tmp_path):
 def test_an_own_model(own, toy_vocabulary, toy_corpus, tmp_path):
   model, module, params, checkpoint = own
   run = run_lib.open_run(
-    model_directory.convert(
-      importing.check(checkpoint, vocabulary=toy_vocabulary, model=module),
+    model_directory.convert_t5x_checkpoint(
+      importing.check_t5x_import(
+        checkpoint, vocabulary=toy_vocabulary, model=module
+      ),
       tmp_path / 'run',
     )
   )
   restored = run.restore_params(7)
-  for name, array in params_lib.names(restored).items():
+  for name, array in params_lib.flatten_params(restored).items():
     np.testing.assert_array_equal(
-      array, params_lib.names(objective_model.thawed(params))[name]
+      array,
+      params_lib.flatten_params(objective_model.unfreeze_params(params))[name],
     )
   assert run.model == model.module
   batch = {
@@ -213,7 +222,7 @@ def test_an_own_model_by_the_command(own, toy_vocabulary, tmp_path, capsys):
 
 def test_an_own_model_needs_its_configuration(own, toy_vocabulary):
   with pytest.raises(errors.ConfigError, match='--gin_file=models/SIZE.gin'):
-    importing.check(own[-1], vocabulary=toy_vocabulary)
+    importing.check_t5x_import(own[-1], vocabulary=toy_vocabulary)
 
 
 def test_all_problems_are_told_at_once(own, toy_vocabulary):
@@ -227,7 +236,9 @@ def test_all_problems_are_told_at_once(own, toy_vocabulary):
     )
   )
   with pytest.raises(errors.CheckpointError) as caught:
-    importing.check(checkpoint, vocabulary=toy_vocabulary, model=other)
+    importing.check_t5x_import(
+      checkpoint, vocabulary=toy_vocabulary, model=other
+    )
   for part in (
     'missing model/embeddings/language',
     'surplus model/embeddings/norm/scale',
@@ -241,9 +252,9 @@ def test_no_t5(tmp_path, toy_vocabulary, written):
   with pytest.raises(
     errors.CheckpointError, match='What to do: take .*checkpoint_7'
   ):
-    importing.check(checkpoint.parent, vocabulary=toy_vocabulary)
+    importing.check_t5x_import(checkpoint.parent, vocabulary=toy_vocabulary)
   with pytest.raises(errors.CheckpointError, match='no checkpoint of T5X'):
-    importing.check(tmp_path, vocabulary=toy_vocabulary)
+    importing.check_t5x_import(tmp_path, vocabulary=toy_vocabulary)
 
 
 @pytest.mark.parametrize('orbax', [True, False])
@@ -254,7 +265,7 @@ def test_a_damaged_checkpoint(written, toy_vocabulary, tmp_path, orbax):
   name = 'checkpoint' if not orbax else 'state/_METADATA'
   (copy / name).write_bytes((copy / name).read_bytes()[:100])
   with pytest.raises(errors.CheckpointError, match='cannot be read'):
-    importing.check(copy, vocabulary=toy_vocabulary)
+    importing.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 
 def test_a_missing_array(written, toy_vocabulary, tmp_path):
@@ -267,7 +278,7 @@ def test_a_missing_array(written, toy_vocabulary, tmp_path):
   folder = next(p for p in folders if p.name.startswith('target.'))
   shutil.rmtree(folder)
   with pytest.raises(errors.CheckpointError, match='cannot be read'):
-    importing.check(copy, vocabulary=toy_vocabulary)
+    importing.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 
 def test_t5s_own_tokenizer(tmp_path, toy_sentences, capsys):

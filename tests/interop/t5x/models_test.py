@@ -31,7 +31,7 @@ from t5x import partitioning, train_state, trainer  # noqa: E402
 from xlflax.interop.t5x import axes, objective_model  # noqa: E402
 from xlflax.interop.t5x import models as t5x_models  # noqa: E402
 
-_SPEC = vocabulary_spec.invented(64, num_languages=3)
+_SPEC = vocabulary_spec.make_dummy_spec(64, num_languages=3)
 _TINY = dict(
   hidden_dim=16,
   mlp_dim=32,
@@ -172,17 +172,19 @@ def _own_step(model, params, batch):
 
 def test_a_step_is_that_of_xlflax(case):
   model, batch, state = case
-  params = objective_model.thawed(state.params)
+  params = objective_model.unfreeze_params(state.params)
   output, wanted = _own_step(model, params, batch)
-  key = randomness.key(3, randomness.Purpose.TRAINING)
+  key = randomness.purpose_key(3, randomness.Purpose.TRAINING)
   for _ in range(2):  # of the step, and of the entry
     key = jax.random.fold_in(key, 0)
   after, metrics = jax.jit(
     lambda s, b: trainer.train_with_lr(s, b, _RATE, key, model, None)
   )(state, batch)
   np.testing.assert_allclose(metrics['loss'].compute(), output.loss, atol=1e-5)
-  found = params_lib.names(objective_model.thawed(after.params))
-  for name, array in params_lib.names(wanted).items():
+  found = params_lib.flatten_params(
+    objective_model.unfreeze_params(after.params)
+  )
+  for name, array in params_lib.flatten_params(wanted).items():
     np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
 
 
@@ -218,9 +220,13 @@ def test_every_parameter_has_axes_that_the_partitioner_knows(case):
     ),
   )
   variables = model.get_initial_variables(jax.random.PRNGKey(1), {})
-  names = params_lib.names(objective_model.thawed(variables['params']))
+  names = params_lib.flatten_params(
+    objective_model.unfreeze_params(variables['params'])
+  )
   mesh_axes = partitioner.get_mesh_axes(state)
-  found = params_lib.names(objective_model.thawed(mesh_axes.params))
+  found = params_lib.flatten_params(
+    objective_model.unfreeze_params(mesh_axes.params)
+  )
   assert set(found) == set(names)
   token = next(n for n in names if n.endswith('token'))
   assert found[token] == jax.sharding.PartitionSpec('model', None)
@@ -247,7 +253,7 @@ def test_an_encoder_decoder_generates():
   assert found.shape == (4, 6) and aux['scores'].shape == (4,)
   wanted = decoding.generate(
     model.module,
-    objective_model.thawed(params),
+    objective_model.unfreeze_params(params),
     {k: v for k, v in batch.items() if not k.startswith('paired_')},
     options=decoding.DecodingOptions(method='greedy', max_length=6),
     vocabulary=_SPEC,

@@ -26,7 +26,7 @@ def _examples(name, split='train'):
 
 
 def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
-  name = tasks.mixture(
+  name = tasks.register_mixture(
     name='corpus.mono', vocabulary=vocabulary, corpus=str(toy_corpus.directory)
   )
   assert name == 'corpus.mono.t5x'
@@ -46,7 +46,7 @@ def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
 
 
 def test_ids_are_the_vocabularys(toy_corpus, vocabulary, toy_sentences):
-  name = tasks.mixture(
+  name = tasks.register_mixture(
     name='corpus.mono.en',
     vocabulary=vocabulary,
     corpus=str(toy_corpus.directory),
@@ -59,7 +59,7 @@ def test_ids_are_the_vocabularys(toy_corpus, vocabulary, toy_sentences):
 
 def test_pairs_are_filtered_by_length(toy_corpus, vocabulary):
   everything = _examples(
-    tasks.mixture(
+    tasks.register_mixture(
       name='corpus.parallel.de_en',
       vocabulary=vocabulary,
       corpus=str(toy_corpus.directory),
@@ -67,7 +67,7 @@ def test_pairs_are_filtered_by_length(toy_corpus, vocabulary):
   )
   sizes = [len(e['inputs']) + len(e['targets']) for e in everything]
   most = sorted(sizes)[25]
-  name = tasks.mixture(
+  name = tasks.register_mixture(
     name='corpus.parallel.de_en',
     vocabulary=vocabulary,
     pairs=stream.PairOptions(max_tokens=most),
@@ -77,7 +77,7 @@ def test_pairs_are_filtered_by_length(toy_corpus, vocabulary):
 
 def test_an_unknown_task(vocabulary):
   with pytest.raises(errors.CorpusError, match='no_such'):
-    tasks.mixture(name='no_such', vocabulary=vocabulary)
+    tasks.register_mixture(name='no_such', vocabulary=vocabulary)
 
 
 def test_metrics():
@@ -89,7 +89,7 @@ def test_metrics():
 
 def test_an_unknown_metric(toy_corpus, vocabulary):
   with pytest.raises(errors.ConfigError, match="'bleu'"):
-    tasks.mixture(
+    tasks.register_mixture(
       name='corpus.mono',
       vocabulary=vocabulary,
       corpus=str(toy_corpus.directory),

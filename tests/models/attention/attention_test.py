@@ -49,7 +49,9 @@ def test_keys_of_another_length():
     jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]]),
     length=3,
   )
-  got = attention.attend(query, *memory, mask, backend=AttentionBackend.XLA)
+  got = attention.dot_product_attention(
+    query, *memory, mask, backend=AttentionBackend.XLA
+  )
   want = _explicit(query, *memory, mask.array(3, 5))
   np.testing.assert_allclose(got, want, atol=1e-5)
 
@@ -58,7 +60,9 @@ def test_equals_the_explicit_formula():
   inputs = _inputs()
   segments = jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
   mask = masks.within_segments(segments)
-  got = attention.attend(*inputs, mask, backend=AttentionBackend.XLA)
+  got = attention.dot_product_attention(
+    *inputs, mask, backend=AttentionBackend.XLA
+  )
   want = _explicit(*inputs, mask.array(5, 5))
   np.testing.assert_allclose(got, want, atol=1e-5)
 
@@ -68,7 +72,7 @@ def test_path_with_dropout_is_the_same_attention():
   mask = masks.within_segments(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
 
   def attend(**options):
-    return attention.attend(
+    return attention.dot_product_attention(
       *inputs, mask, backend=AttentionBackend.XLA, **options
     )
 
@@ -200,4 +204,6 @@ def test_cudnn_on_a_cpu_is_refused():
     where='EncoderConfig.attention_backend',
     mentions=('NVIDIA', 'GPU'),
   ):
-    attention.attend(*_inputs(), None, backend=AttentionBackend.CUDNN)
+    attention.dot_product_attention(
+      *_inputs(), None, backend=AttentionBackend.CUDNN
+    )

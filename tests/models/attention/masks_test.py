@@ -7,7 +7,7 @@ from xlflax.models.attention import masks
 
 
 def _rows(mask, length, memory_length=None):
-  found = masks.array(mask, length, memory_length or length)
+  found = masks.mask_array(mask, length, memory_length or length)
   return np.asarray(found)[0, 0].astype(int).tolist()
 
 
@@ -59,4 +59,4 @@ def test_of_memory():
 def test_a_mask_without_restrictions_is_none():
   assert masks.Mask().array(2, 3) is None
   given = jnp.ones((1, 1, 2, 3), bool)
-  assert masks.array(given, 2, 3) is given
+  assert masks.mask_array(given, 2, 3) is given

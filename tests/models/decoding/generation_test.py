@@ -404,7 +404,7 @@ def test_sharded_equals_one_device(params, boxed, options):
 @pytest.mark.slow
 def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
   options = decoding.DecodingOptions(beam_size=2, max_length=4)
-  program = generation.compiled(_MODEL, options, _EOS, _PAD)
+  program = generation.compile_generate(_MODEL, options, _EOS, _PAD)
   for shift in range(3):
     _generate(
       params,

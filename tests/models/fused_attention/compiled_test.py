@@ -27,9 +27,9 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
   platform = devices.split(':')[0]
   if importlib.util.find_spec(_PACKAGES[platform]) is None:
     pytest.skip(f'needs {_PACKAGES[platform]}')
-  machine = machines.parse(devices)
+  machine = machines.parse_topology(devices)
   mesh = partitioning.Partitioner(
-    machine=machine, devices=compilers.devices(machine)
+    machine=machine, devices=compilers.topology_devices(machine)
   ).mesh
   whole = NamedSharding(mesh, PartitionSpec())
 
@@ -37,7 +37,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
     return jax.ShapeDtypeStruct(shape, dtype, sharding=whole)
 
   def loss(inputs, bias, segments):
-    output = attention.attend(
+    output = attention.dot_product_attention(
       *inputs,
       masks.within_segments(segments, causal=biased),
       backend=AttentionBackend.FUSED,
@@ -47,7 +47,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
     )
     return output.astype(jnp.float32).sum()
 
-  with compilers.tracing(machine):
+  with compilers.trace_for_machine(machine):
     made = compilers.compile_step(
       machine,
       jax.jit(jax.grad(loss, argnums=(0, 1) if biased else 0)),

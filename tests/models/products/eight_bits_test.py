@@ -31,7 +31,7 @@ def test_products_and_gradients_are_close():
   """Three bits of mantissa: 2^-4 at most a factor; gradients have two."""
   inputs, weights, gradient = _factors()
   got, back = jax.vjp(
-    lambda x, w: eight_bits.multiply(x, w, 2), inputs, weights
+    lambda x, w: eight_bits.fp8_matmul(x, w, 2), inputs, weights
   )
   want, plain = jax.vjp(lambda x, w: jnp.tensordot(x, w, 2), inputs, weights)
   assert 1e-3 < _error(got, want) < 0.05
@@ -46,20 +46,20 @@ def test_what_eight_bits_hold_is_exact():
   inputs = jnp.asarray(rng.integers(-7, 8, (5, 6)), jnp.float32).at[0, 0].set(7)
   weights = jnp.asarray(rng.integers(-7, 8, (6, 3)), jnp.float32)
   weights = weights.at[0, 0].set(7)
-  got = eight_bits.multiply(inputs, weights, 1)
+  got = eight_bits.fp8_matmul(inputs, weights, 1)
   np.testing.assert_allclose(got, inputs @ weights, rtol=1e-6)
 
 
 @pytest.mark.parametrize('value', [0.0, 1e30, 1e-30])
 def test_extreme_sizes(value):
   inputs = jnp.full((2, 4), value)
-  found = eight_bits.multiply(inputs, jnp.eye(4), 1)
+  found = eight_bits.fp8_matmul(inputs, jnp.eye(4), 1)
   np.testing.assert_allclose(found, inputs, rtol=1e-6)
 
 
 def test_the_dtype_stays():
   inputs, weights, _ = _factors()
-  found = eight_bits.multiply(
+  found = eight_bits.fp8_matmul(
     inputs.astype(jnp.bfloat16), weights.astype(jnp.bfloat16), 2
   )
   assert found.dtype == jnp.bfloat16
@@ -73,7 +73,7 @@ def test_devices_without_them_are_refused(target):
     targets.compiling_for(target),
     raises_error(errors.ConfigError, mentions='eight_bits'),
   ):
-    eight_bits.multiply(jnp.ones((2, 3)), jnp.ones((3, 4)), 1)
+    eight_bits.fp8_matmul(jnp.ones((2, 3)), jnp.ones((3, 4)), 1)
 
 
 def test_a_model_multiplies_so_in_its_layers():
@@ -85,7 +85,7 @@ def test_a_model_multiplies_so_in_its_layers():
   )(jax.random.key(0))
   found = [
     e
-    for e in flops.equations(traced.jaxpr)
+    for e in flops.iterate_equations(traced.jaxpr)
     if e.primitive.name == 'dot_general'
     and all(v.aval.dtype == jnp.float8_e4m3fn for v in e.invars)
   ]

@@ -45,7 +45,7 @@ def test_a_large_table_stays_where_it_is():
   ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
 
   def loss(table, ids):
-    return jnp.square(embeddings.lookup(table, ids, 'vocab')).sum()
+    return jnp.square(embeddings.embedding_lookup(table, ids, 'vocab')).sum()
 
   split = jax.device_put(table, NamedSharding(partitioner.mesh, _FSDP))
   ids = jax.device_put(ids, partitioner.batch_sharding)
@@ -70,12 +70,12 @@ def test_columns_of_a_table_are_split_over_all_devices(width, columns):
   assert sharding.spec == PartitionSpec('tensor', columns)
 
   def loss(table, ids):
-    rows = embeddings.lookup(table, ids, 'vocab')
+    rows = embeddings.embedding_lookup(table, ids, 'vocab')
     head = linear.for_head(table, jnp.float32)
     return jnp.square(rows).sum() + jnp.square(head[:8]).sum()
 
   def lookup(table, ids):
-    return jnp.square(embeddings.lookup(table, ids, 'vocab')).sum()
+    return jnp.square(embeddings.embedding_lookup(table, ids, 'vocab')).sum()
 
   want = jax.grad(loss)(table, ids)
   split = jax.device_put(table, sharding)
@@ -99,7 +99,7 @@ def test_gradients_of_a_tied_table_are_added_where_both_are_split():
   ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
 
   def loss(table, ids):
-    rows = embeddings.lookup(table, ids, 'vocab')
+    rows = embeddings.embedding_lookup(table, ids, 'vocab')
     head = linear.for_head(table, jnp.bfloat16)
     return jnp.square(jnp.einsum('bth,vh->btv', rows, head)).mean()
 

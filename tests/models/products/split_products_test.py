@@ -17,7 +17,7 @@ def _gradients(partitioner, kernel, inputs, axes, contracted):
   """The traced gradients of a product's squares, and their values."""
 
   def loss(kernel, inputs):
-    out = linear.multiply(inputs, kernel, jnp.float32, axes, contracted)
+    out = linear.sharded_matmul(inputs, kernel, jnp.float32, axes, contracted)
     return jnp.square(out).sum()
 
   tpu = targets.Target('tpu')

@@ -15,7 +15,7 @@ from xlflax.models.variants import disentangled
 def test_buckets():
   """S = 8: one bucket each up to 4, then they grow; odd in the distance."""
   distances = np.array([0, 1, 4, 5, 9, 31, -1, -4, -31])
-  found = disentangled.bucket(jnp.array(distances), buckets=8, maximum=32)
+  found = disentangled.log_bucket(jnp.array(distances), buckets=8, maximum=32)
   assert found.tolist() == [0, 1, 4, 5, 6, 7, -1, -4, -7]
 
 
@@ -26,7 +26,7 @@ def test_scores_are_those_of_the_formula():
     np.float32
   )
   index = rng.integers(0, 6, (1, 3, 3))
-  got = disentangled.attend(
+  got = disentangled.disentangled_attention(
     query,
     key,
     value,

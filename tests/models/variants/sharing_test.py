@@ -66,7 +66,9 @@ def _logits(params, language):
 @functools.partial(jax.jit, static_argnums=0)
 def _gradient(plan, params, language):
   def loss(params):
-    logits = _logits(sharing.select(plan, params, language), language)
+    logits = _logits(
+      sharing.select_language_params(plan, params, language), language
+    )
     return jnp.square(jax.nn.log_softmax(logits)).mean()
 
   return jax.grad(loss)(params)
@@ -83,11 +85,11 @@ def test_which_parameters_move_for_which_language(name):
     *(['embeddings', 'output_bias'] * plan.embeddings),
     *(['layers'] * (plan.layers > 0)),
   }
-  for name, leaf in params_lib.names(own).items():
+  for name, leaf in params_lib.flatten_params(own).items():
     assert leaf.shape[0] == _LANGUAGES, name
     assert np.abs(leaf[1]).max() > 1e-6 or name.endswith(_NO_EFFECT), name
     assert not leaf[0].any() and not leaf[2].any(), name
-  for name, leaf in params_lib.names(gradient).items():
+  for name, leaf in params_lib.flatten_params(gradient).items():
     assert np.abs(leaf).max() > 1e-6 or name.endswith(_NO_EFFECT), name
     assert np.isfinite(leaf).all(), name
   shapes = jax.tree.map(np.shape, own)
@@ -133,13 +135,13 @@ def test_selected_tree_is_an_ordinary_encoders(name):
     ),
   )
   params = _params(plan)
-  traced = jax.jit(functools.partial(sharing.select, plan))
+  traced = jax.jit(functools.partial(sharing.select_language_params, plan))
   for language in range(_LANGUAGES):
     tree = _by_hand(plan, params, language)
     assert jax.tree.map(np.shape, tree) == want
     got = traced(params, jnp.int32(language))
     jax.tree.map(np.testing.assert_array_equal, got, tree)
-  got = sharing.select(plan, params, 2)
+  got = sharing.select_language_params(plan, params, 2)
   jax.tree.map(np.testing.assert_array_equal, got, tree)
 
 
@@ -240,8 +242,10 @@ def test_scanned_equals_unrolled(plan):
   )
   jax.tree.map(
     np.testing.assert_array_equal,
-    layer_stacking.stack_layers(sharing.select(plan, unrolled, 2)),
-    sharing.select(plan, scanned, 2),
+    layer_stacking.stack_layers(
+      sharing.select_language_params(plan, unrolled, 2)
+    ),
+    sharing.select_language_params(plan, scanned, 2),
   )
 
 
@@ -264,7 +268,7 @@ def test_boxes_are_stacked_with_their_axes():
 
 def test_without_a_plan_nothing_is_selected():
   params = {'embeddings': {}}
-  assert sharing.select(None, params, 0) is params
+  assert sharing.select_language_params(None, params, 0) is params
   assert sharing.plan_of(_ORDINARY) is None
   assert sharing.plan_of(object()) is None
   plan = SharingPlan(layers=1)

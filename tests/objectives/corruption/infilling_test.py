@@ -74,7 +74,9 @@ def _infill(parts, gaps, spans, used):
   return out
 
 
-_apply = jax.jit(functools.partial(infilling.apply, vocabulary=fake.SPEC))
+_apply = jax.jit(
+  functools.partial(infilling.apply_infilling, vocabulary=fake.SPEC)
+)
 
 
 @pytest.mark.parametrize('seed', range(4))

@@ -23,7 +23,7 @@ def apart(vocabulary):
   return dataclasses.replace(vocabulary, language_words=RUNS)
 
 
-_draw = jax.jit(random_words.draw, static_argnums=(0, 3))
+_draw = jax.jit(random_words.draw_random_words, static_argnums=(0, 3))
 
 
 def test_words_are_uniform_over_those_of_each_positions_language(apart):

@@ -26,7 +26,7 @@ def _draw(policy, rng, tokens, text_length, step=0):
 
 @functools.partial(jax.jit, static_argnums=2)
 def _apply(batch, spans, lengths):
-  return span_corruption.apply(batch, spans, lengths, fake.SPEC)
+  return span_corruption.apply_span_corruption(batch, spans, lengths, fake.SPEC)
 
 
 def _split(text, kept, dropped):

@@ -21,8 +21,8 @@ ROWS, WORDS, WIDTH = 4928, 250002, 768
 )
 @pytest.mark.parametrize('devices', ['gpu:H200:1', 'gpu:B200:1'])
 def test_logits_are_never_in_memory_in_float32(devices):
-  machine = machines.parse(devices)
-  (device,) = compilers.devices(machine)
+  machine = machines.parse_topology(devices)
+  (device,) = compilers.topology_devices(machine)
   place = jax.sharding.SingleDeviceSharding(device)
 
   def shaped(shape, dtype):
@@ -32,7 +32,7 @@ def test_logits_are_never_in_memory_in_float32(devices):
     found = compact_cross_entropy.cross_entropy(hidden, table, bias, labels)
     return found.loss.mean()
 
-  with compilers.tracing(machine):
+  with compilers.trace_for_machine(machine):
     made = compilers.compile_step(
       machine,
       jax.jit(jax.grad(loss, argnums=(0, 1, 2))),

@@ -159,7 +159,11 @@ def test_shared_plan_reads_with_the_languages_own_parts(batch):
   plain = fixtures.make_model()
   expected = _every_layer(
     plain,
-    {'model': sharing.select(model.config.sharing, params['model'], 1)},
+    {
+      'model': sharing.select_language_params(
+        model.config.sharing, params['model'], 1
+      )
+    },
     german,
   )[-1]
   np.testing.assert_allclose(
@@ -209,7 +213,7 @@ def test_states_are_those_of_encode(model, batch):
   params = fixtures.make_params(model, objective)
   context = fixtures.make_context()
   expected = jax.jit(
-    lambda params, batch: inputs.encode(
+    lambda params, batch: inputs.encode_batch(
       model, params, batch, rng=jax.random.key(0), context=context
     )
   )(params, batch)

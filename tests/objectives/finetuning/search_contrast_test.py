@@ -267,7 +267,9 @@ def test_queries_without_room_are_left_out_and_counted(
   context = fixtures.make_context()
   objective = search_contrast.SearchContrast(packed=0.5)
   output = jax.jit(lambda p: objective(model, p, batch, context))(params)
-  placed = packing.pack(batch, context.vocabulary, share=0.5, longest=16).placed
+  placed = packing.pack_sequences(
+    batch, context.vocabulary, share=0.5, longest=16
+  ).placed
   assert placed.sum() == 8  # one in each row of six tokens
   kept = np.asarray(placed).reshape(8, 2).all(axis=1)
   share = output.metrics['search/left_out']

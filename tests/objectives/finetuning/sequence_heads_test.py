@@ -326,7 +326,10 @@ def test_heads_have_the_parameters_that_are_documented(params):
 
 def test_objectives_can_be_recorded():
   for objective in (_CLASSES, _ANSWERS):
-    assert description.build(description.describe(objective)) == objective
+    assert (
+      description.from_json_config(description.to_json_config(objective))
+      == objective
+    )
 
 
 def test_settings_that_can_not_be():

@@ -119,7 +119,7 @@ def test_no_label_at_all(model, params, batch):
   empty = batch | {'labels': np.full_like(batch['labels'], -1)}
   output, gradient = fixtures.run(_OBJECTIVE, model, params, empty)
   assert (output.loss.total, output.loss.weight) == (0, 0)
-  assert float(base.mean(output.loss)) == 0
+  assert float(base.weighted_mean(output.loss)) == 0
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 

@@ -115,7 +115,9 @@ def test_hand_made_literal(params, pairs, context, run):
   """All sentences alike: each is a guess among the valid pairs."""
   zeros = jax.tree.map(np.zeros_like, params)
   output, _ = run(PLAIN, pairs, context(), zeros)
-  np.testing.assert_allclose(base.mean(output.loss), np.log(4), rtol=1e-6)
+  np.testing.assert_allclose(
+    base.weighted_mean(output.loss), np.log(4), rtol=1e-6
+  )
 
 
 def test_metrics_are_by_the_language_that_asks(pairs, context, run):
@@ -127,9 +129,9 @@ def test_metrics_are_by_the_language_that_asks(pairs, context, run):
   np.testing.assert_array_equal(
     tokens, [25 + 10, 13 + 4, 10 + 6]
   )  # words, and bos and eos of each
-  got = metrics.finalize(output.metrics, ('en', 'de', 'fr'))
+  got = metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr'))
   np.testing.assert_allclose(
-    got['align/loss'], base.mean(output.loss), rtol=1e-5
+    got['align/loss'], base.weighted_mean(output.loss), rtol=1e-5
   )
 
 
@@ -217,7 +219,7 @@ def test_both_sides_have_their_own_dropout(
   """Equal sides differ by dropout, so cosine is below 1 in training only."""
   alike = {k: v for k, v in pairs.items() if not k.startswith('paired_')}
   alike.update({f'paired_{k}': v for k, v in alike.items()})
-  rows = two_sided.interleave(
+  rows = two_sided.interleave_sides(
     *[
       {k: alike[p + k] for k in ('token_ids', 'segment_ids', 'positions')}
       for p in ('', 'paired_')
@@ -308,13 +310,13 @@ def test_pool_leaves_special_symbols_out(vocabulary):
     {'token_ids': jnp.array([[1, 7, 9, 2, 0]])}, vocabulary
   )
   np.testing.assert_array_equal(
-    inputs.pool(states, text, Pooling.MEAN), [[3.0, 4.0]]
+    inputs.pool_hidden_states(states, text, Pooling.MEAN), [[3.0, 4.0]]
   )
   np.testing.assert_array_equal(
-    inputs.pool(states, text, Pooling.FIRST), [[0.0, 1.0]]
+    inputs.pool_hidden_states(states, text, Pooling.FIRST), [[0.0, 1.0]]
   )
   np.testing.assert_array_equal(
-    inputs.pool(states, text & False, Pooling.MEAN), [[0.0, 0.0]]
+    inputs.pool_hidden_states(states, text & False, Pooling.MEAN), [[0.0, 0.0]]
   )
 
 

@@ -76,7 +76,9 @@ def _masked(objective, vocabulary, batch, rng):
   context = base.Context(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=rng
   )
-  rows = two_sided.interleave(*two_sided.sides(batch, objective='test'))
+  rows = two_sided.interleave_sides(
+    *two_sided.split_sides(batch, objective='test')
+  )
   mask_rng = jax.random.split(rng, 3)[0]
   return objective.mask(rows, context, mask_rng)
 
@@ -209,7 +211,7 @@ def test_hand_made_literal(params, vocabulary, context, run):
   output, _ = run(HALF, batch, context(), zeros)
   assert output.loss.weight == 4 and output.state == ()
   np.testing.assert_allclose(output.loss.total, 4 * 2 * np.log(23), rtol=1e-6)
-  got = metrics.finalize(output.metrics, vocabulary.languages)
+  got = metrics.finalize_metrics(output.metrics, vocabulary.languages)
   np.testing.assert_allclose(got['ca_mlm/cross_loss/de'], np.log(23), rtol=1e-6)
   assert got['ca_mlm/tokens'] == 12
   assert set(output.metrics) == {
@@ -252,7 +254,7 @@ def test_sums_of_micro_batches_add_up(pairs, context, run):
     for rows in (slice(0, 4), slice(0, 2), slice(2, 4))
   ]
   _assert_close(
-    metrics.add(micro[0][0].metrics, micro[1][0].metrics), whole.metrics
+    metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics), whole.metrics
   )
   _assert_close(
     jax.tree.map(np.add, micro[0][1], micro[1][1]),
@@ -302,9 +304,9 @@ def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   objective = CrossAttentionMLM(mask_ratio=0.5, head=head)
   output, gradient = run(objective, empty, context())
-  assert output.loss == (0.0, 0.0) and base.mean(output.loss) == 0
+  assert output.loss == (0.0, 0.0) and base.weighted_mean(output.loss) == 0
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert metrics.finalize(output.metrics, ('en', 'de', 'fr')) == {}
+  assert metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
 
 
 def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
@@ -362,7 +364,7 @@ def test_the_other_side_is_on_the_same_device():
   mesh = Mesh(np.array(jax.devices()), ('data',))
   rows = NamedSharding(mesh, PartitionSpec('data'))
   swap = (
-    jax.jit(two_sided.swap, out_shardings=rows)
+    jax.jit(two_sided.swap_sides, out_shardings=rows)
     .lower(jax.device_put(states, rows))
     .compile()
   )
@@ -390,7 +392,7 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   for leaf in jax.tree.leaves(own['layers']['cross_attention']['value']):
     assert leaf[0].any() and leaf[1].any() and not leaf[2].any()
   # The same languages' parameters everywhere: no plan at all.
-  one = sharing.select(choice, shared['model'], 1)
+  one = sharing.select_language_params(choice, shared['model'], 1)
   alike = jax.tree.map(np.copy, shared)
   alike['model'][sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
     lambda x: np.stack([x[1]] * 3), alike['model'][sharing.LANGUAGE_SPECIFIC]
@@ -428,7 +430,7 @@ def test_gradient_reaches_both_passes(pairs, context, run):
   del gradient['model']['layers']['cross_attention']['key']['bias']
   for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
     assert leaf.any(), path
-  assert inputs.arguments(pairs).keys() == {
+  assert inputs.model_kwargs(pairs).keys() == {
     'segment_ids',
     'positions',
     'language_ids',

@@ -73,9 +73,9 @@ def test_metrics_per_language(objective, batch):
   labels = _labels(objective, batch, fake.context())
   loss = output.metrics[f'{objective.name}/loss']
   assert loss.weight.tolist() == [len(row) for row in labels[:3]]
-  got = metrics.finalize(output.metrics, fake.SPEC.languages)
+  got = metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
   np.testing.assert_allclose(
-    got[f'{objective.name}/loss'], base.mean(output.loss), rtol=1e-5
+    got[f'{objective.name}/loss'], base.weighted_mean(output.loss), rtol=1e-5
   )
   assert got[f'{objective.name}/tokens/en'] > len(labels[0])
 

@@ -103,7 +103,7 @@ def _state(
   temperature=2.0, source=SOURCE, scored=SCORED, params=TEACHER_PARAMS
 ):
   return {
-    'teacher': teachers.reorder(
+    'teacher': teachers.reorder_embeddings(
       params, source, scored, unknown=UNKNOWN, temperature=temperature
     ),
     'matched': scored,
@@ -155,7 +155,7 @@ def _masked(objective, batch):
   )
   read = jnp.asarray(np.where(SOURCE >= 0, SOURCE, UNKNOWN))[masked]
   student, teacher = (
-    model.apply({'params': params}, ids, **inputs.arguments(batch))
+    model.apply({'params': params}, ids, **inputs.model_kwargs(batch))
     for model, params, ids in (
       (MODEL, PARAMS['model'], masked),
       (TEACHER, TEACHER_PARAMS, read),

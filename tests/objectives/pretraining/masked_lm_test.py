@@ -98,8 +98,10 @@ def test_matches_numpy(model, params, batch, context, run):
 
 def test_finished_metrics(batch, context, run):
   output, _ = run(HALF, batch, context())
-  got = metrics.finalize(output.metrics, ('en', 'de', 'fr'))
-  np.testing.assert_allclose(got['mlm/loss'], base.mean(output.loss), rtol=1e-5)
+  got = metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr'))
+  np.testing.assert_allclose(
+    got['mlm/loss'], base.weighted_mean(output.loss), rtol=1e-5
+  )
   np.testing.assert_allclose(
     got['mlm/perplexity/de'], np.exp(got['mlm/loss/de']), rtol=1e-6
   )
@@ -137,7 +139,7 @@ def test_dropout_is_on_in_training_only(dropout_model, params, batch, context):
   for train, same in ((True, False), (False, True)):
     encode = jax.jit(
       functools.partial(
-        inputs.encode,
+        inputs.encode_batch,
         dropout_model,
         params,
         batch,
@@ -163,9 +165,9 @@ def test_batch_of_empty_rows_is_finite(head, batch, context, run):
   empty = jax.tree.map(np.zeros_like, batch)
   objective = MaskedLM(mask_ratio=0.5, head=head)
   output, gradient = run(objective, empty, context())
-  assert output.loss == (0.0, 0.0) and base.mean(output.loss) == 0
+  assert output.loss == (0.0, 0.0) and base.weighted_mean(output.loss) == 0
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert metrics.finalize(output.metrics, ('en', 'de', 'fr')) == {}
+  assert metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
 
 
 def test_order_of_rows_does_not_matter(model, params, batch, context):
@@ -175,7 +177,7 @@ def test_order_of_rows_does_not_matter(model, params, batch, context):
 
   @jax.jit
   def losses(rows, choice):
-    states = inputs.call(
+    states = inputs.call_model(
       model,
       params,
       'encode',
@@ -231,7 +233,7 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
     )
     for rows in (np.arange(4) >= 0, np.arange(4) < 2, np.arange(4) >= 2)
   ]
-  added = metrics.add(micro[0][0].metrics, micro[1][0].metrics)
+  added = metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics)
   _assert_close(added, whole.metrics)
   _assert_close(jax.tree.map(np.add, micro[0][1], micro[1][1]), gradient)
   assert whole.loss.weight == sum(m[0].loss.weight for m in micro)
@@ -247,7 +249,9 @@ def test_both_sides_of_pairs_are_rows(batch, context, run):
   both, first, second = (
     run(objective, rows, context())[0] for rows in (paired, batch, other)
   )
-  _assert_close(both.metrics, metrics.add(first.metrics, second.metrics))
+  _assert_close(
+    both.metrics, metrics.add_metrics(first.metrics, second.metrics)
+  )
   np.testing.assert_allclose(
     both.loss.total, first.loss.total + second.loss.total, rtol=1e-5
   )

@@ -94,13 +94,13 @@ def _generated(batch, params, rng):
   ).apply(
     {'params': params['heads']['rtd']['generator']},
     masked,
-    **inputs.arguments(batch),
+    **inputs.model_kwargs(batch),
   )
   states = MODEL.apply(
     {'params': params['model']},
     made.token_ids,
     method='encode',
-    **inputs.arguments(batch),
+    **inputs.model_kwargs(batch),
   )
   return logits, choice, made.token_ids, states
 

@@ -116,9 +116,9 @@ def test_matches_numpy(smoothing):
 
 def test_finished_metrics():
   output, _ = fake.run(SMOOTH, fake.pair_batch(), fake.context())
-  got = metrics.finalize(output.metrics, fake.SPEC.languages)
+  got = metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
   np.testing.assert_allclose(
-    got['translation/loss'], base.mean(output.loss), rtol=1e-5
+    got['translation/loss'], base.weighted_mean(output.loss), rtol=1e-5
   )
   assert got['translation/perplexity'] < np.exp(30)
   assert set(name.split('/')[1] for name in got) == set(_PARTS)
@@ -183,7 +183,7 @@ def test_batch_of_padding_is_finite():
   output, gradient = fake.run(SMOOTH, empty, fake.context())
   assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert metrics.finalize(output.metrics, fake.SPEC.languages) == {}
+  assert metrics.finalize_metrics(output.metrics, fake.SPEC.languages) == {}
 
 
 def test_gradient_is_numerical():
@@ -219,7 +219,7 @@ def test_the_decoder_sees_the_past_only():
 
 def test_docstring_of_shift():
   rows = {'token_ids': jnp.array([[1, 7, 8, 2, 0]])}
-  target = teacher_forcing.shift(rows, jnp.array([5]), fake.SPEC)
+  target = teacher_forcing.make_target(rows, jnp.array([5]), fake.SPEC)
   assert target.rows['token_ids'].tolist() == [[5, 7, 8, 0, 0]]
   assert target.labels.tolist() == [[7, 8, 2, 0, 0]]
   assert target.weights.tolist() == [[1, 1, 1, 0, 0]]
@@ -228,7 +228,7 @@ def test_docstring_of_shift():
 
 def test_full_rows_lose_nothing():
   rows = {'token_ids': jnp.array([[1, 7, 2]])}
-  target = teacher_forcing.shift(rows, jnp.array([5]), fake.SPEC)
+  target = teacher_forcing.make_target(rows, jnp.array([5]), fake.SPEC)
   assert target.labels.tolist() == [[7, 2, 0]]
   assert target.weights.sum() == 2
 

@@ -32,11 +32,11 @@ class _Settings:
   sizes: tuple = ()
   rate: float | None = None
   files: dict | None = None
-  place: Any = registry.changeable(default='here')
+  place: Any = registry.changeable_field(default='here')
 
 
 def _through_json(value):
-  return json.loads(json.dumps(description.describe(value)))
+  return json.loads(json.dumps(description.to_json_config(value)))
 
 
 def test_settings_are_built_again():
@@ -48,16 +48,16 @@ def test_settings_are_built_again():
     rate=0.1,
     files={'en': ('a.txt', 'b.txt')},
   )
-  assert description.build(_through_json(settings)) == settings
+  assert description.from_json_config(_through_json(settings)) == settings
 
 
 def test_setting_that_cannot_be_recorded():
   with raises_error(errors.ConfigError, mentions='<built-in'):
-    description.describe(_Settings('a', sizes=(len,)))
+    description.to_json_config(_Settings('a', sizes=(len,)))
 
 
 def test_changeable_setting_that_cannot_be_recorded_is_text():
-  described = description.describe(_Settings('a', place=len))
+  described = description.to_json_config(_Settings('a', place=len))
   assert 'built-in' in described['fields']['place']
 
 
@@ -67,11 +67,11 @@ def test_a_field_that_is_gone_is_told():
   with raises_error(
     errors.RunDirectoryError, mentions='settings_of_the_description_test'
   ):
-    description.build(described)
+    description.from_json_config(described)
 
 
 def test_identity_leaves_out_what_may_change():
-  parts = description.identity(_Settings('a', sizes=(_Settings('b'),)))
+  parts = description.config_identity(_Settings('a', sizes=(_Settings('b'),)))
   assert parts['name'] == 'a' and parts['sizes[0].name'] == 'b'
   assert not [key for key in parts if key.endswith('place')]
 
@@ -79,9 +79,12 @@ def test_identity_leaves_out_what_may_change():
 def test_a_new_field_with_its_default_is_the_same_run():
   old, new = _through_json(_Settings('a')), _through_json(_Settings('a'))
   del old['fields']['rate']
-  assert not description.difference(old, new)
+  assert not description.config_difference(old, new)
   other = _through_json(_Settings('a', rate=0.5))
-  assert description.difference(old, other) == ['- rate: null', '+ rate: 0.5']
+  assert description.config_difference(old, other) == [
+    '- rate: null',
+    '+ rate: 0.5',
+  ]
 
 
 def _trainer(**fields) -> trainer.Trainer:
@@ -92,7 +95,7 @@ def _trainer(**fields) -> trainer.Trainer:
 
 
 def _print(run) -> str:
-  return description.fingerprint(run.resolved(None))
+  return description.config_fingerprint(run.resolved(None))
 
 
 @pytest.mark.parametrize(
@@ -152,8 +155,8 @@ def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
 
 
 def test_every_field_of_a_registered_class_counts_or_is_marked():
-  for name, cls in registry.registered().items():
-    for field in description.fields(cls):
+  for name, cls in registry.registered_classes().items():
+    for field in description.described_fields(cls):
       described = {
         'class': name,
         'fields': {field.name: 'a value that no field has'},
@@ -164,7 +167,7 @@ def test_every_field_of_a_registered_class_counts_or_is_marked():
 
 def test_trainers_are_built_from_their_descriptions_classes():
   """No class of a run is named by where it is defined."""
-  parts = description.identity(_trainer())
+  parts = description.config_identity(_trainer())
   assert not [v for k, v in parts.items() if k.endswith('.class') and ':' in v]
 
 
@@ -182,11 +185,15 @@ def test_paths_count_by_what_lies_there():
   """However they are spelled; what is there now need not be there later."""
   one, same, other = (_Settings('a', sizes=(_Start(p),)) for p in _PLACES)
   old = _through_json(one)
-  assert description.build(old) == one
-  assert description.fingerprint(one) == description.fingerprint(same)
-  assert description.fingerprint(one) != description.fingerprint(other)
-  assert description.difference(old, _through_json(same)) == []
-  assert description.difference(old, _through_json(other)) == [
+  assert description.from_json_config(old) == one
+  assert description.config_fingerprint(one) == description.config_fingerprint(
+    same
+  )
+  assert description.config_fingerprint(one) != description.config_fingerprint(
+    other
+  )
+  assert description.config_difference(old, _through_json(same)) == []
+  assert description.config_difference(old, _through_json(other)) == [
     '- sizes[0].place: "run" (content 1)',
     '+ sizes[0].place: "other" (2)',
   ]
@@ -199,9 +206,9 @@ def test_paths_that_cannot_be_read_count_as_they_are_spelled(monkeypatch):
   )
   gone, elsewhere = _through_json(_Start('run')), _through_json(_Start('/x'))
   assert 'contents' in old and 'contents' not in gone
-  assert description.difference(old, gone) == []
-  assert description.difference(gone, old) == []
-  assert description.difference(old, elsewhere) == [
+  assert description.config_difference(old, gone) == []
+  assert description.config_difference(gone, old) == []
+  assert description.config_difference(old, elsewhere) == [
     '- place: "run"',
     '+ place: "/x"',
   ]

@@ -38,41 +38,45 @@ def _pairs(order, *languages):
   ],
 )
 def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
-  assert inputs.written(tmp_path) is None
+  assert inputs.recorded_languages(tmp_path) is None
   loader = _pairs(order, ('en', 'de'), ('en', 'fr'))
-  inputs.record(tmp_path, inputs.describe('v', {}), {'a': loader})
-  assert inputs.written(tmp_path) == written
-  inputs.record(tmp_path, inputs.describe('v', {}), {'a': _loader('1')})
-  assert inputs.written(tmp_path) is None
+  inputs.record_inputs(tmp_path, inputs.describe_inputs('v', {}), {'a': loader})
+  assert inputs.recorded_languages(tmp_path) == written
+  inputs.record_inputs(
+    tmp_path, inputs.describe_inputs('v', {}), {'a': _loader('1')}
+  )
+  assert inputs.recorded_languages(tmp_path) is None
   for content in ('{}', None):
     path = tmp_path / inputs.FILE
     path.unlink() if content is None else path.write_text(content)
     with raises_error(errors.RunDirectoryError, mentions='--repair'):
-      inputs.written(tmp_path)
+      inputs.recorded_languages(tmp_path)
 
 
 def test_other_data_is_refused():
-  saved = inputs.describe('v', {'a': _loader('1'), 'b': _loader('2')})
-  inputs.check(saved, saved, where=pathlib.Path('c'))
-  inputs.check(
-    saved, inputs.describe('v', {'a': _loader('1')}), where=pathlib.Path('c')
+  saved = inputs.describe_inputs('v', {'a': _loader('1'), 'b': _loader('2')})
+  inputs.check_inputs(saved, saved, where=pathlib.Path('c'))
+  inputs.check_inputs(
+    saved,
+    inputs.describe_inputs('v', {'a': _loader('1')}),
+    where=pathlib.Path('c'),
   )
-  other = inputs.describe('w', {'a': _loader('1'), 'b': _loader('3')})
+  other = inputs.describe_inputs('w', {'a': _loader('1'), 'b': _loader('3')})
   with raises_error(
     errors.RunDirectoryError, mentions='--on_config_mismatch=continue'
   ):
-    inputs.check(saved, other, where=pathlib.Path('c'))
+    inputs.check_inputs(saved, other, where=pathlib.Path('c'))
 
 
 def test_caches_are_verified_once(tmp_path, caplog):
   """And again where the record is damaged."""
-  assert inputs.verified(tmp_path) == frozenset()
+  assert inputs.verified_signatures(tmp_path) == frozenset()
   loaders = {'a': _loader('1', 's'), 'b': _loader('2')}
-  inputs.record(tmp_path, inputs.describe('v', loaders), loaders)
-  assert inputs.verified(tmp_path) == {'s'}
+  inputs.record_inputs(tmp_path, inputs.describe_inputs('v', loaders), loaders)
+  assert inputs.verified_signatures(tmp_path) == {'s'}
   path = tmp_path / inputs.FILE
   path.write_text(path.read_text().replace('"s"', '"t"'))
-  assert inputs.verified(tmp_path) == frozenset()
+  assert inputs.verified_signatures(tmp_path) == frozenset()
   assert caplog.records
 
 
@@ -82,13 +86,15 @@ def test_a_record_of_another_run_is_not_used(tmp_path, caplog):
   loader.signature = 's'
   for name in 'ab':
     run_directory.write_model(tmp_path / name, tiny.make_model())
-    inputs.record(tmp_path / name, inputs.describe('v', {}), {'a': loader})
-    assert inputs.verified(tmp_path / name) == {'s'}
+    inputs.record_inputs(
+      tmp_path / name, inputs.describe_inputs('v', {}), {'a': loader}
+    )
+    assert inputs.verified_signatures(tmp_path / name) == {'s'}
   (tmp_path / 'b' / inputs.FILE).replace(tmp_path / 'a' / inputs.FILE)
-  assert inputs.verified(tmp_path / 'a') == frozenset()
+  assert inputs.verified_signatures(tmp_path / 'a') == frozenset()
   assert_mentions(caplog.text, 'inputs.json')
   with raises_error(errors.RunDirectoryError, where='inputs.json'):
-    inputs.written(tmp_path / 'a')
+    inputs.recorded_languages(tmp_path / 'a')
 
 
 def _vocabulary(size, content):

@@ -81,9 +81,11 @@ def test_untrained_parameters(directory):
   alone, sharded = (
     run.untrained_params(seed=1, partitioner=p) for p in (None, _mesh())
   )
-  other = params_lib.names(run.untrained_params(seed=2))
-  for name, leaf in params_lib.names(alone).items():
-    np.testing.assert_array_equal(leaf, params_lib.names(sharded)[name])
+  other = params_lib.flatten_params(run.untrained_params(seed=2))
+  for name, leaf in params_lib.flatten_params(alone).items():
+    np.testing.assert_array_equal(
+      leaf, params_lib.flatten_params(sharded)[name]
+    )
   assert not np.array_equal(
     alone['model']['embeddings']['token'], other['model/embeddings/token']
   )

@@ -25,7 +25,7 @@ def _put(mesh, values, *spec):
 def test_each_bit_of_each_value_counts(dtype):
   """Every one of the changed arrays has a digest of its own."""
   values = (jnp.arange(6).reshape(2, 3) % 2).astype(dtype)
-  digest = jax.jit(bit_digests.digest)
+  digest = jax.jit(bit_digests.checksum_array)
   seen = {int(digest(values))}
   bits = 1 if dtype == 'bool' else 8 * values.dtype.itemsize
   for place in np.ndindex(values.shape):
@@ -36,7 +36,7 @@ def test_each_bit_of_each_value_counts(dtype):
 
 def test_what_a_digest_tells_apart():
   """Places, zeros of both signs, NaNs of other bits, halves of 64 bits."""
-  digest = jax.jit(bit_digests.digest)
+  digest = jax.jit(bit_digests.checksum_array)
   a, b = jnp.float32([1, 2, 2, 3]), jnp.float32([2, 1, 3, 2])
   assert digest(a) != digest(b) != digest(a.reshape(2, 2).T.reshape(-1))
   assert digest(jnp.zeros(3)) != digest(-jnp.zeros(3))
@@ -56,7 +56,7 @@ def test_a_digest_is_that_of_numpy():
   for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
     mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor) % 2**32
   expected = int((mixed ^ (mixed >> np.uint64(16))).sum()) % 2**32
-  assert int(bit_digests.digest(jnp.asarray(values))) == expected
+  assert int(bit_digests.checksum_array(jnp.asarray(values))) == expected
 
 
 def test_each_device_digests_its_own_part(mesh):
@@ -67,7 +67,7 @@ def test_each_device_digests_its_own_part(mesh):
   assert digester.names == ('split', 'whole')
   table = np.asarray(digester(tree))
   assert table.shape == (2, 2, 2, 2) and table.dtype == np.uint32
-  parts = [int(bit_digests.digest(values[i : i + 1])) for i in range(4)]
+  parts = [int(bit_digests.checksum_array(values[i : i + 1])) for i in range(4)]
   assert table[..., 0].reshape(4, 2).tolist() == [[p, p] for p in parts]
   assert len(set(table[..., 1].flat)) == 1
   assert not digester.odd_replicas(table).any()

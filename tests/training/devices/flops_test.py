@@ -65,7 +65,7 @@ def test_nested_calls():
 @pytest.mark.parametrize('mesh', [None, dict(data=4, tensor=2)])
 def test_fused_attention_on_one_device_and_on_several(mesh):
   def attend(query, key, value):
-    return attention.attend(
+    return attention.dot_product_attention(
       query, key, value, None, backend=AttentionBackend.FUSED
     )
 
@@ -79,7 +79,7 @@ def test_fused_attention_of_tpus():
   """Their kernels have heads before positions."""
 
   def attend(query, key, value):
-    return attention.attend(
+    return attention.dot_product_attention(
       query, key, value, None, backend=AttentionBackend.FUSED
     )
 

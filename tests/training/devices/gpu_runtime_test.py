@@ -57,5 +57,5 @@ def test_every_run_on_gpus_sets_it(monkeypatch, platform, package, is_set):
     'find_spec',
     lambda name: name == package or None,
   )
-  platforms.choose(platform)
+  platforms.choose_platform(platform)
   assert (gpu_runtime.MEMORY in os.environ) == is_set

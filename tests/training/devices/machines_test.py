@@ -26,7 +26,7 @@ from xlflax.training.devices import accelerators, devices, machines
   ],
 )
 def test_described_machines(text, name, count, nodes, per_node):
-  machine = machines.parse(text)
+  machine = machines.parse_topology(text)
   assert machine.accelerator is not None
   assert machine.accelerator.name == name
   assert machine.platform == text[:3].lower()
@@ -38,11 +38,11 @@ def test_described_machines(text, name, count, nodes, per_node):
 
 
 def test_cpus_have_no_data_sheet():
-  machine = machines.parse('cpu:8')
+  machine = machines.parse_topology('cpu:8')
   assert machine.accelerator is None
   assert (machine.platform, machine.count, machine.nodes) == ('cpu', 8, 1)
   assert str(machine) == '8 x CPU'
-  assert str(machines.parse('gpu:H200:16')) == '16 x H200 in 2 nodes'
+  assert str(machines.parse_topology('gpu:H200:16')) == '16 x H200 in 2 nodes'
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_cpus_have_no_data_sheet():
 )
 def test_descriptions_that_are_none(text, parts):
   with pytest.raises(errors.ConfigError) as error:
-    machines.parse(text)
+    machines.parse_topology(text)
   for part in (*parts, 'Where: --target_topology'):
     assert part in str(error.value)
 

@@ -57,7 +57,7 @@ def state(made):
 
 @pytest.fixture
 def replayed(made, monkeypatch):
-  monkeypatch.setattr(step_times, 'hosts', lambda: ['node-a'])
+  monkeypatch.setattr(step_times, 'gather_host_names', lambda: ['node-a'])
   with made.setup.settings.partitioner.scope():
     yield silent_data_corruption.SilentDataCorruptionHook(made.setup, lambda: 1)
 
@@ -291,7 +291,7 @@ def test_the_option_of_repeatable_programs_is_xlas():
 
 def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
   """Each kind is replayed; the state has the bits of a run without replay."""
-  monkeypatch.setattr(step_times, 'hosts', lambda: ['node-a'])
+  monkeypatch.setattr(step_times, 'gather_host_names', lambda: ['node-a'])
   setup = setup_lib.Setup(
     _settings(
       replay_every=1,

@@ -142,11 +142,11 @@ def test_runs_of_different_models(directory, subject, tmp_path, capsys):  # noqa
 
 
 def test_is_taken_as_initial_parameters(directory, subject, tmp_path):  # noqa: F811
-  averaging.average({directory: (2, 10)}, tmp_path / 'mean')
+  averaging.average_checkpoints({directory: (2, 10)}, tmp_path / 'mean')
   zeros = jax.tree.map(jnp.zeros_like, subject.params)
   import types
 
-  state = initialization.apply(
+  state = initialization.initialize_from_runs(
     initialization.InitFrom(model_dir=str(tmp_path / 'mean')),
     train_state.TrainState(
       step=jnp.int32(0), params=zeros, opt_state=(), ema=(), objective_state={}
@@ -209,7 +209,7 @@ def test_nothing_is_overwritten(directory, tmp_path, capsys):
 
 def test_no_run(tmp_path):
   with pytest.raises(errors.RunDirectoryError):
-    averaging.average({tmp_path / 'none': (1,)}, tmp_path / 'mean')
+    averaging.average_checkpoints({tmp_path / 'none': (1,)}, tmp_path / 'mean')
 
 
 def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
@@ -227,7 +227,7 @@ def test_checkpoints_of_other_shapes(make_run, subject, tmp_path):  # noqa: F811
   )
   saved.close()
   with pytest.raises(errors.CheckpointError):
-    averaging.average({directory: (2, 4)}, tmp_path / 'mean')
+    averaging.average_checkpoints({directory: (2, 4)}, tmp_path / 'mean')
 
 
 def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):

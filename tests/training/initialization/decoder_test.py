@@ -81,7 +81,7 @@ def _save(directory, model):
   saved = checkpoints.Checkpoints(directory)
   saved.save(_state(params, 7), {})
   saved.close()
-  return str(directory), params_lib.names(params['model'])
+  return str(directory), params_lib.flatten_params(params['model'])
 
 
 @pytest.fixture(scope='module')
@@ -107,8 +107,8 @@ def _apply(inits, params):
   factory = types.SimpleNamespace(
     shardings=types.SimpleNamespace(params=shardings)
   )
-  state = initialization.apply(inits, _state(params), factory)
-  return params_lib.names(state.params['model'])
+  state = initialization.initialize_from_runs(inits, _state(params), factory)
+  return params_lib.flatten_params(state.params['model'])
 
 
 def _start(run, params, **fields):
@@ -193,7 +193,9 @@ def test_encoder_without_cross_attention(plain):
   """XLM-R: encoder-to-decoder attention keeps its initialisation."""
   params = _params(_translator(), 2)
   got = _start(plain, params, cross_attention='fresh')
-  _check(got, plain[1], (1, 2), fresh=params_lib.names(params['model']))
+  _check(
+    got, plain[1], (1, 2), fresh=params_lib.flatten_params(params['model'])
+  )
 
 
 def test_missing_cross_attention_is_said(plain):
@@ -226,7 +228,7 @@ def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
 def test_plug_in_may_be_left_behind_by_a_fresh_attention(veco):
   params = _params(_translator(), 2)
   got = _start(veco, params, cross_attention='fresh')
-  _check(got, veco[1], (1, 2), fresh=params_lib.names(params['model']))
+  _check(got, veco[1], (1, 2), fresh=params_lib.flatten_params(params['model']))
 
 
 def test_encoder_decoder_without_saying_so(veco):
@@ -341,11 +343,11 @@ def test_sources(name, depth, want):
     **{f'top/layers_{i}/v': (5,) for i in range(3)},
   }
   choose = DecoderInitialization().choose
-  assert parameter_sources.find(name, depth, saved, choose) == want
+  assert parameter_sources.find_source(name, depth, saved, choose) == want
 
 
 def test_depths():
-  assert parameter_sources.depths(
+  assert parameter_sources.stack_depths(
     {
       'a/layers/w': (3, 4),
       'b/layers_0/w': (4,),

@@ -54,7 +54,7 @@ def _apply(run, params, *, ema=False, **fields):
   shardings = types.SimpleNamespace(
     params=jax.tree.map(lambda x: x.sharding, params)
   )
-  return initialization.apply(
+  return initialization.initialize_from_runs(
     initialization.InitFrom(model_dir=run, **fields),
     _state(params, ema=ema),
     types.SimpleNamespace(shardings=shardings),
@@ -71,7 +71,7 @@ def _values(state):
   """Name -> the one value that a parameter is filled with."""
   return {
     n: float(np.unique(leaf).item())
-    for n, leaf in params_lib.names(state.params['model']).items()
+    for n, leaf in params_lib.flatten_params(state.params['model']).items()
   }
 
 
@@ -106,7 +106,7 @@ def test_directory_alone(run):
     params=jax.tree.map(lambda x: x.sharding, params)
   )
   for inits in (run, [run]):
-    state = initialization.apply(
+    state = initialization.initialize_from_runs(
       inits, _state(params), types.SimpleNamespace(shardings=shardings)
     )
     tiny.assert_trees_equal(state.params, _SOURCE)
@@ -243,7 +243,7 @@ def test_renaming_that_is_no_regular_expression(run, rename):
 def test_what_is_replaced_for_certain(run):
   def replaced(**fields):
     init = initialization.InitFrom(model_dir=run, **fields)
-    return initialization.replaced([init], _SOURCE)
+    return initialization.replaced_parameters([init], _SOURCE)
 
   every = {f'model/{name}' for name in _ALL}
   assert replaced() == every
@@ -252,11 +252,11 @@ def test_what_is_replaced_for_certain(run):
   matching = vocabulary_matching.VocabularyMatching()
   rows = {'model/embeddings/token', 'model/output_bias'}
   assert replaced(vocabulary_matching=matching) == every - rows
-  assert initialization.replaced(None, _SOURCE) == set()
+  assert initialization.replaced_parameters(None, _SOURCE) == set()
   others = [
     initialization.InitFrom(model_dir=run, include=('layers',)),
     initialization.InitFrom(model_dir=run, include=('embeddings',)),
   ]
-  assert initialization.replaced(others, _SOURCE) == every - {
+  assert initialization.replaced_parameters(others, _SOURCE) == every - {
     'model/output_bias'
   }

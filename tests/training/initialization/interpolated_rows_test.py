@@ -59,7 +59,7 @@ def test_sparsemax_is_the_nearest_point_of_the_simplex():
 def test_tokens_are_near_those_of_their_sentences():
   rng = np.random.default_rng(0)
   texts = [rng.permutation([0, 1, 2, 3]) + 4 * (i % 2) for i in range(60)]
-  found = interpolated_rows.vectors(texts, 9)
+  found = interpolated_rows.static_token_vectors(texts, 9)
   same = found[:8] @ found[:8].T
   assert same[:4, :4].min() > same[:4, 4:].max() + 0.1
   assert not found[8].any()  # in no text
@@ -129,6 +129,6 @@ def test_mixing_without_text_is_refused():
 def test_without_text_rows_stay_fresh():
   target, source = Words(PIECES), Words(PIECES[:4])
   made = matched_rows.MatchedRows(
-    target, source, vocabulary_matching.match(target, source)
+    target, source, vocabulary_matching.match_tokens(target, source)
   )
   assert made.matching.counts()['interpolated'] == 0

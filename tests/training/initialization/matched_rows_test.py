@@ -39,7 +39,9 @@ _SIZES = dict(
 )
 _TARGET = Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁дом', '▁xyz'))
 _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'Ġcat'))
-_MATCHING = vocabulary_matching.match(_TARGET, _SOURCE, [('hund', 'dog')])
+_MATCHING = vocabulary_matching.match_tokens(
+  _TARGET, _SOURCE, [('hund', 'dog')]
+)
 _ROWS = matched_rows.MatchedRows(_TARGET, _SOURCE, _MATCHING, 'runs/en')
 _AS_THEY_ARE = matched_rows.MatchedRows(
   _TARGET, _SOURCE, _MATCHING, norms=Norms.SOURCE
@@ -107,7 +109,7 @@ def test_norms_by_name():
 
 def test_norms_stay_where_no_row_is_fresh():
   rows = matched_rows.MatchedRows(
-    _SOURCE, _SOURCE, vocabulary_matching.match(_SOURCE, _SOURCE)
+    _SOURCE, _SOURCE, vocabulary_matching.match_tokens(_SOURCE, _SOURCE)
   )
   source = 10 * jnp.eye(9)
   np.testing.assert_array_equal(
@@ -138,7 +140,7 @@ def test_norms_stay_where_no_row_is_fresh():
 )
 def test_every_table_of_tokens_is_matched(model):
   """By default: what has a row for each token, and nothing else."""
-  shapes = params_lib.names(
+  shapes = params_lib.flatten_params(
     {
       'model': nn.unbox(
         jax.eval_shape(lambda: api.init_params(model, jax.random.key(0)))
@@ -150,7 +152,7 @@ def test_every_table_of_tokens_is_matched(model):
   assert rows == {
     name
     for name in shapes
-    if params_lib.matches(VocabularyMatching().parameters, name)
+    if params_lib.matches_pattern(VocabularyMatching().parameters, name)
   }
 
 
@@ -213,7 +215,9 @@ def test_report_by_language():
     target.spec, language_words=(((7, 9),), ((9, 10),))
   )
   rows = matched_rows.MatchedRows(
-    _Fixed(target, spec), _SOURCE, vocabulary_matching.match(target, _SOURCE)
+    _Fixed(target, spec),
+    _SOURCE,
+    vocabulary_matching.match_tokens(target, _SOURCE),
   )
   by_language = rows.summary()['by_language']
   assert by_language['en']['exact'] == 2 and by_language['ru']['random'] == 1
@@ -295,14 +299,14 @@ def run(vocabularies):
 def _apply(run, vocabulary, report_dir=None, **fields):
   params = _params(90, 0.0)
   shardings = jax.tree.map(lambda x: x.sharding, params)
-  state = initialization.apply(
+  state = initialization.initialize_from_runs(
     initialization.InitFrom(model_dir=run, **fields),
     _state(params),
     types.SimpleNamespace(shardings=types.SimpleNamespace(params=shardings)),
     vocabulary=vocabulary,
     report_dir=report_dir,
   )
-  return params_lib.names(state.params['model'])
+  return params_lib.flatten_params(state.params['model'])
 
 
 _FIND = VocabularyMatching()

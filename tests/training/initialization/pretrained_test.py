@@ -10,8 +10,8 @@ from xlflax.training.initialization import pretrained
 def test_model_of_a_run_with_overrides(tmp_path):
   model = tiny.make_model()
   run_directory.write_model(tmp_path, model)
-  assert pretrained.model(model_dir=str(tmp_path)) == model
-  changed = pretrained.model(
+  assert pretrained.load_model(model_dir=str(tmp_path)) == model
+  changed = pretrained.load_model(
     model_dir=str(tmp_path), overrides={'dropout_rate': 0.3}
   )
   assert changed.config.dropout_rate == 0.3
@@ -19,14 +19,14 @@ def test_model_of_a_run_with_overrides(tmp_path):
 
 
 def test_vocabulary_is_the_runs_copy(tmp_path):
-  assert pretrained.vocabulary(model_dir=str(tmp_path)) == str(
+  assert pretrained.vocabulary_directory(model_dir=str(tmp_path)) == str(
     tmp_path / 'vocabulary'
   )
 
 
 def test_what_is_wrong(tmp_path):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
-    pretrained.model(model_dir=str(tmp_path))
+    pretrained.load_model(model_dir=str(tmp_path))
   run_directory.write_model(tmp_path, tiny.make_model())
   with raises_error(errors.ConfigError, mentions='dropout'):
-    pretrained.model(model_dir=str(tmp_path), overrides={'dropout': 0.1})
+    pretrained.load_model(model_dir=str(tmp_path), overrides={'dropout': 0.1})

@@ -95,7 +95,7 @@ def _params(teacher, step=2):
 
 
 def test_docstring_of_reorder():
-  got = teachers.reorder(
+  got = teachers.reorder_embeddings(
     {
       'output_bias': np.array([1.0, 2.0]),
       'other': 5,

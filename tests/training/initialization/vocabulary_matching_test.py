@@ -16,7 +16,7 @@ _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'ĠUSA', 'Ġcat', 'Cat'), ('en',), 2)
 
 def _matched(target, source=_SOURCE, translations=()):
   """piece -> (source piece or None, kind), of the target's text."""
-  ids, kinds, _ = vocabulary_matching.match(target, source, translations)
+  ids, kinds, _ = vocabulary_matching.match_tokens(target, source, translations)
   return {
     p: (source.piece(ids[i]) if ids[i] >= 0 else None, Kind(kinds[i]))
     for i, p in enumerate(target.all)
@@ -105,7 +105,7 @@ def test_pieces_without_their_language():
 
 
 def test_counts():
-  matching = vocabulary_matching.match(
+  matching = vocabulary_matching.match_tokens(
     Pieces(('▁the', '▁THE', '▁Hund', '▁x', '▁y')), _SOURCE, [('hund', 'dog')]
   )
   assert matching.counts() == {
@@ -121,7 +121,7 @@ def test_counts():
 
 
 def test_itself():
-  matching = vocabulary_matching.match(_SOURCE, _SOURCE)
+  matching = vocabulary_matching.match_tokens(_SOURCE, _SOURCE)
   np.testing.assert_array_equal(matching.source_ids, np.arange(len(_SOURCE)))
 
 
@@ -202,7 +202,7 @@ def test_large_vocabularies_take_seconds():
   target = _Numbered(tuple(f'▁W{i}' for i in range(size)))
   source = _Numbered(tuple(f'▁w{2 * i}' for i in range(size // 2)))
   start = time.perf_counter()
-  matching = vocabulary_matching.match(
+  matching = vocabulary_matching.match_tokens(
     target, source, ((f'w{i}', f'w{i + 1}') for i in range(size))
   )
   seconds = time.perf_counter() - start

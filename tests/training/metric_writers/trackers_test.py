@@ -48,7 +48,7 @@ def test_mlflow_on_disk(tmp_path, monkeypatch):
   experiment = client.get_experiment_by_name('xlflax').experiment_id
   [run] = client.search_runs([experiment])
   assert run.info.run_name == 'mlm' and run.info.status == 'FINISHED'
-  for name, value in base.flat(_METRICS).items():
+  for name, value in base.flatten_metrics(_METRICS).items():
     history = client.get_metric_history(run.info.run_id, name)
     assert [m.step for m in history] == [10, 20, 20, 30]
     assert {m.value for m in history} == {value}

@@ -125,11 +125,11 @@ def test_negative_warm_up_is_refused():
 def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
   """As with the default of 1,000 steps and a trial run of 40."""
   schedule = schedules.Linear(peak=1.0, warmup_steps=1000)
-  found = schedules.resolved(schedule, 40)
+  found = schedules.resolve_schedules(schedule, 40)
   assert found == schedules.Linear(peak=1.0, warmup_steps=4, total_steps=40)
   assert_mentions(caplog.text, 1000, 4)
-  assert float(schedules.resolved(schedule, 1)(0)) == 1.0
-  kept = schedules.resolved(schedule, 1001)
+  assert float(schedules.resolve_schedules(schedule, 1)(0)) == 1.0
+  kept = schedules.resolve_schedules(schedule, 1001)
   assert kept.warmup_steps == 1000
 
 
@@ -148,7 +148,9 @@ def test_wsd_is_stable_and_then_falls():
 
 
 def test_wsd_decays_over_a_share_of_the_run():
-  share = schedules.resolved(schedules.WSD(peak=1.0, decay_steps=0.25), 25)
+  share = schedules.resolve_schedules(
+    schedules.WSD(peak=1.0, decay_steps=0.25), 25
+  )
   assert _values(share, [18, 25]) == [1.0, 0.0]  # the last seven steps
   assert float(share(19)) < 1.0
   whole = schedules.WSD(peak=1.0, total_steps=4, decay_steps=4, shape='linear')
@@ -169,5 +171,5 @@ def test_a_mask_ratio_falls_over_the_run():
   objective = masked_lm.MaskedLM(
     mask_ratio=schedules.Linear(peak=0.3, end=0.15), max_mask_ratio=0.3
   )
-  ratio = schedules.resolved(objective, 100).mask_ratio
+  ratio = schedules.resolve_schedules(objective, 100).mask_ratio
   assert _values(ratio, [0, 50, 100]) == pytest.approx([0.3, 0.225, 0.15])

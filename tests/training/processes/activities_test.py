@@ -42,7 +42,9 @@ def test_goodput_is_the_share_of_steps(clock):
     'lost': 0,
   }
   assert run.goodput() == pytest.approx(10 / 20)
-  assert activities.summary(run.seconds()).startswith('goodput 50.0 %: start 4')
+  assert activities.format_goodput(run.seconds()).startswith(
+    'goodput 50.0 %: start 4'
+  )
 
 
 def test_a_continued_run_counts_on_and_knows_what_was_lost(clock):

@@ -27,12 +27,12 @@ _OPEN_MPI = {
 
 @pytest.fixture
 def detect(monkeypatch):
-  """`cluster.detect`, with the environment that JAX reads too."""
+  """`cluster.detect_job`, with the environment that JAX reads too."""
 
   def call(environment, **given):
     for name, value in environment.items():
       monkeypatch.setenv(name, value)
-    return cluster.detect(environment, **given)
+    return cluster.detect_job(environment, **given)
 
   return call
 
@@ -42,18 +42,18 @@ def _parts(job):
 
 
 def test_one_process():
-  assert cluster.detect({}) is None
+  assert cluster.detect_job({}) is None
 
 
 def test_flags():
-  job = cluster.detect(
+  job = cluster.detect_job(
     {}, coordinator_address='a:1', num_processes=2, process_id=1
   )
   assert _parts(job) == ('a:1', 2, 1, 'flags')
 
 
 def test_variables():
-  job = cluster.detect(
+  job = cluster.detect_job(
     {
       'XLFLAX_COORDINATOR': 'a:1',
       'XLFLAX_NUM_PROCESSES': '2',
@@ -64,7 +64,7 @@ def test_variables():
 
 
 def test_flags_win_over_variables():
-  job = cluster.detect(
+  job = cluster.detect_job(
     {
       'XLFLAX_COORDINATOR': 'a:1',
       'XLFLAX_NUM_PROCESSES': '2',
@@ -107,12 +107,12 @@ def test_open_mpi(detect):
   ],
 )
 def test_one_process_under_a_scheduler(environment):
-  assert cluster.detect(environment) is None
+  assert cluster.detect_job(environment) is None
 
 
 def test_none_looks_at_nothing():
   assert (
-    cluster.detect(
+    cluster.detect_job(
       _SLURM | {'XLFLAX_NUM_PROCESSES': '2'}, cluster=cluster.Cluster.NONE
     )
     is None
@@ -124,7 +124,7 @@ def test_cluster_that_is_not_there():
     errors.ConfigError,
     match='not started as --cluster says. Got: --cluster=slurm',
   ):
-    cluster.detect({}, cluster=cluster.Cluster.SLURM)
+    cluster.detect_job({}, cluster=cluster.Cluster.SLURM)
 
 
 @pytest.mark.parametrize(
@@ -137,25 +137,27 @@ def test_cluster_that_is_not_there():
 )
 def test_job_described_in_part(environment, given):
   with pytest.raises(errors.ConfigError, match='described incompletely'):
-    cluster.detect(environment, **given)
+    cluster.detect_job(environment, **given)
 
 
 def test_variable_that_is_no_number():
   with pytest.raises(errors.ConfigError, match="Got: 'two'.*NUM_PROCESSES"):
-    cluster.detect({'XLFLAX_NUM_PROCESSES': 'two'})
+    cluster.detect_job({'XLFLAX_NUM_PROCESSES': 'two'})
 
 
 @pytest.mark.parametrize('coordinator', ['host', ':80', 'host:x', 'host:0'])
 def test_unusable_address(coordinator):
   with pytest.raises(errors.ConfigError, match='Expected: HOST:PORT'):
-    cluster.detect(
+    cluster.detect_job(
       {}, coordinator_address=coordinator, num_processes=2, process_id=1
     )
 
 
 def test_number_out_of_range():
   with pytest.raises(errors.ConfigError, match='process_id=2, num_proc.*=2'):
-    cluster.detect({}, coordinator_address='a:1', num_processes=2, process_id=2)
+    cluster.detect_job(
+      {}, coordinator_address='a:1', num_processes=2, process_id=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,6 +204,6 @@ def test_tasks_of_slurm_without_srun_are_refused():
   """In a batch script, xlflax by itself would be one process of many."""
   environment = {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}
   with pytest.raises(errors.ConfigError, match='srun did not start'):
-    cluster.detect(environment)
-  assert cluster.detect(environment, cluster=cluster.Cluster.NONE) is None
-  assert cluster.detect(environment | {'SLURM_NTASKS': '1'}) is None
+    cluster.detect_job(environment)
+  assert cluster.detect_job(environment, cluster=cluster.Cluster.NONE) is None
+  assert cluster.detect_job(environment | {'SLURM_NTASKS': '1'}) is None

@@ -19,14 +19,14 @@ from xlflax.training.processes import distributed
 )
 def test_job_of_several_processes_described_in_part(given):
   with pytest.raises(errors.ConfigError) as error:
-    distributed.initialize(**given)
+    distributed.initialize_distributed(**given)
   assert '--coordinator_address, --num_processes, --process_id' in str(
     error.value
   )
 
 
 def test_single_process_leads():
-  distributed.initialize()
+  distributed.initialize_distributed()
   assert distributed.is_lead()
 
 

@@ -60,11 +60,11 @@ def main(text: str) -> int:
   joining.package_versions = lambda: package_versions | versions
   try:
     with distributed.leaving_together('train'):
-      distributed.initialize(**given)
+      distributed.initialize_distributed(**given)
       if signal_at_start:
         from xlflax.foundation import stopping
 
-        stopping.note(signal.SIGUSR1)
+        stopping.note_signal(signal.SIGUSR1)
       step = _train(fault)
       print(json.dumps({'stopped_at': step}), flush=True)
   except errors.XlflaxError as error:

@@ -9,9 +9,9 @@ GPU, TPU = platforms.Platform.GPU, platforms.Platform.TPU
 
 
 def test_what_was_asked_for_is_there():
-  platforms.check(None)
-  platforms.check(platforms.Platform.CPU)
-  platforms.check(GPU, found='gpu')
+  platforms.check_platform(None)
+  platforms.check_platform(platforms.Platform.CPU)
+  platforms.check_platform(GPU, found='gpu')
 
 
 def test_no_package_is_a_mistake(monkeypatch):
@@ -21,7 +21,7 @@ def test_no_package_is_a_mistake(monkeypatch):
   with pytest.raises(
     errors.ConfigError, match='There is no GPU here'
   ) as caught:
-    platforms.check(GPU, found='cpu')
+    platforms.check_platform(GPU, found='cpu')
   assert caught.value.status is errors.ExitStatus.MISTAKE
   assert "extra 'gpu'" in caught.value.fix
 
@@ -33,5 +33,5 @@ def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
   with pytest.raises(
     errors.ConfigError, match='There is no TPU here'
   ) as caught:
-    platforms.check(TPU, found='cpu')
+    platforms.check_platform(TPU, found='cpu')
   assert caught.value.status is errors.ExitStatus.FAILURE

@@ -29,12 +29,12 @@ def test_a_request_before_the_first_look_is_kept():
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     assert stop.should_stop()
-  stopping.note(signal.SIGTERM)
+  stopping.note_signal(signal.SIGTERM)
   try:
     with preemption.StopRequest() as stop:
       assert stop.should_stop()
   finally:
-    stopping.note(None)
+    stopping.note_signal(None)
 
 
 def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
@@ -49,9 +49,9 @@ def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
     assert seen == [signal.SIGTERM]
     with pytest.raises(stopping.Stopped):
-      stopping.check()
+      stopping.check_stop_request()
   finally:
-    stopping.note(None)
+    stopping.note_signal(None)
     signal.signal(signal.SIGTERM, before)
 
 

@@ -41,7 +41,7 @@ def test_phases_of_a_restart():
   assert (costs['generation'], costs['failure']) == (1, 'process 2 on n1')
   assert 0 <= costs['processor/compile'] < 1 < costs['processor/start']
   assert restart.costs(9) is None  # told once
-  text = restarts.summary(costs)
+  text = restarts.format_restart_costs(costs)
   assert 'lost by failure 1 (process 2 on n1): agree 1.0 s, start' in text
 
 

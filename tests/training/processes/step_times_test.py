@@ -78,7 +78,7 @@ def test_milliseconds_hold_up_nobody():
 
 def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
   """Of a busy machine, whose processes are late by turns."""
-  monkeypatch.setattr(step_times, 'hosts', lambda: ['a', 'b', 'c'])
+  monkeypatch.setattr(step_times, 'gather_host_names', lambda: ['a', 'b', 'c'])
   times = step_times.StepTimes()
   for own in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
     times.report(_times(own))
@@ -86,7 +86,7 @@ def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
 
 
 def test_a_straggler_is_named_once(caplog, monkeypatch):
-  monkeypatch.setattr(step_times, 'hosts', lambda: ['a', 'b', 'c'])
+  monkeypatch.setattr(step_times, 'gather_host_names', lambda: ['a', 'b', 'c'])
   times = step_times.StepTimes()
   for own in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:
     times.report(_times(own, loading=[0, 0, 0.5]))

@@ -127,7 +127,7 @@ class HiddenStateOptions:
     from xlflax.analysis import sentence_store
 
     if self.activation_cache is not None:
-      paths.local(self.activation_cache, where='--activation_cache')
+      paths.to_local_path(self.activation_cache, where='--activation_cache')
     return sentence_store.SentenceReader(
       directory=self.activation_cache, max_length=self.max_length
     )
@@ -167,7 +167,7 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
   from xlflax.analysis import parallel_text
   from xlflax.evaluation import sources
 
-  if len(items) == 1 and not names.split(items[0])[0]:
+  if len(items) == 1 and not names.split_name(items[0])[0]:
     return _open_directory(items[0], languages)
   files = parse_named_files(items, option)
   if all('-' in name for name in files):
@@ -208,7 +208,7 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
   """
   files: dict[str, str] = {}
   for item in items:
-    name, path = names.split(item)
+    name, path = names.split_name(item)
     if not (name and path) or name in files:
       raise errors.ConfigError(
         f'Invalid value for {option}',
@@ -245,7 +245,7 @@ def check_languages(options: Any, *items: str) -> None:
     options,
     ['languages'],
     requires='a directory of parallel text',
-    satisfied=any(not names.split(item)[0] for item in items),
+    satisfied=any(not names.split_name(item)[0] for item in items),
     fix='Remove --languages. Each file names its languages.',
   )
 
@@ -279,7 +279,7 @@ def run(
   from xlflax.analysis import study
   from xlflax.training.checkpointing import run_directory
 
-  output = paths.of(options.output)
+  output = paths.to_path(options.output)
   if (output / run_directory.MODEL).exists():
     raise errors.ConfigError(
       'The output is a run directory',

@@ -89,7 +89,7 @@ def _open_text(options: LexiconInductionOptions):
 
   if not options.text:
     return None
-  if len(options.text) == 1 and not names.split(options.text[0])[0]:
+  if len(options.text) == 1 and not names.split_name(options.text[0])[0]:
     directory, split = names.split_end(options.text[0])
     return text_files.CorpusLines(
       directory=directory, split=split or 'train', max_lines=options.max_lines

@@ -45,7 +45,7 @@ def _parse_results(items: tuple[str, ...]) -> dict[str, str]:
   """
   results: dict[str, str] = {}
   for item in items:
-    name, directory = names.split(item)
+    name, directory = names.split_name(item)
     name = name or pathlib.Path(directory).name or directory
     if not (name and directory) or name in results:
       raise errors.ConfigError(

@@ -35,7 +35,7 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
   Raises:
     CorpusError: there is no catalog, or one cannot be read.
   """
-  folder = mirrors.here(folder)
+  folder = mirrors.stage_input(folder)
   files = sorted({*folder.rglob('*.po'), *folder.rglob('*.mo')})
   if not files:
     raise errors.CorpusError(

@@ -43,7 +43,7 @@ class HeldOut(NamedTuple):
 Pages = Mapping[str, Mapping[str, str]]
 
 
-def write(
+def write_aligned_corpus(
   languages: Mapping[str, Iterable[Page]],
   output: pathlib.Path,
   *,
@@ -93,7 +93,7 @@ def _write(
   held_out: HeldOut | None,
   seed: int,
 ) -> dict[str, Any]:
-  """Writes a corpus directory; see `write`."""
+  """Writes a corpus directory; see `write_aligned_corpus`."""
   held_out = held_out or HeldOut()
   texts = {
     code: {page.name: page.paragraphs for page in pages}
@@ -195,20 +195,20 @@ def _unit(text: str) -> float:
   return int.from_bytes(digest[:7], 'big') / 2**56
 
 
-def key(text: str) -> str:
+def paragraph_key(text: str) -> str:
   """What makes two paragraphs the same: letters, marks and digits, without case."""
-  return likeness.essence(text).replace(' ', '')
+  return likeness.normalize_for_comparison(text).replace(' ', '')
 
 
 def _translated(pages: Pages, source: Pages, foreign: bool, dropped):
   """The paragraphs with letters that are not the pivot's text."""
   kept: dict[str, dict[str, str]] = {}
   for page, paragraphs in pages.items():
-    originals = {key(text) for text in source.get(page, {}).values()}
+    originals = {paragraph_key(text) for text in source.get(page, {}).values()}
     for name, text in paragraphs.items():
       if not any(c.isalpha() for c in text):
         dropped['without letters'] += 1
-      elif foreign and key(text) in originals:
+      elif foreign and paragraph_key(text) in originals:
         dropped['not translated'] += 1
       else:
         kept.setdefault(page, {})[name] = text
@@ -219,7 +219,7 @@ def _held_out_keys(kept, split_of) -> dict[str, set[str]]:
   """Language -> keys of its held-out paragraphs."""
   return {
     code: {
-      key(text)
+      paragraph_key(text)
       for page, paragraphs in pages.items()
       if split_of[page] != corpus_directory.TRAIN
       for text in paragraphs.values()
@@ -242,7 +242,7 @@ def _owners(
     place = _unit(f'{seed}:owner:{page}')
     language = languages[int(place * len(languages))]
     for name, text in source[page].items():
-      owner[page, name] = first.setdefault(key(text), language)
+      owner[page, name] = first.setdefault(paragraph_key(text), language)
       if owner[page, name] != language:
         owner[page, name] = ''  # stands on an earlier page of another language
   return owner
@@ -262,15 +262,15 @@ def _training(
     if facts['split'][page] != corpus_directory.TRAIN:
       continue
     for name, text in paragraphs.items():
-      original = key(source.get(page, {}).get(name, ''))
+      original = paragraph_key(source.get(page, {}).get(name, ''))
       if owner is not None and owner.get((page, name), '') != code:
         dropped["another language's"] += 1
-      elif protected & {key(text), original}:
+      elif protected & {paragraph_key(text), original}:
         dropped['held out'] += 1
-      elif key(text) in seen:
+      elif paragraph_key(text) in seen:
         dropped['repeated'] += 1
       else:
-        seen.add(key(text))
+        seen.add(paragraph_key(text))
         found.setdefault(page, {})[name] = text
   return found
 

@@ -27,7 +27,7 @@ def name_of(language: str) -> str:
   Every common spelling has the same name: `zh`, `zh_CN` and `zho_Hans` are
   `zh-CN`, `pt_BR` and `pt-br` are `pt-BR`, `en` is `en-US`.
   """
-  code = language_codes.parse(language)
+  code = language_codes.parse_language_code(language)
   if code.language == 'zh':
     return 'zh-TW' if code.script == 'Hant' else 'zh-CN'
   if code.language == 'en':
@@ -42,7 +42,7 @@ def package_of(language: str) -> str:
   return PACKAGE + name_of(language).lower()
 
 
-def unpack(languages: list[str], folder: pathlib.Path) -> None:
+def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
   """Unpacks the packages of languages into a folder.
 
   Files `libreoffice-help-*.deb` in the folder are taken; what is neither
@@ -86,13 +86,13 @@ def unpack(languages: list[str], folder: pathlib.Path) -> None:
       source.rename(target)
 
 
-def read(folder: pathlib.Path, language: str) -> list[pages.Page]:
-  """The help pages of a language, from what `unpack` left in a folder."""
+def read_help_pages(folder: pathlib.Path, language: str) -> list[pages.Page]:
+  """The help pages of a language, from what `unpack_packages` left in a folder."""
   found = pages.read_folder(_pages(folder, language), element=_ELEMENT)
   return list(found)
 
 
-def version(folder: pathlib.Path) -> str:
+def package_version(folder: pathlib.Path) -> str:
   """Version of the packages in a folder; 'of an unknown version' without."""
   names = [path.name for path in folder.glob(f'{PACKAGE}*.deb')]
   found = {

@@ -69,7 +69,7 @@ def read_folder(
   Raises:
     CorpusError: there is no page, or one is not UTF-8.
   """
-  folder = mirrors.here(folder)
+  folder = mirrors.stage_input(folder)
   files = sorted(folder.rglob('*.html'))
   if not files:
     raise errors.CorpusError(
@@ -86,11 +86,14 @@ def read_folder(
         'A page is not UTF-8', got=str(error), where=str(path)
       ) from error
     yield Page(
-      path.relative_to(folder).as_posix(), paragraphs(text, element=element)
+      path.relative_to(folder).as_posix(),
+      parse_paragraphs(text, element=element),
     )
 
 
-def paragraphs(text: str, *, element: str | None = None) -> dict[str, str]:
+def parse_paragraphs(
+  text: str, *, element: str | None = None
+) -> dict[str, str]:
   """Returns id -> text of the paragraphs of a page.
 
   Before: `<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>`; after:

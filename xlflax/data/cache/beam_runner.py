@@ -42,7 +42,7 @@ class WriteUnit(beam.DoFn):
     yield unit.job.task
 
 
-def runner(flags: Sequence[str]) -> cache_writer.Runner:
+def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
   """What `writer.write_cache` takes as its runner.
 
   Args:

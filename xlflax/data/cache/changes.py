@@ -26,7 +26,7 @@ class Changed(enum.Enum):
   ADD = 'add'
 
 
-def check(
+def check_changes(
   jobs: Sequence[cache_jobs.Job],
   members: Members,
   header: cache_header.Header,
@@ -38,7 +38,7 @@ def check(
   for (mixture, split), now in members.items():
     _check_tasks(mixture, _before(header, mixture, split), now, changed)
   for job in jobs:
-    _check_text(job, known(job, header), changed)
+    _check_text(job, find_known_task(job, header), changed)
 
 
 def needs_generation(
@@ -55,12 +55,12 @@ def needs_generation(
 
 def is_sealed(job: cache_jobs.Job, header: cache_header.Header) -> bool:
   """Whether the newest generation has all of a task, and its files are there."""
-  return _prefixes(known(job, header)) == _own_prefixes(job) and all(
+  return _prefixes(find_known_task(job, header)) == _own_prefixes(job) and all(
     map(job.entry, job.sealed)
   )
 
 
-def known(
+def find_known_task(
   job: cache_jobs.Job, header: cache_header.Header
 ) -> cache_format.TaskMeta | None:
   """What the newest generation says of a task; None if it lacks it."""
@@ -68,7 +68,7 @@ def known(
   if task is None:
     return None
   path = cache_format.generation_file(job.directory, task['generation'])
-  if not path.exists() or digests.of_file(path) != task['digest']:
+  if not path.exists() or digests.digest_file(path) != task['digest']:
     return None
   return cache_format.TaskMeta.from_json(cache_format.read_json(path))
 

@@ -9,13 +9,13 @@ from xlflax.storage import locking
 
 
 @contextlib.contextmanager
-def locked(
+def lock_cache(
   directory: pathlib.Path, share: tuple[int, int] | None = None
 ) -> Iterator[None]:
-  """See `locking.alone`; with `disk_errors`."""
+  """See `locking.lock_directory`; with `disk_errors`."""
   with (
     disk_errors(directory),
-    locking.alone(
+    locking.lock_directory(
       directory,
       name='.lock',
       what='token cache',

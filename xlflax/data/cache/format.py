@@ -98,7 +98,7 @@ class ShardEntry:
   @classmethod
   def from_json(cls, data: dict) -> 'ShardEntry':
     """Returns the entry that `to_json` made; else raises CacheError."""
-    structure.shard(data)
+    structure.check_shard_json(data)
     return cls._of(data)
 
   @classmethod
@@ -176,7 +176,7 @@ class TaskMeta:
   @classmethod
   def from_json(cls, data: dict) -> 'TaskMeta':
     """Returns the description that `to_json` made; else raises CacheError."""
-    structure.task(data)
+    structure.check_task_json(data)
     names = {f.name for f in dataclasses.fields(cls)}
     return cls(
       **{k: v for k, v in data.items() if k in names}
@@ -194,17 +194,22 @@ def token_dtype(vocabulary_size: int) -> np.dtype:
 
 def task_directory(cache, task: str, split: str) -> pathlib.Path:
   """Where a task lies."""
-  return paths.of(cache) / 'tasks' / quote(task) / quote(split)
+  return (
+    paths.to_path(cache)
+    / 'tasks'
+    / quote_file_name(task)
+    / quote_file_name(split)
+  )
 
 
-def quote(name: str) -> str:
+def quote_file_name(name: str) -> str:
   """A name of a file for any name."""
   return urllib.parse.quote(name, safe='')
 
 
 def task_key(task: str, split: str) -> str:
   """What cache.json calls a task's split."""
-  return f'{quote(task)}/{quote(split)}'
+  return f'{quote_file_name(task)}/{quote_file_name(split)}'
 
 
 def generation_file(directory: pathlib.Path, number: int) -> pathlib.Path:
@@ -231,7 +236,7 @@ def read_json(path: pathlib.Path) -> dict:
   try:
     data = json.loads(path.read_text(encoding='utf-8'))
     if isinstance(data, dict) and data.get('format') == FORMAT:
-      data = digests.checked(data)
+      data = digests.verify_digest(data)
   except (OSError, ValueError, RecursionError) as error:
     errors.check_system(error, path)
     raise errors.CacheError(
@@ -254,5 +259,5 @@ def read_json(path: pathlib.Path) -> dict:
 
 def write_json(path: pathlib.Path, data: dict) -> None:
   """Replaces a file in one step, so that it is never seen half-written."""
-  text = json.dumps(digests.with_own(data), indent=1, ensure_ascii=False)
+  text = json.dumps(digests.add_digest(data), indent=1, ensure_ascii=False)
   paths.write_atomically(path, text)

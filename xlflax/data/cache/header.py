@@ -83,14 +83,14 @@ class Header:
     return {'format': cache_format.FORMAT, **dataclasses.asdict(self)}
 
 
-def read(directory: pathlib.Path) -> Header:
+def read_metadata(directory: pathlib.Path) -> Header:
   """The content of cache.json.
 
   Raises:
     CacheError: it is damaged or of another format.
   """
   data = cache_format.read_json(directory / cache_format.CACHE_FILE)
-  structure.header(data)
+  structure.check_header_json(data)
   return Header(
     data['vocabulary'],
     [
@@ -114,14 +114,14 @@ def open_for_writing(
   path = directory / cache_format.CACHE_FILE
   if not path.exists():
     _create(directory, Header.of(vocabulary))
-  found = read(directory)
+  found = read_metadata(directory)
   if found.vocabulary['hash'] == vocabulary.hash:
     return found
   if overwrite:
     path.unlink()
     shutil.rmtree(directory / 'tasks', ignore_errors=True)
     _create(directory, Header.of(vocabulary))
-    return read(directory)
+    return read_metadata(directory)
   raise errors.CacheError(
     'The cache directory was written with another vocabulary',
     got=f'hash {vocabulary.hash[:12]}',

@@ -221,7 +221,7 @@ def _make_job(tasks, cache, task, split, vocabulary, shard_size) -> Job:
     fingerprint=json.dumps(fingerprint),
     shard_size=shard_size,
     dtype=cache_format.token_dtype(vocabulary.spec.size).name,
-    parts=cache_parts.divide(
+    parts=cache_parts.split_into_shards(
       tasks,
       task,
       split,

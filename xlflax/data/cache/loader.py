@@ -98,7 +98,7 @@ class CachedLoader:
     sizes = self._num_rows[tasks]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
-      keys = hashing.draw(self._schedule.order_keys[tasks], epoch)
+      keys = hashing.draw_words(self._schedule.order_keys[tasks], epoch)
       index = self._shuffled(index, sizes, keys)
     made = [
       rows_lib.Row(units, self._languages[task], swaps)
@@ -144,7 +144,7 @@ class CachedLoader:
     """The rows that come at these places of an epoch."""
     locality = self.stream.locality
     if locality is None:
-      return permutation.permute(index, sizes, keys)
+      return permutation.permute_index(index, sizes, keys)
     return permutation.permute_windows(
       index,
       sizes,
@@ -206,7 +206,9 @@ def _make_index(task: cache_reader.CachedTask, stream) -> row_index.RowIndex:
   loader_lib.check_sides(stream, task.meta.task, task.meta.languages)
   index = None
   if task.meta.examples:
-    index = row_index.make(task.sides, task.shards.starts_document, stream)
+    index = row_index.make_index(
+      task.sides, task.shards.starts_document, stream
+    )
   if index is None or not index.num_rows:
     raise loader_lib.nothing_left(stream, task.meta.task, task.meta.examples)
   return index

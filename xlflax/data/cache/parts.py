@@ -62,7 +62,7 @@ def examples_in_shard(size: int) -> int:
   return max(1, size // _BYTES_PER_EXAMPLE)
 
 
-def divide(
+def split_into_shards(
   tasks: tasks_lib.Tasks,
   task: str,
   split: str,
@@ -120,4 +120,4 @@ def _text(value: list) -> str:
 
 def _prefix(name: str, common: list, text: list) -> str:
   key = hashlib.sha256(json.dumps([common, text]).encode()).hexdigest()
-  return f'{cache_format.quote(name)[:60]}-{key[:16]}'
+  return f'{cache_format.quote_file_name(name)[:60]}-{key[:16]}'

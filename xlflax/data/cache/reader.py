@@ -60,8 +60,8 @@ class TokenCache:
       directory: of the cache.
       generation: state of it, from 1; None: the newest.
     """
-    self.directory = mirrors.written(
-      paths.of(directory), cache_format.CACHE_FILE
+    self.directory = mirrors.find_written_copy(
+      paths.to_path(directory), cache_format.CACHE_FILE
     )
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
@@ -70,7 +70,7 @@ class TokenCache:
         got=f'no file {path}',
         fix=rebuild_command(self.directory),
       )
-    self._header = cache_header.read(self.directory)
+    self._header = cache_header.read_metadata(self.directory)
     known = len(self._header.generations)
     self.generation = known if generation is None else generation
     if known and not 1 <= self.generation <= known:
@@ -150,7 +150,7 @@ class TokenCache:
 
   def digest(self, mixture: str, split: str) -> str:
     """What tells whether another cache has the same tokens."""
-    return digests.of_json(
+    return digests.digest_json(
       {
         task: self._tasks[cache_format.task_key(task, split)]['digest']
         for task in self._complete_tasks(mixture, split)
@@ -163,7 +163,7 @@ class TokenCache:
       [name, *_stamp(self.directory, name)]
       for name in self._files(mixture, split)
     ]
-    return digests.of_json([self.digest(mixture, split), *stats])
+    return digests.digest_json([self.digest(mixture, split), *stats])
 
   def verify(self, mixture: str, split: str) -> None:
     """Reads every file of a mixture's tasks and compares its digest.
@@ -174,7 +174,7 @@ class TokenCache:
     found = []
     for task in self._complete_tasks(mixture, split):
       directory = cache_format.task_directory(self.directory, task, split)
-      found += [f'{task}: {text}' for text in digests.problems(directory)]
+      found += [f'{task}: {text}' for text in digests.find_problems(directory)]
     if found:
       raise errors.CacheError(
         'The token cache is damaged',
@@ -317,9 +317,9 @@ class TokenCache:
   def _check_seal(self, directory, task, split) -> None:
     """Checks lengths of files and the content of short ones, always."""
     known = self._tasks[cache_format.task_key(task, split)]
-    problems = digests.problems(directory, largest=_SHORT)
+    problems = digests.find_problems(directory, largest=_SHORT)
     if not problems and (
-      digests.of_file(self._meta_file(task, split), like=known['digest'])
+      digests.digest_file(self._meta_file(task, split), like=known['digest'])
       != known['digest']
     ):
       problems = ['the files are those of another task or cache']

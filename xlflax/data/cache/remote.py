@@ -63,14 +63,14 @@ class BlockCache:
 
 
 @functools.cache
-def blocks() -> BlockCache:
+def process_block_cache() -> BlockCache:
   """That of this process."""
   return BlockCache()
 
 
 @functools.cache
 def _filesystem(scheme: str):
-  return paths.filesystem(f'{scheme}://')
+  return paths.get_filesystem(f'{scheme}://')
 
 
 class RemoteShard(cache_shards.Shard):
@@ -81,9 +81,9 @@ class RemoteShard(cache_shards.Shard):
   """
 
   def _open(self, path: pathlib.Path, ahead: bool) -> None:
-    self._read = functools.partial(blocks().read, os.fspath(path))
+    self._read = functools.partial(process_block_cache().read, os.fspath(path))
     length = int.from_bytes(self._read(0, 8), 'little')
-    self._size = paths.size(path)
+    self._size = paths.file_size(path)
     if 8 + length > self._size:
       raise ValueError('its header ends behind the end of the file')
     self._arrays = json.loads(self._read(8, 8 + length))

@@ -13,7 +13,7 @@ from xlflax.foundation import errors
 from xlflax.storage import digests
 
 
-def seal(
+def seal_task(
   job: cache_jobs.Job,
   tasks: tasks_lib.Tasks,
   generation: int,
@@ -226,7 +226,7 @@ def write_digests(directory: pathlib.Path, generations: set[int]) -> None:
     if number not in generations:
       path.unlink()
       continue
-    files[path.name] = digests.of_file(path)
+    files[path.name] = digests.digest_file(path)
     meta = cache_format.TaskMeta.from_json(cache_format.read_json(path))
     for entry in meta.shards:
       shard = cache_format.shard_file(directory, entry.name)

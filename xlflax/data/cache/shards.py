@@ -51,7 +51,7 @@ def offsets_of(side: str) -> str:
   return f'{side}.offsets'
 
 
-def write(
+def write_shard_file(
   path: pathlib.Path,
   batches: Iterable[examples_lib.Examples],
   *,
@@ -92,7 +92,7 @@ def write(
   stored = sum(array.size for array in starts)
   return cache_format.ShardEntry(
     name=path.name.removesuffix(cache_format.SUFFIX),
-    digest=digests.of_chunks(chunks),
+    digest=digests.digest_chunks(chunks),
     examples=stored,
     empty=read - stored,
     tokens=tuple(column.tokens for column in columns),

@@ -26,7 +26,7 @@ class Staged:
 
 
 @validation.validate_call
-def stage(
+def copy_tasks(
   cache: cache_reader.TokenCache,
   directory: validation.FilePath,
   tasks: Sequence[tuple[str, str]],
@@ -44,7 +44,7 @@ def stage(
   Raises:
     CacheError: the disk is too small, or a file is not as it was written.
   """
-  directory = paths.local(directory, where='xlflax cache copy')
+  directory = paths.to_local_path(directory, where='xlflax cache copy')
   directory.mkdir(parents=True, exist_ok=True)
   files = _files(cache, tasks)
   sizes = {
@@ -80,17 +80,17 @@ def _files(
     for name, digest in digests.read_seal(source).files.items():
       found[f'{below}/{name}'] = digest
     seal = f'{below}/{digests.FILE}'
-    found[seal] = digests.of_content((source / digests.FILE).read_bytes())
+    found[seal] = digests.digest_content((source / digests.FILE).read_bytes())
   return found
 
 
 def _is_there(path: pathlib.Path, digest: str) -> bool:
   """Whether a file is there; a shard, which is never changed, by its size."""
-  if str(paths.size(path)) != digest.partition('-')[0]:
+  if str(paths.file_size(path)) != digest.partition('-')[0]:
     return False
   return (
     path.suffix == cache_format.SUFFIX
-    or digests.of_content(path.read_bytes(), like=digest) == digest
+    or digests.digest_content(path.read_bytes(), like=digest) == digest
   )
 
 
@@ -108,7 +108,7 @@ def _check_room(directory: pathlib.Path, needed: int) -> None:
 
 def _copy(source: pathlib.Path, target: pathlib.Path, digest: str) -> None:
   content = source.read_bytes()
-  if digests.of_content(content, like=digest) != digest:
+  if digests.digest_content(content, like=digest) != digest:
     raise errors.CacheError(
       'A file of the token cache is not as it was written',
       where=str(source),

@@ -15,7 +15,7 @@ _SHARD = re.compile(r'[\w.-]+', re.ASCII)  # no folders
 _MOST = 1 << 40  # examples or tokens
 
 
-def shard(data: Any) -> None:
+def check_shard_json(data: Any) -> None:
   """Raises CacheError unless this is a `ShardEntry` as JSON."""
   _check(
     'shard',
@@ -36,7 +36,7 @@ def shard(data: Any) -> None:
     raise _impossible('shard', 'tokens', data['tokens'])
 
 
-def task(data: Any) -> None:
+def check_task_json(data: Any) -> None:
   """Raises CacheError unless this is a `TaskMeta` as JSON."""
   _check(
     'task',
@@ -53,12 +53,12 @@ def task(data: Any) -> None:
     },
   )
   for one in data['shards']:
-    shard(one)
+    check_shard_json(one)
     if len(one['tokens']) != len(data['languages']):
       raise _impossible('shard', 'tokens', one['tokens'])
 
 
-def header(data: Any) -> None:
+def check_header_json(data: Any) -> None:
   """Raises CacheError unless this is the content of cache.json."""
   _check(
     'header',

@@ -115,7 +115,7 @@ def _write_shard(
   """Writes a shard, then what is known of it."""
   job = unit.job
   name = unit.part.name(number)
-  entry = cache_shards.write(
+  entry = cache_shards.write_shard_file(
     cache_format.shard_file(job.directory, name),
     batches,
     dtype=np.dtype(job.dtype),

@@ -71,7 +71,9 @@ def _write_in_workers(
 ) -> None:
   """Writes units in processes that are started with what is `given`."""
   stop = multiprocessing.get_context('spawn').Event()
-  with workers.pool(num_processes, _start_worker, *given, stop) as pool:
+  with workers.start_process_pool(
+    num_processes, _start_worker, *given, stop
+  ) as pool:
     pending = {pool.submit(_work, unit) for unit in units}
     try:
       while pending:
@@ -80,7 +82,7 @@ def _write_in_workers(
         )
         meter.update()
         for future in done:
-          workers.result(future)
+          workers.get_result(future)
           meter.update()
     except BaseException:
       stop.set()  # The others end after their present shard.

@@ -4,7 +4,7 @@ Tasks are divided into shards (`parts`); a shard appears in one rename. A
 task whose shards are all there is sealed (`sealing`). Whoever writes the
 shards, in whatever order, with whatever interruptions: the files are the same
 byte for byte. `write_cache` does it all; `write_share` writes a share of the
-shards on one of several machines, and `finish` seals what they have written.
+shards on one of several machines, and `finish_cache` seals what they have written.
 """
 
 import dataclasses
@@ -56,7 +56,9 @@ class Plan:
   changed: Changed = Changed.REFUSE
 
   def __post_init__(self):
-    directory = paths.local(self.directory, where='directory of the cache')
+    directory = paths.to_local_path(
+      self.directory, where='directory of the cache'
+    )
     object.__setattr__(self, 'directory', directory)
 
   def jobs(self, tasks: tasks_lib.Tasks) -> list[cache_jobs.Job]:
@@ -108,7 +110,7 @@ def write_cache(
     CorpusError: unknown mixture or malformed text (file:line).
   """
   tasks = plan.open_tasks()
-  with disk.locked(plan.directory):
+  with disk.lock_cache(plan.directory):
     jobs = plan.jobs(tasks)
     header = _open_header(plan, tasks, jobs)
     if plan.changed is Changed.REPLACE:  # what steps do is known by names alone
@@ -152,7 +154,7 @@ def write_share(
     CacheError: as of `write_cache`; or another process writes this share.
   """
   tasks = plan.open_tasks()
-  with disk.locked(plan.directory, share):
+  with disk.lock_cache(plan.directory, share):
     jobs = plan.jobs(tasks)
     _open_header(plan, tasks, jobs, sharing=True)
     units = share_of(jobs, share)
@@ -170,14 +172,14 @@ def write_share(
 
 
 @validation.validate_call
-def finish(plan: Plan) -> list[cache_format.TaskMeta]:
+def finish_cache(plan: Plan) -> list[cache_format.TaskMeta]:
   """Checks that all shards are there, and seals the tasks.
 
   Raises:
     CacheError: some are missing, or are of text that has changed since.
   """
   tasks = plan.open_tasks()
-  with disk.locked(plan.directory):
+  with disk.lock_cache(plan.directory):
     jobs = plan.jobs(tasks)
     return _seal(_open_header(plan, tasks, jobs), plan, tasks, jobs)
 
@@ -199,7 +201,7 @@ def _open_header(
   header = cache_header.open_for_writing(
     plan.directory, plan.vocabulary, overwrite=replace and not sharing
   )
-  changes.check(jobs, plan.members(tasks), header, plan.changed)
+  changes.check_changes(jobs, plan.members(tasks), header, plan.changed)
   return header
 
 
@@ -215,11 +217,11 @@ def _seal(header: cache_header.Header, plan: Plan, tasks, jobs):
     header.generations.append(header.newest.copy())
   number = len(header.generations)
   for job in open_:
-    sealing.seal(job, tasks, number, keep=header.older(job.key))
+    sealing.seal_task(job, tasks, number, keep=header.older(job.key))
     path = cache_format.generation_file(job.directory, number)
     header.newest.tasks[job.key] = {
       'generation': number,
-      'digest': digests.of_file(path),
+      'digest': digests.digest_file(path),
     }
   metas = [_meta(job, header) for job in jobs]
   header.newest.mixtures.update(_rates(plan, tasks, metas, header))

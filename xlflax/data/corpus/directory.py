@@ -63,14 +63,14 @@ class Corpus:
 
   @validation.validate_call
   def __init__(self, directory: validation.FilePath):
-    self.directory = mirrors.here(directory)
+    self.directory = mirrors.stage_input(directory)
     if not self.directory.is_dir():
       raise errors.CorpusError(
         'The corpus directory does not exist',
         got=str(directory),
         expected='a directory with mono/ or parallel/',
       )
-    forms.check(self.directory)
+    forms.check_corpus_toml(self.directory)
     self.files = _list_files(self.directory)
     self._by_group = _group(self.files)
     if not self._by_group:
@@ -164,7 +164,7 @@ class Corpus:
       languages = languages[::-1]
     files = self._find(kind, split, languages)
     return sum(
-      _count(f.path, corpus_files.fingerprint(f.path, self.directory))
+      _count(f.path, corpus_files.fingerprint_file(f.path, self.directory))
       for f in files
     )
 
@@ -176,7 +176,7 @@ class Corpus:
     if split is not None:
       check_split(split)
     return tuple(
-      corpus_files.fingerprint(f.path, self.directory)
+      corpus_files.fingerprint_file(f.path, self.directory)
       for f in self.files
       if split in (None, f.split)
     )
@@ -189,7 +189,7 @@ class Corpus:
     kind = Kind.PARALLEL if len(languages) == 2 else Kind.MONOLINGUAL
     files = self._find(kind, split, languages)
     return tuple(
-      corpus_files.fingerprint(f.path, self.directory) for f in files
+      corpus_files.fingerprint_file(f.path, self.directory) for f in files
     )
 
   @validation.validate_call
@@ -234,7 +234,7 @@ class Corpus:
         f'its {split} split',
         expected=', '.join(known) or None,
         where=str(self.directory),
-        fix=suggestions.language('-'.join(languages), known)
+        fix=suggestions.suggest_language('-'.join(languages), known)
         if len(languages) == 1
         else suggestions.did_you_mean('-'.join(languages), known),
       )
@@ -266,7 +266,9 @@ def read_monolingual(
   with corpus_lines.absolute_numbers(path, span):
     for number, line in _numbered(path, span):
       if line:
-        yield Line(corpus_lines.decode(line, path, number), starts_document)
+        yield Line(
+          corpus_lines.decode_line(line, path, number), starts_document
+        )
       starts_document = not line
 
 
@@ -276,7 +278,7 @@ def read_parallel(
   """Yields the pairs of one file, as they are in its two columns."""
   with corpus_lines.absolute_numbers(path, span):
     for number, line in _numbered(path, span):
-      yield Pair(*corpus_lines.columns(line, path, number))
+      yield Pair(*corpus_lines.split_columns(line, path, number))
 
 
 def _numbered(

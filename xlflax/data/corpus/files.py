@@ -79,7 +79,7 @@ class Fingerprint:
   keeps size and time has another one. The content of files above 4 MiB is
   sampled at 64 places.
 
-  If a file consists of several (`forms.parts`), the fingerprint covers all of
+  If a file consists of several (`forms.source_files`), the fingerprint covers all of
   them. For a file of records that `corpus.toml` describes, it also covers the
   description.
 
@@ -134,14 +134,14 @@ def check_language(code: str) -> None:
 
 
 def without_seconds(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
-  """Yields the paths that are not the second file of another (`forms.parts`)."""
-  seconds = {part for path in paths for part in forms.parts(path)[1:]}
+  """Yields the paths that are not the second file of another (`forms.source_files`)."""
+  seconds = {part for path in paths for part in forms.source_files(path)[1:]}
   return (path for path in paths if path not in seconds)
 
 
-def fingerprint(path, root=None) -> Fingerprint:
+def fingerprint_file(path, root=None) -> Fingerprint:
   """The fingerprint of a file, named relative to `root` (None: absolute)."""
-  parts = forms.parts(pathlib.Path(path))
+  parts = forms.source_files(pathlib.Path(path))
   states = [os.stat(part) for part in parts]
   name = os.path.relpath(path, root) if root else os.path.abspath(path)
   content = 0
@@ -152,7 +152,7 @@ def fingerprint(path, root=None) -> Fingerprint:
       (state.st_ino, state.st_mtime_ns, state.st_ctime_ns),
     )
     content = content * 31 % _DIGEST_LIMIT ^ digest
-  if form := forms.digest(pathlib.Path(path)):
+  if form := forms.digest_of_settings(pathlib.Path(path)):
     content ^= int(form[-12:], 16)
   size = sum(state.st_size for state in states)
   return Fingerprint(name.replace(os.sep, '/'), size, content)

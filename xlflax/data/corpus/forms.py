@@ -82,31 +82,31 @@ class Form:
   equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def suffix(path: pathlib.Path) -> str:
+def format_suffix(path: pathlib.Path) -> str:
   """The suffix that names the form: '.jsonl' of 'en.jsonl.zst'.
 
   It is '.moses' of 'en-fr.news.en', the first of two files that are aligned.
   """
   name = path.with_suffix('') if path.suffix in PACKED else path
-  first, *others = languages(path)
+  first, *others = languages_of_name(path)
   return _MOSES if others and name.suffix == f'.{first}' else name.suffix
 
 
-def parts(path: pathlib.Path) -> list[pathlib.Path]:
+def source_files(path: pathlib.Path) -> list[pathlib.Path]:
   """The files that the text of a file follows from, itself first.
 
   Two aligned files are several, all others are one.
   """
-  if suffix(path) != _MOSES:
+  if format_suffix(path) != _MOSES:
     return [path]
-  first, second = languages(path)
+  first, second = languages_of_name(path)
   head, _, packed = path.name.rpartition(f'.{first}')
   return [path, path.with_name(f'{head}.{second}{packed}')]
 
 
 def is_records(path: pathlib.Path) -> bool:
   """Whether a file holds records instead of lines."""
-  return suffix(path) in RECORDS
+  return format_suffix(path) in RECORDS
 
 
 def as_lines(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
@@ -121,12 +121,12 @@ def as_lines(path: pathlib.Path, codes: Sequence[str]) -> pathlib.Path:
   return path.with_name(path.name.removesuffix(packed) + ending + packed)
 
 
-def languages(path: pathlib.Path) -> tuple[str, ...]:
+def languages_of_name(path: pathlib.Path) -> tuple[str, ...]:
   """Of a file's name: ('en', 'fr') of 'en-fr.opus.zip'."""
   return tuple(path.name.partition('.')[0].split('-'))
 
 
-def of(path: pathlib.Path) -> Form:
+def find_format(path: pathlib.Path) -> Form:
   """How a file of records is read, by the `corpus.toml` above it.
 
   Raises:
@@ -136,22 +136,24 @@ def of(path: pathlib.Path) -> Form:
   found = next(
     (form for form in _read(root) if fnmatch.fnmatch(name, form.files)), Form()
   )
-  codes = languages(path)
+  codes = languages_of_name(path)
   sides: Any = found.sides or tuple(f'translation.{code}' for code in codes)
-  if suffix(path) in ('.tmx', '.zip', _MOSES):
+  if format_suffix(path) in ('.tmx', '.zip', _MOSES):
     sides = codes
   return dataclasses.replace(found, sides=sides if len(codes) > 1 else None)
 
 
-def digest(path: pathlib.Path) -> str:
+def digest_of_settings(path: pathlib.Path) -> str:
   """Of what `corpus.toml` says on a file; '' where there is none."""
   if not is_records(path) or not (_root(path)[0] / FILE).exists():
     return ''
-  form = dataclasses.asdict(of(path)) | {'unit': of(path).unit.value}
-  return digests.of_json([form])
+  form = dataclasses.asdict(find_format(path)) | {
+    'unit': find_format(path).unit.value
+  }
+  return digests.digest_json([form])
 
 
-def check(directory: pathlib.Path) -> None:
+def check_corpus_toml(directory: pathlib.Path) -> None:
   """Raises a CorpusError if a corpus directory has a faulty `corpus.toml`."""
   _read(directory)
 

@@ -1,7 +1,7 @@
 """Language codes: from any spelling to language, script and macrolanguage.
 
 Corpora, benchmarks and vocabularies spell the same language differently:
-`zh`, `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse` reads ISO 639-1
+`zh`, `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse_language_code` reads ISO 639-1
 and 639-3 codes, BCP 47 tags with hyphens or underscores, and the spellings of
 FLORES, XTREME, mBART and gettext. Everything that depends on the language of
 text asks the `LanguageCode` that it returns.
@@ -136,11 +136,11 @@ class LanguageCode:
 
 
 @functools.lru_cache(maxsize=4096)
-def parse(code: str) -> LanguageCode:
+def parse_language_code(code: str) -> LanguageCode:
   """Parses a language code of any common spelling.
 
-  `parse('cmn_Hant')` has the language `zh` and the script `Hant`;
-  `parse('pa_PK')` has the script `Arab`, `parse('sr@latin')` has `Latn`.
+  `parse_language_code('cmn_Hant')` has the language `zh` and the script `Hant`;
+  `parse_language_code('pa_PK')` has the script `Arab`, `parse_language_code('sr@latin')` has `Latn`.
 
   Args:
     code: A code such as `sw`, `swh`, `pt-br`, `sr_Latn`, `zh_TW`, `en_XX` or
@@ -177,15 +177,15 @@ def parse(code: str) -> LanguageCode:
 
 def short_code(code: str) -> str:
   """Returns the shortest ISO 639 code of a language: `sw` for `swh`."""
-  return parse(code).language
+  return parse_language_code(code).language
 
 
 def uses_spaces(code: str) -> bool:
   """Returns whether words of a language are separated by spaces."""
-  return parse(code).uses_spaces
+  return parse_language_code(code).uses_spaces
 
 
-def match(code: str, languages: Sequence[str]) -> str | None:
+def match_language(code: str, languages: Sequence[str]) -> str | None:
   """Finds the code in `languages` that means the same language as `code`.
 
   Candidates are tried in this order: the same spelling, the same language and
@@ -200,10 +200,12 @@ def match(code: str, languages: Sequence[str]) -> str | None:
   """
   if code in languages:
     return code
-  wanted = parse(code)
-  if wanted.language in languages and _agree(wanted, parse(wanted.language)):
+  wanted = parse_language_code(code)
+  if wanted.language in languages and _agree(
+    wanted, parse_language_code(wanted.language)
+  ):
     return wanted.language
-  candidates = [parse(language) for language in languages]
+  candidates = [parse_language_code(language) for language in languages]
   same_language = [c for c in candidates if c.language == wanted.language]
   same_script = [c for c in same_language if _agree(wanted, c)]
   related = [
@@ -238,7 +240,7 @@ def language_id(
   Raises:
     VocabularyError: If `required` is set and the vocabulary lacks the language.
   """
-  matched = match(code, vocabulary.spec.languages)
+  matched = match_language(code, vocabulary.spec.languages)
   if matched is not None:
     return vocabulary.language_id(matched)
   if required:
@@ -246,7 +248,7 @@ def language_id(
       'The model has no parameters for a language',
       got=code,
       expected='one of ' + ', '.join(vocabulary.spec.languages),
-      fix=suggestions.language(code, vocabulary.spec.languages),
+      fix=suggestions.suggest_language(code, vocabulary.spec.languages),
     )
   note = (
     f'the vocabulary has no language {code}; a model with language '

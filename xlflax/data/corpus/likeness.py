@@ -22,7 +22,7 @@ class _Table(dict):
 _table = _Table()
 
 
-def essence(text: str) -> str:
+def normalize_for_comparison(text: str) -> str:
   """A text without what does not count: `It's  1,000!` is `it s 1 000`.
 
   Letters with their marks and numbers, after compatibility normalisation and
@@ -37,10 +37,12 @@ def n_grams(text: str, n: int) -> set[str]:
   return {text[i : i + n] for i in range(max(1, len(text) - n + 1))}
 
 
-def similarity(one: str, other: str, *, n: int = 3) -> float:
+def ngram_similarity(one: str, other: str, *, n: int = 3) -> float:
   """Jaccard similarity of two texts' n-grams, from 0 to 1.
 
   That of `abcd` and `abce` is 1/3: of three trigrams they share one.
   """
-  first, second = (n_grams(essence(text), n) for text in (one, other))
+  first, second = (
+    n_grams(normalize_for_comparison(text), n) for text in (one, other)
+  )
   return len(first & second) / len(first | second)

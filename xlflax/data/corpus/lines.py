@@ -42,8 +42,10 @@ def _open(
 ) -> Iterator[BinaryIO]:
   with contextlib.ExitStack() as stack:
     if of_records and forms.is_records(path):
-      streams = [stack.enter_context(_open(part)) for part in forms.parts(path)]
-      text = records.Stream(records.lines(streams, path))
+      streams = [
+        stack.enter_context(_open(part)) for part in forms.source_files(path)
+      ]
+      text = records.Stream(records.read_record_lines(streams, path))
       yield stack.enter_context(records.buffered(text))
       return
     file = stack.enter_context(open(path, 'rb', buffering=1 << 20))
@@ -261,7 +263,7 @@ def _told(path: pathlib.Path, line: Callable[[], int]) -> Iterator[None]:
     ) from error
 
 
-def decode(line: bytes, path: pathlib.Path, number: int) -> str:
+def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
   """`line` as text; a CorpusError with file:line if it is not UTF-8."""
   try:
     return line.decode('utf-8')
@@ -275,7 +277,9 @@ def decode(line: bytes, path: pathlib.Path, number: int) -> str:
     ) from error
 
 
-def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
+def split_columns(
+  line: bytes, path: pathlib.Path, number: int
+) -> tuple[str, str]:
   """The two sides of a line of a parallel file.
 
   Before: `b'one\\t un'`; after: `('one', 'un')`.
@@ -283,7 +287,7 @@ def columns(line: bytes, path: pathlib.Path, number: int) -> tuple[str, str]:
   Raises:
     CorpusError: not exactly two columns, an empty side, or not UTF-8.
   """
-  sides = decode(line, path, number).split('\t')
+  sides = decode_line(line, path, number).split('\t')
   if len(sides) != 2:
     # The reader strips a tab next to an empty side at the end of a line.
     count = f'{len(sides)} columns' if len(sides) > 1 else 'text in 1 column'
@@ -320,7 +324,7 @@ def read_dictionary(
   """
   count = 0
   for number, line in read_lines(path):
-    fields = [f.strip() for f in decode(line, path, number).split('\t')]
+    fields = [f.strip() for f in decode_line(line, path, number).split('\t')]
     good = len(fields) in (2, 3) and all(fields)
     if not good or (len(fields) == 3 and not _is_weight(fields[2])):
       raise errors.CorpusError(

@@ -39,7 +39,7 @@ def array_records(path: pathlib.Path) -> Iterator[bytes]:
     raise ValueError(error) from error
 
 
-def example(record: bytes) -> dict[str, Any]:
+def parse_tf_example(record: bytes) -> dict[str, Any]:
   """The features of a serialised tf.train.Example; of lists, the first value.
 
   Raises:

@@ -42,11 +42,13 @@ Record = Mapping[str, Any]
 Reader = Callable[..., Iterator[tuple[int, Record]]]
 
 
-def lines(streams: Sequence[BinaryIO], path: pathlib.Path) -> Iterator[bytes]:
+def read_record_lines(
+  streams: Sequence[BinaryIO], path: pathlib.Path
+) -> Iterator[bytes]:
   """The text of a file of records, in pieces of whole lines.
 
   Args:
-    streams: the file, and what belongs to it (`forms.parts`), without their
+    streams: the file, and what belongs to it (`forms.source_files`), without their
       compression; none for a folder.
     path: of the file; its name says the form and the languages.
 
@@ -54,8 +56,8 @@ def lines(streams: Sequence[BinaryIO], path: pathlib.Path) -> Iterator[bytes]:
     CorpusError: a record that cannot be read, or lacks a column; with
       file:record.
   """
-  form = forms.of(path)
-  for number, record in _READERS[forms.suffix(path)](*streams, path):
+  form = forms.find_format(path)
+  for number, record in _READERS[forms.format_suffix(path)](*streams, path):
     if _is_kept(record, form, path, number):
       text = _text(record, form, path, number)
       if text:
@@ -80,7 +82,7 @@ def _text(record: Record, form: Form, path: pathlib.Path, number: int) -> str:
 
 def _column(record: Record, name: str, path: pathlib.Path, number: int) -> str:
   """The text in a column; 'a.b' is `b` of the object `a`."""
-  value = find(record, name)
+  value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
     raise errors.CorpusError(
       f'The column {name} of a record has no UTF-8 form',
@@ -110,13 +112,13 @@ def _is_encodable(text: str) -> bool:
   return True
 
 
-def find(record: Record, name: str) -> Any:
+def get_field(record: Record, name: str) -> Any:
   """The value of a column, or None; 'a.b' is `b` of the object `a`."""
   if name in record:
     return record[name]
   first, dot, rest = name.partition('.')
   inner = record.get(first)
-  return find(inner, rest) if dot and isinstance(inner, Mapping) else None
+  return get_field(inner, rest) if dot and isinstance(inner, Mapping) else None
 
 
 def _is_kept(
@@ -124,7 +126,7 @@ def _is_kept(
 ) -> bool:
   """Whether a record is read, by `Form.at_least` and `Form.equal`."""
   for name, least in form.at_least.items():
-    value = find(record, name)
+    value = get_field(record, name)
     if not isinstance(value, int | float):
       raise errors.CorpusError(
         f'A record has no number in the column {name}',
@@ -134,7 +136,9 @@ def _is_kept(
       )
     if not value >= least:
       return False
-  return all(find(record, name) == value for name, value in form.equal.items())
+  return all(
+    get_field(record, name) == value for name, value in form.equal.items()
+  )
 
 
 def _jsonl(stream: BinaryIO, path: pathlib.Path):
@@ -220,7 +224,7 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
 
 def _tmx(stream: BinaryIO, path: pathlib.Path):
   """Records language -> text; codes as in the name of the file."""
-  languages = forms.languages(path)
+  languages = forms.languages_of_name(path)
   with _told(path):
     number = 0
     for _, unit in ElementTree.iterparse(stream):
@@ -255,7 +259,7 @@ def _is_code(code: str, language: str) -> bool:
 
 
 def _zip(stream: BinaryIO, path: pathlib.Path):
-  languages = forms.languages(path)
+  languages = forms.languages_of_name(path)
   with _told(path), zipfile.ZipFile(stream) as archive:
     members = {
       language: [n for n in archive.namelist() if n.endswith(f'.{language}')]
@@ -277,7 +281,7 @@ def _zip(stream: BinaryIO, path: pathlib.Path):
 
 
 def _moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
-  return _zipped([first, second], forms.languages(path), path)
+  return _zipped([first, second], forms.languages_of_name(path), path)
 
 
 def _zipped(sides, languages, path: pathlib.Path):
@@ -330,7 +334,7 @@ def _serialised(found: Iterator[bytes], path: pathlib.Path):
     for number, record in enumerate(found, start=1):
       is_json = record.startswith(b'{')
       read = _object(record, path, number) if is_json else None
-      yield number, read or packed_records.example(record)
+      yield number, read or packed_records.parse_tf_example(record)
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ class Segmenter:
     """
     self._eliding = language_codes.short_code(language) in _ELIDING
     self._cut: Callable[[str], tuple[str, ...]] | None = None
-    code = language_codes.parse(language)
+    code = language_codes.parse_language_code(language)
     if code.is_chinese:
       cut = chinese_words()
       self._cut = functools.lru_cache(_MAX_REMEMBERED)(
@@ -162,7 +162,7 @@ def _icu_breakers():
   Raises:
     ConfigError: If icu4py is not installed.
   """
-  return user_modules.optional(
+  return user_modules.import_optional(
     'icu4py.breakers',
     'Words of a language without spaces need icu4py',
     fix='pip install icu4py',
@@ -245,7 +245,7 @@ def chinese_words():
   Raises:
     ConfigError: jieba is not installed.
   """
-  jieba = user_modules.optional(
+  jieba = user_modules.import_optional(
     'jieba', 'Chinese words need jieba', fix='pip install jieba'
   )
   jieba.setLogLevel(logging.WARNING)

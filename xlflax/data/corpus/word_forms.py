@@ -158,7 +158,7 @@ def _rules(language: str) -> str:
   """Returns the name of a language's case rules; '' for the common ones."""
   if not language:
     return ''
-  code = language_codes.parse(language)
+  code = language_codes.parse_language_code(language)
   if code.language in _DOTTED_I_LANGUAGES:
     # Kazakh and Tatar are mostly written in Cyrillic letters, which the rules
     # of Latin letters do not touch.

@@ -50,10 +50,10 @@ def write_monolingual(
     name=name,
     compression=compression,
   )
-  with create(path) as stream:
+  with open_atomic(path) as stream:
     first = True
     for document in documents:
-      lines = [line for line in map(clean, document) if line]
+      lines = [line for line in map(clean_line, document) if line]
       if lines:
         stream.write(('' if first else '\n') + '\n'.join(lines) + '\n')
         first = False
@@ -83,9 +83,9 @@ def write_parallel(
     name=name,
     compression=compression,
   )
-  with create(path) as stream:
+  with open_atomic(path) as stream:
     for first, second in pairs:
-      first, second = clean(first), clean(second)
+      first, second = clean_line(first), clean_line(second)
       if first and second:
         stream.write(f'{first}\t{second}\n')
   return path
@@ -99,15 +99,15 @@ def write_dictionary(
 ) -> pathlib.Path:
   """Writes (word, translation) or (word, translation, weight) entries."""
   path = _path(directory, Kind.DICTIONARY, tuple(languages))
-  with create(path) as stream:
+  with open_atomic(path) as stream:
     for entry in entries:
-      fields = [clean(str(field)) for field in entry]
+      fields = [clean_line(str(field)) for field in entry]
       if all(fields):
         stream.write('\t'.join(fields) + '\n')
   return path
 
 
-def clean(text: str) -> str:
+def clean_line(text: str) -> str:
   """One line: `' a\\n\\tb '` becomes `'a b'`."""
   return ' '.join(text.split())
 
@@ -125,7 +125,7 @@ def _path(
   suffix = '.txt' if kind is Kind.MONOLINGUAL else '.tsv'
   parts = ['-'.join(languages), name, suffix[1:], compression]
   folder = (
-    paths.local(directory, where='directory of the corpus')
+    paths.to_local_path(directory, where='directory of the corpus')
     / FOLDERS[split]
     / kind.value
   )
@@ -142,11 +142,11 @@ def _path(
 
 
 @contextlib.contextmanager
-def create(path: pathlib.Path):
+def open_atomic(path: pathlib.Path):
   """A text stream whose file appears under `path` only when it is complete."""
   partial = path.with_name(f'.{path.name}.partial')
   try:
-    with errors.naming(path), contextlib.ExitStack() as stack:
+    with errors.naming_path(path), contextlib.ExitStack() as stack:
       file = stack.enter_context(open(partial, 'wb'))
       raw: IO[bytes] | gzip.GzipFile | zstandard.ZstdCompressionWriter = file
       if path.suffix == '.gz':

@@ -80,7 +80,7 @@ class Switcher:
       ConfigError: Chinese text, and jieba is not installed.
     """
     self.language, self.settings = language, settings
-    self._translations = dictionaries_lib.translations(
+    self._translations = dictionaries_lib.translations_by_word(
       language, dictionaries, into=settings.languages
     )
     self.table = TranslationTable(language, self._translations)
@@ -131,7 +131,7 @@ class Switcher:
       'version': _VERSION,
       'dictionaries': _hash(self.language, self._translations),
     }
-    if language_codes.parse(self.language).is_chinese:
+    if language_codes.parse_language_code(self.language).is_chinese:
       out['jieba'] = segmentation.chinese_version()
     elif self._is_unsegmented:
       out['icu4py'] = segmentation.icu_version()
@@ -164,9 +164,9 @@ class Switcher:
   def _draws(self, found: Found, name: str, first: int) -> np.ndarray:
     """Numbers in [0, 1), float64 [_DRAWS, units]."""
     key = hashing.make_key(self.settings.seed, 'code_switching', name)
-    examples = hashing.draw(key, first + found.lines[found.words])
+    examples = hashing.draw_words(key, first + found.lines[found.words])
     counters = found.places[found.words] * _DRAWS
-    words = [hashing.draw(examples, counters + i) for i in range(_DRAWS)]
+    words = [hashing.draw_words(examples, counters + i) for i in range(_DRAWS)]
     return (np.stack(words) >> np.uint64(11)) * 2.0**-53
 
   def _replace(
@@ -197,7 +197,8 @@ def dictionary_hash(
 ) -> str:
   """`dictionaries` in the fingerprint of a switcher of these."""
   return _hash(
-    language, dictionaries_lib.translations(language, dictionaries, into=into)
+    language,
+    dictionaries_lib.translations_by_word(language, dictionaries, into=into),
   )
 
 

@@ -84,7 +84,7 @@ class Dictionary:
         the name does not tell.
       ConfigError: no such format.
     """
-    path = mirrors.here(path)
+    path = mirrors.stage_input(path)
     if languages is None:
       languages = _languages_of_name(path)
     kind = validation.validate(format, Format, name='Dictionary.read: format')
@@ -121,7 +121,7 @@ class Dictionary:
 
 
 @validation.validate_call
-def translations(
+def translations_by_word(
   language: str,
   dictionaries: Iterable[Dictionary],
   *,
@@ -180,7 +180,7 @@ def _languages_of_name(path: pathlib.Path) -> list[str]:
 def _read_muse(path: pathlib.Path) -> Iterator[tuple[str, str, None]]:
   count = 0
   for number, line in corpus_lines.read_lines(path):
-    fields = corpus_lines.decode(line, path, number).split()
+    fields = corpus_lines.decode_line(line, path, number).split()
     if len(fields) != 2:
       raise errors.CorpusError(
         'Malformed line in a dictionary',

@@ -1,7 +1,7 @@
 """The formats of files of examples: each reader registers its own.
 
 A reader is a function in a module of `xlflax.data.labelled.readers`, or in any
-other module that has been imported, under the decorator `reader`.
+other module that has been imported, under the decorator `register_reader`.
 """
 
 import dataclasses
@@ -74,7 +74,7 @@ class Format:
     return name if name in self.options else None
 
 
-def reader(
+def register_reader(
   name: str,
   *,
   example: type[examples_lib.Example],
@@ -109,7 +109,7 @@ def reader(
   return register
 
 
-def names(*takes: Takes) -> tuple[str, ...]:
+def format_names(*takes: Takes) -> tuple[str, ...]:
   """The names of the formats whose readers take this; all without any."""
   _import_readers()
   return tuple(
@@ -117,7 +117,7 @@ def names(*takes: Takes) -> tuple[str, ...]:
   )
 
 
-def find(name: str, *takes: Takes) -> Format:
+def find_reader(name: str, *takes: Takes) -> Format:
   """The format of a name.
 
   Args:
@@ -127,7 +127,7 @@ def find(name: str, *takes: Takes) -> Format:
   Raises:
     ConfigError: there is none whose reader takes this.
   """
-  known = names(*takes)
+  known = format_names(*takes)
   if name not in known:
     raise errors.ConfigError(
       'There is no such format of files',
@@ -139,8 +139,8 @@ def find(name: str, *takes: Takes) -> Format:
 
 
 def find_of_examples(name: str) -> Format:
-  """The format of files of examples; see `find`."""
-  return find(name, Takes.FILE, Takes.FILES)
+  """The format of files of examples; see `find_reader`."""
+  return find_reader(name, Takes.FILE, Takes.FILES)
 
 
 def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
@@ -172,7 +172,7 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
 
 def check_options(format: str, options: Mapping[str, Any]) -> None:
   """Raises a ConfigError for an option that the format's reader lacks."""
-  known = find(format).options
+  known = find_reader(format).options
   unknown = sorted(set(options) - set(known))
   if unknown:
     raise errors.ConfigError(

@@ -57,7 +57,7 @@ class LabelledLoader:
     self._fields = stream.rows.fields(stream.length, vocabulary.spec)
     self._spec = stream.batch_spec(vocabulary.spec)
     self._tables = _tables(stream, vocabulary, cache_dir)
-    self.identity = digests.of_json(
+    self.identity = digests.digest_json(
       {part: table.digest() for part, table in self._tables.items()}
     )
     group = stream.group_size
@@ -108,11 +108,11 @@ class LabelledLoader:
     sizes = self._schedule.sizes[parts]
     epoch, index = np.divmod(uses, sizes)
     if self.stream.shuffle:
-      keys = hashing.draw(self._schedule.order_keys[parts], epoch)
-      index = permutation.permute(index, sizes, keys)
+      keys = hashing.draw_words(self._schedule.order_keys[parts], epoch)
+      index = permutation.permute_index(index, sizes, keys)
     index = index * group + np.arange(start, stop) % group
     names = self._schedule.tasks
-    return rows_lib.stack(
+    return rows_lib.stack_features(
       [
         self._tables[names[part]].row(place)
         for part, place in zip(parts.tolist(), index.tolist(), strict=True)
@@ -182,7 +182,7 @@ def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:
       'Stream %s: the examples have changed; their cached rows are made anew.',
       stream.name,
     )
-  manifests.forget(folder, _parts(folder))
+  manifests.forget_files(folder, _parts(folder))
   tables = {}
   parts = list(stream.chosen_parts())
   for part in parts:
@@ -191,13 +191,13 @@ def _tables(stream, vocabulary, cache_dir) -> dict[str, row_table.RowTable]:
       folder / f'{part}{_SUFFIX}', f'{_of(folder, part, parts)} {fingerprint}'
     )
   names = [f'{part}{_SUFFIX}' for part in tables]
-  manifests.note(folder, manifests.Kind.ROWS, names)
+  manifests.record_files(folder, manifests.Kind.ROWS, names)
   return tables
 
 
 def _parts(folder: pathlib.Path) -> list[str]:
   """The files of a folder of cached rows."""
-  known = manifests.read(folder)
+  known = manifests.read_manifest(folder)
   return list(known.files) if known else []
 
 
@@ -214,7 +214,7 @@ def _loaded(folder: pathlib.Path) -> dict[str, tuple[row_table.RowTable, str]]:
     CacheError: a file has changed, or is of another part, vocabulary or
       settings.
   """
-  problems = manifests.problems(folder)
+  problems = manifests.find_problems(folder)
   for name, problem in problems.items():
     raise errors.CacheError(
       'A file of cached rows is damaged',
@@ -271,7 +271,9 @@ def _folder(stream, vocabulary, cache_dir) -> pathlib.Path:
   )
   name = hashlib.sha256(settings.encode('utf-8')).hexdigest()[:16]
   return (
-    paths.local(cache_dir, where='cache_dir') / FOLDER / f'{stream.name}-{name}'
+    paths.to_local_path(cache_dir, where='cache_dir')
+    / FOLDER
+    / f'{stream.name}-{name}'
   )
 
 

@@ -86,7 +86,7 @@ class LabelledStream:
         got=', '.join(missing) or 'no language at all',
         expected='some of ' + ', '.join(found),
         where=f'stream {self.name!r}',
-        fix=suggestions.languages(missing, found),
+        fix=suggestions.suggest_languages(missing, found),
       )
     return found if self.parts is None else self.parts
 

@@ -24,7 +24,7 @@ def file_name(
   """
   if version == xtreme_tasks.XTREME_R and task == 'mewslix':
     return f'{task}/test-{language}.json'
-  known = xtreme.task(task, version)
+  known = xtreme.find_xtreme_task(task, version)
   language = language.removesuffix('-en')
   if language not in known.languages:
     raise errors.ConfigError(
@@ -35,7 +35,7 @@ def file_name(
   return f'{task}/test-{language}.{known.example.ENDING}'
 
 
-def entities(run: str, *, count: int = 20) -> str:
+def entities_json(run: str, *, count: int = 20) -> str:
   """Mewsli-X: JSON from query to its first documents, of a TREC run.
 
   Before: `m1 Q0 Q64 1 0.9 x` and `m1 Q0 Q90 2 0.8 x`; after:
@@ -48,7 +48,7 @@ def entities(run: str, *, count: int = 20) -> str:
   return json.dumps({query: names[:count] for query, names in found.items()})
 
 
-def write(
+def write_submission(
   directory: str,
   contents: Mapping[str, str],
   version: str = xtreme_tasks.XTREME,
@@ -63,7 +63,7 @@ def write(
   Returns:
     The files that a complete submission needs and the folder lacks.
   """
-  root = paths.of(directory)
+  root = paths.to_path(directory)
   for name, text in contents.items():
     path = root / name
     paths.write_atomically(path, text)

@@ -50,11 +50,13 @@ class Decontamination:
 
   def identity(self) -> dict:
     """What the text depends on, as JSON data."""
-    found = [digests.of_file(mirrors.here(name)) for name in self.files]
+    found = [
+      digests.digest_file(mirrors.stage_input(name)) for name in self.files
+    ]
     return {'files': sorted(found), 'words': self.words}
 
 
-def find(
+def find_contaminated_lines(
   corpus: Corpus, decontamination: Decontamination
 ) -> dict[str, np.ndarray]:
   """The training lines that have something of the evaluation texts.
@@ -80,7 +82,7 @@ def find(
       got=', '.join(decontamination.files),
     )
   return {
-    file.path.relative_to(corpus.directory).as_posix(): touched(
+    file.path.relative_to(corpus.directory).as_posix(): find_matching_lines(
       file, known, decontamination.words
     )
     for file in corpus.files
@@ -97,11 +99,13 @@ def keys_of(texts: Iterable[str], words: int) -> np.ndarray:
   return np.unique(np.concatenate(parts))
 
 
-def touched(file: TextFile, known: np.ndarray, words: int) -> np.ndarray:
+def find_matching_lines(
+  file: TextFile, known: np.ndarray, words: int
+) -> np.ndarray:
   """Numbers of the lines of a file that have a key in `known`, sorted int64."""
   report = progress.Progress(f'decontaminate, {file.path.name}', unit='lines')
   parts, first = [np.zeros(0, np.int64)], 0
-  rows = sides(file)
+  rows = read_sides(file)
   while block := list(itertools.islice(rows, _BLOCK)):
     keys, places = _keys(list(itertools.chain.from_iterable(block)), words)
     found = np.unique(places[np.isin(keys, known)]) // len(file.languages)
@@ -111,7 +115,7 @@ def touched(file: TextFile, known: np.ndarray, words: int) -> np.ndarray:
   return np.concatenate(parts).astype(np.int64)
 
 
-def sides(file: TextFile) -> Iterator[Sequence[str]]:
+def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
   """The texts of each line of a file of a corpus directory: one, or two."""
   if file.kind is Kind.PARALLEL:
     yield from corpus_lib.read_parallel(file.path)
@@ -154,7 +158,7 @@ def _keys(texts: Sequence[str], words: int) -> tuple[np.ndarray, np.ndarray]:
   inverses = _powers(pow(_BASE, -1, 1 << 64), total)
   runs = (prefixes[ends] - prefixes[starts]) * inverses[starts]
   sizes = (ends - starts).astype(np.uint64)
-  return hashing.mix(runs ^ hashing.mix(sizes)), places
+  return hashing.mix_bits(runs ^ hashing.mix_bits(sizes)), places
 
 
 def _powers(base: int, count: int) -> np.ndarray:
@@ -166,7 +170,7 @@ def _powers(base: int, count: int) -> np.ndarray:
 
 def _tokens(text: str) -> list[str]:
   """Words, and single characters of scripts without spaces between words."""
-  essence = likeness.essence(text)
+  essence = likeness.normalize_for_comparison(text)
   if not any(map(str.isalnum, essence)):
     return []
   spaced = language_codes.TEXT_WITHOUT_SPACES.sub(
@@ -191,7 +195,7 @@ def _hash(word: str) -> int:
 
 
 def _texts(name: str) -> Iterator[str]:
-  path = mirrors.here(name)
+  path = mirrors.stage_input(name)
   for number, line in corpus_lines.read_text(path):
     if line:
-      yield from corpus_lines.decode(line, path, number).split('\t')
+      yield from corpus_lines.decode_line(line, path, number).split('\t')

@@ -59,7 +59,9 @@ class Deduplication:
     return 1 - (1 - similarity**self.rows) ** self.bands
 
 
-def find(corpus: Corpus, deduplication: Deduplication) -> dict[str, np.ndarray]:
+def find_duplicates(
+  corpus: Corpus, deduplication: Deduplication
+) -> dict[str, np.ndarray]:
   """The lines that are dropped.
 
   Of lines that resemble each other the first one is kept, held-out text coming
@@ -112,24 +114,28 @@ def _num_keys(deduplication: Deduplication) -> int:
 def _block_keys(texts: list[str], deduplication: Deduplication) -> np.ndarray:
   if deduplication.kept is Kept.NOT_EQUAL:
     hashes = np.array(
-      [_hash(likeness.essence(text)) for text in texts], np.uint64
+      [_hash(likeness.normalize_for_comparison(text)) for text in texts],
+      np.uint64,
     )
     return hashes[:, None]
   bands, rows = deduplication.bands, deduplication.rows
   signatures = np.array(
-    [_signature(likeness.essence(text), deduplication) for text in texts],
+    [
+      _signature(likeness.normalize_for_comparison(text), deduplication)
+      for text in texts
+    ],
     np.uint64,
   ).reshape(-1, bands, rows)
   shape = signatures.shape[:2]
   keys = np.broadcast_to(np.arange(bands, dtype=np.uint64), shape)
   for row in range(rows):
-    keys = hashing.mix(keys ^ signatures[:, :, row])
+    keys = hashing.mix_bits(keys ^ signatures[:, :, row])
   return keys
 
 
 def _signature(text: str, deduplication: Deduplication) -> list[int]:
   size = deduplication.bands * deduplication.rows
-  minhash = user_modules.optional(
+  minhash = user_modules.import_optional(
     'rensa',
     'Near-duplicates need the package rensa',
     fix='pip install ".[web]" in a checkout of xlflax',
@@ -260,4 +266,4 @@ def _texts(file: TextFile) -> Iterator[str]:
     for number, line in corpus_lines.read_text(file.path):
       if line:
         report(1)
-        yield corpus_lines.decode(line, file.path, number)
+        yield corpus_lines.decode_line(line, file.path, number)

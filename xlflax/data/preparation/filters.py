@@ -38,7 +38,7 @@ class TextFilters:
     min_letters: lines with fewer, such as numbers, are dropped; 0: none are.
     max_similarity: pairs whose sides are equal, or more alike than this, were
       not translated and are dropped: the share of character trigrams that the
-      sides have in common (`likeness.similarity`). Two varieties of one
+      sides have in common (`likeness.ngram_similarity`). Two varieties of one
       language, such as en and en_GB, are not compared; 1: no pair is.
     min_characters: Minimum length of a line in Latin characters; a character
       of another script counts as many as carry the same amount of text
@@ -79,7 +79,7 @@ class TextFilters:
     return self == TextFilters(min_letters=0, max_similarity=1)
 
 
-def reason(
+def find_drop_reason(
   texts: Sequence[str],
   languages: Sequence[str],
   filters: TextFilters,
@@ -131,7 +131,7 @@ def _copied(texts, languages, most: float) -> str | None:
   """Whether one side of a pair is the other, rather than its translation."""
   if most == 1 or len(set(map(language_codes.short_code, languages))) < 2:
     return None
-  similarity = likeness.similarity(*texts)
+  similarity = likeness.ngram_similarity(*texts)
   if similarity == 1:
     return 'equal sides'
   return 'nearly equal sides' if similarity > most else None
@@ -158,7 +158,7 @@ def scripts_of(language: str) -> frozenset[str]:
   Raises:
     CorpusError: If no script of the language is known.
   """
-  scripts = language_codes.parse(language).scripts
+  scripts = language_codes.parse_language_code(language).scripts
   if not scripts:
     raise errors.CorpusError(
       'The script of a language is not known',
@@ -172,5 +172,7 @@ def scripts_of(language: str) -> frozenset[str]:
 @functools.cache
 def _script_of() -> Any:
   return functools.cache(
-    languages_lib.package('fontTools.unicodedata', 'fonttools').script
+    languages_lib.import_filter_package(
+      'fontTools.unicodedata', 'fonttools'
+    ).script
   )

@@ -1,6 +1,6 @@
 """What is in the files of a corpus directory, counted line by line.
 
-Nothing is changed. `inspect` gives the counts, `findings` a sentence on each
+Nothing is changed. `compute_statistics` gives the counts, `describe_findings` a sentence on each
 thing that training would silently learn from, with what to do about it.
 """
 
@@ -74,7 +74,7 @@ class FileCounts:
   error: str = ''
 
 
-def inspect(
+def compute_statistics(
   corpus: Corpus,
   evaluation: Decontamination = Decontamination(),  # noqa: B008
 ) -> list[FileCounts]:
@@ -90,11 +90,11 @@ def inspect(
   return found
 
 
-def findings(corpus: Corpus, found: Sequence[FileCounts]) -> list[str]:
+def describe_findings(corpus: Corpus, found: Sequence[FileCounts]) -> list[str]:
   """A sentence on each thing that is odd, with what to do."""
   said = [sentence for one in found for sentence in _say(one)]
   if not any(one.error for one in found):
-    said += corpus_oddities.find(corpus)
+    said += corpus_oddities.find_anomalies(corpus)
   return said
 
 
@@ -150,7 +150,8 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
   counts.with_nulls += any('\0' in text for text in texts)
   counts.broken += any(_BROKEN.search(text) is not None for text in texts)
   counts.equal_sides += len(texts) == 2 and (
-    likeness.essence(texts[0]) == likeness.essence(texts[1])
+    likeness.normalize_for_comparison(texts[0])
+    == likeness.normalize_for_comparison(texts[1])
   )
 
 
@@ -172,9 +173,9 @@ def _count_held_out(corpus, files, found, evaluation: Decontamination) -> None:
   for file in read.values():
     if file.split != TRAIN:
       for side, language in enumerate(file.languages):
-        rows = (row[side] for row in overlap.sides(file))
+        rows = (row[side] for row in overlap.read_sides(file))
         texts[language].append(overlap.keys_of(rows, evaluation.words))
-  asked = overlap.find(corpus, evaluation)
+  asked = overlap.find_contaminated_lines(corpus, evaluation)
   for one in found:
     if one.split != TRAIN or one.error:
       continue
@@ -182,7 +183,9 @@ def _count_held_out(corpus, files, found, evaluation: Decontamination) -> None:
     lines = [asked.get(one.path, np.zeros(0, np.int64))]
     if keys:
       known = np.unique(np.concatenate(keys))
-      lines.append(overlap.touched(read[one.path], known, evaluation.words))
+      lines.append(
+        overlap.find_matching_lines(read[one.path], known, evaluation.words)
+      )
     one.held_out = np.unique(np.concatenate(lines)).size
 
 

@@ -44,18 +44,20 @@ class Prior(NamedTuple):
 
   def accepts(self, text: str, least: float) -> bool:
     """Whether a text is of the language with so much probability."""
-    own = labels().index(self.language)
-    found, probability = identify(text)
+    own = language_labels().index(self.language)
+    found, probability = identify_language(text)
     if found == self.language:
       # All that is left to others is at worst the most frequent one's.
       likely = probability * self.shares[own]
       if likely >= least * (likely + (1 - probability) * self.rival):
         return True  # without asking for every language
-    joint = likelihoods(text) * self.shares
+    joint = language_likelihoods(text) * self.shares
     return bool(joint[own] >= least * joint.sum())
 
 
-def expect(language: str, texts: Sequence[str] = ()) -> Prior | None:
+def expected_languages(
+  language: str, texts: Sequence[str] = ()
+) -> Prior | None:
   """What a file's name and lines have one expect.
 
   Args:
@@ -66,13 +68,13 @@ def expect(language: str, texts: Sequence[str] = ()) -> Prior | None:
     None for a language that the identifier does not know.
   """
   code = language_codes.short_code(language)
-  if code not in known():
+  if code not in known_languages():
     return None
-  named = np.array([label == code for label in labels()], float)
+  named = np.array([label == code for label in language_labels()], float)
   texts = [text[:_LONG] for text in texts]
   weights = np.array([len(text) for text in texts], float)
   weights /= max(weights.sum(), 1)
-  found = np.array([likelihoods(text) for text in texts])
+  found = np.array([language_likelihoods(text) for text in texts])
   found = found.reshape(-1, named.size)  # [lines, languages]
   shares = np.full(named.size, 1 / named.size)
   for _ in range(_ROUNDS):
@@ -96,14 +98,17 @@ def of_file(file: TextFile) -> tuple[Prior | None, ...]:
     _LINES, _numbered(file), key=lambda item: item[0] * _SPREAD & _MASK
   )
   sides: Iterable[Sequence[str]] = [
-    [corpus_lines.decode(line, file.path, number) for number, line in chosen]
+    [
+      corpus_lines.decode_line(line, file.path, number)
+      for number, line in chosen
+    ]
   ]
   if len(file.languages) == 2:
     sides = zip(
-      *(corpus_lines.columns(line, file.path, n) for n, line in chosen),
+      *(corpus_lines.split_columns(line, file.path, n) for n, line in chosen),
       strict=True,
     )
-  return tuple(map(expect, file.languages, sides))
+  return tuple(map(expected_languages, file.languages, sides))
 
 
 def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
@@ -119,10 +124,10 @@ def _numbered(file: TextFile) -> Iterator[tuple[int, bytes]]:
 @functools.cache
 def of_name(language: str) -> Prior | None:
   """What the name alone has one expect."""
-  return expect(language)
+  return expected_languages(language)
 
 
-def identify(text: str) -> tuple[str, float]:
+def identify_language(text: str) -> tuple[str, float]:
   """The language that makes a text most likely, and its probability.
 
   All languages being as frequent.
@@ -131,39 +136,39 @@ def identify(text: str) -> tuple[str, float]:
   return language, float(probability)
 
 
-def likelihoods(text: str) -> np.ndarray:
+def language_likelihoods(text: str) -> np.ndarray:
   """Probability of each language, if all are as frequent, float64."""
   found = dict(_identifier().rank(text))
-  return np.array([found[label] for label in labels()])
+  return np.array([found[label] for label in language_labels()])
 
 
 @functools.cache
-def labels() -> tuple[str, ...]:
+def language_labels() -> tuple[str, ...]:
   """Codes of the languages that are told apart."""
   return tuple(_identifier().labels)
 
 
 @functools.cache
-def known() -> frozenset[str]:
+def known_languages() -> frozenset[str]:
   """The same as a set."""
-  return frozenset(labels())
+  return frozenset(language_labels())
 
 
 @functools.cache
 def _identifier() -> Any:
-  langid = package('py3langid.langid', 'py3langid')
+  langid = import_filter_package('py3langid.langid', 'py3langid')
   return langid.LanguageIdentifier.from_model_file(
     langid.MODEL_FILE, norm_probs=True
   )
 
 
-def package(name: str, distribution: str) -> Any:
+def import_filter_package(name: str, distribution: str) -> Any:
   """A module that filters need.
 
   Raises:
     ConfigError: it is not installed.
   """
-  return user_modules.optional(
+  return user_modules.import_optional(
     name,
     f'This filter needs {distribution}',
     fix='pip install ".[web]" in a checkout of xlflax',

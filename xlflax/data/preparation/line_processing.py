@@ -91,7 +91,7 @@ class Workers:
     if num_processes == 1:
       self._process = _Lines(*arguments)
     else:
-      self._pool = workers.pool(num_processes, _start, *arguments)
+      self._pool = workers.start_process_pool(num_processes, _start, *arguments)
 
   def __enter__(self) -> 'Workers':
     return self
@@ -109,12 +109,12 @@ class Workers:
     for chunk in chunks:
       pending.append(self._pool.submit(_work, chunk))
       if len(pending) > self._ahead:
-        yield workers.result(pending.popleft())
+        yield workers.get_result(pending.popleft())
     while pending:
-      yield workers.result(pending.popleft())
+      yield workers.get_result(pending.popleft())
 
 
-def processors(processing: TextProcessing) -> Callable[[str], Processor]:
+def processor_factory(processing: TextProcessing) -> Callable[[str], Processor]:
   """Function from a language to its `Processor`, made once."""
   return functools.cache(lambda language: Processor(language, processing))
 
@@ -125,7 +125,7 @@ class _Lines:
   def __init__(self, processing, code_switching, dictionaries, filters):
     self._filters = filters
     self._splits = processing.split_sentences
-    self._processor = processors(processing)
+    self._processor = processor_factory(processing)
     self._switched = (
       code_switching.sources(d.languages for d in dictionaries)
       if code_switching
@@ -191,7 +191,7 @@ class _Lines:
     kept, number = [], 0
     for line in chunk.lines:
       if line[0]:
-        why = filters_lib.reason(
+        why = filters_lib.find_drop_reason(
           line, chunk.languages, self._filters, chunk.priors
         )
         why = why or chunk.left_out.get(number)

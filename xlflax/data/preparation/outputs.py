@@ -82,7 +82,7 @@ def _copy_path(path: pathlib.Path, copy: int) -> str:
   return path.as_posix()
 
 
-def write(
+def write_output(
   file: Output,
   output: pathlib.Path,
   workers: Workers,
@@ -119,7 +119,7 @@ def write(
     )
     for number, lines in enumerate(_read(file.source, size, report))
   )
-  with corpus_writer.create(path) as stream:
+  with corpus_writer.open_atomic(path) as stream:
     for text, counts in workers.map(chunks):
       stream.write(text)
       total += counts
@@ -153,9 +153,9 @@ def _read(file: TextFile, size: int, report: Report) -> Iterator[Lines]:
   packed = corpus_files.is_sequential(file.path)
   for number, line in corpus_lines.read_text(file.path):
     if file.kind is Kind.MONOLINGUAL:
-      run.append((corpus_lines.decode(line, file.path, number),))
+      run.append((corpus_lines.decode_line(line, file.path, number),))
     else:
-      run.append(corpus_lines.columns(line, file.path, number))
+      run.append(corpus_lines.split_columns(line, file.path, number))
     full += bool(line)
     length += len(line) + 1
     if full == size:

@@ -40,7 +40,7 @@ class MarginFilter:
   group: validation.PositiveInt = 100_000
 
 
-def find(
+def find_low_margin_pairs(
   corpus: Corpus,
   files: Iterable[TextFile],
   settings: MarginFilter,
@@ -72,13 +72,13 @@ def _margins(
 ) -> np.ndarray:
   """The margin of each pair of a file, float64 [pairs]."""
   pairs = (
-    corpus_lines.columns(line, file.path, number)
+    corpus_lines.split_columns(line, file.path, number)
     for number, line in corpus_lines.read_text(file.path)
     if line
   )
   found = [np.zeros(0)]
   while group := list(itertools.islice(pairs, settings.group)):
-    with progress.named(f'margins, {file.path.name}'):
+    with progress.progress_name(f'margins, {file.path.name}'):
       first, second = (
         encode(texts, [language] * len(texts))
         for language, texts in zip(

@@ -41,7 +41,7 @@ _NOTHING: collections.Counter[str] = collections.Counter()
 
 
 @validation.validate_call
-def prepare(
+def preprocess_corpus(
   corpus: Corpus,
   output: validation.FilePath,
   *,
@@ -92,7 +92,7 @@ def prepare(
       else or is being written, other shares have other settings or files, a
       language without text, nothing can be switched, or no line is left.
   """
-  output = paths.local(output, where='output')
+  output = paths.to_local_path(output, where='output')
   _check(corpus, output, languages, code_switching)
   _check_share(share, deduplication, overwrite=overwrite)
   settings = _settings(
@@ -106,7 +106,7 @@ def prepare(
   )
   outputs = outputs_lib.of_corpus(corpus, languages, code_switching)
   record_lib.check_output(output)
-  with record_lib.alone(output, share):
+  with record_lib.lock_output(output, share):
     record = _open_record(corpus, output, settings, outputs, share, overwrite)
     if share:
       outputs = outputs[share[0] :: share[1]]
@@ -120,12 +120,16 @@ def prepare(
       ]
       record.set_dictionaries(written, remove_others=not share)
     dropped = {
-      'duplicate': duplicates.find(corpus, deduplication),
-      'evaluation text': decontamination_lib.find(corpus, decontamination),
+      'duplicate': duplicates.find_duplicates(corpus, deduplication),
+      'evaluation text': decontamination_lib.find_contaminated_lines(
+        corpus, decontamination
+      ),
     }
     if margins is not None:
       files = [file.source for file in outputs]
-      dropped['low margin'] = pair_margins.find(corpus, files, *margins)
+      dropped['low margin'] = pair_margins.find_low_margin_pairs(
+        corpus, files, *margins
+      )
     with line_processing.Workers(
       processing,
       code_switching,
@@ -149,7 +153,7 @@ def _write(
 ) -> Iterator[Prepared]:
   """Each file in turn, written unless the record has it."""
   sources = [
-    corpus_files.fingerprint(file.source.path, corpus.directory)
+    corpus_files.fingerprint_file(file.source.path, corpus.directory)
     for file in outputs
   ]
   known = [
@@ -169,7 +173,7 @@ def _write(
         lines = {
           why: files.get(source.path, _NONE) for why, files in dropped.items()
         }
-        prepared = outputs_lib.write(
+        prepared = outputs_lib.write_output(
           file,
           record.output,
           workers,
@@ -199,7 +203,10 @@ def _open_record(corpus, output, settings, outputs, share, overwrite) -> Record:
       output,
       settings,
       share,
-      [corpus_files.fingerprint(p, corpus.directory) for p in sorted(sources)],
+      [
+        corpus_files.fingerprint_file(p, corpus.directory)
+        for p in sorted(sources)
+      ],
     )
   record = Record.of_all(output, settings, overwrite=overwrite)
   record.remove_others({file.path for file in outputs})
@@ -237,7 +244,7 @@ def _settings(
         'code_switching': code_switching and dataclasses.asdict(code_switching),
         'dictionaries': [
           dataclasses.astuple(
-            corpus_files.fingerprint(f.path, corpus.directory)
+            corpus_files.fingerprint_file(f.path, corpus.directory)
           )
           for f in corpus.dictionaries
         ],
@@ -254,7 +261,9 @@ def _deduplication(corpus, deduplication: Deduplication) -> dict | None:
     **dataclasses.asdict(deduplication),
     'kept': deduplication.kept.value,
     'files': [
-      dataclasses.astuple(corpus_files.fingerprint(f.path, corpus.directory))
+      dataclasses.astuple(
+        corpus_files.fingerprint_file(f.path, corpus.directory)
+      )
       for f in corpus.files
     ],
   }
@@ -274,7 +283,7 @@ def _check(corpus, output, languages, code_switching):
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),
-      fix=suggestions.languages(unknown, corpus.languages),
+      fix=suggestions.suggest_languages(unknown, corpus.languages),
     )
   if code_switching and not (
     code_switching.sources(f.languages for f in corpus.dictionaries)
@@ -321,7 +330,7 @@ def _check_share(
 
 def _dictionaries(corpus, processing) -> list[Dictionary]:
   """The processed dictionaries."""
-  process = line_processing.processors(processing)
+  process = line_processing.processor_factory(processing)
   out = []
   for file in corpus.dictionaries:
     dictionary = Dictionary.read(file.path, languages=file.languages)

@@ -16,14 +16,14 @@ _OF_SHARES = '.prepared-*.json'
 _MARK = '.prepared'  # in the names of records, locks and of what they begin as
 _LOCK = f'{_MARK}.lock'
 _FORMAT = 3
-_NOTHING = digests.of_content('')  # of a file that is not written
+_NOTHING = digests.digest_content('')  # of a file that is not written
 
 
-def alone(
+def lock_output(
   output: pathlib.Path, share: tuple[int, int] | None = None
 ) -> contextlib.AbstractContextManager[None]:
-  """Keeps a second writer out; see `locking.alone`."""
-  return locking.alone(
+  """Keeps a second writer out; see `locking.lock_directory`."""
+  return locking.lock_directory(
     output,
     name=_LOCK,
     what='prepared corpus',
@@ -158,7 +158,8 @@ class Record:
     if (
       known is None
       or known['source'] != list(dataclasses.astuple(source))
-      or paths.size(self.output / name) != digests.size(known['digest'])
+      or paths.file_size(self.output / name)
+      != digests.parse_size(known['digest'])
     ):
       if known:  # else it is to be overwritten
         self._check_as_written(name, known['digest'])
@@ -212,26 +213,26 @@ class Record:
   def _check_as_written(self, name: str, digest: str | None) -> None:
     """Refuses to lose what somebody has made of a written file."""
     path = self.output / name
-    if digest and path.exists() and digests.of_file(path) != digest:
+    if digest and path.exists() and digests.digest_file(path) != digest:
       raise errors.CorpusError(
         'A prepared file was changed since it was written, and would be lost',
         where=path,
-        got=f'{paths.size(path):,} bytes',
-        expected=f'{digests.size(digest):,} bytes, as written',
+        got=f'{paths.file_size(path):,} bytes',
+        expected=f'{digests.parse_size(digest):,} bytes, as written',
         fix='move it, and it is written again; or choose another --output',
       )
 
   def _digest(self, name: str) -> str:
     path = self.output / name
-    return digests.of_file(path) if path.exists() else _NOTHING
+    return digests.digest_file(path) if path.exists() else _NOTHING
 
   def _save(self):
-    sealed = digests.with_own(self._data)
+    sealed = digests.add_digest(self._data)
     text = json.dumps(sealed, indent=1, ensure_ascii=False)
     paths.write_atomically(self._path, text)
 
 
-def written(output: pathlib.Path) -> dict[str, str]:
+def recorded_digests(output: pathlib.Path) -> dict[str, str]:
   """Path -> digest of what the records say was written.
 
   Raises:
@@ -244,7 +245,7 @@ def written(output: pathlib.Path) -> dict[str, str]:
   return {name: one for name, one in found.items() if one != _NOTHING}
 
 
-def forget(output: pathlib.Path, names: set[str]) -> None:
+def forget_files(output: pathlib.Path, names: set[str]) -> None:
   """Takes files out of the records: the next call writes them.
 
   Raises:
@@ -253,7 +254,7 @@ def forget(output: pathlib.Path, names: set[str]) -> None:
   for name, stored in _stored(output).items():
     for key in ('files', 'dictionaries'):
       stored[key] = {n: v for n, v in stored[key].items() if n not in names}
-    text = json.dumps(digests.with_own(stored), indent=1, ensure_ascii=False)
+    text = json.dumps(digests.add_digest(stored), indent=1, ensure_ascii=False)
     paths.write_atomically(output / name, text)
 
 
@@ -348,7 +349,7 @@ def _read(path: pathlib.Path) -> dict:
   try:
     stored = json.loads(path.read_text(encoding='utf-8'))
     if isinstance(stored, dict) and stored.get('format') == _FORMAT:
-      stored = digests.checked(stored)
+      stored = digests.verify_digest(stored)
   except (ValueError, RecursionError) as error:
     raise _unreadable(path, error, 'JSON') from error
   if not isinstance(stored, dict) or stored.get('format') != _FORMAT:

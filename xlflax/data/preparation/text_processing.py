@@ -51,7 +51,7 @@ class Processor:
     Raises:
       ConfigError: sacremoses or jieba is needed and not installed.
     """
-    code = language_codes.parse(language)
+    code = language_codes.parse_language_code(language)
     self._steps = []
     if processing.moses:
       self._steps += _moses_steps(code.language, tokenize=code.uses_spaces)
@@ -80,7 +80,7 @@ def sentences_of(text: str, language: str) -> list[str]:
   Raises:
     ConfigError: sentencex is not installed.
   """
-  sentencex = user_modules.optional(
+  sentencex = user_modules.import_optional(
     'sentencex',
     'Splitting text into sentences needs sentencex',
     fix="pip install '.[web]' in a checkout of xlflax",
@@ -96,7 +96,7 @@ def sentences_of(text: str, language: str) -> list[str]:
 
 def _moses_steps(language: str, *, tokenize: bool) -> list:
   """Functions from text to text."""
-  sacremoses = user_modules.optional(
+  sacremoses = user_modules.import_optional(
     'sacremoses',
     "Moses's processing needs sacremoses",
     fix='pip install sacremoses',

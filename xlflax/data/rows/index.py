@@ -49,7 +49,7 @@ class RowIndex:
     raise NotImplementedError
 
 
-def make(
+def make_index(
   sides: Sequence[Texts],
   starts_document: Callable[[], np.ndarray],
   stream: stream_lib.Stream,
@@ -115,11 +115,11 @@ class _Examples(RowIndex):
     self._sides, self._stream = sides, stream
     kept = selection.Builder()
     for chunk in zip(*(side.lengths() for side in sides), strict=True):
-      keep = row_lengths.keep(chunk, stream)
+      keep = row_lengths.passes_length_filter(chunk, stream)
       kept.add(keep)
       if not keep.all():
         chunk = tuple(length[keep] for length in chunk)
-      cut = row_lengths.cut(chunk, stream)
+      cut = row_lengths.truncated_lengths(chunk, stream)
       self.num_truncated += row_lengths.count_shorter(cut, chunk)
       self._prepare(cut)
     self._kept = kept.build()
@@ -135,7 +135,7 @@ class _Examples(RowIndex):
   def _units(self, index):
     """The texts of kept examples."""
     bounds = [side.bounds(self._kept.places(index)) for side in self._sides]
-    cut = row_lengths.cut(
+    cut = row_lengths.truncated_lengths(
       [stops - starts for starts, stops in bounds], self._stream
     )
     texts = [

@@ -32,7 +32,7 @@ class Counts:
   truncated: int = 0
 
 
-def iterate(
+def iterate_sequences(
   batches: Iterable[examples_lib.Examples],
   stream: stream_lib.Stream,
   *,
@@ -78,10 +78,10 @@ def _single(batches, stream, counts):
   """Each kept example's texts, and what they take in a row."""
   for batch in batches:
     lengths = [side.lengths for side in batch.sides]
-    keep = row_lengths.keep(lengths, stream)
+    keep = row_lengths.passes_length_filter(lengths, stream)
     sides = [side.select(keep) for side in batch.sides]
     lengths = [side.lengths for side in sides]
-    cut = row_lengths.cut(lengths, stream)
+    cut = row_lengths.truncated_lengths(lengths, stream)
     counts.examples += len(batch)
     counts.dropped += len(batch) - int(np.count_nonzero(keep))
     counts.truncated += row_lengths.count_shorter(cut, lengths)

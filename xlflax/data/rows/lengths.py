@@ -7,7 +7,7 @@ import numpy as np
 from xlflax.data import stream as stream_lib
 
 
-def keep(
+def passes_length_filter(
   lengths: Sequence[np.ndarray], stream: stream_lib.Stream
 ) -> np.ndarray:
   """Which examples pass the length filters of `stream.pairs`.
@@ -42,7 +42,7 @@ def counts_kept_pairs(stream: stream_lib.Stream) -> bool:
   )
 
 
-def cut(
+def truncated_lengths(
   lengths: Sequence[np.ndarray], stream: stream_lib.Stream
 ) -> tuple[np.ndarray, ...]:
   """Lengths after truncation to the row.

@@ -1,7 +1,7 @@
 """Keys and 64-bit mixing: all the randomness of streams, without a state.
 
 Batches must be the same under every version of numpy, so nothing here uses
-`numpy.random`: a draw is `mix(key + counter)`.
+`numpy.random`: a draw is `mix_bits(key + counter)`.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def make_key(*parts: int | str) -> int:
   return int.from_bytes(digest[:8], 'little')
 
 
-def mix(values: np.ndarray) -> np.ndarray:
+def mix_bits(values: np.ndarray) -> np.ndarray:
   """The SplitMix64 finaliser: a bijection of 64-bit words that looks random.
 
   Source: Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -43,7 +43,7 @@ def mix(values: np.ndarray) -> np.ndarray:
   return values ^ (values >> np.uint64(31))
 
 
-def draw(key, counters: np.ndarray) -> np.ndarray:
+def draw_words(key, counters: np.ndarray) -> np.ndarray:
   """Random 64-bit words [n]: number `counters[i]` of the sequence `key`.
 
   Args:
@@ -52,9 +52,9 @@ def draw(key, counters: np.ndarray) -> np.ndarray:
   """
   if isinstance(key, int):
     key = np.full(1, key & _MASK, np.uint64)
-  return mix(mix(counters.astype(np.uint64)) + key)
+  return mix_bits(mix_bits(counters.astype(np.uint64)) + key)
 
 
-def shuffled(key: int, count: int) -> np.ndarray:
+def shuffled_indices(key: int, count: int) -> np.ndarray:
   """A permutation of 0 .. count - 1, int64 [count], fixed by `key`."""
-  return np.argsort(draw(key, np.arange(count)), kind='stable')
+  return np.argsort(draw_words(key, np.arange(count)), kind='stable')

@@ -14,7 +14,9 @@ from xlflax.data.sampling import hashing
 _ROUNDS = 8
 
 
-def permute(index: np.ndarray, size: np.ndarray, key: np.ndarray) -> np.ndarray:
+def permute_index(
+  index: np.ndarray, size: np.ndarray, key: np.ndarray
+) -> np.ndarray:
   """Where each index goes, in a permutation chosen by its size and key.
 
   Args:
@@ -52,7 +54,8 @@ def _feistel(values, rows, columns, key):
 def _noise(values, key):
   """Non-negative int64 words below 2**62, so that sums cannot overflow."""
   return (
-    hashing.mix(hashing.mix(values.astype(np.uint64)) ^ key) >> np.uint64(2)
+    hashing.mix_bits(hashing.mix_bits(values.astype(np.uint64)) ^ key)
+    >> np.uint64(2)
   ).astype(np.int64)
 
 
@@ -64,7 +67,7 @@ def permute_windows(
   block: int,
   window: int,
 ) -> np.ndarray:
-  """As `permute`, but so that near indices go to few places.
+  """As `permute_index`, but so that near indices go to few places.
 
   The elements are cut into blocks of neighbours. The blocks are permuted, and
   taken in windows of some of them; within a window all elements are permuted.
@@ -84,10 +87,10 @@ def permute_windows(
   number, inside = np.divmod(index, block * window)
   begin = index - inside
   length = np.minimum(block * window, size - begin)
-  window_key = hashing.draw(hashing.mix(key), number)
-  place = begin + permute(inside, length, window_key)
+  window_key = hashing.draw_words(hashing.mix_bits(key), number)
+  place = begin + permute_index(inside, length, window_key)
   slot, offset = np.divmod(place, block)
   whole = np.flatnonzero(slot < size // block)  # a shorter block stays last
-  slot[whole] = permute(slot[whole], (size // block)[whole], key[whole])
-  shift = (hashing.mix(~key) % size.astype(np.uint64)).astype(np.int64)
+  slot[whole] = permute_index(slot[whole], (size // block)[whole], key[whole])
+  shift = (hashing.mix_bits(~key) % size.astype(np.uint64)).astype(np.int64)
   return (slot * block + offset + shift) % size

@@ -81,7 +81,7 @@ class RowSchedule:
     }
     if self._stream.pairs.order in fixed:
       return [fixed[self._stream.pairs.order]] * tasks.size
-    return hashing.draw(self._side_keys[tasks], uses).tolist()
+    return hashing.draw_words(self._side_keys[tasks], uses).tolist()
 
   def _keys(self, seed, purpose):
     return np.array(

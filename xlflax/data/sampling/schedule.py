@@ -37,10 +37,10 @@ def sampling_rates(sizes: np.ndarray, alpha: float) -> np.ndarray:
   return weights / weights.sum()
 
 
-def limited(rates: np.ndarray, most: float | None) -> np.ndarray:
+def limit_rates(rates: np.ndarray, most: float | None) -> np.ndarray:
   """Rates of which none is above `most`, float64 [tasks], summing to 1.
 
-  What is over goes to the others in proportion: `limited([0.8, 0.15, 0.05],
+  What is over goes to the others in proportion: `limit_rates([0.8, 0.15, 0.05],
   0.5)` is `[0.5, 0.375, 0.125]`. Where that cannot be, all are equal.
 
   Args:
@@ -77,9 +77,11 @@ def stream_rates(
   alpha = stream.alpha
   most = stream.max_share
   if callable(alpha):
-    return lambda step: limited(sampling_rates(sizes, float(alpha(step))), most)
+    return lambda step: limit_rates(
+      sampling_rates(sizes, float(alpha(step))), most
+    )
   fixed = _shares(own) if alpha is None else sampling_rates(sizes, alpha)
-  fixed = limited(fixed, most)
+  fixed = limit_rates(fixed, most)
   return lambda step: fixed
 
 
@@ -95,11 +97,11 @@ def _shares(rates: np.ndarray) -> np.ndarray:
   return rates / total
 
 
-def apportion(credit: np.ndarray, total: int) -> np.ndarray:
+def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
   """Whole draws, int64 [tasks], that sum to `total` and follow `credit`.
 
   The method of largest remainders, where no count is below zero:
-  `apportion([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
+  `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
 
   Args:
     credit: draws due to each task, float64 [tasks], which sum to `total`.
@@ -122,7 +124,7 @@ def apportion(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, most: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """As `apportion`, with at most `most` draws of each task.
+  """As `apportion_draws`, with at most `most` draws of each task.
 
   What is over goes to the others in proportion to their rates:
   `apportion_at_most([3, 2, 1], [1, 9, 9], [0.5, 0.33, 0.17])` gives `[1, 3, 2]`.
@@ -139,7 +141,9 @@ def apportion_at_most(
   total, credit, counts = round(credit.sum()), credit.copy(), most.copy()
   full = np.zeros(credit.size, bool)
   while not full.all():
-    counts[~full] = apportion(credit[~full], total - int(most[full].sum()))
+    counts[~full] = apportion_draws(
+      credit[~full], total - int(most[full].sum())
+    )
     over = ~full & (counts > most)
     if not over.any():
       break
@@ -270,7 +274,7 @@ class TaskSchedule:
     rates = self._rates(self._next * self._block_steps)
     credit = self._carry + self._draws * rates
     if self._most is None:
-      counts = apportion(credit, self._draws)
+      counts = apportion_draws(credit, self._draws)
     elif (left := self._most - self._used).sum() <= self._draws:
       counts = credit = left  # the end, perhaps in the midst of a block
     else:
@@ -281,7 +285,7 @@ class TaskSchedule:
     return counts
 
   def _order(self, block, counts, used):
-    order = hashing.shuffled(
+    order = hashing.shuffled_indices(
       hashing.make_key(self._key, 'block', block), int(counts.sum())
     )
     tasks = np.repeat(np.arange(counts.size), counts)[order]

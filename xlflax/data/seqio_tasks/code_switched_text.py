@@ -58,7 +58,7 @@ class _Repeated(seqio.DataSource):
     ).repeat(self._copies)
 
 
-def repeated(source: seqio.DataSource, copies: int) -> seqio.DataSource:
+def repeat_source(source: seqio.DataSource, copies: int) -> seqio.DataSource:
   """The source with its examples `copies` times, one copy after the other."""
   if copies == 1:
     return source

@@ -48,7 +48,7 @@ class TextSource(seqio.FunctionDataSource):
   ) -> tf.data.Dataset:
     del shuffle_files, seed  # The rows of a text come in its order.
     dataset = tf.data.Dataset.from_generator(
-      lambda: text_rows.blocks(
+      lambda: text_rows.iterate_blocks(
         with_errors_kept(self.text.read(split)), list(self.types), _BLOCK
       ),
       output_signature={
@@ -72,7 +72,7 @@ def of_rows(text: text_rows.TextRows) -> TextSource:
 @validation.validate_call
 def monolingual_source(corpus: Corpus, language: str) -> TextSource:
   """Lines of one language: `text` and `starts_document`."""
-  return of_rows(text_rows.monolingual(corpus, language))
+  return of_rows(text_rows.monolingual_rows(corpus, language))
 
 
 def numpy_examples(dataset: tf.data.Dataset) -> Iterator:

@@ -42,7 +42,7 @@ def register_corpus(
     CorpusError: another task has one of the names.
   """
   for name in _names.pop(prefix, ()):
-    task_registry.remove(name)
+    task_registry.remove_task(name)
   groups = text_corpus.list_tasks(
     corpus, prefix=prefix, code_switching=code_switching
   )
@@ -53,7 +53,9 @@ def register_corpus(
   for mixture, tasks in groups.items():
     if tasks:
       task_registry.add_mixture(
-        mixture, [t.name for t in text_corpus.members(tasks)], alpha=alpha
+        mixture,
+        [t.name for t in text_corpus.mixture_members(tasks)],
+        alpha=alpha,
       )
       names.append(mixture)
   return tuple(names)

@@ -18,7 +18,7 @@ from xlflax.foundation import errors
 from xlflax.storage import digests
 
 
-def read(
+def read_task_examples(
   task: str,
   vocabulary,
   *,
@@ -67,18 +67,18 @@ def source_size(task: str, split: str) -> int | None:
   return int(number)
 
 
-def fingerprint(task: str, split: str) -> dict:
+def task_fingerprint(task: str, split: str) -> dict:
   """What identifies the text of a task, as JSON data.
 
   Before: the task 'corpus.mono.en' over one file; after:
   `{'source': 'TextSource', 'files': [['mono/en.txt', 120, 1700000000]],
   'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize']}`: path,
   bytes and time of modification of each file that can be looked at. A step
-  that has a method `fingerprint` (JSON data) is a list of its name and that; a
+  that has a method `task_fingerprint` (JSON data) is a list of its name and that; a
   `functools.partial` of its function and arguments. Otherwise a step is known
   by its name alone: after it has changed, write the cache with --overwrite.
   """
-  known = task_registry.fingerprint(task, split)
+  known = task_registry.fingerprint_task_files(task, split)
   found = task_registry.get_task(task, split=split)
   if known is None:
     files = map(_file, found.source.list_shards(split))
@@ -92,20 +92,20 @@ def fingerprint(task: str, split: str) -> dict:
   }
 
 
-def identity(task: str, split: str) -> dict:
+def task_identity(task: str, split: str) -> dict:
   """What a task's examples follow from, as JSON data.
 
-  As `fingerprint`, but with digests of the files instead of their sizes and
+  As `task_fingerprint`, but with digests of the files instead of their sizes and
   times, and without the folders of those that lie outside of a corpus. Files
   that are not on this machine's disks keep their sizes.
   """
-  found = fingerprint(task, split)
+  found = task_fingerprint(task, split)
   source = task_registry.get_task(task, split=split).source
   if isinstance(source, corpus_source.TextSource):
     files = source.text.paths(split)
   else:
     files = [pathlib.Path(path) for path in source.list_shards(split)]
-  content = digests.of_files([path for path in files if path.is_file()])
+  content = digests.digest_files([path for path in files if path.is_file()])
   return found | {
     'files': [
       [pathlib.PurePath(name).name, content.get(path) or rest[:1]]

@@ -10,7 +10,7 @@ import tempfile
 _quiet_modules = ('tensorflow', 'tensorflow_text', 'seqio')
 
 
-def load() -> None:
+def load_tensorflow() -> None:
   """Imports TensorFlow and SeqIO without their start-up lines; hides devices.
 
   TensorFlow's C++ code writes to standard error before it can be told not to;

@@ -37,7 +37,7 @@ from xlflax.data.seqio_tasks import host_tensorflow
 from xlflax.foundation import errors
 from xlflax.storage import digests
 
-host_tensorflow.load()
+host_tensorflow.load_tensorflow()
 
 from xlflax.data.seqio_tasks import examples as task_examples  # noqa: E402
 from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
@@ -57,7 +57,7 @@ class LiveLoader:
     self.stream = stream
     self._vocabulary = vocabulary
     _check_rows(stream)
-    rates = task_registry.expand(stream.mixture, split=stream.split)
+    rates = task_registry.expand_mixture(stream.mixture, split=stream.split)
     kept = loader_lib.of_languages(
       stream, {task: task_registry.task_languages(task) for task in rates}
     )
@@ -83,9 +83,9 @@ class LiveLoader:
   def identity(self) -> str:
     """Digest of the texts and of what is made of them; reads all files."""
     split = self.stream.split
-    return digests.of_json(
+    return digests.digest_json(
       {
-        task: task_examples.identity(task, split)
+        task: task_examples.task_identity(task, split)
         for task in self._schedule.tasks
       }
     )
@@ -210,7 +210,7 @@ class _TaskRows:
       counts, epoch = row_iterator.Counts(), epoch + 1
 
   def _epoch(self, epoch, counts) -> Iterator[row_iterator.Units]:
-    rows = row_iterator.iterate(
+    rows = row_iterator.iterate_sequences(
       self._examples(),
       self._stream,
       counts=counts,
@@ -219,12 +219,12 @@ class _TaskRows:
     rows = itertools.islice(rows, self._stream.max_examples)
     if not self._stream.shuffle:
       return rows
-    key = int(hashing.draw(self._key, np.array([epoch]))[0])
+    key = int(hashing.draw_words(self._key, np.array([epoch]))[0])
     return shuffle_window(rows, window=self._stream.shuffle_window, key=key)
 
   def _examples(self) -> Iterator[examples_lib.Examples]:
     begins = True  # A task begins with a document.
-    for batch in task_examples.read(
+    for batch in task_examples.read_task_examples(
       self._task,
       self._vocabulary,
       split=self._stream.split,
@@ -263,13 +263,15 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
       continue
     place = next(places, None)
     if place is None:
-      words = hashing.draw(key, np.arange(drawn, drawn + _DRAWS))
+      words = hashing.draw_words(key, np.arange(drawn, drawn + _DRAWS))
       drawn += _DRAWS
       places = iter((words % np.uint64(window)).tolist())
       place = next(places)
     yield held[place]
     held[place] = row
-  for place in hashing.shuffled(hashing.make_key(key, 'rest'), len(held)):
+  for place in hashing.shuffled_indices(
+    hashing.make_key(key, 'rest'), len(held)
+  ):
     yield held[place]
 
 

@@ -12,7 +12,7 @@ from xlflax.foundation import errors
 TOKENIZE_BATCH = 256
 
 
-def tokenize(
+def tokenize_features(
   dataset: tf.data.Dataset,
   output_features: Mapping,
   *,
@@ -57,7 +57,7 @@ def tokenize(
   )
 
 
-def rename(
+def rename_features(
   dataset: tf.data.Dataset, names: Mapping[str, str]
 ) -> tf.data.Dataset:
   """Keeps the features named in `names` (new name to old), and no others.
@@ -83,7 +83,7 @@ def rename(
   return dataset.map(select, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def translation(
+def name_translation_sides(
   dataset: tf.data.Dataset, languages: Sequence[str]
 ) -> tf.data.Dataset:
   """Names the two sides of TFDS's translation examples.
@@ -92,7 +92,7 @@ def translation(
   `{'inputs': 'ja', 'targets': 'yes'}`. Pairs with an empty side are dropped.
   """
   first, second = languages
-  dataset = rename(dataset, {'inputs': first, 'targets': second})
+  dataset = rename_features(dataset, {'inputs': first, 'targets': second})
 
   @tf.autograph.experimental.do_not_convert
   def strip(example):

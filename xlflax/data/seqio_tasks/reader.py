@@ -21,7 +21,7 @@ from xlflax.data.seqio_tasks import (
   preprocessors,
 )
 from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve
+from xlflax.data.seqio_tasks.vocabulary import SeqioVocabulary, resolve_deferred
 from xlflax.data.text_tasks import corpus_tasks as text_corpus
 from xlflax.data.text_tasks.tasks import FilePiece
 from xlflax.data.vocabularies.vocabulary import Vocabulary
@@ -86,7 +86,7 @@ def read_blocks(
     CorpusError: no such task or split, or a malformed line (file:line).
     VocabularyError: the task was registered with another vocabulary.
   """
-  task = resolve(
+  task = resolve_deferred(
     task_registry.get_task(name, split=split),
     vocabulary,
     languages=task_registry.known_languages(name),
@@ -110,7 +110,7 @@ def read_blocks(
 
 
 @validation.validate_call
-def read(
+def read_tokenized_examples(
   name: str,
   vocabulary: Vocabulary,
   *,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xlflax.data.seqio_tasks import host_tensorflow
 
-host_tensorflow.load()
+host_tensorflow.load_tensorflow()
 
 from xlflax.data.seqio_tasks import examples as task_examples
 from xlflax.data.seqio_tasks import reader as task_reader
@@ -27,9 +27,9 @@ def open_tasks(
 class RegisteredTasks:
   """See `tasks.Tasks`: what SeqIO's registries hold."""
 
-  fingerprint = staticmethod(task_examples.fingerprint)
+  fingerprint = staticmethod(task_examples.task_fingerprint)
   source_size = staticmethod(task_examples.source_size)
-  read = staticmethod(task_examples.read)
+  read = staticmethod(task_examples.read_task_examples)
 
   def names(self, mixture: str, *, split: str) -> list[str]:
     """See `tasks.Tasks`."""
@@ -40,7 +40,7 @@ class RegisteredTasks:
   ) -> dict[str, float]:
     """See `tasks.Tasks`."""
     with task_registry.known_sizes(sizes):
-      return task_registry.expand(mixture, split=split)
+      return task_registry.expand_mixture(mixture, split=split)
 
   def languages(self, task: str) -> tuple[str, ...]:
     """See `tasks.Tasks`."""

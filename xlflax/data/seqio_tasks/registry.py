@@ -125,7 +125,7 @@ def add_code_switched_task(
   """
   switch = code_switched_text.CodeSwitch(name, language, dictionaries, settings)
   steps = (*preprocessors, *_MONOLINGUAL, switch, tokenize)
-  source = code_switched_text.repeated(source, settings.copies)
+  source = code_switched_text.repeat_source(source, settings.copies)
   return _add_task(
     name, source, (language,), ('targets',), steps, vocabulary, task_options
   )
@@ -145,7 +145,7 @@ def add_mixture(
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 
 
-def remove(name: str) -> None:
+def remove_task(name: str) -> None:
   """Removes a task or mixture, if there is one of this name."""
   seqio.TaskRegistry.remove(name)
   seqio.MixtureRegistry.remove(name)
@@ -190,7 +190,9 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
     CorpusError: no task of this name, or it lacks the split, if one is given.
   """
   if name not in seqio.TaskRegistry.names():
-    raise tasks_lib.unknown(name, 'task', list(seqio.TaskRegistry.names()))
+    raise tasks_lib.unknown_task_error(
+      name, 'task', list(seqio.TaskRegistry.names())
+    )
   task = seqio.TaskRegistry.get(name)
   if split is not None and split not in task.splits:
     raise tasks_lib.lacks_split(name, split, task.splits)
@@ -198,11 +200,11 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
 
 
 def task_names(name: str, *, split: str | None = None) -> list[str]:
-  """As `expand`, but without the rates, for which text may have to be read."""
+  """As `expand_mixture`, but without the rates, for which text may have to be read."""
   return [task.name for task in _tasks(name, split)]
 
 
-def expand(name: str, *, split: str | None = None) -> dict[str, float]:
+def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
   """The tasks of a task or (nested) mixture, with their mixing rates.
 
   Args:
@@ -230,7 +232,7 @@ def _tasks(name: str, split: str | None) -> list[seqio.Task]:
   elif name in seqio.TaskRegistry.names():
     found = [seqio.TaskRegistry.get(name)]
   else:
-    raise tasks_lib.unknown(
+    raise tasks_lib.unknown_task_error(
       name,
       'task or mixture',
       [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()],
@@ -277,7 +279,7 @@ def known_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
       del _sizes[key]
 
 
-def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
+def fingerprint_task_files(name: str, split: str = TRAIN) -> tuple | None:
   """Returns the fingerprints of a task's files; None if its source has none."""
   source = get_task(name).source
   if not isinstance(source, corpus_source.TextSource):
@@ -287,7 +289,7 @@ def fingerprint(name: str, split: str = TRAIN) -> tuple | None:
 
 def name_monolingual(dataset):
   """`text` becomes `targets`; only that and `starts_document` are kept."""
-  return preprocessors_lib.rename(
+  return preprocessors_lib.rename_features(
     dataset, {'targets': 'text', 'starts_document': 'starts_document'}
   )
 
@@ -297,14 +299,14 @@ _MONOLINGUAL = (preprocessors_lib.mark_documents, name_monolingual)
 
 def name_parallel(dataset):
   """Only `inputs` and `targets` are kept."""
-  return preprocessors_lib.rename(
+  return preprocessors_lib.rename_features(
     dataset, {'inputs': 'inputs', 'targets': 'targets'}
   )
 
 
 def tokenize(dataset, output_features):
   """The last step of every task that is added here."""
-  return preprocessors_lib.tokenize(dataset, output_features)
+  return preprocessors_lib.tokenize_features(dataset, output_features)
 
 
 def _add_task(name, source, languages, features, steps, vocabulary, options):

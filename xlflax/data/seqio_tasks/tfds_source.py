@@ -118,7 +118,7 @@ def add_parallel(
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   step = functools.partial(
-    preprocessors_lib.translation, languages=features or languages
+    preprocessors_lib.name_translation_sides, languages=features or languages
   )
   return task_registry.add_parallel_task(
     name, source, languages=languages, preprocessors=[step]

@@ -125,7 +125,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 class DeferredVocabulary(seqio.Vocabulary):
   """Stands for the vocabulary of the run that will read the task.
 
-  Tasks registered with it are turned into readable ones by `resolve`; reading
+  Tasks registered with it are turned into readable ones by `resolve_deferred`; reading
   one before that raises a VocabularyError.
 
   Attributes:
@@ -170,7 +170,7 @@ class DeferredVocabulary(seqio.Vocabulary):
     return 'DeferredVocabulary()'
 
 
-def resolve(
+def resolve_deferred(
   task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
 ) -> seqio.Task:
   """The task with `vocabulary` in place of a deferred one.

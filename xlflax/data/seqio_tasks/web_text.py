@@ -64,7 +64,7 @@ class KeepLines:
     return example, tf.ensure_shape(keep, [])
 
   def _keeps(self, *texts: bytes) -> np.bool_:
-    why = filters_lib.reason(
+    why = filters_lib.find_drop_reason(
       [text.decode('utf-8', errors='replace') for text in texts],
       self._languages,
       self._filters,

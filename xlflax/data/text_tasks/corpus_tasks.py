@@ -76,7 +76,7 @@ def list_tasks(
       TextTask(
         f'{prefix}.mono.{language}',
         (language,),
-        text_rows.monolingual(corpus, language),
+        text_rows.monolingual_rows(corpus, language),
       )
       for language in corpus.languages
       if corpus.splits(language)
@@ -85,7 +85,7 @@ def list_tasks(
       TextTask(
         f'{prefix}.parallel.{"_".join(pair)}',
         pair,
-        text_rows.parallel(corpus, pair),
+        text_rows.parallel_rows(corpus, pair),
       )
       for pair in corpus.pairs
     ],
@@ -107,12 +107,12 @@ def _code_switched(corpus, language, prefix, settings) -> TextTask:
   return TextTask(
     name,
     (language,),
-    text_rows.monolingual(corpus, language),
+    text_rows.monolingual_rows(corpus, language),
     switching.SwitchedRows(name, language, paths, settings),
   )
 
 
-def members(tasks: Sequence[TextTask]) -> list[TextTask]:
+def mixture_members(tasks: Sequence[TextTask]) -> list[TextTask]:
   """Those of a mixture: the ones with training text; all, where none has."""
   return [t for t in tasks if TRAIN in t.source.splits] or list(tasks)
 
@@ -130,7 +130,9 @@ class CorpusTasks:
       CorpusError: it is no corpus directory.
     """
     found = list_tasks(Corpus(directory))
-    self._mixtures = {name: members(ts) for name, ts in found.items() if ts}
+    self._mixtures = {
+      name: mixture_members(ts) for name, ts in found.items() if ts
+    }
     self._tasks = {t.name: t for tasks in found.values() for t in tasks}
 
   def __contains__(self, name: str) -> bool:
@@ -141,7 +143,7 @@ class CorpusTasks:
     """See `tasks.Tasks`."""
     if mixture not in self:
       known = [*self._tasks, *self._mixtures]
-      raise tasks_lib.unknown(mixture, 'task or mixture', known)
+      raise tasks_lib.unknown_task_error(mixture, 'task or mixture', known)
     tasks = self._mixtures.get(mixture) or [self._tasks[mixture]]
     names = sorted(task.name for task in tasks if split in task.source.splits)
     if not names:
@@ -209,7 +211,7 @@ class CorpusTasks:
 
   def _get(self, name: str, split: str | None = None) -> TextTask:
     if name not in self._tasks:
-      raise tasks_lib.unknown(name, 'task', list(self._tasks))
+      raise tasks_lib.unknown_task_error(name, 'task', list(self._tasks))
     found = self._tasks[name]
     if split is not None and split not in found.source.splits:
       raise tasks_lib.lacks_split(name, split, found.source.splits)
@@ -250,7 +252,7 @@ def text_blocks(
     if switch
     else itertools.islice(found, start, None)
   )
-  return text_rows.blocks(found, rows.names, size)
+  return text_rows.iterate_blocks(found, rows.names, size)
 
 
 def _examples(

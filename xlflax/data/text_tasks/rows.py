@@ -72,7 +72,7 @@ class TextRows:
     )
 
 
-def monolingual(corpus: Corpus, language: str) -> TextRows:
+def monolingual_rows(corpus: Corpus, language: str) -> TextRows:
   """Lines of one language: `text` and `starts_document`."""
   return _of_files(
     corpus,
@@ -83,7 +83,7 @@ def monolingual(corpus: Corpus, language: str) -> TextRows:
   )
 
 
-def parallel(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
+def parallel_rows(corpus: Corpus, languages: tuple[str, str]) -> TextRows:
   """Pairs of two languages: `inputs` and `targets`."""
   rows = _of_files(
     corpus,
@@ -111,7 +111,7 @@ def _of_files(corpus: Corpus, languages: Sequence[str], **others) -> TextRows:
   )
 
 
-def blocks(
+def iterate_blocks(
   rows: Iterable[tuple], names: Sequence[str], size: int
 ) -> Iterator[dict[str, list]]:
   """Columns of `size` rows at a time; the last ones may be fewer."""

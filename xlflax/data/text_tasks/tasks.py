@@ -81,7 +81,9 @@ class Tasks(Protocol):
 Open = Callable[[], Tasks]
 
 
-def unknown(name: str, kind: str, known: list[str]) -> errors.CorpusError:
+def unknown_task_error(
+  name: str, kind: str, known: list[str]
+) -> errors.CorpusError:
   """The error for a name that no task or mixture has."""
   fix = (
     '`xlflax tasks list` shows them; corpus tasks need --corpus, your own '

@@ -21,7 +21,7 @@ import numpy as np
 from xlflax.data.vocabularies.settings import Anchors
 
 
-def runs(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
+def id_ranges(ids: np.ndarray) -> tuple[tuple[int, int], ...]:
   """Different ids as runs (start, stop): `[7, 5, 6, 9]` is (5, 8), (9, 10)."""
   ids = np.sort(ids)
   if not ids.size:
@@ -65,7 +65,7 @@ def _shared(pieces: Sequence[Sequence[str]]) -> list[str]:
   return sorted(languages, key=languages.__getitem__)
 
 
-def owners(
+def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """For each id, the first language that has it, and its own id there.

@@ -156,7 +156,7 @@ class MovedSentencePieceVocabulary(imported.ImportedVocabulary):
     rows = self._processor.encode(
       list(texts), out_type=int, num_threads=num_threads
     )
-    ids, lengths = vocabulary.ragged(rows)
+    ids, lengths = vocabulary.flatten_ids(rows)
     return self.model_ids[ids], lengths
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:

@@ -87,7 +87,7 @@ class _Piece:
   span: Span | None
 
 
-def draw(
+def draw_reservoirs(
   corpus: Corpus, *, capacity: int, seed: int, share: tuple[int, int] = (0, 1)
 ) -> dict[str, Reservoir]:
   """The reservoirs of a share of a corpus's training text, by language.
@@ -107,7 +107,7 @@ def draw(
       first = 0
       for texts in _blocks(_lines(piece, side)):
         numbers = np.arange(first, first + len(texts))
-        reservoir.add(hashing.draw(key, numbers), texts)
+        reservoir.add(hashing.draw_words(key, numbers), texts)
         first += len(texts)
   return out
 
@@ -144,7 +144,7 @@ class Origin:
       yield 'other text: ' + ', '.join(names[:5])
 
 
-def write(
+def write_reservoirs(
   directory,
   share: tuple[int, int],
   drawn: Mapping[str, Reservoir],
@@ -165,7 +165,7 @@ def write(
   )
 
 
-def read(directory, origin: Origin) -> dict[str, Reservoir]:
+def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   """The merged reservoirs of all shares.
 
   Args:
@@ -177,7 +177,7 @@ def read(directory, origin: Origin) -> dict[str, Reservoir]:
     CorpusError: a share is missing, damaged or of another origin, or there
       are shares of two divisions.
   """
-  found = sorted(paths.of(directory).glob('share-*-of-*.npz'))
+  found = sorted(paths.to_path(directory).glob('share-*-of-*.npz'))
   counts = {int(path.stem.rpartition('-')[2]) for path in found}
   missing = [
     f'{index}/{count}'
@@ -205,10 +205,10 @@ def read(directory, origin: Origin) -> dict[str, Reservoir]:
   return dict(sorted(out.items()))
 
 
-def sample(
+def sample_reservoirs(
   drawn: Mapping[str, Reservoir], quotas: Mapping[str, text_sampling.Quota]
 ) -> Iterator[str]:
-  """Yields the drawn sentences, as `text_sampling.sample` does of a corpus.
+  """Yields the drawn sentences, as `text_sampling.sample_sentences` does of a corpus.
 
   Of n sentences and a quota k, each comes k // n times, and those with the
   k % n smallest keys once more.
@@ -218,13 +218,13 @@ def sample(
     _, texts = drawn[language].lines()
     for place, text in enumerate(texts):
       times = whole + (place < rest)
-      for part in text_sampling.cut(text) if times else ():
+      for part in text_sampling.split_long_text(text) if times else ():
         for _ in range(times):
           yield part
 
 
 def _file(directory, share: tuple[int, int]) -> pathlib.Path:
-  return paths.of(directory) / f'share-{share[0]}-of-{share[1]}.npz'
+  return paths.to_path(directory) / f'share-{share[0]}-of-{share[1]}.npz'
 
 
 def _pieces(corpus: Corpus) -> list[_Piece]:

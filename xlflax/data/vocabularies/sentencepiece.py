@@ -171,7 +171,7 @@ def _read_spec(processor) -> VocabularySpec:
   languages = tuple(_languages(pieces[i] for i in symbols))
   rest = symbols[len(languages) :]
   sentinels = tuple(
-    i for n, i in enumerate(rest) if pieces[i] == vocabulary.sentinel(n)
+    i for n, i in enumerate(rest) if pieces[i] == vocabulary.sentinel_token(n)
   )
   last = first + len(languages)
   return VocabularySpec(

@@ -75,7 +75,7 @@ def check_size(size: int) -> None:
     )
 
 
-def invented(size: int, *, num_languages: int = 1) -> VocabularySpec:
+def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   """A vocabulary of nothing but sizes, for plans and benchmarks.
 
   Five special symbols, one symbol for each language, sentinels (an eighth of

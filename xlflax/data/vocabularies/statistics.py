@@ -6,12 +6,12 @@ import numpy as np
 
 from xlflax.data.corpus.directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.vocabularies import round_trips, text_sampling
-from xlflax.data.vocabularies.vocabulary import Vocabulary, ragged
+from xlflax.data.vocabularies.vocabulary import Vocabulary, flatten_ids
 
 _ORDER = (VALIDATION, TEST, TRAIN)
 
 
-def fertility(
+def compute_fertility(
   vocabulary: Vocabulary, corpus: Corpus, *, max_sentences: int = 1000
 ) -> list[dict]:
   """Statistics per language on held text: `valid/`, else `test/`, else train.
@@ -69,11 +69,12 @@ def _row(
   split = next(split for split in _ORDER if _has_text(corpus, language, split))
   texts = list(
     itertools.islice(
-      text_sampling.sentences(corpus, language, split=split), max_sentences
+      text_sampling.iterate_sentences(corpus, language, split=split),
+      max_sentences,
     )
   )
   rows = vocabulary.encode_batch(texts, language=language)
-  ids, _ = ragged(rows)
+  ids, _ = flatten_ids(rows)
   known = [
     (text, vocabulary.decode(row, language=language))
     for text, row in zip(texts, rows, strict=True)

@@ -23,7 +23,7 @@ class Quota:
   drawn: int
 
 
-def sentences(
+def iterate_sentences(
   corpus: Corpus, language: str, *, split: str = TRAIN
 ) -> Iterator[str]:
   """Every sentence of a language: monolingual text, then sides of pairs."""
@@ -38,7 +38,7 @@ def sentences(
 
 
 def count_sentences(corpus: Corpus, *, split: str = TRAIN) -> dict[str, int]:
-  """Sentences of each language as `sentences` yields them."""
+  """Sentences of each language as `iterate_sentences` yields them."""
   counts = dict.fromkeys(corpus.languages, 0)
   for language in corpus.monolingual_languages(split):
     counts[language] += corpus.count(language, split=split)
@@ -61,7 +61,7 @@ def exponential_rates(
   return {name: power / total for name, power in powers.items()}
 
 
-def quotas(
+def sampling_quotas(
   sizes: Mapping[str, int], *, alpha: float, max_sentences: int
 ) -> dict[str, Quota]:
   """Sentences to draw: min(all there are, `max_sentences`) shared p ∝ N^α.
@@ -76,7 +76,7 @@ def quotas(
   }
 
 
-def sample(
+def sample_sentences(
   corpus: Corpus, quotas: Mapping[str, Quota], *, seed: int
 ) -> Iterator[str]:
   """Yields the drawn sentences, language by language.
@@ -91,16 +91,18 @@ def sample(
     rng = np.random.default_rng([seed, key])
     extra = np.zeros(quota.available, np.bool_)
     extra[rng.choice(quota.available, rest, replace=False, shuffle=False)] = 1
-    for text, more in zip(sentences(corpus, language), extra, strict=True):
-      for part in cut(text) if whole + more else ():
+    for text, more in zip(
+      iterate_sentences(corpus, language), extra, strict=True
+    ):
+      for part in split_long_text(text) if whole + more else ():
         for _ in range(whole + more):
           yield part
 
 
-def cut(text: str, *, max_bytes: int = MAX_BYTES) -> Iterator[str]:
+def split_long_text(text: str, *, max_bytes: int = MAX_BYTES) -> Iterator[str]:
   """Cuts a text into parts of at most `max_bytes` UTF-8 bytes, at spaces.
 
-  `cut('one two three', max_bytes=8)` gives `'one two'`, `'three'`; a word
+  `split_long_text('one two three', max_bytes=8)` gives `'one two'`, `'three'`; a word
   longer than that is cut inside.
   """
   data = text.encode()

@@ -71,7 +71,7 @@ def plain_tokens(
   return [read(piece) for piece in pieces]
 
 
-def normalize(text: str) -> str:
+def normalize_token(text: str) -> str:
   """Compatibility characters unified (NFKC), then lower case.
 
   Before: 'Ｔｈｅ'; after: 'the'.
@@ -79,7 +79,7 @@ def normalize(text: str) -> str:
   return unicodedata.normalize('NFKC', text).lower()
 
 
-def script(text: str) -> str:
+def script_of_token(text: str) -> str:
   """The script of a text's first letter, such as 'LATIN' or 'CJK'.
 
   It is the first word of the character's Unicode name; 'NONE' for a text

@@ -7,7 +7,7 @@ from xlflax.foundation import errors
 
 
 @contextlib.contextmanager
-def converted(message: str) -> Iterator[None]:
+def converting_tokenizer_errors(message: str) -> Iterator[None]:
   """Raises a VocabularyError for whatever the library raises in the block.
 
   The library's panics do not derive from `Exception`, so nothing else catches

@@ -87,7 +87,9 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
     strings = [
       text.decode() if isinstance(text, bytes) else text for text in texts
     ]
-    with tokenizer_errors.converted('The tokenizer cannot encode a text'):
+    with tokenizer_errors.converting_tokenizer_errors(
+      'The tokenizer cannot encode a text'
+    ):
       encodings = self._encoder.encode_batch_fast(
         strings, add_special_tokens=False
       )
@@ -95,7 +97,9 @@ class TokenizersVocabulary(imported.ImportedVocabulary):
 
   def decode(self, ids: Iterable[int], *, language: str | None = None) -> str:
     """See `Vocabulary.decode`."""
-    with tokenizer_errors.converted('The tokenizer cannot decode its tokens'):
+    with tokenizer_errors.converting_tokenizer_errors(
+      'The tokenizer cannot decode its tokens'
+    ):
       return self._tokenizer.decode(
         [int(i) for i in ids if int(i) not in self._silent],
         skip_special_tokens=False,
@@ -115,7 +119,7 @@ def _parsed(content: bytes) -> dict:
 
   The library takes time and memory for each id that is left out, too.
   """
-  with tokenizer_errors.converted(f'Not a {FILE}'):
+  with tokenizer_errors.converting_tokenizer_errors(f'Not a {FILE}'):
     parsed = json.loads(content)
     model, added = parsed['model'], parsed.get('added_tokens') or []
     ids = [token['id'] for token in added]
@@ -126,7 +130,7 @@ def _parsed(content: bytes) -> dict:
 
 
 def _load(content: bytes) -> tokenizers.Tokenizer:
-  with tokenizer_errors.converted(f'Not a {FILE}'):
+  with tokenizer_errors.converting_tokenizer_errors(f'Not a {FILE}'):
     found = tokenizers.Tokenizer.from_buffer(content)
   found.no_truncation()
   found.no_padding()

@@ -39,7 +39,7 @@ class Recorder:
       raise
 
 
-def train(
+def train_sentencepiece(
   make_text: Callable[[], Iterable[str]],
   *,
   settings: Settings,
@@ -135,7 +135,7 @@ def _control_symbols(languages: Sequence[str], settings: Settings) -> list[str]:
   return [
     vocabulary.SPECIAL_PIECES[-1],
     *map(vocabulary.language_symbol, languages),
-    *map(vocabulary.sentinel, range(settings.sentinels)),
+    *map(vocabulary.sentinel_token, range(settings.sentinels)),
   ]
 
 

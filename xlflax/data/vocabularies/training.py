@@ -13,7 +13,7 @@ from xlflax.data.vocabularies import reservoir, text_sampling, vocabulary
 from xlflax.data.vocabularies import trainer as vocabulary_trainer
 from xlflax.data.vocabularies.sentencepiece import SentencePieceVocabulary
 from xlflax.data.vocabularies.settings import Anchors, ModelType, Settings
-from xlflax.data.vocabularies.statistics import fertility
+from xlflax.data.vocabularies.statistics import compute_fertility
 from xlflax.data.vocabularies.union import UnionVocabulary
 from xlflax.data.vocabularies.vocabulary import Vocabulary
 from xlflax.foundation import errors, validation
@@ -64,14 +64,14 @@ def train_vocabulary(
     ConfigError, CorpusError: a setting or a line of text is bad.
   """
   settings = Settings(**fields)
-  output_dir = paths.local(output_dir, where='output_dir')
+  output_dir = paths.to_local_path(output_dir, where='output_dir')
   quotas = sentence_quotas(corpus, settings, drawn)
   texts = {
     name: functools.partial(
-      text_sampling.sample, corpus, by_language, seed=settings.seed
+      text_sampling.sample_sentences, corpus, by_language, seed=settings.seed
     )
     if drawn is None
-    else functools.partial(reservoir.sample, drawn, by_language)
+    else functools.partial(reservoir.sample_reservoirs, drawn, by_language)
     for name, by_language in quotas.items()
   }
   if not overwrite and _is_there(output_dir, settings, corpus, texts):
@@ -86,7 +86,7 @@ def train_vocabulary(
   description = trained.describe() | {
     'training': settings.as_dict()
     | {'text_sha256': digest.hexdigest(), 'sentences': quotas},
-    'statistics': fertility(trained, corpus),
+    'statistics': compute_fertility(trained, corpus),
   }
   if not overwrite:
     _check_models(trained, output_dir)
@@ -134,7 +134,7 @@ def sentence_quotas(
   if settings.anchors is Anchors.JOINT:
     assert settings.alpha is not None  # `Settings` sees to it
     return {
-      _ALL: text_sampling.quotas(
+      _ALL: text_sampling.sampling_quotas(
         sizes, alpha=settings.alpha, max_sentences=settings.max_sentences
       )
     }
@@ -152,8 +152,8 @@ def write_vocabulary(made: Vocabulary, description: dict, output_dir) -> None:
   Raises:
     VocabularyError: the directory cannot be written.
   """
-  output_dir = paths.of(output_dir)
-  sealed = digests.with_own(description)
+  output_dir = paths.to_path(output_dir)
+  sealed = digests.add_digest(description)
   text = json.dumps(sealed, indent=2, ensure_ascii=False) + '\n'
   files = made.files()
   try:
@@ -180,7 +180,7 @@ def _train(
 ) -> Vocabulary:
   """The models of all texts, put together; `digest` is fed with the text."""
   models = {
-    name: vocabulary_trainer.train(
+    name: vocabulary_trainer.train_sentencepiece(
       make_text,
       settings=settings,
       languages=_languages(corpus, texts, settings),

@@ -72,7 +72,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
       for code, ids in zip(self.members, words, strict=True)
     }
     size = 1 + max(int(ids.max()) for ids in self._ids.values())
-    self._owners, self._owned = vocabulary_anchors.owners(
+    self._owners, self._owned = vocabulary_anchors.find_owners(
       list(self._ids.values()), size
     )
     self.spec = self._make_spec(size, words, pieces)
@@ -242,7 +242,7 @@ class UnionVocabulary(vocabulary.Vocabulary):
       first.spec,
       size=size,
       word_starts=starts,
-      language_words=tuple(map(vocabulary_anchors.runs, words)),
+      language_words=tuple(map(vocabulary_anchors.id_ranges, words)),
       words_overlap=self.anchors is Anchors.SEPARATE,
     )
 

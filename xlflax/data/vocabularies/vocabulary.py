@@ -49,7 +49,7 @@ _KINDS = {
 }
 
 
-def ragged(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def flatten_ids(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
   """Ids of each text as (int32 [total], lengths int32 [texts])."""
   lengths = np.fromiter(map(len, rows), np.int32, len(rows))
   ids = np.fromiter(
@@ -63,7 +63,7 @@ def language_symbol(code: str) -> str:
   return f'<lang:{code}>'
 
 
-def sentinel(index: int) -> str:
+def sentinel_token(index: int) -> str:
   """The piece that stands for the index-th dropped span: `<extra_id_0>`."""
   return f'<extra_id_{index}>'
 
@@ -113,7 +113,7 @@ class Vocabulary:
       VocabularyError: a file is missing, malformed or not what the
         description says.
     """
-    directory = paths.of(directory)
+    directory = paths.to_path(directory)
     description = read_description(directory)
     kind = description.get('type', 'sentencepiece')
     if not isinstance(kind, str) or kind not in _KINDS:
@@ -174,7 +174,7 @@ class Vocabulary:
     Raises:
       VocabularyError: the language is needed and missing or unknown.
     """
-    return ragged(
+    return flatten_ids(
       self.encode_batch(texts, language=language, num_threads=num_threads)
     )
 
@@ -265,7 +265,7 @@ class Vocabulary:
         'A language that the vocabulary does not know',
         got=str(code),
         expected=', '.join(self.spec.languages),
-        fix=suggestions.language(str(code), self.spec.languages)
+        fix=suggestions.suggest_language(str(code), self.spec.languages)
         or 'train the vocabulary on a corpus with this language'
         + (
           ''
@@ -319,11 +319,11 @@ def read_file(path: pathlib.Path) -> bytes:
 
 def read_description(directory) -> dict:
   """Reads and checks `vocabulary.json`; see `Vocabulary.load`."""
-  path = paths.of(directory) / DESCRIPTION_FILE
+  path = paths.to_path(directory) / DESCRIPTION_FILE
   try:
     description = json.loads(path.read_text(encoding='utf-8'))
     if isinstance(description, dict) and description.get('format') == FORMAT:
-      description = digests.checked(description)
+      description = digests.verify_digest(description)
   except FileNotFoundError as error:
     raise errors.VocabularyError(
       'No vocabulary there',

@@ -123,7 +123,7 @@ class XLMVocabulary(imported.ImportedVocabulary):
       self._encode(split, text.decode() if isinstance(text, bytes) else text)
       for text in texts
     ]
-    return vocabulary.ragged(rows)
+    return vocabulary.flatten_ids(rows)
 
   def _encode(self, split, text: str) -> list[int]:
     words = split(text)

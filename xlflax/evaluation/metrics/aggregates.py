@@ -159,10 +159,12 @@ class Statistics:
     """The score of all examples; NaN without any example."""
     if self.aggregate.of_all is not None:
       return self.aggregate.of_all(*self.rows.T) if self.size else np.nan
-    return float(score(self.rows.sum(0), self.size, self.aggregate))
+    return float(aggregate_scores(self.rows.sum(0), self.size, self.aggregate))
 
 
-def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
+def aggregate_scores(
+  sums: np.ndarray, size: int, aggregate: Aggregate
+) -> np.ndarray:
   """Scores of sums over examples.
 
   Args:
@@ -178,14 +180,16 @@ def score(sums: np.ndarray, size: int, aggregate: Aggregate) -> np.ndarray:
   if aggregate is Aggregate.MEAN:
     return sums[..., 0] / size if size else np.full(sums.shape[:-1], np.nan)
   if aggregate is Aggregate.RATIO:
-    return divide(sums[..., 0], sums[..., 1])
+    return safe_divide(sums[..., 0], sums[..., 1])
   if aggregate is Aggregate.PERPLEXITY:
     with np.errstate(over='ignore'):
-      return np.exp(divide(sums[..., 0], sums[..., 1]))
+      return np.exp(safe_divide(sums[..., 0], sums[..., 1]))
   if aggregate is Aggregate.F1:
-    return divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2], empty=0.0)
+    return safe_divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2], empty=0.0)
   if aggregate is Aggregate.AER:
-    return 1 - divide(sums[..., 0] + sums[..., 1], sums[..., 2] + sums[..., 3])
+    return 1 - safe_divide(
+      sums[..., 0] + sums[..., 1], sums[..., 2] + sums[..., 3]
+    )
   if aggregate in (Aggregate.CHRF, Aggregate.CHRF_WORDS):
     return _chrf(sums)
   return _bleu(sums, smoothed=aggregate is Aggregate.SMOOTHED_BLEU)
@@ -198,17 +202,19 @@ def _chrf(sums: np.ndarray) -> np.ndarray:
   )
   counted = (system > 0) & (reference > 0)
   precision, recall = (
-    divide(
-      divide(np.where(counted, matches, 0), side, empty=0.0).sum(-1),
+    safe_divide(
+      safe_divide(np.where(counted, matches, 0), side, empty=0.0).sum(-1),
       counted.sum(-1),
       empty=0.0,
     )
     for side in (system, reference)
   )
-  return 100 * divide(5 * precision * recall, 4 * precision + recall, empty=0.0)
+  return 100 * safe_divide(
+    5 * precision * recall, 4 * precision + recall, empty=0.0
+  )
 
 
-def divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:
+def safe_divide(numerator, denominator, *, empty: float = np.nan) -> np.ndarray:
   """Numerator / denominator, `empty` where the denominator is 0."""
   numerator, denominator = np.broadcast_arrays(
     np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
@@ -233,8 +239,8 @@ def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
   if smoothed:  # nothing matches at all
     usable &= ~absent.all(-1)
   precisions = np.where(
-    usable[..., None], divide(matches, totals, empty=1.0), 1.0
+    usable[..., None], safe_divide(matches, totals, empty=1.0), 1.0
   )
-  brevity = np.minimum(0.0, 1 - divide(reference, system, empty=1.0))
+  brevity = np.minimum(0.0, 1 - safe_divide(reference, system, empty=1.0))
   values = 100 * np.exp(np.log(precisions).mean(-1) + brevity)
   return np.where(usable, values, 0.0)

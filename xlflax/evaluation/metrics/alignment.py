@@ -50,7 +50,7 @@ class AlignmentScores:
   statistics: aggregates.Statistics
 
 
-def evaluate(
+def alignment_scores(
   gold: Sequence[GoldLinks], found: Sequence[Collection[Link]]
 ) -> AlignmentScores:
   """Scores found links.
@@ -75,14 +75,16 @@ def evaluate(
   statistics = aggregates.Statistics(np.array(rows), aggregates.Aggregate.AER)
   in_sure, in_possible, size, num_sure = statistics.rows.sum(0)
   return AlignmentScores(
-    precision=float(aggregates.divide(in_possible, size)),
-    recall=float(aggregates.divide(in_sure, num_sure)),
+    precision=float(aggregates.safe_divide(in_possible, size)),
+    recall=float(aggregates.safe_divide(in_sure, num_sure)),
     error_rate=statistics.value,
     statistics=statistics,
   )
 
 
-def returned(links: Sequence[np.ndarray], *, most: int = 5) -> np.ndarray:
+def round_trip_words(
+  links: Sequence[np.ndarray], *, most: int = 5
+) -> np.ndarray:
   """Which words of a sentence come back to themselves; bool [M].
 
   Args:

@@ -13,7 +13,7 @@ from xlflax.evaluation.metrics import checks
 ENGLISH = 'en'
 
 
-def mean(values: Sequence[float]) -> float:
+def macro_average(values: Sequence[float]) -> float:
   """The mean of languages, tasks or runs.
 
   Raises:
@@ -34,7 +34,7 @@ def transfer_gap(
   others = [score for language, score in scores.items() if language != source]
   if source not in scores or not others:
     return None
-  return scores[source] - mean(others)
+  return scores[source] - macro_average(others)
 
 
 def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
@@ -59,7 +59,7 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
   for name, group in kinds.items():
     groups.setdefault(group, []).append(name)
   return {
-    prefix + name: mean([scores[task] for task in members])
+    prefix + name: macro_average([scores[task] for task in members])
     for name, members in (*groups.items(), ('all', list(kinds)))
     if all(task in scores for task in members)
   }

@@ -69,7 +69,9 @@ class Drawn(NamedTuple):
   size: int
 
 
-def draw(runs: Runs, *, samples: int = 1000, seed: int = 0) -> Drawn:
+def bootstrap_scores(
+  runs: Runs, *, samples: int = 1000, seed: int = 0
+) -> Drawn:
   """Scores the runs of a model on drawn test sets.
 
   Args:
@@ -90,7 +92,9 @@ def draw(runs: Runs, *, samples: int = 1000, seed: int = 0) -> Drawn:
   return Drawn(scores, values, several[0].size)
 
 
-def combined(parts: Sequence[Drawn], weights: Sequence[float]) -> Drawn | None:
+def combine_draws(
+  parts: Sequence[Drawn], weights: Sequence[float]
+) -> Drawn | None:
   """The weighted sum of scores, such as a mean over languages.
 
   A part with one run counts for every run of the others; None where parts have
@@ -108,7 +112,7 @@ def combined(parts: Sequence[Drawn], weights: Sequence[float]) -> Drawn | None:
   )
 
 
-def compare(
+def compare_models(
   first: Runs, second: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Significance:
   """Compares two models by the statistics of the same examples.
@@ -128,10 +132,12 @@ def compare(
     for one in (first, second)
   ]
   _check([*several[0], *several[1]], samples)
-  return difference(*(draw(one, samples=samples, seed=seed) for one in several))
+  return score_difference(
+    *(bootstrap_scores(one, samples=samples, seed=seed) for one in several)
+  )
 
 
-def difference(first: Drawn, second: Drawn) -> Significance:
+def score_difference(first: Drawn, second: Drawn) -> Significance:
   """Compares two models' scores on the same drawn test sets.
 
   Raises:
@@ -160,23 +166,27 @@ def difference(first: Drawn, second: Drawn) -> Significance:
   )
 
 
-def interval(drawn: Drawn) -> tuple[float, float]:
+def confidence_interval(drawn: Drawn) -> tuple[float, float]:
   """The 95 % interval of a model's score, in the metric's own unit.
 
   With one run it is of the test set's examples alone; with several, of the
-  seeds, too, as in `compare`.
+  seeds, too, as in `compare_models`.
   """
   scores, values, size = drawn
   if len(scores) == 1:
     low, high = _percentiles(values, size)
   else:
-    spread = spread_lib.measure(scores, values, [np.arange(len(scores))], size)
-    reach = spread_lib.reach(spread) if spread.error > 1e-12 else 0.0
+    spread = spread_lib.estimate_variance(
+      scores, values, [np.arange(len(scores))], size
+    )
+    reach = (
+      spread_lib.interval_half_width(spread) if spread.error > 1e-12 else 0.0
+    )
     low, high = scores.mean() - reach, scores.mean() + reach
   return float(low), float(high)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm_correction(p_values: Sequence[float]) -> list[float]:
   """Adjusts p-values for being several, such as one for each language.
 
   Holm (1979): the i-th smallest of m is multiplied by m - i + 1. Below 0.05,
@@ -230,11 +240,11 @@ def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
   """Interval and p-value by Student's t on both levels' variance."""
   difference = scores @ _contrast(runs)
   sides = np.split(np.arange(len(scores)), [runs[0]])
-  spread = spread_lib.measure(scores, drawn, sides, size)
+  spread = spread_lib.estimate_variance(scores, drawn, sides, size)
   if spread.error <= 1e-12:
     p_value = 1.0 if abs(difference) < 1e-12 else 1 / (1 + len(drawn))
     return difference, difference, p_value
-  reach = spread_lib.reach(spread)
+  reach = spread_lib.interval_half_width(spread)
   p_value = spread_lib.p_value(difference, spread)
   return difference - reach, difference + reach, p_value
 
@@ -256,7 +266,7 @@ def _drawn_scores(
       # One matrix product sums all columns.
       sums = drawn.astype(np.float64) @ rows.reshape(size, -1)
       sums = sums.reshape(-1, len(several), kind.columns)
-      found.append(aggregates.score(sums, size, kind))
+      found.append(aggregates.aggregate_scores(sums, size, kind))
     else:
       for counts in drawn:
         chosen = np.repeat(rows, counts, axis=0)

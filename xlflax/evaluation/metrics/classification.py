@@ -29,7 +29,7 @@ class ClassificationScores:
   correct: aggregates.Statistics
 
 
-def evaluate(
+def classification_scores(
   gold: Sequence[str],
   predicted: Sequence[str],
   *,
@@ -51,10 +51,10 @@ def evaluate(
   classes = (
     tuple(sorted({*gold, *predicted})) if labels is None else tuple(labels)
   )
-  table = confusion(gold, predicted, labels=classes)
+  table = confusion_matrix(gold, predicted, labels=classes)
   hits = np.diagonal(table)
   sizes = table.sum(0) + table.sum(1)  # [C] predicted + gold
-  class_f1 = aggregates.divide(2 * hits, sizes)
+  class_f1 = aggregates.safe_divide(2 * hits, sizes)
   return ClassificationScores(
     accuracy=float(hits.sum() / len(gold)),
     macro_f1=float(np.mean(class_f1[sizes > 0])),
@@ -85,7 +85,7 @@ def of_positive(
   }
 
 
-def confusion(
+def confusion_matrix(
   gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
 ) -> np.ndarray:
   """[C, C] counts: gold label by predicted label, in the order of `labels`."""

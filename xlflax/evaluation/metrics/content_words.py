@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.evaluation.metrics import aggregates, checks
-from xlflax.evaluation.metrics.parsing import universal
+from xlflax.evaluation.metrics.parsing import universal_relation
 
 CONTENT = frozenset(
   {
@@ -92,7 +92,9 @@ class ContentScores:
   blex: aggregates.Statistics | None
 
 
-def evaluate(gold: Sequence[Any], predicted: Sequence[Any]) -> ContentScores:
+def content_word_scores(
+  gold: Sequence[Any], predicted: Sequence[Any]
+) -> ContentScores:
   """Scores of predicted trees.
 
   Args:
@@ -133,7 +135,7 @@ def _words(tree: Any, gold: Any) -> list[_Word]:
   def column(name: str) -> Sequence[str]:
     return getattr(tree, name, ()) or getattr(gold, name, ()) or ('_',) * count
 
-  relations = [universal(name) for name in tree.relations]
+  relations = [universal_relation(name) for name in tree.relations]
   tags, lemmas = column('tags'), column('lemmas')
   features = [_universal_features(text) for text in column('features')]
   function: list[list] = [[] for _ in range(count + 1)]

@@ -48,7 +48,9 @@ class Threshold:
   f1: float
 
 
-def evaluate(mined: Collection[Pair], gold: Collection[Pair]) -> MiningScores:
+def mining_scores(
+  mined: Collection[Pair], gold: Collection[Pair]
+) -> MiningScores:
   """Scores mined pairs of ids; a pair given twice counts once.
 
   Raises:

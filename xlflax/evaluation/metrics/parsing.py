@@ -60,7 +60,7 @@ class AttachmentScores:
   punctuation: Punctuation
 
 
-def evaluate(
+def attachment_scores(
   gold: Sequence[Tree],
   predicted: Sequence[Tree],
   *,
@@ -86,7 +86,9 @@ def evaluate(
     counted = _counted(right, kind, where=f'sentence {number}')
     heads = np.asarray(right.heads) == np.asarray(guess.heads)
     pairs = zip(right.relations, guess.relations, strict=True)
-    same = np.array([universal(a) == universal(b) for a, b in pairs], bool)
+    same = np.array(
+      [universal_relation(a) == universal_relation(b) for a, b in pairs], bool
+    )
     labelled.append(((heads & same & counted).sum(), counted.sum()))
     attached.append(((heads & counted).sum(), counted.sum()))
   ratio = aggregates.Aggregate.RATIO
@@ -97,7 +99,7 @@ def evaluate(
   )
 
 
-def universal(relation: str) -> str:
+def universal_relation(relation: str) -> str:
   """A relation without its subtype: nmod:poss -> nmod."""
   return relation.split(':', 1)[0]
 

@@ -13,7 +13,7 @@ from xlflax.similarity import cosine, neighbors
 Probe = Callable[[np.ndarray], np.ndarray]  # [M, D] -> classes [M]
 
 
-def linear(
+def linear_probe(
   vectors: np.ndarray, labels: np.ndarray, *, penalty: float = 1.0
 ) -> Probe:
   """Logistic regression on standardised vectors: scikit-learn's.
@@ -37,7 +37,9 @@ def linear(
   return classifier.fit(vectors.astype(np.float64), labels).predict
 
 
-def nearest(vectors: np.ndarray, labels: np.ndarray, *, k: int = 10) -> Probe:
+def nearest_neighbor_probe(
+  vectors: np.ndarray, labels: np.ndarray, *, k: int = 10
+) -> Probe:
   """The most frequent class of the k nearest vectors by cosine.
 
   Of equally frequent classes the first one counts.

@@ -64,7 +64,7 @@ _ARTICLES = {
 _HAN = ('\u4e00', '\u9fa5')  # what MLQA takes for one token a character
 
 
-def evaluate(
+def answer_scores(
   gold: Mapping[str, Sequence[str]],
   predicted: Mapping[str, str],
   *,
@@ -111,7 +111,7 @@ def evaluate(
     rows.append(
       (0.0, 0.0)
       if guess is None
-      else best(guess, answers, rules=rules, language=language)
+      else best_answer_scores(guess, answers, rules=rules, language=language)
     )
   table = np.array(rows)
   return AnswerScores(
@@ -121,7 +121,7 @@ def evaluate(
   )
 
 
-def best(
+def best_answer_scores(
   predicted: str,
   answers: Sequence[str],
   *,
@@ -130,7 +130,7 @@ def best(
 ) -> tuple[float, float]:
   """(exact match, F1), each the best over several gold answers."""
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
-    answers = [one for one in answers if normalize(one)] or ['']
+    answers = [one for one in answers if normalize_answer(one)] or ['']
   exact = max(
     exact_match(predicted, answer, rules=rules, language=language)
     for answer in answers
@@ -149,9 +149,9 @@ def exact_match(
   language: str = 'en',
 ) -> float:
   """1 if both texts are the same after normalisation, else 0."""
-  same = normalize(predicted, rules=rules, language=language) == normalize(
-    gold, rules=rules, language=language
-  )
+  same = normalize_answer(
+    predicted, rules=rules, language=language
+  ) == normalize_answer(gold, rules=rules, language=language)
   return float(same)
 
 
@@ -167,8 +167,8 @@ def f1(
   Two answers of nothing but articles and punctuation match exactly and still
   have an F1 of 0, as the official scripts have it; by SQUAD_V2 it is 1.
   """
-  guess = normalize(predicted, rules=rules, language=language).split()
-  right = normalize(gold, rules=rules, language=language).split()
+  guess = normalize_answer(predicted, rules=rules, language=language).split()
+  right = normalize_answer(gold, rules=rules, language=language).split()
   if validation.validate(rules, Rules, name='rules') is Rules.SQUAD_V2:
     if not guess or not right:
       return float(guess == right)
@@ -176,7 +176,7 @@ def f1(
   return 2 * shared / (len(guess) + len(right)) if shared else 0.0
 
 
-def normalize(
+def normalize_answer(
   text: str, *, rules: Rules | str = Rules.SQUAD, language: str = 'en'
 ) -> str:
   """The tokens that are compared, one space between them.

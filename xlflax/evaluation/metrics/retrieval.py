@@ -71,7 +71,7 @@ def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
   )
 
 
-def accuracies(
+def retrieval_accuracies(
   name: str, indices: np.ndarray, kinds: np.ndarray
 ) -> dict[str, float]:
   """Accuracy@1 of all queries, and of those of pairs without and with strings.

@@ -38,7 +38,7 @@ class Spread(NamedTuple):
     return float(np.sqrt(self.examples + self.runs))
 
 
-def measure(scores, drawn, sides, size) -> Spread:
+def estimate_variance(scores, drawn, sides, size) -> Spread:
   """The parts of the variance.
 
   The variance of runs' scores on the same examples is due to seeds, and to
@@ -92,7 +92,7 @@ def p_value(difference: float, spread: Spread) -> float:
   return _two_sided(ratio, *_relative_variances(spread))
 
 
-def reach(spread: Spread) -> float:
+def interval_half_width(spread: Spread) -> float:
   """Half the 95 % interval."""
   variances = _relative_variances(spread)
   return spread.error * optimize.brentq(

@@ -33,13 +33,13 @@ class Kind(enum.Enum):
     return self in (Kind.EQUAL, Kind.WITHOUT_LETTERS)
 
 
-def kind(first: str, second: str) -> Kind:
+def overlap_kind(first: str, second: str) -> Kind:
   """What the sides have in common, whatever their case and punctuation.
 
   Before: `Save the file`, `Сохранить файл`; after: UNSHARED. With `PDF` on
   both sides: SHARED.
   """
-  sides = words(first), words(second)
+  sides = split_overlap_words(first), split_overlap_words(second)
   if not all(any(map(str.isalpha, ''.join(side))) for side in sides):
     return Kind.WITHOUT_LETTERS
   if ''.join(sides[0]) == ''.join(sides[1]):
@@ -51,7 +51,7 @@ def kind(first: str, second: str) -> Kind:
   )
 
 
-def words(text: str) -> list[str]:
+def split_overlap_words(text: str) -> list[str]:
   """Runs of letters, marks and digits, NFKC without case.
 
   Before: `Don't use ＰＤＦ 2.0!`; after: `don t use pdf 2 0`.
@@ -76,7 +76,7 @@ def _strings(found: Sequence[str]) -> set[str]:
   return strings
 
 
-def nearest(
+def nearest_by_ngrams(
   first: Sequence[str], second: Sequence[str], *, block_size: int = 1024
 ) -> BidirectionalNeighbors:
   """Finds each text's most similar one by character 3-grams.
@@ -123,5 +123,5 @@ def _weighted(texts: Sequence[str]):
 
 def _grams(text: str) -> list[str]:
   """Before: `ab c`; after: ` ab`, `ab `, ` c `."""
-  padded = [f' {word} ' for word in words(text)]
+  padded = [f' {word} ' for word in split_overlap_words(text)]
   return [word[i : i + 3] for word in padded for i in range(len(word) - 2)]

@@ -87,15 +87,15 @@ def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
   """XTREME's F1 of parts of speech: micro-averaged over runs of equal tags.
 
   `NOUN NOUN` is right or wrong as a whole, so the number differs from the
-  accuracy of the same predictions. `runs` says what counts as a run. This is
+  accuracy of the same predictions. `tag_runs` says what counts as a run. This is
   what seqeval 0.0.12 computes, the version of XTREME's time; versions from
   1.0 on cut the first letter off such tags and join CCONJ and SCONJ.
   """
   _check(gold, predicted)
-  return _span_scores(gold, predicted, runs)
+  return _span_scores(gold, predicted, tag_runs)
 
 
-def repair(tags: Iterable[str]) -> list[str]:
+def repair_iob2(tags: Iterable[str]) -> list[str]:
   """Makes a sequence of predicted tags valid IOB2.
 
   Before: `O I-PER O B-PER I-LOC I-ORG`; after: `O B-PER O B-ORG I-ORG I-ORG`.
@@ -117,7 +117,7 @@ def repair(tags: Iterable[str]) -> list[str]:
   return out
 
 
-def joined(tags: Iterable[str]) -> list[str]:
+def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
   """IOB2 in which neighbouring words of one type are one entity.
 
   Before: `B-time B-time O I-day`; after: `B-time I-time O B-day`. MASSIVE's
@@ -130,7 +130,7 @@ def joined(tags: Iterable[str]) -> list[str]:
   ]
 
 
-def runs(tags: Sequence[str]) -> list[Span]:
+def tag_runs(tags: Sequence[str]) -> list[Span]:
   """The (tag, first word, last word) of each run of equal tags.
 
   Words whose tag begins with B, E or S (SCONJ, SYM) are a run each, and those
@@ -155,7 +155,7 @@ def runs(tags: Sequence[str]) -> list[Span]:
   return found
 
 
-def spans(tags: Sequence[str]) -> list[Span]:
+def entity_spans(tags: Sequence[str]) -> list[Span]:
   """The (type, first word, last word) of each entity, as seqeval reads it."""
   return sequence_labeling.get_entities(list(tags))
 
@@ -163,7 +163,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 def _span_scores(
   gold: Tags,
   predicted: Tags,
-  spans_of: Callable[[Sequence[str]], list[Span]] = spans,
+  spans_of: Callable[[Sequence[str]], list[Span]] = entity_spans,
 ) -> EntityScores:
   rows = []
   counts: tuple[Counter, Counter, Counter] = Counter(), Counter(), Counter()
@@ -183,7 +183,7 @@ def _span_scores(
 
 
 def _type_scores(correct: int, predicted: int, gold: int) -> TypeScores:
-  divide = aggregates.divide
+  divide = aggregates.safe_divide
   return TypeScores(
     precision=float(divide(correct, predicted, empty=0.0)),
     recall=float(divide(correct, gold, empty=0.0)),

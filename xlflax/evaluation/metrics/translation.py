@@ -172,7 +172,7 @@ def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
   characters with a note otherwise, other scripts without spaces between words
   (Thai, Khmer, Lao, Burmese, Tibetan, ...) characters, all others `13a`.
   """
-  code = language_codes.parse(language)
+  code = language_codes.parse_language_code(language)
   name = _SEGMENTERS.get(code.script or '', _PUNCTUATION)
   if name == _PUNCTUATION and not code.uses_spaces:
     return _CHARACTERS, (f'BLEU of {language} is of characters',)

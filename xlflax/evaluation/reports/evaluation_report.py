@@ -37,7 +37,7 @@ def write(
   tables = []
   figures: dict[str, pathlib.Path] = {}
   for group, task in _shown_tasks(store, tasks, stored).items():
-    table = summary.table(
+    table = summary.result_table(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
     tables.append(run_pages.of_rich(table))
@@ -70,7 +70,7 @@ def _shown_tasks(
   num_settings = collections.Counter(group[:2] for group in stored)
   for group, by_step in stored.items():
     if group not in shown:
-      task = summary.recorded(
+      task = summary.summarize_group(
         group, by_step, is_one_of_many=num_settings[group[:2]] > 1
       )
       if task is not None:

@@ -176,11 +176,11 @@ def summarize(
   return Summary(
     model=table.model,
     tasks=tasks,
-    average=averages.mean([*scores.values()])
+    average=averages.macro_average([*scores.values()])
     if scores and not missing
     else None,
     xtreme=averages.xtreme_average(scores),
-    gap=averages.mean(gaps) if gaps and not missing else None,
+    gap=averages.macro_average(gaps) if gaps and not missing else None,
     missing=missing,
   )
 
@@ -198,7 +198,7 @@ def drawn(
 
   def add(key, parts, weights=None):
     if parts and all(part in found for part in parts):
-      one = bootstrap.combined(
+      one = bootstrap.combine_draws(
         [found[part] for part in parts],
         weights or [1 / len(parts)] * len(parts),
       )
@@ -212,7 +212,9 @@ def drawn(
       and math.isfinite(one.score)
     ):
       key = (one.task, one.metric, one.language)
-      found[key] = bootstrap.draw(one.examples, samples=samples, seed=seed)
+      found[key] = bootstrap.bootstrap_scores(
+        one.examples, samples=samples, seed=seed
+      )
       add(key, [key], [score_table.points(one.metric, 1.0)])
   for task in table.tasks:
     metrics, both = table.metrics(task), table.task_scores(task)
@@ -251,7 +253,7 @@ def intervals(
 ) -> dict[tuple[str, str], Interval]:
   """(task, language) -> interval of SCORE, where single examples are known."""
   return {
-    (task, language): Interval(*bootstrap.interval(one))
+    (task, language): Interval(*bootstrap.confidence_interval(one))
     for (task, metric, language), one in drawn(
       table, source, samples, seed
     ).items()
@@ -335,7 +337,7 @@ def _baseline(tables: Tables, name: str | None) -> score_table.ScoreTable:
 def _adjusted(found: Sequence[Comparison]) -> list[Comparison]:
   """The comparisons with p-values adjusted for all that have one."""
   tested = [one.significance for one in found if one.significance is not None]
-  adjusted = iter(bootstrap.holm([one.p_value for one in tested]))
+  adjusted = iter(bootstrap.holm_correction([one.p_value for one in tested]))
   return [
     one
     if one.significance is None
@@ -356,12 +358,12 @@ def _summarize_task(table, task: str, source: str, of: int) -> TaskSummary:
     for name, scores in by_metric.items()
   }
   return TaskSummary(
-    score=averages.mean(list(by_language.values())),
+    score=averages.macro_average(list(by_language.values())),
     languages=by_language,
     metrics=table.metrics(task),
     gap=averages.transfer_gap(by_language, source=source),
     metric_means={
-      name: averages.mean(list(scores.values()))
+      name: averages.macro_average(list(scores.values()))
       for name, scores in by_metric.items()
     },
     metric_gaps={name: gap for name, gap in gaps.items() if gap is not None},
@@ -376,7 +378,7 @@ def _comparison(
   draws = [drawn(one, source, samples, seed) for one in (baseline, table)]
   found = None
   if all(key in one for one in draws):
-    found = bootstrap.difference(*(one[key] for one in draws))
+    found = bootstrap.score_difference(*(one[key] for one in draws))
   if language in (MEAN, GAP):
     before, after = (one[key].scores.mean() for one in draws)
   else:

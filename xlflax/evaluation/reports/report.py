@@ -106,13 +106,15 @@ def write(
     + '\n',
     PAGE: page.render(title, explanation, grids, drawn, notes),
     JSON: json.dumps(
-      digests.with_own(record), indent=1, ensure_ascii=False, allow_nan=False
+      digests.add_digest(record), indent=1, ensure_ascii=False, allow_nan=False
     )
     + '\n',
   }  # last: the report is whole
   kind = manifests.Kind.REPORT
-  manifests.note(directory, kind, [path.name for path in drawn.values()])
-  manifests.write(directory, kind, contents)
+  manifests.record_files(
+    directory, kind, [path.name for path in drawn.values()]
+  )
+  manifests.write_files(directory, kind, contents)
   names = [*contents, manifests.FILE]
   return [*(directory / name for name in names), *drawn.values()]
 
@@ -198,7 +200,7 @@ def write_curves(
         )
       )
   names = [path.name for path in written]
-  manifests.note(directory, manifests.Kind.REPORT, names)
+  manifests.record_files(directory, manifests.Kind.REPORT, names)
   return written
 
 

@@ -128,8 +128,8 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   run = results.run_of(directory)
   steps = tuple(saved_checkpoints.finished_steps(run))
   losses, tokens, speed = _metrics(run)
-  records = metrics_file.records(run)
-  found = results.find(directory)
+  records = metrics_file.read_metrics(run)
+  found = results.find_results(directory)
   if not (steps or losses or (found and run != directory)):
     raise errors.RunDirectoryError(
       'There is no run to report on',

@@ -35,20 +35,20 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
   parts = summary.parts_of(metric, dict(enumerate(found)))
   beside: dict[str, dict[str, float]] = {}
   for result in found:
-    unit, counts = summary.counted(result)
+    unit, counts = summary.count_items(result)
     beside.setdefault(unit, {}).update(counts)
-    chances = summary.chances(metric, result)
+    chances = summary.chance_levels(metric, result)
     beside.setdefault(summary.CHANCE, {}).update(chances)
   beside = {name: values for name, values in beside.items() if values}
   title = [
-    f'{group.task}: {families.metric(metric).explained}, {group.split} split'
+    f'{group.task}: {families.find_metric(metric).explained}, {group.split} split'
   ]
   if any(bounds for _, bounds in columns.values()):
     title.append('± half of the 95 % interval')
   if summary.CHANCE not in beside:
     title.append('chance is not known')
   languages = dict.fromkeys(code for run in runs for code in _languages(run))
-  title.append(summary.coverage(parts, [*languages], found[-1]))
+  title.append(summary.describe_coverage(parts, [*languages], found[-1]))
   return text.Table(
     ', '.join(filter(None, title)),
     ['', *beside, *columns],
@@ -56,12 +56,12 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
       [
         part,
         *(
-          summary.told(name, values.get(part))
+          summary.score_note(name, values.get(part))
           for name, values in beside.items()
         ),
         *(
-          summary.cell(result.metrics.get(f'{metric}/{part}'))
-          + summary.reach(bounds.get(f'{metric}/{part}'))
+          summary.format_cell(result.metrics.get(f'{metric}/{part}'))
+          + summary.format_half_width(bounds.get(f'{metric}/{part}'))
           for result, bounds in columns.values()
         ),
       ]
@@ -80,10 +80,14 @@ def _intervals(
   run, group: results.Group, step: results.Step
 ) -> dict[str, summary.Interval]:
   """Of one result, where what was predicted is beside it."""
-  task = summary.recorded(group, run.results[group], is_one_of_many=False)
+  task = summary.summarize_group(
+    group, run.results[group], is_one_of_many=False
+  )
   folder = run.directory / run_directory.EVALUATION / group.folder / str(step)
   return (
-    summary.intervals(task, run.results[group][step], folder) if task else {}
+    summary.result_intervals(task, run.results[group][step], folder)
+    if task
+    else {}
   )
 
 

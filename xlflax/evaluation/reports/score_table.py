@@ -13,17 +13,19 @@ from xlflax.foundation import errors
 
 def points(metric: str, value: float) -> float:
   """A score as reports show it: fractions in percent, others as they are."""
-  return 100 * value if families.metric(metric).unit is Unit.FRACTION else value
+  return (
+    100 * value if families.find_metric(metric).unit is Unit.FRACTION else value
+  )
 
 
 def lower_is_better(metric: str) -> bool:
   """Whether the metric is declared so: AER, perplexity, loss."""
-  return families.metric(metric).better is Better.LOWER
+  return families.find_metric(metric).better is Better.LOWER
 
 
 def is_bounded(metric: str) -> bool:
   """Whether its points are 0..100: all but perplexity and loss."""
-  return families.metric(metric).unit is not Unit.UNBOUNDED
+  return families.find_metric(metric).unit is not Unit.UNBOUNDED
 
 
 def is_averaged(metric: str) -> bool:
@@ -141,7 +143,7 @@ class ScoreTable:
     """Language -> mean of the task's metrics in points."""
     found = [self.by_language(task, name) for name in self.metrics(task)]
     return {
-      language: averages.mean([one[language] for one in found])
+      language: averages.macro_average([one[language] for one in found])
       for language in next(iter(found), {})
       if all(language in one for one in found)
     }

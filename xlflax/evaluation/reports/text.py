@@ -126,7 +126,7 @@ def language_names(
 
 def metric_name(metric: str) -> str:
   """As a reader knows it: exact_match -> exact match, f1 -> F1."""
-  return families.metric(metric).title
+  return families.find_metric(metric).title
 
 
 def number(value: float | None) -> str:

@@ -69,7 +69,7 @@ class Classification(head_task.HeadOnTexts):
         expected=f'one of {", ".join(objective.labels)}',
         where='Classification.positive',
       )
-    unseen_labels.check(
+    unseen_labels.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
     found = [
@@ -81,7 +81,7 @@ class Classification(head_task.HeadOnTexts):
       return
     gold = [example.label for example in labelled]
     others = sorted(set(gold) - set(objective.labels))
-    scores = metrics_lib.evaluate(
+    scores = metrics_lib.classification_scores(
       gold, found, labels=(*objective.labels, *others)
     )
     result.metrics.update(_metrics(part, gold, scores))
@@ -89,7 +89,9 @@ class Classification(head_task.HeadOnTexts):
 
   def example_statistics(self, gold, predictions):
     labels = [example.label for example in gold]
-    found = {'accuracy': metrics_lib.evaluate(labels, predictions).correct}
+    found = {
+      'accuracy': metrics_lib.classification_scores(labels, predictions).correct
+    }
     if self.positive is not None:
       found |= metrics_lib.of_positive(labels, predictions, self.positive)
     return found

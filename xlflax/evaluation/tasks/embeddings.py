@@ -72,7 +72,9 @@ class SemanticSimilarity(_LabelledVectors):
 
   def score(self, subject, examples, notes):
     gold = np.array([one.score for one in examples])
-    return correlations(gold, pair_cosines(self, subject, examples, notes))
+    return rating_correlations(
+      gold, pair_cosines(self, subject, examples, notes)
+    )
 
 
 @validation.validate_fields
@@ -172,8 +174,8 @@ class Probe(_LabelledVectors):
     notes: list[str] = []
     fitted = [
       {
-        'accuracy': probes.linear(found, labels, penalty=self.penalty),
-        'knn': probes.nearest(found, labels, k=self.k),
+        'accuracy': probes.linear_probe(found, labels, penalty=self.penalty),
+        'knn': probes.nearest_neighbor_probe(found, labels, k=self.k),
       }
       for found in self._layers(subject, examples, notes, 'the training text')
     ]
@@ -182,7 +184,7 @@ class Probe(_LabelledVectors):
       examples = self.known(self.source, part)
       gold = np.array([one.label for one in examples])
       layers = self._layers(subject, examples, notes, part)
-      unseen_labels.check(
+      unseen_labels.check_labels_known(
         examples, names, unseen_labels.Unseen.WRONG, part=part, notes=notes
       )
       most = collections.Counter(gold).most_common(1)[0][0]
@@ -198,7 +200,11 @@ class Probe(_LabelledVectors):
         {'pair': part, 'layer': layer, 'method': _PROBES[kind]}
         | {'accuracy': one.value}
         | dict(
-          zip(_INTERVAL, bootstrap.interval(bootstrap.draw(one)), strict=True)
+          zip(
+            _INTERVAL,
+            bootstrap.confidence_interval(bootstrap.bootstrap_scores(one)),
+            strict=True,
+          )
         )
         | {'chance': majority.value, 'examples': len(gold)}
         | {'trained_on': len(labels)}
@@ -351,7 +357,9 @@ def score_run(run, relevance) -> dict[str, Statistics]:
   }
 
 
-def correlations(gold: np.ndarray, found: np.ndarray) -> dict[str, Statistics]:
+def rating_correlations(
+  gold: np.ndarray, found: np.ndarray
+) -> dict[str, Statistics]:
   """Spearman's and Pearson's, of ratings [N] and numbers [N]."""
   rows = np.stack([gold, found], 1)
   kinds = (Aggregate.SPEARMAN, Aggregate.PEARSON)

@@ -109,7 +109,7 @@ class HeadTask(labelled_task.LabelledTask):
 
     Yields:
       (index of the row among all, numpy arrays), the longest row first; see
-      `row_predictions.predict`.
+      `row_predictions.predict_rows`.
     """
     if self.counterparts is not None:
       maker = pairs = paired_rows.PairedRows(
@@ -117,7 +117,7 @@ class HeadTask(labelled_task.LabelledTask):
       )
       made = pairs.beside(examples, made, subject.vocabulary, length=length)
     rows = [row for own in made for row in own]
-    yield from row_predictions.predict(
+    yield from row_predictions.predict_rows(
       subject, objective, rows, maker, max_length=length
     )
 
@@ -137,7 +137,7 @@ class HeadTask(labelled_task.LabelledTask):
     result.files[self.file_name(part)] = self.EXAMPLE.write_predictions(
       examples, found
     )
-    gold, found = labelled(examples, found, part, notes)
+    gold, found = with_gold_labels(examples, found, part, notes)
     if gold:
       clusters = [one.cluster for one in gold]
       statistics = in_clusters(self.example_statistics(gold, found), clusters)
@@ -197,7 +197,9 @@ class HeadTask(labelled_task.LabelledTask):
 
   def describe_inputs(self) -> dict[str, Any]:
     """Returns the values of `INPUTS` as plain values."""
-    return {name: base.settings(getattr(self, name)) for name in self.INPUTS}
+    return {
+      name: base.task_settings(getattr(self, name)) for name in self.INPUTS
+    }
 
   def changed_inputs(self, subject: base.Subject) -> list[str]:
     """Returns a note for each setting that differs from fine-tuning."""
@@ -231,7 +233,7 @@ class HeadTask(labelled_task.LabelledTask):
           result,
           notes,
         )
-    result.metrics.update(means(result.metrics, self.AVERAGED))
+    result.metrics.update(mean_metrics(result.metrics, self.AVERAGED))
     return dataclasses.replace(
       result, notes=tuple(notes), failures=failures.collected()
     )
@@ -320,7 +322,7 @@ def of_kind(
   return list(examples)
 
 
-def labelled(
+def with_gold_labels(
   examples: Sequence[_Example],
   predictions: Any,
   part: str,
@@ -346,7 +348,7 @@ def labelled(
   return kept, [predictions[place] for place in places]
 
 
-def means(
+def mean_metrics(
   metrics: Mapping[str, float], names: Sequence[str] | None = None
 ) -> dict[str, float]:
   """`<name>/mean` of metrics `<name>/<part>`.

@@ -150,7 +150,7 @@ class BitextMining(sentence_task.CollectionTask):
       'tuned_on': tuned_on,
     }
     if collections.gold is not None:
-      scores = metrics_lib.evaluate(found, collections.gold)
+      scores = metrics_lib.mining_scores(found, collections.gold)
       row |= {
         'gold': len(collections.gold),
         'f1': scores.f1,

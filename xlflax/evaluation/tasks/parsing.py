@@ -73,29 +73,29 @@ class Parsing(head_task.HeadTask):
     self, subject, objective, part, examples, result, notes
   ) -> None:
     """Adds a part's predictions and scores to the result."""
-    unseen_labels.check(
+    unseen_labels.check_labels_known(
       examples,
       objective.relations,
       self.unseen,
       part=part,
       notes=notes,
-      name=metrics_lib.universal,
+      name=metrics_lib.universal_relation,
     )
     found = self._predictions(subject, objective, examples, part, notes)
     gold, _ = self.add_scores(part, examples, found, result, notes)
     if gold:
       for name, step in (('right_branching', -1), ('left_branching', 1)):
         chains = [_chain(one, step=step) for one in gold]
-        scores = metrics_lib.evaluate(
+        scores = metrics_lib.attachment_scores(
           gold, chains, punctuation=self.punctuation
         )
         result.metrics[f'{name}/{part}'] = scores.uas.value
 
   def example_statistics(self, gold, predictions):
-    found = metrics_lib.evaluate(
+    found = metrics_lib.attachment_scores(
       gold, predictions, punctuation=self.punctuation
     )
-    content = content_words.evaluate(gold, predictions)
+    content = content_words.content_word_scores(gold, predictions)
     return {'las': found.las, 'uas': found.uas, **_known(content)}
 
   def _predictions(

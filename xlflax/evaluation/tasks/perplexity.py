@@ -130,7 +130,7 @@ class Perplexity(_MaskedPerplexity):
 
   def _units(self, lines, stream, spec) -> list[rows_lib.Unit]:
     if self.layout is stream_lib.Layout.BLOCKS:
-      cut = token_rows.blocks(
+      cut = token_rows.split_into_blocks(
         lines, capacity=stream.capacity, separator=spec.eos_id
       )
     else:
@@ -181,7 +181,7 @@ class TranslationPerplexity(_MaskedPerplexity):
       first, second = (
         _encode(subject, side, i) for side, i in zip(text, ids, strict=True)
       )
-      units = token_rows.pairs(first, second, stream)
+      units = token_rows.fitting_pairs(first, second, stream)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
     names = {sources_lib.pair_name(pair): pair for pair in self.source.pairs()}
@@ -228,15 +228,15 @@ def score_rows(
     that have any.
   """
   spec = subject.vocabulary.spec
-  key = randomness.key(subject.seed, randomness.Purpose.EVALUATION)
+  key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
   sums = []
   for index, batch in enumerate(
-    token_rows.batches(units, languages, stream, spec)
+    token_rows.make_batches(units, languages, stream, spec)
   ):
-    arrays = placement.put(batch, subject.partitioner)
+    arrays = placement.shard_batch(batch, subject.partitioner)
     for draw in range(draws):
       rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
-      with placement.scope(subject.partitioner):
+      with placement.logical_axis_scope(subject.partitioner):
         sums.append(
           score_batch(
             objective,
@@ -277,7 +277,7 @@ def score_batch(objective, model, spec, partitioner, params, batch, rng):
     ],
     1,
   )
-  return placement.replicated(sums, partitioner)
+  return placement.replicate(sums, partitioner)
 
 
 def evaluate_parts(
@@ -316,9 +316,9 @@ def evaluate_parts(
         f'{metric}/{name}': one.value for metric, one in found.items()
       }
       metrics[f'tokens/{name}'] = float(rows[:, 2].sum())
-  means = head_task.means(metrics)
+  means = head_task.mean_metrics(metrics)
   means.pop('tokens/mean', None)
-  logarithms = head_task.means(
+  logarithms = head_task.mean_metrics(
     {name: float(np.log(value)) for name, value in metrics.items() if value},
     [metric for metric, _, kind in columns if kind is Aggregate.PERPLEXITY],
   )

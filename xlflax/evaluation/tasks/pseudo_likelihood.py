@@ -80,7 +80,7 @@ class _OneToken(masked_lm.MaskedLM):
     return jnp.where(hidden, context.vocabulary.mask_id, tokens), choice
 
 
-def score(
+def score_sentences(
   subject: base.Subject,
   sentences: Sequence[Sequence[int]],
   language_ids: Sequence[int],
@@ -121,14 +121,14 @@ def score(
     )
     batch[_PLACE] = np.full((rows, 1), -1, np.int32)
     batch[_PLACE][: len(chosen), 0] = place[indices] + 1  # after bos
-    with placement.scope(subject.partitioner):
+    with placement.logical_axis_scope(subject.partitioner):
       sums = perplexity.score_batch(
         _OneToken(hidden=hidden),
         subject.model,
         spec,
         subject.partitioner,
         subject.params,
-        placement.put(batch, subject.partitioner),
+        placement.shard_batch(batch, subject.partitioner),
         jax.random.key(0),  # nothing is drawn
       )
     np.add.at(totals, chosen, np.asarray(sums, np.float64)[: len(chosen)])
@@ -175,7 +175,7 @@ class PseudoPerplexity(base.EvalTask):
     def rows(language: str) -> np.ndarray:
       texts = [text for text in self.source.load(language) if text.strip()]
       number = _number(subject, language, notes)
-      found = score(
+      found = score_sentences(
         subject,
         subject.vocabulary.encode_each(texts, [number] * len(texts)),
         [number] * len(texts),
@@ -229,7 +229,7 @@ class LikelihoodChoice(multiple_choice.ChoiceTask):
         examples = head_task.of_kind(self.source.load(part), self.EXAMPLE, part)
         scores = self._scores(subject, part, examples, notes)
         self.add_chosen(part, examples, scores, result, notes)
-    result.metrics.update(head_task.means(result.metrics))
+    result.metrics.update(head_task.mean_metrics(result.metrics))
     return dataclasses.replace(
       result, notes=tuple(notes), failures=failures.collected()
     )
@@ -248,7 +248,9 @@ class LikelihoodChoice(multiple_choice.ChoiceTask):
     ]
     if self.scored is Scored.ALL:
       starts = [0] * len(starts)
-    found = score(subject, joined, numbers, hidden=self.hidden, starts=starts)
+    found = score_sentences(
+      subject, joined, numbers, hidden=self.hidden, starts=starts
+    )
     if found.cut.any():
       notes.append(
         f'{found.cut.sum()} choices of {part} lost the start of the text'

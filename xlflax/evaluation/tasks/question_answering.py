@@ -98,7 +98,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     return {'f1': found.f1, 'exact_match': found.exact_match}
 
   def _scores(self, examples, answers) -> metrics_lib.AnswerScores:
-    return metrics_lib.evaluate(
+    return metrics_lib.answer_scores(
       {e.id: [answer.text for answer in e.answers] for e in examples},
       answers,
       rules=self.rules,
@@ -145,7 +145,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     found = list(self.source.problems(part))
     found += [
       f'question {name}: an answer is not where it says'
-      for name in question_rows.mismatches(examples)
+      for name in question_rows.find_answer_mismatches(examples)
       if not any(f'question {name}:' in told for told in found)
     ]
     return [{'part': part, 'problem': problem} for problem in found]

@@ -48,7 +48,9 @@ class Regression(head_task.HeadOnTexts):
 
   def example_statistics(self, gold, predictions):
     ratings = np.array([one.score for one in gold])
-    found = embeddings.correlations(ratings, np.array(predictions, float))
+    found = embeddings.rating_correlations(
+      ratings, np.array(predictions, float)
+    )
     if set(ratings) == {0, 1}:
       rows = found['pearson'].rows
       found['roc_auc'] = Statistics(rows, Aggregate.ROC_AUC)

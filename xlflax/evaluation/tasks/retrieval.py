@@ -203,7 +203,9 @@ class Retrieval(sentence_task.SentenceTask):
         got=f'{size} and {len(text.second)} sentences',
         expected='as many on both sides, and at least one',
       )
-    kinds = [string_overlap.kind(*both) for both in zip(*text, strict=True)]
+    kinds = [
+      string_overlap.overlap_kind(*both) for both in zip(*text, strict=True)
+    ]
     counted = collections.Counter(kinds)
     kept = [
       i
@@ -284,7 +286,7 @@ class Retrieval(sentence_task.SentenceTask):
     for direction, row in enumerate(rows):
       for name, neighbor_indices in nearest.items():
         indices = neighbor_indices[direction]
-        row |= metrics_lib.accuracies(name, indices, kinds)
+        row |= metrics_lib.retrieval_accuracies(name, indices, kinds)
       row['accuracy_top10'] = float(is_in_top10[direction].mean())
     is_nearest = np.stack(nearest['accuracy']) == targets
     return _LayerScores(rows, is_nearest, is_in_top10)
@@ -329,8 +331,10 @@ def _layer_rows(
 def _string_overlap(test_set: _TestSet) -> base.Row:
   """Returns the accuracies of string overlap, averaged over the directions."""
   forward, backward = (
-    metrics_lib.accuracies('string_overlap', indices, test_set.kinds)
-    for indices in string_overlap.nearest(test_set.first, test_set.second)
+    metrics_lib.retrieval_accuracies('string_overlap', indices, test_set.kinds)
+    for indices in string_overlap.nearest_by_ngrams(
+      test_set.first, test_set.second
+    )
   )
   return {name: (forward[name] + backward[name]) / 2 for name in forward}
 
@@ -362,7 +366,7 @@ def _metrics(
       for column, value in values.items()
       if not np.isnan(value)
     } | _best(name, accuracy[-1])
-  means = head_task.means(metrics)
+  means = head_task.mean_metrics(metrics)
   if accuracy:
     means |= _best('mean', np.mean(accuracy, axis=0))
   return metrics | means

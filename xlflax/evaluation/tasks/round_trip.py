@@ -103,7 +103,7 @@ class RoundTrip(base.EvalTask):
 
 def _back(sentence: Sequence[np.ndarray]) -> np.ndarray:
   """Which tokens of the first of translations [T, H] come back, bool [T]."""
-  return alignment.returned(
+  return alignment.round_trip_words(
     [
       links_lib.link_matrix(
         links_lib.cosine_similarities(x, y), links_lib.Method.ARGMAX

@@ -110,7 +110,7 @@ class SentenceTask(base.EvalTask):
           result.metrics[f'{metric}/{name(part)}'] = one.value
         if found:
           result.files.update(base.statistics_files(name(part), found))
-    result.metrics.update(head_task.means(result.metrics))
+    result.metrics.update(head_task.mean_metrics(result.metrics))
     return dataclasses.replace(
       result, notes=tuple(dict.fromkeys(told)), failures=failures.collected()
     )

@@ -48,7 +48,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
   margin: str = 'ratio'
   k: validation.PositiveInt = 4
   altered: Mapping[str, str] = registry.known_by_content(
-    contents.of_paths, default_factory=dict
+    contents.hash_paths, default_factory=dict
   )
 
   def evaluate(self, subject: base.Subject) -> base.EvalResult:

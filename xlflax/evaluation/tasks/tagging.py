@@ -48,8 +48,12 @@ class Predicted(enum.Enum):
   def __call__(self, tags: list[str]) -> list[str]:
     """What is scored of the best labels of words."""
     if self is Predicted.REPAIRED:
-      return metrics_lib.repair(tags)
-    return metrics_lib.joined(tags) if self is Predicted.TYPES else tags
+      return metrics_lib.repair_iob2(tags)
+    return (
+      metrics_lib.join_neighboring_entities(tags)
+      if self is Predicted.TYPES
+      else tags
+    )
 
 
 @validation.validate_fields
@@ -116,7 +120,7 @@ class Tagging(head_task.HeadTask):
     self, subject, objective, part, examples, result, notes
   ) -> None:
     """Adds a part's predictions and scores to the result."""
-    unseen_labels.check(
+    unseen_labels.check_labels_known(
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
     found = self._predictions(subject, objective, examples, part, notes)

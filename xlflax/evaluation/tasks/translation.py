@@ -169,7 +169,7 @@ def _note_best_score(
   vocabulary, references: list[str], source: str, target: str, notes: list[str]
 ) -> None:
   """Notes the score of perfect translations if the vocabulary changes them."""
-  code = language_codes.match(target, vocabulary.spec.languages)
+  code = language_codes.match_language(target, vocabulary.spec.languages)
   decoded = round_trips.decode_encoded(
     vocabulary, references, code or vocabulary.spec.languages[0]
   )
@@ -216,4 +216,4 @@ def _metrics(scores) -> dict[str, float]:
     f'sentences/{name}': float(found['bleu'].statistics.size)
     for name, found in scores.items()
   }
-  return sizes | metrics | head_task.means(metrics)
+  return sizes | metrics | head_task.mean_metrics(metrics)

@@ -120,7 +120,9 @@ class WordAlignment(labelled_task.LabelledTask):
           for example in examples
         ]
         scores[part] = {
-          method: [alignment.evaluate(gold, found) for found in by_layer]
+          method: [
+            alignment.alignment_scores(gold, found) for found in by_layer
+          ]
           for method, by_layer in links.items()
         }
         first = scores[part][self.methods[0]][layer]

@@ -49,7 +49,7 @@ class Choice:
     config: of the model that is left.
     architecture: its table.
     task: what its head does.
-    shapes: the parameters that go along, with the zeros of `widened`.
+    shapes: the parameters that go along, with the zeros of `equivalent_configs`.
     left_out: parameter that does not -> why.
     linear_head: whether its head's transform is one that changes nothing.
   """
@@ -62,7 +62,7 @@ class Choice:
   linear_head: bool = False
 
 
-def choose(
+def choose_export(
   config: Config,
   shapes: Mapping[str, tuple[int, ...]],
   objectives: Mapping[str, Any],
@@ -91,14 +91,16 @@ def choose(
     ConfigError: no architecture can express the model, or has the task.
   """
   names = list(shapes)
-  dropped = [name for name in names if params_lib.matches(drop, name)]
+  dropped = [name for name in names if params_lib.matches_pattern(drop, name)]
   left_out = dict.fromkeys(dropped, 'left out at your word')
   names = [name for name in names if name not in left_out]
   config, plug_in = plug_out(config, names)
   left_out |= dict.fromkeys(plug_in, "VECO's plug-in module: plugged out")
   origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
   tied = config.mlm_head is model_config.MlmHead.TIED
-  found, config = architecture(config, model_type, origins, pad_id=pad_id)
+  found, config = choose_architecture(
+    config, model_type, origins, pad_id=pad_id
+  )
   chosen = choose_task(
     config, found, wanted=task, origin=origin.get('task'), names=names
   )
@@ -110,11 +112,11 @@ def choose(
   kept |= _widened_shapes(config, kept)
   linear = tied and config.mlm_head is model_config.MlmHead.TRANSFORM
   if linear:
-    kept |= linear_head.shapes(config.hidden_dim)
+    kept |= linear_head.head_shapes(config.hidden_dim)
   return Choice(config, found, chosen, kept, left_out, linear)
 
 
-def widened(
+def equivalent_configs(
   config: Config, *, first: int, by_linear_head: bool = False
 ) -> list[Config]:
   """The configuration, and others of the same function.
@@ -217,7 +219,7 @@ def training_heads(
   ]
 
 
-def architecture(
+def choose_architecture(
   config: Config,
   wanted: str | None,
   origins: Sequence[str | None],
@@ -240,14 +242,16 @@ def architecture(
   names = preferred + ([] if wanted else [*architectures.MODEL_TYPES])
   refused = []
   for name in dict.fromkeys(names):
-    found = architectures.find(name)
+    found = architectures.find_architecture(name)
     if not isinstance(config, found.config_class):
       if name in preferred:
         refused.append(f'{name}: it is no {type(config).__name__}')
       continue
     told: list[list[str]] = []
     first = _first_row(config, found, pad_id)
-    for one in widened(config, first=first, by_linear_head=found.linear_head):
+    for one in equivalent_configs(
+      config, first=first, by_linear_head=found.linear_head
+    ):
       _, problems = found.write(one)
       if found.positions_after_padding and one.position_offset != first:
         problems.append(

@@ -1,6 +1,6 @@
 """From a model directory to a Hugging Face folder: every check.
 
-`folder_writing.convert` writes what has been checked here.
+`folder_writing.write_folder` writes what has been checked here.
 """
 
 import dataclasses
@@ -79,7 +79,7 @@ class Export:
 
 
 @validation.validate_call
-def check(
+def check_export(
   model_dir: validation.FilePath,
   *,
   step: int | None = None,
@@ -127,7 +127,7 @@ def check(
   record = _record(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = saved_checkpoints.path_of(run.directory, step)
-  chosen = choices.choose(
+  chosen = choices.choose_export(
     _config(run),
     saved_checkpoints.saved_shapes(checkpoint),
     run.objectives,
@@ -179,7 +179,7 @@ def expressed_as(config: Config, *, pad_id: int) -> str:
   """
   plain, _ = choices.plug_out(config, ())
   try:
-    found, _ = choices.architecture(plain, None, (), pad_id=pad_id)
+    found, _ = choices.choose_architecture(plain, None, (), pad_id=pad_id)
   except errors.ConfigError as error:
     return f'nothing: {error.got}'
   return found.model_type
@@ -227,7 +227,7 @@ def _pooled(run, chosen: choices.Choice, pooling: Pooling):
 
 def _sentence(run, task: Task, shapes, pooling: Pooling | None = None):
   """The modules of a model that has states only, if their layers are there."""
-  found = sentence_encoding.read(run.directory)
+  found = sentence_encoding.read_sentence_encoding(run.directory)
   heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}
   if not (task is Task.STATES and found and found.has_parameters(heads)):
     return None
@@ -275,7 +275,9 @@ def _changed(
   record, architecture: Architecture, options, config
 ) -> dict[str, Any]:
   """What was imported, with the options that now have another meaning."""
-  read = config_options.read(record['config'], architecture.aliases)
+  read = config_options.read_config_options(
+    record['config'], architecture.aliases
+  )
   read.has_output = config.output_embeddings == 'own'
   before, _ = architecture.write(
     architecture.config_class(**architecture.read(read, Task(record['task'])))
@@ -295,8 +297,10 @@ def _assignments(chosen: choices.Choice, checkpoint) -> list[Assignment]:
   config, shapes = chosen.config, chosen.shapes
   rules = plan_lib.rules_for(architecture, task, config, has=shapes)
   assert config.vocab_size is not None
-  found = rules_lib.assign(rules, shapes, vocab_size=config.vocab_size)
-  used = {a.parameter for a in found} | set(rules_lib.unread(rules, shapes))
+  found = rules_lib.assign_tensors(rules, shapes, vocab_size=config.vocab_size)
+  used = {a.parameter for a in found} | set(
+    rules_lib.unused_layer_parameters(rules, shapes)
+  )
   problems = [
     f'{name} has no place in {architecture.classes[task]}'
     for name in sorted(shapes.keys() - used)

@@ -40,7 +40,7 @@ MAX_SHARD_BYTES = 5 * 10**9
 
 
 @validation.validate_call
-def convert(
+def write_folder(
   checked: Export,
   folder: validation.FilePath,
   *,
@@ -71,18 +71,22 @@ def convert(
       computes something else.
     VocabularyError: the tokenizer gives other ids.
   """
-  folder = paths.local(folder, where='--output')
+  folder = paths.to_local_path(folder, where='--output')
   card_metadata.check_license(license)
   if onnx:
-    onnx_files.check(checked.options)
+    onnx_files.check_onnx_support(checked.options)
   with paths.new_directory(folder, where='--output') as made:
     _write_tensors(checked, made, max_shard_bytes)
     text = json.dumps(checked.options, indent=2, sort_keys=True)
     (made / model_files.CONFIG).write_text(text + '\n', encoding='utf-8')
     if checked.sentence:
-      sentence_modules.write(checked.sentence, _sentence_heads(checked), made)
+      sentence_modules.write_sentence_modules(
+        checked.sentence, _sentence_heads(checked), made
+      )
     notes = _write_tokenizer(checked.run, made)
-    if not checked.sentence and sentence_encoding.read(checked.run.directory):
+    if not checked.sentence and sentence_encoding.read_sentence_encoding(
+      checked.run.directory
+    ):
       notes.append(
         'how the run makes sentence vectors is left out; the folder has it '
         'with --head=states or --sentence_transformers=POOLING'
@@ -91,8 +95,8 @@ def convert(
     _limit_tokenizer(made, checked)
     notes += _verify(checked, made)
     if onnx:
-      onnx_files.write(made)
-    manifests.note(made, manifests.Kind.EXPORT)
+      onnx_files.write_onnx(made)
+    manifests.record_files(made, manifests.Kind.EXPORT)
     # Not in the manifest: people write in it.
     card = model_card.of_export(checked, name=folder.name, license=license)
     (made / card_metadata.FILE).write_text(card, encoding='utf-8')
@@ -110,7 +114,10 @@ def _write_frames(checked: Export, folder: pathlib.Path) -> list[str]:
       return notes
     separator = separator or Separator.XLMR
     types = checked.options.get('type_vocab_size', 1)
-    if frames.follow(folder, vocabulary, separator, types=types) and not own:
+    if (
+      frames.match_run_template(folder, vocabulary, separator, types=types)
+      and not own
+    ):
       notes.append(
         'the tokenizer separates pairs of texts as the run did in training, '
         'and not as the one that it came with'
@@ -151,7 +158,7 @@ def _verify(checked: Export, folder: pathlib.Path) -> list[str]:
 def _sentence_heads(checked: Export) -> dict[str, Any]:
   """The dense layers that follow the encoder."""
   read = _reader(checked)
-  return params_lib.nest(
+  return params_lib.unflatten_params(
     {
       name.removeprefix('heads/'): read(name)
       for name in read.shapes
@@ -181,10 +188,10 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
   for name, digest in known.items():
     path = run.directory / run_directory.VOCABULARY / name
     content = path.read_bytes() if path.exists() else b''
-    if digests.of_content(content, like=digest) != digest:
+    if digests.digest_content(content, like=digest) != digest:
       raise errors.VocabularyError(
         'A file of the tokenizer is not the one that was imported',
-        got=digests.of_content(content, like=digest),
+        got=digests.digest_content(content, like=digest),
         expected=digest,
         where=str(path),
         fix='copy it from the folder that the model was imported from',
@@ -194,7 +201,7 @@ def _write_tokenizer(run: run_lib.SavedRun, folder: pathlib.Path) -> list[str]:
     return []
   made = None
   if isinstance(run.vocabulary, sentencepiece_files.Vocabulary):
-    made = sentencepiece_files.convert(run.vocabulary)
+    made = sentencepiece_files.convert_sentencepiece(run.vocabulary)
   elif known and isinstance(run.vocabulary, tokenizers.TokenizersVocabulary):
     made = run.vocabulary.files()
   if made is None and known:
@@ -231,7 +238,7 @@ def _write_tensors(checked: Export, folder: pathlib.Path, limit: int) -> None:
   )
   values = _values(checked)
   for file, shard in zip(files, shards, strict=True):
-    tensor_files.write(folder / file, shard, checked.dtype, values)
+    tensor_files.write_safetensors(folder / file, shard, checked.dtype, values)
   if len(files) > 1:
     index = {
       'metadata': {'total_size': sum(sizes)},
@@ -295,7 +302,7 @@ def _values(checked: Export) -> Iterator[tuple[str, np.ndarray]]:
       value = read(parameter)
     elif parameter in linear_head.NAMES:
       epsilon = checked.run.model.config.layer_norm_epsilon
-      value = linear_head.parameter(parameter, read, epsilon)
+      value = linear_head.read_head_parameter(parameter, read, epsilon)
     value = _widened(value, checked.shapes[parameter])
     for assignment in assignments:
       part = value if assignment.layer is None else value[assignment.layer]
@@ -317,7 +324,7 @@ def _cast(checked: Export, assignment: Assignment, part) -> np.ndarray:
   name = f'{assignment.parameter} (tensor {assignment.tensor})'
   with np.errstate(over='ignore'):  # said below
     tensor = assignment.write(part).astype(checked.dtype, copy=False)
-  finite_values.check(
+  finite_values.check_finite(
     name,
     tensor,
     where=f'{where}, as {tensor.dtype}',

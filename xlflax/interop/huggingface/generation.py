@@ -63,7 +63,7 @@ def of_run(
     if options.get(name) is not None
   }
   try:
-    start, source = translation_options.symbols(
+    start, source = translation_options.decoding_symbols(
       translation_options.TranslationOptions(), run.objectives
     )
   except errors.ConfigError:  # nothing was trained here
@@ -115,7 +115,7 @@ def _symbol(vocabulary, code: str) -> int:
 
 def frame_source(folder: pathlib.Path, single: Sequence[str]) -> bool:
   """Has the tokenizer frame a text so; returns whether it did otherwise."""
-  made = frames.opened(folder)
+  made = frames.load_without_truncation(folder)
   ids = [int(part) for part in single if part != '$A']
   if made is None or made.encode('').ids == ids:
     return False

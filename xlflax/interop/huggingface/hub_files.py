@@ -43,7 +43,7 @@ def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
   text = str(folder)
   name, _, revision = text.partition('@')
   if pathlib.Path(text).exists() or not _NAME.fullmatch(name):
-    return mirrors.here(folder)
+    return mirrors.stage_input(folder)
   try:
     return _fetched(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
@@ -109,7 +109,7 @@ class Upload:
 
 
 @validation.validate_call
-def upload(folder: validation.FilePath) -> Upload:
+def prepare_upload(folder: validation.FilePath) -> Upload:
   """Looks at a folder that is to be published; nothing is sent.
 
   Args:
@@ -119,9 +119,9 @@ def upload(folder: validation.FilePath) -> Upload:
     CheckpointError: it is none, a file is missing or has another content, or
       the card cannot be read.
   """
-  place = mirrors.here(folder)
-  wrong = manifests.problems(place)
-  known = None if wrong else manifests.read(place)
+  place = mirrors.stage_input(folder)
+  wrong = manifests.find_problems(place)
+  known = None if wrong else manifests.read_manifest(place)
   if known is None or known.kind != manifests.Kind.EXPORT:
     raise errors.CheckpointError(
       'This is no whole folder of `xlflax convert to-hf`',
@@ -164,13 +164,13 @@ def check_name(name: str) -> None:
 
 
 @validation.validate_call
-def publish(what: Upload, name: str, *, private: bool = True) -> str:
+def push_to_hub(what: Upload, name: str, *, private: bool = True) -> str:
   """Uploads a folder as a model of the Hub; returns its address.
 
   Weights, graphs and the list of modules of an earlier upload are removed.
 
   Args:
-    what: from `upload`.
+    what: from `prepare_upload`.
     name: 'organisation/name' on the Hub.
     private: whether only its owner sees a model that is new. A model that
       is there stays as it is.
@@ -199,7 +199,7 @@ def publish(what: Upload, name: str, *, private: bool = True) -> str:
   return f'{constants.ENDPOINT}/{name}'
 
 
-def origin(folder: pathlib.Path) -> dict[str, str] | None:
+def snapshot_origin(folder: pathlib.Path) -> dict[str, str] | None:
   """Repository and commit of a snapshot in the Hub's cache, else None."""
   found = _SNAPSHOT.search(folder.absolute().as_posix())
   if found is None:

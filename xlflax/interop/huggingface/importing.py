@@ -26,7 +26,7 @@ from xlflax.interop.huggingface import plan as plan_lib
 from xlflax.interop.huggingface.architectures.architectures import (
   Config,
   model_of,
-  refuse,
+  reject_unsupported,
 )
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import (
@@ -97,7 +97,9 @@ class Import:
 
 def check_digests(folder: pathlib.Path) -> None:
   """Refuses a folder that `xlflax convert to-hf` wrote, if it has changed."""
-  found = digests.problems(folder) if (folder / digests.FILE).exists() else []
+  found = (
+    digests.find_problems(folder) if (folder / digests.FILE).exists() else []
+  )
   if found:
     raise errors.CheckpointError(
       'The folder is not as xlflax wrote it',
@@ -108,7 +110,7 @@ def check_digests(folder: pathlib.Path) -> None:
 
 
 @validation.validate_call
-def check(
+def check_import(
   folder: validation.FilePath,
   *,
   scan_layers: bool = True,
@@ -142,17 +144,17 @@ def check(
   """
   folder = top = hub_files.folder_of(folder)
   if (path := folder / model_files.CONFIG).is_file():
-    refuse(model_files.read_json(path), path)
-  sentence = sentence_modules.read(folder)
+    reject_unsupported(model_files.read_json(path), path)
+  sentence = sentence_modules.read_sentence_modules(folder)
   folder = sentence_modules.transformer_folder(folder)
-  folder_files.check(
+  folder_files.check_no_links(
     folder, (model_files.CONFIG, *tokenizers.FILES, *tensor_files.FORMS)
   )
   unused = validation.validate(unused_rows, UnusedRows, name='unused_rows')
   problems: list[errors.XlflaxError] = []
   check_digests(folder)
-  tensors = _try(lambda: tensor_files.find(folder), problems)
-  description, problem = model_files.examine(
+  tensors = _try(lambda: tensor_files.find_tensors(folder), problems)
+  description, problem = model_files.describe_model_with_errors(
     folder,
     tensors,
     scan_layers=scan_layers,
@@ -164,7 +166,8 @@ def check(
   if description is not None:
     if tensors is not None:
       made = _try(
-        lambda: plan_lib.make(description, tensors, drop=drop), problems
+        lambda: plan_lib.make_tensor_mapping(description, tensors, drop=drop),
+        problems,
       )
     found = _try(
       lambda: (
@@ -185,7 +188,7 @@ def check(
     made,
     found,
     vocabulary is None,
-    hub=hub_files.origin(top),
+    hub=hub_files.snapshot_origin(top),
     sentence=sentence,
   )
 
@@ -224,11 +227,11 @@ def _tokenizer(folder, description, languages, unused_rows):
   )
   model_type = description.architecture.model_type
   try:
-    found = tokenizers.read(
+    found = tokenizers.read_tokenizer(
       folder, model_type=model_type, size=None, languages=codes
     )
     if len(found) < rows and unused_rows is UnusedRows.KEEP:
-      found = tokenizers.read(
+      found = tokenizers.read_tokenizer(
         folder, model_type=model_type, size=rows, languages=codes
       )
     if len(found) == rows:
@@ -265,7 +268,7 @@ def _check_padding(description, vocabulary) -> None:
     )
 
 
-def load(checked: Import, partitioner: partitioning.Partitioner):
+def load_import(checked: Import, partitioner: partitioning.Partitioner):
   """The parameters, sharded over devices.
 
   Each goes to its devices as soon as it is complete, so that the host holds
@@ -275,8 +278,8 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
     CheckpointError: a tensor cannot be read.
   """
   boxed = models_api.abstract_params(model_of(checked.config))
-  shardings = params_lib.names({'model': partitioner.shardings(boxed)})
-  return weights.load(
+  shardings = params_lib.flatten_params({'model': partitioner.shardings(boxed)})
+  return weights.load_parameters(
     checked.plan,
     place=lambda name, value: jax.device_put(
       value, shardings.get(name, partitioner.replicated)
@@ -285,7 +288,9 @@ def load(checked: Import, partitioner: partitioning.Partitioner):
 
 
 @validation.validate_call
-def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
+def convert_import(
+  checked: Import, model_dir: validation.FilePath
+) -> pathlib.Path:
   """Reads the tensors and writes a model directory.
 
   On disk it appears when it is complete.
@@ -294,13 +299,13 @@ def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
     RunDirectoryError: there is something already, or a bucket cannot be used.
     CheckpointError: a tensor cannot be read, or the checkpoint not be written.
   """
-  model_dir = paths.absolute(model_dir)
+  model_dir = paths.to_absolute_path(model_dir)
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
-    params = params_lib.nest(
+    params = params_lib.unflatten_params(
       {
         name: checkpoint_items.Later(checked.plan.shapes[name], read)
-        for name, read in weights.parameters(checked.plan).items()
+        for name, read in weights.parameter_readers(checked.plan).items()
       }
     )
     if checked.sentence:
@@ -311,7 +316,7 @@ def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
     _write(checked, params, made)
     _note(made, _verify(checked, made))
     text = gin_file.of_model(checked.config, str(model_dir))
-    manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
+    manifests.write_files(made, manifests.Kind.RUN, {gin_file.FILE: text})
   return model_dir
 
 
@@ -345,7 +350,7 @@ def _note(made: pathlib.Path, not_compared: list[str]) -> None:
 
 def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
   """Keyword arguments of `xlflax.models.heads.heads` for an imported model."""
-  record = run_directory.read_part(paths.of(model_dir), RECORD)
+  record = run_directory.read_part(paths.to_path(model_dir), RECORD)
   return record.get('head', {})
 
 
@@ -356,13 +361,13 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   described = checked.description
   task, options = described.task, described.options
   style = described.architecture.head_style(checked.config, options)
-  objectives = labelled_heads.objectives(
+  objectives = labelled_heads.head_objectives(
     task, options, params.get('heads', {}).get(task.value, {}), style
   )
   inputs = labelled_heads.inputs(
     objectives, checked.vocabulary, max_length=checked.config.max_length
   )
-  saved_objectives.write(directory, objectives, inputs)
+  saved_objectives.write_objectives(directory, objectives, inputs)
   _write_vocabulary(checked, directory / run_directory.VOCABULARY)
   run_directory.note_vocabulary(directory)
   run_directory.write_part(
@@ -375,12 +380,12 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
       'config': options,
       'base_model': (checked.hub or {}).get('repository', checked.folder.name),
       'hub': checked.hub,
-      'card': card_metadata.read(checked.folder),
+      'card': card_metadata.read_card_metadata(checked.folder),
       generation.KEY: _generation(checked.folder),
     },
   )
   if checked.sentence:
-    sentence_encoding.write(directory, checked.sentence[0])
+    sentence_encoding.write_sentence_encoding(directory, checked.sentence[0])
   checkpoints.write_parameters(directory, params, write_concurrent_gb=1)
 
 
@@ -392,10 +397,14 @@ def _generation(folder: pathlib.Path) -> dict[str, Any] | None:
 def _write_vocabulary(checked: Import, directory: pathlib.Path) -> None:
   found = checked.vocabulary
   described = found.description | found.describe()
-  names = tokenizers.names(checked.folder) if checked.own_tokenizer else []
+  names = (
+    tokenizers.tokenizer_file_names(checked.folder)
+    if checked.own_tokenizer
+    else []
+  )
   if names:
     described['tokenizer_files'] = {
-      name: digests.of_file(checked.folder / name) for name in names
+      name: digests.digest_file(checked.folder / name) for name in names
     }
     described['model_type'] = checked.description.architecture.model_type
   vocabulary_training.write_vocabulary(found, described, directory)

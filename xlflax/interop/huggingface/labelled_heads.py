@@ -26,7 +26,7 @@ from xlflax.objectives.finetuning import (
 _QUESTION_LENGTH = 384  # `max_seq_length` of run_qa.py in transformers
 
 
-def objectives(
+def head_objectives(
   task: Task,
   options: Mapping[str, Any],
   head: Mapping[str, Any],

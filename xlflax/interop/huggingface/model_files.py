@@ -87,7 +87,7 @@ _ODD_TYPES = (
 Tensors = Mapping[str, tensor_files.Tensor]
 
 
-def describe(
+def describe_model(
   folder: pathlib.Path, tensors: Tensors | None = None, **settings
 ) -> Description:
   """Reads config.json.
@@ -102,17 +102,17 @@ def describe(
     ConfigError: the architecture is not known or options are not supported,
       all of which are listed.
   """
-  found, error = examine(folder, tensors, **settings)
+  found, error = describe_model_with_errors(folder, tensors, **settings)
   if error is not None:
     raise error
   assert found is not None
   return found
 
 
-def examine(
+def describe_model_with_errors(
   folder: pathlib.Path, tensors: Tensors | None = None, **settings
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """As `describe`, with whatever can be said of a model in spite of errors.
+  """As `describe_model`, with whatever can be said of a model in spite of errors.
 
   Returns:
     (the description, or None if there is nothing to go by; what is wrong).
@@ -123,7 +123,7 @@ def examine(
   """
   path = folder / CONFIG
   options = read_json(path)
-  architectures.refuse(options, path)
+  architectures.reject_unsupported(options, path)
   try:
     if options.get('model_type') == 'new':
       options = gte.of_first_code(options)
@@ -143,9 +143,9 @@ def _examined(
   tensors: Tensors | None,
   settings: dict[str, Any],
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """As `examine`, of options of the right types."""
-  architecture = architectures.find(options.get('model_type'))
-  read = config_options.read(options, architecture.aliases)
+  """As `describe_model_with_errors`, of options of the right types."""
+  architecture = architectures.find_architecture(options.get('model_type'))
+  read = config_options.read_config_options(options, architecture.aliases)
   read.has_output = _has_output(architecture, tensors or {})
   read.has_bias = not tensors or 'final_logits_bias' in tensors
   task = _task(architecture, options, read)
@@ -188,7 +188,9 @@ def _check_plausible(config: Config, tensors: Tensors, path) -> None:
   Raises:
     ConfigError: a size is far larger.
   """
-  found = plausibility.problems(config, [t.shape for t in tensors.values()])
+  found = plausibility.find_shape_problems(
+    config, [t.shape for t in tensors.values()]
+  )
   if found:
     raise errors.ConfigError(
       'The sizes of the model do not fit its tensors',
@@ -207,7 +209,7 @@ def _has_output(architecture: Architecture, tensors: Tensors) -> bool:
     return False
   if output.shape != embedding.shape:
     return True
-  values = dict(tensor_files.read([output, embedding]))
+  values = dict(tensor_files.read_tensors([output, embedding]))
   return not np.array_equal(values[output], values[embedding])
 
 

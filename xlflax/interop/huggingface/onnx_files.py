@@ -17,7 +17,7 @@ _INPUTS = ('input_ids', 'attention_mask', 'token_type_ids')
 _TOLERANCE = 1e-4  # beside the largest value
 
 
-def check(options: Mapping[str, Any]) -> None:
+def check_onnx_support(options: Mapping[str, Any]) -> None:
   """Raises ConfigError if a folder with these options cannot become ONNX."""
   missing = [name for name in _NEEDED if not importlib.util.find_spec(name)]
   if missing:
@@ -38,7 +38,7 @@ def check(options: Mapping[str, Any]) -> None:
     )
 
 
-def write(folder: pathlib.Path) -> None:
+def write_onnx(folder: pathlib.Path) -> None:
   """Writes `FILE` beside config.json, weights and tokenizer of an encoder.
 
   Its inputs are those of the tokenizer, [batch, length] of any sizes; its
@@ -49,7 +49,7 @@ def write(folder: pathlib.Path) -> None:
     CheckpointError: onnxruntime computes something else than transformers.
   """
   options = model_files.read_json(folder / model_files.CONFIG)
-  check(options)
+  check_onnx_support(options)
   torch: Any = importlib.import_module('torch')
   library: Any = importlib.import_module('transformers')
   kind = getattr(library, options['architectures'][0])

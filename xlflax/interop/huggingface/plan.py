@@ -132,7 +132,7 @@ def _head(
 def shapes_of(config: Config) -> Shapes:
   """Shapes of the model's parameters, named `model/...`."""
   boxed = models_api.abstract_params(model_of(config))
-  return params_lib.shapes({'model': nn.meta.unbox(boxed)})
+  return params_lib.param_shapes({'model': nn.meta.unbox(boxed)})
 
 
 def _head_shapes(rules: Sequence[Rule], description: Description) -> Shapes:
@@ -155,7 +155,7 @@ def _head_shapes(rules: Sequence[Rule], description: Description) -> Shapes:
   return shapes
 
 
-def make(
+def make_tensor_mapping(
   description: Description,
   tensors: Mapping[str, tensor_files.Tensor],
   *,
@@ -182,7 +182,7 @@ def make(
     for name in tensors
     if any(re.search(p, name) for p in architecture.buffers)
   }
-  head = linear_head.tensors(architecture, config)
+  head = linear_head.head_tensors(architecture, config)
   skipped |= dict.fromkeys(head & tensors.keys(), 'changes nothing')
   present = _canonical(
     {n: t for n, t in tensors.items() if n not in skipped}, architecture
@@ -194,11 +194,11 @@ def make(
   shapes = shapes_of(config) | _head_shapes(rules, description)
   assert config.vocab_size is not None
   wanted: dict[str, list[Assignment]] = {}
-  for assignment in rules_lib.assign(
+  for assignment in rules_lib.assign_tensors(
     rules, shapes, vocab_size=config.vocab_size
   ):
     wanted.setdefault(assignment.tensor, []).append(assignment)
-  unread = rules_lib.unread(rules, shapes)
+  unread = rules_lib.unused_layer_parameters(rules, shapes)
   _check(
     wanted,
     present,

@@ -55,10 +55,12 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
   if not (folder / MODULES).exists():
     return folder
   paths = [m['path'] for m in _modules(folder) if _kind(m) == 'Transformer']
-  return folder_files.inside(folder, paths[0]) if paths else folder
+  return folder_files.path_inside(folder, paths[0]) if paths else folder
 
 
-def read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads] | None:
+def read_sentence_modules(
+  folder: pathlib.Path,
+) -> tuple[SentenceEncoding, Heads] | None:
   """The settings and dense layers of a folder; None if it has no modules.
 
   Raises:
@@ -85,7 +87,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
   pooling, heads, settings = Pooling.MEAN_ALL, Heads(), _json(folder / _CONFIG)
   activations: list[str] = []
   for module, kind in zip(modules, kinds, strict=True):
-    place = folder_files.inside(folder, module['path'])
+    place = folder_files.path_inside(folder, module['path'])
     if kind == 'Pooling':
       config = _json(place / 'config.json')
       pooling = _pooling(config, problems)
@@ -123,7 +125,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
   )
 
 
-def write(
+def write_sentence_modules(
   encoding: SentenceEncoding, heads: Mapping[str, Any], folder: pathlib.Path
 ) -> None:
   """Writes the modules beside the encoder's files.
@@ -229,7 +231,9 @@ def _activation(config: Mapping[str, Any], problems: list[str]) -> str:
 def _dense(folder: pathlib.Path) -> dict[str, np.ndarray]:
   found = {
     tensor.name: np.asarray(value, np.float32)
-    for tensor, value in tensor_files.read(tensor_files.find(folder).values())
+    for tensor, value in tensor_files.read_tensors(
+      tensor_files.find_tensors(folder).values()
+    )
   }
   head = {'kernel': np.ascontiguousarray(found['linear.weight'].T)}
   return head | (
@@ -279,7 +283,7 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   tensors = {'linear.weight': np.ascontiguousarray(kernel.T)}
   if 'bias' in head:
     tensors['linear.bias'] = np.asarray(head['bias'], np.float32)
-  tensor_files.write(
+  tensor_files.write_safetensors(
     folder / tensor_files.SAFETENSORS,
     {key: value.shape for key, value in tensors.items()},
     np.float32,

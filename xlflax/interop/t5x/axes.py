@@ -30,8 +30,8 @@ def params_axes(boxed) -> dict[str, Any]:
   Args:
     boxed: parameters or their shapes, boxed with logical axes.
   """
-  named = params_lib.names(_unwrapped(boxed))
-  return params_lib.nest(
+  named = params_lib.flatten_params(_unwrapped(boxed))
+  return params_lib.unflatten_params(
     {
       f'{name}_axes': flax_partitioning.AxisMetadata(names=axes.names)
       for name, axes in named.items()

@@ -46,7 +46,7 @@ class Tensor:
   read: Callable[[], np.ndarray]
 
 
-def find(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
+def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
   """The parameters of a checkpoint, by name; no values are read of them.
 
   Args:
@@ -55,7 +55,7 @@ def find(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
   Raises:
     CheckpointError: it is no checkpoint of T5X, or it is damaged.
   """
-  folder = mirrors.here(checkpoint).absolute()
+  folder = mirrors.stage_input(checkpoint).absolute()
   if (folder / _MSGPACK).is_file():
     found = _from_msgpack(folder)
   elif (folder / _STATE / _ORBAX_METADATA).is_file():
@@ -115,7 +115,7 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
     tree = getattr(metadata, 'tree', metadata)
     shapes = {
       name: tuple(leaf.shape)
-      for name, leaf in params_lib.names(tree).items()
+      for name, leaf in params_lib.flatten_params(tree).items()
       if name.startswith(_TARGET)
     }
   except Exception as error:
@@ -131,12 +131,14 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
 
 
 def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
-  item = params_lib.nest({name: np.broadcast_to(np.float32(0), shape)})
+  item = params_lib.unflatten_params(
+    {name: np.broadcast_to(np.float32(0), shape)}
+  )
   try:
     found = saved_checkpoints.read_part(state.parent, state.name, item)
   except Exception as error:
     raise _damaged(state, error, name) from error
-  return np.asarray(params_lib.names(found)[name], np.float32)
+  return np.asarray(params_lib.flatten_params(found)[name], np.float32)
 
 
 def _from_msgpack(folder: pathlib.Path) -> list[Tensor]:
@@ -172,7 +174,8 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
   # Where it was written, possibly in another place or a bucket.
   path = leaf['kvstore'].get('path') or leaf['path']
   store = _open(
-    leaf['driver'], folder_files.inside(folder, path.rstrip('/').split('/')[-1])
+    leaf['driver'],
+    folder_files.path_inside(folder, path.rstrip('/').split('/')[-1]),
   )
 
   def read() -> np.ndarray:
@@ -180,7 +183,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
       values = np.asarray(store.read().result()).astype(np.float32)
     except Exception as error:
       raise _damaged(folder, error, name) from error
-    finite_values.check(name, values, where=folder)
+    finite_values.check_finite(name, values, where=folder)
     return values
 
   return Tensor(name, tuple(store.shape), read)

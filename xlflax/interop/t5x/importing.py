@@ -46,7 +46,7 @@ class Import:
 
 
 @validation.validate_call
-def check(
+def check_t5x_import(
   checkpoint: validation.FilePath,
   *,
   vocabulary: vocabulary_lib.Vocabulary,
@@ -69,8 +69,8 @@ def check(
       that are missing, surplus or of another shape are listed.
     VocabularyError: the vocabulary does not fit the embeddings.
   """
-  checkpoint = mirrors.here(checkpoint).absolute()
-  tensors = checkpoint_files.find(checkpoint)
+  checkpoint = mirrors.stage_input(checkpoint).absolute()
+  tensors = checkpoint_files.find_t5x_tensors(checkpoint)
   shapes = {name: tensor.shape for name, tensor in tensors.items()}
   own = any(name.startswith(_OWN) for name in tensors)
   if own:
@@ -85,7 +85,7 @@ def check(
       )
     model = _t5(shapes, vocabulary, scan_layers, activation)
   boxed = models_api.abstract_params(model)
-  wanted = params_lib.shapes({'model': nn.meta.unbox(boxed)})
+  wanted = params_lib.param_shapes({'model': nn.meta.unbox(boxed)})
   if own:
     wanted |= {n: s for n, s in shapes.items() if n.startswith(_HEADS)}
     sources: dict[str, Sources] = {name: [(name, None)] for name in wanted}
@@ -185,7 +185,7 @@ def _check(wanted, sources, shapes, vocab_size, checkpoint) -> None:
     )
 
 
-def table(checked: Import) -> str:
+def t5x_mapping_lines(checked: Import) -> str:
   """What becomes what, a line for each parameter."""
 
   def source(parts: Sources) -> str:

@@ -19,13 +19,13 @@ from xlflax.training.checkpointing import checkpoints, run_directory
 RECORD = 't5x.json'
 
 
-def load(checked: Import) -> dict[str, Any]:
+def load_t5x_parameters(checked: Import) -> dict[str, Any]:
   """The parameters, `{'model': ..., 'heads': ...}`, read one by one.
 
   Raises:
     CheckpointError: a tensor cannot be read.
   """
-  return params_lib.nest(
+  return params_lib.unflatten_params(
     {name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes}
   )
 
@@ -39,7 +39,7 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
     array = checked.tensors[tensor].read()
     num_rows = t5_rules.part_shape(tensor, array.shape, None)[0]
     return t5_rules.with_padded_rows(
-      t5_rules.here(tensor, array, (num_rows, shape[1])),
+      t5_rules.convert_array(tensor, array, (num_rows, shape[1])),
       vocab_size=len(checked.vocabulary),
       num_rows=shape[0],
     )
@@ -51,9 +51,9 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
     if tensor not in arrays:
       arrays[tensor] = checked.tensors[tensor].read()
     made.append(
-      t5_rules.here(
+      t5_rules.convert_array(
         tensor,
-        t5_rules.part(arrays[tensor], layer),
+        t5_rules.select_layer(arrays[tensor], layer),
         shape[1:] if stacked else shape,
       )
     )
@@ -63,19 +63,21 @@ def _parameter(checked: Import, name: str) -> np.ndarray:
 
 
 @validation.validate_call
-def convert(checked: Import, model_dir: validation.FilePath) -> pathlib.Path:
+def convert_t5x_checkpoint(
+  checked: Import, model_dir: validation.FilePath
+) -> pathlib.Path:
   """Reads the tensors and writes a model directory, on disk at once complete.
 
   Raises:
     RunDirectoryError: there is something already, or a bucket cannot be used.
     CheckpointError: a tensor cannot be read, or the checkpoint not be written.
   """
-  model_dir = paths.absolute(model_dir)
+  model_dir = paths.to_absolute_path(model_dir)
   bucket_checks.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
-    _write(checked, load(checked), made)
+    _write(checked, load_t5x_parameters(checked), made)
     text = gin_file.of_model(checked.model.config, str(model_dir))
-    manifests.write(made, manifests.Kind.RUN, {gin_file.FILE: text})
+    manifests.write_files(made, manifests.Kind.RUN, {gin_file.FILE: text})
   return model_dir
 
 
@@ -92,5 +94,5 @@ def _write(checked: Import, params, directory: pathlib.Path) -> None:
   )
   run_directory.note_vocabulary(directory)
   text = json.dumps({'checkpoint': checked.checkpoint.name, 'step': step})
-  manifests.write(directory, manifests.Kind.RUN, {RECORD: text + '\n'})
+  manifests.write_files(directory, manifests.Kind.RUN, {RECORD: text + '\n'})
   checkpoints.write_parameters(directory, params, step=step)

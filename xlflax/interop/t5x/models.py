@@ -8,7 +8,7 @@ from xlflax.foundation import errors
 from xlflax.interop.t5x.objective_model import (
   Normalization,
   ObjectiveModel,
-  thawed,
+  unfreeze_params,
 )
 from xlflax.models import decoding
 from xlflax.objectives import base, inputs, teacher_forcing
@@ -33,16 +33,18 @@ class EncoderModel(ObjectiveModel):
       probabilities of the tokens put in.
     """
     del rng
-    params = inputs.bind(self.module, thawed(params), batch, self.spec)
+    params = inputs.bind_language_params(
+      self.module, unfreeze_params(params), batch, self.spec
+    )
     token_ids = batch[batch_lib.TOKEN_IDS]
-    states = inputs.encode(
+    states = inputs.encode_batch(
       self.module,
       params,
       batch,
       rng=jax.random.key(0),
       context=self.context(jax.random.key(0), train=False),
     )
-    logits = inputs.call(self.module, params, 'logits', states)
+    logits = inputs.call_model(self.module, params, 'logits', states)
     special = jnp.isin(
       jnp.arange(logits.shape[-1]), jnp.asarray(self.spec.special_ids)
     )
@@ -105,7 +107,7 @@ class EncoderDecoderModel(ObjectiveModel):
     languages = teacher_forcing.row_languages(goal, self.spec)
     found = decoding.generate(
       self.module,
-      thawed(params),
+      unfreeze_params(params),
       source,
       options=self._decoding,
       vocabulary=self.spec,

@@ -126,7 +126,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     rng = dropout_rng if train else self.key(batch)
     output = self._output(self.objective, params, batch, rng, train=train)
     loss = (
-      base.mean(output.loss)
+      base.weighted_mean(output.loss)
       if self._normalization is Normalization.MEAN
       else output.loss.total
     )
@@ -176,11 +176,14 @@ class ObjectiveModel(t5x_models.BaseModel):
 
   def _output(self, objective, params, batch, rng, *, train: bool):
     return objective(
-      self.module, thawed(params), dict(batch), self.context(rng, train=train)
+      self.module,
+      unfreeze_params(params),
+      dict(batch),
+      self.context(rng, train=train),
     )
 
 
-def thawed(params):
+def unfreeze_params(params):
   """T5X freezes its parameters."""
   return (
     flax.core.unfreeze(params)
@@ -191,7 +194,7 @@ def thawed(params):
 
 def _marks(batch) -> jax.Array:
   """A number for each row's tokens, uint32 [B]."""
-  return row_hashes.fingerprints(batch[batch_lib.TOKEN_IDS])[:, 0]
+  return row_hashes.fingerprint_rows(batch[batch_lib.TOKEN_IDS])[:, 0]
 
 
 def _check(objective: base.Objective, module) -> None:

@@ -135,7 +135,7 @@ def layers_of(
   )
 
 
-def part(array: np.ndarray, layer: int | None) -> np.ndarray:
+def select_layer(array: np.ndarray, layer: int | None) -> np.ndarray:
   """Returns a layer of a scanned tensor [rows, layers, ...], or all of it."""
   return array if layer is None else np.take(array, layer, _SCAN_AXIS)
 
@@ -153,7 +153,7 @@ def with_padded_rows(
   return np.pad(table[:vocab_size], ((0, num_rows - vocab_size), (0, 0)))
 
 
-def here(tensor: str, array: np.ndarray, shape) -> np.ndarray:
+def convert_array(tensor: str, array: np.ndarray, shape) -> np.ndarray:
   """Returns a tensor's array as an array of the parameter's shape.
 
   Args:
@@ -169,7 +169,7 @@ def here(tensor: str, array: np.ndarray, shape) -> np.ndarray:
 def part_shape(
   tensor: str, shape: tuple[int, ...], layer: int | None
 ) -> tuple[int, ...]:
-  """The shape of `part`, transposed as by `here`."""
+  """The shape of `select_layer`, transposed as by `convert_array`."""
   if layer is not None:
     shape = shape[:_SCAN_AXIS] + shape[_SCAN_AXIS + 1 :]
   return shape[::-1] if tensor.endswith(_TRANSPOSED) else shape

@@ -1,6 +1,6 @@
 """SeqIO tasks for T5X: with a vocabulary, and each text's language.
 
-Called by gin files: T5X finds a task by its name, so `mixture` registers what
+Called by gin files: T5X finds a task by its name, so `register_mixture` registers what
 it is asked for and returns the name. Needs TensorFlow.
 """
 
@@ -29,14 +29,16 @@ class Metric(enum.Enum):
   EXACT_MATCH = 'exact_match'  # percent of predictions that are the target
 
 
-def vocabulary(*, directory: str) -> seqio_vocabulary.SeqioVocabulary:
+def load_seqio_vocabulary(
+  *, directory: str
+) -> seqio_vocabulary.SeqioVocabulary:
   """The vocabulary of a directory made by `xlflax vocab`, for T5X."""
   return seqio_vocabulary.SeqioVocabulary(
     vocabulary_lib.Vocabulary.load(directory)
   )
 
 
-def mixture(
+def register_mixture(
   *,
   name: str,
   vocabulary: seqio_vocabulary.SeqioVocabulary,
@@ -66,7 +68,7 @@ def mixture(
     VocabularyError: a language is not one of the vocabulary's.
   """
   registration.register_tasks(corpus, task_modules)
-  rates = task_registry.expand(name)
+  rates = task_registry.expand_mixture(name)
   chosen = [
     validation.validate(metric, Metric, name='metrics') for metric in metrics
   ]
@@ -87,7 +89,7 @@ def _add_task(
   name: str, found: vocabulary_lib.Vocabulary, pairs, metrics
 ) -> str:
   languages = task_registry.task_languages(name)
-  task = seqio_vocabulary.resolve(
+  task = seqio_vocabulary.resolve_deferred(
     task_registry.get_task(name), found, languages=languages
   )
   sides = ('targets',) if len(languages) == 1 else ('inputs', 'targets')

@@ -16,7 +16,7 @@ from xlflax.models.attention.masks import MASKED_SCORE
 _Backend = model_config.AttentionBackend
 
 
-def attend(
+def dot_product_attention(
   query: jax.Array,
   key: jax.Array,
   value: jax.Array,
@@ -54,7 +54,7 @@ def attend(
   )
   if chosen is _Backend.FUSED:
     assert mask is None or isinstance(mask, masks.Mask)  # see its obstacles
-    return fused.attend(
+    return fused.sharded_attention(
       query,
       key,
       value,
@@ -64,7 +64,7 @@ def attend(
       dropout_rate=rate,
       dropout_key=dropout_key,
     )
-  given = masks.array(mask, query.shape[1], key.shape[1])
+  given = masks.mask_array(mask, query.shape[1], key.shape[1])
   if rate or bias is not None or scale is not None:
     context = _plain(
       query,
@@ -91,7 +91,7 @@ def attend(
 
 
 def _plain(query, key, value, mask, *, bias, scale, rate, dropout_key):
-  """Computes `attend` with all scores in memory."""
+  """Computes `dot_product_attention` with all scores in memory."""
   repeats = query.shape[2] // key.shape[2]
   if repeats > 1:
     key, value = (jnp.repeat(x, repeats, axis=2) for x in (key, value))
@@ -139,8 +139,8 @@ class Case(NamedTuple):
 
   @classmethod
   def of(cls, query, key, mask, *, bias, dropout_rate: float) -> 'Case':
-    """The case of `attend`'s arguments on the current target."""
-    target = targets.current()
+    """The case of `dot_product_attention`'s arguments on the current target."""
+    target = targets.current_target()
     return cls(
       query.dtype.name,
       query.shape[-1],

@@ -41,12 +41,12 @@ class AttentionMasks(NamedTuple):
   of_local: tuple[Any, Any] | None
 
 
-def differ(config: model_config.EncoderConfig) -> bool:
+def layers_differ(config: model_config.EncoderConfig) -> bool:
   """Returns whether a layer's mask or norm depends on its index."""
   return config.local_window is not None or not config.first_norm
 
 
-def make(
+def make_attention_masks(
   config: model_config.EncoderConfig, segment_ids, positions, length: int
 ) -> AttentionMasks:
   """Makes the masks and rotations of all layers.
@@ -86,7 +86,7 @@ def of_layer(
   Args:
     config: the encoder's configuration.
     masks: those of all layers.
-    index: the layer's number, possibly traced; None unless `differ(config)`.
+    index: the layer's number, possibly traced; None unless `layers_differ(config)`.
   """
   is_first = None if config.first_norm else index == 0
   mask, rotation = masks.of_global
@@ -117,6 +117,6 @@ def _rotation(config, positions, length, theta):
     return None
   if positions is None:
     positions = jnp.arange(length)[None]
-  return rotary.rotation(
+  return rotary.rotary_angles(
     positions, dim=config.dim_per_head, theta=theta, factor=config.rotary_factor
   )

@@ -96,7 +96,7 @@ def of_memory(
   return Mask(segment_ids, memory_segment_ids)
 
 
-def array(
+def mask_array(
   mask: Mask | jax.Array | None, length: int, memory_length: int
 ) -> jax.Array | None:
   """Returns a mask bool [B or 1, 1, T, S] as it is, or makes it of a `Mask`."""

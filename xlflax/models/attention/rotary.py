@@ -19,7 +19,7 @@ class Rotation(NamedTuple):
   sin: jax.Array
 
 
-def rotation(
+def rotary_angles(
   positions: jax.Array, *, dim: int, theta: float, factor: float = 1.0
 ) -> Rotation:
   """Returns the angles p / factor / theta^(2i / D) (section 3.2.2).
@@ -39,7 +39,7 @@ def rotation(
   return Rotation(jnp.cos(angles), jnp.sin(angles))
 
 
-def rotate(heads: jax.Array, by: Rotation) -> jax.Array:
+def apply_rotary(heads: jax.Array, by: Rotation) -> jax.Array:
   """Rotates feature i together with feature i + D / 2: [B, T, N, D] -> same.
 
   Computed in float32; the outcome has the dtype of `heads`.

@@ -41,7 +41,7 @@ class _State(NamedTuple):
   cache: Cache
 
 
-def run(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
+def beam_search(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
   """Returns the best hypotheses that beam search finds.
 
   At each token, the 2 K best continuations of a row's K hypotheses are

@@ -71,7 +71,9 @@ def generate(
   prefix = jnp.asarray(decoder_start, jnp.int32)
   prefix = prefix[:, None] if prefix.ndim == 1 else prefix
   _check(model, options, inputs, prefix, rng)
-  program = compiled(model, options, vocabulary.eos_id, vocabulary.pad_id)
+  program = compile_generate(
+    model, options, vocabulary.eos_id, vocabulary.pad_id
+  )
   if max_lengths is None:
     max_lengths = jnp.full(prefix.shape[0], options.max_length)
   limits = jnp.minimum(jnp.asarray(max_lengths, jnp.int32), options.max_length)
@@ -79,7 +81,9 @@ def generate(
 
 
 @functools.lru_cache(maxsize=32)
-def compiled(model: Any, options: DecodingOptions, eos_id: int, pad_id: int):
+def compile_generate(
+  model: Any, options: DecodingOptions, eos_id: int, pad_id: int
+):
   """Returns the jitted program for a model and way of generating."""
 
   def program(params, inputs, prefix, limits, language_ids, rng):
@@ -97,8 +101,8 @@ def compiled(model: Any, options: DecodingOptions, eos_id: int, pad_id: int):
       language_ids,
     )
     if options.method is Method.BEAM:
-      return beam_search.run(stepper, inputs)
-    return sampling.run(stepper, inputs, rng)
+      return beam_search.beam_search(stepper, inputs)
+    return sampling.sample_tokens(stepper, inputs, rng)
 
   return jax.jit(program)
 

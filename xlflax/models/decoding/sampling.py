@@ -7,7 +7,7 @@ from xlflax.models.decoding import stepping
 from xlflax.models.decoding.options import DecodingOptions, Method
 
 
-def run(
+def sample_tokens(
   stepper: stepping.Stepper, inputs, rng: jax.Array | None
 ) -> stepping.Hypotheses:
   """Decodes greedily, or samples with the key `rng`."""
@@ -47,14 +47,14 @@ def _choose(log_probs, options: DecodingOptions, rng, i) -> jax.Array:
   """The next token of each row: [R, V] -> int32 [R]."""
   if options.method is Method.GREEDY:
     return jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
-  logits = truncate(
+  logits = truncate_logits(
     log_probs / options.temperature, top_k=options.top_k, top_p=options.top_p
   )
   key = jax.random.fold_in(rng, i)
   return jax.random.categorical(key, logits).astype(jnp.int32)
 
 
-def truncate(
+def truncate_logits(
   logits: jax.Array, *, top_k: int | None, top_p: float
 ) -> jax.Array:
   """Returns `logits` with -inf for tokens that must not be drawn.

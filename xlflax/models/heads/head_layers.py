@@ -58,7 +58,7 @@ class HeadLayers(nn.Module):
   ) -> jax.Array:
     """[B, T, W] -> [B, T, W]; arguments as of `Encoder`'s methods."""
     states = states.astype(self.config.compute_dtype)
-    masks = attention_masks.make(
+    masks = attention_masks.make_attention_masks(
       self.config, segment_ids, positions, states.shape[1]
     )
     for i in range(self.num_layers):

@@ -27,7 +27,7 @@ class Pooling(enum.StrEnum):
   LAST = 'last'  # the last position of its text (decoders)
 
 
-def pooled(
+def pool_first_position(
   head: dict,
   states: jax.Array,
   *,
@@ -104,7 +104,9 @@ def _hidden(
 ) -> jax.Array:
   """Applies `dense` and `norm`: [..., H] -> [..., H]."""
   if 'dense' in head:
-    states = activations.function(activation)(_linear(head['dense'], states))
+    states = activations.activation_function(activation)(
+      _linear(head['dense'], states)
+    )
   if 'norm' not in head:
     return states
   wide = states.astype(jnp.float32)

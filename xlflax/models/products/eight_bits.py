@@ -20,7 +20,7 @@ _LEAST = (8, 9)  # compute capability with such products
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def multiply(
+def fp8_matmul(
   inputs: jax.Array, weights: jax.Array, contracted: int
 ) -> jax.Array:
   """[..., *contracted] x [*contracted, *features] -> [..., *features].
@@ -53,7 +53,7 @@ def _check(target: targets.Target) -> None:
 
 
 def _forward(inputs, weights, contracted):
-  _check(targets.current())
+  _check(targets.current_target())
   factors = _rounded(inputs, _FACTOR), _rounded(weights, _FACTOR)
   outer = inputs.ndim - contracted
   axes = tuple(range(outer, inputs.ndim)), tuple(range(contracted))
@@ -73,7 +73,7 @@ def _backward(contracted, factors, gradient):
   )
 
 
-multiply.defvjp(_forward, _backward)
+fp8_matmul.defvjp(_forward, _backward)
 
 
 def _rounded(array, dtype) -> tuple[jax.Array, jax.Array]:

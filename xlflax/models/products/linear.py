@@ -15,7 +15,7 @@ from xlflax.models.products import eight_bits, split_products
 _Config = model_config.EncoderConfig
 
 
-def constrain(states: jax.Array, *axes: str | None) -> jax.Array:
+def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
   """Constrains an array [...] to logical axes, such as 'batch', 'length'."""
   return nn.with_logical_constraint(states, axes)
 
@@ -48,13 +48,13 @@ def constrain_table(table: jax.Array) -> jax.Array:
   """Splits a table of tokens [V, H], or its gradient, like its parameter."""
   if jax.sharding.get_abstract_mesh().empty or not nn.get_logical_axis_rules():
     return table
-  spec = _mesh_axes('vocab') or None, columns(table.shape[1]) or None
+  spec = _mesh_axes('vocab') or None, width_axes(table.shape[1]) or None
   return jax.lax.with_sharding_constraint(
     table, jax.sharding.PartitionSpec(*spec)
   )
 
 
-def columns(width: int) -> tuple[str, ...]:
+def width_axes(width: int) -> tuple[str, ...]:
   """Mesh axes that split the width of a table of tokens.
 
   Where those of the logical axis 'columns' do not divide it, or it has no rule,
@@ -74,7 +74,7 @@ def _mesh_axes(axis: str) -> tuple[str, ...]:
   return (entry,) if isinstance(entry, str) else tuple(entry)
 
 
-def multiply(
+def sharded_matmul(
   inputs: jax.Array,
   weights: jax.Array,
   dtype: jnp.dtype,
@@ -94,9 +94,9 @@ def multiply(
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
   if products is model_config.Products.EIGHT_BITS:
-    return eight_bits.multiply(inputs, weights, contracted)
+    return eight_bits.fp8_matmul(inputs, weights, contracted)
   if split_products.is_split():
-    return split_products.multiply(inputs, weights, axes, contracted)
+    return split_products.collective_matmul(inputs, weights, axes, contracted)
   if _on_one_cpu():
     return _multiply_rows(inputs, weights, contracted)
   return jnp.tensordot(inputs, weights, axes=contracted)
@@ -119,14 +119,14 @@ def _multiply_rows(
 def _on_one_cpu() -> bool:
   mesh = jax.sharding.get_abstract_mesh()
   single = mesh.empty or mesh.size == 1
-  return single and targets.current().platform == 'cpu'
+  return single and targets.current_target().platform == 'cpu'
 
 
 def on_several_accelerators() -> bool:
   """Returns whether the step is for several devices, other than CPUs."""
   mesh = jax.sharding.get_abstract_mesh()
   several = not mesh.empty and mesh.size > 1
-  return several and targets.current().platform != 'cpu'
+  return several and targets.current_target().platform != 'cpu'
 
 
 def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -145,7 +145,7 @@ def for_head(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 def _for_head(table, dtype):
   if dtype is not None:
     table = constrain_table(table.astype(dtype))
-  return constrain(table, 'vocab', None).astype(jnp.float32)
+  return constrain_sharding(table, 'vocab', None).astype(jnp.float32)
 
 
 def _for_head_forward(table, dtype):
@@ -254,7 +254,7 @@ class Linear(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    outputs = multiply(
+    outputs = sharded_matmul(
       inputs, kernel, dtype, self.axes, contracted, self.config.products
     )
     if not self.use_bias:
@@ -267,10 +267,12 @@ class Linear(nn.Module):
     bias = jnp.expand_dims(bias.astype(dtype), rows)
     if activation is None:
       return outputs + bias
-    return recompute.biased(activation)(outputs, bias)
+    return recompute.recompute_with_bias(activation)(outputs, bias)
 
 
-def logits(states: jax.Array, table: jax.Array, bias: jax.Array) -> jax.Array:
+def compute_logits(
+  states: jax.Array, table: jax.Array, bias: jax.Array
+) -> jax.Array:
   """float32 logits [..., R] of states [..., H], a table [R, H] and bias [R]."""
   found = jnp.einsum(
     '...h,vh->...v',

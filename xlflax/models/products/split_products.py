@@ -23,13 +23,13 @@ _WIDTH = 'embed'
 def is_split() -> bool:
   """Returns whether products are for several TPUs."""
   mesh = jax.sharding.get_abstract_mesh()
-  return targets.current().platform == 'tpu' and (
+  return targets.current_target().platform == 'tpu' and (
     not mesh.empty and mesh.size > 1
   )
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def multiply(
+def collective_matmul(
   inputs: jax.Array, weights: jax.Array, axes: tuple[str, ...], contracted: int
 ) -> jax.Array:
   """[rows.., *contracted] x [*contracted, *features] -> [rows.., *features].
@@ -59,7 +59,7 @@ def _backward(axes, contracted, saved, gradient):
   return d_inputs, sum_of_rows(inputs, gradient, axes, rows=rows)
 
 
-multiply.defvjp(_forward, _backward)
+collective_matmul.defvjp(_forward, _backward)
 
 
 def _gathered(weights, axes):

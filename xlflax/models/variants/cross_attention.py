@@ -60,7 +60,7 @@ class PlugIn(nn.Module):
       ConfigError: the encoder has no cross-attention, or memory and tokens
         do not fit together.
     """
-    check(self.config, token_ids, memory, memory_segment_ids)
+    check_memory(self.config, token_ids, memory, memory_segment_ids)
     mask = masks.of_memory(
       segment_ids, memory_segment_ids, length=token_ids.shape[1]
     )
@@ -75,7 +75,7 @@ class PlugIn(nn.Module):
     return states
 
 
-def check(
+def check_memory(
   config: model_config.EncoderConfig,
   token_ids: jax.Array,
   memory: jax.Array,

@@ -37,7 +37,7 @@ class Relative(NamedTuple):
   rows: jax.Array
 
 
-def bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
+def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
   """The bucket of a distance, int32 of the same shape, odd in the distance.
 
   Args:
@@ -82,7 +82,7 @@ class RelativeEmbeddings(nn.Module):
     config = self.config
     if positions is None:
       positions = jnp.arange(length, dtype=jnp.int32)[None]
-    found = bucket(
+    found = log_bucket(
       positions[:, :, None] - positions[:, None, :],
       buckets=config.relative_buckets,
       maximum=config.relative_max_distance,
@@ -95,7 +95,7 @@ class RelativeEmbeddings(nn.Module):
     )
 
 
-def attend(
+def disentangled_attention(
   query: jax.Array,
   key: jax.Array,
   value: jax.Array,
@@ -130,12 +130,12 @@ def attend(
   gathered = jnp.take_along_axis(from_position, turned, axis=-1)
   scores += jnp.swapaxes(gathered, -1, -2)
   scores *= (query.shape[-1] * _TERMS) ** -0.5
-  seen = masks.array(mask, length, length)
+  seen = masks.mask_array(mask, length, length)
   if seen is not None:
     scores = jnp.where(seen, scores, MASKED_SCORE)
   weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
   if dropout_key is not None:
-    weights = dropout.drop(dropout_key, weights, rate=dropout_rate)
+    weights = dropout.apply_dropout(dropout_key, weights, rate=dropout_rate)
   return jnp.einsum('bnts,bsnd->btnd', weights, value)
 
 

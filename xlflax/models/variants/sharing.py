@@ -13,7 +13,7 @@ the usual places and each language's own part stacked under
                            'layers': {... [languages, k, ...]},
                            'output_bias': [languages, V]}}
 
-`select` makes the tree of an ordinary encoder from it, for one language.
+`select_language_params` makes the tree of an ordinary encoder from it, for one language.
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ class SharingPlan:
       )
 
 
-def check(plan: SharingPlan | None, num_layers: int) -> None:
+def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """Raises ConfigError for a plan over layers that the encoder lacks."""
   if plan is not None and plan.layers > num_layers:
     raise errors.ConfigError(
@@ -97,7 +97,7 @@ def plan_of(model) -> SharingPlan | None:
   return getattr(getattr(model, 'config', None), 'sharing', None)
 
 
-def init(
+def init_shared_params(
   plan: SharingPlan,
   init_one: Callable[[jax.Array], dict],
   rng: jax.Array,
@@ -128,7 +128,9 @@ def init(
   return {**shared, LANGUAGE_SPECIFIC: own}
 
 
-def select(plan: SharingPlan | None, params: dict, language) -> dict:
+def select_language_params(
+  plan: SharingPlan | None, params: dict, language
+) -> dict:
   """Returns an ordinary encoder's parameters: shared ones and one language's.
 
   They are copies, made once for each (micro-)batch of a training step.

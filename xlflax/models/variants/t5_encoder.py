@@ -43,7 +43,7 @@ class T5Encoder(nn.Module):
       (config.table_size, config.hidden_dim),
       jnp.float32,
     )
-    self.layers = layer_loop.modules(
+    self.layers = layer_loop.make_layers(
       self._layer, config.num_encoder_layers, scan=config.scan_layers
     )
     if not config.per_layer_relative_bias:
@@ -63,7 +63,7 @@ class T5Encoder(nn.Module):
   def embed(self, token_ids: jax.Array, *, deterministic: bool) -> jax.Array:
     """[B, T] -> [B, T, H] in the compute dtype; the decoder uses it, too."""
     check_length(token_ids, self.config)
-    states = embeddings.lookup(self.token, token_ids, 'vocab')
+    states = embeddings.embedding_lookup(self.token, token_ids, 'vocab')
     return self.dropout(
       states.astype(self.config.compute_dtype), deterministic=deterministic
     )
@@ -100,7 +100,7 @@ class T5Encoder(nn.Module):
     config = self.config
     count, scan = config.num_encoder_layers, config.scan_layers
     if self.is_initializing():
-      layer_loop.create(
+      layer_loop.init_layers(
         self.layers,
         count,
         'encode',
@@ -125,10 +125,10 @@ class T5Encoder(nn.Module):
       )
       return states, states if collect else None
 
-    return layer_loop.run(
+    return layer_loop.run_layers(
       body,
       states,
-      layer_loop.parameters(self, count, scan=scan),
+      layer_loop.layer_parameters(self, count, scan=scan),
       count=count,
       remat=config.remat,
       unroll=layer_loop.is_unrolled(config),

@@ -36,7 +36,7 @@ class RmsNorm(nn.Module):
     """[..., H] -> [..., H] in the compute dtype."""
     ones = nn.with_logical_partitioning(nn.initializers.ones_init(), ('norm',))
     scale = self.param('scale', ones, (states.shape[-1],), jnp.float32)
-    function = norms.rms(
+    function = norms.rms_norm(
       self.config.layer_norm_epsilon, self.config.compute_dtype
     )
     return function(states, scale)
@@ -68,7 +68,7 @@ class Projection(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    return linear.multiply(
+    return linear.sharded_matmul(
       inputs, kernel, dtype, self.axes, contracted, self.config.products
     )
 
@@ -204,7 +204,7 @@ class Attention(nn.Module):
     """
     config = self.config
     drop = config.attention_dropout_rate and not deterministic
-    context = attention.attend(
+    context = attention.dot_product_attention(
       _heads(self.query(states)),
       key,
       value,
@@ -247,7 +247,7 @@ class FeedForward(nn.Module):
 
   def __call__(self, states: jax.Array, *, deterministic: bool) -> jax.Array:
     """[B, T, H] -> [B, T, H]."""
-    activation = activations.function(self.config.activation)
+    activation = activations.activation_function(self.config.activation)
     if self.config.gated_mlp:
       hidden = activation(self.gate(states)) * self.wi(states)
     else:

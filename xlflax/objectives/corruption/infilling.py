@@ -1,6 +1,6 @@
 """Text infilling and sentence permutation (BART, Lewis et al. 2020; mBART).
 
-A policy draws the spans of words that become one mask symbol each; `apply`
+A policy draws the spans of words that become one mask symbol each; `apply_infilling`
 writes the rows. All of it runs on the device with static shapes.
 """
 
@@ -73,11 +73,13 @@ class InfillingPolicy:
     spans, used = self._lengths(length_rng, wanted, slots)
     count = jnp.sum(used, axis=1, dtype=jnp.int32)
     width = length + slots
-    places = jnp.broadcast_to(row_edits.columns(width), (words.shape[0], width))
+    places = jnp.broadcast_to(
+      row_edits.column_indices(width), (words.shape[0], width)
+    )
     order = masking.random_order(
       place_rng, places < (words - wanted + count)[:, None]
     )[:, :slots]
-    slot = row_edits.columns(slots)
+    slot = row_edits.column_indices(slots)
     chosen = jnp.sort(jnp.where(slot < count[:, None], order, width), axis=1)
     gaps = jnp.diff(
       chosen - slot, axis=1, prepend=jnp.zeros_like(chosen[:, :1])
@@ -91,7 +93,7 @@ class InfillingPolicy:
     thresholds = jnp.asarray(_poisson_cdf(self.poisson_lambda), jnp.float32)
     drawn = jnp.searchsorted(thresholds, draw, side='right').astype(jnp.int32)
     before = row_edits.exclusive_sum(drawn)
-    last = row_edits.columns(slots) == slots - 1
+    last = row_edits.column_indices(slots) == slots - 1
     left = jnp.maximum(wanted[:, None] - before, 0)
     spans = jnp.where(last, left, jnp.minimum(drawn, left))
     used = left > 0
@@ -113,9 +115,9 @@ def _to_front(spans, used):
   place = jnp.where(
     used, row_edits.exclusive_sum(used.astype(jnp.int32)), slots
   )
-  moved = row_edits.put(jnp.zeros_like(spans), place, spans)
+  moved = row_edits.scatter_set(jnp.zeros_like(spans), place, spans)
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
-  return moved, row_edits.columns(slots) < count[:, None]
+  return moved, row_edits.column_indices(slots) < count[:, None]
 
 
 def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
@@ -155,15 +157,18 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
   ends = (present & (token_ids == vocabulary.eos_id)).astype(jnp.int32)
   sentence = row_edits.exclusive_sum(ends)
   rank = masking.random_order(rng, jnp.ones(token_ids.shape, bool)) + 1
-  rank = row_edits.take(rank, sentence)
-  places = row_edits.columns(length)
+  rank = row_edits.gather_clipped(rank, sentence)
+  places = row_edits.column_indices(length)
   body = present & (places > 0)
   rank = jnp.where(body, rank, jnp.where(places == 0, 0, length + 1))
   order = jnp.argsort(rank, axis=1, stable=True)
-  return {**rows, batch_lib.TOKEN_IDS: row_edits.take(token_ids, order)}
+  return {
+    **rows,
+    batch_lib.TOKEN_IDS: row_edits.gather_clipped(token_ids, order),
+  }
 
 
-def apply(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
+def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   """Replaces each span of words by one mask symbol.
 
   Before: token_ids `<s> a b c d </s>`, gaps [1], spans [2]; after:
@@ -175,7 +180,7 @@ def apply(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
     vocabulary: has the mask symbol.
 
   Returns:
-    Rows of the same length, as `row_edits.make` gives them.
+    Rows of the same length, as `row_edits.make_sequences` gives them.
   """
   text = masking.is_text(rows, vocabulary)
   starts = word_starts(rows, vocabulary)
@@ -188,11 +193,11 @@ def apply(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   ones = jnp.ones_like(word_spans.spans)
   # Of each word, and of what follows the last one, [B, T + 1]:
   covered = jnp.cumsum(
-    row_edits.add(length + 1, where, ones)
-    - row_edits.add(length + 1, stop, ones),
+    row_edits.scatter_add(length + 1, where, ones)
+    - row_edits.scatter_add(length + 1, stop, ones),
     axis=1,
   )
-  masks = row_edits.add(length + 1, where, ones)
+  masks = row_edits.scatter_add(length + 1, where, ones)
   return _rewrite(rows, text, starts, covered, masks, vocabulary)
 
 
@@ -203,23 +208,25 @@ def _rewrite(rows, text, starts, covered, masks, vocabulary):
   word = jnp.cumsum(starts, axis=1) - 1
   num_words = word[:, -1:] + 1
   present = masking.is_present(rows, vocabulary)
-  places = row_edits.columns(length)
+  places = row_edits.column_indices(length)
   last_text = jnp.max(jnp.where(text, places, -1), axis=1, keepdims=True)
   at_end = places == last_text + 1  # masks after the last word
   before = jnp.where(
     starts,
-    row_edits.take(masks, word),
-    jnp.where(at_end, row_edits.take(masks, num_words), 0),
+    row_edits.gather_clipped(masks, word),
+    jnp.where(at_end, row_edits.gather_clipped(masks, num_words), 0),
   )
-  stays = present & ~(text & (row_edits.take(covered, word) > 0))
+  stays = present & ~(text & (row_edits.gather_clipped(covered, word) > 0))
   kept = stays.astype(jnp.int32)
   place = row_edits.exclusive_sum(before + kept) + before
   total = jnp.sum(before + kept, axis=1)
   canvas = jnp.where(
     places < total[:, None], vocabulary.mask_id, vocabulary.pad_id
   ).astype(token_ids.dtype)
-  tokens = row_edits.put(canvas, jnp.where(stays, place, length), token_ids)
+  tokens = row_edits.scatter_set(
+    canvas, jnp.where(stays, place, length), token_ids
+  )
   languages = jnp.max(
     jnp.where(present, rows[batch_lib.LANGUAGE_IDS], 0), axis=1
   )
-  return row_edits.make(tokens, total, languages)
+  return row_edits.make_sequences(tokens, total, languages)

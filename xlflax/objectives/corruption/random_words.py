@@ -23,7 +23,7 @@ class RandomWords(enum.Enum):
   LANGUAGE = 'language'  # those of the token's own language
 
 
-def draw(
+def draw_random_words(
   source: RandomWords,
   rng: jax.Array,
   language_ids: jax.Array,

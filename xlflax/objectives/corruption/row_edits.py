@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from xlflax.data import batch as batch_lib
 
 
-def take(array: jax.Array, index: jax.Array) -> jax.Array:
+def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
   """Returns `array [B, N]` at `index [B, K]`, clipped to the row.
 
   Unlike in `masking.gather_rows`, an index may occur more than once.
@@ -14,7 +14,7 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
   return jax.vmap(lambda row, i: row.at[i].get(mode='clip'))(array, index)
 
 
-def add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
+def scatter_add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
   """Adds `values [B, K]` at `index [B, K]`: int32 [B, length].
 
   Values beyond the row are dropped (use `length` to drop a value).
@@ -25,7 +25,9 @@ def add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
   )
 
 
-def put(array: jax.Array, index: jax.Array, values: jax.Array) -> jax.Array:
+def scatter_set(
+  array: jax.Array, index: jax.Array, values: jax.Array
+) -> jax.Array:
   """Puts `values [B, K]` at `index` of `array [B, N]`; drops those beyond."""
   return jax.vmap(lambda row, i, value: row.at[i].set(value, mode='drop'))(
     array, index, values
@@ -37,7 +39,7 @@ def exclusive_sum(array: jax.Array) -> jax.Array:
   return jnp.cumsum(array, axis=1) - array
 
 
-def columns(length: int) -> jax.Array:
+def column_indices(length: int) -> jax.Array:
   """Returns 0 .. length - 1, int32 [1, length]."""
   return jnp.arange(length, dtype=jnp.int32)[None, :]
 
@@ -54,11 +56,13 @@ def one_text(rows):
   return {
     **rows,
     batch_lib.SEGMENT_IDS: present,
-    batch_lib.POSITIONS: columns(present.shape[1]) * present,
+    batch_lib.POSITIONS: column_indices(present.shape[1]) * present,
   }
 
 
-def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
+def make_sequences(
+  token_ids: jax.Array, lengths: jax.Array, languages: jax.Array
+):
   """Makes rows of one segment each, as `xlflax.data.batch` documents them.
 
   Args:
@@ -66,7 +70,7 @@ def make(token_ids: jax.Array, lengths: jax.Array, languages: jax.Array):
     lengths: int [B], tokens of each row; the rest is padding.
     languages: int [B].
   """
-  places = columns(token_ids.shape[1])
+  places = column_indices(token_ids.shape[1])
   present = (places < lengths[:, None]).astype(jnp.int32)
   return {
     batch_lib.TOKEN_IDS: token_ids.astype(jnp.int32),

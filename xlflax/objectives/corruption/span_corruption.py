@@ -1,6 +1,6 @@
 """Span corruption (Raffel et al. 2020): spans, and the rows without them.
 
-A policy draws the lengths of spans; `apply` writes inputs and targets. All of
+A policy draws the lengths of spans; `apply_span_corruption` writes inputs and targets. All of
 it runs on the device with static shapes.
 """
 
@@ -141,14 +141,16 @@ def _segments(
   Each set of parts - 1 of the items - 1 places to cut at is as likely. Before:
   items [5], parts [2], 3 slots; after: for instance [[1, 4, 0]].
   """
-  places = jnp.broadcast_to(row_edits.columns(width), (items.shape[0], width))
+  places = jnp.broadcast_to(
+    row_edits.column_indices(width), (items.shape[0], width)
+  )
   order = masking.random_order(rng, places < items[:, None] - 1)[:, :slots]
-  is_cut = row_edits.columns(slots) < parts[:, None] - 1
+  is_cut = row_edits.column_indices(slots) < parts[:, None] - 1
   ends = jnp.sort(jnp.where(is_cut, order + 1, items[:, None]), axis=1)
   return jnp.diff(ends, axis=1, prepend=jnp.zeros_like(ends[:, :1]))
 
 
-def apply(
+def apply_span_corruption(
   rows, spans: Spans, lengths: tuple[int, int], vocabulary: VocabularySpec
 ):
   """Makes the rows of encoder and decoder.
@@ -164,7 +166,7 @@ def apply(
     vocabulary: has the sentinels.
 
   Returns:
-    (inputs, targets), as `row_edits.make` gives them. A row without spans has
+    (inputs, targets), as `row_edits.make_sequences` gives them. A row without spans has
     no target.
 
   Raises:
@@ -177,7 +179,7 @@ def apply(
     text, row_edits.exclusive_sum(text.astype(jnp.int32)), length
   )
   token_ids = rows[batch_lib.TOKEN_IDS]
-  compact = row_edits.put(jnp.zeros_like(token_ids), place, token_ids)
+  compact = row_edits.scatter_set(jnp.zeros_like(token_ids), place, token_ids)
   languages = teacher_forcing.row_languages(rows, vocabulary)
   kept_end = jnp.cumsum(spans.kept, axis=1)
   dropped_end = jnp.cumsum(spans.dropped, axis=1)
@@ -212,8 +214,8 @@ def apply(
   )
   targets = jnp.where(count[:, None] > 0, targets, vocabulary.pad_id)
   return (
-    row_edits.make(inputs, kept + count + 1, languages),
-    row_edits.make(
+    row_edits.make_sequences(inputs, kept + count + 1, languages),
+    row_edits.make_sequences(
       targets, jnp.where(count > 0, dropped + count + 2, 0), languages
     ),
   )
@@ -242,11 +244,15 @@ def _write(
     length: of the rows.
     vocabulary: has padding and </s>.
   """
-  slots = row_edits.columns(used.shape[1])
-  marks = row_edits.add(length, jnp.where(used, before + slots, length), used)
+  slots = row_edits.column_indices(used.shape[1])
+  marks = row_edits.scatter_add(
+    length, jnp.where(used, before + slots, length), used
+  )
   seen = jnp.cumsum(marks, axis=1)
-  places = row_edits.columns(length)
-  words = row_edits.take(compact, places - seen + row_edits.take(skipped, seen))
+  places = row_edits.column_indices(length)
+  words = row_edits.gather_clipped(
+    compact, places - seen + row_edits.gather_clipped(skipped, seen)
+  )
   row = jnp.where(marks > 0, sentinels[jnp.maximum(seen - 1, 0)], words)
   end = jnp.where(
     places == total[:, None], vocabulary.eos_id, vocabulary.pad_id

@@ -270,7 +270,7 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
   """Returns the rows of a part if parts with kept logits are faster."""
   if (
-    targets.current().platform != 'cpu'
+    targets.current_target().platform != 'cpu'
     or num_labels * rows <= _CPU_WHOLE_LOGITS
   ):
     return None
@@ -278,7 +278,7 @@ def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
 
 
 def _is_compact(hidden) -> bool:
-  on_cpu = targets.current().platform == 'cpu'
+  on_cpu = targets.current_target().platform == 'cpu'
   return hidden.dtype == jnp.bfloat16 and not on_cpu
 
 

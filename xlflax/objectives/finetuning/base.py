@@ -101,11 +101,11 @@ class FineTuning(base.Objective):
 
   def __post_init__(self):
     where = type(self).__name__
-    if self.activation not in activations.names():
+    if self.activation not in activations.activation_names():
       raise errors.ConfigError(
         'A head has no such activation',
         got=repr(self.activation),
-        expected='one of ' + ', '.join(activations.names()),
+        expected='one of ' + ', '.join(activations.activation_names()),
         where=where,
       )
     if self.features is Features.PLUG_IN and self.layer not in (None, -1):
@@ -157,7 +157,7 @@ class FineTuning(base.Objective):
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
     if self.features is Features.PLUG_IN:
-      stream_checks.check(
+      stream_checks.check_batches(
         stream, base.Rows.SIDES, self.GOLD, objective=self.name
       )
 
@@ -253,7 +253,7 @@ class FineTuning(base.Objective):
       states = jax.lax.stop_gradient(states)
     if not self.head_layers:
       return states
-    arguments = inputs.arguments(batch_lib.side(batch))
+    arguments = inputs.model_kwargs(batch_lib.select_side(batch))
     found: Any = self._layers(model).apply(
       {'params': self.head_of(params)[LAYERS]},
       states,
@@ -307,7 +307,7 @@ class FineTuning(base.Objective):
     if rng is None or not self.head_dropout:
       return None
     keys = iter(jax.random.split(rng, 4))
-    return lambda states: dropout.drop(
+    return lambda states: dropout.apply_dropout(
       next(keys), states, rate=self.head_dropout
     )
 
@@ -315,10 +315,10 @@ class FineTuning(base.Objective):
     """[B, T, W] of the encoder."""
     if self.features is Features.PLUG_IN:
       sides = [
-        {'token_ids': side[batch_lib.TOKEN_IDS]} | inputs.arguments(side)
-        for side in two_sided.sides(batch, objective=self.name)
+        {'token_ids': side[batch_lib.TOKEN_IDS]} | inputs.model_kwargs(side)
+        for side in two_sided.split_sides(batch, objective=self.name)
       ]
-      return inputs.call(
+      return inputs.call_model(
         model,
         params,
         cross_attention.pair_features,
@@ -327,19 +327,19 @@ class FineTuning(base.Objective):
         deterministic=rng is None,
         memory_gradient=self.memory_gradient,
       )[0]
-    batch = batch_lib.side(batch)
-    params = inputs.bind(model, params, batch, vocabulary)
+    batch = batch_lib.select_side(batch)
+    params = inputs.bind_language_params(model, params, batch, vocabulary)
     if self.reads_decoder(model):
       return _decode(model, params, batch, vocabulary, rng)
     method = 'encode' if self.layer is None else 'encode_layers'
-    states = inputs.call(
+    states = inputs.call_model(
       model,
       params,
       method,
       batch[batch_lib.TOKEN_IDS],
       rng=rng,
       deterministic=rng is None,
-      **inputs.arguments(batch),
+      **inputs.model_kwargs(batch),
     )
     return states if self.layer is None else states[self.layer]
 
@@ -397,20 +397,20 @@ def _decode(
     (None, None) if rng is None else jax.random.split(rng)
   )
   token_ids = batch[batch_lib.TOKEN_IDS]
-  memory = inputs.call(
+  memory = inputs.call_model(
     model,
     params,
     'encode',
     token_ids,
     rng=encoder_rng,
     deterministic=rng is None,
-    **inputs.arguments(batch),
+    **inputs.model_kwargs(batch),
   )
   is_t5 = getattr(model.config, 'is_t5', False)
   start = vocabulary.pad_id if is_t5 else vocabulary.eos_id
   segments = batch.get(batch_lib.SEGMENT_IDS)
   languages = batch.get(batch_lib.LANGUAGE_IDS)
-  return inputs.call(
+  return inputs.call_model(
     model,
     params,
     'decode',

@@ -134,7 +134,7 @@ def class_output(
     base.WeightedMean(
       jnp.sum(jnp.where(weights > 0, loss, 0.0)), jnp.sum(weights)
     ),
-    metrics.named(
+    metrics.metrics_by_language(
       name,
       {'loss': loss, 'accuracy': correct},
       weights,

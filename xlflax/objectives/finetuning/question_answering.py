@@ -101,7 +101,7 @@ class QuestionAnswering(finetuning.FineTuning):
     )[:, 0]
     return base.ObjectiveOutput(
       base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
-      metrics.named(
+      metrics.metrics_by_language(
         self.name,
         {'loss': loss, 'accuracy': correct},
         weights,

@@ -112,10 +112,12 @@ class SearchContrast(base.Objective):
     weights = valid.astype(jnp.float32)
     languages = inputs.row_languages(batch, context.vocabulary)[:: self.group]
     of_all = languages, context.vocabulary
-    told = metrics.named(self.name, values, weights, *of_all)
+    told = metrics.metrics_by_language(self.name, values, weights, *of_all)
     if self.packed is not None:
       left_out = {'left_out': 1.0 * ~valid}
-      told |= metrics.named(self.name, left_out, 1.0 * given, *of_all)
+      told |= metrics.metrics_by_language(
+        self.name, left_out, 1.0 * given, *of_all
+      )
     return base.ObjectiveOutput(
       base.WeightedMean(jnp.sum(values['loss'] * weights), jnp.sum(weights)),
       told,
@@ -159,7 +161,9 @@ class SearchContrast(base.Objective):
 
   def _vectors(self, model, params, batch, context):
     """The pooled states [N, group, H], and which had room [N, group]."""
-    params = inputs.bind(model, params, batch, context.vocabulary)
+    params = inputs.bind_language_params(
+      model, params, batch, context.vocabulary
+    )
 
     def encoded(part, rng):
       if self.packed is None:
@@ -167,13 +171,13 @@ class SearchContrast(base.Objective):
           model, params, part, context=context, rng=rng, pooling=self.pooling
         )
         return vectors, jnp.ones(len(vectors), bool)
-      packed = packing.pack(
+      packed = packing.pack_sequences(
         part,
         context.vocabulary,
         share=self.packed,
         longest=model.config.max_length,
       )
-      states = inputs.encode(
+      states = inputs.encode_batch(
         model, params, packed.batch, context=context, rng=rng
       )
       vectors = packed.pool(states, self.pooling, context.vocabulary)

@@ -17,7 +17,7 @@ from xlflax.objectives.heads import ProjectionHead
 from xlflax.objectives.inputs import Pooling
 from xlflax.objectives.pretraining import momentum_contrast
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
-from xlflax.objectives.row_hashes import fingerprints, same_rows
+from xlflax.objectives.row_hashes import fingerprint_rows, same_rows
 
 
 class Direction(enum.Enum):
@@ -145,8 +145,10 @@ class SentenceAlignment(base.Objective):
 
   def _vectors(self, model, params, rows, context, rng=None) -> jax.Array:
     """Returns unit vectors [N, D] of N rows (of one language with sharing)."""
-    params = inputs.bind(model, params, rows, context.vocabulary)
-    states = inputs.encode(
+    params = inputs.bind_language_params(
+      model, params, rows, context.vocabulary
+    )
+    states = inputs.encode_batch(
       model,
       params,
       rows,
@@ -157,7 +159,7 @@ class SentenceAlignment(base.Objective):
     text = masking.is_text(rows, context.vocabulary)
     if self.pooling is Pooling.MEAN_ALL:
       text = masking.is_present(rows, context.vocabulary)
-    vectors = inputs.pool(states, text, self.pooling)
+    vectors = inputs.pool_hidden_states(states, text, self.pooling)
     if self.normalize is Normalize.STATES:
       vectors = losses.l2_normalize(vectors)
     if self.projection_dim is not None:
@@ -182,8 +184,8 @@ class SentenceAlignment(base.Objective):
   def __call__(
     self, model, params, batch, context: base.Context
   ) -> base.ObjectiveOutput:
-    first, second = two_sided.sides(batch, objective=self.name)
-    rows = two_sided.interleave(first, second)
+    first, second = two_sided.split_sides(batch, objective=self.name)
+    rows = two_sided.interleave_sides(first, second)
     text = masking.is_text(rows, context.vocabulary)
     valid = jnp.all(jnp.any(text, axis=1).reshape(-1, 2), axis=1)
     weights = valid.astype(jnp.float32)
@@ -219,7 +221,7 @@ class SentenceAlignment(base.Objective):
     """Unit vectors [B, 2, D]; side by side where languages have own parts."""
     if sharing.plan_of(model) is None:
       vectors = self._vectors(
-        model, params, two_sided.interleave(first, second), context
+        model, params, two_sided.interleave_sides(first, second), context
       )
       return vectors.reshape(-1, 2, vectors.shape[-1])
     rngs = jax.random.split(context.rng)
@@ -248,7 +250,10 @@ class SentenceAlignment(base.Objective):
     excluded = None
     if self.duplicates is Duplicates.EXCLUDE:
       new['prints'] = jnp.concatenate(
-        [fingerprints(side[batch_lib.TOKEN_IDS]) for side in (first, second)],
+        [
+          fingerprint_rows(side[batch_lib.TOKEN_IDS])
+          for side in (first, second)
+        ],
         axis=1,
       )
       excluded = momentum_contrast.shared_sentences(
@@ -270,10 +275,10 @@ class SentenceAlignment(base.Objective):
     asking = asking[:, : len(results)].T  # [directions, B]
     weights = jnp.broadcast_to(weights[None, :], asking.shape)
     loss, correct = (jnp.stack(values) for values in zip(*results, strict=True))
-    return metrics.named(
+    return metrics.metrics_by_language(
       self.name,
       {'loss': loss, 'accuracy': correct},
       weights,
       asking,
       vocabulary,
-    ) | metrics.tokens(self.name, vocabulary, rows)
+    ) | metrics.token_counts(self.name, vocabulary, rows)

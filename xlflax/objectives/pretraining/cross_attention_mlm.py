@@ -79,11 +79,11 @@ class CrossAttentionMLM(MaskedLM):
     mask_rng, out_rng, in_rng = jax.random.split(context.rng, 3)
     groups = self._groups(model, params, batch, context, mask_rng)
     plug_out = [
-      inputs.encode(
+      inputs.encode_batch(
         model, group.params, _shown(group), context=context, rng=rng
       )
       for group, rng in zip(
-        groups, two_sided.keys(out_rng, groups), strict=True
+        groups, two_sided.split_keys(out_rng, groups), strict=True
       )
     ]
     memories = _other_sides(self.memory(plug_out))
@@ -91,7 +91,7 @@ class CrossAttentionMLM(MaskedLM):
       [group.batch.get(batch_lib.SEGMENT_IDS) for group in groups]
     )
     outputs = []
-    for i, rng in enumerate(two_sided.keys(in_rng, groups)):
+    for i, rng in enumerate(two_sided.split_keys(in_rng, groups)):
       plug_in = _plug_in(
         model, groups[i], memories[i], segments[i], context=context, rng=rng
       )
@@ -109,11 +109,13 @@ class CrossAttentionMLM(MaskedLM):
 
     With a sharing plan, whose parameters are bound side by side: two groups.
     """
-    two_sided.sides(batch, objective=self.name)  # refuses one side
-    parts = two_sided.parts(model, batch)
+    two_sided.split_sides(batch, objective=self.name)  # refuses one side
+    parts = two_sided.encoding_parts(model, batch)
     groups = []
-    for rows, key in zip(parts, two_sided.keys(rng, parts), strict=True):
-      bound = inputs.bind(model, params, rows, context.vocabulary)
+    for rows, key in zip(parts, two_sided.split_keys(rng, parts), strict=True):
+      bound = inputs.bind_language_params(
+        model, params, rows, context.vocabulary
+      )
       groups.append(_Rows(bound, rows, *self.mask(rows, context, key)))
     return groups
 
@@ -146,9 +148,9 @@ class CrossAttentionMLM(MaskedLM):
     values = {'loss': jnp.sum(loss, axis=1)}
     for i, term in enumerate(('self', 'cross')):
       values |= {f'{term}_loss': loss[:, i], f'{term}_accuracy': correct[:, i]}
-    return metrics.named(
+    return metrics.metrics_by_language(
       self.name, values, weights, languages, context.vocabulary
-    ) | metrics.tokens(self.name, context.vocabulary, group.batch)
+    ) | metrics.token_counts(self.name, context.vocabulary, group.batch)
 
 
 def _shown(group: _Rows) -> dict[str, jax.Array]:
@@ -159,13 +161,13 @@ def _shown(group: _Rows) -> dict[str, jax.Array]:
 def _other_sides(groups: list) -> list:
   """Returns the arrays that each group's rows are paired with."""
   if len(groups) == 1:
-    return jax.tree.map(two_sided.swap, groups)
+    return jax.tree.map(two_sided.swap_sides, groups)
   return groups[::-1]
 
 
 def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
   """S^L [N, T, H] of a group that attends to `memory` [N, T, H]."""
-  return inputs.call(
+  return inputs.call_model(
     model,
     group.params,
     'plug_in',
@@ -174,5 +176,5 @@ def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
     rng=rng,
     memory_segment_ids=memory_segments,
     deterministic=not context.train,
-    **inputs.arguments(group.batch),
+    **inputs.model_kwargs(group.batch),
   )

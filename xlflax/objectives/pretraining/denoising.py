@@ -74,7 +74,7 @@ class SpanCorruption(SequenceToSequence):
     spans = policy(
       rng, jnp.sum(text, axis=1, dtype=jnp.int32), text_length, context.step
     )
-    return *span_corruption.apply(
+    return *span_corruption.apply_span_corruption(
       batch, spans, policy.lengths(text_length), context.vocabulary
     ), None
 
@@ -130,7 +130,11 @@ class Infilling(SequenceToSequence):
     word_spans = self.policy(
       span_rng, jnp.sum(starts, axis=1, dtype=jnp.int32), starts.shape[1]
     )
-    return infilling.apply(source, word_spans, vocabulary), batch, None
+    return (
+      infilling.apply_infilling(source, word_spans, vocabulary),
+      batch,
+      None,
+    )
 
 
 class Predicted(enum.Enum):
@@ -172,14 +176,16 @@ class TokenMasking(SequenceToSequence):
   name: str = 'token_masking'
 
   def __post_init__(self):
-    masked_lm.masker(self)  # its settings are checked where it is made
+    masked_lm.masked_lm_of(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
     batch = row_edits.one_text(batch)
-    token_ids, choice = masked_lm.masker(self).mask(batch, context, rng)
+    token_ids, choice = masked_lm.masked_lm_of(self).mask(batch, context, rng)
     source = {**batch, batch_lib.TOKEN_IDS: token_ids}
     if self.predicted is Predicted.ALL:
       return source, batch, None
     shape = batch[batch_lib.TOKEN_IDS].shape
-    chosen = row_edits.add(shape[1], choice.positions, choice.weights) > 0
+    chosen = (
+      row_edits.scatter_add(shape[1], choice.positions, choice.weights) > 0
+    )
     return source, batch, chosen

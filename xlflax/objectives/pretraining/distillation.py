@@ -80,7 +80,7 @@ class Distillation(base.Objective):
   @property
   def _masked_lm(self) -> masked_lm.MaskedLM:
     """The objective that masks the rows."""
-    return masked_lm.masker(self)
+    return masked_lm.masked_lm_of(self)
 
   def init_state(self, model, params, vocabulary) -> Any:
     """Returns zeros in the shapes of the teacher; `load_state` fills them.
@@ -163,22 +163,24 @@ class Distillation(base.Objective):
       )
     params = jax.lax.stop_gradient({'model': state['teacher']})
     languages = jnp.full_like(token_ids, state['language'])
-    states = inputs.call(
+    states = inputs.call_model(
       module,
       params,
       'encode',
       token_ids,
-      **{**inputs.arguments(batch), 'language_ids': languages},
+      **{**inputs.model_kwargs(batch), 'language_ids': languages},
     )
     return _scorer(module, params, states, choice)
 
   def __call__(
     self, model, params, batch, context: base.Context
   ) -> base.ObjectiveOutput:
-    params = inputs.bind(model, params, batch, context.vocabulary)
+    params = inputs.bind_language_params(
+      model, params, batch, context.vocabulary
+    )
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, choice = self._masked_lm.mask(batch, context, mask_rng)
-    states = inputs.encode(
+    states = inputs.encode_batch(
       model,
       params,
       {**batch, batch_lib.TOKEN_IDS: token_ids},
@@ -222,11 +224,13 @@ class Distillation(base.Objective):
     )
     values = {'loss': scored.loss, 'agreement': scored.correct}
     return (
-      metrics.named(self.name, values, weights, languages, vocabulary)
-      | metrics.named(
+      metrics.metrics_by_language(
+        self.name, values, weights, languages, vocabulary
+      )
+      | metrics.metrics_by_language(
         self.name, {'coverage': weights}, in_language, languages, vocabulary
       )
-      | metrics.tokens(self.name, vocabulary, batch)
+      | metrics.token_counts(self.name, vocabulary, batch)
     )
 
 
@@ -255,7 +259,7 @@ def _place(leaf: jax.Array, value) -> jax.Array:
 
 def _scorer(model, params, states, choice):
   """Returns hidden [B, K, H], table [R, H], bias [R], the factors of logits."""
-  hidden = inputs.call(
+  hidden = inputs.call_model(
     model, params, 'transform', masking.gather_rows(states, choice.positions)
   )
-  return hidden, *inputs.call(model, params, 'output_table')
+  return hidden, *inputs.call_model(model, params, 'output_table')

@@ -95,7 +95,7 @@ class MaskedLM(base.Objective):
     languages = masking.gather_rows(
       batch[batch_lib.LANGUAGE_IDS], choice.positions
     )
-    words = random_words_lib.draw(
+    words = random_words_lib.draw_random_words(
       self.random_words, word_rng, languages, context.vocabulary
     )
     token_ids = masking.apply_choice(
@@ -105,8 +105,8 @@ class MaskedLM(base.Objective):
 
   def _score(self, model, params, states, labels) -> TokenLoss:
     """Loss and correctness [B, N] of `states [B, N, H]`, `labels [B, N]`."""
-    hidden = inputs.call(model, params, 'transform', states)
-    table, bias = inputs.call(model, params, 'output_table')
+    hidden = inputs.call_model(model, params, 'transform', states)
+    table, bias = inputs.call_model(model, params, 'output_table')
     result = linear_cross_entropy(
       hidden.reshape(-1, hidden.shape[-1]),
       table,
@@ -140,12 +140,12 @@ class MaskedLM(base.Objective):
   def __call__(
     self, model, params, batch, context: base.Context
   ) -> base.ObjectiveOutput:
-    parts = two_sided.parts(model, batch)
+    parts = two_sided.encoding_parts(model, batch)
     return metrics.add_outputs(
       [
         self._one(model, params, part, dataclasses.replace(context, rng=rng))
         for part, rng in zip(
-          parts, two_sided.keys(context.rng, parts), strict=True
+          parts, two_sided.split_keys(context.rng, parts), strict=True
         )
       ]
     )
@@ -173,10 +173,12 @@ class MaskedLM(base.Objective):
       Loss in nats, correctness, weight (0: padding) and language of the tokens,
       [B, K] each; [B, T] where every position is scored.
     """
-    params = inputs.bind(model, params, batch, context.vocabulary)
+    params = inputs.bind_language_params(
+      model, params, batch, context.vocabulary
+    )
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, choice = self.mask(batch, context, mask_rng)
-    states = inputs.encode(
+    states = inputs.encode_batch(
       model,
       params,
       {**batch, batch_lib.TOKEN_IDS: token_ids},
@@ -186,13 +188,13 @@ class MaskedLM(base.Objective):
     return self._losses(model, params, batch, states, choice)
 
   def _metrics(self, batch, context, loss, correct, weights, languages):
-    return metrics.named(
+    return metrics.metrics_by_language(
       self.name,
       {'loss': loss, metrics.PERPLEXITY: loss, 'accuracy': correct},
       weights,
       languages,
       context.vocabulary,
-    ) | metrics.tokens(self.name, context.vocabulary, batch)
+    ) | metrics.token_counts(self.name, context.vocabulary, batch)
 
 
 @registry.register('translation_lm')
@@ -221,7 +223,7 @@ _MASKING = (
 )
 
 
-def masker(objective) -> MaskedLM:
+def masked_lm_of(objective) -> MaskedLM:
   """Returns the MLM that masks rows by the fields of another objective.
 
   Raises:

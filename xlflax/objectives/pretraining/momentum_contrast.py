@@ -143,7 +143,7 @@ def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
   out = jnp.zeros((prints.shape[0], queued.shape[0]), bool)
   for mine in sides:
     for other in sides:
-      out |= row_hashes.same(prints[:, mine], queued[:, other])
+      out |= row_hashes.equal_fingerprints(prints[:, mine], queued[:, other])
   return out
 
 

@@ -109,7 +109,7 @@ class ReplacedTokenDetection(base.Objective):
   def _masked_lm(self) -> masked_lm.MaskedLM:
     """The generator's task, which masks its input."""
     return dataclasses.replace(
-      masked_lm.masker(self), chunk_size=self.chunk_size
+      masked_lm.masked_lm_of(self), chunk_size=self.chunk_size
     )
 
   def generator_module(self, model) -> encoder.Encoder:
@@ -208,24 +208,24 @@ class ReplacedTokenDetection(base.Objective):
       for key in (batch_lib.TOKEN_IDS, batch_lib.LANGUAGE_IDS)
     )
     generator = self.generator_module(model)
-    params = inputs.bind(
+    params = inputs.bind_language_params(
       generator, self._generator_params(params), batch, context.vocabulary
     )
-    states = inputs.encode(
+    states = inputs.encode_batch(
       generator,
       params,
       {**batch, batch_lib.TOKEN_IDS: masked},
       context=context,
       rng=dropout_rng,
     )
-    hidden = inputs.call(
+    hidden = inputs.call_model(
       generator,
       params,
       'transform',
       masking.gather_rows(states, choice.positions),
     )
     hidden = hidden.reshape(-1, hidden.shape[-1])  # [B * K, H]
-    table, bias = inputs.call(generator, params, 'output_table')
+    table, bias = inputs.call_model(generator, params, 'output_table')
     scored = linear_cross_entropy(
       hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
     )
@@ -244,10 +244,12 @@ class ReplacedTokenDetection(base.Objective):
   def __call__(
     self, model, params, batch, context: base.Context
   ) -> base.ObjectiveOutput:
-    params = inputs.bind(model, params, batch, context.vocabulary)
+    params = inputs.bind_language_params(
+      model, params, batch, context.vocabulary
+    )
     generator_rng, dropout_rng = jax.random.split(context.rng)
     made = self._replace(model, params, batch, context, generator_rng)
-    states = inputs.encode(
+    states = inputs.encode_batch(
       model,
       params,
       {**batch, batch_lib.TOKEN_IDS: made.token_ids},
@@ -268,7 +270,7 @@ class ReplacedTokenDetection(base.Objective):
       jnp.sum(jnp.where(made.weights > 0, made.loss, 0.0)),
       jnp.sum(made.weights),
     )
-    total = self.generator_weight * base.mean(
+    total = self.generator_weight * base.weighted_mean(
       generator_sum
     ) * tokens + self.discriminator_weight * jnp.sum(
       jnp.where(present > 0, found.loss, 0.0)
@@ -282,7 +284,9 @@ class ReplacedTokenDetection(base.Objective):
     vocabulary = context.vocabulary
     languages = batch[batch_lib.LANGUAGE_IDS]
     replaced = replaced.astype(jnp.float32)
-    named = functools.partial(metrics.named, self.name, vocabulary=vocabulary)
+    named = functools.partial(
+      metrics.metrics_by_language, self.name, vocabulary=vocabulary
+    )
     of_chosen = {
       'generator_loss': made.loss,
       'generator_accuracy': made.correct,
@@ -297,5 +301,5 @@ class ReplacedTokenDetection(base.Objective):
       named(of_chosen, made.weights, made.languages)
       | named(of_tokens, present, languages)
       | named(recall, present * replaced, languages)
-      | metrics.tokens(self.name, vocabulary, batch)
+      | metrics.token_counts(self.name, vocabulary, batch)
     )

@@ -34,7 +34,7 @@ class SequenceToSequence(base.Objective):
   tokens (of both sides, without padding).
 
   Attributes:
-    label_smoothing: e in [0, 1); see `teacher_forcing.score`.
+    label_smoothing: e in [0, 1); see `teacher_forcing.score_labels`.
     decoder_start: the decoder's first input.
     source_symbols: the first and last symbols of the encoder's rows.
     chunk_size: rows of the vocabulary scored at a time; None for all at once.
@@ -91,18 +91,18 @@ class SequenceToSequence(base.Objective):
       self.decoder_start,
       vocabulary,
     )
-    target = teacher_forcing.shift(goal, first, vocabulary, scored)
-    target_params = inputs.bind(model, params, goal, vocabulary)
-    states, target_params = teacher_forcing.decode(
+    target = teacher_forcing.make_target(goal, first, vocabulary, scored)
+    target_params = inputs.bind_language_params(model, params, goal, vocabulary)
+    states, target_params = teacher_forcing.decode_with_teacher_forcing(
       model,
-      inputs.bind(model, params, source, vocabulary),
+      inputs.bind_language_params(model, params, source, vocabulary),
       target_params,
       source,
       target,
       context=context,
       rng=dropout_rng,
     )
-    score = teacher_forcing.score(
+    score = teacher_forcing.score_labels(
       model,
       target_params,
       states,
@@ -119,13 +119,13 @@ class SequenceToSequence(base.Objective):
 
   def _metrics(self, context, source, target, score):
     names = ('loss', metrics.PERPLEXITY, 'accuracy')
-    return metrics.named(
+    return metrics.metrics_by_language(
       self.name,
       dict(zip(names, score, strict=True)),
       target.weights,
       target.rows[batch_lib.LANGUAGE_IDS],
       context.vocabulary,
-    ) | metrics.tokens(self.name, context.vocabulary, source, target.rows)
+    ) | metrics.token_counts(self.name, context.vocabulary, source, target.rows)
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
@@ -183,12 +183,12 @@ class Translation(SequenceToSequence):
 
   def __post_init__(self):
     if self._masks:
-      masked_lm.masker(self)  # its settings are checked where it is made
+      masked_lm.masked_lm_of(self)  # its settings are checked where it is made
 
   def rows(self, batch, context: base.Context, rng: jax.Array):
-    source, goal = two_sided.sides(batch, objective=self.name)
+    source, goal = two_sided.split_sides(batch, objective=self.name)
     if self._masks:
-      token_ids, _ = masked_lm.masker(self).mask(source, context, rng)
+      token_ids, _ = masked_lm.masked_lm_of(self).mask(source, context, rng)
       source = {**source, batch_lib.TOKEN_IDS: token_ids}
     return source, goal, None
 

@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 from xlflax.foundation import errors
 from xlflax.storage import digests, kvstores, manifests, paths
 
-kvstores.teach_orbax()
+kvstores.enable_s3_in_orbax()
 
 PARAMS, TRAIN, META = NAMES = ('params', 'train', 'meta')
 _META_FILE = 'metadata'  # Orbax's name of the JSON
@@ -72,11 +72,11 @@ class _Sealed:
     """Ends the writing of an item."""
     is_first = jax.process_index() == 0
     if is_first:
-      paths.settle(paths.of(directory))
+      paths.wait_until_listed(paths.to_path(directory))
     super().finalize(directory)  # type: ignore[misc]
     if is_first:
-      paths.settle(paths.of(directory))
-      digests.seal(paths.of(directory), self.about)
+      paths.wait_until_listed(paths.to_path(directory))
+      digests.seal_directory(paths.to_path(directory), self.about)
 
 
 class SealedArrays(_Sealed, ocp.StandardCheckpointHandler):
@@ -109,7 +109,7 @@ class SaveJson(ocp.args.JsonSave):
   """Arguments of a save."""
 
 
-def handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
+def make_handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
   """Item -> what writes it; see `CheckpointOptions.write_concurrent_gb`."""
   return {
     PARAMS: SealedArrays()
@@ -127,7 +127,8 @@ def handlers(write_concurrent_gb: int | None) -> dict[str, Any]:
 def read_arrays(checkpoint: pathlib.Path, item: str, abstract: Any) -> Any:
   """All arrays of an item, as `abstract` describes them."""
   return ocp.StandardCheckpointHandler().restore(
-    paths.absolute(checkpoint) / item, args=ocp.args.StandardRestore(abstract)
+    paths.to_absolute_path(checkpoint) / item,
+    args=ocp.args.StandardRestore(abstract),
   )
 
 
@@ -137,7 +138,7 @@ def read_meta(checkpoint: pathlib.Path) -> dict[str, Any]:
   Raises:
     OSError, ValueError: it cannot be read.
   """
-  path = paths.absolute(checkpoint) / META / _META_FILE
+  path = paths.to_absolute_path(checkpoint) / META / _META_FILE
   found = json.loads(path.read_text(encoding='utf-8'))
   if not isinstance(found, dict):
     raise ValueError(f'{path} holds no JSON object')
@@ -159,7 +160,7 @@ def own_meta(
       write them again.
     scored: the metric by which the best checkpoint is chosen.
   """
-  files = dict(manifests.texts(model_dir, longest=_LONGEST_TEXT))
+  files = dict(manifests.iterate_texts(model_dir, longest=_LONGEST_TEXT))
   return {_FILES: files, _SCORED: scored}
 
 
@@ -200,7 +201,7 @@ def score_problem(checkpoint: pathlib.Path) -> str:
   return '' if same else f'{SCORE} has another content than was written'
 
 
-def about(checkpoint: pathlib.Path) -> dict[str, Any]:
+def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
   """What a checkpoint's parameters were sealed with; {} if that is damaged."""
   try:
     return digests.read_seal(checkpoint / PARAMS).about
@@ -208,16 +209,18 @@ def about(checkpoint: pathlib.Path) -> dict[str, Any]:
     return {}
 
 
-def identity(checkpoint: pathlib.Path) -> str:
+def checkpoint_identity(checkpoint: pathlib.Path) -> str:
   """What tells a checkpoint's arrays from all others; '' without any."""
   try:
     seals = [(checkpoint / item / digests.FILE) for item in (PARAMS, TRAIN)]
-    return digests.of_json([seal.read_text('utf-8') for seal in seals])[-16:]
+    return digests.digest_json([seal.read_text('utf-8') for seal in seals])[
+      -16:
+    ]
   except (FileNotFoundError, NotADirectoryError):
     return ''
 
 
-def verify(
+def verify_items(
   checkpoint: pathlib.Path,
   *items: str,
   run: str = '',
@@ -253,8 +256,8 @@ def verify(
 
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
-  """As `verify`, of the small files, which say what arrays there are."""
-  found = digests.problems(checkpoint / item, largest=_SMALL)
+  """As `verify_items`, of the small files, which say what arrays there are."""
+  found = digests.find_problems(checkpoint / item, largest=_SMALL)
   if found:
     raise _damaged(checkpoint, [f'{item}/{problem}' for problem in found])
 
@@ -276,13 +279,13 @@ _WHOLE: dict[str, Any] = {}
 
 
 def _problems(directory: pathlib.Path, share: tuple[int, int]) -> list[str]:
-  """As `digests.problems`; what a process has read once is only listed."""
+  """As `digests.find_problems`; what a process has read once is only listed."""
   if paths.is_bucket(directory):
-    return digests.problems(directory, share=share)
+    return digests.find_problems(directory, share=share)
   now = _listed(directory)
   if now is not None and _WHOLE.get(str(directory)) == (share, now):
     return []
-  found = digests.problems(directory, share=share)
+  found = digests.find_problems(directory, share=share)
   if not found:
     _WHOLE[str(directory)] = (share, now)
   return found

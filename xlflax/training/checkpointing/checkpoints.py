@@ -89,10 +89,10 @@ class Checkpoints:
     model_dir: str | pathlib.Path,
     options: CheckpointOptions | None = None,
   ):
-    self._model_dir = paths.absolute(model_dir)
+    self._model_dir = paths.to_absolute_path(model_dir)
     self._options = options or CheckpointOptions()
     self.directory = self._model_dir / saved_checkpoints.DIRECTORY
-    self._handlers = items_lib.handlers(self._options.write_concurrent_gb)
+    self._handlers = items_lib.make_handlers(self._options.write_concurrent_gb)
     self._manager = self._open()
     self._writing: int | None = None  # the step of the last write
     self._is_open = False  # whether how it ended is not known
@@ -223,7 +223,9 @@ class Checkpoints:
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
       try:
-        saved_checkpoints.verify(self.directory / str(step), *items_lib.NAMES)
+        saved_checkpoints.verify_checkpoint(
+          self.directory / str(step), *items_lib.NAMES
+        )
       except errors.CheckpointError as error:
         _check_answers(error)
         failed[step] = error
@@ -276,7 +278,7 @@ class Checkpoints:
       target,
     )
     if jax.process_index() == 0:
-      paths.move(source, target)
+      paths.move_directory(source, target)
     if jax.process_count() > 1:
       from jax.experimental import multihost_utils
 

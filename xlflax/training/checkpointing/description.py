@@ -27,7 +27,7 @@ CONTENTS = 'contents'
 MAPPING = 'mapping'
 
 
-def describe(value: Any) -> Any:
+def to_json_config(value: Any) -> Any:
   """Plain JSON for dataclasses, Linen modules, enums and plain values.
 
   A class that is not registered is named by its import path: it can be
@@ -41,18 +41,24 @@ def describe(value: Any) -> Any:
   if dataclasses.is_dataclass(value) and not isinstance(value, type):
     described = {
       CLASS: _name(type(value)),
-      FIELDS: {f.name: _described_field(value, f) for f in fields(value)},
+      FIELDS: {
+        f.name: _described_field(value, f) for f in described_fields(value)
+      },
     }
     contents = {
       f.name: registry.content_of(f, getattr(value, f.name))
-      for f in fields(value)
+      for f in described_fields(value)
     }
     known = {name: found for name, found in contents.items() if found}
     return described | ({CONTENTS: known} if known else {})
   if isinstance(value, Mapping):
-    return {MAPPING: [[describe(k), describe(v)] for k, v in value.items()]}
+    return {
+      MAPPING: [
+        [to_json_config(k), to_json_config(v)] for k, v in value.items()
+      ]
+    }
   if isinstance(value, (list, tuple)):
-    return [describe(v) for v in value]
+    return [to_json_config(v) for v in value]
   if value is None or isinstance(value, (bool, int, float, str)):
     return value
   raise errors.ConfigError(
@@ -63,8 +69,8 @@ def describe(value: Any) -> Any:
   )
 
 
-def build(description: Any) -> Any:
-  """The inverse of `describe` (lists become tuples).
+def from_json_config(description: Any) -> Any:
+  """The inverse of `to_json_config` (lists become tuples).
 
   Raises:
     RunDirectoryError: a class is not registered, or has no such field; or
@@ -96,7 +102,7 @@ def _built(description: Any) -> Any:
   if MAPPING in description:
     return {_built(k): _built(v) for k, v in description[MAPPING]}
   cls = registry.class_of(description[CLASS])
-  known = {f.name: f for f in fields(cls)}
+  known = {f.name: f for f in described_fields(cls)}
   unknown = sorted(set(description[FIELDS]) - set(known))
   if unknown:
     raise errors.RunDirectoryError(
@@ -112,23 +118,23 @@ def _built(description: Any) -> Any:
   )
 
 
-def identity(value: Any) -> dict[str, Any]:
+def config_identity(value: Any) -> dict[str, Any]:
   """What makes a run what it is: 'path.to.field' -> plain value."""
-  return identity_of_description(describe(value))
+  return identity_of_description(to_json_config(value))
 
 
 def identity_of_description(description: Any) -> dict[str, Any]:
-  """The same from what `describe` returned, perhaps long ago."""
+  """The same from what `to_json_config` returned, perhaps long ago."""
   return dict(_flat(description, ''))
 
 
-def fingerprint(value: Any) -> str:
+def config_fingerprint(value: Any) -> str:
   """16 hexadecimal digits that are the same for runs of one identity."""
-  text = json.dumps(identity(value), sort_keys=True, ensure_ascii=False)
+  text = json.dumps(config_identity(value), sort_keys=True, ensure_ascii=False)
   return hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
 
 
-def difference(old: Any, new: Any) -> list[str]:
+def config_difference(old: Any, new: Any) -> list[str]:
   """The lines in which two descriptions' identities differ.
 
   A field that the older description lacks counts as its default: a class may
@@ -148,7 +154,7 @@ def difference(old: Any, new: Any) -> list[str]:
   return lines
 
 
-def fields(cls_or_value: Any) -> list[dataclasses.Field]:
+def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:
   """The fields that describe a dataclass; of a Linen module its own ones."""
   cls = cls_or_value if isinstance(cls_or_value, type) else type(cls_or_value)
   skipped = ('parent', 'name') if issubclass(cls, nn.Module) else ()
@@ -161,7 +167,7 @@ def _described_field(value: Any, field: dataclasses.Field) -> Any:
   """A field's value; what cannot be recorded and may change, as text."""
   part = getattr(value, field.name)
   try:
-    return describe(part)
+    return to_json_config(part)
   except errors.ConfigError:
     if registry.is_changeable(field):
       return repr(part)
@@ -175,7 +181,9 @@ def _name(cls: type) -> str:
 def _fields_of(description: dict) -> dict[str, dataclasses.Field]:
   """Fields of a described class by name; none where it is not known."""
   try:
-    return {f.name: f for f in fields(registry.class_of(description[CLASS]))}
+    return {
+      f.name: f for f in described_fields(registry.class_of(description[CLASS]))
+    }
   except errors.RunDirectoryError:
     return {}
 
@@ -264,9 +272,9 @@ def _has_default(field: dataclasses.Field) -> bool:
 
 def _default(field: dataclasses.Field) -> Any:
   if field.default is not dataclasses.MISSING:
-    return describe(field.default)
+    return to_json_config(field.default)
   assert field.default_factory is not dataclasses.MISSING
-  return describe(field.default_factory())
+  return to_json_config(field.default_factory())
 
 
 def _shown(flat: dict[str, Any], key: str) -> str:

@@ -50,7 +50,7 @@ def open_directory(
     check_directory(setup, vocabulary, fingerprint)
     if distributed.is_lead():
       claim_directory(setup, vocabulary, gin_config)
-      inputs.record(setup.model_dir, fingerprint, loaders)
+      inputs.record_inputs(setup.model_dir, fingerprint, loaders)
     yield lease
 
 
@@ -71,7 +71,7 @@ def check_directory(
 ) -> None:
   """Rejects the directory of another run, in every process."""
   directory = setup.model_dir
-  run_directory.check(
+  run_directory.check_run_directory(
     directory, setup.description, other_config=_other_config(setup)
   )
   run_directory.run_id(directory)  # Rejects a damaged one.
@@ -94,8 +94,8 @@ def _check_inputs(
   """Rejects a change of the data, or logs it."""
   saved = items_lib.read_meta(checkpoint)['inputs']
   if _other_config(setup) is run_directory.OtherConfig.REFUSE:
-    inputs.check(saved, fingerprint, where=checkpoint)
-  for change in inputs.differences(saved, fingerprint):
+    inputs.check_inputs(saved, fingerprint, where=checkpoint)
+  for change in inputs.input_differences(saved, fingerprint):
     logging.warning('From checkpoint %s on, %s.', checkpoint, change)
 
 
@@ -110,7 +110,7 @@ def claim_directory(
     or saved_checkpoints.run_of_last(directory)
     or run_directory.new_run_id()
   )
-  run_directory.claim(
+  run_directory.claim_run_directory(
     directory,
     setup.description,
     gin_config=gin_config,
@@ -122,14 +122,14 @@ def claim_directory(
   run_directory.write_model(
     directory, setup.model, vocabulary=setup.vocabulary, run=run
   )
-  saved_objectives.write(
+  saved_objectives.write_objectives(
     directory,
     setup.settings.objectives.objectives,
     saved_objectives.inputs_of(setup.settings),
   )
   run_directory.copy_vocabulary(vocabulary, directory)
   run_directory.copy_origin(
-    initialization.directories(setup.settings.init_from), directory
+    initialization.init_directories(setup.settings.init_from), directory
   )
   for objective in setup.settings.objectives.objectives:
     if objective.sentence is not None:
@@ -144,7 +144,9 @@ def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
   A run that a mistake ended at its start is begun anew after its correction.
   """
   metrics = setup.model_dir / run_directory.METRICS
-  if paths.size(metrics) or saved_checkpoints.finished_steps(setup.model_dir):
+  if paths.file_size(metrics) or saved_checkpoints.finished_steps(
+    setup.model_dir
+  ):
     return setup.settings.other_config
   return run_directory.OtherConfig.ACCEPT
 
@@ -167,4 +169,4 @@ def check_vocabulary_directory(
       expected='the directory of a vocabulary',
       where='Trainer.vocabulary',
     )
-  return paths.of(vocabulary)
+  return paths.to_path(vocabulary)

@@ -20,7 +20,7 @@ from xlflax.training.checkpointing import run_directory
 FILE = 'inputs.json'
 
 
-def describe(
+def describe_inputs(
   vocabulary_hash: str, loaders: Mapping[str, loader_lib.Loader]
 ) -> dict[str, Any]:
   """The identity of vocabulary and streams, as plain JSON.
@@ -40,20 +40,20 @@ def describe(
   }
 
 
-def check(
+def check_inputs(
   saved: Mapping[str, Any], now: Mapping[str, Any], *, where: pathlib.Path
 ) -> None:
   """Refuses other inputs than those that a checkpoint was trained on.
 
   Args:
-    saved: what `describe` returned for the checkpoint.
+    saved: what `describe_inputs` returned for the checkpoint.
     now: what it returns now.
     where: the checkpoint.
 
   Raises:
     RunDirectoryError: they differ; it is said in what.
   """
-  changed = differences(saved, now)
+  changed = input_differences(saved, now)
   if changed:
     raise errors.RunDirectoryError(
       'The run is continued on other data than it was trained on',
@@ -67,7 +67,9 @@ def check(
     )
 
 
-def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def input_differences(
+  saved: Mapping[str, Any], now: Mapping[str, Any]
+) -> list[str]:
   """What differs, a phrase each."""
   found = []
   if saved['vocabulary'] != now['vocabulary']:
@@ -78,17 +80,17 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
   return found
 
 
-def verified(model_dir: pathlib.Path) -> frozenset[str]:
+def verified_signatures(model_dir: pathlib.Path) -> frozenset[str]:
   """Signatures of the caches that the run has compared with their digests."""
   return frozenset((_read(model_dir) or {}).get('verified', ()))
 
 
-def record(
+def record_inputs(
   model_dir: pathlib.Path,
   described: Mapping[str, Any],
   loaders: Mapping[str, loader_lib.Loader],
 ) -> None:
-  """Writes what the run reads now, for `verified` and for people."""
+  """Writes what the run reads now, for `verified_signatures` and for people."""
   signatures = sorted({loader.signature for loader in loaders.values()} - {''})
   content = {
     **described,
@@ -98,7 +100,7 @@ def record(
   run_directory.write_part(model_dir, FILE, content)
 
 
-def written(model_dir: pathlib.Path) -> frozenset[str] | None:
+def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
   """Languages that the run's translations were in, as it was trained last.
 
   None where no stream of translations, or nothing at all, is recorded: a
@@ -108,7 +110,7 @@ def written(model_dir: pathlib.Path) -> frozenset[str] | None:
     RunDirectoryError: the record is damaged, or was deleted.
   """
   if not (model_dir / FILE).exists():
-    manifests.check(model_dir, FILE)
+    manifests.check_file(model_dir, FILE)
     return None
   record = run_directory.read_part(model_dir, FILE)
   return frozenset(record.get('written', ())) or None
@@ -159,7 +161,7 @@ def check_vocabulary(
 
 
 def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
-  """What `record` wrote; None, with a warning, where that cannot be used."""
+  """What `record_inputs` wrote; None, with a warning, where that cannot be used."""
   if not (model_dir / FILE).exists():
     return None
   try:

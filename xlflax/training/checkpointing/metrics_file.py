@@ -31,7 +31,7 @@ def truncate_metrics(
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
-  if written and digests.of_content(content[:size]) == written:
+  if written and digests.digest_content(content[:size]) == written:
     told = [x for x in content[size:].splitlines(True) if _is_kept(x, -1)]
     paths.write_atomically(path, content[:size] + b''.join(told))
     return
@@ -59,10 +59,10 @@ def read_own(model_dir: pathlib.Path) -> bytes:
   steps = saved_checkpoints.finished_steps(model_dir)
   written = _known_to(model_dir, steps[-1]) if steps else ''
   size = int(written.partition('-')[0] or 0)
-  if written and digests.of_content(content[:size]) != written:
+  if written and digests.digest_content(content[:size]) != written:
     raise errors.RunDirectoryError(
       f'{METRICS} is not the one that this run wrote',
-      got=digests.of_content(content[:size]),
+      got=digests.digest_content(content[:size]),
       expected=f'{written}, as checkpoint {steps[-1]} knows it',
       where=str(model_dir / METRICS),
       fix='restore it from a copy of this run; the run can be continued '
@@ -101,7 +101,7 @@ def _is_kept(line: bytes, step: int) -> bool:
     return False
 
 
-def records(model_dir: pathlib.Path) -> list[dict[str, Any]]:
+def read_metrics(model_dir: pathlib.Path) -> list[dict[str, Any]]:
   """What a run has written at its reports and evaluations, in order."""
   lines = _content(model_dir).splitlines(True)
   return [json.loads(line) for line in lines if _is_kept(line, _ALL)]

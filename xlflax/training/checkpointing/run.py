@@ -83,7 +83,7 @@ class SavedRun:
           saved_checkpoints.path_of(self.directory, steps[-1])
         )
       )
-    key = randomness.key(seed, randomness.Purpose.PARAMETERS)
+    key = randomness.purpose_key(seed, randomness.Purpose.PARAMETERS)
 
     def create(key):
       return nn.meta.unbox(models_api.init_params(self.model, key))
@@ -101,7 +101,9 @@ class SavedRun:
   def _check_sizes(self, saved: Mapping[str, tuple[int, ...]]) -> None:
     """Refuses a model far larger than its checkpoint, before it is made."""
     config = getattr(self.model, 'config', None)
-    found = plausibility.problems(config, saved.values()) if config else []
+    found = (
+      plausibility.find_shape_problems(config, saved.values()) if config else []
+    )
     if found:
       raise errors.CheckpointError(
         'The sizes of the model do not fit its checkpoints',
@@ -131,7 +133,7 @@ class SavedRun:
       )
     }
     replicated = partitioner.replicated if partitioner else one
-    return abstract | params_lib.nest(
+    return abstract | params_lib.unflatten_params(
       {
         name: jax.ShapeDtypeStruct(shape, 'float32', sharding=replicated)
         for name, shape in saved.items()
@@ -150,13 +152,15 @@ FINISHED = 'finished.json'
 def mark_finished(model_dir: pathlib.Path, step: int) -> None:
   """Leaves the sign that `xlflax evaluate --continuous` ends at."""
   if (model_dir / run_directory.METRICS).exists():  # no line follows
-    manifests.note(model_dir, manifests.Kind.RUN, [run_directory.METRICS])
+    manifests.record_files(
+      model_dir, manifests.Kind.RUN, [run_directory.METRICS]
+    )
   run_directory.write_json(model_dir / FINISHED, {'step': step})
 
 
 def mark_unfinished(model_dir: pathlib.Path) -> None:
   """Takes that sign away: training goes on."""
-  manifests.forget(model_dir, (FINISHED, run_directory.METRICS))
+  manifests.forget_files(model_dir, (FINISHED, run_directory.METRICS))
   (model_dir / FINISHED).unlink(missing_ok=True)
 
 
@@ -173,7 +177,7 @@ def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
     RunDirectoryError: it is none, or in a bucket that cannot be read.
     VocabularyError: its vocabulary is missing or damaged.
   """
-  directory = paths.of(model_dir)
+  directory = paths.to_path(model_dir)
   bucket_checks.check_readable(directory)
   if not directory.is_dir():
     raise errors.RunDirectoryError(
@@ -187,7 +191,7 @@ def open_run(model_dir: str | os.PathLike[str]) -> SavedRun:
     inputs.own_vocabulary(directory),
     {
       objective.name: objective
-      for objective in saved_objectives.read(directory)
+      for objective in saved_objectives.read_objectives(directory)
     },
     saved_objectives.read_inputs(directory),
   )

@@ -53,7 +53,7 @@ class OtherConfig(enum.Enum):
   ACCEPT = 'accept'  # continue with the new configuration, and record it
 
 
-def check(
+def check_run_directory(
   model_dir: pathlib.Path,
   description: dict[str, Any],
   *,
@@ -63,7 +63,7 @@ def check(
 
   Args:
     model_dir: the run's directory; it need not exist.
-    description: of the run (`description.describe`).
+    description: of the run (`description.to_json_config`).
     other_config: what to do where another run lives.
 
   Raises:
@@ -75,7 +75,7 @@ def check(
     refuse = other_config is OtherConfig.REFUSE
     known = read_part(model_dir, TRAINER, of_any_run=not refuse)
     _compare(model_dir, known, description, other_config)
-  elif any(not p.name.startswith('.') for p in paths.children(model_dir)):
+  elif any(not p.name.startswith('.') for p in paths.list_directory(model_dir)):
     raise errors.RunDirectoryError(
       'The model directory holds files, but no run',
       got=str(model_dir),
@@ -95,7 +95,7 @@ def check_place(model_dir: pathlib.Path) -> None:
     )
 
 
-def claim(
+def claim_run_directory(
   model_dir: pathlib.Path,
   description: dict[str, Any],
   *,
@@ -103,25 +103,25 @@ def claim(
   other_config: OtherConfig = OtherConfig.REFUSE,
   run: str = '',
 ) -> None:
-  """Makes the directory this run's own, or raises as `check` does.
+  """Makes the directory this run's own, or raises as `check_run_directory` does.
 
   Args:
     model_dir: the run's directory.
     description: of the run.
     gin_config: a gin file's text that builds the run; '' where none does.
-    other_config: as in `check`.
+    other_config: as in `check_run_directory`.
     run: what tells the run from others; '' takes what `model.json` says.
   """
-  check(model_dir, description, other_config=other_config)
+  check_run_directory(model_dir, description, other_config=other_config)
   contents = {CONFIG: gin_config} if gin_config else {}
   marked = {**description, _RUN: run or run_id(model_dir)}
-  manifests.write(
+  manifests.write_files(
     model_dir, manifests.Kind.RUN, {TRAINER: as_json(marked)} | contents
   )
 
 
 def _compare(model_dir, old, new, other_config) -> None:
-  difference = description_lib.difference(old, new)
+  difference = description_lib.config_difference(old, new)
   if difference and other_config is OtherConfig.REFUSE:
     raise errors.RunDirectoryError(
       "The model directory holds another configuration's run",
@@ -178,13 +178,15 @@ def read_part(
 
 def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
   """Writes a run's file of plain JSON, with its digest."""
-  manifests.write(path.parent, manifests.Kind.RUN, {path.name: as_json(value)})
+  manifests.write_files(
+    path.parent, manifests.Kind.RUN, {path.name: as_json(value)}
+  )
 
 
 def as_json(value: dict[str, Any]) -> str:
   """Plain JSON with its digest, as people may read and compare it."""
   text = json.dumps(
-    digests.with_own(value), indent=2, sort_keys=True, ensure_ascii=False
+    digests.add_digest(value), indent=2, sort_keys=True, ensure_ascii=False
   )
   return text + '\n'
 
@@ -221,7 +223,7 @@ def new_run_id() -> str:
 def content_of(model_dir: str | pathlib.Path) -> str | None:
   """What a run is, wherever it lies; None where that cannot be read."""
   try:
-    found = run_id(paths.of(model_dir))
+    found = run_id(paths.to_path(model_dir))
   except (errors.XlflaxError, OSError):
     return None
   return f'run {found}' if found else None
@@ -253,7 +255,7 @@ def write_model(
   known = vocabulary_of(model_dir)
   if vocabulary is not None:
     known = VocabularyIdentity(vocabulary.spec.size, vocabulary.hash)
-  described = {**description_lib.describe(model), _RUN: run}
+  described = {**description_lib.to_json_config(model), _RUN: run}
   if known is not None:
     described[_OF_VOCABULARY] = known._asdict()
   write_json(model_dir / MODEL, described)
@@ -301,7 +303,7 @@ def read_model(model_dir: pathlib.Path):
       got=str(model_dir),
       expected=f'a directory with {MODEL}, as `xlflax train` makes it',
     )
-  found = description_lib.build(read_json(path))
+  found = description_lib.from_json_config(read_json(path))
   config = getattr(found, 'config', None)
   if not isinstance(found, nn.Module) or not dataclasses.is_dataclass(config):
     raise errors.RunDirectoryError(
@@ -324,15 +326,15 @@ def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
 
 def note_vocabulary(model_dir: pathlib.Path) -> None:
   """Puts the vocabulary's files into the run's manifest."""
-  known = manifests.read(model_dir)
+  known = manifests.read_manifest(model_dir)
   names = [
     f'{VOCABULARY}/{path.name}'
-    for path in paths.children(model_dir / VOCABULARY)
+    for path in paths.list_directory(model_dir / VOCABULARY)
     if not path.name.startswith('.')
   ]
   new = [name for name in names if not known or name not in known.files]
   if new:
-    manifests.note(model_dir, manifests.Kind.RUN, new)
+    manifests.record_files(model_dir, manifests.Kind.RUN, new)
 
 
 def copy_origin(
@@ -346,7 +348,9 @@ def copy_origin(
     model_dir: the run's directory; a record that it has stays.
   """
   for name in (ORIGIN, SENTENCE):
-    found = [one for one in map(paths.of, sources) if (one / name).exists()]
+    found = [
+      one for one in map(paths.to_path, sources) if (one / name).exists()
+    ]
     if found and not (name == SENTENCE and (model_dir / name).exists()):
       write_part(model_dir, name, read_part(found[0], name))
 
@@ -366,7 +370,7 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
     RunDirectoryError: a file differs.
   """
   copy = model_dir / VOCABULARY
-  for path in paths.children(copy):
+  for path in paths.list_directory(copy):
     other = source / path.name
     if not (other.exists() and path.read_bytes() == other.read_bytes()):
       raise errors.RunDirectoryError(
@@ -380,6 +384,8 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
 
 def remove_leftovers(model_dir: pathlib.Path) -> None:
   """Removes what a killed process had not yet given its name."""
-  for path in () if paths.is_bucket(model_dir) else paths.children(model_dir):
+  for path in (
+    () if paths.is_bucket(model_dir) else paths.list_directory(model_dir)
+  ):
     if path.name.startswith('.') and path.name.endswith('.tmp'):
       shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

@@ -20,10 +20,10 @@ DIRECTORY = 'checkpoints'
 
 def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
   """Steps of the finished checkpoints of a model directory, rising."""
-  directory = paths.of(model_dir) / DIRECTORY
+  directory = paths.to_path(model_dir) / DIRECTORY
   return sorted(
     int(p.name)
-    for p in paths.children(directory)
+    for p in paths.list_directory(directory)
     if p.name.isdigit() and _is_finished(p)
   )
 
@@ -42,8 +42,8 @@ def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
     CheckpointError: there is none.
     RunDirectoryError: it is where checkpoints cannot be read.
   """
-  checkpoint = paths.absolute(model_dir) / DIRECTORY / str(step)
-  kvstores.spec(os.fspath(checkpoint))
+  checkpoint = paths.to_absolute_path(model_dir) / DIRECTORY / str(step)
+  kvstores.kvstore_spec(os.fspath(checkpoint))
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
       'There is no such checkpoint',
@@ -54,7 +54,7 @@ def path_of(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   return checkpoint
 
 
-def verify(checkpoint: pathlib.Path, *items: str) -> None:
+def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:
   """Refuses items that are not as they were written, on all processes alike.
 
   Each process reads its share of the files.
@@ -68,7 +68,7 @@ def verify(checkpoint: pathlib.Path, *items: str) -> None:
   """
   error = None
   try:
-    items_lib.verify(
+    items_lib.verify_items(
       checkpoint,
       *items,
       run=run_directory.run_id(checkpoint.parent.parent),
@@ -89,7 +89,7 @@ def verify(checkpoint: pathlib.Path, *items: str) -> None:
 def run_of_last(model_dir: pathlib.Path) -> str:
   """The run that the newest whole checkpoint is of; '' without any."""
   for step in reversed(finished_steps(model_dir)):
-    about = items_lib.about(path_of(model_dir, step))
+    about = items_lib.read_seal_metadata(path_of(model_dir, step))
     if about:
       return about.get('run', '')
   return ''
@@ -117,10 +117,10 @@ def saved_shapes(
   items_lib.verify_description(checkpoint, item)
   try:
     metadata = ocp.StandardCheckpointHandler().metadata(
-      paths.absolute(checkpoint) / item
+      paths.to_absolute_path(checkpoint) / item
     )
     tree = getattr(metadata, 'tree', metadata)
-    return params_lib.shapes(tree)
+    return params_lib.param_shapes(tree)
   except Exception as error:
     raise errors.CheckpointError(
       'A checkpoint has no readable metadata',
@@ -169,7 +169,7 @@ def _differences(checkpoint, abstract, item: str) -> list[str]:
     saved = saved_shapes(checkpoint, item)
   except errors.CheckpointError:
     return []
-  wanted = params_lib.shapes(abstract)
+  wanted = params_lib.param_shapes(abstract)
   return sorted(
     [f'{n} only in the checkpoint' for n in saved.keys() - wanted]
     + [f'{n} only in the model' for n in wanted.keys() - saved]
@@ -184,7 +184,7 @@ def _differences(checkpoint, abstract, item: str) -> list[str]:
 def is_whole(checkpoint: pathlib.Path) -> bool:
   """Whether every file of a checkpoint is as it was written."""
   try:
-    verify(checkpoint, *items_lib.NAMES)
+    verify_checkpoint(checkpoint, *items_lib.NAMES)
   except errors.CheckpointError:
     return False
   return True
@@ -211,7 +211,9 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
   averaged = any(
     name.startswith('ema/') for name in saved_shapes(checkpoint, 'train')
   )
-  verify(checkpoint, items_lib.TRAIN if averaged else items_lib.PARAMS)
+  verify_checkpoint(
+    checkpoint, items_lib.TRAIN if averaged else items_lib.PARAMS
+  )
   try:
     if averaged:
       return read_part(checkpoint, 'train', {'ema': abstract})['ema']
@@ -228,7 +230,7 @@ def restore_params(model_dir: str | pathlib.Path, step: int, abstract) -> Any:
 def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
   """Reads some arrays of an item, each straight into its sharding.
 
-  The files are not checked: call `verify` once before.
+  The files are not checked: call `verify_checkpoint` once before.
 
   Args:
     checkpoint: a finished checkpoint's directory.
@@ -237,7 +239,7 @@ def read_part(checkpoint: pathlib.Path, item: str, part) -> Any:
   """
   with ocp.PyTreeCheckpointer() as checkpointer:
     return checkpointer.restore(
-      paths.absolute(checkpoint) / item,
+      paths.to_absolute_path(checkpoint) / item,
       args=ocp.args.PyTreeRestore(
         item=part,
         partial_restore=True,

@@ -41,7 +41,7 @@ def inputs_of(trainer) -> dict[str, dict[str, Any]]:
   return found
 
 
-def write(
+def write_objectives(
   model_dir: pathlib.Path,
   objectives: Iterable[Any],
   inputs: Inputs = types.MappingProxyType({}),
@@ -59,7 +59,7 @@ def write(
   recorded = []
   for objective in objectives:
     try:
-      recorded.append(description_lib.describe(objective))
+      recorded.append(description_lib.to_json_config(objective))
     except errors.ConfigError:
       logging.info(
         'Objective %s is not recorded in %s: not all its settings '
@@ -77,8 +77,8 @@ def write(
   )
 
 
-def read(model_dir: pathlib.Path) -> list:
-  """The objectives that `write` recorded; [] where none are.
+def read_objectives(model_dir: pathlib.Path) -> list:
+  """The objectives that `write_objectives` recorded; [] where none are.
 
   Raises:
     RunDirectoryError: the file is damaged, or was deleted.
@@ -88,7 +88,7 @@ def read(model_dir: pathlib.Path) -> list:
   recorded = _read(model_dir).get(_OBJECTIVES)
   for description in recorded if isinstance(recorded, list) else ():
     try:
-      objective = description_lib.build(description)
+      objective = description_lib.from_json_config(description)
       if isinstance(getattr(objective, 'name', None), str):
         found.append(objective)
     except errors.RunDirectoryError as error:
@@ -97,7 +97,7 @@ def read(model_dir: pathlib.Path) -> list:
 
 
 def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:
-  """Returns the input settings that `write` recorded; {} if there are none.
+  """Returns the input settings that `write_objectives` recorded; {} if there are none.
 
   Raises:
     RunDirectoryError: If the file is damaged or was deleted.
@@ -115,6 +115,6 @@ def read_inputs(model_dir: pathlib.Path) -> dict[str, dict[str, Any]]:
 def _read(model_dir: pathlib.Path) -> dict[str, Any]:
   """Returns the record; {} if the run was never given one."""
   if not (model_dir / run_directory.OBJECTIVES).exists():
-    manifests.check(model_dir, run_directory.OBJECTIVES)
+    manifests.check_file(model_dir, run_directory.OBJECTIVES)
     return {}
   return run_directory.read_part(model_dir, run_directory.OBJECTIVES)

@@ -163,7 +163,7 @@ def of_kind(device_kind: str) -> Accelerator | None:
   return next((a for a in TABLE if any(part in kind for part in a.kinds)), None)
 
 
-def named(platform: str, name: str) -> Accelerator | None:
+def find_accelerator(platform: str, name: str) -> Accelerator | None:
   """Returns the accelerator of a name, in any case; None if there is none.
 
   A name without its amount of memory is that of the largest: 'A100' is

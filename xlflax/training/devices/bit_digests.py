@@ -30,7 +30,7 @@ class Digester:
   """
 
   def __init__(self, tree: Any):
-    named = params_lib.names(tree)
+    named = params_lib.flatten_params(tree)
     shardings = [array.sharding for array in named.values()]
     self.mesh: Mesh = shardings[0].mesh
     self.names = tuple(named)
@@ -51,7 +51,7 @@ class Digester:
     axes = self.mesh.axis_names
 
     def of_device(parts):
-      digests = jnp.stack([digest(part) for part in parts])
+      digests = jnp.stack([checksum_array(part) for part in parts])
       return digests.reshape(*(1 for _ in axes), len(parts))
 
     return jax.shard_map(
@@ -89,7 +89,7 @@ class Digester:
     return tuple(i for i, name in enumerate(names) if name not in splitting)
 
 
-def digest(array: jax.Array) -> jax.Array:
+def checksum_array(array: jax.Array) -> jax.Array:
   """Returns the sum of the values' bits, each mixed with its place; uint32 [].
 
   The mixing is a bijection of 32 bits, so that one value that changes always

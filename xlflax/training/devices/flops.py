@@ -27,13 +27,13 @@ def of_forward(fn, *args) -> int:
   return _count(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
-def equations(jaxpr) -> Iterator[Any]:
+def iterate_equations(jaxpr) -> Iterator[Any]:
   """Yields the equations of a jaxpr and of all that it calls."""
   for equation in jaxpr.eqns:
     yield equation
     branches = equation.params.get('branches', ())
     for inner in (*_inner(equation.params), *(b.jaxpr for b in branches)):
-      yield from equations(inner)
+      yield from iterate_equations(inner)
 
 
 def _count(jaxpr) -> int:

@@ -26,7 +26,9 @@ class Machine:
     per_node: how many share the fast links of a node (of a TPU slice).
   """
 
-  OPENED_BY: ClassVar[str] = 'xlflax.training.devices.machines.parse({})'
+  OPENED_BY: ClassVar[str] = (
+    'xlflax.training.devices.machines.parse_topology({})'
+  )
 
   platform: str
   accelerator: accelerators.Accelerator | None
@@ -43,7 +45,7 @@ class Machine:
     return f'{self.count} x {name}{nodes}'
 
 
-def parse(text: str) -> Machine:
+def parse_topology(text: str) -> Machine:
   """The machine of `--target_topology`.
 
   Args:
@@ -97,7 +99,7 @@ def _positive(text: str, whole: str) -> int:
 
 
 def _named(platform: str, name: str) -> accelerators.Accelerator:
-  found = accelerators.named(platform, name)
+  found = accelerators.find_accelerator(platform, name)
   if found:
     return found
   known = [a for a in accelerators.TABLE if a.platform == platform]

@@ -32,7 +32,7 @@ def is_scarce() -> bool:
   return memory_maps() > _SHARE * int(_LIMIT.read_text())
 
 
-def free() -> None:
+def free_programs() -> None:
   """Frees the compiled programs that nobody holds, and their memory.
 
   What is called again is compiled again, or read from the persistent cache.
@@ -48,5 +48,5 @@ def make_room() -> None:
   gc.collect()
   if is_scarce():
     before = memory_maps()
-    free()
+    free_programs()
     _LOG.info('Compiled programs: %d -> %d memory maps', before, memory_maps())

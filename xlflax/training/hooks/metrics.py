@@ -35,7 +35,9 @@ class MetricsHook(base.Hook):
     """See base class."""
     if distributed.is_lead():
       self._plateaus = plateau.Plateaus(
-        plateau.entropies(run.trainer.objectives, run.loaders, run.setup.spec)
+        plateau.mixture_entropies(
+          run.trainer.objectives, run.loaders, run.setup.spec
+        )
       )
     self._read_plateaus(run)
 
@@ -82,7 +84,7 @@ class MetricsHook(base.Hook):
   def _read_plateaus(self, run) -> None:
     """Resumes the plateau detection from the metrics written before."""
     if distributed.is_lead():
-      self._plateaus.go_on(metrics_file.records(run.model_dir))
+      self._plateaus.go_on(metrics_file.read_metrics(run.model_dir))
 
 
 def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
@@ -95,7 +97,7 @@ def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
     'loss': sums.loss,
     'grad_norm': sums.grad_norm,
     'learning_rate': float(run.trainer.optimizer.rate_at(run.step - 1)),
-  } | metrics_lib.finalize(means, run.setup.spec.languages)
+  } | metrics_lib.finalize_metrics(means, run.setup.spec.languages)
   if sums.skipped:
     metrics['skipped_steps'] = sums.skipped
   if sums.spikes:
@@ -107,7 +109,7 @@ def _environment() -> dict[str, str]:
   """Returns versions and devices, for the first report of a process."""
   return {
     'python': platform.python_version(),
-    **distributed.versions(),
+    **distributed.checked_versions(),
     'device': jax.devices()[0].device_kind,
     'devices': str(jax.device_count()),
     'processes': str(jax.process_count()),

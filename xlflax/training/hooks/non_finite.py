@@ -29,10 +29,10 @@ class NonFiniteHook(base.Hook):
     return True
 
   def _check(self, run, sums: metric_accumulator.Sums) -> None:
-    check(sums, run.step, run.trainer, run.last_good_checkpoint)
+    check_finite_step(sums, run.step, run.trainer, run.last_good_checkpoint)
 
 
-def check(
+def check_finite_step(
   sums: metric_accumulator.Sums,
   step: int,
   trainer: 'trainer_lib.Trainer',

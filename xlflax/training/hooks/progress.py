@@ -21,7 +21,7 @@ class ProgressHook(base.Hook):
   def before_training(self, run):
     """See base class."""
     if distributed.is_lead():
-      announcement.announce(run.setup, run.loaders, first_step=run.step)
+      announcement.log_run_header(run.setup, run.loaders, first_step=run.step)
     peak = devices.peak_flops(jax.devices()[0])
     self._progress = progress_lib.Progress(
       first_step=run.step,

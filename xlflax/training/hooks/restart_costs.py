@@ -32,5 +32,5 @@ class RestartCostHook(base.Hook):
     step = run.finished_on_devices
     costs = self._restart.costs(step) if self._restart else None
     if costs:
-      logging.info('Step %d: %s.', step, restarts.summary(costs))
+      logging.info('Step %d: %s.', step, restarts.format_restart_costs(costs))
       run.write_metrics(step, restart=costs)

@@ -92,7 +92,7 @@ class SilentDataCorruptionHook(base.Hook):
       TrainingError: If the devices disagree, with the status FAILURE.
     """
     if self._hosts is None:
-      self._hosts = step_times.hosts()
+      self._hosts = step_times.gather_host_names()
     if self._setup.settings.xla_checker:
       self._check_by_xla(active, step, state, rest)
     before = self._digest(state)
@@ -117,7 +117,7 @@ class SilentDataCorruptionHook(base.Hook):
     if not self._every or int(state.step) == self._agreed:
       return
     if self._hosts is None:
-      self._hosts = step_times.hosts()
+      self._hosts = step_times.gather_host_names()
     self._end_if(_REPLICAS, self._digest(state).odd_replicas(), int(state.step))
 
   def _digest(self, *trees) -> '_Table':

@@ -42,7 +42,7 @@ def last_steps(
   Raises:
     CheckpointError: there are not so many.
   """
-  bucket_checks.check_readable(paths.of(model_dir))
+  bucket_checks.check_readable(paths.to_path(model_dir))
   steps = saved_checkpoints.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
@@ -55,7 +55,7 @@ def last_steps(
   return steps[-count:]
 
 
-def average(
+def average_checkpoints(
   chosen: Mapping[str | pathlib.Path, Sequence[int]], output: str | pathlib.Path
 ) -> pathlib.Path:
   """Writes a model directory with the mean of checkpoints' parameters.
@@ -75,7 +75,7 @@ def average(
     VocabularyError: the runs have different vocabularies.
     CheckpointError: a checkpoint is missing or unlike the others.
   """
-  output = paths.absolute(output)
+  output = paths.to_absolute_path(output)
   runs = [(run_lib.open_run(d), sorted(set(s))) for d, s in chosen.items()]
   for run, steps in runs:
     _check_steps(run, steps)
@@ -101,7 +101,7 @@ def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
       value is not finite.
   """
   for path in paths:
-    saved_checkpoints.verify(path, 'params')
+    saved_checkpoints.verify_checkpoint(path, 'params')
   shapes = saved_checkpoints.saved_shapes(paths[0])
   for path in paths[1:]:
     if saved_checkpoints.saved_shapes(path) != shapes:
@@ -109,22 +109,24 @@ def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
   means: dict[str, np.ndarray] = {}
   for names in _groups(shapes):
     means |= _mean(paths, {name: shapes[name] for name in names})
-  return params_lib.nest(means)
+  return params_lib.unflatten_params(means)
 
 
 def _mean(paths, shapes) -> dict[str, np.ndarray]:
   """Name -> mean over the checkpoints."""
   sums = {name: np.zeros(shape) for name, shape in shapes.items()}
-  item = params_lib.nest(
+  item = params_lib.unflatten_params(
     {
       name: np.broadcast_to(np.float32(0), shape)
       for name, shape in shapes.items()
     }
   )
   for path in paths:
-    part = params_lib.names(saved_checkpoints.read_part(path, 'params', item))
+    part = params_lib.flatten_params(
+      saved_checkpoints.read_part(path, 'params', item)
+    )
     for name, total in sums.items():
-      finite_values.check(name, np.asarray(part[name]), where=path)
+      finite_values.check_finite(name, np.asarray(part[name]), where=path)
       total += part[name]
   return {
     name: (total / len(paths)).astype(np.float32)
@@ -153,7 +155,9 @@ def _write(
 ) -> None:
   run, _ = runs[0]
   run_directory.write_model(directory, run.model, vocabulary=run.vocabulary)
-  saved_objectives.write(directory, run.objectives.values(), run.inputs)
+  saved_objectives.write_objectives(
+    directory, run.objectives.values(), run.inputs
+  )
   run_directory.copy_vocabulary(
     run.directory / run_directory.VOCABULARY, directory
   )
@@ -163,7 +167,7 @@ def _write(
   record = {str(one.directory): steps for one, steps in runs}
   last = max(steps[-1] for _, steps in runs)
   text = json.dumps(record, indent=2) + '\n'
-  manifests.write(directory, manifests.Kind.RUN, {RECORD: text})
+  manifests.write_files(directory, manifests.Kind.RUN, {RECORD: text})
   params = jax.tree.map(jnp.asarray, params)
   meta = {'averaged': record}
   checkpoints.write_parameters(directory, params, step=last, meta=meta)

@@ -14,7 +14,9 @@ _SUFFIXES = {
 }
 
 
-def read(paths: Sequence[str], language: str) -> Iterator[tuple[str, str]]:
+def read_translations(
+  paths: Sequence[str], language: str
+) -> Iterator[tuple[str, str]]:
   """Yields (word, its translation into `language`).
 
   A file's name begins with the languages of its columns: `en-de.txt` and
@@ -50,7 +52,7 @@ def _files(
   path: str, language: str
 ) -> list[tuple[pathlib.Path, dictionaries_lib.Format]]:
   """(file, its format) of a file, or of those of a folder."""
-  place = mirrors.here(path)
+  place = mirrors.stage_input(path)
   candidates = sorted(place.iterdir()) if place.is_dir() else [place]
   known = [
     (file, _format(file)) for file in candidates if language in _languages(file)

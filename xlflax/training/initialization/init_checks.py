@@ -72,13 +72,13 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
   rows = [
     name
     for name in names
-    if params_lib.matches(vocabulary_matching.TOKEN_ROWS, name)
+    if params_lib.matches_pattern(vocabulary_matching.TOKEN_ROWS, name)
     and not init.matches_rows(name)
   ]
   if rows and vocabulary is not None:
     inputs.check_vocabulary(
       vocabulary,
-      paths.of(init.model_dir),
+      paths.to_path(init.model_dir),
       where=f'InitFrom.model_dir, {", ".join(rows)}',
       fix='train with the vocabulary of that run, set '
       'InitFrom.vocabulary_matching, or leave the rows out by InitFrom.exclude',
@@ -86,11 +86,13 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
 
 
 def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
-  taken = [name for name in names if params_lib.matches(_OF_LANGUAGES, name)]
-  known = run_directory.vocabulary_of(paths.of(init.model_dir))
+  taken = [
+    name for name in names if params_lib.matches_pattern(_OF_LANGUAGES, name)
+  ]
+  known = run_directory.vocabulary_of(paths.to_path(init.model_dir))
   if not taken or known is None or known.hash == vocabulary.hash:
     return
-  theirs = inputs.own_vocabulary(paths.of(init.model_dir)).spec.languages
+  theirs = inputs.own_vocabulary(paths.to_path(init.model_dir)).spec.languages
   if theirs != vocabulary.spec.languages:
     raise errors.VocabularyError(
       'Parameters of languages would stand for other languages here',
@@ -101,7 +103,7 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
     )
 
 
-def misfit(name: str, shape, source_shape, rows) -> str | None:
+def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
   """What is wrong with a source's shape; None if it can be taken."""
   if rows is not None and rows.axis(shape, source_shape) is not None:
     return None
@@ -115,7 +117,7 @@ def misfit(name: str, shape, source_shape, rows) -> str | None:
   return f'{name} is {shape} here, {source_shape} in the checkpoint{sizes}'
 
 
-def hint(init: Any, problems: Sequence[str]) -> str:
+def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
   """More to do about it, where the reason shows."""
   if init.decoder is not None and any('cross_attention' in p for p in problems):
     return (
@@ -154,7 +156,7 @@ def position_problems(
     names: parameters of this model that are taken.
     model: this run's; None checks nothing.
   """
-  path = paths.of(model_dir)
+  path = paths.to_path(model_dir)
   if model is None or not (path / run_directory.MODEL).exists():
     return []
   here = getattr(model.config, 'position_offset', 0)
@@ -168,7 +170,7 @@ def position_problems(
 
 def build_hint(model_dir: str) -> str:
   """How to get a model that fits the run."""
-  path = paths.of(model_dir)
+  path = paths.to_path(model_dir)
   if (path / MODEL_GIN).exists():
     return f'give --gin_file={path / MODEL_GIN} last, which builds that model'
   return f'set the fields of the model as {path / run_directory.MODEL} has them'

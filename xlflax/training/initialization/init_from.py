@@ -77,8 +77,8 @@ class InitFrom:
   def chooses(self, name: str) -> bool:
     """Whether `include` and `exclude` let a name through."""
     return (
-      not self.include or params_lib.matches(self.include, name)
-    ) and not params_lib.matches(self.exclude, name)
+      not self.include or params_lib.matches_pattern(self.include, name)
+    ) and not params_lib.matches_pattern(self.exclude, name)
 
   def must_take(self, source_name: str, taken: Collection[str]) -> bool:
     """Whether a parameter of the other run must not be left behind.
@@ -90,13 +90,13 @@ class InitFrom:
     return (
       source_name.startswith('model/')
       and self.chooses(source_name)
-      and not params_lib.matches(self.unused, source_name)
+      and not params_lib.matches_pattern(self.unused, source_name)
       and (self.decoder is None or self.decoder.must_take(source_name, taken))
     )
 
   def matches_rows(self, name: str) -> bool:
     """Whether a parameter has a row per token that is found by its string."""
-    return self.vocabulary_matching is not None and params_lib.matches(
+    return self.vocabulary_matching is not None and params_lib.matches_pattern(
       self.vocabulary_matching.parameters, name
     )
 
@@ -112,7 +112,7 @@ class InitFrom:
 Inits = InitFrom | str | Sequence[InitFrom | str]
 
 
-def several(init: Inits | None) -> tuple[InitFrom, ...]:
+def as_init_list(init: Inits | None) -> tuple[InitFrom, ...]:
   """The runs that parameters come from, in order; () for None."""
   if not init:
     return ()
@@ -122,15 +122,15 @@ def several(init: Inits | None) -> tuple[InitFrom, ...]:
   )
 
 
-def directories(init: Inits | None) -> list[str]:
-  """The directories of `several`."""
-  return [one.model_dir for one in several(init)]
+def init_directories(init: Inits | None) -> list[str]:
+  """The directories of `as_init_list`."""
+  return [one.model_dir for one in as_init_list(init)]
 
 
 def checkpoints_of(init: Inits | None) -> list[str]:
   """What parameters come from at this moment: 'run 3f2a…, step 100'."""
   found = []
-  for one in several(init):
+  for one in as_init_list(init):
     steps = saved_checkpoints.finished_steps(one.model_dir)
     step = max(steps, default=None) if one.step is None else one.step
     run = run_directory.content_of(one.model_dir) or one.model_dir
@@ -138,18 +138,18 @@ def checkpoints_of(init: Inits | None) -> list[str]:
   return found
 
 
-def replaced(init: Inits | None, params) -> set[str]:
-  """Names of the parameters of which `apply` keeps no value."""
+def replaced_parameters(init: Inits | None, params) -> set[str]:
+  """Names of the parameters of which `initialize_from_runs` keeps no value."""
   return {
     name
-    for one in several(init)
+    for one in as_init_list(init)
     if not one.allow_missing
-    for name in params_lib.names(params)
+    for name in params_lib.flatten_params(params)
     if one.wants(name) and not one.matches_rows(name)
   }
 
 
-def apply(
+def initialize_from_runs(
   init: Inits,
   state: train_state.TrainState,
   factory,
@@ -178,7 +178,7 @@ def apply(
     VocabularyError: a vocabulary to match is missing.
   """
   params, taken = state.params, set[str]()
-  for one in several(init):
+  for one in as_init_list(init):
     values = _values(
       one,
       params,
@@ -192,9 +192,11 @@ def apply(
       lambda n, leaf, values=values: values.get(n, leaf), params
     )
     if one.optimizer_state:
-      kept = moments.read(_checkpoint(one), state.opt_state, factory)
+      kept = moments.read_optimizer_state(
+        _checkpoint(one), state.opt_state, factory
+      )
       state = state.replace(opt_state=kept)
-  fresh = [n for n in params_lib.names(params) if n not in taken]
+  fresh = [n for n in params_lib.flatten_params(params) if n not in taken]
   logging.info(
     'Initialised %d parameters; %d are fresh%s.',
     len(taken),
@@ -228,15 +230,17 @@ def check_successor(
     CheckpointError: parameters would be missing or left behind, or shapes or
       optimizers differ.
   """
-  saved = params_lib.shapes(before.params)
-  for one in several(init):
+  saved = params_lib.param_shapes(before.params)
+  for one in as_init_list(init):
     if one.model_dir != model_dir or one.vocabulary_matching is not None:
       continue
     where = pathlib.Path(model_dir)
     sources = _sources(one, state.params, saved, where, None)
     init_checks.check_fit(one, sources, saved, where, None)
     if one.optimizer_state:
-      moments.check(state.opt_state, params_lib.shapes(before.opt_state), where)
+      moments.check_optimizer_state(
+        state.opt_state, params_lib.param_shapes(before.opt_state), where
+      )
 
 
 def _values(
@@ -251,10 +255,10 @@ def _values(
     init = dataclasses.replace(init, decoder=own)
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
-  run = paths.of(init.model_dir)
+  run = paths.to_path(init.model_dir)
   if init.step is None and not (run / run_lib.FINISHED).exists():
     logging.warning('%s has not ended: %s is its newest.', run, checkpoint)
-  saved_checkpoints.verify(checkpoint, 'params')
+  saved_checkpoints.verify_checkpoint(checkpoint, 'params')
   saved = saved_checkpoints.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)
@@ -263,10 +267,12 @@ def _values(
   targets = {
     name: (leaf, sharding)
     for (name, leaf), sharding in zip(
-      params_lib.names(params).items(), jax.tree.leaves(shardings), strict=True
+      params_lib.flatten_params(params).items(),
+      jax.tree.leaves(shardings),
+      strict=True,
     )
   }
-  arrays = parameter_sources.read(checkpoint, sources, targets, saved)
+  arrays = parameter_sources.read_sources(checkpoint, sources, targets, saved)
   finite_values.check_arrays(arrays, where=checkpoint)
   values = _made(
     sources, arrays, {name: sharding for name, (_, sharding) in targets.items()}
@@ -287,7 +293,7 @@ def _rows(
     return None
   if not any(
     init.wants(name) and init.matches_rows(name)
-    for name in params_lib.names(params)
+    for name in params_lib.flatten_params(params)
   ):
     raise errors.ConfigError(
       'Vocabulary matching has no parameter to fill',
@@ -327,7 +333,7 @@ def _made(
 
 
 def _checkpoint(init: InitFrom) -> pathlib.Path:
-  bucket_checks.check_readable(paths.of(init.model_dir))
+  bucket_checks.check_readable(paths.to_path(init.model_dir))
   steps = saved_checkpoints.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
@@ -337,28 +343,28 @@ def _checkpoint(init: InitFrom) -> pathlib.Path:
       expected=f'one of {steps}' if steps else 'a run with checkpoints',
       where=init.model_dir,
     )
-  return paths.of(init.model_dir) / saved_checkpoints.DIRECTORY / str(step)
+  return paths.to_path(init.model_dir) / saved_checkpoints.DIRECTORY / str(step)
 
 
 def _sources(
   init: InitFrom, params, saved, checkpoint, rows
 ) -> dict[str, Source]:
   """Name -> source of the wanted parameters, after all checks."""
-  named = params_lib.names(params)
-  depths = parameter_sources.depths(params_lib.shapes(params))
+  named = params_lib.flatten_params(params)
+  depths = parameter_sources.stack_depths(params_lib.param_shapes(params))
   sources, problems = {}, []
   for name, leaf in named.items():
     if not init.wants(name):
       continue
     source_name = init.source_name(name)
-    source = parameter_sources.find(
+    source = parameter_sources.find_source(
       source_name, depths.get(name), saved, _choose(init, name)
     )
     if source is None:
       if not init.allow_missing:
         problems.append(source_name + init_checks.ABSENT)
       continue
-    problem = init_checks.misfit(
+    problem = init_checks.describe_shape_mismatch(
       name,
       tuple(leaf.shape),
       source.shape(saved),
@@ -374,7 +380,7 @@ def _sources(
       'others out',
       where=str(checkpoint),
       fix='set InitFrom.exclude, InitFrom.renames or allow_missing'
-      + init_checks.hint(init, problems),
+      + init_checks.mismatch_hint(init, problems),
     )
   return sources
 

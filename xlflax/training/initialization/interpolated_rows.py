@@ -31,7 +31,7 @@ _TEMPERATURE = 0.1  # of WECHSEL's softmax, as its authors have it
 _BLOCK = 4096  # tokens whose neighbours are looked for together
 
 
-def mixture(
+def focus_mixture(
   vocabulary, directory: str, matched: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Mixtures of the tokens that no other vocabulary has (FOCUS).
@@ -51,7 +51,7 @@ def mixture(
     for code in corpus.languages
     for text in _texts(vocabulary, corpus, code)
   )
-  found = vectors(texts, len(vocabulary))
+  found = static_token_vectors(texts, len(vocabulary))
   known = found.any(axis=1)
   return _mixed(
     found,
@@ -62,7 +62,7 @@ def mixture(
   )
 
 
-def translated(
+def wechsel_mixture(
   target, source, directory: str, pairs: np.ndarray, language: str
 ) -> tuple[np.ndarray, np.ndarray]:
   """Mixtures of the source's tokens, found across languages (WECHSEL).
@@ -76,10 +76,10 @@ def translated(
 
   Returns:
     int32 and float32 [V, K], of all tokens of the target that stand in text of
-    another language: ids of the source, and weights as `mixture` has them.
+    another language: ids of the source, and weights as `focus_mixture` has them.
   """
   corpus = Corpus(directory)
-  known = vectors(_texts(source, corpus, language), len(source))
+  known = static_token_vectors(_texts(source, corpus, language), len(source))
   places = np.flatnonzero(known.any(axis=1))
   ids, weights = _empty(len(target), len(places))
   most = np.zeros(len(target), np.int64)
@@ -87,7 +87,7 @@ def translated(
     if code == language:
       continue
     texts = list(_texts(target, corpus, code))
-    own = vectors(texts, len(target))
+    own = static_token_vectors(texts, len(target))
     taught = pairs[own[pairs[:, 0]].any(1) & known[pairs[:, 1]].any(1)]
     if len(taught) < _DIMENSIONS:
       logging.warning(
@@ -119,7 +119,9 @@ def _texts(vocabulary, corpus: Corpus, code: str) -> Iterable[Sequence[int]]:
     yield vocabulary.encode(line.text, language=code)
 
 
-def vectors(texts: Iterable[Sequence[int]], size: int) -> np.ndarray:
+def static_token_vectors(
+  texts: Iterable[Sequence[int]], size: int
+) -> np.ndarray:
   """Static vectors of tokens [size, D] of length 1; 0 of those in no text."""
   pairs: list[np.ndarray] = []
   for text in texts:
@@ -160,7 +162,7 @@ def _mixed(
     weigh: weights of cosines, the largest first.
 
   Returns:
-    As `mixture`.
+    As `focus_mixture`.
   """
   ids, weights = _empty(len(vectors), len(places))
   count = ids.shape[1]

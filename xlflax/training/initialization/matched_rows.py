@@ -30,7 +30,7 @@ class MatchedRows:
   """A matching of two vocabularies, applied to parameters.
 
   Attributes:
-    matching: see `vocabulary_matching.match`.
+    matching: see `vocabulary_matching.match_tokens`.
   """
 
   def __init__(
@@ -68,7 +68,7 @@ class MatchedRows:
         expected='a vocabulary directory',
         where='InitFrom.vocabulary_matching',
       )
-    source = inputs.own_vocabulary(paths.of(model_dir))
+    source = inputs.own_vocabulary(paths.to_path(model_dir))
     matching = settings.match(vocabulary, source)
     return cls(vocabulary, source, matching, model_dir, norms=settings.norms)
 
@@ -153,9 +153,9 @@ class MatchedRows:
 
   def summary(self) -> dict:
     """Counts of tokens by look-up: of all, by script, and by language."""
-    pieces = vocabulary_matching.pieces(self._target)
+    pieces = vocabulary_matching.comparable_tokens(self._target)
     scripts = [
-      token_normalization.script(form.text)
+      token_normalization.script_of_token(form.text)
       for form in token_normalization.plain_tokens(pieces)
     ]
     kinds = self.matching.kinds
@@ -189,8 +189,8 @@ class MatchedRows:
 
   def _table(self) -> str:
     """One line per token: its id, piece, look-up, and the source's."""
-    target = vocabulary_matching.pieces(self._target)
-    source = vocabulary_matching.pieces(self._source)
+    target = vocabulary_matching.comparable_tokens(self._target)
+    source = vocabulary_matching.comparable_tokens(self._source)
     lines = ['id\tpiece\tfound\tsource_id\tsource_piece']
     for i, (piece, j, kind) in enumerate(
       zip(

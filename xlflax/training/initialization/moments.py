@@ -15,7 +15,7 @@ from xlflax.training.checkpointing import saved_checkpoints
 _ITEM = 'opt_state'
 
 
-def read(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
+def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
   """A checkpoint's state of the optimizer, in which schedules begin anew.
 
   Args:
@@ -26,17 +26,17 @@ def read(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
   Raises:
     CheckpointError: the optimizers differ, or a value is not finite.
   """
-  saved_checkpoints.verify(checkpoint, 'train')
+  saved_checkpoints.verify_checkpoint(checkpoint, 'train')
   saved = saved_checkpoints.saved_shapes(checkpoint, 'train')
   own = {
     name.removeprefix(f'{_ITEM}/'): shape
     for name, shape in saved.items()
     if name.startswith(f'{_ITEM}/')
   }
-  check(fresh, own, checkpoint)
+  check_optimizer_state(fresh, own, checkpoint)
   part = {_ITEM: factory.abstract_sharded.opt_state}
   found = saved_checkpoints.read_part(checkpoint, 'train', part)
-  finite_values.check_arrays(params_lib.names(found), where=checkpoint)
+  finite_values.check_arrays(params_lib.flatten_params(found), where=checkpoint)
   kept = jax.tree.unflatten(jax.tree.structure(fresh), jax.tree.leaves(found))
   return jax.tree.map(
     lambda new, old: new if _is_schedule(new) else old,
@@ -46,7 +46,7 @@ def read(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
   )
 
 
-def check(
+def check_optimizer_state(
   wanted: Any, saved: Mapping[str, tuple[int, ...]], where: pathlib.Path
 ) -> None:
   """Raises CheckpointError unless a saved state is of the same optimizer.
@@ -56,7 +56,7 @@ def check(
     saved: name -> shape of the other one's arrays.
     where: of the other run.
   """
-  own = params_lib.shapes(wanted)
+  own = params_lib.param_shapes(wanted)
   differ = [n for n in {**own, **saved} if own.get(n) != saved.get(n)]
   if differ:
     raise errors.CheckpointError(

@@ -63,7 +63,7 @@ class Source(NamedTuple):
     return array[jnp.asarray(self.rows)]
 
 
-def depths(shapes: Shapes) -> dict[str, int]:
+def stack_depths(shapes: Shapes) -> dict[str, int]:
   """Name -> number of layers of its stack, for parameters of layers."""
   unrolled: dict[tuple[str, str], int] = {}
   matches = {name: _LAYER.fullmatch(name) for name in shapes}
@@ -80,7 +80,7 @@ def depths(shapes: Shapes) -> dict[str, int]:
   }
 
 
-def find(
+def find_source(
   source_name: str, depth: int | None, saved: Shapes, choose: Choose
 ) -> Source | None:
   """The source that a name stands for; None if the checkpoint lacks it.
@@ -122,7 +122,7 @@ def every_layer(depth: int, available: int) -> tuple[int, ...]:
   return tuple(range(available))
 
 
-def read(
+def read_sources(
   checkpoint: pathlib.Path,
   sources: Mapping[str, Source],
   targets: Mapping[str, tuple[Any, Any]],
@@ -148,12 +148,12 @@ def read(
         leaf.dtype,
         sharding=_sharding_of_part(source, sharding, leaf.shape, saved[part]),
       )
-  item = params_lib.nest(
+  item = params_lib.unflatten_params(
     {  # in the checkpoint's order
       part: wanted[part] for part in saved if part in wanted
     }
   )
-  return params_lib.names(
+  return params_lib.flatten_params(
     saved_checkpoints.read_part(checkpoint, 'params', item)
   )
 

@@ -9,7 +9,7 @@ from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 
 
-def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
+def load_model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
   """The Linen module of a run.
 
   Args:
@@ -21,7 +21,7 @@ def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
     RunDirectoryError: the directory is no run.
     ConfigError: the configuration has no such field.
   """
-  found = run_directory.read_model(paths.of(model_dir))
+  found = run_directory.read_model(paths.to_path(model_dir))
   if not overrides:
     return found
   known = [field.name for field in dataclasses.fields(found.config)]
@@ -38,6 +38,6 @@ def model(*, model_dir: str, overrides: Mapping[str, Any] | None = None):
   )
 
 
-def vocabulary(*, model_dir: str) -> str:
+def vocabulary_directory(*, model_dir: str) -> str:
   """The directory of a run's own vocabulary."""
-  return str(paths.of(model_dir) / run_directory.VOCABULARY)
+  return str(paths.to_path(model_dir) / run_directory.VOCABULARY)

@@ -48,7 +48,7 @@ class Teacher:
       RunDirectoryError: the directory is no run.
       ConfigError: its model is no plain encoder.
     """
-    module = run_directory.read_model(paths.of(self.model_dir))
+    module = run_directory.read_model(paths.to_path(self.model_dir))
     if type(module) is not encoder.Encoder or module.config.sharing is not None:
       raise errors.ConfigError(
         'The teacher is no encoder that all languages share',
@@ -86,9 +86,10 @@ class Teacher:
     step = self._step(run)
     params = run.restore_params(step)['model']
     finite_values.check_arrays(
-      params_lib.names(params), where=f'{self.model_dir} at step {step}'
+      params_lib.flatten_params(params),
+      where=f'{self.model_dir} at step {step}',
     )
-    matching = vocabulary_matching.match(vocabulary, run.vocabulary)
+    matching = vocabulary_matching.match_tokens(vocabulary, run.vocabulary)
     logging.info(
       'Tokens that the teacher %s (step %d) knows: %s.',
       self.model_dir,
@@ -107,7 +108,7 @@ class Teacher:
         fix='take a teacher of the same language and script',
       )
     spec = run.vocabulary.spec
-    reordered = reorder(
+    reordered = reorder_embeddings(
       params, source_ids, scored, unknown=spec.unk_id, temperature=temperature
     )
     return base.TeacherParameters(reordered, scored, spec.languages)
@@ -124,7 +125,7 @@ class Teacher:
     return run.steps[-1]
 
 
-def reorder(
+def reorder_embeddings(
   params,
   source_ids: np.ndarray,
   scored: np.ndarray,

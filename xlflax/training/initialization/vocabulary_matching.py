@@ -111,12 +111,14 @@ class VocabularyMatching:
   """
 
   dictionaries: tuple[str, ...] = registry.known_by_content(
-    contents.of_paths, default=()
+    contents.hash_paths, default=()
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
   norms: Norms = Norms.FRESH
-  text: str | None = registry.known_by_content(contents.of_paths, default=None)
+  text: str | None = registry.known_by_content(
+    contents.hash_paths, default=None
+  )
   mixing: Mixing = Mixing.MATCHED
 
   def __post_init__(self):
@@ -131,20 +133,22 @@ class VocabularyMatching:
 
   def match(self, target, source) -> Matching:
     """`match` with the entries of these dictionaries, and with this text."""
-    found = match(
+    found = match_tokens(
       target,
       source,
-      dictionaries_lib.read(self.dictionaries, self.source_language),
+      dictionaries_lib.read_translations(
+        self.dictionaries, self.source_language
+      ),
     )
     if self.text is None:
       return found
     matched = found.source_ids >= 0
     if self.mixing is Mixing.MATCHED:
-      ids, weights = interpolated_rows.mixture(target, self.text, matched)
+      ids, weights = interpolated_rows.focus_mixture(target, self.text, matched)
       ids = found.source_ids[ids]
     else:
       taught = np.flatnonzero(matched & (found.kinds != Kind.SPECIAL))
-      ids, weights = interpolated_rows.translated(
+      ids, weights = interpolated_rows.wechsel_mixture(
         target,
         source,
         self.text,
@@ -156,7 +160,7 @@ class VocabularyMatching:
     return found._replace(kinds=kinds.astype(np.int8), mixed=(ids, weights))
 
 
-def match(
+def match_tokens(
   target, source, translations: Iterable[tuple[str, str]] = ()
 ) -> Matching:
   """Finds each target token in the source vocabulary.
@@ -200,11 +204,11 @@ def match(
     if (
       source_ids[i] < 0 and form.text and token_normalization.may_be_word(form)
     ):
-      unmatched.setdefault(token_normalization.normalize(form.text), []).append(
-        i
-      )
+      unmatched.setdefault(
+        token_normalization.normalize_token(form.text), []
+      ).append(i)
   for word, translation in translations:
-    word = token_normalization.normalize(word)
+    word = token_normalization.normalize_token(word)
     if word not in unmatched:
       continue
     found, _ = finder(token_normalization.PlainToken(translation, True))
@@ -226,7 +230,7 @@ class _Finder:
       if i in special:
         continue
       self._exact.setdefault(form, i)
-      text = token_normalization.normalize(form.text)
+      text = token_normalization.normalize_token(form.text)
       if text == form.text:
         self._add(text, form.begins_word, i)
       else:
@@ -243,7 +247,7 @@ class _Finder:
     found = self._exact.get(form)
     if found is not None:
       return found, Kind.EXACT
-    text = token_normalization.normalize(form.text)
+    text = token_normalization.normalize_token(form.text)
     for begins_word in (form.begins_word, not form.begins_word):
       found = self._normal.get((text, begins_word))
       if found is not None:
@@ -252,10 +256,10 @@ class _Finder:
 
 
 def _forms(vocabulary) -> list[token_normalization.PlainToken]:
-  return token_normalization.plain_tokens(pieces(vocabulary))
+  return token_normalization.plain_tokens(comparable_tokens(vocabulary))
 
 
-def pieces(vocabulary) -> list[str]:
+def comparable_tokens(vocabulary) -> list[str]:
   """The piece of each id; without its language, where that is part of it."""
   piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
   return [piece(i) for i in range(len(vocabulary))]

@@ -31,7 +31,7 @@ class MetricWriter(Protocol):
     """Writes what is left; nothing is written afterwards."""
 
 
-def flat(metrics: Metrics) -> dict[str, float]:
+def flatten_metrics(metrics: Metrics) -> dict[str, float]:
   """{'train': {'loss': 1.0}} -> {'train/loss': 1.0}."""
   return {
     f'{kind}/{name}': value

@@ -39,7 +39,7 @@ class EventFile:
     """Writes scalars by 'kind/name'."""
     values = [
       summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
-      for tag, value in base.flat(metrics).items()
+      for tag, value in base.flatten_metrics(metrics).items()
     ]
     self._add(
       event_pb2.Event(
@@ -50,10 +50,10 @@ class EventFile:
     )
 
   def _add(self, event) -> None:
-    with errors.naming(self._file.name):
+    with errors.naming_path(self._file.name):
       self._records.write(event.SerializeToString())
       self._file.flush()
 
   def close(self) -> None:
-    with errors.naming(self._file.name):
+    with errors.naming_path(self._file.name):
       self._file.close()

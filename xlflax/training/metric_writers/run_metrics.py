@@ -93,7 +93,7 @@ class RunMetrics:
       }
       found = {k: json_number(v) for k, v in numbers[kind].items()}
       line[kind] = {**values, **found}
-    with errors.naming(self._path):
+    with errors.naming_path(self._path):
       self._lines.write(json.dumps({'step': step} | line) + '\n')
       self._lines.flush()
     for other in self._others:
@@ -103,7 +103,7 @@ class RunMetrics:
 
   def digest(self) -> str:
     """The digest of all lines so far."""
-    return digests.of_file(self._path)
+    return digests.digest_file(self._path)
 
   def hasten(self) -> None:
     """Has what was written so far copied soon, where it is in a bucket."""
@@ -112,7 +112,7 @@ class RunMetrics:
 
   def close(self) -> None:
     """Writes what is left everywhere."""
-    with errors.naming(self._path):
+    with errors.naming_path(self._path):
       self._lines.close()
     for other in self._others:
       other.close()

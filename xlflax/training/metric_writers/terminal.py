@@ -12,7 +12,7 @@ class Terminal:
 
   def write(self, step: int, metrics: base.Metrics) -> None:
     """Logs the losses of a report: cross-entropies are in nats."""
-    for found in losses(metrics.get('train', {})):
+    for found in iterate_losses(metrics.get('train', {})):
       shown = [f'{found["objective"]} loss {found["loss"]:.4f}']
       shown += [
         f'{name} {loss:.4f}' for name, loss in found['by_language'].items()
@@ -28,7 +28,7 @@ class Terminal:
     """Nothing is left to write."""
 
 
-def losses(train: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+def iterate_losses(train: Mapping[str, float]) -> Iterator[dict[str, Any]]:
   """Yields {'objective', 'loss', 'by_language'} for each objective.
 
   Args:

@@ -58,7 +58,7 @@ class WandbWriter:
 
   def write(self, step: int, metrics: base.Metrics) -> None:
     """Logs scalars by 'kind/name' and the step."""
-    self._run.log({'step': step, **base.flat(metrics)})
+    self._run.log({'step': step, **base.flatten_metrics(metrics)})
 
   def close(self) -> None:
     """Ends the run there."""
@@ -99,7 +99,7 @@ class MlflowWriter:
     now = int(time.time() * 1000)
     values = [
       self._entities.Metric(_mlflow_name(name), float(value), now, step)
-      for name, value in base.flat(metrics).items()
+      for name, value in base.flatten_metrics(metrics).items()
     ]
     for i in range(0, len(values), 1000):
       self._client.log_batch(self._id, metrics=values[i : i + 1000])

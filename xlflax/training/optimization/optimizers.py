@@ -91,8 +91,9 @@ class Optimizer(abc.ABC):
   def is_trainable(self, parameter: str) -> bool:
     """Whether the parameter of this name trains."""
     return (
-      not self.trainable or params_lib.matches(self.trainable, parameter)
-    ) and not params_lib.matches(self.frozen, parameter)
+      not self.trainable
+      or params_lib.matches_pattern(self.trainable, parameter)
+    ) and not params_lib.matches_pattern(self.frozen, parameter)
 
   def without_frozen_gradients(self, params):
     """`params`, of which those that do not train have no gradient.
@@ -117,7 +118,7 @@ class Optimizer(abc.ABC):
     )
     params_lib.check_patterns(self.frozen, tree, where='frozen parameters')
     params_lib.check_patterns(own, tree, where='optimizer.rates')
-    if not any(self.is_trainable(n) for n in params_lib.names(tree)):
+    if not any(self.is_trainable(n) for n in params_lib.flatten_params(tree)):
       raise errors.ConfigError(
         'No parameter is left to train',
         got=f'trainable={self.trainable}, frozen={self.frozen}',
@@ -129,7 +130,7 @@ class Optimizer(abc.ABC):
 
     def label(name, _):
       for i, (pattern, _) in enumerate(self.rates):
-        if params_lib.matches((pattern,), name):
+        if params_lib.matches_pattern((pattern,), name):
           return str(i)
       return 'common'
 
@@ -257,7 +258,9 @@ class Muon(AdamW):
       {'matrices': matrices, 'rest': super().make(rate)},
       lambda tree: params_lib.map_named(
         lambda name, _: (
-          'matrices' if params_lib.matches(self.hidden, name) else 'rest'
+          'matrices'
+          if params_lib.matches_pattern(self.hidden, name)
+          else 'rest'
         ),
         tree,
       ),
@@ -360,7 +363,7 @@ def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
 
 def _decay_mask(no_decay):
   return lambda tree: params_lib.map_named(
-    lambda n, _: not params_lib.matches(no_decay, n), tree
+    lambda n, _: not params_lib.matches_pattern(no_decay, n), tree
   )
 
 
@@ -379,7 +382,9 @@ def state_shardings(state, params, shardings, replicated):
   """
   known = {}
   for (n, leaf), sharding in zip(
-    params_lib.names(params).items(), jax.tree.leaves(shardings), strict=True
+    params_lib.flatten_params(params).items(),
+    jax.tree.leaves(shardings),
+    strict=True,
   ):
     known[n] = known[n.removeprefix('model/')] = (leaf.shape, sharding)
 

@@ -3,7 +3,7 @@
 Each is a frozen dataclass that is called with a step. `warmup_steps` rises
 linearly from 0 to `peak`; after it the named shape begins. Below 1 it is a
 share of the total steps, rounded up. `total_steps=None` stands for the steps of
-the run, which fills them in before it trains (`resolved`); `peak=None` is the
+the run, which fills them in before it trains (`resolve_schedules`); `peak=None` is the
 learning rate that follows from the run (`learning_rates`).
 """
 
@@ -203,7 +203,7 @@ class Piecewise(Schedule):
     return optax.join_schedules(parts, list(self.boundaries))(step)
 
 
-def resolved(value: Any, total_steps: int) -> Any:
+def resolve_schedules(value: Any, total_steps: int) -> Any:
   """`value` with `total_steps` in every schedule in it that leaves it open.
 
   A warm-up that is as long as the run, or longer, takes a tenth of the run:
@@ -214,7 +214,7 @@ def resolved(value: Any, total_steps: int) -> Any:
     total_steps: of the run.
   """
   if isinstance(value, (list, tuple)) and not hasattr(value, '_fields'):
-    return type(value)(resolved(v, total_steps) for v in value)
+    return type(value)(resolve_schedules(v, total_steps) for v in value)
   if not dataclasses.is_dataclass(value) or isinstance(
     value, (type, nn.Module)
   ):
@@ -223,7 +223,8 @@ def resolved(value: Any, total_steps: int) -> Any:
     f.name: new
     for f in dataclasses.fields(value)
     if f.init
-    and (new := resolved(old := getattr(value, f.name), total_steps)) != old
+    and (new := resolve_schedules(old := getattr(value, f.name), total_steps))
+    != old
   }
   if isinstance(value, _Decay) and value.total_steps is None:
     changed['total_steps'] = total_steps

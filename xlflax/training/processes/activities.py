@@ -93,7 +93,7 @@ class Activities:
     return seconds['step'] / max(sum(seconds.values()), 1e-9)
 
 
-def summary(seconds: Mapping[str, float]) -> str:
+def format_goodput(seconds: Mapping[str, float]) -> str:
   """'goodput 92.1 %: start 3 s, batch 0 s, ...', in one line."""
   total = max(sum(seconds.values()), 1e-9)
   parts = ', '.join(f'{name} {spent:.0f} s' for name, spent in seconds.items())

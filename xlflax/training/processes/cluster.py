@@ -83,7 +83,7 @@ class Job:
       )
 
 
-def detect(
+def detect_job(
   environment: Mapping[str, str],
   *,
   coordinator_address: str | None = None,

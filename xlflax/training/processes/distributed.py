@@ -25,7 +25,7 @@ from xlflax.training.processes import failures, joining, proxies
 _monitor: failures.FailureMonitor | None = None
 
 
-def initialize(
+def initialize_distributed(
   *,
   coordinator_address: str | None = None,
   num_processes: int | None = None,
@@ -56,7 +56,7 @@ def initialize(
       were started differently.
   """
   global _monitor
-  job = cluster_lib.detect(
+  job = cluster_lib.detect_job(
     os.environ,
     coordinator_address=coordinator_address,
     num_processes=num_processes,
@@ -68,7 +68,7 @@ def initialize(
     return
   _prefix_log(job)
   proxies.exempt_coordinator(job.coordinator_address, os.environ)
-  joining.connect(
+  joining.connect_processes(
     job,
     initialization_timeout=initialization_timeout,
     heartbeat_timeout_seconds=heartbeat_timeout_seconds,
@@ -77,7 +77,9 @@ def initialize(
   hosts = joining.compare_processes(
     job, configuration, timeout_seconds=initialization_timeout
   )
-  _monitor = failures.FailureMonitor(job.process_id, hosts, joining.client())
+  _monitor = failures.FailureMonitor(
+    job.process_id, hosts, joining.coordination_client()
+  )
   _monitor.start()
   _log_devices(job, hosts)
 
@@ -92,12 +94,12 @@ def _leave() -> None:
     _monitor.close()
 
 
-def monitor() -> failures.FailureMonitor | None:
+def failure_monitor() -> failures.FailureMonitor | None:
   """Returns the monitor of the job's failures; None for a single process."""
   return _monitor
 
 
-def versions() -> dict[str, str]:
+def checked_versions() -> dict[str, str]:
   """Returns the versions that must be the same in all processes."""
   return joining.package_versions()
 
@@ -208,7 +210,7 @@ def _describe_failure(error: BaseException, command: str) -> tuple[str, int]:
     return f'xlflax {command}: {name}: {error}', error.status
   if isinstance(error, KeyboardInterrupt):
     return (
-      f'xlflax {command}: {name}: {stopping.describe(error)}.',
+      f'xlflax {command}: {name}: {stopping.describe_stop(error)}.',
       errors.ExitStatus.INTERRUPTED,
     )
   trace = ''.join(traceback.format_exception(error))

@@ -55,7 +55,7 @@ _TIMED_OUT_TASKS = re.compile(r'timed out task names:\s*((?:\d+\s)+)')
 
 def is_lost_peer(error: BaseException) -> bool:
   """Returns whether an error reports that another process is gone."""
-  return bool(_LOST_PROCESS.search(errors.reason(error)))
+  return bool(_LOST_PROCESS.search(errors.error_reason(error)))
 
 
 def is_raised_by_jax(error: BaseException) -> bool:

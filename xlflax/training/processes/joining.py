@@ -43,12 +43,12 @@ def package_versions() -> dict[str, str]:
   return {name: importlib.metadata.version(name) for name in names}
 
 
-def client() -> Any:
+def coordination_client() -> Any:
   """Returns this process's client of JAX's coordination service."""
   return jax_distributed.global_state.client
 
 
-def connect(
+def connect_processes(
   job: cluster.Job,
   *,
   initialization_timeout: int,
@@ -135,7 +135,7 @@ def compare_processes(
 def _exchange(
   job: cluster.Job, configuration: str, timeout_ms: int
 ) -> Mapping[str, Any]:
-  store = client()
+  store = coordination_client()
   settings = {
     'host': socket.gethostname(),
     'num_processes': job.num_processes,

@@ -21,7 +21,7 @@ class Platform(enum.Enum):
   TPU = 'tpu'
 
 
-def choose(platform: Platform | None) -> None:
+def choose_platform(platform: Platform | None) -> None:
   """Keeps JAX from looking for accelerators where the CPU is asked for.
 
   Where there may be GPUs, it sets what their runtime reads. Must run before the
@@ -29,11 +29,13 @@ def choose(platform: Platform | None) -> None:
   """
   if platform is Platform.CPU:
     jax.config.update('jax_platforms', 'cpu')
-  elif accelerator_packages.installed('gpu'):
+  elif accelerator_packages.installed_packages('gpu'):
     gpu_runtime.set_defaults(os.environ)
 
 
-def check(platform: Platform | None, *, found: str | None = None) -> None:
+def check_platform(
+  platform: Platform | None, *, found: str | None = None
+) -> None:
   """Raises unless JAX computes on what was asked for.
 
   Args:
@@ -49,7 +51,7 @@ def check(platform: Platform | None, *, found: str | None = None) -> None:
   found = _found() if found is None else found
   if found == platform.value:
     return
-  lacks = not accelerator_packages.installed(platform.value)
+  lacks = not accelerator_packages.installed_packages(platform.value)
   if platform is not Platform.CPU and lacks:
     fix, status = (
       f'install xlflax with the extra {platform.value!r}',

@@ -90,7 +90,7 @@ class StopConsensus:
 def _job_consensus() -> StopConsensus | None:
   """Returns the consensus of the job; None for a single process."""
   global _consensus
-  monitor = distributed.monitor()
+  monitor = distributed.failure_monitor()
   if _consensus is None and monitor is not None:
     _consensus = StopConsensus(monitor)
   return _consensus
@@ -100,7 +100,7 @@ class StopRequest:
   """Context manager that notes requests to stop the run.
 
   A request that comes before it is opened, or too late for the last check, is
-  not lost: it is kept in `stopping.asked`, for the next run of the process or
+  not lost: it is kept in `stopping.pending_signal`, for the next run of the process or
   for the code that started this one.
 
   A further SIGTERM, SIGHUP or SIGUSR1 changes nothing, as Slurm sends two in a
@@ -114,7 +114,7 @@ class StopRequest:
 
   def __init__(self, on_asked: Callable[[], None] = lambda: None):
     self._on_asked = on_asked
-    self._number: int | None = stopping.asked()
+    self._number: int | None = stopping.pending_signal()
     self._pending = [None]  # Emptied by the first request, in some thread.
     self._is_followed = False
     self._is_logged = False
@@ -127,7 +127,7 @@ class StopRequest:
     if self._consensus is not None:
       self._consensus.on_request = self._hear_of_others
     if threading.current_thread() is threading.main_thread():
-      self._context.enter_context(stopping.listening(self._hear))
+      self._context.enter_context(stopping.listen_for_signals(self._hear))
       for number in filter(stopping.is_heard, stopping.SIGNALS):
         self._previous[number] = signal.signal(number, self._handle)
     if self._number is not None:

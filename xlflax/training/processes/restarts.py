@@ -72,7 +72,7 @@ class Restart:
     }
 
 
-def summary(costs: Mapping[str, Any]) -> str:
+def format_restart_costs(costs: Mapping[str, Any]) -> str:
   """What failed and what it cost, in one line."""
   phases = ('agree', 'start', 'restore', 'compile', 'repeat')
   parts = ', '.join(f'{name} {costs[name]:.1f} s' for name in phases)

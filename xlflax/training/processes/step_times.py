@@ -115,7 +115,7 @@ class StepTimes:
   def report(self, times: Times) -> None:
     """Warns of a straggler of two reports in a row, once until it is none."""
     if self._hosts is None:
-      self._hosts = hosts()
+      self._hosts = gather_host_names()
     stragglers = times.stragglers()
     before, self._late = self._late, set(stragglers)
     self._named &= before | self._late
@@ -144,7 +144,7 @@ def _gathered(values: np.ndarray) -> np.ndarray:
   return np.asarray(multihost_utils.process_allgather(values))
 
 
-def hosts() -> list[str]:
+def gather_host_names() -> list[str]:
   """Names of all processes' hosts; all processes call it together."""
   name = socket.gethostname().encode()[:_NAME].ljust(_NAME, b'\0')
   rows = _gathered(np.frombuffer(name, np.uint8))

@@ -35,13 +35,15 @@ def step(weights: jax.Array, x: jax.Array) -> jax.Array:
 
 def compiled(devices: str) -> compilers.Compiled:
   """Compiles `step`, weights and rows split over all devices."""
-  machine = machines.parse(devices)
+  machine = machines.parse_topology(devices)
   mesh = partitioning.Partitioner(
-    fsdp=machine.count, machine=machine, devices=compilers.devices(machine)
+    fsdp=machine.count,
+    machine=machine,
+    devices=compilers.topology_devices(machine),
   ).mesh
   split = NamedSharding(mesh, PartitionSpec(None, 'fsdp'))
   rows = NamedSharding(mesh, PartitionSpec('fsdp'))
-  with compilers.tracing(machine), jax.set_mesh(mesh):
+  with compilers.trace_for_machine(machine), jax.set_mesh(mesh):
     return compilers.compile_step(
       machine,
       jax.jit(step, out_shardings=split),

@@ -48,7 +48,7 @@ class Rated(examples_lib.Example):
 
   KIND = 'rated'
   text: str
-  rating: float | None = examples_lib.column(Role.GOLD, default=None)
+  rating: float | None = examples_lib.feature_field(Role.GOLD, default=None)
 
 
 def _read(example, columns, **options):

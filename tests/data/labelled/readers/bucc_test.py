@@ -17,12 +17,12 @@ def files(write):
 
 
 def test_sentences_and_pairs(files):
-  mined = bucc.read(*files, languages=('zh', 'en'))
+  mined = bucc.read_bucc(*files, languages=('zh', 'en'))
   assert mined.languages == ('zh', 'en')
   assert mined.first == {'zh-1': '你好', 'zh-2': '猫'}
   assert mined.second == {'en-7': 'cat\tor kitten', 'en-8': 'dog'}
   assert mined.gold == {('zh-2', 'en-7')}
-  assert bucc.read(*files[:2], languages=('zh', 'en')).gold is None
+  assert bucc.read_bucc(*files[:2], languages=('zh', 'en')).gold is None
 
 
 def test_lines_are_numbered_from_0(write):
@@ -57,4 +57,4 @@ def test_gold_lines_go_from_the_second_file_to_the_first(write):
 def test_errors(files, write, name, text, values):
   write(name, text)
   with raises_error(errors.CorpusError, mentions=values):
-    bucc.read(*files, languages=('zh', 'en'))
+    bucc.read_bucc(*files, languages=('zh', 'en'))

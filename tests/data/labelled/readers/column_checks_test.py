@@ -238,7 +238,9 @@ def test_exchanged_languages(tmp_path):
     sources.FilePairs(files={'el-en': path}).load(('el', 'en'))
   for wrong in (
     lambda: translation.TsvPairs(files={'el-en': path}).load(('el', 'en')),
-    lambda: formats.find('lines').read(first, second, languages=('el', 'en')),
+    lambda: formats.find_reader('lines').read(
+      first, second, languages=('el', 'en')
+    ),
     lambda: _read(path, part='el-en', columns={'text': 0, 'paired_text': 1}),
   ):
     with raises_error(errors.CorpusError, mentions=values):

@@ -15,11 +15,11 @@ def test_conll_2003_columns_in_iob1(write):
     'West NNP I-NP I-LOC\nIndies NNPS I-NP I-LOC\n'
     'Paris NNP I-NP B-LOC\nhits VBZ I-VP O\n\nUN NNP I-NP I-ORG\n',
   )
-  first, second = conll.read(path, 'en', scheme='iob1').examples
+  first, second = conll.read_conll(path, 'en', scheme='iob1').examples
   assert first.words == ('West', 'Indies', 'Paris', 'hits')
   assert first.tags == ('B-LOC', 'I-LOC', 'B-LOC', 'O')
   assert (second.id, second.tags) == ('1', ('B-ORG',))
-  chunks = conll.read(path, 'en', tag=2).examples
+  chunks = conll.read_conll(path, 'en', tag=2).examples
   assert chunks[0].tags == ('I-NP', 'I-NP', 'I-NP', 'I-VP')
 
 
@@ -46,17 +46,17 @@ def test_universal_ner(write):
 
 def test_number_signs_are_words(write):
   path = write('a.tsv', '#\tSYM\n# 1 = x\n#tag\tX\n')
-  (example,) = conll.read(path, 'en').examples
+  (example,) = conll.read_conll(path, 'en').examples
   assert example.words == ('#', '#tag')
 
 
 def test_blind_files_and_spaces_in_words(write):
   path = write('test-ar.tsv', 'السلام\nعليكم\n\nنعم\n')
-  first, second = conll.read(path, 'ar', separator='tab').examples
+  first, second = conll.read_conll(path, 'ar', separator='tab').examples
   assert first.words == ('السلام', 'عليكم') and first.tags is None
   assert second.tags is None
   spaced = write('a.tsv', '10\u00a0000 km\tNUM\n')
-  assert conll.read(spaced, 'fr').examples[0].words == ('10\u00a0000 km',)
+  assert conll.read_conll(spaced, 'fr').examples[0].words == ('10\u00a0000 km',)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_schemes_become_iob2(tags, expected):
 
 def test_oddities_are_listed(write):
   path = write('dev-xx.tsv', 'a\tO\nb\tI-PER\n\tO\n')
-  reading = conll.read(path, 'xx', scheme='iob2')
+  reading = conll.read_conll(path, 'xx', scheme='iob2')
   assert reading.examples[0].words == ('a', 'b', '\ufffd')
   assert reading.examples[0].tags == ('O', 'I-PER', 'O')
   assert [p.partition('dev-xx.tsv:')[2] for p in reading.problems] == [
@@ -98,11 +98,11 @@ def test_oddities_are_listed(write):
 )
 def test_malformed_files_are_reported_by_line(write, text, options, values):
   with raises_error(errors.CorpusError, mentions=values):
-    conll.read(write('a.tsv', text), 'xx', **options)
+    conll.read_conll(write('a.tsv', text), 'xx', **options)
 
 
 def test_unknown_schemes(write):
   with raises_error(
     errors.ConfigError, got='bio', mentions=('plain', 'iob1', 'iob2')
   ):
-    conll.read(write('a', 'x y'), 'en', scheme='bio')
+    conll.read_conll(write('a', 'x y'), 'en', scheme='bio')

@@ -69,7 +69,7 @@ _ENDS = {'crlf': '\r\n', 'cr': '\r'}
 
 
 def _read(name, path):
-  return formats.find(name).read(path, 'fr').examples
+  return formats.find_reader(name).read(path, 'fr').examples
 
 
 def _write(path, text: str, *, bom: bool = False, compressed: bool = False):
@@ -162,7 +162,9 @@ def test_multiconer_comments_are_passed_over(tmp_path):
 def test_no_break_spaces_are_part_of_a_word(tmp_path):
   path = _write(tmp_path / 'text', '10\xa0000 people ||| 10\u202f000 Leute\n')
   links = _write(tmp_path / 'links', '0-0 1-1\n')
-  reading = formats.find('word_alignment').read((path, links), ('en', 'de'))
+  reading = formats.find_reader('word_alignment').read(
+    (path, links), ('en', 'de')
+  )
   [example] = reading.examples
   assert example.source_words == ('10\xa0000', 'people')
   assert example.target_words == ('10\u202f000', 'Leute')
@@ -254,7 +256,7 @@ def test_a_header_of_a_tsv_file_is_not_an_example(tmp_path, header):
   with pytest.raises(errors.CorpusError) as caught:
     _read('tsv', path)
   assert caught.value.where == f'{path}:1'
-  reading = formats.find('tsv').read(path, 'en', header='first_line')
+  reading = formats.find_reader('tsv').read(path, 'en', header='first_line')
   assert {example.label for example in reading.examples} == {'entailment'}
 
 

@@ -30,7 +30,7 @@ def test_reviews(write):
     '悪い & 高い',
     'negative',
   )
-  joined = reviews.read(path, 'ja', fields=('summary', 'text')).examples
+  joined = reviews.read_reviews(path, 'ja', fields=('summary', 'text')).examples
   assert joined[0].text == 'とても 良い <本> です'
   assert joined[1].text == '悪い & 高い'
 
@@ -49,4 +49,4 @@ def test_reviews(write):
 )
 def test_errors(write, text, values):
   with raises_error(errors.CorpusError, mentions=values):
-    reviews.read(write('a.review', text), 'en')
+    reviews.read_reviews(write('a.review', text), 'en')

@@ -41,7 +41,7 @@ def test_questions_with_several_answers(write):
   path = _file(
     write, _asked('q1', ('Ιλιάς', 7), ('Ομήρου Ιλιάς', 0)), title='Όμηρος'
   )
-  (example,) = squad.read(path, 'el', question_language='en').examples
+  (example,) = squad.read_squad(path, 'el', question_language='en').examples
   assert example == examples_lib.Question(
     id='q1',
     language='el',
@@ -54,7 +54,7 @@ def test_questions_with_several_answers(write):
       examples_lib.Answer('Ομήρου Ιλιάς', 0),
     ),
   )
-  (one,) = squad.read(path, 'el', question_language='el').examples
+  (one,) = squad.read_squad(path, 'el', question_language='el').examples
   assert one.question_language is None
 
 
@@ -64,7 +64,7 @@ def test_answers_that_do_not_match_are_moved_and_listed(write):
     _asked('q1', ('Ομήρου', 20), ('Virgil', 3)),
     _asked('q2', ('Ιλιάς', 7)),
   )
-  reading = squad.read(path, 'el')
+  reading = squad.read_squad(path, 'el')
   assert reading.examples[0].answers == (
     examples_lib.Answer('Ομήρου', 23),
     examples_lib.Answer('Virgil', -1),
@@ -80,14 +80,14 @@ def test_answers_that_do_not_match_are_moved_and_listed(write):
 @pytest.mark.parametrize('answers', [(), (('', 0),)])
 def test_blind_files(write, answers):
   path = _file(write, _asked('a', *answers), _asked('b', *answers))
-  reading = squad.read(path, 'el')
+  reading = squad.read_squad(path, 'el')
   assert [e.answers for e in reading.examples] == [(), ()]
   assert not reading.problems
 
 
 def test_questions_without_an_answer_among_others_are_left_out(write):
   path = _file(write, _asked('a'), _asked('b', ('η', 14)))
-  reading = squad.read(path, 'el')
+  reading = squad.read_squad(path, 'el')
   assert [e.id for e in reading.examples] == ['b']
   assert reading.problems == (
     f'{path}: question a has no answer and is left out',
@@ -110,7 +110,7 @@ def test_questions_without_an_answer_are_kept_of_squad_v2(write):
 
 def test_repeated_ids_get_a_number(write):
   path = _file(write, *[_asked(7, ('η', 14)) for _ in range(3)])
-  reading = squad.read(path, 'el')
+  reading = squad.read_squad(path, 'el')
   assert [e.id for e in reading.examples] == ['7', '7#2', '7#3']
   assert reading.problems == (
     f'{path}: 2 questions have the id of an earlier one and are called '
@@ -121,7 +121,7 @@ def test_repeated_ids_get_a_number(write):
 def test_files_that_are_not_json(write):
   path = write('q.json', '{"data": [\n{"paragraphs": ]}')
   with raises_error(errors.CorpusError, where='q.json:2', mentions='JSON'):
-    squad.read(path, 'en')
+    squad.read_squad(path, 'en')
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_files_that_are_not_json(write):
 )
 def test_what_lacks_is_told(write, value, values):
   with raises_error(errors.CorpusError, mentions=values):
-    squad.read(write('q.json', json.dumps(value)), 'en')
+    squad.read_squad(write('q.json', json.dumps(value)), 'en')

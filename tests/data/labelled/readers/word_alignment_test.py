@@ -10,7 +10,7 @@ _PAIR = ('ja', 'en')
 
 
 def _read(write, text, links, **options):
-  return word_alignment.read(
+  return word_alignment.read_aligned_sentences(
     (write('text', text), write('gold', links)), _PAIR, **options
   )
 
@@ -33,7 +33,9 @@ def test_numbered_files_in_any_order(write):
     write('t', '2\tyes\n4\thow d\n'),
     write('g', '2\t0-0\n4\t0-0 1p1\n'),
   )
-  examples = word_alignment.read(paths, ('grc', 'en')).examples
+  examples = word_alignment.read_aligned_sentences(
+    paths, ('grc', 'en')
+  ).examples
   assert [(e.id, e.source_words, e.target_words) for e in examples] == [
     ('2', ('ναί',), ('yes',)),
     ('4', ('πῶς', 'ἔχεις'), ('how', 'd')),
@@ -81,11 +83,11 @@ def test_errors(write, text, links, options, values):
 def test_repeated_numbers(write):
   paths = [write(n, '1\ta\n1\tb\n') for n in 'st'] + [write('g', '1\t0-0\n')]
   with raises_error(errors.CorpusError, where='s:2', mentions=1):
-    word_alignment.read(paths, _PAIR)
+    word_alignment.read_aligned_sentences(paths, _PAIR)
 
 
 def test_arguments():
   with raises_error(
     errors.ConfigError, mentions=('(text', 1, 'first_index', 0)
   ):
-    word_alignment.read(('a',), _PAIR)
+    word_alignment.read_aligned_sentences(('a',), _PAIR)

@@ -77,7 +77,7 @@ def test_a_batch_is_padded_and_examples_without_a_label_are_no_use(
     [_example(), _example(label=None)], toy_vocabulary, length=40
   )
   assert [len(rows) for rows in found] == [1, 0]
-  batch = rows_lib.stack(
+  batch = rows_lib.stack_features(
     found[0], maker.fields(40, toy_vocabulary.spec), num_rows=2
   )
   assert batch['token_ids'].shape == (2, 40)
@@ -168,7 +168,7 @@ def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
     [_line('1.0'), _line('3.0'), _line('3.1')], toy_vocabulary, length=16
   )
   fields = maker.fields(16, toy_vocabulary.spec)
-  batch = rows_lib.stack([row for (row,) in made], fields)
+  batch = rows_lib.stack_features([row for (row,) in made], fields)
   assert batch['vectors'].dtype == np.int32
   np.testing.assert_array_equal(
     batch['vectors'].view(np.float32), vectors[[0, 2, 2]]

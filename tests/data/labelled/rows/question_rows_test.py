@@ -134,7 +134,9 @@ def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
   assert [len(rows) for rows in found] == [1, 0, 0, 0]
   assert_mentions(caplog.text, 2)
   assert_mentions(caplog.text, 'w1', 'w2')
-  assert question_rows.mismatches([good, wrong, nowhere, blind]) == ['w1', 'w2']
+  assert question_rows.find_answer_mismatches(
+    [good, wrong, nowhere, blind]
+  ) == ['w1', 'w2']
 
 
 def test_settings_that_can_not_be():
@@ -230,7 +232,7 @@ def vocabularies(toy_vocabulary, tmp_path_factory):
     folder = tmp_path_factory.mktemp(kind)
     make(folder).save_pretrained(folder / 'saved')
     found.append(
-      importer.read(
+      importer.read_tokenizer(
         folder / 'saved',
         model_type=model_type,
         size=None,
@@ -243,7 +245,7 @@ def vocabularies(toy_vocabulary, tmp_path_factory):
 def test_rows_fit_their_fields():
   maker = question_rows.QuestionRows(doc_stride=2)
   (rows,) = maker.make([_question('c d e f', 'd')], Letters(), length=9)
-  batch = rows_lib.stack(rows, maker.fields(9, Letters.spec))
+  batch = rows_lib.stack_features(rows, maker.fields(9, Letters.spec))
   assert batch['context_mask'].tolist() == [
     [0, 0, 0, 0, 0, 1, 1, 1, 0],
     [0, 0, 0, 0, 0, 1, 1, 0, 0],
@@ -265,4 +267,4 @@ def test_a_question_without_an_answer_points_at_the_first_position():
   assert len(rows) > 1
   assert {int(r['start_positions']) for r in rows} == {0}
   assert {int(r['end_positions']) for r in rows} == {0}
-  assert question_rows.mismatches([example]) == []
+  assert question_rows.find_answer_mismatches([example]) == []

@@ -60,7 +60,7 @@ def test_pairs_are_those_of_pretraining(separator, positions):
   row = rows.text_row(
     texts, [1, 2], SPEC, separator=separator, positions=positions
   )
-  batch = rows.stack([row], rows.text_fields(12, SPEC))
+  batch = rows.stack_features([row], rows.text_fields(12, SPEC))
   assert batch.keys() == expected.keys()
   for key in batch:
     np.testing.assert_array_equal(batch[key], expected[key])
@@ -75,7 +75,7 @@ def test_one_text_is_a_sentence_of_pretraining():
     [text_rows.Row([(np.array([7, 8]),)], (1,))], stream, SPEC
   )
   row = rows.text_row([np.array([7, 8])], [1], SPEC)
-  batch = rows.stack([row], rows.text_fields(6, SPEC))
+  batch = rows.stack_features([row], rows.text_fields(6, SPEC))
   for key in expected:
     np.testing.assert_array_equal(batch[key], expected[key])
   assert len(row['token_ids']) == 2 + rows.num_special(1, Separator.XLMR)
@@ -83,7 +83,7 @@ def test_one_text_is_a_sentence_of_pretraining():
 
 def test_stack_pads_rows_and_adds_empty_ones():
   fields = {'ids': rows.Field((3,), 9), 'label': rows.Field((), -1)}
-  batch = rows.stack(
+  batch = rows.stack_features(
     [{'ids': np.array([1, 2]), 'label': np.int32(5)}], fields, num_rows=2
   )
   assert batch['ids'].tolist() == [[1, 2, 9], [9, 9, 9]]

@@ -33,7 +33,7 @@ def known(request, tmp_path_factory):
     model_type, make = tokenizers_test._KINDS[kind]
     reference = make(folder)
     reference.save_pretrained(folder / 'saved')
-    return importer.read(
+    return importer.read_tokenizer(
       folder / 'saved', model_type=model_type, size=None, languages=('en', 'de')
     ), reference
   if kind == 'joint':
@@ -45,7 +45,7 @@ def known(request, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def encoded(known):
-  return token_spans.encode(known[0], _TEXTS, 'en')
+  return token_spans.encode_with_offsets(known[0], _TEXTS, 'en')
 
 
 def test_the_tokens_are_those_of_the_whole_text(known, encoded):
@@ -70,7 +70,7 @@ def _joined(ids, unknown):
 def test_neighbouring_unknown_characters_have_a_token_each(toy_vocabulary):
   """An answer can begin and end at each of them."""
   text = '東京塔が 猫犬'
-  (spans,) = token_spans.encode(toy_vocabulary, [text], 'en')
+  (spans,) = token_spans.encode_with_offsets(toy_vocabulary, [text], 'en')
   for start, stop in ((1, 2), (0, 2), (1, 3), (5, 6), (6, 7)):
     first, last = spans.cover(start, stop)
     assert (spans.starts[first], spans.ends[last]) == (start, stop)
@@ -146,7 +146,9 @@ def test_spans_of_tokens_are_found_again(encoded):
 
 
 def test_encode_as_its_docstring_says(toy_vocabulary):
-  spans, empty = token_spans.encode(toy_vocabulary, ['the dogs', ' '], 'en')
+  spans, empty = token_spans.encode_with_offsets(
+    toy_vocabulary, ['the dogs', ' '], 'en'
+  )
   assert spans.starts[0] == 0 and spans.ends[-1] == 8
   assert 'the'.startswith('the dogs'[spans.starts[0] : spans.ends[0]])
   assert len(empty.token_ids) == 0 and empty.cover(0, 1) is None
@@ -186,27 +188,29 @@ def test_characters_inside_of_tokens_are_covered_by_the_fewest():
   ],
 )
 def test_pieces_are_laid_over_text(text, pieces, starts, ends):
-  found = piece_layout.spans(text, pieces)
+  found = piece_layout.token_char_spans(text, pieces)
   assert [x.tolist() for x in found] == [starts, ends]
 
 
 def test_pieces_of_another_text_do_not_fit():
-  assert piece_layout.spans('dogs', ['cat', 's']) is None
-  assert piece_layout.spans('dogs', [None, 'x']) is None
+  assert piece_layout.token_char_spans('dogs', ['cat', 's']) is None
+  assert piece_layout.token_char_spans('dogs', [None, 'x']) is None
 
 
 def test_a_chunk_whose_pieces_do_not_fit_is_cut_into_words(
   toy_vocabulary, monkeypatch
 ):
-  spans = piece_layout.spans
+  spans = piece_layout.token_char_spans
   monkeypatch.setattr(
     piece_layout,
-    'spans',
+    'token_char_spans',
     lambda text, pieces: (
       None if '(' in text or text == 'cat' else spans(text, pieces)
     ),
   )
-  (found,) = token_spans.encode(toy_vocabulary, ['a cat(the dog)'], 'en')
+  (found,) = token_spans.encode_with_offsets(
+    toy_vocabulary, ['a cat(the dog)'], 'en'
+  )
   text = 'a cat(the dog)'
   parts = {text[a:b] for a, b in zip(found.starts, found.ends, strict=True)}
   assert 'cat' in parts  # not taken apart any further

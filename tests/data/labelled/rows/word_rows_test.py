@@ -52,7 +52,7 @@ def test_tree_of_a_row(vocabulary):
   assert found['word_lengths'] == [1, 1, 2, 1]
   assert found['heads'] == [-1, 2, 3, 0]
   assert found['relations'] == [-1, 0, 1, 2]
-  batch = rows_lib.stack([row], _TREES.fields(8, vocabulary.spec))
+  batch = rows_lib.stack_features([row], _TREES.fields(8, vocabulary.spec))
   assert batch['heads'].tolist() == [[-1, 2, 3, 0, -1, -1, -1, -1]]
   assert batch['word_lengths'].tolist() == [[1, 1, 2, 1, 0, 0, 0, 0]]
 
@@ -102,7 +102,9 @@ def test_heads_of_a_later_row_count_from_its_first_word(vocabulary):
 )
 def test_windows(lengths, expected):
   """Four tokens fit; every word is in one window."""
-  assert [(w.start, w.stop) for w in word_rows.windows(lengths, 4)] == expected
+  assert [
+    (w.start, w.stop) for w in word_rows.split_windows(lengths, 4)
+  ] == expected
 
 
 def test_word_longer_than_a_row_keeps_what_fits(vocabulary):

@@ -36,7 +36,7 @@ def vocabulary(request, toy_corpus, tmp_path_factory):
     )
   model_type, make = tokenizers_test._KINDS[kind]
   make(folder).save_pretrained(folder / 'saved')
-  return importer.read(
+  return importer.read_tokenizer(
     folder / 'saved',
     model_type=model_type,
     size=None,
@@ -184,7 +184,7 @@ def test_words_of_xlm(tmp_path):
   )
   (tmp_path / 'merges.txt').write_text('t h\nth e</w>\n')
   (tmp_path / 'tokenizer_config.json').write_text('{}')
-  xlm = importer.read(
+  xlm = importer.read_tokenizer(
     tmp_path, model_type='xlm', size=None, languages=('en', 'de')
   )
   text = 'the dog saw a dog in the seat .'

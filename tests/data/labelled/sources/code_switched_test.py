@@ -114,7 +114,7 @@ def test_questions_keep_the_answer_of_their_context():
     context="C'était Ada.",
     answers=(examples.Answer('Ada', 8),),
   )
-  first, second = code_switched.switched(question, translated)
+  first, second = code_switched.switch_halves(question, translated)
   assert (first.question, first.question_language) == ('qui ?', 'fr')
   assert (first.context, first.language, first.answers[0].start) == (
     'It was Ada.',
@@ -153,7 +153,7 @@ def test_single_texts_can_not_be_switched():
   with raises_error(
     errors.ConfigError, got='classification', where='example 1'
   ):
-    code_switched.switched(one, one)
+    code_switched.switch_halves(one, one)
 
 
 def test_joined_sources():
@@ -364,6 +364,8 @@ def test_labels_of_both_sides_are_compared_unless_a_side_is_only_read():
   example = make_pair('7', 'fr', 'un', 'deux')
   blind = {'7': make_pair('7', 'en', 'one', 'two', label=None)}
   with raises_error(errors.CorpusError, mentions=('yes', 'en', 'id', 7)):
-    code_switched.counterpart(example, blind, 'en')
-  found = code_switched.counterpart(example, blind, 'en', may_be_blind=True)
+    code_switched.find_translation(example, blind, 'en')
+  found = code_switched.find_translation(
+    example, blind, 'en', may_be_blind=True
+  )
   assert found.text == 'one'

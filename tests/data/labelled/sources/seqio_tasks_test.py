@@ -78,7 +78,7 @@ def test_examples_come_through_a_task(tmp_path, registries, format):
     **options,
   )
   read = task_source.TaskExamples(
-    mixture=f'l.{format}', kind=formats.find(format).example.KIND
+    mixture=f'l.{format}', kind=formats.find_reader(format).example.KIND
   )
   files = source.FileExamples(
     format=format, files={part: paths}, options=options
@@ -227,14 +227,16 @@ def test_tasks_are_listed_and_shown(tmp_path, registries):
     language='ru',
     files={'test': _paths(tmp_path, 'conllu')},
   )
-  (row,) = [r for r in task_summary.registered() if r['name'] == 'l.show']
+  (row,) = [r for r in task_summary.list_registered() if r['name'] == 'l.show']
   assert row == {
     'name': 'l.show',
     'kind': 'parsing',
     'languages': ['ru'],
     'splits': ['test'],
   }
-  shown = '\n'.join(task_summary.steps('l.show', None, split='test'))
+  shown = '\n'.join(
+    task_summary.describe_preprocessing('l.show', None, split='test')
+  )
   assert "words: ['Да']" in shown and 'heads: [0]' in shown
 
 

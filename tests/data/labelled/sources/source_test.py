@@ -183,7 +183,7 @@ def test_wrongly_named_parts():
   ],
 )
 def test_kinds(format, kind):
-  assert formats.find(format).example.KIND == kind
+  assert formats.find_reader(format).example.KIND == kind
 
 
 def test_mined_files(tmp_path):

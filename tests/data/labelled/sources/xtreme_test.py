@@ -53,7 +53,7 @@ def test_languages_of_xtreme_r():
   }
   assert len(xtreme_tasks.RANKED['mewslix'][1]) == 11
   with raises_error(errors.ConfigError, got=2, mentions='XTREME'):
-    xtreme.task('xnli', '2')
+    xtreme.find_xtreme_task('xnli', '2')
 
 
 def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
@@ -64,7 +64,7 @@ def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
     path.write_text(''.join(f'{line}, "label": {x}}}\n' for x in labels))
 
   def load(split, part):
-    source = xtreme.examples(
+    source = xtreme.xtreme_examples(
       str(tmp_path), 'xcopa', split, version=xtreme_tasks.XTREME_R
     )
     return [example.is_blind for example in source.load(part)]
@@ -75,12 +75,12 @@ def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
 
 def test_rankings_of_xtreme_r(tmp_path):
   (tmp_path / 'mewslix/ranked/dev').mkdir(parents=True)
-  found = xtreme.rankings(str(tmp_path), 'mewslix', 'dev')
+  found = xtreme.xtreme_rankings(str(tmp_path), 'mewslix', 'dev')
   assert found.directory == str(tmp_path / 'mewslix/ranked/dev')
   with raises_error(errors.CorpusError, where='ranked'):
-    xtreme.rankings(str(tmp_path), 'lareqa')
+    xtreme.xtreme_rankings(str(tmp_path), 'lareqa')
   with raises_error(errors.ConfigError, got='xnli'):
-    xtreme.rankings(str(tmp_path), 'xnli')
+    xtreme.xtreme_rankings(str(tmp_path), 'xnli')
 
 
 @pytest.mark.parametrize(
@@ -92,32 +92,31 @@ def test_rankings_of_xtreme_r(tmp_path):
   ],
 )
 def test_classes(folder, task, split, part, texts, labels):
-  examples = xtreme.examples(folder, task, split).load(part)
+  examples = xtreme.xtreme_examples(folder, task, split).load(part)
   assert [e.text for e in examples] == texts
   assert [e.label for e in examples] == labels
 
 
 def test_tags(folder):
-  first, second = xtreme.examples(folder, 'udpos', 'train').load('en')
+  first, second = xtreme.xtreme_examples(folder, 'udpos', 'train').load('en')
   assert (first.words, first.tags) == (('a', 'cat'), ('DET', 'NOUN'))
-  assert [e.tags for e in xtreme.examples(folder, 'udpos').load('yo')] == [
-    None,
-    None,
-  ]
-  assert xtreme.examples(folder, 'panx').load('my')[0].words == ('ရန်ကုန်',)
+  assert [
+    e.tags for e in xtreme.xtreme_examples(folder, 'udpos').load('yo')
+  ] == [None, None]
+  assert xtreme.xtreme_examples(folder, 'panx').load('my')[0].words == ('ရန်ကုန်',)
 
 
 def test_questions(folder):
   for task in ('xquad', 'mlqa'):
-    train = xtreme.examples(folder, task, 'train')
+    train = xtreme.xtreme_examples(folder, task, 'train')
     assert train.languages() == ('en',)
     assert train.load('en')[0].answers[0].text == 'kissa'
-  assert [e.id for e in xtreme.examples(folder, 'xquad').load('th')] == [
+  assert [e.id for e in xtreme.xtreme_examples(folder, 'xquad').load('th')] == [
     'x1',
     'x2',
   ]
-  assert xtreme.examples(folder, 'tydiqa').load('fi')[0].answers == ()
-  train = xtreme.examples(folder, 'tydiqa', 'train')
+  assert xtreme.xtreme_examples(folder, 'tydiqa').load('fi')[0].answers == ()
+  train = xtreme.xtreme_examples(folder, 'tydiqa', 'train')
   assert [e.id for e in train.load('en')] == ['1', '1#2']
   pairs = xtreme.mlqa_pairs(folder)
   assert pairs.languages() == ('hi-en', 'hi')
@@ -125,11 +124,11 @@ def test_questions(folder):
 
 
 def test_collections(folder):
-  dev = xtreme.examples(folder, 'bucc2018', 'validation')
+  dev = xtreme.xtreme_examples(folder, 'bucc2018', 'validation')
   assert dev.languages() == ('ru-en',)
   assert dev.load('ru-en').gold == {('ru-1', 'en-1')}
-  assert xtreme.examples(folder, 'bucc2018').load('ru-en').gold is None
-  shuffled = xtreme.examples(folder, 'tatoeba').load('ka-en')
+  assert xtreme.xtreme_examples(folder, 'bucc2018').load('ru-en').gold is None
+  shuffled = xtreme.xtreme_examples(folder, 'tatoeba').load('ka-en')
   assert shuffled.second == {'0': 'No.', '1': 'Yes.'}
   assert shuffled.gold is None
 
@@ -139,7 +138,7 @@ def test_gold_pairs_that_lie_beside_the_collections(folder):
   (root / 'bucc2018/ru-en.test.gold').write_text('ru-1\ten-2\n')
   (root / 'tatoeba/ka-en.gold').write_text('1\n0\n')
   gold = {
-    name: xtreme.examples(folder, name).load(part).gold
+    name: xtreme.xtreme_examples(folder, name).load(part).gold
     for name, part in (('bucc2018', 'ru-en'), ('tatoeba', 'ka-en'))
   }
   assert gold == {
@@ -150,22 +149,24 @@ def test_gold_pairs_that_lie_beside_the_collections(folder):
 
 def test_the_folder_above_is_enough(folder):
   above = str(pathlib.Path(folder).parent)
-  assert xtreme.find(above, 'xnli', 'test') == xtreme.find(
-    folder, 'xnli', 'test'
-  )
+  assert xtreme.find_xtreme_files(
+    above, 'xnli', 'test'
+  ) == xtreme.find_xtreme_files(folder, 'xnli', 'test')
 
 
 def test_languages_can_be_chosen(folder):
-  chosen = xtreme.examples(folder, 'xnli', languages=('ur',), max_examples=1)
+  chosen = xtreme.xtreme_examples(
+    folder, 'xnli', languages=('ur',), max_examples=1
+  )
   assert chosen.languages() == ('ur',)
   assert len(chosen.load('ur')) == 1
-  assert xtreme.examples(folder, 'bucc2018', languages=('ru',)).languages() == (
-    'ru-en',
-  )
+  assert xtreme.xtreme_examples(
+    folder, 'bucc2018', languages=('ru',)
+  ).languages() == ('ru-en',)
 
 
 def test_what_lacks_is_told(folder):
-  notes = xtreme.missing(folder, 'mlqa')
+  notes = xtreme.describe_missing_files(folder, 'mlqa')
   assert notes == (
     'mlqa: no test data of ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
     'test-context-<language>-question-<language>.json)',
@@ -179,23 +180,23 @@ def test_what_lacks_is_told(folder):
       'download_data.sh',
     ),
   ):
-    xtreme.examples(folder, 'xnli', languages=('ur', 'sw'))
+    xtreme.xtreme_examples(folder, 'xnli', languages=('ur', 'sw'))
   with raises_error(
     errors.CorpusError,
     mentions=('pawsx/dev-<language>', 'pawsx/dev-<language>.tsv'),
   ):
-    xtreme.examples(folder, 'pawsx', 'validation')
+    xtreme.xtreme_examples(folder, 'pawsx', 'validation')
   with raises_error(errors.CorpusError, mentions='scripts/download_data.sh'):
-    xtreme.examples(folder, 'tatoeba', 'train')
+    xtreme.xtreme_examples(folder, 'tatoeba', 'train')
 
 
 def test_wrong_names(folder, tmp_path):
   with raises_error(errors.ConfigError, got='xcopa', mentions='XTREME'):
-    xtreme.examples(folder, 'xcopa')
+    xtreme.xtreme_examples(folder, 'xcopa')
   with raises_error(
     errors.CorpusError,
     mentions=('scripts/download_data.sh', 'github.com/google-research/xtreme'),
   ):
-    xtreme.examples(str(tmp_path / 'nowhere'), 'xnli')
+    xtreme.xtreme_examples(str(tmp_path / 'nowhere'), 'xnli')
   with raises_error(errors.CorpusError, where='dev'):
     xtreme.mlqa_pairs(folder, 'validation')

@@ -54,7 +54,9 @@ def _made(kind, folder, **options):
 )
 def test_there_and_back(tmp_path, kind, options):
   model = _made(kind, tmp_path / 'hf', **options)
-  importing.convert(importing.check(tmp_path / 'hf'), tmp_path / 'ours')
+  importing.convert_import(
+    importing.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+  )
   run = run_lib.open_run(tmp_path / 'ours')
   record = run_directory.read_part(run.directory, importing.RECORD)
   assert record['not_compared'] == []
@@ -84,7 +86,9 @@ def test_there_and_back(tmp_path, kind, options):
   if wanted.ndim == 3:
     found, wanted = found[seen], wanted[seen]
   np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5)
-  folder_writing.convert(exporting.check(run.directory), tmp_path / 'back')
+  folder_writing.write_folder(
+    exporting.check_export(run.directory), tmp_path / 'back'
+  )
   first, second = (
     {  # transformers writes ESM's norms by names of older files
       name.replace('.gamma', '.weight').replace('.beta', '.bias'): value
@@ -104,4 +108,4 @@ def test_models_of_proteins_are_refused(tmp_path):
   with raises_error(
     errors.ConfigError, where='config.json', mentions='token_dropout'
   ):
-    importing.check(tmp_path)
+    importing.check_import(tmp_path)

@@ -22,7 +22,7 @@ def test_metadata(tmp_path, text, found):
   (tmp_path / 'README.md').write_text(text)
   if found is None:
     found = {'license': 'apache-2.0', 'language': ['multilingual']}
-  assert card_metadata.read(tmp_path) == found
+  assert card_metadata.read_card_metadata(tmp_path) == found
 
 
 def test_languages_as_the_hub_takes_them():
@@ -43,4 +43,4 @@ def test_licences_are_checked():
 
 
 def test_no_readme(tmp_path):
-  assert card_metadata.read(tmp_path) == {}
+  assert card_metadata.read_card_metadata(tmp_path) == {}

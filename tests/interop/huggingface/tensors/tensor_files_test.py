@@ -31,8 +31,10 @@ def _state():
 
 
 def _read(folder):
-  found = tensor_files.find(folder)
-  return {t.name: v for t, v in tensor_files.read(found.values())}, found
+  found = tensor_files.find_tensors(folder)
+  return {
+    t.name: v for t, v in tensor_files.read_tensors(found.values())
+  }, found
 
 
 def _check(folder, state):
@@ -98,7 +100,7 @@ def test_an_index_that_does_not_fit_lists_everything(tmp_path):
   weights['half'] = weights['table']
   index.write_text(json.dumps(content))
   with pytest.raises(errors.CheckpointError) as caught:
-    tensor_files.find(tmp_path)
+    tensor_files.find_tensors(tmp_path)
   message = str(caught.value)
   assert 'ghost is in the index, but not in' in message
   assert 'ids of model-' in message and 'is not in the index' in message
@@ -111,7 +113,7 @@ def test_missing_and_damaged_shards_are_all_listed(tmp_path):
   damaged = tmp_path / 'model-00002-of-00002.safetensors'
   damaged.write_bytes(damaged.read_bytes()[:-3])
   with pytest.raises(errors.CheckpointError) as caught:
-    tensor_files.find(tmp_path)
+    tensor_files.find_tensors(tmp_path)
   message = str(caught.value)
   assert 'model-00001-of-00002.safetensors: there is no such file' in message
   assert re.search(r'model-00002-of-00002\.safetensors: Error', message)
@@ -129,7 +131,7 @@ def test_pickles_that_call_functions_are_rejected(tmp_path):
     {'a': torch.ones(2), 'b': Hostile()}, tmp_path / 'pytorch_model.bin'
   )
   with pytest.raises(errors.CheckpointError) as caught:
-    tensor_files.find(tmp_path)
+    tensor_files.find_tensors(tmp_path)
   assert 'pytorch_model.bin' in caught.value.got
   assert not marker.exists()
 
@@ -140,7 +142,7 @@ def test_pickles_that_call_functions_are_rejected(tmp_path):
 def test_torch_files_must_hold_only_named_tensors(tmp_path, content):
   torch.save(content, tmp_path / 'pytorch_model.bin')
   with pytest.raises(errors.CheckpointError) as caught:
-    tensor_files.find(tmp_path)
+    tensor_files.find_tensors(tmp_path)
   assert caught.value.where == str(tmp_path)
 
 
@@ -148,11 +150,11 @@ def test_torch_files_without_torch(tmp_path, monkeypatch):
   torch.save({'a': torch.ones(2)}, tmp_path / 'pytorch_model.bin')
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(errors.CheckpointError) as caught:
-    tensor_files.find(tmp_path)
+    tensor_files.find_tensors(tmp_path)
   assert 'safetensors' in caught.value.fix
   assert caught.value.where == str(tmp_path / 'pytorch_model.bin')
 
 
 def test_an_empty_folder_is_no_checkpoint(tmp_path):
   with pytest.raises(errors.CheckpointError, match='no checkpoint'):
-    tensor_files.find(tmp_path)
+    tensor_files.find_tensors(tmp_path)

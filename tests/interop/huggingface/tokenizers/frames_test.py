@@ -26,7 +26,7 @@ def bert(tmp_path_factory):
   """A BERT tokenizer's folder and the vocabulary that it is."""
   folder = tmp_path_factory.mktemp('bert')
   reference_tokenizers.bert(folder, do_lower_case=False).save_pretrained(folder)
-  return folder, tokenizers.read(
+  return folder, tokenizers.read_tokenizer(
     folder, model_type='bert', size=None, languages=('en',)
   )
 
@@ -41,7 +41,7 @@ def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
   folder, vocabulary = bert
   for path in folder.iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())
-  changed = frames.follow(tmp_path, vocabulary, separator, types=2)
+  changed = frames.match_run_template(tmp_path, vocabulary, separator, types=2)
   assert changed == (separator is not Separator.BERT)
   found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
   row = _row(vocabulary, separator)
@@ -82,11 +82,11 @@ def test_the_separator_of_a_run(tmp_path):
   assert frames.separator_of(tmp_path) is None
   _trained(tmp_path, pairs)
   assert frames.separator_of(tmp_path) is Separator.XLM
-  saved_objectives.write(
+  saved_objectives.write_objectives(
     tmp_path, [], {'tagger': {'length': 9}, 'pairs': {'separator': 'bert'}}
   )
   assert frames.separator_of(tmp_path) is Separator.BERT
-  saved_objectives.write(
+  saved_objectives.write_objectives(
     tmp_path, [], {'one': {'separator': 'xlmr'}, 'two': {'separator': 'bert'}}
   )
   assert frames.separator_of(tmp_path) is None
@@ -94,7 +94,9 @@ def test_the_separator_of_a_run(tmp_path):
 
 def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
   directory, *_ = run_of(type_vocab_size=2)
-  folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+  folder_writing.write_folder(
+    exporting.check_export(directory), tmp_path / 'out'
+  )
   found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')(*_PAIR)
   row = _row(vocabulary, Separator.XLMR)
   assert found['input_ids'] == row['token_ids'].tolist()
@@ -108,13 +110,15 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
 def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   """As those of some Sentence-Transformers folders."""
   folder, vocabulary = bert
-  made = frames.opened(folder)
+  made = frames.load_without_truncation(folder)
   made.enable_padding(length=20)
   made.enable_truncation(8)
   made.save(str(tmp_path / 'tokenizer.json'))
-  assert len(frames.opened(tmp_path).encode(_PAIR[0]).ids) < 20
+  assert len(frames.load_without_truncation(tmp_path).encode(_PAIR[0]).ids) < 20
   tokenizer_checks.check_tokenizer(vocabulary, tmp_path)
-  assert not frames.follow(tmp_path, vocabulary, Separator.BERT, types=2)
+  assert not frames.match_run_template(
+    tmp_path, vocabulary, Separator.BERT, types=2
+  )
 
 
 def test_positions_that_the_exported_model_does_not_have(run_of, tmp_path):
@@ -122,10 +126,10 @@ def test_positions_that_the_exported_model_does_not_have(run_of, tmp_path):
   directory, *_ = run_of()
   notes = {}
   for positions in ('running', 'reset'):
-    task = exporting.check(directory).task.value
+    task = exporting.check_export(directory).task.value
     inputs = {task: {'separator': 'xlmr', 'positions': positions}}
-    saved_objectives.write(directory, [], inputs)
-    notes[positions] = folder_writing.convert(
-      exporting.check(directory), tmp_path / positions
+    saved_objectives.write_objectives(directory, [], inputs)
+    notes[positions] = folder_writing.write_folder(
+      exporting.check_export(directory), tmp_path / positions
     )
   assert len(notes['reset']) == len(notes['running']) + 1

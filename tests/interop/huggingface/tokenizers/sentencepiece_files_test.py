@@ -57,7 +57,9 @@ def test_ids_equal_for_composed_and_decomposed_text(rule, bytes_, form):
     byte_fallback=bytes_,
     vocab_size=480 if bytes_ else 260,
   )
-  content = sentencepiece_files.convert(vocabulary)['tokenizer.json']
+  content = sentencepiece_files.convert_sentencepiece(vocabulary)[
+    'tokenizer.json'
+  ]
   made = tokenizers.Tokenizer.from_str(content.decode())
   for text in _TEXTS:
     text = unicodedata.normalize(form, text) if form else text
@@ -77,7 +79,7 @@ def test_ids_equal_for_composed_and_decomposed_text(rule, bytes_, form):
 )
 def test_ids_equal(options, tmp_path):
   vocabulary = _vocabulary(**options)
-  files = sentencepiece_files.convert(vocabulary)
+  files = sentencepiece_files.convert_sentencepiece(vocabulary)
   for name, content in files.items():
     (tmp_path / name).write_bytes(content)
   made = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -102,4 +104,7 @@ def test_ids_equal(options, tmp_path):
 
 
 def test_models_that_have_no_such_form():
-  assert sentencepiece_files.convert(_vocabulary(model_type='char')) is None
+  assert (
+    sentencepiece_files.convert_sentencepiece(_vocabulary(model_type='char'))
+    is None
+  )

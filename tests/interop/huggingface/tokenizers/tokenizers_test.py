@@ -68,7 +68,11 @@ def pair(request, tmp_path_factory):
   new = tmp_path_factory.mktemp(request.param + '_saved')
   reference.save_pretrained(new)
   kwargs = dict(model_type=model_type, size=None, languages=('en', 'de'))
-  return (reference, importer.read(new, **kwargs), importer.read(old, **kwargs))
+  return (
+    reference,
+    importer.read_tokenizer(new, **kwargs),
+    importer.read_tokenizer(old, **kwargs),
+  )
 
 
 def _ids(reference, texts):
@@ -89,7 +93,7 @@ def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
   """Written beside them, it gives the ids that were read from them."""
   model_type, make = _KINDS[kind]
   reference = make(tmp_path)
-  found = importer.read(
+  found = importer.read_tokenizer(
     tmp_path, model_type=model_type, size=None, languages=('en',)
   )
   (tmp_path / 'tokenizer.json').write_bytes(found.files()['tokenizer.json'])
@@ -156,7 +160,9 @@ def test_symbols_of_languages(tmp_path):
   reference.save_pretrained(saved)
   for folder in (tmp_path, saved):
     every, some = (
-      importer.read(folder, model_type='mbart', size=None, languages=codes)
+      importer.read_tokenizer(
+        folder, model_type='mbart', size=None, languages=codes
+      )
       for codes in (None, ('ro', 'en'))
     )
     assert len(every.spec.languages) == 25
@@ -175,7 +181,7 @@ def test_symbols_of_languages(tmp_path):
     with raises_error(
       errors.VocabularyError, got='tlh', where='--languages', mentions='ro'
     ):
-      importer.read(
+      importer.read_tokenizer(
         folder, model_type='mbart', size=None, languages=('en', 'tlh')
       )
 
@@ -192,7 +198,7 @@ def test_sentinels_with_a_space_in_front(tmp_path):
     user_defined_symbols=[f'▁<extra_id_{i}>' for i in reversed(range(3))],
   )
   (tmp_path / 'tokenizer_config.json').write_text('{"extra_ids": 0}')
-  found = importer.read(
+  found = importer.read_tokenizer(
     tmp_path, model_type='mt5', size=None, languages=('en',)
   )
   assert [found.piece(i) for i in found.spec.sentinel_ids] == [
@@ -264,10 +270,10 @@ def test_texts_of_every_script(pair):
 
 def test_rows_without_a_token(tmp_path):
   reference_tokenizers.bert(tmp_path)
-  short = importer.read(
+  short = importer.read_tokenizer(
     tmp_path, model_type='bert', size=None, languages=('en',)
   )
-  kept = importer.read(
+  kept = importer.read_tokenizer(
     tmp_path, model_type='bert', size=len(short) + 3, languages=('en',)
   )
   assert kept.spec.size == len(short) + 3
@@ -281,7 +287,9 @@ def test_a_folder_without_tokenizer_is_refused(tmp_path):
   with raises_error(
     errors.VocabularyError, mentions=('tokenizer.json', 'vocab.txt')
   ):
-    importer.read(tmp_path, model_type='bert', size=None, languages=('en',))
+    importer.read_tokenizer(
+      tmp_path, model_type='bert', size=None, languages=('en',)
+    )
 
 
 def test_m2m_100_without_tokenizer_json_is_refused(tmp_path):
@@ -289,7 +297,9 @@ def test_m2m_100_without_tokenizer_json_is_refused(tmp_path):
   reference_tokenizers.sentencepiece(tmp_path, 'sentencepiece.bpe.model')
   (tmp_path / 'vocab.json').write_text('{"<s>": 0, "a": 1}')
   with pytest.raises(errors.VocabularyError) as caught:
-    importer.read(tmp_path, model_type='m2m_100', size=400, languages=None)
+    importer.read_tokenizer(
+      tmp_path, model_type='m2m_100', size=400, languages=None
+    )
   assert 'tokenizer.json' in caught.value.fix
 
 
@@ -304,10 +314,12 @@ def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
   name = {'mt5': 'spiece.model'}.get(kind, 'sentencepiece.bpe.model')
   ids = {'mt5': dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)}.get(kind, {})
   reference_tokenizers.sentencepiece(tmp_path, name, **ids | options)
-  found = importer.read(tmp_path, model_type=kind, size=None, languages=('en',))
+  found = importer.read_tokenizer(
+    tmp_path, model_type=kind, size=None, languages=('en',)
+  )
   out = tmp_path / 'out'
   out.mkdir()
-  for path, content in sentencepiece_files.convert(found).items():
+  for path, content in sentencepiece_files.convert_sentencepiece(found).items():
     (out / path).write_bytes(content)
   (out / 'config.json').write_text(f'{{"model_type": "{kind}"}}')
   made = transformers.AutoTokenizer.from_pretrained(out)
@@ -334,7 +346,7 @@ def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
   )
   made.add_special_tokens([*special, '<mask>'])
   made.save(str(tmp_path / 'tokenizer.json'))
-  found = importer.read(
+  found = importer.read_tokenizer(
     tmp_path, model_type='xlm-roberta', size=None, languages=('en',)
   )
   assert found.spec.mask_id == len(pieces) - 1
@@ -354,4 +366,6 @@ def test_a_tokenizer_of_other_rules_is_refused(tmp_path, settings):
   with raises_error(
     errors.VocabularyError, mentions=('tokenizer.json', 'DistilBert')
   ):
-    importer.read(tmp_path, model_type='bert', size=None, languages=('en',))
+    importer.read_tokenizer(
+      tmp_path, model_type='bert', size=None, languages=('en',)
+    )

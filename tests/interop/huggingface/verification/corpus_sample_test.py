@@ -48,7 +48,9 @@ def test_a_missing_corpus_is_noted(tmp_path, corpus):
 def test_other_ids_of_the_runs_text_are_refused(
   vocabulary, tmp_path, monkeypatch
 ):
-  for name, content in sentencepiece_files.convert(vocabulary).items():
+  for name, content in sentencepiece_files.convert_sentencepiece(
+    vocabulary
+  ).items():
     (tmp_path / name).write_bytes(content)
   assert (
     tokenizer_checks.check_tokenizer(vocabulary, tmp_path, texts=['Hund']) == []

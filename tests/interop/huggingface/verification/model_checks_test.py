@@ -83,7 +83,7 @@ def test_a_wrong_folder_is_not_published(
 ):
   mutate, options = _MUTATIONS[name]
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  checked = exporting.check(directory, model_type='roberta')
+  checked = exporting.check_export(directory, model_type='roberta')
   checked = dataclasses.replace(checked, options=checked.options | options)
   values = folder_writing._values
 
@@ -98,7 +98,7 @@ def test_a_wrong_folder_is_not_published(
 
   monkeypatch.setattr(folder_writing, '_values', wrong)
   with pytest.raises(model_checks.ConversionMismatchError):
-    folder_writing.convert(checked, tmp_path / 'out')
+    folder_writing.write_folder(checked, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 
@@ -150,7 +150,7 @@ def test_a_wrong_translation_model_is_not_published(
     )
   )
   mutate, options = _SEQ2SEQ[family][name]
-  checked = exporting.check(directory)
+  checked = exporting.check_export(directory)
   wrong = dataclasses.replace(checked, options=checked.options | options)
   assert wrong.options != checked.options or mutate
   values = folder_writing._values
@@ -164,18 +164,18 @@ def test_a_wrong_translation_model_is_not_published(
 
   monkeypatch.setattr(folder_writing, '_values', changed)
   with pytest.raises(model_checks.ConversionMismatchError):
-    folder_writing.convert(wrong, tmp_path / 'out')
+    folder_writing.write_folder(wrong, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 
 def test_a_folder_that_lacks_a_tensor_is_not_published(
   run_of, tmp_path, monkeypatch
 ):
-  find = tensor_files.find
+  find = tensor_files.find_tensors
   lacking = 'layer.1.output.dense.weight'
   monkeypatch.setattr(
     tensor_files,
-    'find',
+    'find_tensors',
     lambda folder: {
       name: tensor
       for name, tensor in find(folder).items()
@@ -184,14 +184,16 @@ def test_a_folder_that_lacks_a_tensor_is_not_published(
   )
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
-    folder_writing.convert(
-      exporting.check(directory, model_type='roberta'), tmp_path / 'out'
+    folder_writing.write_folder(
+      exporting.check_export(directory, model_type='roberta'), tmp_path / 'out'
     )
   assert lacking in caught.value.got
   assert not (tmp_path / 'out').exists()
 
 
-def _next_unknown(vocabulary, convert=sentencepiece_files.convert):
+def _next_unknown(
+  vocabulary, convert=sentencepiece_files.convert_sentencepiece
+):
   files = convert(vocabulary)
   content = files['tokenizer_config.json']
   wrong = content.replace(b'"pad_token": "<pad>"', b'"pad_token": "<unk>"')
@@ -199,7 +201,9 @@ def _next_unknown(vocabulary, convert=sentencepiece_files.convert):
   return files | {'tokenizer_config.json': wrong}
 
 
-def _without_normalizer(vocabulary, convert=sentencepiece_files.convert):
+def _without_normalizer(
+  vocabulary, convert=sentencepiece_files.convert_sentencepiece
+):
   files = convert(vocabulary)
   made = json.loads(files['tokenizer.json'])
   assert made.pop('normalizer')
@@ -213,18 +217,24 @@ def test_a_wrong_tokenizer_is_not_published(
   run_of, tmp_path, monkeypatch, wrong
 ):
   directory, *_ = run_of()
-  monkeypatch.setattr(sentencepiece_files, 'convert', wrong)
+  monkeypatch.setattr(sentencepiece_files, 'convert_sentencepiece', wrong)
   with pytest.raises(errors.VocabularyError) as caught:
-    folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+    folder_writing.write_folder(
+      exporting.check_export(directory), tmp_path / 'out'
+    )
   assert caught.value.where.endswith(frames.FILE)
   assert not (tmp_path / 'out').exists()
 
 
 def test_a_wrong_frame_of_pairs_is_not_published(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=2)
-  monkeypatch.setattr(frames, 'follow', lambda *args, **kwargs: False)
+  monkeypatch.setattr(
+    frames, 'match_run_template', lambda *args, **kwargs: False
+  )
   with pytest.raises(errors.VocabularyError) as caught:
-    folder_writing.convert(exporting.check(directory), tmp_path / 'out')
+    folder_writing.write_folder(
+      exporting.check_export(directory), tmp_path / 'out'
+    )
   assert caught.value.where.endswith(frames.FILE)
 
 
@@ -243,7 +253,7 @@ def _fine_tuned(run_of, **settings):
   objective = sequence_classification.SequenceClassification(
     labels=('a', 'b', 'c'), **settings
   )
-  saved_objectives.write(directory, [objective])
+  saved_objectives.write_objectives(directory, [objective])
   saved = checkpoints.Checkpoints(
     directory, checkpoints.CheckpointOptions(asynchronous=False)
   )
@@ -264,8 +274,8 @@ def _fine_tuned(run_of, **settings):
 
 def test_a_head_is_compared(run_of, tmp_path):
   directory = _fine_tuned(run_of)
-  checked = exporting.check(directory, model_type='xlm-roberta')
-  assert folder_writing.convert(checked, tmp_path / 'out') == []
+  checked = exporting.check_export(directory, model_type='xlm-roberta')
+  assert folder_writing.write_folder(checked, tmp_path / 'out') == []
   name = 'XLMRobertaForSequenceClassification'
   assert checked.options['architectures'] == [name]
 
@@ -277,15 +287,15 @@ def test_a_head_of_another_function_is_not_published(
   run_of, tmp_path, without_transformers, settings
 ):
   directory = _fine_tuned(run_of, **settings)
-  checked = exporting.check(directory, model_type='xlm-roberta')
+  checked = exporting.check_export(directory, model_type='xlm-roberta')
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
-    folder_writing.convert(checked, tmp_path / 'out')
+    folder_writing.write_folder(checked, tmp_path / 'out')
   assert caught.value.got.startswith('label logits')
 
 
 def _swap_in(monkeypatch):
   """Swaps the queries and keys of a layer wherever tensors are found."""
-  find = tensor_files.find
+  find = tensor_files.find_tensors
 
   def swapped(folder):
     tensors = find(folder)
@@ -296,7 +306,7 @@ def _swap_in(monkeypatch):
     query, key = names[_QUERY], names[_KEY]
     return tensors | {query: tensors[key], key: tensors[query]}
 
-  monkeypatch.setattr(tensor_files, 'find', swapped)
+  monkeypatch.setattr(tensor_files, 'find_tensors', swapped)
 
 
 def _swap_out(monkeypatch):
@@ -316,30 +326,32 @@ def test_transformers_detects_what_export_and_import_have_in_common(
   run_of, tmp_path, monkeypatch
 ):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  checked = exporting.check(directory, model_type='roberta')
+  checked = exporting.check_export(directory, model_type='roberta')
   _swap_out(monkeypatch)
   _swap_in(monkeypatch)
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
-    folder_writing.convert(checked, tmp_path / 'out')
+    folder_writing.write_folder(checked, tmp_path / 'out')
   assert 'transformers' in caught.value.what
   assert not (tmp_path / 'out').exists()
   monkeypatch.setitem(sys.modules, 'transformers', None)
-  folder_writing.convert(checked, tmp_path / 'out')  # the defects cancel out
+  folder_writing.write_folder(
+    checked, tmp_path / 'out'
+  )  # the defects cancel out
 
 
 def test_a_wrong_import_is_not_kept(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   folder = tmp_path / 'hf'
-  folder_writing.convert(
-    exporting.check(directory, model_type='roberta'), folder
+  folder_writing.write_folder(
+    exporting.check_export(directory, model_type='roberta'), folder
   )
   with monkeypatch.context() as patch:
     _swap_in(patch)
-    wrong = importing.check(folder)
+    wrong = importing.check_import(folder)
     with pytest.raises(model_checks.ConversionMismatchError):
-      importing.convert(wrong, tmp_path / 'wrong')
+      importing.convert_import(wrong, tmp_path / 'wrong')
   assert not (tmp_path / 'wrong').exists()
   monkeypatch.setitem(sys.modules, 'transformers', None)
-  importing.convert(importing.check(folder), tmp_path / 'right')
+  importing.convert_import(importing.check_import(folder), tmp_path / 'right')
   record = json.loads((tmp_path / 'right' / importing.RECORD).read_text())
   assert len(record['not_compared']) == 1

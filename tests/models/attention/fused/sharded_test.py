@@ -34,7 +34,7 @@ def _run(backend, arrays, bias, mask, **options):
   *inputs, gradient = arrays
 
   def attend(inputs, bias):
-    return attention.attend(
+    return attention.dot_product_attention(
       *inputs, mask, backend=AttentionBackend(backend), bias=bias, **options
     )
 

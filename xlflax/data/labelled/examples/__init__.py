@@ -5,10 +5,14 @@ token. A label, answer or tree that is not known (a blind test set) is None.
 Its class declares the family's columns, gold labels and file of predictions.
 """
 
-from xlflax.data.labelled.examples.base import Example, class_of, kinds
+from xlflax.data.labelled.examples.base import (
+  Example,
+  class_of,
+  example_classes,
+)
 from xlflax.data.labelled.examples.choices import Choice
 from xlflax.data.labelled.examples.classification import ClassifiedText
-from xlflax.data.labelled.examples.columns import Form, Role, column
+from xlflax.data.labelled.examples.columns import Form, Role, feature_field
 from xlflax.data.labelled.examples.mining import MinedSentence, MinedSentences
 from xlflax.data.labelled.examples.parsing import ParsedSentence
 from xlflax.data.labelled.examples.questions import (
@@ -36,6 +40,6 @@ __all__ = (
   'Role',
   'TaggedSentence',
   'class_of',
-  'column',
-  'kinds',
+  'feature_field',
+  'example_classes',
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from xlflax.data.labelled.examples import columns as columns_lib
-from xlflax.data.labelled.examples.columns import Form, Role, column
+from xlflax.data.labelled.examples.columns import Form, Role, feature_field
 from xlflax.foundation import errors
 
 _classes: dict[str, type['Example']] = {}
@@ -31,8 +31,8 @@ class Example:
   KIND: ClassVar[str]
   ENDING: ClassVar[str] = 'tsv'
 
-  id: str = column(Role.OPTIONAL)
-  language: str = column(Role.OPTIONAL)
+  id: str = feature_field(Role.OPTIONAL)
+  language: str = feature_field(Role.OPTIONAL)
 
   def __init_subclass__(cls, **options):
     super().__init_subclass__(**options)
@@ -86,7 +86,7 @@ class Example:
   @classmethod
   def columns(cls) -> dict[str, Form]:
     """The columns of a SeqIO task of such examples."""
-    return columns_lib.forms(cls)
+    return columns_lib.feature_types(cls)
 
   def values(self) -> dict[str, Any]:
     """The values of the columns."""
@@ -106,7 +106,7 @@ class Example:
     """
     values = self.values()
     return {
-      name: columns_lib.write(values[name], form)
+      name: columns_lib.encode_feature(values[name], form)
       for name, form in self.columns().items()
     }
 
@@ -156,7 +156,7 @@ class Example:
       CorpusError: the predictions do not fit the examples.
     """
     check_number(len(examples), len(predictions), 'predictions')
-    return lines(predictions)
+    return join_lines(predictions)
 
   @classmethod
   def read_predictions(cls, examples: Sequence[Self], text: str) -> Any:
@@ -181,7 +181,7 @@ def class_of(kind: str) -> type[Example]:
   return _classes[kind]
 
 
-def kinds() -> tuple[str, ...]:
+def example_classes() -> tuple[str, ...]:
   """The kinds of examples there are."""
   return tuple(_classes)
 
@@ -196,7 +196,7 @@ def check_number(expected: int, got: int, what: str) -> None:
     )
 
 
-def lines(items: Iterable[str]) -> str:
+def join_lines(items: Iterable[str]) -> str:
   """One item a line."""
   return ''.join(f'{item}\n' for item in items)
 
@@ -231,7 +231,7 @@ def _read(cls: type[Example], columns: Mapping[str, Any], where: str) -> dict:
       fix='let a preprocessor of the task rename its features',
     )
   return {
-    name: columns_lib.read(columns[name], form)
+    name: columns_lib.decode_feature(columns[name], form)
     for name, form in forms.items()
     if name in columns
   }

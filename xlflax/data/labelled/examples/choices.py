@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Role, column
+from xlflax.data.labelled.examples.columns import Role, feature_field
 
 RIGHT, WRONG = 'right', 'wrong'
 
@@ -31,7 +31,7 @@ class Choice(base.Example):
   question: str
   text: str
   paired_text: str
-  label: str | None = column(Role.GOLD, default=None)
+  label: str | None = feature_field(Role.GOLD, default=None)
 
   @property
   def cluster(self) -> str:
@@ -44,7 +44,7 @@ class Choice(base.Example):
   ) -> str:
     """See the class; predictions are a choice's number for each question."""
     base.check_number(len(by_question(examples)), len(predictions), 'answers')
-    return base.lines(json.dumps({'label': int(n)}) for n in predictions)
+    return base.join_lines(json.dumps({'label': int(n)}) for n in predictions)
 
   @classmethod
   def read_predictions(
@@ -55,7 +55,9 @@ class Choice(base.Example):
     return [json.loads(line)['label'] for line in text.splitlines()]
 
 
-def first(examples: Sequence[base.Example], most: int | None) -> list:
+def take_first_questions(
+  examples: Sequence[base.Example], most: int | None
+) -> list:
   """At most so many of a part's examples; of choices, whole questions."""
   if most and most < len(examples) and isinstance(examples[most], Choice):
     questions = [getattr(one, 'question', '') for one in examples]

@@ -3,7 +3,7 @@
 import dataclasses
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Role, column
+from xlflax.data.labelled.examples.columns import Role, feature_field
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,10 @@ class ClassifiedText(base.Example):
 
   text: str
   paired_text: str | None = None
-  paired_language: str | None = column(Role.SECOND_LANGUAGE, default=None)
-  label: str | None = column(Role.GOLD | Role.LABELS, default=None)
+  paired_language: str | None = feature_field(
+    Role.SECOND_LANGUAGE, default=None
+  )
+  label: str | None = feature_field(Role.GOLD | Role.LABELS, default=None)
 
   @property
   def cluster(self) -> str:

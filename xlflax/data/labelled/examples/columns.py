@@ -53,7 +53,7 @@ _FORMS: Mapping[Any, Form] = {
 }
 
 
-def column(role: Role, **options) -> Any:
+def feature_field(role: Role, **options) -> Any:
   """A dataclass field that has a role.
 
   Args:
@@ -75,7 +75,7 @@ def with_role(cls: type, role: Role) -> tuple[dataclasses.Field, ...]:
   return tuple(f for f in dataclasses.fields(cls) if role in role_of(f))
 
 
-def forms(cls: type) -> dict[str, Form]:
+def feature_types(cls: type) -> dict[str, Form]:
   """The form of each field, by the field's type.
 
   Before: `words: tuple[str, ...]`, `tags: tuple[str, ...] | None`; after:
@@ -100,7 +100,7 @@ def forms(cls: type) -> dict[str, Form]:
   return found
 
 
-def write(value: Any, form: Form) -> Any:
+def encode_feature(value: Any, form: Form) -> Any:
   """A value as a column holds it."""
   if form is Form.TEXT:
     return value or ''
@@ -109,7 +109,7 @@ def write(value: Any, form: Form) -> Any:
   return list(value or ())
 
 
-def read(value: Any, form: Form) -> Any:
+def decode_feature(value: Any, form: Form) -> Any:
   """The value of a column, whose text is `str` or `bytes`."""
   if form is Form.TEXT:
     return _text(value)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Role, column
+from xlflax.data.labelled.examples.columns import Role, feature_field
 from xlflax.foundation import errors
 
 
@@ -21,7 +21,7 @@ class MinedSentence(base.Example):
   KIND = 'mining'
 
   text: str
-  translations: tuple[str, ...] = column(Role.GOLD, default=())
+  translations: tuple[str, ...] = feature_field(Role.GOLD, default=())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class MinedSentences:
           got=' '.join(pair),
           expected='(id of the first, id of the second)',
         )
-    return base.lines('\t'.join(pair) for pair in found)
+    return base.join_lines('\t'.join(pair) for pair in found)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
     """The line of each second sentence's translation: Tatoeba's form.
@@ -107,4 +107,4 @@ class MinedSentences:
           got=place,
           expected=f'a line from 0 to {len(self.first) - 1}',
         )
-    return base.lines(str(int(place)) for place in predictions)
+    return base.join_lines(str(int(place)) for place in predictions)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Role, column
+from xlflax.data.labelled.examples.columns import Role, feature_field
 
 _HEAD, _RELATION = 6, 7  # columns of CoNLL-U
 
@@ -34,17 +34,17 @@ class ParsedSentence(base.Example):
   KIND = 'parsing'
   ENDING = 'conllu'
 
-  words: tuple[str, ...] = column(Role.PER_WORD)
-  tags: tuple[str, ...] = column(Role.PER_WORD)
-  heads: tuple[int, ...] | None = column(
+  words: tuple[str, ...] = feature_field(Role.PER_WORD)
+  tags: tuple[str, ...] = feature_field(Role.PER_WORD)
+  heads: tuple[int, ...] | None = feature_field(
     Role.GOLD | Role.PER_WORD, default=None
   )
-  relations: tuple[str, ...] | None = column(
+  relations: tuple[str, ...] | None = feature_field(
     Role.GOLD | Role.LABELS | Role.PER_WORD, default=None
   )
   multiwords: tuple[str, ...] = ()
-  lemmas: tuple[str, ...] = column(Role.PER_WORD, default=())
-  features: tuple[str, ...] = column(Role.PER_WORD, default=())
+  lemmas: tuple[str, ...] = feature_field(Role.PER_WORD, default=())
+  features: tuple[str, ...] = feature_field(Role.PER_WORD, default=())
 
   @property
   def has_words(self) -> bool:
@@ -78,7 +78,7 @@ class ParsedSentence(base.Example):
           place, _, form = surface[i].partition(' ')
           rows.append('\t'.join((place, form, *'_' * 8)))
         rows.append('\t'.join((str(i), *row)))
-      blocks.append(base.lines(rows))
+      blocks.append(base.join_lines(rows))
     return '\n'.join(blocks) + '\n'
 
   @classmethod

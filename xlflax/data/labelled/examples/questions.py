@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Form, Role, column
+from xlflax.data.labelled.examples.columns import Form, Role, feature_field
 from xlflax.foundation import errors
 
 
@@ -49,8 +49,10 @@ class Question(base.Example):
 
   question: str
   context: str
-  answers: tuple[Answer, ...] = column(Role.GOLD, default=())
-  question_language: str | None = column(Role.SECOND_LANGUAGE, default=None)
+  answers: tuple[Answer, ...] = feature_field(Role.GOLD, default=())
+  question_language: str | None = feature_field(
+    Role.SECOND_LANGUAGE, default=None
+  )
   title: str = ''
 
   @property

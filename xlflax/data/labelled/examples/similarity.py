@@ -3,7 +3,7 @@
 import dataclasses
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Role, column
+from xlflax.data.labelled.examples.columns import Role, feature_field
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,5 +22,7 @@ class RatedPair(base.Example):
 
   text: str
   paired_text: str
-  paired_language: str | None = column(Role.SECOND_LANGUAGE, default=None)
-  score: float | None = column(Role.GOLD, default=None)
+  paired_language: str | None = feature_field(
+    Role.SECOND_LANGUAGE, default=None
+  )
+  score: float | None = feature_field(Role.GOLD, default=None)

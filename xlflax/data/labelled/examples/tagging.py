@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Role, column
+from xlflax.data.labelled.examples.columns import Role, feature_field
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,8 @@ class TaggedSentence(base.Example):
 
   KIND = 'tagging'
 
-  words: tuple[str, ...] = column(Role.PER_WORD)
-  tags: tuple[str, ...] | None = column(
+  words: tuple[str, ...] = feature_field(Role.PER_WORD)
+  tags: tuple[str, ...] | None = feature_field(
     Role.GOLD | Role.LABELS | Role.PER_WORD, default=None
   )
 
@@ -42,7 +42,7 @@ class TaggedSentence(base.Example):
       base.check_number(
         len(example.words), len(predicted), f'tags of sentence {example.id}'
       )
-    return '\n'.join(map(base.lines, predictions))
+    return '\n'.join(map(base.join_lines, predictions))
 
   @classmethod
   def read_predictions(

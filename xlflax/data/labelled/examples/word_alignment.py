@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from xlflax.data.labelled.examples import base
-from xlflax.data.labelled.examples.columns import Form, Role, column
+from xlflax.data.labelled.examples.columns import Form, Role, feature_field
 
 Links = frozenset[tuple[int, int]]
 
@@ -26,11 +26,11 @@ class AlignedSentence(base.Example):
 
   KIND = 'word_alignment'
 
-  target_language: str = column(Role.SECOND_LANGUAGE | Role.OPTIONAL)
+  target_language: str = feature_field(Role.SECOND_LANGUAGE | Role.OPTIONAL)
   source_words: tuple[str, ...]
   target_words: tuple[str, ...]
-  sure: Links = column(Role.GOLD)
-  possible: Links = column(Role.GOLD | Role.OPTIONAL)
+  sure: Links = feature_field(Role.GOLD)
+  possible: Links = feature_field(Role.GOLD | Role.OPTIONAL)
 
   @classmethod
   def columns(cls) -> dict[str, Form]:

@@ -13,10 +13,10 @@ from xlflax.foundation import errors
 _KIND = 'file of sentences to mine'
 
 
-@formats.reader(
+@formats.register_reader(
   'bucc', example=examples_lib.MinedSentence, takes=formats.Takes.COLLECTIONS
 )
-def read(
+def read_bucc(
   first: str | os.PathLike,
   second: str | os.PathLike,
   gold: str | os.PathLike | None = None,
@@ -39,7 +39,7 @@ def read(
   return _collections(languages, sides, first, gold, _gold)
 
 
-@formats.reader(
+@formats.register_reader(
   'lines', example=examples_lib.MinedSentence, takes=formats.Takes.COLLECTIONS
 )
 def read_lines(
@@ -95,7 +95,7 @@ def _sentences(path) -> dict[str, str]:
       continue
     name, text = _two(line, path, number)
     if name in sentences:
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND, path, number, f'the id {name} again', expected='each id once'
       )
     sentences[name] = text
@@ -113,7 +113,7 @@ def _gold(
     pair = _two(line, path, number)
     for name, side in zip(pair, (first, second), strict=True):
       if name not in side:
-        raise files.malformed(
+        raise files.malformed_line_error(
           _KIND,
           path,
           number,
@@ -132,11 +132,11 @@ def _gold_lines(
   lines = list(files.read_lines(path))
   for number, line in lines:
     if line.strip() not in first:
-      raise files.malformed(
+      raise files.malformed_line_error(
         'file of gold lines',
         path,
         number,
-        files.shorten(line),
+        files.shorten_quoted(line),
         expected=f'a line from 0 to {len(first) - 1}',
       )
   if len(lines) != len(second):
@@ -154,11 +154,11 @@ def _gold_lines(
 def _two(line: str, path, number: int) -> tuple[str, str]:
   name, _, text = line.partition('\t')
   if not name.strip() or not text.strip():
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
-      files.shorten(line),
+      files.shorten_quoted(line),
       expected='an id, a tab and a sentence (or, among the pairs, a second id)',
     )
   return name.strip(), text.strip()

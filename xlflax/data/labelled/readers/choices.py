@@ -30,7 +30,7 @@ _BELEBELE = tuple(f'mc_answer{number}' for number in range(1, 5))
 _STORY = 8  # fields
 
 
-@formats.reader('xcopa', example=examples_lib.Choice)
+@formats.register_reader('xcopa', example=examples_lib.Choice)
 def read_xcopa(
   path: str | os.PathLike, language: str, *, zeros: Zeros | str = 'gold'
 ) -> files.Reading:
@@ -70,7 +70,7 @@ def read_xcopa(
   return files.Reading(found)
 
 
-@formats.reader('belebele', example=examples_lib.Choice)
+@formats.register_reader('belebele', example=examples_lib.Choice)
 def read_belebele(path: str | os.PathLike, language: str) -> files.Reading:
   """Reads a passage, a question and four choices a line.
 
@@ -92,7 +92,7 @@ def read_belebele(path: str | os.PathLike, language: str) -> files.Reading:
   return files.Reading(found)
 
 
-@formats.reader('belebele_training', example=examples_lib.Choice)
+@formats.register_reader('belebele_training', example=examples_lib.Choice)
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> files.Reading:
@@ -123,7 +123,7 @@ def read_belebele_training(
   return files.Reading(found)
 
 
-@formats.reader('xstory_cloze', example=examples_lib.Choice)
+@formats.register_reader('xstory_cloze', example=examples_lib.Choice)
 def read_xstory_cloze(path: str | os.PathLike, language: str) -> files.Reading:
   """Reads a story of four sentences and two endings a row, TSV with quotes.
 
@@ -150,7 +150,7 @@ def read_xstory_cloze(path: str | os.PathLike, language: str) -> files.Reading:
   return files.Reading(found, tuple(problems))
 
 
-@formats.reader('xwinograd', example=examples_lib.Choice)
+@formats.register_reader('xwinograd', example=examples_lib.Choice)
 def read_xwinograd(path: str | os.PathLike, language: str) -> files.Reading:
   """Reads a sentence with `_` for a noun phrase, and two of them, a line.
 
@@ -166,7 +166,9 @@ def read_xwinograd(path: str | os.PathLike, language: str) -> files.Reading:
   for number, value in files.read_json_lines(path):
     before, gap, after = _get(value, 'sentence', path, number).partition('_')
     if not gap:
-      raise files.malformed('line of multiple choice', path, number, 'no _')
+      raise files.malformed_line_error(
+        'line of multiple choice', path, number, 'no _'
+      )
     nouns = [_get(value, f'option{i}', path, number) for i in (1, 2)]
     right = _right(value.get('answer'), path, number, 1, 2)
     texts, choices = [before + noun for noun in nouns], [after.strip()] * 2
@@ -180,7 +182,7 @@ def _right(answer: Any, path, number: int, first: int, last: int) -> int | None:
   if answer in (None, '', -1, '-1'):
     return None
   if str(answer) not in map(str, range(first, last + 1)):
-    raise files.malformed(
+    raise files.malformed_line_error(
       'right choice', path, number, repr(answer), expected=f'{first} to {last}'
     )
   return int(answer) - first
@@ -214,7 +216,7 @@ def _choices(
 def _get(value: dict, key: str, path, number: int) -> str:
   found = value.get(key)
   if not isinstance(found, str) or not found.strip():
-    raise files.malformed(
+    raise files.malformed_line_error(
       'line of multiple choice',
       path,
       number,

@@ -66,7 +66,7 @@ class Quoting(enum.Enum):
   CSV = 'csv'
 
 
-@formats.reader('tsv', example=examples_lib.ClassifiedText)
+@formats.register_reader('tsv', example=examples_lib.ClassifiedText)
 def read_tsv(
   path: str | os.PathLike,
   language: str,
@@ -154,7 +154,7 @@ def read_columns(
   return _reading(reader, getters()), seen
 
 
-@formats.reader('jsonl', example=examples_lib.ClassifiedText)
+@formats.register_reader('jsonl', example=examples_lib.ClassifiedText)
 def read_jsonl(
   path: str | os.PathLike,
   language: str,
@@ -203,7 +203,7 @@ def _reading(reader: _Reader, rows) -> files.Reading:
       continue
     for field in ('text', 'paired_text'):
       if field in values and not values[field]:
-        raise files.malformed(
+        raise files.malformed_line_error(
           'line of labelled text',
           reader.path,
           number,
@@ -268,7 +268,7 @@ def _tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
       try:
         (fields,) = csv.reader([line], delimiter='\t', strict=True)
       except csv.Error as error:
-        raise files.malformed(
+        raise files.malformed_line_error(
           'line of quoted fields',
           path,
           number,
@@ -290,11 +290,11 @@ def _same_width(rows, names, path, columns) -> Iterator:
   for number, fields in rows:
     width = width or len(fields)
     if len(fields) != width or width < needed:
-      raise files.malformed(
+      raise files.malformed_line_error(
         'line of labelled text',
         path,
         number,
-        f'{len(fields)} columns: {files.shorten(" | ".join(fields))}',
+        f'{len(fields)} columns: {files.shorten_quoted(" | ".join(fields))}',
         expected=f'at least {needed} columns'
         if width < needed
         else f'{width} columns, as in the first line',
@@ -319,7 +319,7 @@ def _value(
   value: dict, columns: Columns, path, number: int, key: str
 ) -> str | None:
   if key not in value and key != columns.get('label'):
-    raise files.malformed(
+    raise files.malformed_line_error(
       'line of JSON',
       path,
       number,
@@ -339,7 +339,7 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
   if are_names and fields[label].strip().lower() in _LABEL_COLUMNS:
     raise errors.CorpusError(
       'The first line of a TSV file names its columns',
-      got=files.shorten(' | '.join(fields)),
+      got=files.shorten_quoted(' | '.join(fields)),
       expected='an example',
       where=f'{path}:1',
       fix="set the option header='first_line', or delete the line",

@@ -188,8 +188,8 @@ def check_languages(
   if corpus_oddities.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
       'The two languages of a file look exchanged',
-      got=f'{corpus_oddities.script(texts[0])} letters as {first}, '
-      f'{corpus_oddities.script(texts[1])} letters as {second}',
+      got=f'{corpus_oddities.dominant_script(texts[0])} letters as {first}, '
+      f'{corpus_oddities.dominant_script(texts[1])} letters as {second}',
       where=str(path),
       fix=f'exchange the two columns or files, or call the part '
       f'{second}-{first}',

@@ -64,23 +64,23 @@ class _Line(NamedTuple):
   tag: str | None
 
 
-@formats.reader(
+@formats.register_reader(
   'uner', example=examples_lib.TaggedSentence, word=1, tag=2, scheme='iob2'
 )
-@formats.reader(
+@formats.register_reader(
   'wikiann',
   example=examples_lib.TaggedSentence,
   scheme='iob2',
   prefix='language',
 )
-@formats.reader(
+@formats.register_reader(
   'conll_iob2', example=examples_lib.TaggedSentence, scheme='iob2'
 )
-@formats.reader(
+@formats.register_reader(
   'conll_iob1', example=examples_lib.TaggedSentence, scheme='iob1'
 )
-@formats.reader('conll', example=examples_lib.TaggedSentence)
-def read(
+@formats.register_reader('conll', example=examples_lib.TaggedSentence)
+def read_conll(
   path: str | os.PathLike,
   language: str,
   *,
@@ -178,11 +178,11 @@ def _sentences(
       fields = [field.strip() for field in split(text)]
       num_columns = num_columns or len(fields)
       if len(fields) != num_columns:
-        raise files.malformed(
+        raise files.malformed_line_error(
           _KIND,
           path,
           number,
-          f'{len(fields)} columns: {files.shorten(text)}',
+          f'{len(fields)} columns: {files.shorten_quoted(text)}',
           expected=f'{num_columns} columns, as in the lines before',
         )
       lines.append(_line(fields, word, tag, prefix, path, number))
@@ -196,11 +196,11 @@ def _line(
   size = len(fields)
   places = [place + size if place < 0 else place for place in (word, tag)]
   if not 0 <= places[0] < size or (size > 1 and not 0 <= places[1] < size):
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
-      f'{size} columns: ' + files.shorten(' | '.join(fields)),
+      f'{size} columns: ' + files.shorten_quoted(' | '.join(fields)),
       expected=f'the word in column {word}, its tag in column {tag} '
       '(counted from 0)',
     )
@@ -208,7 +208,7 @@ def _line(
   if prefix is Prefix.LANGUAGE:
     before, colon, text = text.partition(':')
     if not colon or not re.fullmatch(r'[A-Za-z][\w-]*', before):
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         number,
@@ -217,7 +217,7 @@ def _line(
       )
   label = fields[places[1]] if size > 1 and places[0] != places[1] else None
   if label == '':
-    raise files.malformed(_KIND, path, number, f'no tag of {text!r}')
+    raise files.malformed_line_error(_KIND, path, number, f'no tag of {text!r}')
   return _Line(number, text.strip(), label)
 
 
@@ -227,7 +227,7 @@ def _check_blind(lines: list[_Line], blind: bool | None, path) -> bool:
     found = line.tag is None
     blind = found if blind is None else blind
     if found != blind:
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         line.number,
@@ -255,7 +255,7 @@ def _tags(
   marks = 'BIESLU' if scheme is Scheme.IOBES else 'BI'
   for line, tag in zip(lines, tags, strict=True):
     if not re.fullmatch(rf'O|[{marks}]-.+', tag):
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         line.number,

@@ -59,7 +59,7 @@ class _Sentence(NamedTuple):
   multiwords: list[str]  # 'first-last form'
 
 
-@formats.reader('conllu', example=examples_lib.ParsedSentence)
+@formats.register_reader('conllu', example=examples_lib.ParsedSentence)
 def read_trees(
   path: str | os.PathLike,
   language: str,
@@ -102,7 +102,7 @@ def read_trees(
   return files.Reading(examples)
 
 
-@formats.reader('conllu_tags', example=examples_lib.TaggedSentence)
+@formats.register_reader('conllu_tags', example=examples_lib.TaggedSentence)
 def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
   """Reads sentences with their universal parts of speech; no tree is needed.
 
@@ -129,7 +129,7 @@ def read_tags(path: str | os.PathLike, language: str) -> files.Reading:
 
 
 def _no_tag(word, path: str | os.PathLike) -> errors.CorpusError:
-  return files.malformed(
+  return files.malformed_line_error(
     _KIND,
     path,
     word.number,
@@ -188,23 +188,23 @@ def _token(line: str, path, number: int) -> conllu.Token:
       re.sub(' {2,}', ' ', line), parser.DEFAULT_FIELDS, _PARSERS
     )
   except conllu.exceptions.ParseException as error:
-    raise files.malformed(_KIND, path, number, str(error)) from error
+    raise files.malformed_line_error(_KIND, path, number, str(error)) from error
 
 
 def _check_columns(line: str, path, number: int) -> None:
   columns = line.split('\t')
   if len(columns) != _COLUMNS:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
-      f'{len(columns)} columns: {files.shorten(line)}',
+      f'{len(columns)} columns: {files.shorten_quoted(line)}',
       expected=f'{_COLUMNS} columns separated by tabs, a comment after #, '
       'or an empty line between sentences',
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
@@ -215,7 +215,7 @@ def _check_columns(line: str, path, number: int) -> None:
 
 def _check_place(place: int | None, expected: int, path, number: int) -> None:
   if place != expected:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
@@ -229,7 +229,7 @@ def _check_range(
   first: int, last: int, before: int, covered: int, path, number: int
 ) -> None:
   if first != before + 1 or first <= covered:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
@@ -241,7 +241,7 @@ def _check_range(
 
 def _check_empty_node(node, follows: bool, path, number: int) -> None:
   if not follows:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
@@ -264,7 +264,7 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
     for place, word in enumerate(words, start=1)
   ]
   if heads.count(0) != 1:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       sentence.number,
@@ -273,7 +273,7 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
     )
   cycle = _cycle(heads)
   if cycle:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       words[cycle[0] - 1].number,
@@ -285,7 +285,7 @@ def _heads(sentence: _Sentence, path) -> tuple[int, ...] | None:
 
 def _head(word: _Word, place: int, size: int, path) -> int:
   if word.head is None or not 0 <= word.head <= size or word.head == place:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       word.number,

@@ -41,14 +41,14 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
     CorpusError: the file does not exist or cannot be read; on the line that is
       not UTF-8.
   """
-  path = existing(path)
+  path = require_file(path)
   for number, line in corpus_lines.read_lines(path, strip=_ENDS):
-    yield number, corpus_lines.decode(line, path, number)
+    yield number, corpus_lines.decode_line(line, path, number)
 
 
-def existing(path: str | os.PathLike) -> pathlib.Path:
+def require_file(path: str | os.PathLike) -> pathlib.Path:
   """The path; a CorpusError if there is no such file."""
-  path = mirrors.here(path)
+  path = mirrors.stage_input(path)
   if not path.is_file():
     raise errors.CorpusError(
       'A file of labelled examples does not exist', got=str(path)
@@ -66,9 +66,13 @@ def read_json(path: str | os.PathLike) -> Any:
   try:
     value = json.loads(text)
   except json.JSONDecodeError as error:
-    raise malformed('JSON file', path, error.lineno, error.msg) from error
+    raise malformed_line_error(
+      'JSON file', path, error.lineno, error.msg
+    ) from error
   except (ValueError, RecursionError) as error:  # digits, brackets
-    raise malformed('JSON file', path, 1, str(error)[:200]) from error
+    raise malformed_line_error(
+      'JSON file', path, 1, str(error)[:200]
+    ) from error
   check_encodable(text, value, path)
   return value
 
@@ -93,7 +97,7 @@ def check_encodable(
     escape = f'\\u{ord(surrogate):04x}'
     if number is None:
       number = text[: text.lower().find(escape)].count('\n') + 1
-    raise malformed(
+    raise malformed_line_error(
       'JSON string',
       path,
       number,
@@ -115,9 +119,11 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
         value = json.loads(line)
       except (ValueError, RecursionError) as error:
         reason = getattr(error, 'msg', str(error))[:200]
-        raise malformed(kind, path, number, reason) from error
+        raise malformed_line_error(kind, path, number, reason) from error
       if not isinstance(value, dict):
-        raise malformed(kind, path, number, shorten(line), expected='an object')
+        raise malformed_line_error(
+          kind, path, number, shorten_quoted(line), expected='an object'
+        )
       check_encodable(line, value, path, number)
       yield number, value
 
@@ -147,10 +153,12 @@ def read_csv(
         raise csv.Error('not as many fields as in the header')
       yield rows.line_num, row
   except csv.Error as error:
-    raise malformed('table', path, rows.line_num, str(error)) from error
+    raise malformed_line_error(
+      'table', path, rows.line_num, str(error)
+    ) from error
 
 
-def malformed(
+def malformed_line_error(
   kind: str,
   path: str | os.PathLike,
   number: int | str,
@@ -179,6 +187,6 @@ def check_any(examples: Iterable, path) -> None:
     )
 
 
-def shorten(text: str, limit: int = 60) -> str:
+def shorten_quoted(text: str, limit: int = 60) -> str:
   """The text in quotes, its end left out if it is long."""
   return repr(text if len(text) <= limit else text[:limit] + '…')

@@ -27,11 +27,11 @@ def read_tsv(
   for number, line in files.read_lines(path):
     fields = line.split('\t')
     if max(columns) >= len(fields):
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         number,
-        f'{len(fields)} column(s): {files.shorten(line)}',
+        f'{len(fields)} column(s): {files.shorten_quoted(line)}',
         expected=f'source in column {columns[0]}, target in column '
         f'{columns[1]} (counted from 0)',
       )
@@ -68,7 +68,7 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
 def _pair(source: str, target: str, path, number: int) -> corpus.Pair:
   pair = corpus.Pair(source.strip(), target.strip())
   if not all(pair):
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND, path, number, 'an empty side', expected='text and its translation'
     )
   return pair

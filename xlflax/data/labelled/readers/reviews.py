@@ -17,8 +17,8 @@ _MIDDLE = 3.0
 _KIND = 'file of reviews'
 
 
-@formats.reader('webis_cls', example=examples_lib.ClassifiedText)
-def read(
+@formats.register_reader('webis_cls', example=examples_lib.ClassifiedText)
+def read_reviews(
   path: str | os.PathLike, language: str, *, fields: Sequence[str] = ('text',)
 ) -> files.Reading:
   """Reads reviews: positive above three stars, negative below.
@@ -43,7 +43,7 @@ def read(
     parts = [' '.join((item.findtext(field) or '').split()) for field in fields]
     text = ' '.join(filter(None, parts))
     if not text:
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         f'item[{number}]',
@@ -68,11 +68,11 @@ def _root(path) -> ElementTree.Element:
   try:
     return ElementTree.fromstring(text)
   except ElementTree.ParseError as error:
-    raise files.malformed(
+    raise files.malformed_line_error(
       'XML file', path, error.position[0], str(error)
     ) from error
   except ValueError as error:  # It names another encoding.
-    raise files.malformed('XML file', path, 1, str(error)) from error
+    raise files.malformed_line_error('XML file', path, 1, str(error)) from error
 
 
 def _stars(item: ElementTree.Element, path, number: int) -> float:
@@ -80,7 +80,7 @@ def _stars(item: ElementTree.Element, path, number: int) -> float:
   try:
     return float(found or '')
   except ValueError as error:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       f'item[{number}]',

@@ -12,8 +12,8 @@ QUERY, DOCUMENT = 'query', 'document'
 _EXPECTED = 'a query, a document that answers it, and hard negatives'
 
 
-@formats.reader('search', example=examples_lib.ClassifiedText)
-def read(
+@formats.register_reader('search', example=examples_lib.ClassifiedText)
+def read_query_documents(
   path: str | os.PathLike,
   language: str,
   *,
@@ -39,11 +39,11 @@ def read(
   found: list[examples_lib.Example] = []
   for number, line in _rows(path):
     if len(line) < texts or not all(text.strip() for text in line[:texts]):
-      raise files.malformed(
+      raise files.malformed_line_error(
         'line of a query and its documents',
         path,
         number,
-        f'{len(line)} texts: {files.shorten(" | ".join(line))}',
+        f'{len(line)} texts: {files.shorten_quoted(" | ".join(line))}',
         expected=f'{texts} texts that are not empty: {_EXPECTED}',
       )
     for place, text in enumerate(line[:texts]):
@@ -77,7 +77,7 @@ def _rows(path):
     ]
     for text in texts:
       if not isinstance(text, str):
-        raise files.malformed(
+        raise files.malformed_line_error(
           'line of a query and its documents',
           path,
           number,

@@ -8,8 +8,8 @@ from xlflax.data.labelled import formats
 from xlflax.data.labelled.readers import classification, column_checks, files
 
 
-@formats.reader('rated_pairs', example=examples_lib.RatedPair)
-def read(
+@formats.register_reader('rated_pairs', example=examples_lib.RatedPair)
+def read_rated_pairs(
   path: str | os.PathLike,
   language: str,
   *,
@@ -49,11 +49,11 @@ def _rated(example: examples_lib.ClassifiedText, path):
   except ValueError:
     score = float('nan')
   if example.paired_text is None or (score is not None and score != score):
-    raise files.malformed(
+    raise files.malformed_line_error(
       'line of rated pairs',
       path,
       f'example {example.id}',
-      f'the score {example.label!r} of {files.shorten(example.text)}',
+      f'the score {example.label!r} of {files.shorten_quoted(example.text)}',
       expected='two texts and a number',
     )
   return examples_lib.RatedPair(

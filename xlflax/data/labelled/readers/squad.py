@@ -33,9 +33,11 @@ class _Asked(NamedTuple):
   asked: dict
 
 
-@formats.reader('squad_v2', example=examples_lib.Question, unanswerable='kept')
-@formats.reader('squad', example=examples_lib.Question)
-def read(
+@formats.register_reader(
+  'squad_v2', example=examples_lib.Question, unanswerable='kept'
+)
+@formats.register_reader('squad', example=examples_lib.Question)
+def read_squad(
   path: str | os.PathLike,
   language: str,
   *,
@@ -144,8 +146,8 @@ def _answers(
       found = _nearest(item.context, text, start)
       problems.append(
         f'{path}: question {name}: the context has '
-        f'{files.shorten(item.context[max(start, 0) :][: len(text)], 30)} at '
-        f'{start}, not the answer {files.shorten(text, 30)}; '
+        f'{files.shorten_quoted(item.context[max(start, 0) :][: len(text)], 30)} at '
+        f'{start}, not the answer {files.shorten_quoted(text, 30)}; '
         + (f'it has it at {found}' if found >= 0 else 'it has it nowhere')
       )
       start = found
@@ -175,10 +177,10 @@ def _get(value: Any, key: str, kind, path, where: str) -> Any:
     keys = (
       ', '.join(value)
       if isinstance(value, dict)
-      else files.shorten(json.dumps(value, ensure_ascii=False))
+      else files.shorten_quoted(json.dumps(value, ensure_ascii=False))
     )
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       where,

@@ -19,12 +19,12 @@ _NUMBERED = re.compile(r'(\d+)\t(.*)')
 _BAR = ' ||| '
 
 
-@formats.reader(
+@formats.register_reader(
   'word_alignment',
   example=examples_lib.AlignedSentence,
   takes=formats.Takes.FILES,
 )
-def read(
+def read_aligned_sentences(
   paths: Sequence[str | os.PathLike],
   languages: tuple[str, str],
   *,
@@ -103,7 +103,7 @@ def _numbered_lines(path) -> dict[int, tuple[int, str]] | None:
     if not match:
       return None
     if int(match[1]) in lines:
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND, path, number, f'the sentence number {match[1]} again'
       )
     lines[int(match[1])] = number, match[2]
@@ -125,8 +125,12 @@ def _check_same(columns, paths) -> None:
 def _two_sides(text: str, path, number: int) -> list[str]:
   sides = text.split(_BAR)
   if len(sides) != 2 or not all(side.strip() for side in sides):
-    raise files.malformed(
-      _KIND, path, number, files.shorten(text), expected=f'source{_BAR}target'
+    raise files.malformed_line_error(
+      _KIND,
+      path,
+      number,
+      files.shorten_quoted(text),
+      expected=f'source{_BAR}target',
     )
   return sides
 
@@ -139,7 +143,7 @@ def _links(
   for item in corpus_lines.split_tokens(text):
     match = _LINK.fullmatch(item)
     if not match or (match[2] != '-' and match[4]):
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         number,
@@ -148,7 +152,7 @@ def _links(
       )
     link = int(match[1]) - first, int(match[3]) - first
     if min(link) < 0:
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         number,

@@ -145,7 +145,7 @@ class TaughtRows(ClassificationRows):
     vectors: language -> `.npy` file, [lines, D]; a language has one file.
   """
 
-  vectors: Mapping[str, str] = registry.known_by_content(contents.of_paths)
+  vectors: Mapping[str, str] = registry.known_by_content(contents.hash_paths)
 
   def fields(self, length, spec):
     found = self._of(next(iter(self.vectors), ''))
@@ -174,7 +174,7 @@ class TaughtRows(ClassificationRows):
     path, found = self.vectors.get(language), np.zeros(0)
     if path is not None:
       with contextlib.suppress(ValueError):  # no such form
-        found = np.load(files.existing(path), mmap_mode='r')
+        found = np.load(files.require_file(path), mmap_mode='r')
     if found.ndim != 2 or found.dtype.kind != 'f':
       raise errors.CorpusError(
         "A language has no file of the teacher's vectors",

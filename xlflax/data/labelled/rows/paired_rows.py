@@ -103,7 +103,7 @@ class PairedRows(rows_lib.RowMaker):
       if part not in known:
         known[part] = code_switched.by_id(self.counterparts.load(part), part)
       found.append(
-        code_switched.counterpart(
+        code_switched.find_translation(
           example, known[part], f'counterparts of {part}', may_be_blind=True
         )
       )

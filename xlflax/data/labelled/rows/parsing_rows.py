@@ -66,7 +66,7 @@ class ParsingRows(rows_lib.RowMaker):
     return made
 
   def texts(self, examples, vocabulary, *, length):
-    return word_rows.texts(examples, vocabulary, length=length)
+    return word_rows.featurize_texts(examples, vocabulary, length=length)
 
 
 def word_fields(length: int) -> dict[str, rows_lib.Field]:

@@ -23,7 +23,7 @@ _SPACE = '▁'
 _WORD = re.compile('[\u3400-\u9fff\uf900-\ufaff]|[^\\W_]+|.', re.DOTALL)
 
 
-def spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
+def token_char_spans(text: str, pieces: Sequence[str | None]) -> Spans | None:
   """The characters that each piece stands for.
 
   Before: 'Dogs' and the pieces ['dog', '##s']; after: [0, 3] and [3, 4].

@@ -114,11 +114,12 @@ class QuestionRows(rows_lib.RowMaker):
     }
 
   def make(self, examples, vocabulary, *, length):
-    wrong = mismatches(examples)
+    wrong = find_answer_mismatches(examples)
     if wrong:
       _warn(wrong)
     usable = [
-      e.is_unanswerable or (bool(e.answers) and holds(e, e.answers[0]))
+      e.is_unanswerable
+      or (bool(e.answers) and contains_answer(e, e.answers[0]))
       for e in examples
     ]
     windows = iter(
@@ -234,7 +235,9 @@ class QuestionRows(rows_lib.RowMaker):
     return rows
 
 
-def holds(example: examples_lib.Question, answer: examples_lib.Answer) -> bool:
+def contains_answer(
+  example: examples_lib.Question, answer: examples_lib.Answer
+) -> bool:
   """Whether the context has an answer where it says."""
   return (
     answer.start >= 0
@@ -243,13 +246,15 @@ def holds(example: examples_lib.Question, answer: examples_lib.Answer) -> bool:
   )
 
 
-def mismatches(examples: Iterable[examples_lib.Question]) -> list[str]:
+def find_answer_mismatches(
+  examples: Iterable[examples_lib.Question],
+) -> list[str]:
   """Ids of the questions of which an answer is not where it says."""
   return [
     example.id
     for example in examples
     if not example.is_unanswerable
-    and not all(holds(example, answer) for answer in example.answers)
+    and not all(contains_answer(example, answer) for answer in example.answers)
   ]
 
 
@@ -264,7 +269,9 @@ def _contexts(
     (language, text): spans
     for language, texts in by_language.items()
     for text, spans in zip(
-      texts, token_spans.encode(vocabulary, list(texts), language), strict=True
+      texts,
+      token_spans.encode_with_offsets(vocabulary, list(texts), language),
+      strict=True,
     )
   }
 

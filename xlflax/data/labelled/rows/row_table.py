@@ -80,9 +80,9 @@ class RowTable:
 
   def digest(self) -> str:
     """What tells whether another table has the same rows."""
-    return digests.of_json(
+    return digests.digest_json(
       [
-        [key, value.dtype.str, digests.of_content(value.tobytes())]
+        [key, value.dtype.str, digests.digest_content(value.tobytes())]
         for arrays in (self._values, self._ends)
         for key, value in sorted(arrays.items())
       ]
@@ -112,7 +112,7 @@ class RowTable:
       CacheError: the file is damaged or of another format.
     """
     try:
-      named = arrays_lib.read(path)
+      named = arrays_lib.load_arrays(path)
       if int(named['format']) != FORMAT:
         raise ValueError(f'format {int(named["format"])}')
     except (ValueError, OSError, KeyError, TypeError) as error:

@@ -2,7 +2,7 @@
 
 A row is a dict of integer arrays: one number for each token of the row, one
 for each of its words, or a single number. Rows are as long as their text;
-`stack` pads them to the arrays of a batch.
+`stack_features` pads them to the arrays of a batch.
 """
 
 import dataclasses
@@ -202,7 +202,7 @@ def num_special(num_texts: int, separator: Separator) -> int:
   return 2 if num_texts == 1 else separator.num_special
 
 
-def stack(
+def stack_features(
   rows: Sequence[Row], fields: dict[str, Field], *, num_rows: int | None = None
 ) -> batch_lib.Batch:
   """Rows as the arrays of a batch.
@@ -238,7 +238,7 @@ def language_id(vocabulary, code: str) -> int:
   Raises:
     VocabularyError: the language is needed to encode, and not known.
   """
-  known = language_codes.match(code, vocabulary.spec.languages)
+  known = language_codes.match_language(code, vocabulary.spec.languages)
   if known is not None or vocabulary.needs_language:
     return vocabulary.language_id(known or code)
   return 0

@@ -58,7 +58,7 @@ class TaggingRows(rows_lib.RowMaker):
     return made
 
   def texts(self, examples, vocabulary, *, length):
-    return word_rows.texts(examples, vocabulary, length=length)
+    return word_rows.featurize_texts(examples, vocabulary, length=length)
 
 
 def _labels(row: word_rows.WordRow, tags: list[int]) -> np.ndarray:

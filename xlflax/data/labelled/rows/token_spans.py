@@ -56,7 +56,7 @@ class TokenSpans(NamedTuple):
     return (int(shown[first]), int(shown[last])) if first <= last else None
 
 
-def encode(
+def encode_with_offsets(
   vocabulary: vocabulary_lib.Vocabulary, texts: Sequence[str], language: str
 ) -> list[TokenSpans]:
   """The tokens of texts of one language, with their characters.
@@ -76,7 +76,10 @@ def encode(
   Raises:
     VocabularyError: the language is needed and the vocabulary lacks it.
   """
-  code = language_codes.match(language, vocabulary.spec.languages) or language
+  code = (
+    language_codes.match_language(language, vocabulary.spec.languages)
+    or language
+  )
   space = words_lib.space_before(vocabulary, code)
   chunks = [
     [
@@ -135,7 +138,7 @@ def _laid(
     else vocabulary.bare_piece(i, language=code)
     for i in ids
   ]
-  spans = piece_layout.spans(chunk, pieces)
+  spans = piece_layout.token_char_spans(chunk, pieces)
   if spans is None:
     return None
   return _unknown_apart(

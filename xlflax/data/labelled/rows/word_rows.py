@@ -66,7 +66,7 @@ def text_rows(
   return [_rows(example, vocabulary, capacity) for example in examples]
 
 
-def texts(
+def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[rows_lib.Row]]:
   """The rows of `text_rows` alone: see `rows.RowMaker.texts`."""
@@ -76,7 +76,7 @@ def texts(
   ]
 
 
-def windows(lengths: Sequence[int], capacity: int) -> list[slice]:
+def split_windows(lengths: Sequence[int], capacity: int) -> list[slice]:
   """Runs of whole words that fit; each begins where the last one ends.
 
   Before: lengths [2, 2, 5, 1], 4 tokens fit; after: words 0:2, 2:3 (of which
@@ -95,7 +95,7 @@ def _rows(example: Sentence, vocabulary, capacity: int) -> list[WordRow]:
   encoded = words_lib.encode_words(vocabulary, example.words, example.language)
   language = rows_lib.language_id(vocabulary, example.language)
   starts, made = encoded.starts, []
-  for window in windows(encoded.lengths.tolist(), capacity):
+  for window in split_windows(encoded.lengths.tolist(), capacity):
     begin = int(starts[window.start])
     lengths = np.minimum(encoded.lengths[window], capacity)
     tokens = encoded.token_ids[begin : begin + int(lengths.sum())]

@@ -84,7 +84,10 @@ def encode_words(
   if not words:
     return EncodedWords(np.zeros(0, np.int32), np.zeros(0, np.int32))
   between = language_codes.uses_spaces(language)
-  code = language_codes.match(language, vocabulary.spec.languages) or language
+  code = (
+    language_codes.match_language(language, vocabulary.spec.languages)
+    or language
+  )
   space = space_before(vocabulary, code) if between else ''
   texts = [words[0], *(space + word for word in words[1:])]
   rows = vocabulary.encode_batch(texts, language=code)

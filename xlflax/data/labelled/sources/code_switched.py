@@ -69,8 +69,8 @@ class CodeSwitched(ExampleSource):
     known = by_id(originals, ENGLISH)
     found: list[examples_lib.Example] = []
     for translation in self.translations.load(part):
-      original = counterpart(translation, known, part)
-      found.extend(switched(original, translation))
+      original = find_translation(translation, known, part)
+      found.extend(switch_halves(original, translation))
       if self.include_translated:
         name = f'{translation.id}:2'
         found.append(dataclasses.replace(translation, id=name))
@@ -97,7 +97,7 @@ def by_id(
   return known
 
 
-def counterpart(
+def find_translation(
   example: examples_lib.Example,
   known: Mapping[str, examples_lib.Example],
   part: str,
@@ -137,7 +137,7 @@ def counterpart(
   return found
 
 
-def switched(
+def switch_halves(
   original: examples_lib.Example, translation: examples_lib.Example
 ) -> tuple[examples_lib.Example, examples_lib.Example]:
   """(a_t, b_en) and (a_en, b_t).

@@ -47,7 +47,7 @@ class JoinedExamples(source_lib.ExampleSource):
       'A source has no file of a language',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
-      fix=suggestions.language(part, self.languages()),
+      fix=suggestions.suggest_language(part, self.languages()),
     )
 
   def problems(self, part: str) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class RankedFolder:
 
   def languages(self) -> tuple[str, ...]:
     """The parts there are."""
-    root = mirrors.here(self.directory)
+    root = mirrors.stage_input(self.directory)
     found = sorted(file.parent.name for file in root.glob(f'*/{RELEVANCE}'))
     missing = set(self.parts or ()) - set(found)
     if missing or not found:
@@ -100,7 +100,7 @@ class RankedFolder:
       CorpusError: a file lacks or is malformed (file:line), or names a query
         or a document that is not there.
     """
-    folder = mirrors.here(self.directory) / part
+    folder = mirrors.stage_input(self.directory) / part
     queries, documents = (
       _read_texts(folder, name, part) for name in (QUERIES, DOCUMENTS)
     )
@@ -135,7 +135,7 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
         title = str(title)
       for field, content in (('title', title), ('text', text)):
         if not isinstance(content, str):
-          raise files.malformed(
+          raise files.malformed_line_error(
             _KIND, path, number, f'{field}: {content!r:.60}', expected='text'
           )
       words = ' '.join(filter(None, (title, text)))
@@ -150,11 +150,11 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
 
 def _add(found, key: str, text: str, language: str, path, number: int) -> None:
   if not key or not text or key in found:
-    raise files.malformed(
+    raise files.malformed_line_error(
       _KIND,
       path,
       number,
-      f'the id {key!r} with {files.shorten(text)}',
+      f'the id {key!r} with {files.shorten_quoted(text)}',
       expected='an id that no other line has, and text',
     )
   found[key] = Text(text, language)
@@ -171,11 +171,11 @@ def _read_relevance(path):
       query, document, value = fields
       relevance = float(value)
     except ValueError:
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         number,
-        files.shorten(line),
+        files.shorten_quoted(line),
         expected='query, document and a number; or query, 0, document, number',
       ) from None
     yield query, document, relevance
@@ -190,11 +190,11 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
     if not fields:
       continue
     if len(fields) not in (2, 3):
-      raise files.malformed(
+      raise files.malformed_line_error(
         _KIND,
         path,
         number,
-        f'{len(fields)} columns: {files.shorten(line)}',
+        f'{len(fields)} columns: {files.shorten_quoted(line)}',
         expected='query and document, perhaps with a score',
       )
     query, document = fields[:2]

@@ -68,7 +68,7 @@ class LabelledSource(corpus_source.TextSource):
         splits=tuple(files),
         count=lambda split: sum(1 for _ in read(split)),
         fingerprint=lambda split: tuple(
-          corpus_files.fingerprint(path) for path in files[split]
+          corpus_files.fingerprint_file(path) for path in files[split]
         ),
       ),
       types={name: spec.dtype for name, spec in self._specs.items()},
@@ -245,7 +245,7 @@ def kind_of(name: str) -> str | None:
   return _kinds.get(name)
 
 
-def problems(name: str, split: str) -> tuple[str, ...]:
+def find_example_problems(name: str, split: str) -> tuple[str, ...]:
   """What is wrong with single examples of a task that were read all the same."""
   source = task_registry.get_task(name, split=split).source
   return source.problems(split) if isinstance(source, LabelledSource) else ()

@@ -48,7 +48,7 @@ class FileExamples(ExampleSource):
   """Examples in files of a public format.
 
   Attributes:
-    format: of the files, such as 'conllu'; `formats.names()` has them.
+    format: of the files, such as 'conllu'; `formats.format_names()` has them.
     files: part to its file, or to several that are joined; for word alignments
       to the (text, links) or (source, target, links) that belong together.
     options: arguments of the format's reader (`xlflax.data.labelled.readers`),
@@ -64,7 +64,7 @@ class FileExamples(ExampleSource):
     pydantic.Field(
       description="a mapping of parts to files, such as {'en': 'test-en.tsv'}"
     ),
-  ] = registry.known_by_content(contents.of_paths)
+  ] = registry.known_by_content(contents.hash_paths)
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   language_options: Mapping[str, Mapping[str, Any]] = dataclasses.field(
     default_factory=dict
@@ -93,7 +93,9 @@ class FileExamples(ExampleSource):
     return tuple(self.files)
 
   def load(self, part: str) -> list[examples_lib.Example]:
-    return choices.first(self._read(part).examples, self.max_examples)
+    return choices.take_first_questions(
+      self._read(part).examples, self.max_examples
+    )
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self._read(part).problems
@@ -142,18 +144,18 @@ class MinedFiles(MinedSource):
     pydantic.Field(
       description="a mapping of pairs to files, such as {'fr-en': ('fr.txt', 'en.txt')}"
     ),
-  ] = registry.known_by_content(contents.of_paths)
+  ] = registry.known_by_content(contents.hash_paths)
   format: str = 'bucc'
 
   def __post_init__(self):
-    formats.find(self.format, formats.Takes.COLLECTIONS)
+    formats.find_reader(self.format, formats.Takes.COLLECTIONS)
 
   def languages(self) -> tuple[str, ...]:
     return tuple(self.files)
 
   def load(self, part: str) -> examples_lib.MinedSentences:
     paths = _of_part(self.files, part)
-    read = formats.find(self.format, formats.Takes.COLLECTIONS).read
+    read = formats.find_reader(self.format, formats.Takes.COLLECTIONS).read
     languages = formats.two_languages(part)
     if isinstance(paths, str) or len(paths) not in (2, 3):
       raise errors.ConfigError(
@@ -171,7 +173,7 @@ def _of_part(files_: Mapping[str, Any], part: str) -> Any:
       'A source has no file of a language',
       got=part,
       expected='one of ' + ', '.join(files_),
-      fix=suggestions.language(part, files_),
+      fix=suggestions.suggest_language(part, files_),
     )
   return files_[part]
 

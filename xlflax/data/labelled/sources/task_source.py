@@ -65,7 +65,7 @@ class TaskExamples(source_lib.ExampleSource):
       raise errors.CorpusError(
         'A task has no examples', got=part, where=_where(self)
       )
-    return choices.first(examples, self.max_examples)
+    return choices.take_first_questions(examples, self.max_examples)
 
   def problems(self, part: str) -> tuple[str, ...]:
     names = _names(self, part)
@@ -74,7 +74,7 @@ class TaskExamples(source_lib.ExampleSource):
 
     return tuple(
       itertools.chain.from_iterable(
-        seqio_tasks.problems(name, self.split) for name in names
+        seqio_tasks.find_example_problems(name, self.split) for name in names
       )
     )
 
@@ -149,7 +149,7 @@ def _rows(
 def _registry():
   from xlflax.data.seqio_tasks import host_tensorflow
 
-  host_tensorflow.load()
+  host_tensorflow.load_tensorflow()
   from xlflax.data.seqio_tasks import registry as task_registry
 
   return task_registry

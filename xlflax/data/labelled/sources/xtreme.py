@@ -22,7 +22,7 @@ TRAIN, VALIDATION, TEST = (
 TASKS = xtreme_tasks.TASKS
 
 
-def task(
+def find_xtreme_task(
   name: str, version: str = xtreme_tasks.XTREME
 ) -> xtreme_tasks.XtremeTask:
   """The task; a ConfigError if XTREME, or XTREME-R, has none of this name."""
@@ -43,7 +43,7 @@ def task(
   return known[name]
 
 
-def find(
+def find_xtreme_files(
   directory: str, name: str, split: str, version: str = xtreme_tasks.XTREME
 ) -> dict[str, tuple[str, ...]]:
   """Part to its files, for all parts whose files are there.
@@ -53,7 +53,7 @@ def find(
     CorpusError: the folder does not exist.
   """
   root = _root(directory)
-  wanted = task(name, version)
+  wanted = find_xtreme_task(name, version)
   paths = {
     part: tuple(
       str(root / path.format(part.split('-')[0]))
@@ -78,17 +78,19 @@ def _gold(
   return (str(path),) if path.is_file() else ()
 
 
-def missing(directory: str, name: str) -> tuple[str, ...]:
+def describe_missing_files(directory: str, name: str) -> tuple[str, ...]:
   """One sentence for each split of the task some of whose files lack."""
   notes = []
-  for split in task(name).files:
-    parts = task(name).parts(split)
-    found = find(directory, name, split)
+  for split in find_xtreme_task(name).files:
+    parts = find_xtreme_task(name).parts(split)
+    found = find_xtreme_files(directory, name, split)
     lacking = [part for part in parts if part not in found]
     if split in (TRAIN, VALIDATION) and 'en' in found:
       lacking = []  # Training data of others are not used by XTREME.
     if lacking:
-      pattern = ', '.join(task(name).files[split]).replace('{0}', '<language>')
+      pattern = ', '.join(find_xtreme_task(name).files[split]).replace(
+        '{0}', '<language>'
+      )
       notes.append(
         f'{name}: no {split} data of {", ".join(lacking)} ({pattern})'
       )
@@ -96,7 +98,7 @@ def missing(directory: str, name: str) -> tuple[str, ...]:
 
 
 @validation.validate_call
-def examples(
+def xtreme_examples(
   directory: str,
   name: str,
   split: str = TEST,
@@ -121,9 +123,11 @@ def examples(
     ConfigError: no such task.
     CorpusError: no folder; no file of the split, or of a language named.
   """
-  wanted_task = task(name, version)
+  wanted_task = find_xtreme_task(name, version)
   found = (
-    find(directory, name, split, version) if split in wanted_task.files else {}
+    find_xtreme_files(directory, name, split, version)
+    if split in wanted_task.files
+    else {}
   )
   if languages is not None:
     wanted = {
@@ -153,7 +157,7 @@ def examples(
 
 
 @validation.validate_call
-def rankings(
+def xtreme_rankings(
   directory: str, name: str, split: str = TEST
 ) -> ranking.RankedFolder:
   """Queries and documents of XTREME-R's Mewsli-X or LAReQA.
@@ -203,7 +207,7 @@ def mlqa_pairs(directory: str, split: str = TEST) -> source_lib.FileExamples:
   """
   name = {VALIDATION: 'dev', TEST: 'test'}.get(split, split)
   folder = _root(directory) / 'mlqa' / 'MLQA_V1' / name
-  languages = task('mlqa').languages
+  languages = find_xtreme_task('mlqa').languages
   paths = {
     context if context == question else f'{context}-{question}': folder
     / f'{name}-context-{context}-question-{question}.json'
@@ -221,7 +225,7 @@ def mlqa_pairs(directory: str, split: str = TEST) -> source_lib.FileExamples:
 
 
 def _root(directory: str) -> pathlib.Path:
-  root = paths_lib.local(directory, where="XTREME's folder")
+  root = paths_lib.to_local_path(directory, where="XTREME's folder")
   if not root.is_dir():
     raise errors.CorpusError(
       "XTREME's folder does not exist",

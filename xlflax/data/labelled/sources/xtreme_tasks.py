@@ -48,7 +48,7 @@ class XtremeTask:
   @property
   def example(self) -> type[examples_lib.Example]:
     """The class of the examples."""
-    return formats.find(self.format).example
+    return formats.find_reader(self.format).example
 
   @property
   def is_mined(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from xlflax.foundation import errors
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.rules import Rule, linear
+from xlflax.interop.huggingface.architectures.rules import Rule, linear_rules
 from xlflax.models import config as model_config
 from xlflax.models import encoder, encoder_decoder, encoder_decoder_config
 
@@ -183,7 +183,7 @@ _REFUSED = {
 }
 
 
-def refuse(options: Mapping[str, Any], path: pathlib.Path) -> None:
+def reject_unsupported(options: Mapping[str, Any], path: pathlib.Path) -> None:
   """Raises ConfigError for a model that is known to have no place here."""
   kind = str(options.get('model_type'))
   told = {**options, kind.rstrip('2'): kind}
@@ -197,7 +197,7 @@ def refuse(options: Mapping[str, Any], path: pathlib.Path) -> None:
       )
 
 
-def find(model_type) -> Architecture:
+def find_architecture(model_type) -> Architecture:
   """The architecture of a `model_type`.
 
   Raises:
@@ -221,11 +221,11 @@ def model_of(config: Config):
   return encoder.Encoder(config)
 
 
-def pooler(tensor: str) -> tuple[Rule, ...]:
-  return linear(tensor, 'heads/pooler/dense')
+def pooler_rules(tensor: str) -> tuple[Rule, ...]:
+  return linear_rules(tensor, 'heads/pooler/dense')
 
 
-def classes(name: str, *, questions: bool = True) -> dict[Task, str]:
+def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
   """The class of each task that an encoder's name begins."""
   found = {task: f'{name}For{end}' for task, end in _CLASSES.items()}
   if not questions:
@@ -233,7 +233,7 @@ def classes(name: str, *, questions: bool = True) -> dict[Task, str]:
   return {Task.STATES: f'{name}Model'} | found
 
 
-def classifiers(
+def classifier_rules(
   *, dense: str | None = None, output: str = 'classifier', questions=True
 ) -> dict[Task, tuple[Rule, ...]]:
   """Rules of the labelled tasks' heads: `dense` and `output` of sequences'."""
@@ -245,9 +245,9 @@ def classifiers(
   if not questions:
     del names[Task.QUESTION_ANSWERING]
   found: dict[Task, tuple[Rule, ...]] = {
-    t: linear(there, f'heads/{t}/output') for t, there in names.items()
+    t: linear_rules(there, f'heads/{t}/output') for t, there in names.items()
   }
   if dense:
     first = Task.SEQUENCE_CLASSIFICATION
-    found[first] = linear(dense, f'heads/{first}/dense') + found[first]
+    found[first] = linear_rules(dense, f'heads/{first}/dense') + found[first]
   return found

@@ -8,15 +8,15 @@ from xlflax.interop.huggingface.architectures import config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
-  classifiers,
-  pooler,
+  classifier_rules,
+  model_classes,
+  pooler_rules,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  linear,
-  norm,
+  linear_rules,
+  norm_rules,
   of_layers,
 )
 from xlflax.models import activations
@@ -39,7 +39,7 @@ LAYERS = of_layers(
   'encoder.layer.{layer}.',
 )
 POST_NORMS = (
-  *norm('embeddings.LayerNorm', f'{_EMBEDDINGS}/norm'),
+  *norm_rules('embeddings.LayerNorm', f'{_EMBEDDINGS}/norm'),
   *of_layers(
     'attention.output.LayerNorm=attention_norm output.LayerNorm=mlp_norm',
     'encoder.layer.{layer}.',
@@ -51,14 +51,14 @@ BUFFERS = (r'embeddings\.position_ids$', r'embeddings\.token_type_ids$')
 def token_head(prefix: str, norm_name: str, bias: str) -> tuple[Rule, ...]:
   """Rules of the masked LM's transform and bias."""
   return (
-    *linear(f'{prefix}.dense', 'model/head_dense'),
-    *norm(f'{prefix}.{norm_name}', 'model/head_norm'),
+    *linear_rules(f'{prefix}.dense', 'model/head_dense'),
+    *norm_rules(f'{prefix}.{norm_name}', 'model/head_norm'),
     Rule(bias, 'model/output_bias', Transform.ROWS),
   )
 
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:30522 hidden_size=hidden_dim:768
   num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
   intermediate_size=mlp_dim:3072 hidden_dropout_prob=dropout_rate:0.1
@@ -101,7 +101,9 @@ def write_options(
     'max_position_embeddings': config.max_length + config.position_offset,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
-  problems = unlike(config, **{'position_embedding': 'learned'} | wanted)
+  problems = find_differences(
+    config, **{'position_embedding': 'learned'} | wanted
+  )
   if config.mlm_head == 'tied':
     problems.append("mlm_head is 'tied'")
   if not config.type_vocab_size and 'type_vocab_size' not in wanted:
@@ -130,7 +132,7 @@ _PLAIN = dict(
 )
 
 
-def unlike(
+def find_differences(
   config: model_config.EncoderConfig, *, free: Collection[str] = (), **wanted
 ) -> list[str]:
   """Fields of a configuration that have other values, a line each.
@@ -165,21 +167,21 @@ ARCHITECTURES = {
   'bert': Architecture(
     model_type='bert',
     prefix='bert.',
-    classes=classes('Bert') | {Task.PRETRAINING: 'BertForPreTraining'},
+    classes=model_classes('Bert') | {Task.PRETRAINING: 'BertForPreTraining'},
     body=(*TABLES, *LAYERS, *POST_NORMS),
     head=token_head(
       'cls.predictions.transform', 'LayerNorm', 'cls.predictions.bias'
     ),
-    heads=classifiers(dense='bert.pooler.dense')
+    heads=classifier_rules(dense='bert.pooler.dense')
     | {
       Task.PRETRAINING: (
-        *pooler('bert.pooler.dense'),
-        *linear('cls.seq_relationship', 'heads/next_sentence/output'),
+        *pooler_rules('bert.pooler.dense'),
+        *linear_rules('cls.seq_relationship', 'heads/next_sentence/output'),
       )
     },
     optional=(
-      pooler('bert.pooler.dense'),
-      linear('cls.seq_relationship', 'heads/next_sentence/output'),
+      pooler_rules('bert.pooler.dense'),
+      linear_rules('cls.seq_relationship', 'heads/next_sentence/output'),
     ),
     output=('cls.predictions.decoder.weight', 'cls.predictions.decoder.bias'),
     buffers=BUFFERS,

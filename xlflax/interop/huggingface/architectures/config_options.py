@@ -216,7 +216,9 @@ class Options:
         )
 
 
-def read(config: Mapping[str, Any], aliases: Mapping[str, str]) -> Options:
+def read_config_options(
+  config: Mapping[str, Any], aliases: Mapping[str, str]
+) -> Options:
   """Options from a parsed config.json.
 
   Args:
@@ -231,7 +233,7 @@ def read(config: Mapping[str, Any], aliases: Mapping[str, str]) -> Options:
   return Options(values)
 
 
-def rotary(options: Options, theta: float) -> dict[str, Any]:
+def rotary_fields(options: Options, theta: float) -> dict[str, Any]:
   """Fields of rotary positions: plain ones, or all periods stretched alike.
 
   Args:
@@ -250,14 +252,14 @@ def rotary(options: Options, theta: float) -> dict[str, Any]:
 
 
 def of_rotary(config) -> dict[str, Any]:
-  """rope_parameters, the inverse of `rotary`."""
+  """rope_parameters, the inverse of `rotary_fields`."""
   found = {'rope_type': 'default', 'rope_theta': config.rotary_theta}
   if config.rotary_factor != 1:
     found |= {'rope_type': 'linear', 'factor': config.rotary_factor}
   return found
 
 
-def table(text: str) -> dict[str, tuple[str, Any]]:
+def option_table(text: str) -> dict[str, tuple[str, Any]]:
   """Option -> (field, default), of words such as `dim=hidden_dim:768`."""
   found = {}
   for word in text.split():

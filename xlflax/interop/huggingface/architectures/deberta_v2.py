@@ -6,17 +6,21 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
-  classifiers,
+  classifier_rules,
+  model_classes,
 )
-from xlflax.interop.huggingface.architectures.rules import Rule, norm, of_layers
+from xlflax.interop.huggingface.architectures.rules import (
+  Rule,
+  norm_rules,
+  of_layers,
+)
 from xlflax.models import activations
 from xlflax.models import config as model_config
 
 _TERMS = {'c2p', 'p2c'}
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:128100 hidden_size=hidden_dim:1536
   num_hidden_layers=num_layers:24 num_attention_heads=num_heads:24
   intermediate_size=mlp_dim:6144 max_position_embeddings=max_length:512
@@ -92,7 +96,7 @@ def _write(config: model_config.EncoderConfig):
     'tie_word_embeddings': config.output_embeddings == 'tied',
     'pooler_hidden_size': config.hidden_dim,
   }
-  problems = bert.unlike(
+  problems = bert.find_differences(
     config,
     position_embedding='disentangled',
     position_offset=0,
@@ -109,12 +113,12 @@ ARCHITECTURES = {
   'deberta-v2': Architecture(
     model_type='deberta-v2',
     prefix='deberta.',
-    classes=classes('DebertaV2'),
+    classes=model_classes('DebertaV2'),
     body=(
       bert.TABLES[0],
       *bert.POST_NORMS,
       Rule('encoder.rel_embeddings.weight', 'model/relative/table'),
-      *norm('encoder.LayerNorm', 'model/relative/norm'),
+      *norm_rules('encoder.LayerNorm', 'model/relative/norm'),
       *of_layers(
         """attention.self.query_proj=attention/query
         attention.self.key_proj=attention/key
@@ -127,7 +131,7 @@ ARCHITECTURES = {
     head=bert.token_head(
       'cls.predictions.transform', 'LayerNorm', 'cls.predictions.bias'
     ),
-    heads=classifiers(dense='pooler.dense'),
+    heads=classifier_rules(dense='pooler.dense'),
     head_style=lambda config, options: {
       'activation': activations.from_huggingface()[
         options.get('pooler_hidden_act', 'gelu')

@@ -6,14 +6,14 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
-  classifiers,
+  classifier_rules,
+  model_classes,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  linear,
-  norm,
+  linear_rules,
+  norm_rules,
   of_layers,
 )
 from xlflax.models import activations
@@ -22,7 +22,7 @@ from xlflax.models import config as model_config
 _EPSILON = 1e-12  # of every layer norm; no option
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:30522 dim=hidden_dim:768 n_layers=num_layers:6
   n_heads=num_heads:12 hidden_dim=mlp_dim:3072
   max_position_embeddings=max_length:512 dropout=dropout_rate:0.1
@@ -48,7 +48,7 @@ def _write(config: model_config.EncoderConfig):
     'activation': activations.to_huggingface(config.activation),
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
-  problems = bert.unlike(
+  problems = bert.find_differences(
     config,
     position_embedding='learned',
     position_offset=0,
@@ -66,10 +66,10 @@ ARCHITECTURES = {
   'distilbert': Architecture(
     model_type='distilbert',
     prefix='distilbert.',
-    classes=classes('DistilBert'),
+    classes=model_classes('DistilBert'),
     body=(
       *bert.TABLES[:2],
-      *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
+      *norm_rules('embeddings.LayerNorm', 'model/embeddings/norm'),
       *of_layers(
         """attention.q_lin=attention/query attention.k_lin=attention/key
         attention.v_lin=attention/value attention.out_lin=attention/output
@@ -79,11 +79,11 @@ ARCHITECTURES = {
       ),
     ),
     head=(
-      *linear('vocab_transform', 'model/head_dense'),
-      *norm('vocab_layer_norm', 'model/head_norm'),
+      *linear_rules('vocab_transform', 'model/head_dense'),
+      *norm_rules('vocab_layer_norm', 'model/head_norm'),
       Rule('vocab_projector.bias', 'model/output_bias', Transform.ROWS),
     ),
-    heads=classifiers(dense='pre_classifier'),
+    heads=classifier_rules(dense='pre_classifier'),
     head_style=lambda config, options: {'activation': 'relu'},
     output=('vocab_projector.weight', 'vocab_projector.bias'),
     buffers=bert.BUFFERS,

@@ -16,7 +16,7 @@ from xlflax.interop.huggingface.architectures import (
   roberta,
 )
 from xlflax.interop.huggingface.architectures.architectures import Task
-from xlflax.interop.huggingface.architectures.rules import norm
+from xlflax.interop.huggingface.architectures.rules import norm_rules
 from xlflax.models import config as model_config
 
 _LAYER = 'encoder.layer.{layer}'
@@ -66,14 +66,16 @@ def _write(config: model_config.EncoderConfig):
 
 ARCHITECTURES = {
   'esm': dataclasses.replace(
-    roberta.architecture(
+    roberta.make_architecture(
       'esm',
       'Esm',
       norms=(
-        *norm('embeddings.layer_norm', 'model/embeddings/norm'),
-        *norm(f'{_LAYER}.attention.LayerNorm', 'model/layers/attention_norm'),
-        *norm(f'{_LAYER}.LayerNorm', 'model/layers/mlp_norm'),
-        *norm('encoder.emb_layer_norm_after', 'model/final_norm'),
+        *norm_rules('embeddings.layer_norm', 'model/embeddings/norm'),
+        *norm_rules(
+          f'{_LAYER}.attention.LayerNorm', 'model/layers/attention_norm'
+        ),
+        *norm_rules(f'{_LAYER}.LayerNorm', 'model/layers/mlp_norm'),
+        *norm_rules('encoder.emb_layer_norm_after', 'model/final_norm'),
       ),
       read=_read,
       write=_write,

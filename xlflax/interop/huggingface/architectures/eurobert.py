@@ -6,8 +6,8 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
-  classifiers,
+  classifier_rules,
+  model_classes,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
@@ -20,7 +20,7 @@ from xlflax.models import config as model_config
 _THETA = 10000.0
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:128256 hidden_size=hidden_dim:768
   num_hidden_layers=num_layers:12 num_attention_heads=num_heads:12
   intermediate_size=mlp_dim:3072 max_position_embeddings=max_length:8192
@@ -42,7 +42,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   options.require('clf_pooling', 'late', 'mean', 'bos')
   return (
     fields
-    | config_options.rotary(options, _THETA)
+    | config_options.rotary_fields(options, _THETA)
     | options.head('tied', predicts=task.predicts_tokens, tied=False)
     | {
       'num_kv_heads': None if groups == heads else groups,
@@ -68,7 +68,7 @@ def _write(config: model_config.EncoderConfig):
     'rope_parameters': config_options.of_rotary(config),
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
-  problems = bert.unlike(
+  problems = bert.find_differences(
     config,
     free=[
       'head_dim',
@@ -97,7 +97,7 @@ ARCHITECTURES = {
   'eurobert': Architecture(
     model_type='eurobert',
     prefix='model.',
-    classes=classes('EuroBert', questions=False),
+    classes=model_classes('EuroBert', questions=False),
     body=(
       Rule('embed_tokens.weight', 'model/embeddings/token', Transform.ROWS),
       *of_layers(
@@ -110,7 +110,7 @@ ARCHITECTURES = {
       Rule('norm.weight', 'model/final_norm/scale'),
     ),
     head=(Rule('lm_head.bias', 'model/output_bias', Transform.ROWS),),
-    heads=classifiers(dense='dense', questions=False),
+    heads=classifier_rules(dense='dense', questions=False),
     head_style=lambda config, options: {
       'activation': 'gelu',
       'pooling': {'bos': 'first'}.get(

@@ -12,11 +12,11 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
-  classifiers,
-  pooler,
+  classifier_rules,
+  model_classes,
+  pooler_rules,
 )
-from xlflax.interop.huggingface.architectures.rules import norm, of_layers
+from xlflax.interop.huggingface.architectures.rules import norm_rules, of_layers
 from xlflax.models import config as model_config
 
 # Options of the code that mGTE and nomic came with: those that are off, those
@@ -121,7 +121,7 @@ def _read(
   if task.predicts_tokens and kind != 'nomic_bert':
     fields['head_activation'] = 'gelu'
   fields['position_embedding'] = 'rotary'
-  rotary = config_options.rotary(options, defaults['theta'])
+  rotary = config_options.rotary_fields(options, defaults['theta'])
   return fields | _FIELDS[kind] | rotary
 
 
@@ -147,14 +147,16 @@ def _architecture(
   return Architecture(
     model_type=kind,
     prefix=prefix,
-    classes=classes(name, questions=Task.QUESTION_ANSWERING in others['heads']),
+    classes=model_classes(
+      name, questions=Task.QUESTION_ANSWERING in others['heads']
+    ),
     body=(
       bert.TABLES[0],
       bert.TABLES[2],
-      *norm(first, 'model/embeddings/norm'),
+      *norm_rules(first, 'model/embeddings/norm'),
       *of_layers(*layers),
     ),
-    optional=(pooler(f'{prefix}pooler.dense'),),
+    optional=(pooler_rules(f'{prefix}pooler.dense'),),
     buffers=(*bert.BUFFERS, r'inv_freq$'),
     aliases=_ALIASES,
     read=functools.partial(_read, kind=kind),
@@ -175,7 +177,7 @@ ARCHITECTURES = {
     mlp.up_gate_proj=mlp/wi,mlp/gate mlp.down_proj=mlp/wo""",
     'encoder.layer.{layer}.',
     head=bert.token_head('lm_head', 'norm', f'{_HEAD}.bias'),
-    heads=classifiers(dense='gte.pooler.dense', questions=False),
+    heads=classifier_rules(dense='gte.pooler.dense', questions=False),
     output=(f'{_HEAD}.weight', f'{_HEAD}.bias'),
   ),
   'jina_embeddings_v3': _architecture(
@@ -188,7 +190,9 @@ ARCHITECTURES = {
     mlp.fc1=mlp/wi mlp.fc2=mlp/wo""",
     'encoder.layers.{layer}.',
     head=bert.token_head('lm_head', 'layer_norm', 'lm_head.bias'),
-    heads=classifiers(dense='classifier.dense', output='classifier.out_proj'),
+    heads=classifier_rules(
+      dense='classifier.dense', output='classifier.out_proj'
+    ),
     output=(f'{_HEAD}.weight', f'{_HEAD}.bias'),
   ),
   'nomic_bert': _architecture(
@@ -201,7 +205,7 @@ ARCHITECTURES = {
     mlp.fc11=mlp/wi mlp.fc12=mlp/gate mlp.fc2=mlp/wo""",
     'encoder.layers.{layer}.',
     head=bert.token_head(f'{_BERT}.transform', 'layer_norm', f'{_BERT}.bias'),
-    heads=classifiers(dense='nomic_bert.pooler.dense', questions=False),
+    heads=classifier_rules(dense='nomic_bert.pooler.dense', questions=False),
     output=(f'{_BERT}.decoder.weight', f'{_BERT}.decoder.bias'),
   ),
 }

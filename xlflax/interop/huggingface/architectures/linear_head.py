@@ -21,19 +21,19 @@ NAMES = tuple(
 )
 
 
-def shapes(width: int) -> dict[str, tuple[int, ...]]:
+def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
   """Of the parameters of the head."""
   return dict.fromkeys(NAMES, (width,)) | {NAMES[0]: (width, width)}
 
 
-def tensors(architecture, config) -> set[str]:
+def head_tensors(architecture, config) -> set[str]:
   """Names of the head's tensors, where a model without it was read."""
   if not architecture.linear_head or config.mlm_head != 'tied':
     return set()
   return {r.tensor for r in architecture.head if r.parameter in NAMES}
 
 
-def parameter(name: str, read, epsilon: float) -> np.ndarray:
+def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
   """One of `NAMES`, float32.
 
   Args:

@@ -11,7 +11,7 @@ from xlflax.interop.huggingface.architectures.architectures import (
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  norm,
+  norm_rules,
   of_layers,
 )
 from xlflax.models import activations
@@ -21,7 +21,7 @@ _OFFSET = 2  # rows of the position tables before the first position
 SHARED = 'shared.weight'
 
 # Option -> (field of EncoderDecoderConfig, the library's default).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:50265 d_model=hidden_dim:1024
   encoder_layers=num_encoder_layers:12 decoder_layers=num_decoder_layers:12
   encoder_attention_heads=num_heads:16 encoder_ffn_dim=mlp_dim:4096
@@ -144,10 +144,10 @@ def side_rules(side: str, *, final_norm: bool = True) -> tuple[Rule, ...]:
     final_norm: whether a layer norm follows the last layer.
   """
   table = f'{side}.embed_positions.weight'
-  last = norm(f'{side}.layer_norm', f'model/{side}/final_norm')
+  last = norm_rules(f'{side}.layer_norm', f'model/{side}/final_norm')
   return (
     Rule(table, f'model/{side}/embeddings/position'),
-    *norm(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
+    *norm_rules(f'{side}.layernorm_embedding', f'model/{side}/embeddings/norm'),
     *of_layers(_LAYERS, f'{side}.layers.{{layer}}.', f'model/{side}/layers'),
     *(last if final_norm else ()),
   )

@@ -10,13 +10,13 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
+  model_classes,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  linear,
-  norm,
+  linear_rules,
+  norm_rules,
   of_layers,
 )
 from xlflax.models import activations
@@ -27,7 +27,7 @@ _MOST_LAYERS = 10_000
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 
 # Option -> (field of EncoderConfig, the library's default).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:50368 hidden_size=hidden_dim:768
   num_hidden_layers=num_layers:22 num_attention_heads=num_heads:12
   intermediate_size=mlp_dim:1152 max_position_embeddings=max_length:8192
@@ -137,7 +137,7 @@ def _write(config: model_config.EncoderConfig):
       for kind, theta in ((_GLOBAL, config.rotary_theta), (_LOCAL, local_theta))
     },
   }
-  problems = bert.unlike(
+  problems = bert.find_differences(
     config,
     free=[
       'norm',
@@ -164,9 +164,9 @@ def _head(task: Task) -> dict[Task, tuple[Rule, ...]]:
   here = f'heads/{task.value}'
   return {
     task: (
-      *linear('head.dense', f'{here}/dense'),
-      *norm('head.norm', f'{here}/norm'),
-      *linear('classifier', f'{here}/output'),
+      *linear_rules('head.dense', f'{here}/dense'),
+      *norm_rules('head.norm', f'{here}/norm'),
+      *linear_rules('classifier', f'{here}/output'),
     )
   }
 
@@ -175,15 +175,15 @@ ARCHITECTURES = {
   'modernbert': Architecture(
     model_type='modernbert',
     prefix='model.',
-    classes=classes('ModernBert'),
+    classes=model_classes('ModernBert'),
     body=(
       Rule(
         'embeddings.tok_embeddings.weight',
         'model/embeddings/token',
         Transform.ROWS,
       ),
-      *norm('embeddings.norm', 'model/embeddings/norm'),
-      *norm(
+      *norm_rules('embeddings.norm', 'model/embeddings/norm'),
+      *norm_rules(
         'layers.{layer}.attn_norm', 'model/layers/attention_norm', first_layer=1
       ),
       *of_layers(
@@ -192,11 +192,11 @@ ARCHITECTURES = {
         mlp.Wi=mlp/gate,mlp/wi mlp.Wo=mlp/wo""",
         'layers.{layer}.',
       ),
-      *norm('final_norm', 'model/final_norm'),
+      *norm_rules('final_norm', 'model/final_norm'),
     ),
     head=(
-      *linear('head.dense', 'model/head_dense'),
-      *norm('head.norm', 'model/head_norm'),
+      *linear_rules('head.dense', 'model/head_dense'),
+      *norm_rules('head.norm', 'model/head_norm'),
       Rule('decoder.bias', 'model/output_bias', Transform.ROWS),
     ),
     heads={

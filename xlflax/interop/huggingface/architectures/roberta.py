@@ -10,26 +10,26 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classes,
-  classifiers,
-  pooler,
+  classifier_rules,
+  model_classes,
+  pooler_rules,
 )
-from xlflax.interop.huggingface.architectures.rules import norm, of_layers
+from xlflax.interop.huggingface.architectures.rules import norm_rules, of_layers
 
 _PRE_NORMS = (
   *of_layers(
     'attention.self_attn_layer_norm=attention_norm LayerNorm=mlp_norm',
     'encoder.layer.{layer}.',
   ),
-  *norm('encoder.LayerNorm', 'model/final_norm'),
+  *norm_rules('encoder.LayerNorm', 'model/final_norm'),
 )
 _PRE_LAYER_NORMS = (
-  *norm('embeddings.LayerNorm', 'model/embeddings/norm'),
+  *norm_rules('embeddings.LayerNorm', 'model/embeddings/norm'),
   *of_layers(
     'attention.LayerNorm=attention_norm intermediate.LayerNorm=mlp_norm',
     'encoder.layer.{layer}.',
   ),
-  *norm('LayerNorm', 'model/final_norm'),
+  *norm_rules('LayerNorm', 'model/final_norm'),
 )
 _PADDING = 1  # row of padding, before the first position, in all of them
 
@@ -90,7 +90,7 @@ def _write_xl(config):
   return _write(config, norm_position='pre', embedding_norm=False)
 
 
-def architecture(
+def make_architecture(
   model_type: str,
   name: str,
   *,
@@ -104,15 +104,15 @@ def architecture(
   return Architecture(
     model_type=model_type,
     prefix=prefix,
-    classes=classes(name, questions=questions),
+    classes=model_classes(name, questions=questions),
     body=(*bert.TABLES, *bert.LAYERS, *norms),
     head=bert.token_head('lm_head', 'layer_norm', 'lm_head.bias'),
-    heads=classifiers(
+    heads=classifier_rules(
       dense='classifier.dense',
       output='classifier.out_proj',
       questions=questions,
     ),
-    optional=(pooler(f'{prefix}pooler.dense'),),
+    optional=(pooler_rules(f'{prefix}pooler.dense'),),
     output=('lm_head.decoder.weight', 'lm_head.decoder.bias'),
     buffers=bert.BUFFERS,
     positions_after_padding=True,
@@ -123,20 +123,20 @@ def architecture(
 
 
 ARCHITECTURES = {
-  'roberta': architecture(
+  'roberta': make_architecture(
     'roberta', 'Roberta', norms=bert.POST_NORMS, read=_read, write=_write
   ),
-  'xlm-roberta': architecture(
+  'xlm-roberta': make_architecture(
     'xlm-roberta', 'XLMRoberta', norms=bert.POST_NORMS, read=_read, write=_write
   ),
-  'xlm-roberta-xl': architecture(
+  'xlm-roberta-xl': make_architecture(
     'xlm-roberta-xl',
     'XLMRobertaXL',
     norms=_PRE_NORMS,
     read=_read_xl,
     write=_write_xl,
   ),
-  'roberta-prelayernorm': architecture(
+  'roberta-prelayernorm': make_architecture(
     'roberta-prelayernorm',
     'RobertaPreLayerNorm',
     norms=_PRE_LAYER_NORMS,

@@ -116,7 +116,7 @@ class Assignment:
     return part.reshape(self.tensor_shape)
 
 
-def linear(
+def linear_rules(
   tensor: str, parameter: str, transform: Transform = Transform.LINEAR, **kwargs
 ) -> tuple[Rule, Rule]:
   """Rules of a linear map's weight and bias."""
@@ -126,7 +126,7 @@ def linear(
   )
 
 
-def norm(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
+def norm_rules(tensor: str, parameter: str, **kwargs) -> tuple[Rule, Rule]:
   """Rules of a layer norm's weight and bias."""
   return (
     Rule(f'{tensor}.weight', f'{parameter}/scale', **kwargs),
@@ -155,13 +155,13 @@ def of_layers(
       two = name.endswith('attention/output')
       kind = Transform.LINEAR_FROM_TWO if two else Transform.LINEAR
       if name.endswith('norm'):
-        rules += norm(*names)
+        rules += norm_rules(*names)
       else:
-        rules += linear(*names, kind, part=(i, len(parts)))
+        rules += linear_rules(*names, kind, part=(i, len(parts)))
   return tuple(rules)
 
 
-def assign(
+def assign_tensors(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]], *, vocab_size: int
 ) -> list[Assignment]:
   """The tensors that fill the parameters that a model has.
@@ -204,7 +204,7 @@ def assign(
   return found
 
 
-def unread(
+def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
   """Parameters of single layers that no tensor fills, nor the model reads."""

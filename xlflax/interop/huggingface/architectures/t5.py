@@ -16,7 +16,7 @@ from xlflax.interop.huggingface.architectures.architectures import (
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  norm,
+  norm_rules,
   of_layers,
 )
 from xlflax.models import activations
@@ -29,7 +29,7 @@ _UNREAD = r'^decoder\..*\.EncDecAttention\.relative_attention_bias\.weight$'
 _MAX_LENGTH = 1024  # relative positions have no bound of their own
 
 # Option -> (field of EncoderDecoderConfig, the library's default for T5).
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:32128 d_model=hidden_dim:512 d_kv=head_dim:64
   d_ff=mlp_dim:2048 num_layers=num_encoder_layers:6 num_heads=num_heads:8
   relative_attention_num_buckets=relative_buckets:32
@@ -145,7 +145,7 @@ def _side(side: str, last: str, config) -> tuple[Rule, ...]:
     *of_layers(layers.replace('LAST', last), there, here),
     Rule(f'{there}layer.0.{_BIAS}', f'{here}/relative_bias/table'),
     Rule(first, f'model/{side}/relative_bias/table'),
-    *norm(f'{side}.final_layer_norm', f'model/{side}/final_norm'),
+    *norm_rules(f'{side}.final_layer_norm', f'model/{side}/final_norm'),
   )
 
 

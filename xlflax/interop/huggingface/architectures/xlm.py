@@ -9,19 +9,19 @@ from xlflax.interop.huggingface.architectures import bert, config_options
 from xlflax.interop.huggingface.architectures.architectures import (
   Architecture,
   Task,
-  classifiers,
+  classifier_rules,
 )
 from xlflax.interop.huggingface.architectures.rules import (
   Rule,
   Transform,
-  norm,
+  norm_rules,
   of_layers,
 )
 from xlflax.models import config as model_config
 from xlflax.models import embeddings
 
 _POSITIONS = 'position_embeddings.weight'
-_FIELDS = config_options.table(
+_FIELDS = config_options.option_table(
   """vocab_size=vocab_size:30145 emb_dim=hidden_dim:2048
   n_layers=num_layers:12 n_heads=num_heads:16 dropout=dropout_rate:0.1
   attention_dropout=attention_dropout_rate:0.1
@@ -91,7 +91,7 @@ def _write(config: model_config.EncoderConfig):
     'n_langs': config.num_languages or 1,
     'tie_word_embeddings': config.output_embeddings == 'tied',
   }
-  problems = bert.unlike(
+  problems = bert.find_differences(
     config,
     free=('use_language_embeddings',),
     padding_states='zero',
@@ -114,7 +114,7 @@ def _positions(config: model_config.EncoderConfig):
   """The table that transformers saves though it is constant."""
   if config.position_embedding != 'sinusoidal':
     return None
-  return embeddings.sinusoids(config.max_length, config.hidden_dim)
+  return embeddings.sinusoidal_positions(config.max_length, config.hidden_dim)
 
 
 ARCHITECTURES = {
@@ -132,7 +132,7 @@ ARCHITECTURES = {
       Rule('embeddings.weight', 'model/embeddings/token', Transform.ROWS),
       Rule(_POSITIONS, 'model/embeddings/position'),
       Rule('lang_embeddings.weight', 'model/embeddings/language'),
-      *norm('layer_norm_emb', 'model/embeddings/norm'),
+      *norm_rules('layer_norm_emb', 'model/embeddings/norm'),
       *of_layers("""
         attentions.{layer}.q_lin=attention/query
         attentions.{layer}.k_lin=attention/key
@@ -143,7 +143,7 @@ ARCHITECTURES = {
       """),
     ),
     head=(Rule('pred_layer.proj.bias', 'model/output_bias', Transform.ROWS),),
-    heads=classifiers(output='sequence_summary.summary'),
+    heads=classifier_rules(output='sequence_summary.summary'),
     output=('pred_layer.proj.weight', 'pred_layer.proj.bias'),
     buffers=(r'(^|\.)position_ids$',),
     constants={_POSITIONS: _positions},

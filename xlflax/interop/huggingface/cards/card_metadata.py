@@ -129,7 +129,7 @@ def hub_languages(codes: Sequence[str]) -> dict[str, list[str]]:
   return {key: list(dict.fromkeys(v)) for key, v in found.items() if v}
 
 
-def read(folder: pathlib.Path) -> dict[str, Any]:
+def read_card_metadata(folder: pathlib.Path) -> dict[str, Any]:
   """The licence and languages that a folder's README.md states.
 
   Before: the lines `license: mit`, `language:`, `- en`, `- de` between two

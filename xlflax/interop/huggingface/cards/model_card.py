@@ -88,7 +88,7 @@ def _metadata(checked: Export, origin, license, settings) -> list[str]:
 def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
   """What evaluation found of this checkpoint, as a `model-index`."""
   found = []
-  for group, by_step in results.find(checked.run.directory).items():
+  for group, by_step in results.find_results(checked.run.directory).items():
     result = by_step.get(checked.step)
     scores = result.score_metrics if result else ()
     metrics = [

@@ -30,7 +30,7 @@ class Reader:
 
   def verify(self) -> None:
     """Raises CheckpointError if the files have changed."""
-    saved_checkpoints.verify(self._checkpoint, self._item)
+    saved_checkpoints.verify_checkpoint(self._checkpoint, self._item)
 
   def __call__(
     self, parameter: str, rows: np.ndarray | None = None
@@ -38,7 +38,7 @@ class Reader:
     """The values, or some rows; CheckpointError if one is not finite."""
     name = f'ema/{parameter}' if self._averaged else parameter
     values = _read(self._stored(name), rows)
-    finite_values.check(parameter, values, where=self._checkpoint)
+    finite_values.check_finite(parameter, values, where=self._checkpoint)
     return values
 
   @property
@@ -52,8 +52,8 @@ class Reader:
         'driver': 'zarr',
         'kvstore': {
           'driver': 'ocdbt',
-          'base': kvstores.spec(
-            f'{paths.absolute(self._checkpoint)}/{self._item}/'
+          'base': kvstores.kvstore_spec(
+            f'{paths.to_absolute_path(self._checkpoint)}/{self._item}/'
           ),
           'path': name.replace('/', '.') + '/',
         },

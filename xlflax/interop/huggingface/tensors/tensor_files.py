@@ -60,7 +60,7 @@ class Tensor:
   shape: tuple[int, ...]
 
 
-def write(
+def write_safetensors(
   path: pathlib.Path,
   shapes: Mapping[str, tuple[int, ...]],
   dtype: Any,
@@ -88,7 +88,7 @@ def write(
     start = stop
   text = json.dumps(header).encode()
   text += b' ' * (-len(text) % 8)  # so that tensors are aligned
-  with errors.naming(path), path.open('wb') as stream:
+  with errors.naming_path(path), path.open('wb') as stream:
     stream.write(len(text).to_bytes(8, 'little') + text)
     for tensor, shape in shapes.items():
       given, value = next(values)
@@ -97,7 +97,7 @@ def write(
       del value
 
 
-def find(folder: pathlib.Path) -> dict[str, Tensor]:
+def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
   """Name -> place of every tensor of a checkpoint; at least one.
 
   Raises:
@@ -119,7 +119,7 @@ def find(folder: pathlib.Path) -> dict[str, Tensor]:
   names = [form] if index is None else sorted(set(index.values()))
   found: dict[str, Tensor] = {}
   problems = []
-  for file in [folder_files.inside(folder, name) for name in names]:
+  for file in [folder_files.path_inside(folder, name) for name in names]:
     try:
       found |= _list(file)
     except errors.CheckpointError as error:
@@ -138,7 +138,9 @@ def find(folder: pathlib.Path) -> dict[str, Tensor]:
   return found
 
 
-def read(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, np.ndarray]]:
+def read_tensors(
+  tensors: Iterable[Tensor],
+) -> Iterator[tuple[Tensor, np.ndarray]]:
   """Each tensor with its values, file by file.
 
   Raises:
@@ -154,7 +156,7 @@ def read(tensors: Iterable[Tensor]) -> Iterator[tuple[Tensor, np.ndarray]]:
         value = get(tensor.name)
       except Exception as error:
         raise _damaged(file, error) from error
-      finite_values.check(tensor.name, value, where=file)
+      finite_values.check_finite(tensor.name, value, where=file)
       yield tensor, value
     del get
 
@@ -176,7 +178,7 @@ def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
     values = _open(tensor.file)[1](tensor.name, rows)
   except (OSError, ValueError, LookupError) as error:
     raise _damaged(tensor.file, error) from error
-  finite_values.check(tensor.name, values, where=tensor.file)
+  finite_values.check_finite(tensor.name, values, where=tensor.file)
   return values
 
 

@@ -17,7 +17,9 @@ _TOLERANCE = 1e-5  # of constants, which other programs round otherwise
 Place = Callable[[str, np.ndarray], Any]
 
 
-def parameters(plan: plan_lib.Plan) -> dict[str, Callable[[], np.ndarray]]:
+def parameter_readers(
+  plan: plan_lib.Plan,
+) -> dict[str, Callable[[], np.ndarray]]:
   """Name -> what reads the parameter, float32; one tensor is held besides.
 
   Raises:
@@ -34,7 +36,7 @@ def parameters(plan: plan_lib.Plan) -> dict[str, Callable[[], np.ndarray]]:
     of_one = parts.get(name, {})
     whole = len(of_one) == 1 and _is_whole(plan, *of_one.items())
     values = None if whole else _new(plan, name)
-    for tensor, value in tensor_files.read(of_one):
+    for tensor, value in tensor_files.read_tensors(of_one):
       if values is None:
         return value.astype(np.float32, copy=False)
       for assignment in parts[name][tensor]:
@@ -46,7 +48,9 @@ def parameters(plan: plan_lib.Plan) -> dict[str, Callable[[], np.ndarray]]:
   return {name: functools.partial(read, name) for name in names}
 
 
-def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
+def load_parameters(
+  plan: plan_lib.Plan, *, place: Place | None = None
+) -> dict[str, Any]:
   """The parameters, as a tree.
 
   `place` gets each as soon as it is complete, so that what is placed on
@@ -57,12 +61,12 @@ def load(plan: plan_lib.Plan, *, place: Place | None = None) -> dict[str, Any]:
     place: (name, float32 array) -> what stands for it in the tree.
 
   Raises:
-    CheckpointError: as `parameters`.
+    CheckpointError: as `parameter_readers`.
   """
-  return params_lib.nest(
+  return params_lib.unflatten_params(
     {
       name: place(name, read()) if place else read()
-      for name, read in parameters(plan).items()
+      for name, read in parameter_readers(plan).items()
     }
   )
 
@@ -90,11 +94,11 @@ def _new(plan: plan_lib.Plan, name: str) -> np.ndarray:
 def _check_copies(plan: plan_lib.Plan) -> None:
   problems = []
   for copy, original in plan.copies.items():
-    values = dict(tensor_files.read([copy, original]))
+    values = dict(tensor_files.read_tensors([copy, original]))
     if not np.array_equal(values[copy], values[original]):
       problems.append(f'{copy.name} is not the same as {original.name}')
   for tensor, expected in plan.constants.items():
-    value = dict(tensor_files.read([tensor]))[tensor]
+    value = dict(tensor_files.read_tensors([tensor]))[tensor]
     if value.shape != expected.shape or not np.allclose(
       value, expected, rtol=0, atol=_TOLERANCE
     ):

@@ -44,7 +44,7 @@ def separator_of(model_dir: pathlib.Path) -> Separator | None:
   return Separator(values.pop()) if len(values) == 1 else None
 
 
-def pair(
+def pair_template(
   vocabulary: vocabulary_lib.Vocabulary, separator: Separator, *, types: int
 ) -> list[tuple[int, int]]:
   """(id, token type) of each symbol around a pair of empty texts."""
@@ -58,7 +58,9 @@ def pair(
   )
 
 
-def opened(folder: pathlib.Path) -> tokenizers.Tokenizer | None:
+def load_without_truncation(
+  folder: pathlib.Path,
+) -> tokenizers.Tokenizer | None:
   """A folder's tokenizer.json as texts of any length need it, or None."""
   if not (folder / FILE).exists():
     return None
@@ -68,7 +70,7 @@ def opened(folder: pathlib.Path) -> tokenizers.Tokenizer | None:
   return made
 
 
-def follow(
+def match_run_template(
   folder: pathlib.Path,
   vocabulary: vocabulary_lib.Vocabulary,
   separator: Separator,
@@ -86,10 +88,10 @@ def follow(
   Returns:
     Whether the tokenizer was changed.
   """
-  made = opened(folder)
+  made = load_without_truncation(folder)
   if made is None:
     return False
-  frame = pair(vocabulary, separator, types=types)
+  frame = pair_template(vocabulary, separator, types=types)
   found = made.encode('', '')
   same = found.ids == [index for index, _ in frame]
   if same and (types < 2 or found.type_ids == [side for _, side in frame]):

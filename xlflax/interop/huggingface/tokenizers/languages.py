@@ -248,7 +248,7 @@ def symbols_of(
   return _FIRST
 
 
-def choose(
+def choose_languages(
   symbols: Sequence[str], wanted: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """(codes of languages, the symbol of each).

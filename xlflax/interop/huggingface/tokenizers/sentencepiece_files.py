@@ -24,7 +24,7 @@ _MAX_PIECE = 64  # characters; longer pieces are never merged
 _FIRST_MBART = 25  # languages; the symbol follows the text, later models lead
 
 
-def convert(vocabulary: Vocabulary) -> dict[str, bytes] | None:
+def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
   """The files of a tokenizer that gives the same ids, by name.
 
   Only a mark of SentencePiece's own (U+2581) in a text may give others, and

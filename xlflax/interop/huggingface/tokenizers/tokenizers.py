@@ -73,7 +73,7 @@ _KEYS = {
 }
 
 
-def read(
+def read_tokenizer(
   folder: pathlib.Path,
   *,
   model_type: str,
@@ -92,10 +92,10 @@ def read(
   Raises:
     VocabularyError: there are no tokenizer files, or they cannot be read.
   """
-  folder_files.check(folder, FILES)
+  folder_files.check_no_links(folder, FILES)
   settings = _settings(folder)
   codes = languages_lib.symbols_of(folder, settings, model_type)
-  languages, symbols = languages_lib.choose(codes, languages)
+  languages, symbols = languages_lib.choose_languages(codes, languages)
   layout = vocabulary_imported.Layout(
     _roles(settings, model_type), languages, size, symbols
   )
@@ -106,7 +106,7 @@ def read(
     raise errors.VocabularyError(
       "M2M-100's and NLLB's older files are not read: their ids are not those "
       'of the SentencePiece model',
-      got=', '.join(names(folder)) or 'no tokenizer',
+      got=', '.join(tokenizer_file_names(folder)) or 'no tokenizer',
       expected=vocabulary_tokenizers.FILE,
       where=str(folder),
       fix='save the tokenizer with transformers, which writes tokenizer.json',
@@ -148,7 +148,7 @@ def read(
   )
 
 
-def names(folder: pathlib.Path) -> list[str]:
+def tokenizer_file_names(folder: pathlib.Path) -> list[str]:
   """The tokenizer's own files in a folder."""
   return [name for name in FILES if (folder / name).is_file()]
 
@@ -217,7 +217,9 @@ def _content(token) -> str:
 
 def _build(folder: pathlib.Path, settings) -> tokenizers.Tokenizer | None:
   """A tokenizer from the files that preceded tokenizer.json, or None."""
-  with tokenizer_errors.converted('The tokenizer files cannot be read'):
+  with tokenizer_errors.converting_tokenizer_errors(
+    'The tokenizer files cannot be read'
+  ):
     if (folder / 'vocab.txt').is_file():
       _check_class(settings, _WORDPIECES)
       return _wordpiece(str(folder / 'vocab.txt'), settings)

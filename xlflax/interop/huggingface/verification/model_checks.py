@@ -108,10 +108,10 @@ def check_export(
       or logits differ.
   """
   try:
-    tensors = tensor_files.find(folder)
-    description = model_files.describe(folder, tensors)
-    plan = plan_lib.make(description, tensors)
-    parameters = weights.parameters(plan)
+    tensors = tensor_files.find_tensors(folder)
+    description = model_files.describe_model(folder, tensors)
+    plan = plan_lib.make_tensor_mapping(description, tensors)
+    parameters = weights.parameter_readers(plan)
   except errors.XlflaxError as error:
     raise _mismatch(
       'the imported model',
@@ -134,10 +134,10 @@ def check_export(
   heads = {
     name: parameters[name] for name in parameters if name.startswith('heads/')
   }
-  labels = labelled_heads.objectives(
+  labels = labelled_heads.head_objectives(
     task,
     options,
-    params_lib.nest({n: read() for n, read in heads.items()})
+    params_lib.unflatten_params({n: read() for n, read in heads.items()})
     .get('heads', {})
     .get(task.value, {}),
     description.architecture.head_style(description.config, options),
@@ -195,7 +195,7 @@ def check_import(
     folder,
     description.options,
     task,
-    tensor_files.find(folder),
+    tensor_files.find_tensors(folder),
     lambda: _run_outputs(run, read, read.shapes, task, sample, np.float32),
     sample,
   )
@@ -223,7 +223,9 @@ def make_sample(run: run_lib.SavedRun) -> Sample:
   side_length = max(max_length - separator.num_special, 0) // 2
   pair = [ids[:side_length] for ids in tokens[-2:]]
   examples.append(rows_lib.text_row(pair, (0, 0), spec, separator=separator))
-  batch = rows_lib.stack(examples, rows_lib.text_fields(max_length, spec))
+  batch = rows_lib.stack_features(
+    examples, rows_lib.text_fields(max_length, spec)
+  )
   vocabulary_sample = np.arange(
     0, spec.size, spec.size // _NUM_SAMPLED_TOKENS + 1
   )
@@ -264,7 +266,7 @@ def _rounded(readers: Mapping[str, Any], sample: Sample, dtype: Any) -> Any:
     value = value.astype(dtype, copy=False)
     return jnp.asarray(value.astype(np.float32, copy=False))
 
-  return params_lib.nest({name: read(name) for name in readers})
+  return params_lib.unflatten_params({name: read(name) for name in readers})
 
 
 def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
@@ -315,7 +317,7 @@ def _apply(model, objective, spec, params, batch):
       return states, module(
         ids, segment_ids=mask, decoder_token_ids=decoder_ids
       )
-    arguments = inputs.arguments(batch) | {'segment_ids': mask}
+    arguments = inputs.model_kwargs(batch) | {'segment_ids': mask}
     states = module.encode_layers(ids, **arguments)
     has_head = module.config.mlm_head is not model_config.MlmHead.NONE
     return states, module.logits(states[-1]) if has_head else None

@@ -48,7 +48,7 @@ def check_tokenizer(
   Raises:
     VocabularyError: If the token ids of a text differ.
   """
-  tokenizer = frames.opened(folder)
+  tokenizer = frames.load_without_truncation(folder)
   if tokenizer is None:
     return [f'the token ids were not compared: there is no {frames.FILE}']
   tokenizer.encode_special_tokens = True
@@ -96,12 +96,12 @@ def check_pair_template(
     VocabularyError: If the token ids, or the token types of a model with more
       than one, differ.
   """
-  tokenizer = frames.opened(folder)
+  tokenizer = frames.load_without_truncation(folder)
   if tokenizer is None:
     return
   actual = tokenizer.encode('', '')
   ids, types = zip(
-    *frames.pair(vocabulary, separator, types=num_types), strict=True
+    *frames.pair_template(vocabulary, separator, types=num_types), strict=True
   )
   _compare_ids('a pair', actual.ids, ids, folder)
   if num_types > 1:

@@ -13,7 +13,9 @@ _TPU_BLOCK = 512
 _LEAST_BLOCK = 16  # of a matrix product in Triton
 
 
-def blocks(length: int, memory_length: int, platform: str) -> tuple[int, int]:
+def block_sizes(
+  length: int, memory_length: int, platform: str
+) -> tuple[int, int]:
   """Returns the sizes of a block of queries and of one of keys."""
   block = _tpu_block if platform == 'tpu' else _block
   return block(length), block(memory_length)
@@ -34,7 +36,7 @@ def _block(length: int) -> int:
   return block
 
 
-def forward(options: problem.Options, arrays: problem.Arrays):
+def attention_forward(options: problem.Options, arrays: problem.Arrays):
   """Returns the output [B, T, N, D] and log-sum-exp [B, N, T]."""
   output, normaliser = _kernels(options).forward(
     options, _filled(options, arrays)
@@ -43,7 +45,7 @@ def forward(options: problem.Options, arrays: problem.Arrays):
   return output[:, :length], normaliser[:, :, :length]
 
 
-def backward(
+def attention_backward(
   options: problem.Options,
   arrays: problem.Arrays,
   output: jax.Array,

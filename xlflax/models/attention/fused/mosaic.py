@@ -17,7 +17,7 @@ _Arrays = problem.Arrays
 _Options = problem.Options
 
 
-def forward(options: _Options, arrays: _Arrays):
+def mosaic_forward(options: _Options, arrays: _Arrays):
   """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
   batch, length, heads, width = arrays.query.shape
   shape = (batch, heads, length, width)
@@ -36,11 +36,13 @@ def forward(options: _Options, arrays: _Arrays):
   return _positions_first(output), normaliser[:, :, 0]
 
 
-def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
+def mosaic_backward(
+  options: _Options, arrays: _Arrays, output, normaliser, gradient
+):
   """Returns the gradients of query, key, value and bias (None without)."""
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
-  delta = problem.delta(options, output, gradient)
+  delta = problem.output_gradient_products(options, output, gradient)
   more = {
     'gradient': _heads_first(gradient),
     'normaliser': normaliser[:, :, None] * problem.LOG2_E,
@@ -173,7 +175,7 @@ def _specs(options, arrays, block, rows_last):
     'query': spec((None, None, t, width), lambda b, n, i: (b, n, of_t(i), 0)),
     'key': spec(
       (None, None, s, width),
-      lambda b, n, i: (b, problem.divide(n, repeats), of_s(i), 0),
+      lambda b, n, i: (b, problem.exact_quotient(n, repeats), of_s(i), 0),
     ),
     'part': spec(
       (None, None, None, t, width),

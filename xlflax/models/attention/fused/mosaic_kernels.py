@@ -135,7 +135,7 @@ def _scores(options, refs, query, key, at, blocks) -> jax.Array:
   if 'query_segments' in refs:
     of_queries = refs['query_segments'][:, at[0]]
     segments = of_queries, refs['key_segments'][at[1], :]
-  seen = problem.seen(options, rows, columns, segments, _window(refs))
+  seen = problem.block_mask(options, rows, columns, segments, _window(refs))
   return scores if seen is None else jnp.where(seen, scores, problem.UNSEEN)
 
 

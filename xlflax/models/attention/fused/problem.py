@@ -71,7 +71,7 @@ class Arrays(NamedTuple):
   column_bits: jax.Array | None = None
 
 
-def seen(options: Options, rows, columns, segments, window):
+def block_mask(options: Options, rows, columns, segments, window):
   """Returns bool [queries, keys] of a block, or None if it sees everything.
 
   Args:
@@ -121,7 +121,7 @@ def with_bits(options: Options, arrays: Arrays, first_row, first_head):
   )
 
 
-def delta(options: Options, output, gradient) -> jax.Array:
+def output_gradient_products(options: Options, output, gradient) -> jax.Array:
   """float32 [B, N, T]: products of outputs and gradients, for backward passes.
 
   They are given as weights' gradients are in the kernels, which scale up for
@@ -151,10 +151,10 @@ def key_blocks(options: Options, i, count: int, window):
   first: Any = 0
   end: Any = count
   if options.causal:
-    end = jnp.minimum(end, divide((i + 1) * queries - 1, keys) + 1)
+    end = jnp.minimum(end, exact_quotient((i + 1) * queries - 1, keys) + 1)
   if window is not None:
-    first = divide(jnp.maximum(i * queries - window, 0), keys)
-    last = divide((i + 1) * queries - 1 + window, keys)
+    first = exact_quotient(jnp.maximum(i * queries - window, 0), keys)
+    last = exact_quotient((i + 1) * queries - 1 + window, keys)
     end = jnp.minimum(end, last + 1)
   return first, end
 
@@ -172,17 +172,17 @@ def query_blocks(options: Options, j, count: int, window):
   first: Any = 0
   end: Any = count
   if options.causal:
-    first = divide(j * keys, queries)
+    first = exact_quotient(j * keys, queries)
   if window is not None:
     first = jnp.maximum(
-      first, divide(jnp.maximum(j * keys - window, 0), queries)
+      first, exact_quotient(jnp.maximum(j * keys - window, 0), queries)
     )
-    last = divide((j + 1) * keys - 1 + window, queries)
+    last = exact_quotient((j + 1) * keys - 1 + window, queries)
     end = jnp.minimum(end, last + 1)
   return first, end
 
 
-def divide(number, by: int):
+def exact_quotient(number, by: int):
   """Returns the quotient of numbers that are not negative.
 
   Python's own asks for signs, which kernels of a TPU that is not there cannot.

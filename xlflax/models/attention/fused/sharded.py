@@ -20,7 +20,7 @@ from xlflax.models.attention import masks
 from xlflax.models.attention.fused import calls, problem
 
 
-def attend(
+def sharded_attention(
   query: jax.Array,
   key: jax.Array,
   value: jax.Array,
@@ -40,7 +40,7 @@ def attend(
     mask: None if everything is seen.
     bias: float32 [1, N, T, S], or None.
     scale: of the products.
-    dropout_rate: on probabilities; drops what `dropout.drop` drops from an
+    dropout_rate: on probabilities; drops what `dropout.apply_dropout` drops from an
       array [B, N, T, S].
     dropout_key: None without dropout.
 
@@ -49,7 +49,7 @@ def attend(
   """
   mask = mask or masks.Mask()
   length, memory_length = query.shape[1], key.shape[1]
-  platform = targets.current().platform
+  platform = targets.current_target().platform
   window = mask.window
   options = problem.Options(
     scale=scale,
@@ -58,7 +58,7 @@ def attend(
     heads=query.shape[2],
     length=length,
     memory_length=memory_length,
-    block=calls.blocks(length, memory_length, platform),
+    block=calls.block_sizes(length, memory_length, platform),
     interpret=platform == 'cpu',
     platform='tpu' if platform == 'tpu' else 'gpu',
   )
@@ -87,10 +87,10 @@ def _forward(options, arrays):
   out = (split.queries, PartitionSpec(split.batch, split.heads, None))
 
   def run(arrays):
-    return calls.forward(options, split.placed(options, arrays))
+    return calls.attention_forward(options, split.placed(options, arrays))
 
   output, normaliser = (
-    recompute.keep(x) for x in split.map(run, (arrays,), out)
+    recompute.checkpoint_name(x) for x in split.map(run, (arrays,), out)
   )
   return output, (arrays, output, normaliser)
 
@@ -101,7 +101,7 @@ def _backward(options, saved, gradient):
   specs = (split.queries, split.keys, split.keys)
 
   def run(arrays, *more):
-    *found, d_bias = calls.backward(
+    *found, d_bias = calls.attention_backward(
       options, split.placed(options, arrays), *more
     )
     if d_bias is not None and split.batch:

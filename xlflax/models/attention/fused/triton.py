@@ -14,7 +14,7 @@ _Arrays = problem.Arrays
 _Options = problem.Options
 
 
-def forward(options: _Options, arrays: _Arrays):
+def triton_forward(options: _Options, arrays: _Arrays):
   """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
   batch, length, heads, width = arrays.query.shape
   return _call(
@@ -32,11 +32,13 @@ def forward(options: _Options, arrays: _Arrays):
   )
 
 
-def backward(options: _Options, arrays: _Arrays, output, normaliser, gradient):
+def triton_backward(
+  options: _Options, arrays: _Arrays, output, normaliser, gradient
+):
   """Returns the gradients of query, key, value and bias (None without)."""
   batch, length, heads, width = arrays.query.shape
   memory_length, groups = arrays.key.shape[1:3]
-  delta = problem.delta(options, output, gradient)
+  delta = problem.output_gradient_products(options, output, gradient)
   more = {'gradient': gradient, 'normaliser': normaliser, 'delta': delta}
   (d_query,) = _call(
     kernels.query_kernel,

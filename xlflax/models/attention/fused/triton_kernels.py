@@ -33,7 +33,9 @@ class _Scores:
     found = _dot(query, key.T)
     if bias is not None:
       found = found * self.options.scale + bias
-    mask = problem.seen(self.options, rows, columns, segments, self.window)
+    mask = problem.block_mask(
+      self.options, rows, columns, segments, self.window
+    )
     return found if mask is None else jnp.where(mask, found, problem.UNSEEN)
 
   def weights(self, scores, normaliser):
@@ -45,7 +47,7 @@ class _Scores:
     """
     factor = self.factor * problem.LOG2_E
     less = jnp.broadcast_to(-normaliser[:, None], scores.shape)
-    if self.options.interpret or targets.current().capability is None:
+    if self.options.interpret or targets.current_target().capability is None:
       return jnp.exp2(scores * factor + less)
     # Two instructions, where exp2 takes three more for subnormal results.
     (found,) = plgpu.elementwise_inline_asm(
