@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import jitted
-from xlflax.foundation import errors
-from xlflax.models.attention import attention, masks
-from xlflax.models.config import AttentionBackend
+from xlflax.utils import errors
+from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.encoder_config import AttentionBackend
 
 VARIANTS = ('xla', 'xla_dropout', 'cudnn', 'fused', 'fused_dropout')
 ERRORS = ('forward_error', 'gradient_error', 'packed_error')
@@ -76,7 +76,7 @@ def attend(variant: str, query, key, value, ids) -> jax.Array:
   given = (
     dict(dropout_rate=0.1, dropout_key=jax.random.key(1)) if dropout else {}
   )
-  return attention.dot_product_attention(
+  return attention_backends.dot_product_attention(
     query, key, value, mask, backend=AttentionBackend(name), **given
   )
 

@@ -34,13 +34,13 @@ def make(
       beam_size=BEAM_SIZE,
       max_length=shape.length,
     )
-  from xlflax.evaluation import base, translation_options, translator
+  from xlflax.evaluation import (eval_task, translation_options, sentence_translator)
   from xlflax.models import encoder_decoder
 
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
-  one = translator.Translator(
-    base.Subject(
+  one = sentence_translator.Translator(
+    eval_task.Subject(
       model=encoder_decoder.EncoderDecoder(config),
       params=params,
       vocabulary=vocabulary,

@@ -21,9 +21,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks import large_text, web_text
-from xlflax.data.corpus import likeness
-from xlflax.data.preparation import languages as languages_lib
-from xlflax.demo import catalogs
+from xlflax.data.corpus import text_similarity
+from xlflax.data.preprocessing import language_id as languages_lib
+from xlflax.demo import demo_corpus
 
 _CODES = ('ar', 'de', 'en', 'es', 'fr', 'hi', 'ru', 'sw', 'tr', 'zh')
 _MOST = 1000  # lines of a language
@@ -48,9 +48,9 @@ def sentences(data: pathlib.Path) -> Lines:
 
 def messages() -> Lines:
   """Texts of a user interface."""
-  directory = catalogs.package_directory('django')
+  directory = demo_corpus.package_directory('django')
   found = {
-    code: catalogs.read_messages(code, directory)
+    code: demo_corpus.read_messages(code, directory)
     for code in _CODES
     if code not in ('en', 'sw')
   }
@@ -149,7 +149,7 @@ def copies(data: pathlib.Path) -> dict:
   out = {
     'pairs': len(pairs),
     'taken for copies': sum(
-      likeness.ngram_similarity(*pair) > likeness.COPIED for pair in pairs
+      text_similarity.ngram_similarity(*pair) > text_similarity.COPIED for pair in pairs
     ),
   }
   for share in _REPLACED:
@@ -159,7 +159,7 @@ def copies(data: pathlib.Path) -> dict:
         draw.choice(words) if draw.random() < share else word
         for word in line.split()
       )
-      found += likeness.ngram_similarity(line, copy) > likeness.COPIED
+      found += text_similarity.ngram_similarity(line, copy) > text_similarity.COPIED
     out[f'found of copies with {share:.0%} of words replaced'] = round(
       found / len(english), 3
     )

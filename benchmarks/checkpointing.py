@@ -29,9 +29,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.storage import bucket_checks, digests, paths
+from xlflax.storage import (bucket_access, checksums, paths)
 from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoints, saved_checkpoints
+from xlflax.training.checkpointing import (checkpoints, checkpoint_reader)
 
 _STEPS = 50  # of a short run with one save
 _ARRAYS = 24  # of each of parameters, first and second moments
@@ -178,9 +178,9 @@ def _train(place, state, step, found, name: str):
 def _no_digests():
   """Context in which no digest is made or compared."""
   with (
-    mock.patch.object(digests, 'seal_directory', lambda *unused: None),
+    mock.patch.object(checksums, 'seal_directory', lambda *unused: None),
     mock.patch.object(
-      saved_checkpoints, 'verify_checkpoint', lambda *unused: None
+      checkpoint_reader, 'verify_checkpoint', lambda *unused: None
     ),
   ):
     yield
@@ -266,7 +266,7 @@ def main(arguments=None) -> None:
   args = parser.parse_args(arguments)
   with tempfile.TemporaryDirectory() as temporary:
     place = paths.to_path(args.directory or temporary)
-    bucket_checks.check_usable(place)
+    bucket_access.check_usable(place)
     results = {}
     for megabytes in args.megabytes.split(','):
       folder = place / f'{megabytes}MB'

@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks import pretraining, scaling
 from benchmarks.compiled import findings, instructions
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
 GIB = 2**30
@@ -207,7 +207,7 @@ def faults(found: dict, recorded: dict, devices: str) -> list[str]:
   if not found:
     return ['does not compile']
   wrong = []
-  room = machines.parse_topology(devices).accelerator.memory / GIB
+  room = machine_topology.parse_topology(devices).accelerator.memory / GIB
   if found['peak_gib'] > room:
     wrong.append(f'peak {found["peak_gib"]} GiB, a device has {room:.1f} GiB')
   if found['largest_all_reduce_mb'] > 100:

@@ -30,7 +30,7 @@ from benchmarks.compiled.programs import (
   pallas,
 )
 from xlflax.planning import compilers
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
 # Peer -> xlflax's case of equal size.
@@ -41,7 +41,7 @@ OPTIONS = {'t5x': {'xla_gpu_enable_triton_gemm': False}}
 
 
 def judged(
-  machine: machines.Machine, step: Any, **options: Any
+  machine: machine_topology.Machine, step: Any, **options: Any
 ) -> dict[str, float]:
   """Compiles a step and returns its bound and peak memory.
 
@@ -114,7 +114,7 @@ def _compiled(args: argparse.Namespace) -> dict[str, dict[str, float]]:
   found = {}
   for name in args.steps.split(','):
     devices = args.devices or DEVICES[name]
-    machine = machines.parse_topology(devices)
+    machine = machine_topology.parse_topology(devices)
     step = makers[name](devices=compilers.topology_devices(machine))
     found[f'{name}@{devices}'] = judged(machine, step, **OPTIONS.get(name, {}))
     print(name, devices, found[f'{name}@{devices}'], flush=True)

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 
 from benchmarks import large_text
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.corpus import lines as corpus_lines
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.preparation import duplicates, filters, text_processing
-from xlflax.data.preparation import languages as languages_lib
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-from xlflax.data.vocabularies.vocabulary import Vocabulary
+from xlflax.data.cache import cache_writer as cache_writer
+from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.preprocessing import (fuzzy_deduplication, text_filters, text_processing)
+from xlflax.data.preprocessing import language_id as languages_lib
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
 _LANGUAGES = ('de', 'en', 'ru', 'zh')
 _KINDS = {'short lines': (1, 40), 'long lines': (100, 2000)}  # characters
@@ -61,9 +61,9 @@ def costs(
 
 
 def _steps(folder, lines: Lines, vocabulary) -> dict[str, Callable[[], object]]:
-  near = duplicates.Deduplication(kept=duplicates.Kept.NOT_NEAR)
+  near = fuzzy_deduplication.Deduplication(kept=fuzzy_deduplication.Kept.NOT_NEAR)
   _filter(lines[:10], min_script_share=0.5, min_language_probability=0.5)
-  duplicates.band_keys([text for _, text in lines[:10]], near)
+  fuzzy_deduplication.band_keys([text for _, text in lines[:10]], near)
   return {
     'reading lines': lambda: _read(folder),
     'lengths': lambda: _filter(lines, min_characters=20, max_characters=5000),
@@ -71,7 +71,7 @@ def _steps(folder, lines: Lines, vocabulary) -> dict[str, Callable[[], object]]:
     'language': lambda: _identify(lines),
     'equal sides': lambda: _filter_pairs(lines),
     'sentences': lambda: _split(lines),
-    'near-duplicates': lambda: duplicates.band_keys(
+    'near-duplicates': lambda: fuzzy_deduplication.band_keys(
       [text for _, text in lines], near
     ),
     'cache': lambda: _cache(folder, vocabulary),
@@ -87,25 +87,25 @@ def _read(folder: pathlib.Path) -> Lines:
 
 
 def _filter(lines: Lines, **asked) -> None:
-  asked_for = filters.TextFilters(**asked)
+  asked_for = text_filters.TextFilters(**asked)
   for language, text in lines:
-    filters.find_drop_reason((text,), (language,), asked_for)
+    text_filters.find_drop_reason((text,), (language,), asked_for)
 
 
 def _identify(lines: Lines) -> None:
-  asked_for = filters.TextFilters(min_language_probability=0.5)
+  asked_for = text_filters.TextFilters(min_language_probability=0.5)
   for code, own in itertools.groupby(lines, key=lambda line: line[0]):
     texts = [text for _, text in own]
     prior = languages_lib.expected_languages(code, texts[:1000])
     for text in texts:
-      filters.find_drop_reason((text,), (code,), asked_for, (prior,))
+      text_filters.find_drop_reason((text,), (code,), asked_for, (prior,))
 
 
 def _filter_pairs(lines: Lines) -> None:
   """Lines two by two, as the sides of pairs."""
   for one, other in zip(lines[::2], lines[1::2], strict=False):
-    filters.find_drop_reason(
-      (one[1], other[1]), ('en', 'fi'), filters.TextFilters()
+    text_filters.find_drop_reason(
+      (one[1], other[1]), ('en', 'fi'), text_filters.TextFilters()
     )
 
 

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from xlflax.training.devices import accelerators, machines
+from xlflax.training.devices import (accelerators, machine_topology)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _data_sheet_rates(
   if accelerator is None:
     return {}
   devices = jax.devices()
-  is_one_node = machines.node_size(devices) == len(devices)
+  is_one_node = machine_topology.node_size(devices) == len(devices)
   return {
     'matmul': accelerator.flops,
     'memory': accelerator.bandwidth,

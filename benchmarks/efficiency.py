@@ -193,9 +193,9 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
   import jax
 
   from xlflax.models import encoder
-  from xlflax.objectives import base
+  from xlflax.objectives import objective_base
   from xlflax.objectives.pretraining import masked_lm
-  from xlflax.runs import run as run_lib
+  from xlflax.runs import loaded_run as run_lib
 
   folder = setting.folder(variant)
   vocabulary, batches = _held_out(setting)
@@ -215,7 +215,7 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
 
   @jax.jit
   def loss(params, batch, key):
-    context = base.Context(
+    context = objective_base.Context(
       vocabulary=vocabulary.spec, step=jax.numpy.int32(0), train=False, rng=key
     )
     return objective(model, params, batch, context).loss
@@ -235,7 +235,7 @@ def losses(setting: Setting, variant: str) -> dict[int, float]:
 
 def stream(setting: Setting, **changed):
   """The rows that `pretrain/mlm.gin` reads."""
-  from xlflax.data import stream as stream_lib
+  from xlflax.data import dataset_config as stream_lib
 
   return stream_lib.Stream(
     name='mono',
@@ -250,13 +250,13 @@ def stream(setting: Setting, **changed):
 
 
 def _batches(setting: Setting, count: int, **changed):
-  from xlflax.data import opening
-  from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+  from xlflax.data import loader_factory
+  from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
 
   vocabulary = vocabulary_lib.Vocabulary.load(setting.vocabulary)
   source = stream(setting, **changed)
   live = changed.get('split') is not None
-  loader = opening.open_loader(
+  loader = loader_factory.open_loader(
     source,
     vocabulary=vocabulary,
     seed=0,

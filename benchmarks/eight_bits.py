@@ -18,9 +18,9 @@ import pathlib
 
 from benchmarks import row_orders
 from studies.replication import running
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import mixture
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.trainer import Trainer
 from xlflax.training.optimization import optimizers, schedules
@@ -54,8 +54,8 @@ def trainer(
   return dataclasses.replace(
     row_orders.trainer(work, None, args, seed),
     model=encoder.Encoder(config),
-    objectives=mixture.ObjectiveMixture(
-      entries=(mixture.Entry(stream='mono', objective=objective),)
+    objectives=objective_mixture.ObjectiveMixture(
+      entries=(objective_mixture.Entry(stream='mono', objective=objective),)
     ),
     optimizer=optimizers.Muon(learning_rate=peak),
   )

@@ -36,19 +36,19 @@ def make(
     from benchmarks.peers import inference
 
     return inference.sentence_states(model, sentences.rows(texts), shape.batch)
-  from xlflax.evaluation import base, states
+  from xlflax.evaluation import (eval_task, hidden_states)
   from xlflax.models import encoder
 
   config, params = converted.convert(model)
   vocabulary: Any = sentences.Numbers(shape.vocabulary)
-  subject = base.Subject(
+  subject = eval_task.Subject(
     model=encoder.Encoder(config),
     params=params,
     vocabulary=vocabulary,
     batch_size=shape.batch,
   )
   return lambda: (
-    states.sentence_states(
+    hidden_states.sentence_states(
       subject, texts, [0] * count, max_length=shape.length
     ).states
   )

@@ -24,14 +24,14 @@ import jax
 import numpy as np
 
 from benchmarks import shapes, xlflax_step
-from xlflax.data import opening
-from xlflax.data import stream as stream_lib
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.corpus import directory as corpus
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.data import loader_factory
+from xlflax.data import dataset_config as stream_lib
+from xlflax.data.cache import cache_writer as cache_writer
+from xlflax.data.corpus import corpus_directory as corpus
+from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
 from xlflax.objectives.corruption import masking
 
 
@@ -87,7 +87,7 @@ def rate(batches, tokens_of) -> float:
 
 
 def loader_rate(stream, vocabulary, batches: int, **where) -> float:
-  loader = opening.open_loader(stream, vocabulary=vocabulary, seed=0, **where)
+  loader = loader_factory.open_loader(stream, vocabulary=vocabulary, seed=0, **where)
   try:
     return rate(
       (loader.rows(step, 0, stream.batch_size) for step in range(batches)),
@@ -116,7 +116,7 @@ def collator_rate(folder, vocabulary, stream, batches: int) -> float:
   collator = transformers.DataCollatorForLanguageModeling(
     tokenizer, mlm_probability=shapes.MASK_RATIO
   )
-  loader = opening.open_loader(
+  loader = loader_factory.open_loader(
     stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
   )
   rows = [
@@ -139,7 +139,7 @@ def array_record_rate(folder, vocabulary, stream, batches: int) -> float:
   from array_record.python import array_record_data_source, array_record_module
 
   path = str(folder / 'rows.array_record')
-  loader = opening.open_loader(
+  loader = loader_factory.open_loader(
     stream, vocabulary=vocabulary, seed=0, cache_dir=folder / 'cache'
   )
   writer = array_record_module.ArrayRecordWriter(path, 'group_size:1')

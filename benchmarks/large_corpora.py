@@ -17,15 +17,15 @@ import time
 
 import numpy as np
 
-from xlflax.data import examples as examples_lib
-from xlflax.data import stream as stream_lib
-from xlflax.data.cache import format as cache_format
-from xlflax.data.cache import header as cache_header
-from xlflax.data.cache import loader as cache_loader
+from xlflax.data import tokenized_examples as examples_lib
+from xlflax.data import dataset_config as stream_lib
+from xlflax.data.cache import cache_format as cache_format
+from xlflax.data.cache import cache_metadata as cache_header
+from xlflax.data.cache import cached_loader as cache_loader
 from xlflax.data.cache import shards as cache_shards
 from xlflax.data.sampling import permutation
-from xlflax.data.vocabularies import spec as spec_lib
-from xlflax.storage import digests
+from xlflax.data.tokenizers import vocabulary_spec as spec_lib
+from xlflax.storage import checksums
 
 _VOCABULARY = 50_000
 _LENGTH = 25  # tokens of a text
@@ -96,8 +96,8 @@ def _seal(target: pathlib.Path, task: str, entries: list) -> dict:
     f'shards/{entry.name}{cache_format.SUFFIX}': entry.digest
     for entry in entries
   }
-  digests.write_seal(target, files | {path.name: digests.digest_file(path)})
-  return {'generation': 1, 'digest': digests.digest_file(path)}
+  checksums.write_seal(target, files | {path.name: checksums.digest_file(path)})
+  return {'generation': 1, 'digest': checksums.digest_file(path)}
 
 
 def _write_header(directory: pathlib.Path, mixtures: dict, tasks: dict) -> None:

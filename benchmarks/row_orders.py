@@ -4,7 +4,7 @@
 
 MLM with an encoder of two layers on lines of real text in four languages, as
 their sources have them one after the other, from one cache: `full` shuffles
-all rows of a task, `locality` has the windows of `stream.Locality` (64 blocks),
+all rows of a task, `locality` has the windows of `dataset_config.Locality` (64 blocks),
 of blocks so short that a run reads several windows, and `text` shuffles the
 rows of one block of 1024 neighbours at a time, which is what a bad order looks
 like. Seeds are shared, so initial parameters and masks are. No row is read
@@ -21,15 +21,15 @@ import statistics
 
 from benchmarks import large_text
 from studies.replication import running
-from xlflax.data import stream as stream_lib
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.models import config as model_config
+from xlflax.data import dataset_config as stream_lib
+from xlflax.data.cache import cache_writer as cache_writer
+from xlflax.data.corpus import corpus_directory as corpus_lib
+from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import mixture
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.trainer import Trainer
 from xlflax.training.optimization import optimizers, schedules
@@ -102,8 +102,8 @@ def trainer(
         norm_position='pre',
       )
     ),
-    objectives=mixture.ObjectiveMixture(
-      entries=(mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),)
+    objectives=objective_mixture.ObjectiveMixture(
+      entries=(objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),)
     ),
     streams=(stream,),
     vocabulary=str(work / 'vocabulary'),

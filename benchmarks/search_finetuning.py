@@ -194,16 +194,16 @@ def _as_run(setting: Setting, side: str, seed: int) -> pathlib.Path:
 
 def imported(folder: pathlib.Path) -> pathlib.Path:
   """A Sentence-Transformers folder as a model directory beside it."""
-  from xlflax.interop.huggingface import importing
+  from xlflax.interop.huggingface import huggingface_import
 
-  return importing.convert_import(
-    importing.check_import(str(folder)), f'{str(folder).rstrip("/")}-imported'
+  return huggingface_import.convert_import(
+    huggingface_import.check_import(str(folder)), f'{str(folder).rstrip("/")}-imported'
   )
 
 
 def accuracies(setting: Setting, model_dir) -> dict[str, float]:
   """Language -> accuracy of retrieval on Tatoeba, mean of both directions."""
-  from xlflax.runs import run as run_lib
+  from xlflax.runs import loaded_run as run_lib
   from xlflax.similarity import cosine
 
   opened = run_lib.open_run(model_dir)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import shapes
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
 
 
 class Numbers:

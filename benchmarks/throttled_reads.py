@@ -15,8 +15,8 @@ import time
 from unittest import mock
 
 from benchmarks import large_corpora
-from xlflax.data.cache import format as cache_format
-from xlflax.data.cache import remote, texts
+from xlflax.data.cache import cache_format as cache_format
+from xlflax.data.cache import (remote_shards, ragged_arrays)
 
 _LENGTH = 512
 _TOKEN_BYTES = 2
@@ -53,16 +53,16 @@ def read(
   Returns:
     Rows, requests, bytes read per byte of the rows' tokens, rows a second.
   """
-  blocks = remote.BlockCache()
+  blocks = remote_shards.BlockCache()
 
   def make(self, number: int):
     path = cache_format.shard_file(self._directory, self.entries[number].name)
-    return remote.RemoteShard(path)
+    return remote_shards.RemoteShard(path)
 
   with (
-    mock.patch.object(texts.Shards, '_make', make),
-    mock.patch.object(remote, '_filesystem', lambda scheme: store),
-    mock.patch.object(remote, 'process_block_cache', lambda: blocks),
+    mock.patch.object(ragged_arrays.Shards, '_make', make),
+    mock.patch.object(remote_shards, '_filesystem', lambda scheme: store),
+    mock.patch.object(remote_shards, 'process_block_cache', lambda: blocks),
   ):
     loader = large_corpora._open(directory, locality, verified=None)
     count = rows or sum(row.rows for row in loader.statistics())

@@ -35,17 +35,17 @@ _BATCH = 256  # lines read together
 
 def prepare(work: pathlib.Path, lines: int) -> None:
   """Writes corpus and vocabulary, unless they are there."""
-  from xlflax.data.corpus import directory
-  from xlflax.data.corpus import writer as corpus_writer
-  from xlflax.data.vocabularies import training
+  from xlflax.data.corpus import corpus_directory
+  from xlflax.data.corpus import corpus_writer as corpus_writer
+  from xlflax.data.tokenizers import vocabulary_training
 
   corpus = work / 'corpus'
   if not corpus.exists():
     corpus_writer.write_monolingual(
       corpus, 'en', [input_pipeline.make_text(lines)]
     )
-  training.train_vocabulary(
-    directory.Corpus(corpus),
+  vocabulary_training.train_vocabulary(
+    corpus_directory.Corpus(corpus),
     work / 'vocabulary',
     size=2000,
     max_sentences=20_000,
@@ -70,12 +70,12 @@ def write_bare(work: pathlib.Path, store: pathlib.Path) -> int:
 
 
 def write_xlflax(work: pathlib.Path, store: pathlib.Path) -> int:
-  from xlflax.data.cache import writer
-  from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-  from xlflax.data.vocabularies.vocabulary import Vocabulary
+  from xlflax.data.cache import cache_writer
+  from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+  from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
-  [meta] = writer.write_cache(
-    writer.Plan(
+  [meta] = cache_writer.write_cache(
+    cache_writer.Plan(
       directory=store,
       mixtures=['corpus.mono'],
       vocabulary=Vocabulary.load(work / 'vocabulary'),
@@ -149,9 +149,9 @@ def write_datasets(work: pathlib.Path, store: pathlib.Path) -> int:
 
 
 def read_xlflax(store: pathlib.Path, batches) -> int:
-  from xlflax.data.cache import reader
+  from xlflax.data.cache import cache_reader
 
-  tasks = reader.TokenCache(store).open('corpus.mono', 'train')
+  tasks = cache_reader.TokenCache(store).open('corpus.mono', 'train')
   [side] = tasks['corpus.mono.en'].sides
   return sum(
     _touch(side.slices(*side.bounds(batch)))
@@ -249,8 +249,8 @@ def _import(store: str) -> None:
   elif store == 'datasets':
     import datasets  # noqa: F401
   elif store == 'xlflax':
-    from xlflax.data.cache import writer  # noqa: F401
-    from xlflax.data.text_tasks import corpus_tasks  # noqa: F401
+    from xlflax.data.cache import cache_writer  # noqa: F401
+    from xlflax.data.plain_text import corpus_directory_tasks  # noqa: F401
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import input_pipeline
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.data.vocabularies.settings import Anchors
+from xlflax.data.corpus import corpus_directory as corpus_lib
+from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers.vocabulary_config import Anchors
 
 _BLOCK = 1024
 

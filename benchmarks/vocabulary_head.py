@@ -23,7 +23,7 @@ from benchmarks.compiled import findings
 from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 from xlflax.objectives.cross_entropy import linear_cross_entropy
 from xlflax.planning import compilers
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 ERRORS = ('loss_error', 'gradient_error')
 
@@ -119,7 +119,7 @@ def compare(sizes: Sizes, *, calls: int) -> dict[str, dict]:
   return results
 
 
-def count_program(sizes: Sizes, machine: machines.Machine) -> dict[str, float]:
+def count_program(sizes: Sizes, machine: machine_topology.Machine) -> dict[str, float]:
   """Compiles loss and gradients for an absent device and counts kernels.
 
   Args:
@@ -168,7 +168,7 @@ def main(arguments=None) -> None:
   if args.vocabulary:
     sizes = dataclasses.replace(sizes, vocabulary=args.vocabulary)
   if args.devices:
-    counts = count_program(sizes, machines.parse_topology(args.devices))
+    counts = count_program(sizes, machine_topology.parse_topology(args.devices))
     print(json.dumps(dataclasses.asdict(sizes) | counts, indent=2))
     return
   results = compare(sizes, calls=args.calls)

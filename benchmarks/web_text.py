@@ -30,13 +30,13 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import large_text
-from xlflax.data.corpus import likeness
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import TEST, TRAIN, Corpus
-from xlflax.data.preparation import duplicates
-from xlflax.data.preparation import languages as languages_lib
+from xlflax.data.corpus import text_similarity
+from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.data.corpus.corpus_directory import (TEST, TRAIN, Corpus)
+from xlflax.data.preprocessing import fuzzy_deduplication
+from xlflax.data.preprocessing import language_id as languages_lib
 
-_NEAR = duplicates.Deduplication(kept=duplicates.Kept.NOT_NEAR)
+_NEAR = fuzzy_deduplication.Deduplication(kept=fuzzy_deduplication.Kept.NOT_NEAR)
 _BINS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FEWEST_CHARACTERS, _MOST_REPLACED = 80, 0.4
 # Texts in a script that their language is hardly written in today.
@@ -84,13 +84,13 @@ def jaccard(one: str, other: str) -> float:
 
 
 def _grams(text: str) -> set[str]:
-  return likeness.n_grams(
-    likeness.normalize_for_comparison(text), _NEAR.characters
+  return text_similarity.n_grams(
+    text_similarity.normalize_for_comparison(text), _NEAR.characters
   )
 
 
 def _by_xlflax(one: Sequence[str], other: Sequence[str]) -> np.ndarray:
-  first, second = (duplicates.band_keys(x, _NEAR) for x in (one, other))
+  first, second = (fuzzy_deduplication.band_keys(x, _NEAR) for x in (one, other))
   return (first == second).any(-1)
 
 
@@ -149,11 +149,11 @@ def _across_splits(planted: Planted) -> dict:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):
       corpus_writer.write_monolingual(folder, 'en', [text], split=split)
-    dropped = duplicates.find_duplicates(Corpus(folder), _NEAR)
+    dropped = fuzzy_deduplication.find_duplicates(Corpus(folder), _NEAR)
     kept = np.ones(len(planted.lines), bool)
     kept[dropped['mono/en.txt']] = False
-  held_out = duplicates.band_keys(planted.copies, _NEAR)
-  left = duplicates.band_keys(
+  held_out = fuzzy_deduplication.band_keys(planted.copies, _NEAR)
+  left = fuzzy_deduplication.band_keys(
     [x for x, own in zip(planted.lines, kept, strict=True) if own], _NEAR
   )
   return {

@@ -7,12 +7,12 @@ import numpy as np
 from flax import linen as nn
 
 from benchmarks import shapes
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.models import api, encoder
-from xlflax.models import config as model_config
-from xlflax.objectives import base
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.data import batch_keys as batch_lib
+from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
+from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder_config as model_config
+from xlflax.objectives import objective_base
+from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import train_state, train_step
 from xlflax.training.devices import flops, partitioning
@@ -78,7 +78,7 @@ def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
   objective = _objective(variant)
   params = jax.eval_shape(
     lambda: nn.meta.unbox(
-      {'model': api.init_params(model, jax.random.key(0)), 'heads': {}}
+      {'model': model_params.init_params(model, jax.random.key(0)), 'heads': {}}
     )
   )
   batch = jax.eval_shape(lambda: _batch(shape))
@@ -88,7 +88,7 @@ def model_flops(shape: shapes.Shape, variant: str = 'gathered') -> int:
       model,
       params,
       batch,
-      base.Context(
+      objective_base.Context(
         vocabulary=spec,
         step=jax.numpy.int32(0),
         train=True,

@@ -1,1 +1,1 @@
-"""Gin files; found by name through `xlflax.configuration.config`."""
+"""Gin files; found by name through `xlflax.config.gin_config`."""

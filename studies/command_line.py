@@ -7,7 +7,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def run(

@@ -5,7 +5,7 @@ For en-fr, en-ru and en-zh: `ecs.wiki.en_fr` (both from Wikipedia) and
 Conneau et al. 2020, sections 3.1 and 4.1.
 """
 
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import task_registry as task_registry
 from xlflax.tasks import mc4, wiki40b
 
 # Language -> its tasks of Wikipedia and of web pages.

@@ -9,8 +9,8 @@ Natural Language Understanding".
 
 from collections.abc import Mapping
 
-from xlflax.data.labelled.sources import source
-from xlflax.foundation import errors, suggestions, validation
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import (errors, name_suggestions, validation)
 
 _Columns = Mapping[str, int | str]
 _PAIR: _Columns = {'text': 1, 'paired_text': 2, 'label': 3}
@@ -41,7 +41,7 @@ def examples(
   split: str = 'dev',
   *,
   max_examples: validation.PositiveInt | None = None,
-) -> source.FileExamples:
+) -> example_source.FileExamples:
   """The source of a task's split, of the part 'en'.
 
   Args:
@@ -62,11 +62,11 @@ def examples(
         f'GLUE has no such {what}',
         got=got,
         expected='one of ' + ', '.join(known),
-        fix=suggestions.did_you_mean(got, known),
+        fix=name_suggestions.did_you_mean(got, known),
       )
   folder, dev, columns = TASKS[name]
   file = 'train' if split == 'train' else dev
-  return source.FileExamples(
+  return example_source.FileExamples(
     format='rated_pairs' if name == 'stsb' else 'tsv',
     files={'en': f'{directory}/{folder}/{file}.tsv'},
     options={

@@ -17,7 +17,7 @@
 
 and a mixture of each. Labels are those of the files that XTREME's script leaves
 (PAWS-X: 0, 1), so a model trained on either is tested on either. For other
-datasets: `seqio_tasks.add_labelled_tfds_task`.
+datasets: `supervised_tasks.add_labelled_tfds_task`.
 """
 
 import functools
@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
-from xlflax.data.labelled.sources import seqio_tasks, xtreme
+from xlflax.data.supervised.sources import (supervised_tasks, xtreme)
 
 NLI_LABELS = ('entailment', 'neutral', 'contradiction')
 PAWS_LABELS = ('0', '1')
@@ -354,7 +354,7 @@ def _add(
   name = prefix + name
   for part, (dataset, splits, step) in parts.items():
     steps = [] if keep is None else [functools.partial(_filter, keep=keep)]
-    seqio_tasks.add_labelled_tfds_task(
+    supervised_tasks.add_labelled_tfds_task(
       f'{name}.{part}',
       dataset,
       kind=kind,
@@ -364,7 +364,7 @@ def _add(
       data_dir=data_dir,
     )
   if mixture:
-    seqio_tasks.add_labelled_mixture(
+    supervised_tasks.add_labelled_mixture(
       name, [f'{name}.{part}' for part in (members or parts)]
     )
 

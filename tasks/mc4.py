@@ -8,7 +8,7 @@ Xue et al. 2021, "mT5", section 3.1.
 """
 
 from xlflax.data.seqio_tasks import preprocessors, tfds_source
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import task_registry as task_registry
 
 VERSION = '3.1.0'
 LANGUAGES = [

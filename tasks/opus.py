@@ -21,13 +21,13 @@ from collections.abc import Iterator, Mapping
 
 import seqio
 
-from xlflax.data.corpus import directory as corpus
-from xlflax.data.corpus import files as corpus_files
-from xlflax.data.corpus import lines as corpus_lines
-from xlflax.data.seqio_tasks import corpus_source, tfds_source
-from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.data.text_tasks import rows as text_rows
-from xlflax.foundation import errors, validation
+from xlflax.data.corpus import corpus_directory as corpus
+from xlflax.data.corpus import corpus_files as corpus_files
+from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.seqio_tasks import (data_sources, tfds_source)
+from xlflax.data.seqio_tasks import task_registry as task_registry
+from xlflax.data.plain_text import text_source as text_rows
+from xlflax.utils import (errors, validation)
 
 VERSION = '0.1.0'
 CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
@@ -134,7 +134,7 @@ def _add_files(name, languages, reader, files) -> seqio.Task:
     count=lambda split: count(split, fingerprint(split)),
   )
   return task_registry.add_parallel_task(
-    name, corpus_source.of_rows(rows), languages=languages
+    name, data_sources.of_rows(rows), languages=languages
   )
 
 

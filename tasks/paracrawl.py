@@ -5,7 +5,7 @@ Tasks `paracrawl.en_<language>` and the mixture `paracrawl` with rates N^0.7.
 Bañón et al. 2020, "ParaCrawl: Web-Scale Acquisition of Parallel Corpora".
 """
 
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import task_registry as task_registry
 from xlflax.data.seqio_tasks import tfds_source
 
 VERSION = '1.2.0'

@@ -9,8 +9,8 @@ import pathlib
 import shutil
 from collections.abc import Callable, Iterable
 
-from xlflax.data.labelled.readers import files
-from xlflax.foundation import errors
+from xlflax.data.supervised.readers import file_reading
+from xlflax.utils import errors
 from xlflax.storage import paths
 
 _MASSIVE = {'train': 'train', 'dev': 'validation', 'test': 'test'}
@@ -55,7 +55,7 @@ def sib200(source: pathlib.Path, output: pathlib.Path) -> Written:
   """`<language>/<split>.tsv` of `text<TAB>topic`, unquoted."""
   written = []
   for path in sorted(source.rglob('*_*/*.tsv')):
-    rows = [row for _, row in files.read_csv(path)]
+    rows = [row for _, row in file_reading.read_csv(path)]
     if rows and {'text', 'category'} <= set(rows[0]):
       name = f'{path.parent.name}/{path.stem}.tsv'
       lines = [f'{" ".join(r["text"].split())}\t{r["category"]}' for r in rows]
@@ -67,7 +67,7 @@ def massive(source: pathlib.Path, output: pathlib.Path) -> Written:
   """`intents/<locale>/<split>.tsv` and `slots/<locale>/<split>.conll`."""
   written = []
   for path in sorted(source.rglob('??-??.jsonl')):
-    rows = [value for _, value in files.read_json_lines(path)]
+    rows = [value for _, value in file_reading.read_json_lines(path)]
     for partition, split in _MASSIVE.items():
       own = [row for row in rows if row['partition'] == partition]
       if own:
@@ -128,13 +128,13 @@ def seahorse(source: pathlib.Path, output: pathlib.Path) -> Written:
   articles = {
     value['gem_id']: next(value[key] for key in _ARTICLE if key in value)
     for path in sorted(source.rglob('*.jsonl*'))
-    for _, value in files.read_json_lines(path)
+    for _, value in file_reading.read_json_lines(path)
   }
   lines: dict[str, list[str]] = {}
   lost = 0
   for split in ('train', 'validation', 'test'):
     for path in sorted(source.glob(f'{split}.tsv')):
-      for _, row in files.read_csv(path):
+      for _, row in file_reading.read_csv(path):
         texts = [
           ' '.join(text.split())
           for text in (articles.get(row['gem_id'], ''), row['summary'])
@@ -163,7 +163,7 @@ def mlqe_pe(source: pathlib.Path, output: pathlib.Path) -> Written:
     sides, folder = ('original', 'translation'), f'to_en/{first}'
     if first == 'en':
       sides, folder = ('translation', 'original'), f'from_en/{second}'
-    rows = files.read_csv(path, quoted=False)
+    rows = file_reading.read_csv(path, quoted=False)
     written.append(
       write(
         output,

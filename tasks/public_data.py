@@ -14,7 +14,7 @@ import pathlib
 import tomllib
 from collections.abc import Callable, Mapping
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.tasks import public_converters, public_rankings
 

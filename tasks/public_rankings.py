@@ -1,6 +1,6 @@
 """Downloads of rankings, and of pairs to train for them, as folders.
 
-See `public_converters`; folders are those that `ranking.RankedFolder` and
+See `public_converters`; folders are those that `beir.RankedFolder` and
 `finetune/search.gin` read.
 """
 
@@ -9,9 +9,9 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 
-from xlflax.data.labelled.readers import files
-from xlflax.data.labelled.sources import ranking
-from xlflax.data.preparation import text_processing
+from xlflax.data.supervised.readers import file_reading
+from xlflax.data.supervised.sources import beir
+from xlflax.data.preprocessing import text_processing
 from xlflax.tasks.public_converters import Written, write
 
 _BRACES = re.compile(r'\{(.*?)\}')
@@ -22,7 +22,7 @@ def lareqa(source: pathlib.Path, output: pathlib.Path) -> Written:
   queries, documents, relevance = [], [], []
   for path in sorted(source.rglob('*.json')):
     language = path.stem
-    data = files.read_json(path)['data']
+    data = file_reading.read_json(path)['data']
     paragraphs = [p for article in data for p in article['paragraphs']]
     for number, paragraph in enumerate(paragraphs):
       context, breaks = paragraph['context'], paragraph['sentence_breaks']
@@ -57,7 +57,7 @@ def lareqa(source: pathlib.Path, output: pathlib.Path) -> Written:
     answers.setdefault(question, []).append(document)
   return _ranking(
     output,
-    ranking.ALL,
+    beir.ALL,
     queries,
     documents,
     (
@@ -82,7 +82,7 @@ def lareqa_training(source: pathlib.Path, output: pathlib.Path) -> Written:
   written = []
   for path in sorted(source.rglob('*-v1.1.json')):
     rows = []
-    for article in files.read_json(path)['data']:
+    for article in file_reading.read_json(path)['data']:
       for paragraph in article['paragraphs']:
         context = paragraph['context']
         ends, start = [], 0
@@ -115,12 +115,12 @@ def miracl(source: pathlib.Path, output: pathlib.Path) -> Written:
     rows = (
       json.dumps(value, ensure_ascii=False)
       for part in documents
-      for _, value in files.read_json_lines(part)
+      for _, value in file_reading.read_json_lines(part)
     )
     lines = {
-      f'{ranking.QUERIES}.tsv': (text for _, text in files.read_lines(topics)),
-      f'{ranking.DOCUMENTS}.jsonl': rows,
-      ranking.RELEVANCE: (text for _, text in files.read_lines(path)),
+      f'{beir.QUERIES}.tsv': (text for _, text in file_reading.read_lines(topics)),
+      f'{beir.DOCUMENTS}.jsonl': rows,
+      beir.RELEVANCE: (text for _, text in file_reading.read_lines(path)),
     }
     written += [
       write(output, f'{language}/{name}', several)
@@ -137,7 +137,7 @@ def mldr(source: pathlib.Path, output: pathlib.Path) -> Written:
     for path in sorted(folder.glob('*.jsonl*')):
       split = path.name.split('.')[0]
       if split in ('dev', 'test'):
-        asked = [value for _, value in files.read_json_lines(path)]
+        asked = [value for _, value in file_reading.read_json_lines(path)]
         (corpus,) = folder.glob('corpus.jsonl*')
         written += _ranking(
           output,
@@ -145,7 +145,7 @@ def mldr(source: pathlib.Path, output: pathlib.Path) -> Written:
           ({'_id': one['query_id'], 'text': one['query']} for one in asked),
           (
             {'_id': value['docid'], 'text': value['text']}
-            for _, value in files.read_json_lines(corpus)
+            for _, value in file_reading.read_json_lines(corpus)
           ),
           (
             f'{one["query_id"]} 0 {right["docid"]} 1'
@@ -160,7 +160,7 @@ def mldr(source: pathlib.Path, output: pathlib.Path) -> Written:
             'positive': value['positive_passages'][0]['text'],
             'negatives': [one['text'] for one in value['negative_passages']],
           }
-          for _, value in files.read_json_lines(path)
+          for _, value in file_reading.read_json_lines(path)
         )
         written.append(_write_json(output, f'train/{language}', rows))
   return written
@@ -170,9 +170,9 @@ def xtreme_up(source: pathlib.Path, output: pathlib.Path) -> Written:
   """`<task>/<split>/<language>/`: a question asks for its passage."""
   written: Written = []
   for index in sorted(source.rglob('retrieval_*_lang/index.jsonl')):
-    pool = [value for _, value in files.read_json_lines(index)]
+    pool = [value for _, value in file_reading.read_json_lines(index)]
     for path in sorted(index.parent.glob('*/*.jsonl')):
-      asked = [value for _, value in files.read_json_lines(path)]
+      asked = [value for _, value in file_reading.read_json_lines(path)]
       written += _ranking(
         output,
         f'{index.parent.name}/{path.parent.name}/{path.stem}',
@@ -210,7 +210,7 @@ def mewslix(source: pathlib.Path, output: pathlib.Path) -> Written:
         'query': _mention(pair['context'], pair['mention'])['text'],
         'positive': _entity(value['entity'])['text'],
       }
-      for _, value in files.read_json_lines(path)
+      for _, value in file_reading.read_json_lines(path)
       for pair in (value['contextual_mention'],)
     )
     written.append(_write_json(output, name, rows))
@@ -218,7 +218,7 @@ def mewslix(source: pathlib.Path, output: pathlib.Path) -> Written:
     articles = [
       value
       for path in _mewslix_files(source, split)
-      for _, value in files.read_json_lines(path)
+      for _, value in file_reading.read_json_lines(path)
     ]
     if articles:
       asked = [
@@ -228,9 +228,9 @@ def mewslix(source: pathlib.Path, output: pathlib.Path) -> Written:
       ]
       written += _ranking(
         output,
-        f'{split}/{ranking.ALL}',
+        f'{split}/{beir.ALL}',
         (_mention(*one) for one in asked),
-        (_entity(value) for _, value in files.read_json_lines(found[0])),
+        (_entity(value) for _, value in file_reading.read_json_lines(found[0])),
         (
           f'{mention["example_id"]} 0 {mention["entity_id"]} 1'
           for _, mention in asked
@@ -296,9 +296,9 @@ def _ranking(
 ) -> Written:
   """The files of a part of a folder of rankings."""
   return [
-    _write_json(output, f'{place}/{ranking.QUERIES}', queries),
-    _write_json(output, f'{place}/{ranking.DOCUMENTS}', documents),
-    write(output, f'{place}/{ranking.RELEVANCE}', relevance),
+    _write_json(output, f'{place}/{beir.QUERIES}', queries),
+    _write_json(output, f'{place}/{beir.DOCUMENTS}', documents),
+    write(output, f'{place}/{beir.RELEVANCE}', relevance),
   ]
 
 

@@ -10,7 +10,7 @@ Guo et al. 2020, "Wiki-40B: Multilingual Language Model Dataset".
 import tensorflow as tf
 
 from xlflax.data.seqio_tasks import preprocessors, tfds_source
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import task_registry as task_registry
 
 VERSION = '1.3.0'
 LANGUAGES = [

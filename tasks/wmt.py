@@ -4,7 +4,7 @@ Tasks `wmt<year>.<l1>_<l2>` and a mixture `wmt<year>` for each year, with rates
 N^0.7. 2019 has no test split.
 """
 
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import task_registry as task_registry
 from xlflax.data.seqio_tasks import tfds_source
 
 VERSION = '1.0.0'

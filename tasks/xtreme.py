@@ -10,7 +10,7 @@ files are there, and a mixture `xtreme.<task>` of each task; `register_treebanks
 does so for a folder of Universal Dependencies. `xlflax tasks list --xtreme=DIR`
 and `--treebanks=DIR` show them.
 
-`xlflax.data.labelled.sources.xtreme_tasks` has the table.
+`xlflax.data.supervised.sources.xtreme_tasks` has the table.
 """
 
 import logging
@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import seqio
 
-from xlflax.data.labelled.sources import seqio_tasks, xtreme_tasks
-from xlflax.data.labelled.sources import xtreme as tables
-from xlflax.foundation import errors
+from xlflax.data.supervised.sources import (supervised_tasks, xtreme_tasks)
+from xlflax.data.supervised.sources import xtreme as tables
+from xlflax.utils import errors
 
 _SPLITS = {'train': tables.TRAIN, 'dev': tables.VALIDATION, 'test': tables.TEST}
 _TREEBANK = re.compile(r'([a-z]{2,3})_\w+-ud-(train|dev|test)\b.*\.conllu')
@@ -75,7 +75,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
     if own:
       names += own
       mixtures.append(f'{prefix}.{name}')
-      seqio_tasks.add_labelled_mixture(mixtures[-1], own)
+      supervised_tasks.add_labelled_mixture(mixtures[-1], own)
   if not names:
     raise errors.CorpusError(
       'Nothing of XTREME lies in this folder',
@@ -110,7 +110,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
       expected='files such as UD_English-EWT/en_ewt-ud-dev.conllu',
     )
   names = [
-    seqio_tasks.add_labelled_task(
+    supervised_tasks.add_labelled_task(
       f'{prefix}.{kind}.{language}',
       format=format,
       language=language,
@@ -120,7 +120,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
     for language, splits in files.items()
   ]
   for kind in ('tags', 'trees'):
-    seqio_tasks.add_labelled_mixture(
+    supervised_tasks.add_labelled_mixture(
       f'{prefix}.{kind}', [n for n in names if f'.{kind}.' in n]
     )
   return Registered((*names, f'{prefix}.tags', f'{prefix}.trees'), ())
@@ -129,11 +129,11 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
 def _add(name: str, task: xtreme_tasks.XtremeTask, part: str, files) -> str:
   add: seqio.Task
   if task.is_mined:
-    add = seqio_tasks.add_mined_task(
+    add = supervised_tasks.add_mined_task(
       name, language=part, files=files, format=task.format
     )
   else:
-    add = seqio_tasks.add_labelled_task(
+    add = supervised_tasks.add_labelled_task(
       name, format=task.format, language=part, files=files, **task.options
     )
   return add.name

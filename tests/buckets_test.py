@@ -14,20 +14,20 @@ from tests import fake_bucket
 from tests.errors import assert_mentions, raises_error
 from tests.finetuning import fakes
 from tests.training import tiny
-from xlflax import cli, commands, examination
+from xlflax import (cli, commands, integrity)
 from xlflax import evaluate as evaluate_lib
-from xlflax.analysis import curves_study, models, report, study
-from xlflax.configuration import config
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.labelled import submission
-from xlflax.evaluation import base
-from xlflax.finetuning import finetune, grid
-from xlflax.foundation import errors
+from xlflax.analysis import (training_curves, model_refs, analysis_report, study_base)
+from xlflax.config import gin_config
+from xlflax.data.cache import cache_reader
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.supervised import xtreme_submission
+from xlflax.evaluation import eval_task
+from xlflax.finetuning import (finetune_grid, hyperparameter_grid)
+from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.suites import evaluate_suite
-from xlflax.suites import suite as suite_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.suites import suite_config
+from xlflax.training.checkpointing import saved_run
 
 pytest_plugins = ['tests.finetuning.fixtures']
 _PNG = b'\x89PNG\r\n'
@@ -50,7 +50,7 @@ def _content(bucket, name: str) -> bytes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Total(base.EvalTask):
+class _Total(eval_task.EvalTask):
   """The sum of all parameters, and what a picture of layers is made of."""
 
   name: str = 'total'
@@ -61,7 +61,7 @@ class _Total(base.EvalTask):
 
   def evaluate(self, subject):
     total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
-    return base.EvalResult(
+    return eval_task.EvalResult(
       metrics={'accuracy/mean': total},
       files={'de.txt': 'a\n'},
       tables={
@@ -108,15 +108,15 @@ def test_results_and_pictures(bucket, pretrained, tmp_path):
 @pytest.mark.slow
 def test_watching_a_finished_run(bucket, pretrained):
   fakes.copy_run(pretrained, paths.to_path('gs://bucket/watched'))
-  run_lib.mark_finished(paths.to_path('gs://bucket/watched'), 20)
+  saved_run.mark_finished(paths.to_path('gs://bucket/watched'), 20)
   found = _evaluate('gs://bucket/watched', watch=True, poll_seconds=0.01)
   assert list(found.results['total']) == [10, 20]
 
 
 def test_curves(bucket):
   _evaluate(_RUN)
-  study.analyze(
-    curves_study.CurvesStudy(runs=(_RUN,)), output='gs://bucket/curves'
+  study_base.analyze(
+    training_curves.CurvesStudy(runs=(_RUN,)), output='gs://bucket/curves'
   )
   record = json.loads(_content(bucket, 'curves/analysis.json'))
   assert [row['step'] for row in record['rows']] == [10, 20]
@@ -126,27 +126,27 @@ def test_curves(bucket):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Size(study.Study):
+class _Size(study_base.Study):
   """The number of a model's parameters, with a picture and a binary file."""
 
   model: str
 
   def run(self, opened):
-    subject = opened.subject(models.ModelRef.parse(self.model))
+    subject = opened.subject(model_refs.ModelRef.parse(self.model))
     count = sum(leaf.size for leaf in jax.tree.leaves(subject.params))
     rows = [{'model': self.model, 'count': count}]
-    return report.Analysis(
+    return analysis_report.Analysis(
       name='size',
       title='Size',
       explanation='',
       rows=rows,
-      pictures={'n': report.Picture('n', figure.Figure(), rows)},
+      pictures={'n': analysis_report.Picture('n', figure.Figure(), rows)},
       files={'n.npz': b'\x00\xff'},
     )
 
 
 def test_an_analysis_reads_and_writes(bucket):
-  found = study.analyze(
+  found = study_base.analyze(
     _Size(model=f'{_RUN}@10'), output='gs://bucket/analysis'
   )
   assert found.rows[0]['count'] > 1000
@@ -155,9 +155,9 @@ def test_an_analysis_reads_and_writes(bucket):
   assert b'data:image/png' in _content(bucket, 'analysis/report.html')
 
 
-def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
+def _tune(training_gin, function=finetune_grid.finetune, bindings=(), **fields):
   return function(
-    configuration=config.load_gin_files(
+    configuration=gin_config.load_gin_files(
       [training_gin], [f"INIT_FROM='{_RUN}'", *bindings], partial=True
     ),
     select='dev/accuracy/en',
@@ -168,7 +168,7 @@ def _tune(training_gin, function=finetune.finetune, bindings=(), **fields):
 
 @pytest.mark.slow
 def test_a_grid(bucket, training_gin, fake_training):
-  axes = [grid.parse_axis('LEARNING_RATE=0.2,0.4')]
+  axes = [hyperparameter_grid.parse_axis('LEARNING_RATE=0.2,0.4')]
   first = _tune(training_gin, axes=axes, output='gs://bucket/grid')
   assert first.is_complete
   assert json.loads(_content(bucket, 'grid/grid.json'))['selected'] == (
@@ -202,7 +202,7 @@ def test_directions(bucket, training_gin, fake_training, tmp_path):
   )
   reports = _tune(
     str(gin),
-    finetune.finetune_directions,
+    finetune_grid.finetune_directions,
     languages=('en', 'fr'),
     output='gs://bucket/ways',
   )
@@ -221,10 +221,10 @@ DATA = %gin.REQUIRED
 evaluate.evaluate.tasks = [@fakes.Counted()]
 evaluate.evaluate.model_dir = %DATA
 """)
-  suite = suite_lib.Suite(
+  suite = suite_config.Suite(
     name='made',
     tasks=(
-      suite_lib.SuiteTask(
+      suite_config.SuiteTask(
         name='plain', family='f', gin_file=str(tmp_path / 'plain.gin')
       ),
     ),
@@ -244,8 +244,8 @@ evaluate.evaluate.model_dir = %DATA
 
 @pytest.mark.slow
 def test_predictions_of_a_leaderboard(bucket):
-  name = submission.file_name('xnli', 'de')
-  missing = submission.write_submission(
+  name = xtreme_submission.file_name('xnli', 'de')
+  missing = xtreme_submission.write_submission(
     'gs://bucket/predictions', {name: 'x\n'}
   )
   assert name not in missing and len(missing) > 10
@@ -269,7 +269,7 @@ def test_an_average(bucket, pretrained, tmp_path):
       )
       == 0
     )
-  expected, got = (run_lib.open_run(output) for output in outputs)
+  expected, got = (saved_run.open_run(output) for output in outputs)
   assert got.steps == [20] and got.is_finished()
   tiny.assert_trees_equal(
     *(
@@ -388,14 +388,14 @@ def _refused(
 
 
 def test_a_name_that_was_given_is_no_path_of_this_disk_before_it_was_asked():
-  """`paths.to_path`, `.local` or `mirrors.stage_input`: pathlib takes buckets for folders."""
+  """`paths.to_path`, `.local` or `bucket_staging.stage_input`: pathlib takes buckets for folders."""
   conversions = {
     path.name
     for package in (cli, commands)
     for path in pathlib.Path(package.__file__).parent.rglob('*.py')
     if re.search(r'pathlib\.Path\((args|options)\.', path.read_text())
   }
-  # `cache` writes inside `mirrors.stage_output`, `translate` calls `paths.to_local_path`.
+  # `cache` writes inside `bucket_staging.stage_output`, `translate` calls `paths.to_local_path`.
   assert conversions == {'cache.py', 'translate.py'}
 
 
@@ -460,13 +460,13 @@ def test_verify_reads_and_repairs_a_bucket(bucket):
   for name in [n for n in bucket.objects if n.startswith('run/')]:
     target = paths.to_path(f'gs://bucket/mended/{name.removeprefix("run/")}')
     target.write_bytes(_content(bucket, name))
-  found = examination.verify_directory(source)
-  assert found.is_whole, examination.to_text(found)
+  found = integrity.verify_directory(source)
+  assert found.is_whole, integrity.to_text(found)
   model = _content(bucket, 'mended/model.json')
   for name in ('digests.json', 'model.json'):
     (source / name).unlink()
-    said = examination.to_text(examination.verify_directory(source))
+    said = integrity.to_text(integrity.verify_directory(source))
     assert_mentions(said, name)
-  found = examination.repair_directory(source, report=print)
-  assert found.is_whole, examination.to_text(found)
+  found = integrity.repair_directory(source, report=print)
+  assert found.is_whole, integrity.to_text(found)
   assert _content(bucket, 'mended/model.json') == model

@@ -14,7 +14,7 @@ import pytest
 import xlflax
 from xlflax import cli
 from xlflax.cli import train
-from xlflax.foundation import errors, stopping
+from xlflax.utils import (errors, signals)
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_interrupt(capsys, failing):
 
 
 def test_a_signal_with_nothing_to_save(capsys, failing):
-  failing(stopping.Stopped(signal.SIGTERM))
+  failing(signals.Stopped(signal.SIGTERM))
   assert _run('train') == 130
   assert capsys.readouterr().err == 'xlflax train: stopped by SIGTERM.\n'
 
@@ -179,7 +179,7 @@ def test_a_signal_before_training(capsys, monkeypatch):
   """A launcher's status says that the job is started again."""
 
   def run(options):
-    raise stopping.Stopped(signal.SIGUSR1)
+    raise signals.Stopped(signal.SIGUSR1)
 
   monkeypatch.setattr(train, '_train_or_plan', run)
   assert _run('train', '--preemption_exit_code=75') == 75
@@ -267,7 +267,7 @@ def test_a_process_of_a_command_collects_garbage_less_often():
       sys.executable,
       '-c',
       'import gc; from xlflax import cli; '
-      'from xlflax.foundation import leaving; cli.begin_process(); '
+      'from xlflax.utils import leaving; cli.begin_process(); '
       'assert leaving.is_command(); print(gc.get_threshold()[0])',
     ],
     capture_output=True,
@@ -324,7 +324,7 @@ def test_a_signal_after_the_end_is_too_late():
   code = """
     import os, signal, sys
     from xlflax import cli
-    from xlflax.foundation import stopping
+    from xlflax.utils import stopping
     plain = stopping.end_command
     def end(status):
       stopping.end_command = plain

@@ -10,10 +10,10 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import base, sources
-from xlflax.evaluation.tasks import perplexity, retrieval
-from xlflax.foundation import errors
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.evaluation import (eval_task, text_sources)
+from xlflax.evaluation.tasks import (perplexity, retrieval_task)
+from xlflax.utils import errors
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -22,7 +22,7 @@ _CALLS = []
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Total(base.EvalTask):
+class _Total(eval_task.EvalTask):
   """Scores the sum of all parameters, and notes in _CALLS that it did."""
 
   name: str = 'total'
@@ -38,7 +38,7 @@ class _Total(base.EvalTask):
     if self.error:
       raise errors.CorpusError(self.error)
     total = sum(float(leaf.sum()) for leaf in jax.tree.leaves(subject.params))
-    return base.EvalResult(metrics={'sum/mean': total + self.offset})
+    return eval_task.EvalResult(metrics={'sum/mean': total + self.offset})
 
 
 @pytest.fixture(autouse=True)
@@ -164,9 +164,9 @@ def test_the_page_grows(run):
 def test_the_real_tasks_on_a_corpus(run, corpus):
   report = _evaluate(
     run,
-    retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
+    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)),
     perplexity.Perplexity(
-      source=sources.CorpusText(directory=corpus), length=16
+      source=text_sources.CorpusText(directory=corpus), length=16
     ),
   )
   assert report.failures == ()
@@ -186,8 +186,8 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
 
 def test_splits_are_stored_and_drawn_apart(run, corpus):
   for split in ('test', 'train'):
-    source = sources.CorpusPairs(directory=corpus, split=split, max_pairs=4)
-    report = _evaluate(run, retrieval.Retrieval(source=source), steps=[10, 20])
+    source = text_sources.CorpusPairs(directory=corpus, split=split, max_pairs=4)
+    report = _evaluate(run, retrieval_task.Retrieval(source=source), steps=[10, 20])
     assert report.computed == 2
   assert len(list(run.glob('eval/retrieval/*/10.json'))) == 2
   assert (run / 'eval/retrieval.test.png').exists()
@@ -226,7 +226,7 @@ def test_watch_follows_checkpoints_until_training_has_finished(
   while not list(directory.glob('eval/total/all-*/10.json')):
     assert watcher.is_alive()
   make_run(directory, [20, 30])
-  run_lib.mark_finished(directory, 30)
+  saved_run.mark_finished(directory, 30)
   watcher.join(60)
   assert list(reports[0].results['total']) == [10, 20, 30]
 
@@ -256,14 +256,14 @@ def test_watch_gives_up_when_no_run_appears(tmp_path):
 
 
 def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
-  restore = run_lib.SavedRun.restore_params
+  restore = saved_run.SavedRun.restore_params
 
   def delete_first(self, step, **options):
     if step == 20:
       shutil.rmtree(run / 'checkpoints' / '20')
     return restore(self, step, **options)
 
-  monkeypatch.setattr(run_lib.SavedRun, 'restore_params', delete_first)
+  monkeypatch.setattr(saved_run.SavedRun, 'restore_params', delete_first)
   report = _evaluate(run, _Total(), steps='all')
   assert list(report.results['total']) == [10, 30]
   assert report.failures == ()
@@ -291,9 +291,9 @@ def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
   run, corpus
 ):
   tasks = (
-    retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)),
+    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)),
     perplexity.Perplexity(
-      source=sources.CorpusText(directory=corpus), length=16
+      source=text_sources.CorpusText(directory=corpus), length=16
     ),
   )
   one = _evaluate(run, *tasks)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests import gin_files
-from xlflax.configuration import config
-from xlflax.models import config as model_config
+from xlflax.config import gin_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
 from xlflax.training.checkpointing import run_directory
 
@@ -165,7 +165,7 @@ def test_every_family_has_its_file():
 
 @pytest.mark.parametrize('file', [*_FILES, _JOINT, 'finetune/base.gin'])
 def test_header_says_what_people_override(file):
-  text = (config.SHIPPED / file).read_text()
+  text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   text += gin_files.text(file)
   names = re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header)

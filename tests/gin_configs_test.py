@@ -7,9 +7,9 @@ import pytest
 from tests import gin_files
 from tests.slow import mark_slow
 from xlflax import evaluate
-from xlflax.configuration import config
-from xlflax.evaluation import base as evaluation_base
-from xlflax.training.checkpointing import description
+from xlflax.config import gin_config
+from xlflax.evaluation import eval_task as evaluation_base
+from xlflax.training.checkpointing import config_serialization
 
 # Those of papers/ are tested in tests/papers/, those of recipes/ in
 # tests/recipes_test.py, those of t5x/ in tests/interop/t5x/, those of finetune/ in tests/finetune_gin_test.py, those of
@@ -83,7 +83,7 @@ def _with_the_rest(file: str) -> list[str]:
 
 def _text(file: str) -> str:
   """A file and those that it includes."""
-  text = (config.SHIPPED / file).read_text()
+  text = (gin_config.SHIPPED / file).read_text()
   return text + ''.join(map(_text, re.findall(r"^include '(.*)'", text, re.M)))
 
 
@@ -143,9 +143,9 @@ def test_evaluation(monkeypatch, file):
     raise Stop
 
   monkeypatch.setattr(evaluate, 'check_tasks', check)
-  text = (config.SHIPPED / file).read_text()
+  text = (gin_config.SHIPPED / file).read_text()
   for included in re.findall(r"^include '(.*)'", text, re.M):
-    text += (config.SHIPPED / included).read_text()
+    text += (gin_config.SHIPPED / included).read_text()
   macros = [
     f"{name}='data'" for name in ('CORPUS', 'TATOEBA') if f'%{name}' in text
   ]
@@ -156,7 +156,7 @@ def test_evaluation(monkeypatch, file):
   for name in ('SLOT_TEST_FILES', 'TRAIN_FILES'):
     if f'%{name}' in text:
       macros.append(f"{name}={{'fr-en': 'file'}}")
-  configuration = config.load_gin_files(['evaluate/tasks.gin', file], macros)
+  configuration = gin_config.load_gin_files(['evaluate/tasks.gin', file], macros)
   with pytest.raises(Stop):
     configuration.build(evaluate.evaluate, model_dir='runs/a')
   tasks = seen['tasks']
@@ -168,13 +168,13 @@ def test_parts_are_read_by_others(file):
   users = [
     f
     for f in gin_files.files()
-    if f"include '{file}'" in (config.SHIPPED / f).read_text()
+    if f"include '{file}'" in (gin_config.SHIPPED / f).read_text()
   ]
   assert users or file == 'evaluate/tasks.gin'
   rest = (
     [] if _kind(file) == 'evaluate' else [_SIZES.get(file, 'models/tiny.gin')]
   )
-  config.load_gin_files(
+  gin_config.load_gin_files(
     [file, *rest], _macros(file) if _kind(file) == 'pretrain' else []
   )
 
@@ -182,10 +182,10 @@ def test_parts_are_read_by_others(file):
 @pytest.mark.parametrize('file', _FILES)
 def test_header_says_what_people_override(file):
   """And the names in it exist."""
-  text = (config.SHIPPED / file).read_text()
+  text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'
-  everything = ''.join((config.SHIPPED / f).read_text() for f in _FILES)
+  everything = ''.join((gin_config.SHIPPED / f).read_text() for f in _FILES)
   for macro in re.findall(r'\b[A-Z]{3,}(?:_[A-Z]+)+\b', header):
     assert re.search(rf'^{macro} =|%{macro}\b', everything, re.M), macro
 
@@ -218,9 +218,9 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
   assert float(first.optimizer.rate_at(1500)) == float(
     second.optimizer.rate_at(1500)
   )
-  assert description.config_fingerprint(
+  assert config_serialization.config_fingerprint(
     first
-  ) == description.config_fingerprint(second)
+  ) == config_serialization.config_fingerprint(second)
 
 
 @pytest.mark.parametrize(

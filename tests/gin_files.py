@@ -8,19 +8,19 @@ import jax
 import jax.numpy as jnp
 
 from xlflax import trainer
-from xlflax.configuration import config
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.models import config as model_config
+from xlflax.config import gin_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.training import setup as setup_lib
-from xlflax.training.checkpointing import description, run_directory
+from xlflax.training import training_setup
+from xlflax.training.checkpointing import (config_serialization, run_directory)
 
 SPEC = vocabulary_spec.make_dummy_spec(320, num_languages=2)
 
 
 def files(folder: str = '') -> list[str]:
   """Names of the shipped gin files in a folder, as --gin_file takes them."""
-  root = config.SHIPPED
+  root = gin_config.SHIPPED
   return sorted(
     str(path.relative_to(root)) for path in (root / folder).rglob('*.gin')
   )
@@ -29,7 +29,7 @@ def files(folder: str = '') -> list[str]:
 @functools.cache
 def text(file: str) -> str:
   """The text of a shipped gin file, with that of all that it includes."""
-  own = (config.SHIPPED / file).read_text()
+  own = (gin_config.SHIPPED / file).read_text()
   return own + ''.join(map(text, re.findall(r"^include '(.*)'", own, re.M)))
 
 
@@ -58,7 +58,7 @@ def settings_of(gin_files, bindings, **more):
 
 def settings_and_configuration(gin_files, bindings, **more):
   """The settings, and the configuration that they were built from."""
-  configuration = config.load_gin_files(gin_files, bindings)
+  configuration = gin_config.load_gin_files(gin_files, bindings)
   given = {'vocabulary': SPEC} | more
   found = configuration.build(trainer.Trainer, **given)
   check_names(found)
@@ -69,7 +69,7 @@ def settings_and_configuration(gin_files, bindings, **more):
 
 def check_names(settings) -> None:
   """Every class of the run has a registered name, so that it can move."""
-  parts = description.config_identity(settings)
+  parts = config_serialization.config_identity(settings)
   unnamed = [v for k, v in parts.items() if k.endswith('.class') and ':' in v]
   assert not unnamed
 
@@ -83,13 +83,13 @@ _NOT_TRACED = re.compile(
 _traced: set[tuple] = set()
 
 
-def trace_steps(settings) -> setup_lib.Setup:
+def trace_steps(settings) -> training_setup.Setup:
   """Traces each kind of step on eight devices, and checks what comes out.
 
   Rows of one program, such as those that differ in the languages or in what
   they start from, are traced once.
   """
-  setup = setup_lib.Setup(settings)
+  setup = training_setup.Setup(settings)
   program = _program(settings)
   if program not in _traced:
     _trace(setup, settings)
@@ -98,7 +98,7 @@ def trace_steps(settings) -> setup_lib.Setup:
 
 
 def _program(settings) -> tuple:
-  parts = description.config_identity(settings).items()
+  parts = config_serialization.config_identity(settings).items()
   return (
     repr(settings.partitioner),
     *(repr(part) for part in parts if not _NOT_TRACED.match(part[0])),

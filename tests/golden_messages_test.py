@@ -6,13 +6,13 @@ how the fields are put together, and notice an unintended change of wording.
 
 import pytest
 
-from xlflax.data.corpus import directory as corpus_directory
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import vocabulary
-from xlflax.foundation import errors
-from xlflax.objectives import mixture
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.utils import errors
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training.checkpointing import run
+from xlflax.training.checkpointing import saved_run
 
 _MISSING_RUN = (
   'There is no such model directory. Got: nowhere. Expected: a directory that '
@@ -40,10 +40,10 @@ _NOT_UTF8 = (
 
 def _name_two_objectives_alike():
   entries = (
-    mixture.Entry(stream='a', objective=masked_lm.MaskedLM()),
-    mixture.Entry(stream='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)),
+    objective_mixture.Entry(stream='a', objective=masked_lm.MaskedLM()),
+    objective_mixture.Entry(stream='b', objective=masked_lm.MaskedLM(mask_ratio=0.3)),
   )
-  mixture.ObjectiveMixture(entries=entries)
+  objective_mixture.ObjectiveMixture(entries=entries)
 
 
 def _read_bytes_that_are_no_text():
@@ -56,9 +56,9 @@ def _read_bytes_that_are_no_text():
 @pytest.mark.parametrize(
   'mistake, message',
   [
-    (lambda: run.open_run('nowhere'), _MISSING_RUN),
+    (lambda: saved_run.open_run('nowhere'), _MISSING_RUN),
     (lambda: corpus_directory.Corpus('nowhere'), _MISSING_CORPUS),
-    (lambda: vocabulary.Vocabulary.load('nowhere'), _MISSING_VOCABULARY),
+    (lambda: base_vocabulary.Vocabulary.load('nowhere'), _MISSING_VOCABULARY),
     (_name_two_objectives_alike, _SAME_NAME),
     (_read_bytes_that_are_no_text, _NOT_UTF8),
   ],

@@ -9,11 +9,11 @@ import pytest
 
 import xlflax
 from tests.interop.huggingface import handmade
-from xlflax.evaluation import results, sentence_encoding
+from xlflax.evaluation import (result_store, sentence_embedding)
 from xlflax.evaluation.reports import cells, run_pages
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import importing
-from xlflax.storage import digests
+from xlflax.utils import errors
+from xlflax.interop.huggingface import huggingface_import
+from xlflax.storage import checksums
 
 _VALUES = (
   None,
@@ -35,11 +35,11 @@ def made(tmp_path_factory):
   root = tmp_path_factory.mktemp('made')
   (root / 'hf').mkdir()
   handmade.write(root / 'hf')
-  made = importing.convert_import(
-    importing.check_import(root / 'hf'), root / 'run'
+  made = huggingface_import.convert_import(
+    huggingface_import.check_import(root / 'hf'), root / 'run'
   )
-  encoding = sentence_encoding.SentenceEncoding(prompts={'query': 'ask: '})
-  sentence_encoding.write_sentence_encoding(made, encoding)
+  encoding = sentence_embedding.SentenceEncoding(prompts={'query': 'ask: '})
+  sentence_embedding.write_sentence_encoding(made, encoding)
   return made
 
 
@@ -77,11 +77,11 @@ def _put(value, place, new):
 def _changed(path, step):
   """Texts of a file with a value put in each place; every `step`-th of them."""
   before = json.loads(path.read_text())
-  own = before.pop(digests.OWN, None) is not None
+  own = before.pop(checksums.OWN, None) is not None
   for place, value in list(itertools.product(_places(before), _VALUES))[::step]:
     new = _put(before, place, value)
     if own and isinstance(new, dict):
-      new = digests.add_digest(new)
+      new = checksums.add_digest(new)
     yield json.dumps(new)
   yield from _DEEP
 
@@ -109,7 +109,7 @@ def test_every_value(run, name, step):
       opened.is_finished()
       _ = opened.sentence if name == 'sentence.json' else None
       if name == 'huggingface.json':
-        importing.head_style(run)
+        huggingface_import.head_style(run)
       if name.startswith('checkpoints'):
         opened.restore_params(0)
       run_pages.read(run, name='x')
@@ -126,12 +126,12 @@ def test_every_value(run, name, step):
 @pytest.mark.parametrize('scan', [True, False])
 def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
   described = json.loads((run / 'model.json').read_text())
-  del described[digests.OWN]
+  del described[checksums.OWN]
   described['fields']['config']['fields'] |= {
     field: 10**9 if field != 'vocab_size' else 10**9 + 2,
     'scan_layers': scan,
   }
-  text = json.dumps(digests.add_digest(described))
+  text = json.dumps(checksums.add_digest(described))
   (run / 'model.json').write_text(text)
   start = time.monotonic()
   with pytest.raises(errors.XlflaxError, match=f'{field}.*100000000'):
@@ -156,11 +156,11 @@ def test_results(run):
     'failures': [{'task': 't', 'part': 'p', 'message': 'm'}],
   }
   file = folder / '7.json'
-  file.write_text(json.dumps(digests.add_digest(good)))
-  assert results.read_result(file).metrics['a/mean'] == 1
+  file.write_text(json.dumps(checksums.add_digest(good)))
+  assert result_store.read_result(file).metrics['a/mean'] == 1
   for text in _changed(file, 1):
     file.write_text(text)
-    for by_step in results.find_results(run).values():
+    for by_step in result_store.find_results(run).values():
       for result in by_step.values():
         assert all(type(v) in (int, float) for v in result.metrics.values())
 

@@ -20,19 +20,19 @@ _PACKAGES = (
 _MODULES = (
   'xlflax.trainer',
   'xlflax.evaluate',
-  'xlflax.configuration.config',
+  'xlflax.config.gin_config',
   'xlflax.cli',
-  'xlflax.data.preparation.preparation',
-  'xlflax.data.batch',
-  'xlflax.data.cache.reader',
-  'xlflax.data.cache.writer',
-  'xlflax.data.text_tasks.corpus_tasks',
-  'xlflax.data.cache.loader',
-  'xlflax.data.loader',
-  'xlflax.data.opening',
+  'xlflax.data.preprocessing.pipeline',
+  'xlflax.data.batch_keys',
+  'xlflax.data.cache.cache_reader',
+  'xlflax.data.cache.cache_writer',
+  'xlflax.data.plain_text.corpus_directory_tasks',
+  'xlflax.data.cache.cached_loader',
+  'xlflax.data.loader_base',
+  'xlflax.data.loader_factory',
   'xlflax.data.prefetch',
-  'xlflax.data.stream',
-  'xlflax.data.vocabularies.vocabulary',
+  'xlflax.data.dataset_config',
+  'xlflax.data.tokenizers.base_vocabulary',
 )
 
 
@@ -72,7 +72,7 @@ def test_no_tensorflow_in_models_objectives_training_and_cache():
 
 @pytest.mark.slow
 def test_the_check_can_fail():
-  assert 'seqio' in _loaded(['xlflax.data.seqio_tasks.vocabulary'])
+  assert 'seqio' in _loaded(['xlflax.data.seqio_tasks.seqio_vocabulary'])
 
 
 def test_every_module_can_be_imported():

@@ -39,10 +39,10 @@ def test_import_is_light():
 def test_names_are_imported_when_they_are_used():
   assert _python(
     'import sys, xlflax\n'
-    'assert "xlflax.data.stream" not in sys.modules\n'
+    'assert "xlflax.data.dataset_config" not in sys.modules\n'
     'print(xlflax.data.Layout.BLOCKS.value, xlflax.data.Layout.__module__)\n'
-    'assert "xlflax.data.labelled.stream" not in sys.modules'
-  ).split() == ['blocks', 'xlflax.data.stream']
+    'assert "xlflax.data.supervised.supervised_dataset" not in sys.modules'
+  ).split() == ['blocks', 'xlflax.data.dataset_config']
 
 
 def test_top_level_offers_the_rooms():

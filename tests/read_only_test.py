@@ -12,10 +12,10 @@ from tests.errors import assert_mentions, raises_error
 from tests.interop.huggingface import handmade
 from xlflax import cli
 from xlflax import evaluate as evaluate_lib
-from xlflax.evaluation import sources
-from xlflax.evaluation.tasks import retrieval
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import importing
+from xlflax.evaluation import text_sources
+from xlflax.evaluation.tasks import retrieval_task
+from xlflax.utils import errors
+from xlflax.interop.huggingface import huggingface_import
 
 
 @pytest.fixture(scope='module')
@@ -23,11 +23,11 @@ def place(tmp_path_factory):
   """Two models and text."""
   root = tmp_path_factory.mktemp('read_only')
   (root / 'hf').mkdir()
-  checked = importing.check_import(
+  checked = huggingface_import.check_import(
     handmade.write(root / 'hf'), languages=['en', 'de']
   )
   for name in ('run', 'other'):
-    importing.convert_import(checked, root / name)
+    huggingface_import.convert_import(checked, root / name)
   (root / 'corpus' / 'test' / 'parallel').mkdir(parents=True)
   text = 'a b\ta\nb\tb a\na a\tb b\n'
   (root / 'corpus' / 'test' / 'parallel' / 'de-en.tsv').write_text(text)
@@ -40,12 +40,12 @@ def place(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
-  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
+  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
 
 
 def _tasks(place):
-  source = sources.FilePairs(files={'de-en': str(place / 'files.tsv')})
-  return [retrieval.Retrieval(source=source)]
+  source = text_sources.FilePairs(files={'de-en': str(place / 'files.tsv')})
+  return [retrieval_task.Retrieval(source=source)]
 
 
 def test_evaluate_asks_for_another_place(place):

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from tests.interop.huggingface import reference_models
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.training.checkpointing import checkpoint_reader
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -46,7 +46,7 @@ def test_training_and_evaluating_on_a_corpus(
   shutil.copytree(corpus, tmp_path / 'corpus')
   monkeypatch.chdir(tmp_path)
   _run(_programs()[0], _TINY_TRAINING)
-  assert saved_checkpoints.finished_steps(tmp_path / 'runs' / 'mlm') == [2]
+  assert checkpoint_reader.finished_steps(tmp_path / 'runs' / 'mlm') == [2]
   assert 0 <= float(capsys.readouterr().out.splitlines()[-1]) <= 1
 
 

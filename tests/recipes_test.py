@@ -10,9 +10,9 @@ from xlflax import trainer
 from xlflax.cli import options as cli_options
 from xlflax.cli import train as train_command
 from xlflax.cli import train_phases
-from xlflax.configuration import config
-from xlflax.foundation import errors
-from xlflax.training.checkpointing import description
+from xlflax.config import gin_config
+from xlflax.utils import errors
+from xlflax.training.checkpointing import config_serialization
 
 _CHAINS = {'modernbert': 3, 'mmbert': 3, 'eurobert': 2}
 _TWINS = [f'{name}/tiny' for name in _CHAINS]
@@ -160,7 +160,7 @@ def test_a_twin_differs_in_sizes_only(twin, whole):
       else bindings
     )
     parts.append(
-      description.config_identity(gin_files.settings_of([file], given))
+      config_serialization.config_identity(gin_files.settings_of([file], given))
     )
   differ = {
     key
@@ -225,7 +225,7 @@ def test_a_binding_is_for_the_phases_that_read_it():
     'LONG_LENGTH=512',
     'LEARNING_RATE=1e-3',
     'BATCH_SIZE=768',
-    "stream.Stream.split='test'",
+    "dataset_config.Stream.split='test'",
   )
   assert [one.streams[0].languages for one in found.values()] == [
     ('de', 'en'),
@@ -284,7 +284,7 @@ def test_phases_that_are_refused(phases, bindings, message):
 def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):
   (tmp_path / 'second.gin').write_text(
     "include 'recipes/modernbert/tiny/phase2.gin'\n"
-    'from xlflax.models import config as model_config\n'
+    'from xlflax.models import encoder_config as model_config\n'
   )
   first, second = _trainers(
     f'recipes/modernbert/tiny/phase1.gin,{tmp_path}/second.gin'
@@ -299,11 +299,11 @@ def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):
 
 @pytest.mark.parametrize('file', gin_files.files('recipes'))
 def test_header_says_what_people_override(file):
-  text = (config.SHIPPED / file).read_text()
+  text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'
   everything = ''.join(
-    (config.SHIPPED / f).read_text() for f in gin_files.files()
+    (gin_config.SHIPPED / f).read_text() for f in gin_files.files()
   )
   for macro in re.findall(r'\b[A-Z]{3,}[A-Z0-9]*(?:_[A-Z]+)+\b', header):
     assert re.search(rf'^{macro} =|%{macro}\b', everything, re.M), macro

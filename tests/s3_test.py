@@ -8,9 +8,9 @@ import pytest
 
 from tests import fake_s3
 from tests.finetuning import fakes
-from xlflax.storage import bucket_checks, digests, lease, paths
-from xlflax.training import params
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.storage import (bucket_access, checksums, directory_lease, paths)
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import saved_run
 
 pytest_plugins = ['tests.finetuning.fixtures']
 
@@ -34,8 +34,8 @@ def test_files(store, tmp_path):
     p.name for p in paths.list_directory(paths.to_path('s3://bucket/moved'))
   ] == ['a.txt', 'b']
   (tmp_path / 'a').write_text('ä')
-  assert digests.digest_file(paths.to_path('s3://bucket/moved/a.txt')) == (
-    digests.digest_content('ä'.encode())
+  assert checksums.digest_file(paths.to_path('s3://bucket/moved/a.txt')) == (
+    checksums.digest_content('ä'.encode())
   )
 
 
@@ -49,15 +49,15 @@ def test_one_of_many_creates(store):
 
 def test_a_lease(store):
   directory = paths.to_path('s3://bucket/leased')
-  with lease.Lease(directory):
-    assert (directory / lease.FILE).exists()
-  assert not (directory / lease.FILE).exists()
+  with directory_lease.Lease(directory):
+    assert (directory / directory_lease.FILE).exists()
+  assert not (directory / directory_lease.FILE).exists()
 
 
 def test_a_store_is_checked(store):
-  bucket_checks.check_usable(paths.to_path('s3://bucket/run'))
-  with pytest.raises(bucket_checks.errors.RunDirectoryError, match='bucket'):
-    bucket_checks.check_usable(paths.to_path('s3://another/run'))
+  bucket_access.check_usable(paths.to_path('s3://bucket/run'))
+  with pytest.raises(bucket_access.errors.RunDirectoryError, match='bucket'):
+    bucket_access.check_usable(paths.to_path('s3://another/run'))
 
 
 @pytest.mark.parametrize('every', (0, 7), ids=('well', 'with faults'))
@@ -65,11 +65,11 @@ def test_checkpoints_are_read(store, pretrained, every):
   name = f's3://bucket/run{every}'
   fakes.copy_run(pretrained, paths.to_path(name))
   store.every, before = every, store.told
-  got = run_lib.open_run(name).restore_params(20)
-  expected = run_lib.open_run(pretrained).restore_params(20)
-  for key, value in params.flatten_params(expected).items():
+  got = saved_run.open_run(name).restore_params(20)
+  expected = saved_run.open_run(pretrained).restore_params(20)
+  for key, value in param_tree.flatten_params(expected).items():
     np.testing.assert_array_equal(
-      params.flatten_params(got)[key], value, err_msg=key
+      param_tree.flatten_params(got)[key], value, err_msg=key
     )
   assert jax.tree.structure(got) == jax.tree.structure(expected)
   assert (store.told > before) == bool(every)

@@ -11,7 +11,7 @@ import pytest
 import xlflax
 from tests.errors import raises_error
 from xlflax.evaluation import during_training
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training import train_loop
 
 _GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}

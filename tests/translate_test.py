@@ -12,7 +12,7 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax import translate
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 pytest_plugins = [
   'tests.evaluation.fixtures',

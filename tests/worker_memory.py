@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 
-from xlflax.training.devices import program_memory
+from xlflax.training.devices import mmap_limit
 
 # Compiled programs are freed after a module that leaves more memory maps.
 _MANY_MAPS = 4_000
@@ -34,10 +34,10 @@ def programs_freed():
   """Frees the compiled programs of the modules so far, once they are many."""
   global _most_maps
   yield
-  maps = program_memory.memory_maps()
+  maps = mmap_limit.memory_maps()
   _most_maps = max(_most_maps, maps)
   if maps > _MANY_MAPS:
-    program_memory.free_programs()
+    mmap_limit.free_programs()
 
 
 def pytest_sessionfinish(session):

@@ -13,24 +13,17 @@ from typing import NamedTuple
 
 import jax
 
-from xlflax.evaluation import (
-  base,
-  checkpoint_choice,
-  results,
-  sentence_encoding,
-  summary,
-  watching,
-)
+from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, sentence_embedding, result_tables, checkpoint_polling)
 from xlflax.evaluation.reports import evaluation_report
-from xlflax.foundation import errors, progress, registry, stopping, validation
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.utils import (errors, progress_reporting, class_registry, signals, validation)
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
-from xlflax.training.processes import distributed
+from xlflax.training.distributed import distributed_job
 
 _LOG = logging.getLogger(__name__)
 
 
-@registry.register('report')
+@class_registry.register('report')
 @dataclasses.dataclass(frozen=True)
 class Report:
   """Results of `evaluate`.
@@ -45,9 +38,9 @@ class Report:
     folders: Task name -> folder of its results.
   """
 
-  tasks: tuple[base.EvalTask, ...]
-  results: dict[str, dict[results.Step, base.EvalResult]]
-  failures: tuple[base.Failure, ...]
+  tasks: tuple[eval_task.EvalTask, ...]
+  results: dict[str, dict[result_store.Step, eval_task.EvalResult]]
+  failures: tuple[eval_task.Failure, ...]
   computed: validation.NonNegativeInt
   folders: dict[str, pathlib.Path] = dataclasses.field(default_factory=dict)
 
@@ -61,8 +54,8 @@ class CheckpointResults(NamedTuple):
     num_computed: Number of results that were not stored before.
   """
 
-  results: dict[str, base.EvalResult]
-  failures: tuple[base.Failure, ...] = ()
+  results: dict[str, eval_task.EvalResult]
+  failures: tuple[eval_task.Failure, ...] = ()
   num_computed: int = 0
 
 
@@ -70,7 +63,7 @@ class CheckpointResults(NamedTuple):
 def evaluate(
   *,
   model_dir: validation.FilePath,
-  tasks: Sequence[base.EvalTask],
+  tasks: Sequence[eval_task.EvalTask],
   output: validation.FilePath | None = None,
   steps: str | Sequence[validation.NonNegativeInt] = 'last',
   best_metric: str | None = None,
@@ -121,42 +114,42 @@ def evaluate(
       results cannot be written.
   """
   check_tasks(tasks)
-  checkpoint_choice.check_checkpoint_steps(steps)
-  results.check_writable(model_dir, output)
+  checkpoint_selection.check_checkpoint_steps(steps)
+  result_store.check_writable(model_dir, output)
   if watch:
-    run = watching.open_run(
+    run = checkpoint_polling.open_run(
       model_dir, poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
     )
   else:
-    run = run_lib.open_run(model_dir)
+    run = saved_run.open_run(model_dir)
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  store = results.ResultStore(run, seed=seed, output=output)
+  store = result_store.ResultStore(run, seed=seed, output=output)
 
-  def checkpoints() -> Iterator[Sequence[results.Step]]:
+  def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the steps to evaluate, then those of new checkpoints."""
     existing = run.steps
-    chosen: list[results.Step] = [results.UNTRAINED] if untrained else []
-    chosen += checkpoint_choice.select_checkpoints(
+    chosen: list[result_store.Step] = [result_store.UNTRAINED] if untrained else []
+    chosen += checkpoint_selection.select_checkpoints(
       run, steps, best_metric=best_metric, may_be_none=watch or untrained
     )
     yield chosen
     if watch:
-      yield from watching.new_checkpoints(
+      yield from checkpoint_polling.new_checkpoints(
         run,
         {*existing, *chosen},
         poll_seconds=poll_seconds,
         timeout_seconds=timeout_seconds,
       )
 
-  evaluated: dict[results.Step, CheckpointResults] = {}
+  evaluated: dict[result_store.Step, CheckpointResults] = {}
   for new_steps in checkpoints():
     for step in new_steps:
       evaluated[step] = evaluate_checkpoint(
         run, step, tasks, store, batch_size=batch_size, partitioner=partitioner
       )
     report = _make_report(tasks, evaluated, store)
-    if distributed.is_lead():
+    if distributed_job.is_lead():
       evaluation_report.write(
         store, tasks, failures=report.failures, command_line=command
       )
@@ -164,10 +157,10 @@ def evaluate(
 
 
 def evaluate_checkpoint(
-  run: run_lib.SavedRun,
-  step: results.Step,
-  tasks: Sequence[base.EvalTask],
-  store: results.ResultStore,
+  run: saved_run.SavedRun,
+  step: result_store.Step,
+  tasks: Sequence[eval_task.EvalTask],
+  store: result_store.ResultStore,
   *,
   batch_size: int,
   partitioner: partitioning.Partitioner | None,
@@ -182,44 +175,44 @@ def evaluate_checkpoint(
     batch_size: Number of sentences per batch.
     partitioner: Shards parameters and batches. If None, one device is used.
   """
-  task_results: dict[str, base.EvalResult] = {}
+  task_results: dict[str, eval_task.EvalResult] = {}
   for task in tasks:
     if (stored := store.read(task, step)) is not None:
       task_results[task.name] = stored
       _LOG.info(
-        'step %s | %s (stored)', step, summary.summary_line(task, stored)
+        'step %s | %s (stored)', step, result_tables.summary_line(task, stored)
       )
   missing = [task for task in tasks if task.name not in task_results]
   if not missing:
     return CheckpointResults(task_results)
-  stopping.check_stop_request()
-  failures = base.Failures('checkpoint')
-  with failures.guard(), progress.progress_name(f'reading checkpoint {step}'):
+  signals.check_stop_request()
+  failures = eval_task.Failures('checkpoint')
+  with failures.guard(), progress_reporting.progress_name(f'reading checkpoint {step}'):
     model = _restore_model(run, step, store.seed, batch_size, partitioner)
   if failures.collected():
-    if step != results.UNTRAINED and step not in run.steps:
+    if step != result_store.UNTRAINED and step not in run.steps:
       _LOG.warning(
         'step %s | the checkpoint was deleted before it could be evaluated',
         step,
       )
       return CheckpointResults(task_results)
     return CheckpointResults(task_results, _at_step(step, failures.collected()))
-  task_failures: list[base.Failure] = []
+  task_failures: list[eval_task.Failure] = []
   for task in missing:
     start = time.monotonic()
-    result = base.evaluate_task(task, model)
-    if distributed.is_lead():
+    result = eval_task.evaluate_task(task, model)
+    if distributed_job.is_lead():
       store.write(task, step, result)
     task_results[task.name] = result
     task_failures += _at_step(step, result.failures)
     seconds = time.monotonic() - start
     _LOG.info(
-      'step %s | %s (%.1f s)', step, summary.summary_line(task, result), seconds
+      'step %s | %s (%.1f s)', step, result_tables.summary_line(task, result), seconds
     )
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
 
 
-def check_tasks(tasks: Sequence[base.EvalTask]) -> None:
+def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
   """Raises ConfigError unless there are tasks, all of different names."""
   names = [task.name for task in tasks]
   if not names:
@@ -240,18 +233,18 @@ def check_tasks(tasks: Sequence[base.EvalTask]) -> None:
 
 
 def _restore_model(
-  run: run_lib.SavedRun,
-  step: results.Step,
+  run: saved_run.SavedRun,
+  step: result_store.Step,
   seed: int,
   batch_size: int,
   partitioner: partitioning.Partitioner | None,
-) -> base.Subject:
+) -> eval_task.Subject:
   """Returns the model with the parameters of a checkpoint."""
   if isinstance(step, str):  # results.UNTRAINED
     params = run.untrained_params(seed=seed, partitioner=partitioner)
   else:
     params = run.restore_params(step, partitioner=partitioner)
-  return base.Subject(
+  return eval_task.Subject(
     model=run.model,
     params=params,
     vocabulary=run.vocabulary,
@@ -260,13 +253,13 @@ def _restore_model(
     batch_size=batch_size,
     objectives=run.objectives,
     inputs=run.inputs,
-    sentence=sentence_encoding.of_run(run.directory, params),
+    sentence=sentence_embedding.of_run(run.directory, params),
   )
 
 
 def _at_step(
-  step: results.Step, failures: Sequence[base.Failure]
-) -> tuple[base.Failure, ...]:
+  step: result_store.Step, failures: Sequence[eval_task.Failure]
+) -> tuple[eval_task.Failure, ...]:
   """Logs failures, and returns them with the step as part of the location."""
   located = []
   for failure in failures:
@@ -277,11 +270,11 @@ def _at_step(
 
 
 def _make_report(
-  tasks: Sequence[base.EvalTask],
-  evaluated: dict[results.Step, CheckpointResults],
-  store: results.ResultStore,
+  tasks: Sequence[eval_task.EvalTask],
+  evaluated: dict[result_store.Step, CheckpointResults],
+  store: result_store.ResultStore,
 ) -> Report:
-  steps = sorted(evaluated, key=results.step_sort_key)
+  steps = sorted(evaluated, key=result_store.step_sort_key)
   return Report(
     tasks=tuple(tasks),
     results={

@@ -8,30 +8,30 @@ from typing import Annotated, Any
 import pydantic
 from flax import linen as nn
 
-from xlflax.configuration import config
-from xlflax.data import loader as loader_lib
-from xlflax.data.labelled import loader as labelled_loader
-from xlflax.data.labelled import stream as labelled_stream
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import errors, registry, validation
-from xlflax.objectives import mixture as mixture_lib
-from xlflax.planning import plan as plan_lib
-from xlflax.training import benchmark, protocols, train_loop, train_step
+from xlflax.config import gin_config
+from xlflax.data import loader_base
+from xlflax.data.supervised import supervised_loader as labelled_loader
+from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.objectives import objective_mixture
+from xlflax.planning import dry_run
+from xlflax.training import (step_benchmark, interfaces, train_loop, train_step)
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.devices import machines, partitioning
-from xlflax.training.hooks import base as hooks_base
-from xlflax.training.hooks import profiler
+from xlflax.training.devices import (machine_topology, partitioning)
+from xlflax.training.hooks import hook_base as hooks_base
+from xlflax.training.hooks import profiler_hook
 from xlflax.training.initialization import init_from as initialization
-from xlflax.training.metric_writers import base as writers
+from xlflax.training.metric_writers import metric_writer as writers
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.training.optimization import spikes as spikes_lib
+from xlflax.training.optimization import loss_spike_options
 
-_changeable = registry.changeable_field
+_changeable = class_registry.changeable_field
 
 
-@registry.register('trainer')
+@class_registry.register('trainer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trainer:
   """A pretraining or fine-tuning run.
@@ -102,9 +102,9 @@ class Trainer:
       description='a model, such as encoder.Encoder(config=EncoderConfig(...))'
     ),
   ]
-  objectives: mixture_lib.ObjectiveMixture
+  objectives: objective_mixture.ObjectiveMixture
   streams: Annotated[
-    tuple[loader_lib.AnyStream, ...],
+    tuple[loader_base.AnyStream, ...],
     pydantic.Field(description='a list of streams, such as [Stream(...)]'),
   ]
   # Its content is compared with the copy that the run has.
@@ -127,7 +127,7 @@ class Trainer:
   # Its text is compared by the digests of what streams read.
   corpus: str | None = _changeable(default=None)
   # The live loader has another order; where a cache lies does not matter.
-  cache_dir: str | None = registry.part_of_identity(
+  cache_dir: str | None = class_registry.part_of_identity(
     lambda path: 'live' if path is None else 'cached', default=None
   )
   # Other tokens are noticed by their digests.
@@ -140,14 +140,14 @@ class Trainer:
   checkpoints: checkpoints_lib.CheckpointOptions = _changeable(
     default_factory=checkpoints_lib.CheckpointOptions
   )
-  evaluation: protocols.Evaluation | None = _changeable(default=None)
+  evaluation: interfaces.Evaluation | None = _changeable(default=None)
   init_from: initialization.Inits | None = None
   seed: validation.Seed = 0
   accumulation: validation.PositiveInt = 1
   ema_decay: validation.OpenFraction | None = None
   non_finite: train_step.NonFinite = train_step.NonFinite.STOP
   most_skipped: validation.PositiveInt = _changeable(default=100)
-  spikes: spikes_lib.LossSpikes | None = _changeable(default=None)
+  spikes: loss_spike_options.LossSpikes | None = _changeable(default=None)
   log_every_steps: validation.PositiveInt = _changeable(default=50)
   log_to: tuple[writers.Destination, ...] = _changeable(
     default=(writers.Destination.TENSORBOARD,)
@@ -175,7 +175,7 @@ class Trainer:
     self._check_streams()
 
   def _check_length(self):
-    profiler.Steps.of(self.profile_steps)
+    profiler_hook.Steps.of(self.profile_steps)
     if self.profile_memory and self.profile_steps is None:
       raise errors.ConfigError(
         "The devices' memory is profiled after traced steps",
@@ -249,7 +249,7 @@ class Trainer:
     """
     values = {name.upper(): value for name, value in macros.items()}
     files = [f'pretrain/{pretraining}.gin', f'recipes/{name}.gin']
-    return config.load_gin_files(files, macros=values).build(cls)
+    return gin_config.load_gin_files(files, macros=values).build(cls)
 
   @validation.validate_call
   def train(
@@ -289,9 +289,9 @@ class Trainer:
   @validation.validate_call
   def plan(
     self,
-    machine: machines.Machine | None = None,
+    machine: machine_topology.Machine | None = None,
     *,
-    by: plan_lib.By = plan_lib.By.AUTO,
+    by: dry_run.By = dry_run.By.AUTO,
   ) -> dict[str, Any]:
     """Checks everything and describes the run, without a step.
 
@@ -306,7 +306,7 @@ class Trainer:
     Raises:
       XlflaxError: settings or data are unusable.
     """
-    return plan_lib.make_plan(self.on(machine) if machine else self, by=by)
+    return dry_run.make_plan(self.on(machine) if machine else self, by=by)
 
   @validation.validate_call
   def benchmark(self, *, steps: validation.PositiveInt = 10) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class Trainer:
     Returns:
       Step time, tokens/s, MFU, peak memory: see `training.benchmark.run`.
     """
-    return benchmark.time_steps(self, steps=steps)
+    return step_benchmark.time_steps(self, steps=steps)
 
   @property
   def steps(self) -> int:
@@ -332,7 +332,7 @@ class Trainer:
     return min(self.steps, self.stop_at_step or self.steps)
 
   def on(
-    self, machine: machines.Machine, *, devices: tuple[Any, ...] | None = None
+    self, machine: machine_topology.Machine, *, devices: tuple[Any, ...] | None = None
   ) -> 'Trainer':
     """The same run on a described machine.
 
@@ -346,7 +346,7 @@ class Trainer:
     )
     return dataclasses.replace(self, partitioner=partitioner)
 
-  def resolved(self, vocabulary: vocabulary_lib.Vocabulary | None) -> 'Trainer':
+  def resolved(self, vocabulary: base_vocabulary.Vocabulary | None) -> 'Trainer':
     """The same run with the number of steps filled in, also in schedules.
 
     Args:
@@ -361,7 +361,7 @@ class Trainer:
     return schedules.resolve_schedules(counted, total_steps)
 
   def _steps_of_epochs(
-    self, vocabulary: vocabulary_lib.Vocabulary | None
+    self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> int:
     """Steps that see each row of the first stream so often, rounded up.
 

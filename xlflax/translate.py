@@ -15,21 +15,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 import jax
 
-from xlflax.evaluation import (
-  base,
-  checkpoint_choice,
-  results,
-  translation_options,
-)
-from xlflax.evaluation import translator as translator_lib
-from xlflax.foundation import errors, progress, validation
-from xlflax.training.checkpointing import inputs
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, translation_options)
+from xlflax.evaluation import sentence_translator
+from xlflax.utils import (errors, progress_reporting, validation)
+from xlflax.training.checkpointing import data_fingerprint
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 
-Hypothesis = translator_lib.Hypothesis
+Hypothesis = sentence_translator.Hypothesis
 TranslationOptions = translation_options.TranslationOptions
-Translator = translator_lib.Translator
+Translator = sentence_translator.Translator
 
 # Batches of a file that are sorted by length together.
 _SORTED_BATCHES = 16
@@ -116,7 +111,7 @@ class LineTranslator:
         counts = Counts(lines=done, resumed=done)
         for _ in itertools.islice(text, done):
           pass
-        with partial.open('ab') as file, progress.progress_name('translation'):
+        with partial.open('ab') as file, progress_reporting.progress_name('translation'):
           while chunk := list(
             itertools.islice(text, _SORTED_BATCHES * self.batch_size)
           ):
@@ -199,13 +194,13 @@ def open_translator(
       it does not know a language.
   """
   options = options or TranslationOptions()
-  run = run_lib.open_run(model_dir)
-  translator_lib.check_model(run.model)
+  run = saved_run.open_run(model_dir)
+  sentence_translator.check_model(run.model)
   _warn_of_unseen(run.directory, target)
-  (chosen,) = checkpoint_choice.select_checkpoints(run, _asked(step))
+  (chosen,) = checkpoint_selection.select_checkpoints(run, _asked(step))
   if partitioner is None and jax.device_count() > 1:
     partitioner = partitioning.Partitioner()
-  subject = base.Subject(
+  subject = eval_task.Subject(
     model=run.model,
     vocabulary=run.vocabulary,
     partitioner=partitioner,
@@ -223,17 +218,17 @@ def open_translator(
     identity={
       'source': translator.source,
       'target': translator.target,
-      'options': base.task_settings(options),
+      'options': eval_task.task_settings(options),
       'search': translator.describe(),
       'vocabulary': run.vocabulary.hash,
       'step': chosen,
-      'checkpoint': results.checkpoint_identity(run.directory, chosen),
+      'checkpoint': result_store.checkpoint_identity(run.directory, chosen),
     },
   )
 
 
 def _asked(step: str | int) -> str | list[int]:
-  """The step as `checkpoint_choice.select_checkpoints` takes it."""
+  """The step as `checkpoint_selection.select_checkpoints` takes it."""
   if step == 'last':
     return step
   if isinstance(step, str) and not step.isdigit():
@@ -249,7 +244,7 @@ def _asked(step: str | int) -> str | list[int]:
 
 def _warn_of_unseen(directory: pathlib.Path, target: str) -> None:
   """Logs that the run has never been trained to write a language."""
-  seen = inputs.recorded_languages(directory)
+  seen = data_fingerprint.recorded_languages(directory)
   if seen is not None and target not in seen:
     _LOG.warning(
       'The run has never been trained to translate into %s, but into %s: what '

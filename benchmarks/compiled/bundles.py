@@ -20,9 +20,9 @@ from typing import Any
 import jax
 
 from benchmarks.compiled.programs import kernels, pallas
-from xlflax.models import targets
-from xlflax.planning import compilers, scratch
-from xlflax.training.devices import machines
+from xlflax.models import compile_targets
+from xlflax.planning import (compilers, scratch_folder)
+from xlflax.training.devices import machine_topology
 
 _FINAL = '-final_bundles.txt'
 _BUNDLE = re.compile(r'\s*(?:0x[0-9a-f]+|0)\s+(\w\w)?\s*:\s*(>*)\s*({})?')
@@ -75,7 +75,7 @@ def cycles(text: str) -> float:
   return open_loops[0].bundles
 
 
-def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
+def cycles_of(machine: machine_topology.Machine, jaxpr: Any) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
 
   Empty where the step has no Pallas kernels or libtpu does not show them.
@@ -87,7 +87,7 @@ def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
   equations = {str(e.params.get('name')): e for e in pallas.equations(jaxpr)}
   if not equations:
     return {}
-  with scratch.scratch_folder() as folder:
+  with scratch_folder.scratch_folder() as folder:
     _compile_alone(machine, list(equations.values()), folder)
     found: dict[Any, float] = {}
     for path in folder.glob(f'*{_FINAL}'):
@@ -102,7 +102,7 @@ def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
 def _compile_alone(machine, equations, folder: pathlib.Path) -> None:
   """Has another process compile the kernels, and libtpu write into `folder`."""
   run, shapes = pallas.alone(equations)
-  with targets.compiling_for(compilers.target_of(machine)):
+  with compile_targets.compiling_for(compilers.target_of(machine)):
     exported = jax.export.export(jax.jit(run), platforms=['tpu'])(*shapes)
   file = folder / 'kernels.exported'
   file.write_bytes(exported.serialize())
@@ -115,7 +115,7 @@ def _compile_alone(machine, equations, folder: pathlib.Path) -> None:
   )
 
 
-def _one(machine: machines.Machine) -> str:
+def _one(machine: machine_topology.Machine) -> str:
   """The smallest machine of the kind, as `--target_topology` writes it."""
   assert machine.accelerator is not None
   return f'tpu:{machine.accelerator.name}:{machine.accelerator.halves}'
@@ -123,7 +123,7 @@ def _one(machine: machines.Machine) -> str:
 
 def main(devices: str, exported: str) -> None:
   """Compiles what `_compile_alone` exported."""
-  device = compilers.topology_devices(machines.parse_topology(devices))[0]
+  device = compilers.topology_devices(machine_topology.parse_topology(devices))[0]
   run = jax.export.deserialize(bytearray(pathlib.Path(exported).read_bytes()))
   sharding = jax.sharding.SingleDeviceSharding(device)
   shapes = [

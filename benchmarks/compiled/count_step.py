@@ -28,13 +28,13 @@ from benchmarks.compiled.programs import (
   pallas,
 )
 from xlflax import trainer
-from xlflax.configuration import config
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.models import targets
-from xlflax.planning import compilers, plan
-from xlflax.planning import steps as steps_lib
-from xlflax.training import setup as setup_lib
-from xlflax.training.devices import machines
+from xlflax.config import gin_config
+from xlflax.data.tokenizers import vocabulary_spec as vocabulary_spec
+from xlflax.models import compile_targets
+from xlflax.planning import (compilers, dry_run)
+from xlflax.planning import step_plan as steps_lib
+from xlflax.training import training_setup as setup_lib
+from xlflax.training.devices import machine_topology
 
 # Kernels that the result names.
 _NUM_KERNELS = 12
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   if unknown := [flag for flag in others if not flag.startswith('--gin.')]:
     parser.error(f'unrecognized arguments: {" ".join(unknown)}')
   unused = dict.fromkeys(('MODEL_DIR', 'VOCABULARY', 'CORPUS'), 'unused')
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     options.gin_file, bindings, macros=unused
   )
   run = configuration.build(
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
       options.vocabulary_size, num_languages=options.num_languages
     ),
   )
-  result = count_run(run, machines.parse_topology(options.devices))
+  result = count_run(run, machine_topology.parse_topology(options.devices))
   text = json.dumps(result, indent=2)
   if options.output:
     options.output.write_text(text + '\n')
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
   return result
 
 
-def count_run(run: trainer.Trainer, machine: machines.Machine) -> dict:
+def count_run(run: trainer.Trainer, machine: machine_topology.Machine) -> dict:
   """Compiles the steps of a run and returns its roofline.
 
   Args:
@@ -87,11 +87,11 @@ def count_run(run: trainer.Trainer, machine: machines.Machine) -> dict:
   Raises:
     ConfigError: If the machine's compiler is not installed.
   """
-  plan.check_compiler(machine)
+  dry_run.check_compiler(machine)
   settings = run.on(machine, devices=compilers.topology_devices(machine))
   times, peak, flops, tokens = [], 0, 0.0, 0.0
   described, warnings = [], []
-  with targets.compiling_for(compilers.target_of(machine)):
+  with compile_targets.compiling_for(compilers.target_of(machine)):
     setup = setup_lib.Setup(settings)
     mixture = settings.objectives
     schedule = [mixture.active(i) for i in range(mixture.period)]

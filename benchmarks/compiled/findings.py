@@ -11,9 +11,9 @@ from benchmarks.compiled.programs import (
   kernels,
   traffic,
 )
-from xlflax.planning import report
-from xlflax.training import setup as setup_lib
-from xlflax.training.devices import machines
+from xlflax.planning import plan_report
+from xlflax.training import training_setup as setup_lib
+from xlflax.training.devices import machine_topology
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -35,7 +35,7 @@ def of_program(
   module: hlo.Module,
   run: execution.Run,
   setup: setup_lib.Setup,
-  machine: machines.Machine,
+  machine: machine_topology.Machine,
 ) -> Iterator[str]:
   """Yields a line for each finding.
 
@@ -79,7 +79,7 @@ def _whole_reduces(run) -> Iterator[str]:
       continue
     yield (
       f'{times} x all-reduce of {collective.dtype}{list(collective.shape)}, '
-      f'{report.format_mebibytes(collective.bytes)}: every device gets all of an array of which '
+      f'{plan_report.format_mebibytes(collective.bytes)}: every device gets all of an array of which '
       'it may need its part; a sharding constraint on the gradient makes it '
       'a reduce-scatter.'
     )
@@ -126,7 +126,7 @@ def _scores(module, lengths) -> Iterator[str]:
   )
   if size > _NOTED:
     yield (
-      f'Attention writes its scores to memory, {report.format_mebibytes(size)} for each layer '
+      f'Attention writes its scores to memory, {plan_report.format_mebibytes(size)} for each layer '
       'and pass: a fused kernel would not.'
     )
 
@@ -148,7 +148,7 @@ def _read_by_layers(module, layers: int) -> Iterator[str]:
   most = sorted(found.items(), key=lambda item: -item[1][0] * item[1][1])
   for text, (size, times) in most[:_MANY]:
     yield (
-      f'{times} kernels read the same {text}, {report.format_mebibytes(size)}: a mask or a '
+      f'{times} kernels read the same {text}, {plan_report.format_mebibytes(size)}: a mask or a '
       'constant that each layer could compute where it uses it.'
     )
 
@@ -181,7 +181,7 @@ def _wide(module, tokens: set[int]) -> Iterator[str]:
         found[text] = (array.bytes, module_name)
   most = sorted(found.items(), key=lambda item: -item[1][0])[:_MANY]
   for text, (size, where) in most:
-    yield f'{where} writes {text}, {report.format_mebibytes(size)}, in a bfloat16 model.'
+    yield f'{where} writes {text}, {plan_report.format_mebibytes(size)}, in a bfloat16 model.'
 
 
 def _padded(module) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _padded(module) -> Iterator[str]:
       source = next(iter(computation.operands(i)))
       yield (
         f'{source.arrays[0].dtype}{list(source.arrays[0].shape)} is copied to '
-        f'be padded to {list(i.arrays[0].shape)}, {report.format_mebibytes(i.bytes)}: a size '
+        f'be padded to {list(i.arrays[0].shape)}, {plan_report.format_mebibytes(i.bytes)}: a size '
         'that tiles (pad_vocab_size_multiple, a multiple of 64 rows) spares that.'
       )
 

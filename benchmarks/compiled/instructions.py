@@ -20,9 +20,9 @@ import jax
 
 from benchmarks.compiled import bundles
 from benchmarks.compiled.programs import kernels, pallas
-from xlflax.models import targets
-from xlflax.planning import compilers, scratch
-from xlflax.training.devices import flops, machines
+from xlflax.models import compile_targets
+from xlflax.planning import (compilers, scratch_folder)
+from xlflax.training.devices import (flops, machine_topology)
 
 _INTEGER = frozenset(
   'LOP3 SHF IADD3 ISETP SEL FMNMX FMNMX3 PLOP3 VIADD IADD FSETP FSEL PRMT LEA '
@@ -47,7 +47,7 @@ def tool(name: str) -> str | None:
   return str(next(found, None) or shutil.which(name) or '') or None
 
 
-def cycles_of(machine: machines.Machine, jaxpr: Any) -> kernels.ByResults:
+def cycles_of(machine: machine_topology.Machine, jaxpr: Any) -> kernels.ByResults:
   """Returns result types -> cycles of each kernel that a step calls.
 
   Cycles are those of all multiprocessors, or of a TPU's cores, at work. Empty
@@ -161,7 +161,7 @@ def cycles(counts: dict[str, float], lanes: int) -> float:
   )
 
 
-def _code(machine: machines.Machine, equation: Any) -> tuple[str, int]:
+def _code(machine: machine_topology.Machine, equation: Any) -> tuple[str, int]:
   """Compiles a kernel alone; returns its machine code and a program's warps."""
   run, shapes = pallas.alone([equation])
   sharding = jax.sharding.SingleDeviceSharding(
@@ -170,8 +170,8 @@ def _code(machine: machines.Machine, equation: Any) -> tuple[str, int]:
   shapes = [
     jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding) for s in shapes
   ]
-  with scratch.scratch_folder() as folder:
-    with targets.compiling_for(compilers.target_of(machine)):
+  with scratch_folder.scratch_folder() as folder:
+    with compile_targets.compiling_for(compilers.target_of(machine)):
       jax.jit(run).lower(*shapes).compile(
         compiler_options={'xla_dump_to': str(folder)}
       )

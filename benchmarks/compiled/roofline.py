@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from benchmarks.compiled.programs import execution, kernels
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 # Share of a link's rate that collectives attain: an assumption, for the
 # expected figures only, as those of kernels.
@@ -67,7 +67,7 @@ def mean(weighted: list[tuple[float, Times]]) -> Times:
 
 
 def times(
-  machine: machines.Machine, run: execution.Run, *, compiled: bool
+  machine: machine_topology.Machine, run: execution.Run, *, compiled: bool
 ) -> Times:
   """Computes the times of a step.
 
@@ -107,7 +107,7 @@ def times(
 
 
 def figures(
-  machine: machines.Machine, step: Times, *, flops: float, tokens: float
+  machine: machine_topology.Machine, step: Times, *, flops: float, tokens: float
 ) -> dict[str, Any]:
   """Returns the rates of steps that take these times.
 

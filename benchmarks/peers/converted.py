@@ -8,7 +8,7 @@ import transformers
 
 from benchmarks import shapes
 from benchmarks.peers import xlm_roberta
-from xlflax.interop.huggingface import model_files, plan
+from xlflax.interop.huggingface import (config_json, tensor_mapping)
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 
 # Above the usual 0.02, so that a vocabulary's entries differ in probability
@@ -68,8 +68,8 @@ def convert(model: transformers.PreTrainedModel):
 def read(folder: pathlib.Path):
   """The same of a folder that `save_pretrained` wrote."""
   tensors = tensor_files.find_tensors(folder)
-  description = model_files.describe_model(folder, tensors)
+  description = config_json.describe_model(folder, tensors)
   params = weights.load_parameters(
-    plan.make_tensor_mapping(description, tensors)
+    tensor_mapping.make_tensor_mapping(description, tensors)
   )
   return description.config, params

@@ -16,7 +16,7 @@ import transformers
 from torch.nn import functional
 
 from benchmarks import efficiency
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
 
 _STATE_EVERY = 1000  # steps
 

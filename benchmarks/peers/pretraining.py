@@ -113,9 +113,9 @@ def _timed(step, device: str) -> float:
 
 def _sizes(model) -> dict[str, int]:
   """The sizes of a model, as its gin files and bindings set them."""
-  from xlflax.configuration import config
+  from xlflax.config import gin_config
 
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     model.gin_files,
     (
       'MODEL_DIR="unused"',

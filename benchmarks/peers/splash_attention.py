@@ -20,11 +20,11 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
 
 from benchmarks.compiled import bundles
 from benchmarks.compiled.programs import pallas
-from xlflax.models import targets
+from xlflax.models import compile_targets
 from xlflax.models.attention import fused, masks
-from xlflax.models.attention.fused import problem, sharded
+from xlflax.models.attention.fused import (kernel_spec, sharded_attention)
 from xlflax.planning import compilers
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 _BLOCK = 512
 _LAYERS, _SHAPE = 12, (64, 512, 12, 64)
@@ -37,14 +37,14 @@ def attend(
   if dropout_key is not None and dropout_rate or bias is not None:
     raise ValueError('splash attention has neither dropout nor biases')
   segments = mask.query_segments, mask.key_segments
-  arrays = problem.Arrays(
+  arrays = kernel_spec.Arrays(
     query * scale, key, value, None, *segments, None, None
   )
-  split = sharded._split(arrays)
+  split = sharded_attention._split(arrays)
   return split.map(_of_device, (arrays,), split.queries)
 
 
-def _of_device(arrays: problem.Arrays) -> jax.Array:
+def _of_device(arrays: kernel_spec.Arrays) -> jax.Array:
   length, heads = arrays.query.shape[1:3]
   block = min(_BLOCK, length)
   names = ['block_q', 'block_kv', 'block_q_dkv', 'block_kv_dkv']
@@ -56,14 +56,14 @@ def _of_device(arrays: problem.Arrays) -> jax.Array:
       block_sizes=kernel.BlockSizes(
         **dict.fromkeys(names, block), use_fused_bwd_kernel=True
       ),
-      interpret=targets.current_target().platform == 'cpu',
+      interpret=compile_targets.current_target().platform == 'cpu',
     )
   query, key, value = (x.swapaxes(1, 2) for x in arrays[:3])
   segments = kernel.SegmentIds(arrays.query_segments, arrays.key_segments)
   return jax.vmap(run)(query, key, value, segments).swapaxes(1, 2)
 
 
-def milliseconds(machine: machines.Machine, function, rate: float) -> dict:
+def milliseconds(machine: machine_topology.Machine, function, rate: float) -> dict:
   """Kernel -> milliseconds of all layers, by the bundles that it issues."""
   assert machine.accelerator is not None
   states = jax.ShapeDtypeStruct(_SHAPE, jnp.bfloat16)
@@ -77,7 +77,7 @@ def milliseconds(machine: machines.Machine, function, rate: float) -> dict:
     )
     return found.astype(jnp.float32).sum()
 
-  with targets.compiling_for(compilers.target_of(machine)):
+  with compile_targets.compiling_for(compilers.target_of(machine)):
     jaxpr = jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(
       *[states] * 3, jax.ShapeDtypeStruct(_SHAPE[:2], jnp.int32)
     ).jaxpr
@@ -92,7 +92,7 @@ def milliseconds(machine: machines.Machine, function, rate: float) -> dict:
 
 def main() -> None:
   """Prints a line for each."""
-  machine = machines.parse_topology(sys.argv[1])
+  machine = machine_topology.parse_topology(sys.argv[1])
   compilers.topology_devices(machine)
   for name, function, rate in (
     ('splash', attend, 0.0),

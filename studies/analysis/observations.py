@@ -12,23 +12,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from xlflax.analysis import report
-from xlflax.foundation import errors
+from xlflax.analysis import analysis_report
+from xlflax.utils import errors
 
 _TLM = 'MLM and TLM'
 _BILINGUAL = ('MLM', _TLM)
 
 
-def rows_of(folder: pathlib.Path) -> list[report.Row]:
+def rows_of(folder: pathlib.Path) -> list[analysis_report.Row]:
   """The rows of an analysis; none if it has not been made."""
   try:
-    return report.read_rows(folder)[1]
+    return analysis_report.read_rows(folder)[1]
   except errors.AnalysisError:
     return []
 
 
 def by_layer(
-  rows: Sequence[report.Row], value: str, *, layer: str = 'layer', **wanted
+  rows: Sequence[analysis_report.Row], value: str, *, layer: str = 'layer', **wanted
 ) -> np.ndarray:
   """The values of the rows with some columns, in the order of layers."""
   chosen = sorted(
@@ -41,7 +41,7 @@ def by_layer(
   )
 
 
-def _names(rows: Sequence[report.Row], column: str) -> list[str]:
+def _names(rows: Sequence[analysis_report.Row], column: str) -> list[str]:
   return list(dict.fromkeys(row[column] for row in rows))
 
 
@@ -55,7 +55,7 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> float:
   return float(np.corrcoef(first, second)[0, 1])
 
 
-def similarity(rows: Sequence[report.Row]) -> Iterator[tuple[str, str, bool]]:
+def similarity(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str, bool]]:
   """ECS section 5.2 and figure 7."""
   rows = [row for row in rows if row['first_layer'] == row['second_layer']]
   for pair in _names(rows, 'pair'):
@@ -90,7 +90,7 @@ def similarity(rows: Sequence[report.Row]) -> Iterator[tuple[str, str, bool]]:
 
 
 def retrieval(
-  rows: Sequence[report.Row], similar: Sequence[report.Row]
+  rows: Sequence[analysis_report.Row], similar: Sequence[analysis_report.Row]
 ) -> Iterator[tuple[str, str, bool]]:
   """ECS section 5.1.3 and figure 6; MetaXLM figure 3."""
   similar = [
@@ -132,7 +132,7 @@ def retrieval(
       )
 
 
-def translation(rows: Sequence[report.Row]) -> Iterator[tuple[str, str, bool]]:
+def translation(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str, bool]]:
   """ECS section 5.1.1 and figure 4."""
   for pair in _names(rows, 'pair'):
     for series in ('monolingual', *_BILINGUAL):
@@ -153,7 +153,7 @@ def translation(rows: Sequence[report.Row]) -> Iterator[tuple[str, str, bool]]:
         )
 
 
-def alignment(rows: Sequence[report.Row]) -> Iterator[tuple[str, str, bool]]:
+def alignment(rows: Sequence[analysis_report.Row]) -> Iterator[tuple[str, str, bool]]:
   """MetaXLM section 4.4 and figure 4."""
   for pair in _names(rows, 'pair'):
     values = by_layer(

@@ -14,14 +14,8 @@ import pathlib
 import random
 import unicodedata
 
-from xlflax.data.labelled.sources import source
-from xlflax.evaluation.metrics import (
-  alignment,
-  parsing,
-  questions,
-  tagging,
-  translation,
-)
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation.metrics import (alignment_error_rate, parsing_metrics, qa_metrics, tagging_metrics, translation_metrics)
 
 DRAWS = 20
 QUESTIONS = 100  # of a file, as qa.gin has them
@@ -109,7 +103,7 @@ def attachment(train, tests) -> dict[str, dict[str, dict[str, float]]]:
   found: dict[str, dict[str, dict[str, float]]] = {'uas': {}, 'las': {}}
   for direction in ('right', 'left'):
     scores = {
-      part: parsing.attachment_scores(
+      part: parsing_metrics.attachment_scores(
         examples, [chain_tree(e, lexicon, direction) for e in examples]
       )
       for part, examples in tests.items()
@@ -143,7 +137,7 @@ def span_f1(examples, lengths: list[int], rules: str) -> float:
   """F1 of random spans, a mean over draws."""
   gold = {e.id: [a.text for a in e.answers] for e in examples}
   scores = [
-    questions.answer_scores(
+    qa_metrics.answer_scores(
       gold,
       random_spans(examples, lengths, random.Random(seed)),
       rules=rules,
@@ -190,7 +184,7 @@ def nearest_translations(
 
 def read(format, files, **options):
   """Part -> examples with gold labels."""
-  found = source.FileExamples(
+  found = example_source.FileExamples(
     format=format,
     files={
       part: tuple(map(str, paths)) if isinstance(paths, tuple) else str(paths)
@@ -294,7 +288,7 @@ def word_tasks(data, files):
     tags(
       train['en'],
       tests,
-      lambda gold, found: tagging.token_accuracy(gold, found).value,
+      lambda gold, found: tagging_metrics.token_accuracy(gold, found).value,
     ),
   )
   folder = data / 'uner'
@@ -311,8 +305,8 @@ def word_tasks(data, files):
         },
       ),
       lambda gold, found: (
-        tagging.entity_scores(
-          gold, [tagging.repair_iob2(row) for row in found]
+        tagging_metrics.entity_scores(
+          gold, [tagging_metrics.repair_iob2(row) for row in found]
         ).overall.f1
       ),
     ),
@@ -417,7 +411,7 @@ def pair_tasks(data, files):
     'alignment',
     {
       'diagonal': {
-        part: alignment.alignment_scores(
+        part: alignment_error_rate.alignment_scores(
           examples,
           [
             diagonal(len(e.source_words), len(e.target_words)) for e in examples
@@ -448,7 +442,7 @@ def translations(corpus) -> dict[str, dict[str, float]]:
   }
   return {
     name: {
-      'en-ja': translation.bleu(found, [references], target_language='ja').value
+      'en-ja': translation_metrics.bleu(found, [references], target_language='ja').value
     }
     for name, found in outputs.items()
   }

@@ -22,7 +22,7 @@ import hashlib
 import json
 import pathlib
 
-from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus import corpus_writer as corpus_writer
 
 PAWSX = ('en', 'es', 'fr', 'zh')
 TATOEBA = {'fr': 'fra', 'zh': 'cmn'}

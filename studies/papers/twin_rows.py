@@ -1,7 +1,7 @@
 """The tiny twins of the rows of the papers' tables, as runs."""
 
 from studies.papers import runner
-from xlflax.configuration import config
+from xlflax.config import gin_config
 
 PAIRS = runner.PAIRS
 
@@ -19,7 +19,7 @@ def twin(file: str) -> tuple[str, ...]:
   """
   paper, _, name = file.partition('/')
   folder = f'papers/{paper}'
-  if (config.SHIPPED / folder / f'{name}.gin').exists():
+  if (gin_config.SHIPPED / folder / f'{name}.gin').exists():
     return (f'{folder}/{name}.gin',)
   row = name.removeprefix('tiny_')
   translates = row.startswith(('iwslt14', 'wmt14', 'script')) or 'mbart' in row
@@ -242,7 +242,7 @@ def _veco_small_translation(file: str, title: str) -> runner.Row:
     macros=(('INIT_DIR', f'veco_{file}'),),
     more=(
       "--gin.PARALLEL='corpus.parallel.en_de'",
-      "--gin.sides/stream.PairOptions.order='reversed'",
+      "--gin.sides/dataset_config.PairOptions.order='reversed'",
     ),
   )
 

@@ -18,7 +18,7 @@ import pathlib
 import re
 import unicodedata
 
-from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus import corpus_writer as corpus_writer
 
 LANGUAGES = ('en', 'fr', 'de', 'es', 'ru', 'zh', 'ar', 'hi', 'ja', 'sw')
 TATOEBA = {

@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 
-from xlflax.evaluation import results, summary
+from xlflax.evaluation import (result_store, result_tables)
 
 # Title, task, metric, where it lies below scores/MODEL ('' is the run itself).
 _ROWS = (
@@ -41,18 +41,18 @@ def _run(work: pathlib.Path, model: str, where: str) -> pathlib.Path:
 
 def scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
   """Part -> score of the last checkpoint on the test split."""
-  for group, by_step in results.find_results(run).items():
+  for group, by_step in result_store.find_results(run).items():
     if group.task != task or group.split == 'validation':
       continue
     step = max((s for s in by_step if isinstance(s, int)), default=None)
     if step is None:
       continue
-    named = summary.summarize_group(group, by_step, is_one_of_many=False)
+    named = result_tables.summarize_group(group, by_step, is_one_of_many=False)
     folder = run / 'eval' / group.folder / str(step)
-    reach = summary.result_intervals(named, by_step[step], folder)
+    reach = result_tables.result_intervals(named, by_step[step], folder)
     return {
-      name.partition('/')[2]: summary.format_cell(value)
-      + summary.format_half_width(reach.get(name))
+      name.partition('/')[2]: result_tables.format_cell(value)
+      + result_tables.format_half_width(reach.get(name))
       for name, value in by_step[step].metrics.items()
       if name.partition('/')[0] == metric
     }

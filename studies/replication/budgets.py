@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from studies.replication import trainers
 from studies.replication.conditions import Condition, Size, Taken
-from xlflax.data.stream import Layout
+from xlflax.data.dataset_config import Layout
 
 _TWO_SIDED = (Layout.SIDES, Layout.ADJACENT)
 

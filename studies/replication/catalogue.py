@@ -11,7 +11,7 @@ from studies.replication.papers import (
   synthetic_claims,
   synthetic_conditions,
 )
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 PAPERS = ('ECS', 'MetaXLM', 'PPA', 'VECO')
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from studies.replication import crossed
-from xlflax.evaluation.metrics import bootstrap, paired
+from xlflax.evaluation.metrics import (bootstrap, paired_comparison)
 
 NO_PAPER = 'no paper'  # where a claim stands that is the project's own
 FEWEST_SEEDS = 3  # below these a claim counts as not run
@@ -185,7 +185,7 @@ def find(claim: Claim, scores: Scores) -> Finding:
     found = crossed.compare(before, after)
     errors = crossed.errors(before, after)
   else:
-    found = paired.compare_paired(
+    found = paired_comparison.compare_paired(
       *np.concatenate([before, after], 1).T.tolist()
     )
     errors = None

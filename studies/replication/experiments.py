@@ -11,8 +11,8 @@ from studies.replication import measures, probes, results, running, trainers
 from studies.replication.conditions import Condition, Size
 from studies.replication.papers import entailment, translating
 from studies.replication.worlds import Amounts, Text, World
-from xlflax.foundation import errors
-from xlflax.storage import locking
+from xlflax.utils import errors
+from xlflax.storage import file_lock
 
 _SETTINGS = 'settings.txt'  # of a saved run
 
@@ -125,7 +125,7 @@ class _Experiment:
 
   def _alone(self, name: str, seed: int = 0, *, wait: bool = False):
     """Keeps other processes from a run, or from the languages."""
-    return locking.lock_directory(
+    return file_lock.lock_directory(
       self._work / 'locks' / name,
       name=str(seed),
       what='run',

@@ -26,20 +26,20 @@ import numpy as np
 from studies.replication import probes, running
 from studies.replication.conditions import Size
 from studies.replication.worlds import FIRST, World
-from xlflax.data.labelled import stream as labelled_stream
-from xlflax.data.labelled.rows import tagging_rows
-from xlflax.data.stream import LanguageBatching
-from xlflax.data.vocabularies import token_normalization
-from xlflax.evaluation import base, states
-from xlflax.evaluation.metrics import retrieval as retrieval_lib
-from xlflax.evaluation.tasks import tagging
-from xlflax.evaluation.tasks import word_alignment as alignment_task
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised.featurizers import tagging_featurizer
+from xlflax.data.dataset_config import LanguageBatching
+from xlflax.data.tokenizers import token_normalization
+from xlflax.evaluation import (eval_task, hidden_states)
+from xlflax.evaluation.metrics import retrieval_metrics as retrieval_lib
+from xlflax.evaluation.tasks import tagging_task
+from xlflax.evaluation.tasks import word_alignment_task as alignment_task
+from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.finetuning import token_classification
 from xlflax.similarity import cka, procrustes
-from xlflax.similarity.word_alignment import Method
+from xlflax.similarity.word_links import Method
 from xlflax.trainer import Trainer
-from xlflax.training.checkpointing import saved_objectives
+from xlflax.training.checkpointing import objective_config
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.optimization import optimizers, schedules
 
@@ -47,20 +47,20 @@ _BATCH = 100
 _SPECIFIC = 'model/language_specific'
 
 
-def subject_of(setup, params, objectives=()) -> base.Subject:
+def subject_of(setup, params, objectives=()) -> eval_task.Subject:
   """Parameters as evaluation tasks take them."""
-  return base.Subject(
+  return eval_task.Subject(
     model=setup.model,
     params=params,
     vocabulary=setup.vocabulary,
     batch_size=_BATCH,
     objectives={one.name: one for one in objectives},
-    inputs=saved_objectives.inputs_of(setup.settings),
+    inputs=objective_config.inputs_of(setup.settings),
   )
 
 
 def sentence_states(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   world: World,
   second: str,
   code: str,
@@ -80,7 +80,7 @@ def sentence_states(
   if shuffled:
     draw = np.random.default_rng(0)
     token_ids = [draw.permutation(ids).tolist() for ids in token_ids]
-  return states.token_states(
+  return hidden_states.token_states(
     subject,
     token_ids,
     [subject.vocabulary.language_id(code)] * len(token_ids),
@@ -256,7 +256,7 @@ def _tagged_stream(world: World, labels, size: Size):
   return labelled_stream.LabelledStream(
     name='tagged',
     source=world.tagged('train', FIRST),
-    rows=tagging_rows.TaggingRows(labels=labels),
+    rows=tagging_featurizer.TaggingRows(labels=labels),
     length=world.LENGTH,
     batch_size=32,
     batching=LanguageBatching.ONE_LANGUAGE,
@@ -287,7 +287,7 @@ def _test(trained: running.Trained, world: World) -> dict[str, float]:
   """Accuracy in both languages."""
   source = world.tagged('test', FIRST, *world.seconds)
   max_length = trained.setup.model.config.max_length
-  task = tagging.Tagging(source=source, length=max_length)
+  task = tagging_task.Tagging(source=source, length=max_length)
   subject = subject_of(
     trained.setup,
     trained.state.params,

@@ -11,14 +11,14 @@ import numpy as np
 from studies.replication import trainers
 from studies.replication.conditions import Condition, Loss, Size
 from studies.replication.worlds import FIRST, World
-from xlflax.evaluation import base, token_rows
-from xlflax.objectives import base as objective_base
+from xlflax.evaluation import (eval_task, token_batches)
+from xlflax.objectives import objective_base as objective_base
 
 _ROWS = 100  # a batch
 
 
 def side(
-  subject: base.Subject, world: World, second: str, code: str
+  subject: eval_task.Subject, world: World, second: str, code: str
 ) -> list[list[int]]:
   """The token ids of a side of a language's held-out translations."""
   pairs = world.translations(second)[: 2 * world.TESTED]
@@ -28,7 +28,7 @@ def side(
 
 
 def partner_gain(
-  subject: base.Subject, world: World, condition: Condition, size: Size
+  subject: eval_task.Subject, world: World, condition: Condition, size: Size
 ) -> dict[str, dict[str, float]]:
   """How much better tokens are predicted beside their translation.
 
@@ -73,7 +73,7 @@ def partner_gain(
 
 
 def _loss(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   objective: objective_base.Objective,
   stream,
   languages: tuple[int, ...],
@@ -82,11 +82,11 @@ def _loss(
 ) -> float:
   """The mean loss of the chosen tokens of pairs."""
   spec = subject.vocabulary.spec
-  units = token_rows.fitting_pairs(first, second, stream)
+  units = token_batches.fitting_pairs(first, second, stream)
   sums = [
     _sums(objective, subject.model, spec, subject.params, batch, index)
     for index, batch in enumerate(
-      token_rows.make_batches(units, languages, stream, spec)
+      token_batches.make_batches(units, languages, stream, spec)
     )
   ]
   total, weight = np.asarray(jax.device_get(sums), np.float64).sum(0)

@@ -12,12 +12,12 @@ from scipy import stats
 from studies.replication import held_out
 from studies.replication.conditions import Condition
 from studies.replication.worlds import FIRST, Text, World
-from xlflax.data.labelled.sources.source import FileExamples
-from xlflax.data.text_tasks.corpus_tasks import ALPHA
-from xlflax.data.vocabularies.vocabulary import Vocabulary
+from xlflax.data.supervised.sources.example_source import FileExamples
+from xlflax.data.plain_text.corpus_directory_tasks import ALPHA
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.evaluation.metrics import string_overlap
-from xlflax.foundation import errors
-from xlflax.storage import contents, paths
+from xlflax.utils import errors
+from xlflax.storage import (content_hash, paths)
 
 _PAIRS = 8000  # of each two languages: every n-th, the first so many
 _TAGGED = 300  # test sentences of each language
@@ -68,7 +68,7 @@ class Texts:
         expected='--corpora=DIR and --treebanks=DIR',
       )
     found = cls(corpora=corpora, treebanks=treebanks, dictionaries=dictionaries)
-    digest = contents.hash_paths(
+    digest = content_hash.hash_paths(
       [
         [corpora / kind / 'mono' for kind in ('disjoint', 'parallel')],
         [corpora / 'parallel' / split / 'parallel' for split in ('.', 'test')],
@@ -85,7 +85,7 @@ class Texts:
         where=str(corpora),
         fix='write them by `xlflax build-corpus libreoffice`, by both modes',
       )
-    words = contents.hash_paths([dictionaries]) if dictionaries else ''
+    words = content_hash.hash_paths([dictionaries]) if dictionaries else ''
     if words is None:
       raise errors.ConfigError(
         'There are no dictionaries',

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from studies.replication.conditions import Condition, Size
-from xlflax.foundation import errors
-from xlflax.storage import digests, paths
-from xlflax.training.checkpointing import description
+from xlflax.utils import errors
+from xlflax.storage import (checksums, paths)
+from xlflax.training.checkpointing import config_serialization
 
 _DIGITS = 5
 
@@ -44,7 +44,7 @@ def settings_of(chain: tuple[Condition, ...], amounts: Any, size: Size) -> str:
 def _told(value: Any) -> dict[str, Any]:
   """The compared fields of a dataclass that are not their defaults."""
   return {
-    field.name: description.to_json_config(getattr(value, field.name))
+    field.name: config_serialization.to_json_config(getattr(value, field.name))
     for field in dataclasses.fields(value)
     if field.compare and getattr(value, field.name) != field.default
   }
@@ -79,7 +79,7 @@ class Store:
     path.parent.mkdir(parents=True, exist_ok=True)
     paths.write_atomically(
       path,
-      json.dumps(digests.add_digest(rounded(dataclasses.asdict(result))))
+      json.dumps(checksums.add_digest(rounded(dataclasses.asdict(result))))
       + '\n',
     )
 
@@ -117,7 +117,7 @@ def rounded(value: Any) -> Any:
 def _read(
   path: pathlib.Path, into: Callable[[Any], Any], *, own: bool = False
 ) -> Any:
-  return digests.read_json(
+  return checksums.read_json(
     path,
     error=errors.AnalysisError,
     what='A result of an experiment is damaged',

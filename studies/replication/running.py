@@ -17,17 +17,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.trainer import Trainer
-from xlflax.training import setup as setup_lib
+from xlflax.training import training_setup as setup_lib
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (
-  checkpoints,
-  description,
-  run_directory,
-)
-from xlflax.training.devices import program_memory
+from xlflax.training.checkpointing import (checkpoints, config_serialization, run_directory)
+from xlflax.training.devices import mmap_limit
 
 _TOGETHER = 10  # steps in one call, where all train the same entries
 
@@ -89,10 +85,10 @@ class Programs:
 
   def _make_room(self) -> None:
     """Forgets all programs where a process can hold no more of them."""
-    if program_memory.is_scarce():
+    if mmap_limit.is_scarce():
       self._setups.clear()
       self._steps.clear()
-      program_memory.make_room()
+      mmap_limit.make_room()
 
   def _setup(self, trainer: Trainer) -> setup_lib.Setup:
     """A trainer's own view of the setup that it shares with other seeds."""
@@ -100,7 +96,7 @@ class Programs:
       trainer, seed=0, model_dir='unused', init_from=None
     )
     key = json.dumps(
-      [description.to_json_config(plain), trainer.cache_dir], sort_keys=True
+      [config_serialization.to_json_config(plain), trainer.cache_dir], sort_keys=True
     )
     if key not in self._setups:
       self._setups[key] = setup_lib.Setup(plain)

@@ -6,19 +6,14 @@ from typing import Any
 from studies.replication.conditions import Condition, Loss, Size, Taken
 from studies.replication.papers import broken, translating
 from studies.replication.worlds import FIRST, World
-from xlflax.data import stream as stream_lib
-from xlflax.data.stream import Layout
+from xlflax.data import dataset_config as stream_lib
+from xlflax.data.dataset_config import Layout
 from xlflax.models import encoder
-from xlflax.models.config import EncoderConfig, MlmHead, PositionEmbedding
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.models.encoder_config import (EncoderConfig, MlmHead, PositionEmbedding)
+from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.corruption.random_words import RandomWords
-from xlflax.objectives.inputs import Pooling
-from xlflax.objectives.pretraining import (
-  contrastive,
-  cross_attention_mlm,
-  distillation,
-  masked_lm,
-)
+from xlflax.objectives.model_calls import Pooling
+from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm, distillation, masked_lm)
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
 from xlflax.trainer import Trainer
 from xlflax.training.initialization.init_from import InitFrom
@@ -177,20 +172,20 @@ def objective(loss: Loss, condition: Condition, world: World, size: Size):
   return masked_lm.MaskedLM(**masking)
 
 
-def _contrast(loss: Loss, size: Size) -> contrastive.SentenceAlignment:
+def _contrast(loss: Loss, size: Size) -> sentence_alignment.SentenceAlignment:
   """PPA's momentum contrast, or the control without negatives."""
   pairs = size.batch // 2
-  kind = contrastive.SentenceAlignment
+  kind = sentence_alignment.SentenceAlignment
   if loss is Loss.ZERO_QUEUE:
     kind = broken.ZeroQueue
   return kind(
     queue=MomentumQueue(size=_KEYS // pairs * pairs, momentum=0.95),
     pooling=Pooling.FIRST,
     projection_dim=32,
-    normalize=contrastive.Normalize.STATES,
+    normalize=sentence_alignment.Normalize.STATES,
     temperature=0.05,
-    direction=contrastive.Direction.FORWARD,
-    duplicates=contrastive.Duplicates.NEGATIVE,
+    direction=sentence_alignment.Direction.FORWARD,
+    duplicates=sentence_alignment.Duplicates.NEGATIVE,
     name='moco',
   )
 

@@ -9,15 +9,15 @@ from typing import Any
 from studies.replication import held_out
 from studies.synthetic import generator, sources, typology
 from studies.synthetic import options as options_lib
-from xlflax.data.cache import writer
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.labelled import labels as labels_lib
-from xlflax.data.labelled.examples.tagging import TaggedSentence
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.data.vocabularies.settings import Anchors
-from xlflax.data.vocabularies.vocabulary import DESCRIPTION_FILE, Vocabulary
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_directory as corpus_lib
+from xlflax.data.supervised import label_sets as labels_lib
+from xlflax.data.supervised.labeled_examples.tagging_examples import TaggedSentence
+from xlflax.data.supervised.sources import example_source as source_lib
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers import vocabulary_training as vocabulary_training
+from xlflax.data.tokenizers.vocabulary_config import Anchors
+from xlflax.data.tokenizers.base_vocabulary import (DESCRIPTION_FILE, Vocabulary)
 
 FIRST, SECOND = 'en', 'xx'
 _UNUSED = ('nli', 'paraphrase', 'reviews', 'trees', 'ner', 'qa', 'bucc')
@@ -152,13 +152,13 @@ class World:
       dictionaries = pathlib.Path(self.corpus) / 'dictionaries'
       if anchors is Anchors.JOINT and dictionaries.exists():
         mixtures.append('corpus.code_switched')
-      plan = writer.Plan(
+      plan = cache_writer.Plan(
         directory=path,
         mixtures=mixtures,
         vocabulary=Vocabulary.load(self.plain().vocabulary(anchors)),
         open_tasks=functools.partial(CorpusTasks, self.corpus),
       )
-      writer.write_cache(plan)
+      cache_writer.write_cache(plan)
       done.touch()
     return path
 

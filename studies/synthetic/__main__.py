@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from studies import command_line
 from studies.synthetic import generator, typology
 from studies.synthetic.options import SyntheticOptions
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ belong to one of two topics; function words and names to none.
 import dataclasses
 import functools
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True)

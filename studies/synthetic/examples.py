@@ -13,7 +13,7 @@ from studies.synthetic.options import SyntheticOptions
 from studies.synthetic.questions import ROLES, Paragraph
 from studies.synthetic.rendering import Renderer
 from studies.synthetic.sampling import Sampler
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 _PATIENCE = 10_000
 REVIEW_LABELS = ('negative', 'positive')

@@ -10,9 +10,9 @@ from studies.synthetic.draws import Draws
 from studies.synthetic.lexicon import Lexicon
 from studies.synthetic.options import SyntheticOptions
 from studies.synthetic.rendering import Renderer
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.foundation import errors
-from xlflax.storage import digests
+from xlflax.data.corpus import corpus_writer as corpus_writer
+from xlflax.utils import errors
+from xlflax.storage import checksums
 from xlflax.storage import paths as paths_lib
 
 RECORD = 'synthetic.json'
@@ -42,7 +42,7 @@ def write(
     CorpusError: the directory holds something else.
   """
   directory = paths_lib.to_local_path(directory, where='directory')
-  sealed = digests.add_digest(options.to_json())
+  sealed = checksums.add_digest(options.to_json())
   record = json.dumps(sealed, indent=2, ensure_ascii=False, sort_keys=True)
   record += '\n'
   _check(directory, record)
@@ -80,7 +80,7 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
       fix='write one by `python -m studies.synthetic --output=DIR`',
     )
   return options_lib.from_json(
-    digests.read_json(
+    checksums.read_json(
       path,
       error=errors.CorpusError,
       what='The record of synthetic languages is damaged',

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from studies.synthetic import concepts, scripts
 from studies.synthetic.draws import Draws
 from studies.synthetic.typology import Language, Morphology
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 _VERB_MARKS = (
   ('past',),

@@ -7,7 +7,7 @@ from typing import Any
 
 from studies.synthetic import typology
 from studies.synthetic.typology import Language
-from xlflax.foundation import errors, suggestions
+from xlflax.utils import (errors, name_suggestions)
 
 SPLITS = ('train', 'dev', 'test')
 CORPUS_KINDS = ('mono', 'parallel')
@@ -151,8 +151,8 @@ def _check_name(name: str) -> None:
       expected=f'<kind>/<split>: {", ".join(kinds)}; train (not for '
       f'{", ".join(_HELD_OUT_ONLY)}), dev or test',
       where='SyntheticOptions.sizes',
-      fix=suggestions.did_you_mean(kind, kinds)
-      or suggestions.did_you_mean(split, allowed),
+      fix=name_suggestions.did_you_mean(kind, kinds)
+      or name_suggestions.did_you_mean(split, allowed),
     )
 
 

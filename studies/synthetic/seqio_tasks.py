@@ -24,10 +24,10 @@ from collections.abc import Mapping
 import seqio
 
 from studies.synthetic import generator, sources
-from xlflax.data.corpus.directory import Corpus
-from xlflax.data.labelled.sources import seqio_tasks
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.supervised.sources import supervised_tasks
 from xlflax.data.seqio_tasks import corpus_tasks
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import task_registry as task_registry
 from xlflax.tasks import opus
 
 _SPLITS = {'train': 'train', 'dev': 'validation', 'test': 'test'}
@@ -74,7 +74,7 @@ def register(
     if kind == 'tatoeba':
       task_registry.add_mixture(mixtures[-1], own)
     else:
-      seqio_tasks.add_labelled_mixture(mixtures[-1], own)
+      supervised_tasks.add_labelled_mixture(mixtures[-1], own)
     names += own
   return (*names, *mixtures)
 
@@ -90,12 +90,12 @@ def _add(
       files={split: tuple(paths) for split, paths in files.items()},
     )
   if kind == 'bucc':
-    return seqio_tasks.add_mined_task(
+    return supervised_tasks.add_mined_task(
       name,
       language=part,
       files={split: tuple(paths) for split, paths in files.items()},
     )
   family = sources.FAMILIES[kind]
-  return seqio_tasks.add_labelled_task(
+  return supervised_tasks.add_labelled_task(
     name, format=family.format, language=part, files=files, **family.options
   )

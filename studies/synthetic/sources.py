@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from studies.synthetic import generator
 from studies.synthetic.options import SPLITS, SyntheticOptions
-from xlflax.data.labelled.sources import ranking
-from xlflax.data.labelled.sources.source import FileExamples, MinedFiles
-from xlflax.foundation import errors
+from xlflax.data.supervised.sources import beir
+from xlflax.data.supervised.sources.example_source import (FileExamples, MinedFiles)
+from xlflax.utils import errors
 
 Paths = dict[str, str | tuple[str, ...]]
 
@@ -106,11 +106,11 @@ def mined(directory: str | pathlib.Path, split: str) -> MinedFiles:
   )
 
 
-def rankings(directory: str | pathlib.Path, split: str) -> ranking.RankedFolder:
+def rankings(directory: str | pathlib.Path, split: str) -> beir.RankedFolder:
   """Queries in the first language with documents in each other; dev or test."""
   generator.read_options(directory)
   folder = pathlib.Path(directory) / 'ranking' / split
-  return ranking.RankedFolder(directory=str(folder))
+  return beir.RankedFolder(directory=str(folder))
 
 
 def altered(directory, split: str) -> dict[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from studies.synthetic.scripts import Script
-from xlflax.data.corpus import files as corpus_files
-from xlflax.foundation import errors
+from xlflax.data.corpus import corpus_files as corpus_files
+from xlflax.utils import errors
 
 
 class WordOrder(enum.Enum):

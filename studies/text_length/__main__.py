@@ -16,16 +16,16 @@ import numpy as np
 
 from studies import command_line
 from xlflax.data.corpus import language_codes
-from xlflax.data.preparation import decontamination, filters
+from xlflax.data.preprocessing import (contamination, text_filters)
 
 _WORDS = 13
 _MIN_CHARACTERS = 20
 _FILTERS = {
-  'script': filters.TextFilters(min_letters=0, min_script_share=0.5),
-  'language': filters.TextFilters(min_letters=0, min_language_probability=0.5),
+  'script': text_filters.TextFilters(min_letters=0, min_script_share=0.5),
+  'language': text_filters.TextFilters(min_letters=0, min_language_probability=0.5),
 }
 # The settings of the guide on large corpora.
-_RECIPE = filters.TextFilters(
+_RECIPE = text_filters.TextFilters(
   min_characters=_MIN_CHARACTERS,
   max_characters=5000,
   min_script_share=0.5,
@@ -36,13 +36,13 @@ _RECIPE = filters.TextFilters(
 
 def contaminated(training: Sequence[str], evaluation: Sequence[str]) -> float:
   """Returns the fraction of training lines that decontamination drops."""
-  known = decontamination.keys_of(evaluation, _WORDS)
+  known = contamination.keys_of(evaluation, _WORDS)
   return _count_touched(training, known) / max(1, len(training))
 
 
 def _count_touched(texts: Sequence[str], known: np.ndarray) -> int:
   """Returns the number of texts that share a run with evaluation text."""
-  keys, places = decontamination._keys(list(texts), _WORDS)
+  keys, places = contamination._keys(list(texts), _WORDS)
   return np.unique(places[np.isin(keys, known)]).size
 
 
@@ -52,7 +52,7 @@ def recall(training: Sequence[str], evaluation: Sequence[str]) -> float:
   Each evaluation text of at least 13 words is planted between two training
   lines.
   """
-  known = decontamination.keys_of(evaluation, _WORDS)
+  known = contamination.keys_of(evaluation, _WORDS)
   planted = [
     f'{before} {text} {before}'
     for before, text in zip(training, evaluation, strict=False)
@@ -63,14 +63,14 @@ def recall(training: Sequence[str], evaluation: Sequence[str]) -> float:
 
 def _is_long(text: str) -> bool:
   """Returns whether a text has at least one complete run."""
-  weights = map(decontamination._weight, decontamination._tokens(text))
-  return sum(weights) >= _WORDS * decontamination._ENGLISH_WORD
+  weights = map(contamination._weight, contamination._tokens(text))
+  return sum(weights) >= _WORDS * contamination._ENGLISH_WORD
 
 
 def dropped(lines: Sequence[str], code: str, chosen) -> float:
   """Returns the fraction of lines that a filter drops."""
   reasons = [
-    filters.find_drop_reason((line,), (code,), chosen) for line in lines
+    text_filters.find_drop_reason((line,), (code,), chosen) for line in lines
   ]
   return sum(reason is not None for reason in reasons) / max(1, len(lines))
 
@@ -115,7 +115,7 @@ def measure(args: argparse.Namespace) -> None:
       for line in path.read_text(encoding='utf-8').splitlines()
     ]
     reasons = collections.Counter(
-      filters.find_drop_reason(row, codes, _RECIPE) for row in rows
+      text_filters.find_drop_reason(row, codes, _RECIPE) for row in rows
     )
     kept = reasons.pop(None, 0)
     why = ', '.join(f'{name} {count}' for name, count in reasons.most_common())

@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.analysis import models, sentence_store
-from xlflax.evaluation import sources
+from xlflax.analysis import (model_refs, activation_cache)
+from xlflax.evaluation import text_sources
 
-SERIES = (models.Series('mine', 'runs/mine'),)
+SERIES = (model_refs.Series('mine', 'runs/mine'),)
 
 
-class FakeModels(models.Models):
+class FakeModels(model_refs.Models):
   """Every model has so many layers, and checkpoints 1 and 2."""
 
   def __init__(self, layers=3, subject=None):
@@ -25,19 +25,19 @@ class FakeModels(models.Models):
     return self._one
 
   def resolve(self, ref):
-    return models.ModelRef(ref.directory, 2)
+    return model_refs.ModelRef(ref.directory, 2)
 
   def identity(self, ref):
     return {'run': ref.directory, 'step': ref.step}
 
   def at_steps(self, refs, steps):
     return [
-      tuple(models.ModelRef(ref.directory, step) for ref in refs)
+      tuple(model_refs.ModelRef(ref.directory, step) for ref in refs)
       for step in ((1, 2) if steps == 'all' else (2,))
     ]
 
 
-class FakeReader(sentence_store.SentenceReader):
+class FakeReader(activation_cache.SentenceReader):
   """The states of the first N sentences of a language, in two blocks."""
 
   def blocks(self, opened, ref, texts, language):
@@ -51,17 +51,17 @@ STATES: dict[str, np.ndarray] = {}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Text(sources.PairSource):
+class Text(text_sources.PairSource):
   """So many sentences of each language."""
 
   sizes: dict[str, int]
-  names: tuple[sources.Pair, ...] = (('en', 'fr'),)
+  names: tuple[text_sources.Pair, ...] = (('en', 'fr'),)
 
   def pairs(self):
     return self.names
 
   def load(self, pair):
-    return sources.PairedText(
+    return text_sources.PairedText(
       *(
         [f'{language} {i}' for i in range(self.sizes[language])]
         for language in pair

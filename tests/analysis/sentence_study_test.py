@@ -4,8 +4,8 @@ import scipy.stats
 
 from tests.errors import raises_error
 from xlflax.analysis import sentence_study
-from xlflax.evaluation.metrics import retrieval
-from xlflax.foundation import errors
+from xlflax.evaluation.metrics import retrieval_metrics
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
   found = sentence_study.score_mapped_layers(train, test)
   assert found.forward[0] == found.backward[0] == 1
   assert found.mean[1] < 0.2
-  assert retrieval.score_layers(*test).mean[0] < 0.5
+  assert retrieval_metrics.score_layers(*test).mean[0] < 0.5
 
 
 def test_bad_sides(states):

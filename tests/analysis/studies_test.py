@@ -7,15 +7,8 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import (
-  cka_study,
-  models,
-  parallel_text,
-  procrustes_study,
-  report,
-  sentence_study,
-)
-from xlflax.foundation import errors
+from xlflax.analysis import (cka_study, model_refs, parallel_data, procrustes_study, analysis_report, sentence_study)
+from xlflax.utils import errors
 from xlflax.similarity import alignment_maps, cka
 
 
@@ -154,7 +147,7 @@ def test_a_map_is_learned_and_kept(tmp_path):
   assert row['accuracy_after'] == 1 and row['accuracy_before'] < 0.8
   assert row['cosine_after'] > 0.99 > row['cosine_before']
   assert (row['pairs'], row['held_out']) == (54, 6)
-  report.write(tmp_path / 'out', found)
+  analysis_report.write(tmp_path / 'out', found)
   saved = alignment_maps.load_map(tmp_path / 'out' / 'mine.en-fr.2.layer1.npz')
   assert saved.about['layer'] == 1 and saved.about['first'] == 'runs/mine@2'
   mapped = saved.alignment.map_source(fakes.STATES['en'][1])
@@ -175,7 +168,7 @@ def test_a_layer_that_does_not_exist(make, tmp_path):
   found = make(layers=(3,)).run(fakes.FakeModels())
   assert_mentions(found.failures[0], 3, 0, 2)
   with raises_error(errors.AnalysisError, mentions=3):
-    report.write(tmp_path, found)
+    analysis_report.write(tmp_path, found)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +181,7 @@ def test_a_layer_that_does_not_exist(make, tmp_path):
   ],
 )
 def test_sides_of_unequal_length(make, field):
-  source = parallel_text.Oriented(source=fakes.Text(sizes={'en': 5, 'fr': 4}))
+  source = parallel_data.Oriented(source=fakes.Text(sizes={'en': 5, 'fr': 4}))
   found = make(**{field: source}).run(fakes.FakeModels())
   assert not found.rows
   assert_mentions(found.failures[0], 5, 'en', 4, 'fr')
@@ -233,7 +226,7 @@ def test_word_links_are_needed():
 
 
 def test_orientation():
-  text = parallel_text.Oriented(
+  text = parallel_data.Oriented(
     source=fakes.Text(
       sizes={'en': 3, 'fr': 3, 'de': 3}, names=(('fr', 'en'), ('de', 'fr'))
     ),
@@ -244,13 +237,13 @@ def test_orientation():
 
 
 def test_series_templates():
-  series = models.Series.parse('bi=runs/{pair},other/{language}@untrained')
+  series = model_refs.Series.parse('bi=runs/{pair},other/{language}@untrained')
   assert series.models(('en', 'ru')) == (
-    models.ModelRef('runs/en-ru', 'last'),
-    models.ModelRef('other/ru', 'untrained'),
+    model_refs.ModelRef('runs/en-ru', 'last'),
+    model_refs.ModelRef('other/ru', 'untrained'),
   )
-  assert models.ModelRef.parse('a@b@10') == models.ModelRef('a@b', 10)
-  assert models.ModelRef.parse('a@b') == models.ModelRef('a@b', 'last')
+  assert model_refs.ModelRef.parse('a@b@10') == model_refs.ModelRef('a@b', 10)
+  assert model_refs.ModelRef.parse('a@b') == model_refs.ModelRef('a@b', 'last')
   for text in ('runs/x', 'x=', '=x', 'x=a,', 'x=a,b,c'):
     with raises_error(errors.ConfigError, where='--models'):
-      models.Series.parse(text)
+      model_refs.Series.parse(text)

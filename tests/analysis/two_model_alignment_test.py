@@ -8,14 +8,14 @@ import pytest
 
 from tests.analysis import fakes
 from tests.errors import assert_mentions, raises_error
-from xlflax.analysis import alignment_study, models
-from xlflax.data.labelled.sources import source
-from xlflax.foundation import errors
-from xlflax.similarity import alignment_maps, normalization, procrustes
+from xlflax.analysis import (alignment_study, model_refs)
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import errors
+from xlflax.similarity import (alignment_maps, vector_normalization, procrustes)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
-_SERIES = (models.Series('two', 'runs/a', 'runs/b'),)
+_SERIES = (model_refs.Series('two', 'runs/a', 'runs/b'),)
 
 
 def _study(
@@ -25,7 +25,7 @@ def _study(
   (tmp_path / 'gold').write_text(gold)
   return alignment_study.AlignmentStudy(
     **{
-      'source': source.FileExamples(
+      'source': example_source.FileExamples(
         format='word_alignment',
         files={'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
       ),
@@ -45,7 +45,7 @@ def _save(
   second='runs/b@2',
   pair='de-de',
 ):
-  side = normalization.Normalized(
+  side = vector_normalization.Normalized(
     np.zeros((0, 16), np.float32), np.zeros((0, 16))
   )
   folder = tmp_path / f'maps{sign}{pair}'

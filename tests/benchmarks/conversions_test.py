@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import conversions
-from xlflax.interop.huggingface import importing
+from xlflax.interop.huggingface import huggingface_import
 from xlflax.interop.huggingface.tensors import tensor_files
 
 
@@ -11,7 +11,7 @@ from xlflax.interop.huggingface.tensors import tensor_files
 def test_a_model_is_of_the_size_asked_for(tmp_path, sparse):
   sizes = conversions.make_folder(tmp_path / 'hf', 0.01, sparse=sparse)
   assert 0.6e7 < sizes['file'] < 1.4e7
-  checked = importing.check_import(tmp_path / 'hf')
+  checked = huggingface_import.check_import(tmp_path / 'hf')
   tensors = tensor_files.find_tensors(tmp_path / 'hf')
   word = tensors['roberta.embeddings.word_embeddings.weight']
   ((_, values),) = tensor_files.read_tensors([word])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import efficiency, input_pipeline
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_spec
 
 _CURVE = [[10, 1.0, 8.0], [20, 3.0, 6.0], [30, 5.0, 5.0]]
 

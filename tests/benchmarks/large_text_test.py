@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from benchmarks import cache_engines, cache_rates, large_text
-from xlflax.data.corpus import directory
+from xlflax.data.corpus import corpus_directory
 
 
 def test_synthetic_text_of_a_size(tmp_path):
   for folder in ('a', 'b'):
     large_text.write(tmp_path / folder, None, 1)
-  corpus = directory.Corpus(tmp_path / 'a')
+  corpus = corpus_directory.Corpus(tmp_path / 'a')
   assert len(corpus.monolingual_languages()) == 10
   assert corpus.parallel_pairs() == (('de', 'en'),)
   plain = [p for p in (tmp_path / 'a').rglob('*.*') if p.suffix != '.zst']

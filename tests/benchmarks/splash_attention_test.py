@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import splash_attention
-from xlflax.models.attention import attention, masks
+from xlflax.models.attention import (attention_backends, masks)
 
 
 def _arrays():
@@ -31,8 +31,8 @@ def test_equals_plain_attention():
     )
 
   def plain(*given):
-    return attention.dot_product_attention(
-      *given, backend=attention.model_config.AttentionBackend.XLA, scale=0.125
+    return attention_backends.dot_product_attention(
+      *given, backend=attention_backends.model_config.AttentionBackend.XLA, scale=0.125
     )
 
   got, want = (run(f, _arrays()) for f in (splash, plain))

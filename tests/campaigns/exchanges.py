@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from tests.campaigns import counts as counts_lib
 from tests.campaigns import two_runs
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 NOTICED, UNREAD, WHOLE = 'noticed', 'unread', 'the other run, whole'
 SILENT, TRACEBACK = 'silent', 'traceback'

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from xlflax import cli
 from xlflax.cli import parsing
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 _ODD = st.sampled_from(
   ['\t', '\n', '\r', '\x00', '\ud800', '\ufeff', '\u2028', '"', '[', '{', '-']

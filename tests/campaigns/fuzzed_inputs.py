@@ -22,20 +22,12 @@ from hypothesis import strategies as st
 
 from tests.campaigns import counts as counts_lib
 from tests.campaigns import fuzzed_flags
-from xlflax.configuration import config
-from xlflax.data.corpus import lines as corpus_lines
-from xlflax.data.labelled.readers import (
-  classification,
-  conll,
-  conllu,
-  parallel,
-  reviews,
-  squad,
-  word_alignment,
-)
-from xlflax.data.vocabularies import vocabulary
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import model_files
+from xlflax.config import gin_config
+from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.supervised.readers import (classification_reader, conll, conllu, parallel_reader, reviews, squad, word_alignment_reader)
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.utils import errors
+from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.training.checkpointing import run_directory
 
@@ -217,7 +209,7 @@ def _tensors(path: pathlib.Path) -> Any:
 
 def _bound(path: pathlib.Path) -> Any:
   text = path.read_bytes().decode('utf-8', 'surrogatepass')
-  return config.load_gin_files(['pretrain/mlm.gin'], [text], partial=True)
+  return gin_config.load_gin_files(['pretrain/mlm.gin'], [text], partial=True)
 
 
 # Name -> (file name, what makes its content, what reads it).
@@ -231,11 +223,11 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
     _bytes,
     lambda path: list(corpus_lines.read_dictionary(path)),
   ),
-  'tsv': ('a.tsv', _bytes, lambda path: classification.read_tsv(path, 'en')),
+  'tsv': ('a.tsv', _bytes, lambda path: classification_reader.read_tsv(path, 'en')),
   'jsonl': (
     'a.jsonl',
     _json_like('text', 'label', 'sentence1', 'sentence2'),
-    lambda path: classification.read_jsonl(path, 'en'),
+    lambda path: classification_reader.read_jsonl(path, 'en'),
   ),
   'conll': ('a.conll', _conllu, lambda path: conll.read_conll(path, 'en')),
   'conllu': ('a.conllu', _conllu, lambda path: conllu.read_trees(path, 'en')),
@@ -245,7 +237,7 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
     st.one_of(_squad, _json_like('data', 'version')),
     lambda path: squad.read_squad(path, 'en'),
   ),
-  'parallel': ('a.tsv', _bytes, lambda path: parallel.read_tsv(path)),
+  'parallel': ('a.tsv', _bytes, lambda path: parallel_reader.read_tsv(path)),
   'reviews': (
     'a.review',
     _bytes,
@@ -254,7 +246,7 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'alignment': (
     'a.txt',
     _bytes,
-    lambda path: word_alignment.read_aligned_sentences([path], ('de', 'en')),
+    lambda path: word_alignment_reader.read_aligned_sentences([path], ('de', 'en')),
   ),
   'gin': (
     'a.gin',
@@ -270,7 +262,7 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'hf config': (
     'config.json',
     st.one_of(_hf_config, _json_like('model_type', 'architectures')),
-    lambda path: model_files.describe_model(path.parent),
+    lambda path: config_json.describe_model(path.parent),
   ),
   'hf index': (
     'model.safetensors.index.json',
@@ -282,7 +274,7 @@ TARGETS: dict[str, tuple[str, Any, Callable[[pathlib.Path], Any]]] = {
   'vocabulary': (
     'vocabulary.json',
     _json_like('format', 'type', 'size', 'hash', 'languages'),
-    lambda path: vocabulary.Vocabulary.load(path.parent),
+    lambda path: base_vocabulary.Vocabulary.load(path.parent),
   ),
   'model.json': (
     'model.json',

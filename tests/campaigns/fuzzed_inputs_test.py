@@ -3,7 +3,7 @@
 import pytest
 
 from tests.campaigns import fuzzed_inputs
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def test_every_input_is_read_or_refused():

@@ -28,7 +28,7 @@ from xlflax.data.seqio_tasks import host_tensorflow
 host_tensorflow.load()
 import jax
 import xlflax.cli, xlflax.trainer, xlflax.evaluate
-import xlflax.finetuning.finetune, xlflax.training.train_loop
+import xlflax.finetuning.finetune_grid, xlflax.training.train_loop
 from xlflax.cli import cache, compilation_cache, convert, evaluate, finetune
 from xlflax.cli import train, vocab
 plain = compilation_cache.enable

@@ -59,10 +59,10 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 def damage(directory: pathlib.Path) -> str:
   """What `xlflax verify` says of an artefact; '' where it is whole."""
-  from xlflax import examination
+  from xlflax import integrity
 
-  found = examination.verify_directory(directory)
-  return '' if found.is_whole else examination.to_text(found)
+  found = integrity.verify_directory(directory)
+  return '' if found.is_whole else integrity.to_text(found)
 
 
 def _content(path: pathlib.Path) -> Any:

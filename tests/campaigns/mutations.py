@@ -20,21 +20,16 @@ import numpy as np
 
 from tests.campaigns import counts as counts_lib
 from tests.training import tiny
-from xlflax.data import examples as examples_lib
-from xlflax.data.cache import format as cache_format
-from xlflax.data.cache import header as cache_header
-from xlflax.data.cache import reader as cache_reader
+from xlflax.data import tokenized_examples as examples_lib
+from xlflax.data.cache import cache_format as cache_format
+from xlflax.data.cache import cache_metadata as cache_header
+from xlflax.data.cache import cache_reader as cache_reader
 from xlflax.data.cache import shards as cache_shards
-from xlflax.evaluation import base, results
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import importing
-from xlflax.storage import digests
-from xlflax.training.checkpointing import (
-  checkpoints,
-  inputs,
-  run_directory,
-  saved_objectives,
-)
+from xlflax.evaluation import (eval_task, result_store)
+from xlflax.utils import errors
+from xlflax.interop.huggingface import huggingface_import
+from xlflax.storage import checksums
+from xlflax.training.checkpointing import (checkpoints, data_fingerprint, run_directory, objective_config)
 from xlflax.training.optimization import optimizers
 
 NOTICED, UNREAD = 'noticed', 'unread'
@@ -185,16 +180,16 @@ def _read_run(directory: pathlib.Path) -> Any:
 def _make_files(directory: pathlib.Path, number: int) -> None:
   """The small files of a run."""
   run_directory.write_model(directory, tiny.make_model())
-  saved_objectives.write_objectives(directory, [])
+  objective_config.write_objectives(directory, [])
   run_directory.write_json(
     directory / run_directory.TRAINER, {'class': 'x', 'fields': {'n': number}}
   )
-  inputs.record_inputs(
+  data_fingerprint.record_inputs(
     directory, {'vocabulary': str(number), 'streams': {}}, {}
   )
-  results.write_result(
+  result_store.write_result(
     directory,
-    base.EvalResult(metrics={'accuracy': 0.25 + number}),
+    eval_task.EvalResult(metrics={'accuracy': 0.25 + number}),
     step=7,
     identity=_identity(number),
   )
@@ -204,7 +199,7 @@ def _make_files(directory: pathlib.Path, number: int) -> None:
 
 def _identity(number: int) -> dict[str, Any]:
   """Of a result; that of the checkpoint is a part of it."""
-  shared = dict.fromkeys(results._SHARED, 0)
+  shared = dict.fromkeys(result_store._SHARED, 0)
   task = {'name': 'probe'}
   return {**shared, 'task': task, 'split': 'test', 'checkpoint': str(number)}
 
@@ -217,12 +212,12 @@ def _read_files(directory: pathlib.Path) -> Any:
   trainer = run_directory.read_json(directory / run_directory.TRAINER)
   if trainer['fields'] != {'n': 0}:
     return None  # a continued run compares it with its own configuration
-  result = results.read_finished(directory, _identity(0), 7)
+  result = result_store.read_finished(directory, _identity(0), 7)
   path = directory / run_directory.METRICS
   metrics = path.read_bytes() if path.exists() else b''
   if result is None or metrics != _LINES.encode():
     return None  # evaluated again; said of metrics when the run is continued
-  return [text, saved_objectives.read_objectives(directory), result.metrics]
+  return [text, objective_config.read_objectives(directory), result.metrics]
 
 
 def _make_cache(directory: pathlib.Path, number: int) -> None:
@@ -252,8 +247,8 @@ def _make_cache(directory: pathlib.Path, number: int) -> None:
   )
   path = cache_format.generation_file(target, 1)
   cache_format.write_json(path, meta.to_json())
-  digests.seal_directory(target)
-  known = {'generation': 1, 'digest': digests.digest_file(path)}
+  checksums.seal_directory(target)
+  known = {'generation': 1, 'digest': checksums.digest_file(path)}
   cache_header.Header(
     {'hash': 'v', 'size': 64, 'languages': ['en']},
     [
@@ -284,17 +279,17 @@ def _make_folder(directory: pathlib.Path, number: int) -> None:
   (directory / 'model.safetensors').write_bytes(
     bytes(range(200)) * (number + 1)
   )
-  digests.seal_directory(directory)
+  checksums.seal_directory(directory)
 
 
 def _read_folder(directory: pathlib.Path) -> Any:
-  if not (directory / digests.FILE).exists():
+  if not (directory / checksums.FILE).exists():
     return None  # then it is a foreign folder, and `xlflax verify` says so
-  importing.check_digests(directory)
+  huggingface_import.check_digests(directory)
   return {
     path.name: path.read_bytes()
     for path in _files(directory)
-    if path.name != digests.FILE
+    if path.name != checksums.FILE
   }
 
 

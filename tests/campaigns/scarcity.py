@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from tests.campaigns import counts as counts_lib
 from tests.campaigns import killed_commands, kills, stops
 from tests.end_to_end import conftest as end_to_end
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 _ROOMY = 64 << 20
 _DESCRIPTORS = (24, 40, 64, 128)

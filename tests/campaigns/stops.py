@@ -19,8 +19,8 @@ from tests.campaigns import counts as counts_lib
 from tests.campaigns import killed_commands, kills, left
 from tests.end_to_end import conftest as end_to_end
 from tests.end_to_end import signalled_worker
-from xlflax.foundation import errors
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.utils import errors
+from xlflax.training.checkpointing import checkpoint_reader
 
 # A process as a shell starts it: its signals, streams and end are its own.
 # Its second argument is WHEN of `signalled_worker`, or that and @MOST, how many
@@ -107,8 +107,8 @@ class _Phases:
       return said
     if 'Traceback' in said:
       return said
-    last = saved_checkpoints.finished_steps(run)[-1]
-    if not saved_checkpoints.is_whole(saved_checkpoints.path_of(run, last)):
+    last = checkpoint_reader.finished_steps(run)[-1]
+    if not checkpoint_reader.is_whole(checkpoint_reader.path_of(run, last)):
       return f'checkpoint {last} is not whole'
     if self._call(run, ['none']) != [0]:
       return self._said()

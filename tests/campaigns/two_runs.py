@@ -17,35 +17,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.training import tiny
-from xlflax import cli, evaluate, examination
-from xlflax.data import stream as stream_lib
-from xlflax.data.labelled import stream as labelled_stream
-from xlflax.data.labelled.rows import classification_rows
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.evaluation import base, checkpoint_choice, results, sources
+from xlflax import (cli, evaluate, integrity)
+from xlflax.data import dataset_config as stream_lib
+from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised.featurizers import classification_featurizer
+from xlflax.data.supervised.sources import example_source as source_lib
+from xlflax.data.tokenizers import base_vocabulary as vocabulary_lib
+from xlflax.evaluation import (eval_task, checkpoint_selection, result_store, text_sources)
 from xlflax.evaluation.reports import run_pages
 from xlflax.evaluation.tasks import perplexity
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
 from xlflax.interop.huggingface.tensors import weights
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.runs import run as runs_lib
-from xlflax.storage import digests
+from xlflax.runs import loaded_run as runs_lib
+from xlflax.storage import checksums
 from xlflax.trainer import Trainer
-from xlflax.training import params as params_lib
-from xlflax.training import setup as setup_lib
-from xlflax.training.checkpointing import (
-  checkpoints,
-  directory_claim,
-  inputs,
-  metrics_file,
-  run_directory,
-)
+from xlflax.training import param_tree as params_lib
+from xlflax.training import training_setup as setup_lib
+from xlflax.training.checkpointing import (checkpoints, directory_claim, data_fingerprint, metrics_file, run_directory)
 from xlflax.training.initialization import averaging
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
@@ -76,8 +70,8 @@ def make(root: pathlib.Path, number: int) -> None:
   )
   _train(root, number)
   _evaluated(root)
-  checked = exporting.check_export(root / 'run', model_type='bert')
-  folder_writing.write_folder(checked, root / 'hf')
+  checked = huggingface_export.check_export(root / 'run', model_type='bert')
+  folder_writer.write_folder(checked, root / 'hf')
 
 
 def _write_text(root: pathlib.Path, number: int) -> None:
@@ -117,7 +111,7 @@ def trainer(root: pathlib.Path, number: int) -> Trainer:
         files={'en': str(root / 'labelled.tsv')},
         options={'columns': {'text': 0, 'label': 1}},
       ),
-      rows=classification_rows.ClassificationRows(labels=labels),
+      rows=classification_featurizer.ClassificationRows(labels=labels),
       length=24,
       batch_size=8,
     ),
@@ -158,10 +152,10 @@ def _train(root: pathlib.Path, number: int) -> None:
   made = trainer(root, number)
   setup = setup_lib.Setup(made)
   loaders = setup.open_loaders()
-  described = inputs.describe_inputs(setup.vocabulary.hash, loaders)
+  described = data_fingerprint.describe_inputs(setup.vocabulary.hash, loaders)
   directory = root / 'run'
   directory_claim.claim_directory(setup, root / 'vocabulary', f'# {number}\n')
-  inputs.record_inputs(directory, described, loaders)
+  data_fingerprint.record_inputs(directory, described, loaders)
   lines = ''.join(
     f'{{"step": {step}, "train": {{"loss": {number + 1}.5}}, '
     f'"eval": {{"{_METRIC}": {step * (1 - 2 * number)}}}}}\n'
@@ -179,45 +173,45 @@ def _train(root: pathlib.Path, number: int) -> None:
     )
     saved.save(
       state.replace(step=jnp.int32(step)),
-      {'inputs': described, 'metrics_file': digests.digest_content(lines)},
+      {'inputs': described, 'metrics_file': checksums.digest_content(lines)},
     )
   saved.close()
   for loader in loaders.values():
     loader.close()
 
 
-def _task(root: pathlib.Path) -> base.EvalTask:
-  text = sources.CorpusText(directory=str(root / 'corpus'), split='train')
+def _task(root: pathlib.Path) -> eval_task.EvalTask:
+  text = text_sources.CorpusText(directory=str(root / 'corpus'), split='train')
   return perplexity.Perplexity(source=text, length=12)
 
 
 def _identity(root: pathlib.Path, run) -> dict[str, Any]:
   """As `ResultStore` computes it."""
-  made = results.result_identity(
+  made = result_store.result_identity(
     _task(root), model=run.model, vocabulary_hash=run.vocabulary.hash, seed=0
   )
-  checkpoint = results.checkpoint_identity(run.directory, _STEP)
+  checkpoint = result_store.checkpoint_identity(run.directory, _STEP)
   return made | {'checkpoint': checkpoint}
 
 
 def _evaluated(root: pathlib.Path) -> None:
   run, *parts = _run(root)
-  results.write_result(
+  result_store.write_result(
     root / 'run', _score(parts, root), step=_STEP, identity=_identity(root, run)
   )
 
 
-def _score(parts: list[Any], root: pathlib.Path) -> base.EvalResult:
+def _score(parts: list[Any], root: pathlib.Path) -> eval_task.EvalResult:
   """Stands for what a task makes of a model and a text: a number of both."""
   known = [*map(str, parts), _task(root).source.fingerprint()]
-  return base.EvalResult(
+  return eval_task.EvalResult(
     metrics={'perplexity/en': zlib.crc32(repr(known).encode())}
   )
 
 
 def _arrays(tree) -> dict[str, str]:
   return {
-    name: digests.digest_content(np.asarray(leaf).tobytes())
+    name: checksums.digest_content(np.asarray(leaf).tobytes())
     for name, leaf in params_lib.flatten_params(tree).items()
   }
 
@@ -239,7 +233,7 @@ def _evaluate(root: pathlib.Path) -> Any:
   """
   evaluate.check_tasks([_task(root)])
   run, *parts = _run(root)
-  found = results.read_finished(run.directory, _identity(root, run), _STEP)
+  found = result_store.read_finished(run.directory, _identity(root, run), _STEP)
   return [*parts, found is None or found == _score(parts, root)]
 
 
@@ -252,7 +246,7 @@ def _resume(root: pathlib.Path) -> Any:
   setup = setup_lib.Setup(trainer(root, 0))
   loaders = setup.open_loaders()
   try:
-    described = inputs.describe_inputs(setup.vocabulary.hash, loaders)
+    described = data_fingerprint.describe_inputs(setup.vocabulary.hash, loaders)
     directory_claim.check_directory(setup, root / 'vocabulary', described)
     directory_claim.claim_directory(setup, root / 'vocabulary', '# 0\n')
     saved = checkpoints.Checkpoints(root / 'run')
@@ -300,12 +294,12 @@ def _finetune(root: pathlib.Path) -> Any:
 
 def _export(root: pathlib.Path) -> Any:
   """`xlflax convert to-hf`; the card tells of settings."""
-  checked = exporting.check_export(root / 'run', model_type='bert')
-  folder_writing.write_folder(checked, root / 'out')
+  checked = huggingface_export.check_export(root / 'run', model_type='bert')
+  folder_writer.write_folder(checked, root / 'out')
   return {
-    path.name: digests.digest_file(path)
+    path.name: checksums.digest_file(path)
     for path in (root / 'out').iterdir()
-    if path.name != digests.FILE
+    if path.name != checksums.FILE
   }
 
 
@@ -320,7 +314,7 @@ def _average(root: pathlib.Path) -> Any:
 
 def _import(root: pathlib.Path) -> Any:
   """`xlflax convert from-hf` of the exported folder."""
-  checked = importing.check_import(root / 'hf', languages=['en', 'de'])
+  checked = huggingface_import.check_import(root / 'hf', languages=['en', 'de'])
   return [
     str(checked.config),
     checked.vocabulary.hash,
@@ -337,22 +331,22 @@ def _report(root: pathlib.Path) -> Any:
 def _best(root: pathlib.Path) -> Any:
   """`--checkpoint_steps=best`."""
   run = runs_lib.open_run(root / 'run', partitioner=tiny.one_device())
-  return checkpoint_choice.select_checkpoints(run, 'best', best_metric=_METRIC)
+  return checkpoint_selection.select_checkpoints(run, 'best', best_metric=_METRIC)
 
 
 def _translate(root: pathlib.Path) -> Any:
   """Which caches count as compared, and which languages as trained."""
   directory = root / 'run'
   return [
-    sorted(inputs.verified_signatures(directory)),
-    inputs.recorded_languages(directory),
+    sorted(data_fingerprint.verified_signatures(directory)),
+    data_fingerprint.recorded_languages(directory),
   ]
 
 
 def _verify(root: pathlib.Path) -> Any:
   """`xlflax verify` of all directories; None where it finds something."""
   for name in ('run', 'cache', 'vocabulary', 'hf'):
-    if not examination.verify_directory(root / name).is_whole:
+    if not integrity.verify_directory(root / name).is_whole:
       raise errors.RunDirectoryError('xlflax verify found something', got=name)
   return 'whole'
 

@@ -9,8 +9,8 @@ from tests.errors import assert_mentions, raises_error
 from xlflax import cli
 from xlflax.cli import analyze
 from xlflax.cli.analyze import analysis_options
-from xlflax.evaluation import states
-from xlflax.foundation import errors
+from xlflax.evaluation import hidden_states
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -91,8 +91,8 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
       raise KeyboardInterrupt
     return sentence_states(subject, texts, *args, **settings)
 
-  sentence_states = states.sentence_states
-  monkeypatch.setattr(states, 'sentence_states', counted)
+  sentence_states = hidden_states.sentence_states
+  monkeypatch.setattr(hidden_states, 'sentence_states', counted)
   assert _analyze('cka', tmp_path / 'out', *flags) == 130
   assert not (tmp_path / 'out').exists() and len(read) == 3
   assert _analyze('cka', tmp_path / 'out', *flags) == 0

@@ -7,9 +7,9 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import cli
-from xlflax.data.aligned import packages
-from xlflax.data.corpus import directory
-from xlflax.foundation import errors
+from xlflax.data.corpus_builders import libreoffice
+from xlflax.data.corpus import corpus_directory
+from xlflax.utils import errors
 
 
 def _pages(folder, word):
@@ -27,7 +27,7 @@ def test_folders_of_pages(tmp_path, capsys):
   assert cli.main([*arguments, '--element=DisplayArea']) == 0
   printed = json.loads(capsys.readouterr().out)
   assert printed['de']['pairs']['train'] > 30
-  corpus = directory.Corpus(tmp_path / 'corpus')
+  corpus = corpus_directory.Corpus(tmp_path / 'corpus')
   pair = next(iter(corpus.parallel('en', 'de')))
   assert pair.source.split()[1] == pair.target.split()[1]
   with raises_error(errors.CorpusError, where='--output'):
@@ -47,7 +47,7 @@ def test_catalogs(tmp_path, capsys):
   arguments += [f'--folder={code}={tmp_path / code}' for code in ('de', 'fi')]
   assert cli.main(arguments) == 0
   assert set(json.loads(capsys.readouterr().out)) == {'en', 'de', 'fi'}
-  corpus = directory.Corpus(tmp_path / 'corpus')
+  corpus = corpus_directory.Corpus(tmp_path / 'corpus')
   assert next(iter(corpus.parallel('en', 'fi'))).target.split()[0] == 'viesti'
 
 
@@ -61,7 +61,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   programs = tmp_path / 'bin'
   programs.mkdir()
   for code in ('en', 'zh'):
-    name = packages.name_of(code)
+    name = libreoffice.name_of(code)
     _pages(tmp_path / 'made' / name / 'text', code)
   _stand_in(
     programs,
@@ -96,7 +96,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   assert fetched == ['libreoffice-help-en-us', 'libreoffice-help-zh-cn']
   notice = (tmp_path / 'a' / 'NOTICE').read_text()
   assert 'Mozilla Public License' in notice and '7.4.7' in notice
-  directory.Corpus(tmp_path / 'a')
+  corpus_directory.Corpus(tmp_path / 'a')
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   ],
 )
 def test_names_of_packages(code, name):
-  assert packages.name_of(code) == name
+  assert libreoffice.name_of(code) == name
 
 
 def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):
@@ -132,7 +132,7 @@ def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):
   )
   monkeypatch.setenv('PATH', f'{tmp_path}{os.pathsep}{os.environ["PATH"]}')
   with raises_error(errors.CorpusError) as caught:
-    packages.unpack_packages(['sk'], tmp_path / 'packages')
+    libreoffice.unpack_packages(['sk'], tmp_path / 'packages')
   assert caught.value.got == 'sk -> cs'
 
 

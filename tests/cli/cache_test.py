@@ -10,12 +10,12 @@ from tests import fake_bucket
 from xlflax import cli
 from xlflax.cli import cache as cache_command
 from xlflax.data import cache
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import unit_writing
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.foundation import errors
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import shard_writer
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.utils import errors
 
 
 @pytest.fixture(scope='module')
@@ -39,7 +39,7 @@ def folders(tmp_path_factory):
     list(zip(texts['de'], texts['en'], strict=True)),
   )
   vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(root / 'corpus'), root / 'vocabulary', size=40
+    corpus_directory.Corpus(root / 'corpus'), root / 'vocabulary', size=40
   )
   return root
 
@@ -157,7 +157,7 @@ def test_a_share_does_not_replace_a_cache(
   )
   other = folders / 'other'
   vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(folders / 'corpus'), other, size=41
+    corpus_directory.Corpus(folders / 'corpus'), other, size=41
   )
   flags = ['--shard_index=1', '--num_shards=9', '--overwrite']
   flags.append('--num_workers=1')
@@ -183,7 +183,7 @@ def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tasks = plan.open_tasks()
     for unit in units:
-      unit_writing.write_unit(unit, tasks, plan.vocabulary)
+      shard_writer.write_unit(unit, tasks, plan.vocabulary)
     monkeypatch.chdir(folders)
 
   monkeypatch.setattr(cache_command, '_beam_runner', lambda options: run)

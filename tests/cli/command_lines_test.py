@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from xlflax import cli
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from xlflax import cli
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def test_list(capsys):

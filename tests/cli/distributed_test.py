@@ -5,8 +5,8 @@ import types
 import pytest
 
 from xlflax.cli import distributed, options
-from xlflax.training.processes import distributed as processes
-from xlflax.training.processes import platforms
+from xlflax.training.distributed import distributed_job as processes
+from xlflax.training.distributed import platforms
 
 _LONG_PATH = '/' + '/'.join(['a_folder_with_a_long_name'] * 5)
 

@@ -6,10 +6,10 @@ import pytest
 from xlflax import cli, trainer
 from xlflax import evaluate as evaluate_lib
 from xlflax.cli import evaluate
-from xlflax.configuration import config
-from xlflax.evaluation import base
-from xlflax.foundation import errors
-from xlflax.objectives.inputs import Pooling
+from xlflax.config import gin_config
+from xlflax.evaluation import eval_task
+from xlflax.utils import errors
+from xlflax.objectives.model_calls import Pooling
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -128,12 +128,12 @@ def test_shipped_gin_files(monkeypatch, name, flags, tasks):
   with pytest.raises(ZeroDivisionError):
     evaluate.configure(args).build(evaluate_lib.evaluate, model_dir='run')
   assert [task.name for task in found['tasks']] == tasks
-  assert all(isinstance(task, base.EvalTask) for task in found['tasks'])
+  assert all(isinstance(task, eval_task.EvalTask) for task in found['tasks'])
   assert found['tasks'][0].source.directory == flags[0][-1]
 
 
 def test_the_gin_file_for_training_makes_an_evaluation():
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     ['pretrain/mlm.gin', 'models/tiny.gin', 'evaluate/during_training.gin'],
     [
       'EVAL_STEPS=7',

@@ -4,7 +4,7 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax import cli
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.finetuning.fixtures']
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax.cli import options
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def test_paths_by_language():

@@ -8,7 +8,7 @@ import pytest
 
 from xlflax.cli import options as cli_options
 from xlflax.cli import parsing
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.cli.pretrain_corpus import LinkedCorpus
-from xlflax.data.corpus.directory import Corpus
-from xlflax.foundation import errors
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.utils import errors
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from tests.errors import assert_mentions
 from xlflax.cli import options as cli_options
 from xlflax.cli import pretrain_settings
-from xlflax.data.corpus import directory
-from xlflax.data.vocabularies import training
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.tokenizers import vocabulary_training
 
 
 class _Corpus:
@@ -124,10 +124,10 @@ def test_sentencepiece_takes_the_entries(tmp_path, letters):
   text = [' '.join(draw.choices(words, k=8)) for _ in range(1500)]
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono/zh.txt').write_text('\n'.join([*text, *alphabet]), 'utf-8')
-  corpus = directory.Corpus(tmp_path)
+  corpus = corpus_directory.Corpus(tmp_path)
   text = pretrain_settings._read_statistics(corpus)
   size = pretrain_settings._select_vocabulary_size(text, 'cpu')
-  made = training.train_vocabulary(
+  made = vocabulary_training.train_vocabulary(
     corpus, tmp_path / 'vocabulary', size=size, num_threads=1
   )
   assert made.spec.size == size
@@ -162,7 +162,7 @@ def test_tokens_of_a_corpus(tmp_path, monkeypatch):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono/de.txt').write_text('x' * 60 + '\n\n' + 'y' * 20)
   (tmp_path / 'mono/en.jsonl').write_text('{"text": "%s"}' % ('z' * 40))
-  corpus = directory.Corpus(tmp_path)
+  corpus = corpus_directory.Corpus(tmp_path)
   statistics = pretrain_settings._TextStatistics
   assert pretrain_settings._read_statistics(corpus) == statistics(30, 3, 3)
   monkeypatch.setattr(pretrain_settings, '_MAX_BYTES', 70)

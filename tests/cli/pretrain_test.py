@@ -6,12 +6,12 @@ import shlex
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax import cli, examination
+from xlflax import (cli, integrity)
 from xlflax.cli import options as cli_options
 from xlflax.cli import pretrain
 from xlflax.cli.pretrain_corpus import LinkedCorpus
 from xlflax.cli.pretrain_settings import PretrainSettings
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -216,4 +216,4 @@ def test_a_damaged_choice_is_refused(call, capsys, damage):
   damage(call.out)
   assert call() == (2, [])
   assert_mentions(capsys.readouterr().err, 'xlflax verify')
-  assert examination.verify_directory(call.out).is_whole is False
+  assert integrity.verify_directory(call.out).is_whole is False

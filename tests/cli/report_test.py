@@ -6,7 +6,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import cli
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 import seqio
 
 from xlflax import cli
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import Corpus
-from xlflax.data.vocabularies.training import train_vocabulary
-from xlflax.foundation import errors
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_unknown_names(corpus, capsys):
 def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   (tmp_path / 'shown_tasks.py').write_text(
     'import seqio\n'
-    'from xlflax.data.seqio_tasks import registry as task_registry\n'
+    'from xlflax.data.seqio_tasks import task_registry as task_registry\n'
     'task_registry.add_monolingual_task("shown", seqio.TextLineDataSource('
     '{"train": "x.txt"}), language="en", preprocessors=[lambda d: d.map('
     'lambda t: {"text": t})])\n'

@@ -12,8 +12,8 @@ import pytest
 from studies.papers import plans
 from xlflax import cli, trainer
 from xlflax.cli import train_next_steps, train_phases
-from xlflax.foundation import errors
-from xlflax.planning import stand_in
+from xlflax.utils import errors
+from xlflax.planning import cpu_stand_in
 from xlflax.training.checkpointing import run_directory
 
 _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
@@ -22,8 +22,8 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
   """Commands do not touch the session's logging."""
-  monkeypatch.setattr('xlflax.foundation.logs.set_up', lambda *_, **__: None)
-  monkeypatch.setattr(stand_in, 'create_cpu_devices', lambda machine: None)
+  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
+  monkeypatch.setattr(cpu_stand_in, 'create_cpu_devices', lambda machine: None)
   monkeypatch.setattr(
     train_next_steps, 'log_next_steps', lambda trainer, result: None
   )

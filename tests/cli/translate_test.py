@@ -12,9 +12,9 @@ import pytest
 from tests import read_only
 from xlflax import cli
 from xlflax import evaluate as evaluate_lib
-from xlflax.configuration import config
-from xlflax.evaluation.tasks import translation
-from xlflax.foundation import errors
+from xlflax.config import gin_config
+from xlflax.evaluation.tasks import translation_task
+from xlflax.utils import errors
 
 pytest_plugins = [
   'tests.evaluation.fixtures',
@@ -131,7 +131,7 @@ def test_the_gin_file_of_the_task(monkeypatch):
     'check_tasks',
     lambda given: found.update(tasks=given) or 1 / 0,
   )
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     ['evaluate/tasks.gin', 'evaluate/translation.gin'],
     ["CORPUS='c'", "DIRECTION='both'", 'BEAM_SIZE=3'],
   )
@@ -139,7 +139,7 @@ def test_the_gin_file_of_the_task(monkeypatch):
     configuration.build(evaluate_lib.evaluate, model_dir='run')
   (task,) = found['tasks']
   assert task.source.directory == 'c' and task.options.beam_size == 3
-  assert task.direction is translation.Direction.BOTH
+  assert task.direction is translation_task.Direction.BOTH
 
 
 def test_the_task_through_the_command(copying_run, corpus, capsys):

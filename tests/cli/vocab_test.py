@@ -5,9 +5,9 @@ import json
 import pytest
 
 from xlflax import cli
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies.vocabulary import Vocabulary
-from xlflax.foundation import errors
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+from xlflax.utils import errors
 
 
 @pytest.fixture

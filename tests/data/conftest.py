@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from xlflax.data.corpus import directory as corpus
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.data.corpus import corpus_directory as corpus
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_training
 
 _WORDS = {
   'de': (
@@ -93,7 +93,7 @@ def toy_vocabulary(tmp_path_factory, toy_corpus):
 def registry():
   """Removes the tasks and mixtures that a test registers."""
   seqio = pytest.importorskip('seqio')
-  from xlflax.data.seqio_tasks import registry as task_registry
+  from xlflax.data.seqio_tasks import task_registry
 
   registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
   before = [set(registry.names()) for registry in registries]

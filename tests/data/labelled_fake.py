@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.rows import rows as rows_lib
-from xlflax.data.labelled.sources import source as source_lib
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.sources import example_source
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeSource(source_lib.ExampleSource):
+class FakeSource(example_source.ExampleSource):
   """Texts `w<i>` with the label 'odd' or 'even', as many as is said."""
 
   sizes: tuple[tuple[str, int], ...] = (('en', 10),)
@@ -20,7 +20,7 @@ class FakeSource(source_lib.ExampleSource):
 
   def load(self, part):
     return [
-      examples_lib.ClassifiedText(
+      labeled_examples.ClassifiedText(
         id=str(i),
         language=part,
         text=f'{part} w{i}',
@@ -31,23 +31,23 @@ class FakeSource(source_lib.ExampleSource):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeRows(rows_lib.RowMaker):
+class FakeRows(featurizer.RowMaker):
   """The number of the text as its only token; those in `unused` give none."""
 
   unused: tuple[int, ...] = ()
 
   def fields(self, length, spec):
-    return rows_lib.text_fields(length, spec) | {
-      'labels': rows_lib.Field((), -1)
+    return featurizer.text_fields(length, spec) | {
+      'labels': featurizer.Field((), -1)
     }
 
   def make(self, examples, vocabulary, *, length):
     made = []
     for example in examples:
       number = int(example.id)
-      row = rows_lib.text_row(
+      row = featurizer.text_row(
         [np.array([number + 10])],
-        [rows_lib.language_id(vocabulary, example.language)],
+        [featurizer.language_id(vocabulary, example.language)],
         vocabulary.spec,
       )
       made.append(

@@ -1,6 +1,6 @@
 """A vocabulary of whole words, of which those in -s have two pieces."""
 
-from xlflax.data.vocabularies.spec import VocabularySpec
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 
 
 class WordVocabulary:

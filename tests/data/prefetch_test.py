@@ -8,8 +8,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.data import prefetch
-from xlflax.data import stream as stream_lib
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import vocabulary_spec
 
 _B, _T = 16, 4
 
@@ -21,7 +21,7 @@ class _Loader:
   """Row r of step s holds the number 100 s + r."""
 
   def __init__(self, fail_at=None):
-    self.stream = stream_lib.Stream(
+    self.stream = dataset_config.Stream(
       name='s', mixture='m', layout='sentences', length=_T, batch_size=_B
     )
     self.spec = self.stream.batch_spec(_SPEC)

@@ -7,16 +7,16 @@ import pytest
 
 from tests.data.cache import reading
 from tests.errors import raises_error
-from xlflax.data import opening
-from xlflax.data import stream as stream_lib
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-from xlflax.data.vocabularies.settings import Anchors
-from xlflax.data.vocabularies.training import train_vocabulary
-from xlflax.data.vocabularies.union import UnionVocabulary
-from xlflax.data.vocabularies.vocabulary import Vocabulary
-from xlflax.foundation import errors
+from xlflax.data import loader_factory
+from xlflax.data import dataset_config
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import cache_writer
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers.vocabulary_config import Anchors
+from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
+from xlflax.data.tokenizers.union_vocabulary import UnionVocabulary
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
 
 
@@ -51,8 +51,8 @@ def cache(tmp_path_factory, toy_corpus, union):
 def _open(vocabulary, **options):
   layout = options.pop('layout')
   mixture = 'corpus.parallel' if layout == 'pairs' else 'corpus.mono'
-  return opening.open_loader(
-    stream_lib.Stream(
+  return loader_factory.open_loader(
+    dataset_config.Stream(
       name='s',
       mixture=mixture,
       layout=layout,

@@ -18,7 +18,7 @@ import seqio
 from tests.docs import command_table as table
 from tests.docs import small_world
 from xlflax import cli
-from xlflax.configuration import config
+from xlflax.config import gin_config
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PAGES = ['README.md'] + sorted(
@@ -86,7 +86,7 @@ def folder(request, world, tmp_path, monkeypatch):
     module = pytest.importorskip(table.MODULES[request.param])
     root = pathlib.Path(module.__file__).parents[1]
     monkeypatch.setenv('T5X', str(root))
-    monkeypatch.setenv('GIN', str(config.SHIPPED))
+    monkeypatch.setenv('GIN', str(gin_config.SHIPPED))
   for name in table.NEEDS[request.param].split():
     place = tmp_path / name
     place.parent.mkdir(parents=True, exist_ok=True)

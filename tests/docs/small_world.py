@@ -11,9 +11,9 @@ import shlex
 import shutil
 
 from studies.synthetic import __main__ as synthetic
-from tests.data.labelled import xtreme_files
+from tests.data.supervised import xtreme_files
 from xlflax import cli, data
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.data.tokenizers import base_vocabulary
 
 # Small models by the names of those that the commands take.
 _SIZE = """
@@ -300,7 +300,7 @@ class World:
     from tests.interop.t5x import written_checkpoints
 
     place.mkdir()
-    vocabulary = self.path('vocab') / vocabulary_lib.MODEL_FILE
+    vocabulary = self.path('vocab') / base_vocabulary.MODEL_FILE
     shutil.copy(vocabulary, place / 'spiece.model')
     written_checkpoints.save(
       written_checkpoints.make_model('v1.1', 1600),

@@ -8,33 +8,33 @@ import sys
 
 import numpy as np
 
-from xlflax.data import opening, prefetch
-from xlflax.data import stream as stream_lib
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from xlflax.data import (loader_factory, prefetch)
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import base_vocabulary
 from xlflax.training.devices import partitioning
-from xlflax.training.processes import distributed
+from xlflax.training.distributed import distributed_job
 
 
 def main(root: str, output: str, processes: str, index: str, port: str):
   if processes != '1':
-    distributed.initialize_distributed(
+    distributed_job.initialize_distributed(
       coordinator_address=f'127.0.0.1:{port}',
       num_processes=int(processes),
       process_id=int(index),
     )
-  stream = stream_lib.Stream(
+  stream = dataset_config.Stream(
     name='mono',
     mixture='corpus.mono',
-    layout=stream_lib.Layout.BLOCKS,
+    layout=dataset_config.Layout.BLOCKS,
     length=16,
     batch_size=8,
     alpha=0.7,
   )
-  loader = opening.open_loader(
+  loader = loader_factory.open_loader(
     stream,
     seed=0,
     cache_dir=pathlib.Path(root) / 'cache',
-    vocabulary=vocabulary_lib.Vocabulary.load(
+    vocabulary=base_vocabulary.Vocabulary.load(
       pathlib.Path(root) / 'vocabulary'
     ),
   )

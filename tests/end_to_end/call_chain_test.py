@@ -10,7 +10,7 @@ import optax
 import xlflax
 from tests.end_to_end.conftest import TINY_MLM
 from xlflax import cli, trainer, training
-from xlflax.evaluation.metrics import retrieval
+from xlflax.evaluation.metrics import retrieval_metrics
 from xlflax.training import step_compilation
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -62,13 +62,13 @@ def test_the_metrics_of_retrieval_are_few_calls_away(
   make_run, corpus, tmp_path, monkeypatch
 ):
   """ARCHITECTURE.md lists the calls ("Life of an evaluation")."""
-  stacks, accuracies = [], retrieval.retrieval_accuracies
+  stacks, accuracies = [], retrieval_metrics.retrieval_accuracies
 
   def record(*arguments):
     stacks.append(traceback.extract_stack())
     return accuracies(*arguments)
 
-  monkeypatch.setattr(retrieval, 'retrieval_accuracies', record)
+  monkeypatch.setattr(retrieval_metrics, 'retrieval_accuracies', record)
   arguments = [
     f'--model_dir={make_run(tmp_path / "run", [10])}',
     f'--corpus={corpus}',

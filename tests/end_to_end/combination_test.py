@@ -8,9 +8,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests.end_to_end.conftest import losses
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.data.corpus import corpus_writer
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import checkpoint_reader
 
 _STEPS = 32
 _SIZES = dict(
@@ -54,26 +54,26 @@ initialization.InitFrom:
   vocabulary_matching = @vocabulary_matching.VocabularyMatching()
 
 trainer.Trainer.streams = [
-    @adjacent/stream.Stream(), @sides/stream.Stream(),
-    @pairs/stream.Stream(), @mono/stream.Stream()]
-mixture.ObjectiveMixture:
+    @adjacent/dataset_config.Stream(), @sides/dataset_config.Stream(),
+    @pairs/dataset_config.Stream(), @mono/dataset_config.Stream()]
+objective_mixture.ObjectiveMixture:
   entries = [
-      @ca_mono/mixture.Entry(), @moco/mixture.Entry(), @tlm/mixture.Entry(),
-      @rtd/mixture.Entry(), @distill/mixture.Entry()]
+      @ca_mono/objective_mixture.Entry(), @moco/objective_mixture.Entry(), @tlm/objective_mixture.Entry(),
+      @rtd/objective_mixture.Entry(), @distill/objective_mixture.Entry()]
   combine = 'sum'
   pattern = None
 
-adjacent/stream.Stream:
+adjacent/dataset_config.Stream:
   mixture = 'corpus.code_switched'
   alpha = @alpha/schedules.Piecewise()
 alpha/schedules.Piecewise:
   values = (1.0, 0.3)
   boundaries = (10,)
 
-moco/mixture.Entry:
+moco/objective_mixture.Entry:
   stream = 'sides'
-  objective = @contrastive.SentenceAlignment()
-contrastive.SentenceAlignment:
+  objective = @sentence_alignment.SentenceAlignment()
+sentence_alignment.SentenceAlignment:
   queue = @momentum_contrast.MomentumQueue()
   direction = 'forward'
   projection_dim = 8
@@ -82,7 +82,7 @@ momentum_contrast.MomentumQueue:
   size = 24
   momentum = 0.9
 
-rtd/mixture.Entry:
+rtd/objective_mixture.Entry:
   stream = 'mono'
   objective = @replaced_token.ReplacedTokenDetection()
 replaced_token.ReplacedTokenDetection:
@@ -92,7 +92,7 @@ replaced_token.ReplacedTokenDetection:
   max_mask_ratio = 0.3
 generator/model_config.EncoderConfig.num_layers = 1
 
-distill/mixture.Entry:
+distill/objective_mixture.Entry:
   stream = 'mono'
   objective = @distillation.Distillation()
 teachers.Teacher.model_dir = %SOURCE
@@ -175,9 +175,9 @@ def _parameters(model_dir, step):
   with ocp.PyTreeCheckpointer() as checkpointer:
     return {
       name: np.asarray(leaf)
-      for name, leaf in params_lib.flatten_params(
+      for name, leaf in param_tree.flatten_params(
         checkpointer.restore(
-          saved_checkpoints.path_of(model_dir, step).absolute() / 'params'
+          checkpoint_reader.path_of(model_dir, step).absolute() / 'params'
         )
       ).items()
     }

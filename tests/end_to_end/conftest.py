@@ -15,7 +15,7 @@ import pytest
 
 from tests import xla_flags
 from xlflax import cli
-from xlflax.data.corpus import writer as corpus_writer
+from xlflax.data.corpus import corpus_writer
 
 _STEMS = {
   'en': 'the cat dog house tree river stone bird runs sees finds near under '

@@ -8,8 +8,8 @@ import sys
 
 from tests.training import corruption
 from xlflax import cli
-from xlflax.training import params
-from xlflax.training import setup as setup_lib
+from xlflax.training import param_tree
+from xlflax.training import training_setup
 
 _ARRAY = 'params/model/head_norm/scale'
 _FAULTS = {'none': (0, 0), 'wrong_result': (24, 2), 'wrong_replica': (21, 1)}
@@ -34,7 +34,7 @@ class _Wrong:
     self._calls += here
     state, output = self._step(state, *rest)
     if here and self._calls == self._call:
-      state = params.map_named(_spoil, state)
+      state = param_tree.map_named(_spoil, state)
     return state, output
 
 
@@ -46,12 +46,12 @@ def _spoil(name: str, array):
 
 
 def _make_wrong(number: int, call: int) -> None:
-  jitted_step = setup_lib.Setup.jitted_step
+  jitted_step = training_setup.Setup.jitted_step
 
   def wrong_step(*args, **named):
     return _Wrong(jitted_step(*args, **named), number, call)
 
-  setup_lib.Setup.jitted_step = wrong_step
+  training_setup.Setup.jitted_step = wrong_step
 
 
 if __name__ == '__main__':

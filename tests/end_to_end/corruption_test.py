@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.end_to_end.conftest import TINY_MLM, free_port, losses
-from xlflax.training import params
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import checkpoint_reader
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FLAGS = (
@@ -69,7 +69,7 @@ def _arrays(run, item: str):
   """Name -> array of an item of the last checkpoint, read by one process."""
   import orbax.checkpoint as ocp
 
-  path = saved_checkpoints.path_of(run, 32)
+  path = checkpoint_reader.path_of(run, 32)
   handler = ocp.StandardCheckpointHandler()
   metadata = handler.metadata(path / item)
   here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -77,8 +77,8 @@ def _arrays(run, item: str):
     lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here),
     getattr(metadata, 'tree', metadata),
   )
-  restored = saved_checkpoints.read_part(path, item, tree)
-  return {n: np.asarray(x) for n, x in params.flatten_params(restored).items()}
+  restored = checkpoint_reader.read_part(path, item, tree)
+  return {n: np.asarray(x) for n, x in param_tree.flatten_params(restored).items()}
 
 
 def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):

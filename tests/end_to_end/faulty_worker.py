@@ -10,9 +10,9 @@ import threading
 import time
 
 from xlflax import cli
-from xlflax.data.cache import loader
-from xlflax.storage import digests
-from xlflax.training import progress
+from xlflax.data.cache import cached_loader
+from xlflax.storage import checksums
+from xlflax.training import progress_lines
 
 _GOOD = 20  # batches, or steps, before the fault
 
@@ -41,14 +41,14 @@ def _wrap(owner, name, decorate):
 
 
 _FAULTS = {
-  'loader': lambda: _wrap(loader.CachedLoader, 'rows', _after(_GOOD, _block)),
+  'loader': lambda: _wrap(cached_loader.CachedLoader, 'rows', _after(_GOOD, _block)),
   'slow_loader': lambda: _wrap(
-    loader.CachedLoader, 'rows', _after(_GOOD, lambda: time.sleep(1))
+    cached_loader.CachedLoader, 'rows', _after(_GOOD, lambda: time.sleep(1))
   ),
   'collective': lambda: _wrap(
-    progress.Progress, 'advance', _after(_GOOD, _block)
+    progress_lines.Progress, 'advance', _after(_GOOD, _block)
   ),
-  'checkpoint': lambda: _wrap(digests, 'seal_directory', _after(3, _block)),
+  'checkpoint': lambda: _wrap(checksums, 'seal_directory', _after(3, _block)),
 }
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.training import tiny
 from xlflax import cli
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.training.checkpointing import checkpoints, saved_checkpoints
+from xlflax.data.corpus import corpus_writer
+from xlflax.training.checkpointing import (checkpoints, checkpoint_reader)
 
 _COMMON = (
   'LENGTH=16',
@@ -46,7 +46,7 @@ def fails(workspace, tmp_path, capsys):
     captured = capsys.readouterr()
     assert status == 2
     assert 'Traceback' not in captured.out + captured.err
-    assert not saved_checkpoints.finished_steps(model_dir)
+    assert not checkpoint_reader.finished_steps(model_dir)
     lines = [
       line
       for line in captured.err.splitlines()
@@ -83,8 +83,8 @@ from __gin__ import dynamic_registration
 from xlflax.models import config as model_config
 from xlflax.models.variants import sharing
 include 'pretrain/mlm.gin'
-model_config.EncoderConfig.sharing = @sharing.SharingPlan()
-sharing.SharingPlan.layers = 3
+model_config.EncoderConfig.sharing = @parameter_sharing.SharingPlan()
+parameter_sharing.SharingPlan.layers = 3
 """)
   message = fails(file)
   assert 'A sharing plan names layers that do not exist' in message

@@ -10,7 +10,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from tests.end_to_end.conftest import kill, losses
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.training.checkpointing import checkpoint_reader
 
 _STEPS, _EVERY = 46, 23  # an odd step: VECO's next is of another kind
 _ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
@@ -122,7 +122,7 @@ def _saved(model_dir, step):
   with ocp.PyTreeCheckpointer() as checkpointer:
     for item in ('params', 'train'):
       tree = checkpointer.restore(
-        saved_checkpoints.path_of(model_dir, step).absolute() / item
+        checkpoint_reader.path_of(model_dir, step).absolute() / item
       )
       values |= {
         item + jax.tree_util.keystr(path): np.asarray(leaf)
@@ -133,7 +133,7 @@ def _saved(model_dir, step):
 
 def _wait_for_checkpoint(process, model_dir):
   while process.poll() is None:
-    if _EVERY in saved_checkpoints.finished_steps(model_dir):
+    if _EVERY in checkpoint_reader.finished_steps(model_dir):
       return
     time.sleep(0.002)
   raise AssertionError(process.communicate()[0])
@@ -169,7 +169,7 @@ def test_killed_run_ends_bit_identical(workspace, whole, tmp_path, name):
   _wait_for_checkpoint(process, run)
   kill(process)
   assert process.returncode == -signal.SIGKILL
-  assert saved_checkpoints.finished_steps(run) == [
+  assert checkpoint_reader.finished_steps(run) == [
     _EVERY
   ]  # not the last one, too
   output = workspace.run(*arguments)

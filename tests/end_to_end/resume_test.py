@@ -17,7 +17,7 @@ from tests.end_to_end.conftest import (
   wait_for_step,
   wait_for_unfinished_checkpoint,
 )
-from xlflax import examination
+from xlflax import integrity
 
 _SLOW = pytest.mark.slow
 _EVERY = '--gin.checkpoints.CheckpointOptions.every_steps=4'
@@ -74,8 +74,8 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
 
 
 def _check_whole(run):
-  found = examination.verify_directory(run)
-  assert found.is_whole, examination.to_text(found)
+  found = integrity.verify_directory(run)
+  assert found.is_whole, integrity.to_text(found)
 
 
 def _check_mended(run):
@@ -92,10 +92,10 @@ def _check_mended(run):
   for path in lost[:-2]:
     path.unlink()
   lost[-1].write_bytes(b'')
-  assert len(examination.repair_directory(run, report=print).findings) > 6
+  assert len(integrity.repair_directory(run, report=print).findings) > 6
   _check_whole(run)
   lost[-2].unlink()
-  examination.repair_directory(run, report=print)
+  integrity.repair_directory(run, report=print)
   _check_whole(run)
   assert [path.read_bytes() for path in lost] == before
 

@@ -38,23 +38,18 @@ def install(when: str) -> None:
 
 def _places() -> dict[str, tuple[Any, str]]:
   """Phase -> what is called at its beginning."""
-  from xlflax.foundation import leaving
-  from xlflax.training import (
-    metric_accumulator,
-    setup,
-    step_compilation,
-    training_run,
-  )
+  from xlflax.utils import process_exit
+  from xlflax.training import (metric_accumulator, training_setup, step_compilation, training_run)
   from xlflax.training.checkpointing import checkpoints
 
   return {
-    'start': (setup.Setup, 'open_loaders'),
+    'start': (training_setup.Setup, 'open_loaders'),
     'restore': (checkpoints.Checkpoints, 'restore_last'),
     'compile': (step_compilation.StepCompiler, 'step_of'),
     'first_step': (metric_accumulator.MetricAccumulator, 'add'),
     'save': (checkpoints.Checkpoints, 'save'),
     'end': (training_run.TrainingRun, 'summary'),
-    'leave': (leaving, 'end_command'),
+    'leave': (process_exit, 'end_command'),
   }
 
 

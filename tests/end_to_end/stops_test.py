@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end import signalled_worker
 from tests.end_to_end.conftest import TINY_MLM, free_port, losses
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.training.checkpointing import checkpoint_reader
 
 pytestmark = pytest.mark.slow
 _WORKER = pathlib.Path(signalled_worker.__file__)
@@ -83,7 +83,7 @@ def test_a_stop_is_followed(workspace, whole, tmp_path, phase, processes):
   statuses, output = _run(workspace, run, [f'SIGTERM:{phase}', *others])
   assert statuses == [_ENDS[phase]] * processes, output
   assert 'Traceback' not in output
-  last = saved_checkpoints.finished_steps(run)[-1]
+  last = checkpoint_reader.finished_steps(run)[-1]
   early = phase == 'start' or (phase == 'restore' and processes == 1)
   assert last == 4 if early else last >= 4, output
   statuses, output = _run(workspace, run, ['none'])
@@ -98,7 +98,7 @@ def test_each_signal_saves(workspace, tmp_path, name):
   statuses, output = _run(workspace, run, [f'{name}:first_step'])
   assert statuses == [_STOPPED], output
   assert f'{signal.Signals[name].name}: saving a checkpoint' in output
-  assert saved_checkpoints.finished_steps(run), output
+  assert checkpoint_reader.finished_steps(run), output
 
 
 @pytest.mark.parametrize('closed', ['2>&-', '<&- >&- 2>&-', '2>&1 | true'])
@@ -117,4 +117,4 @@ def test_training_goes_on_where_nobody_reads(workspace, tmp_path, closed):
     check=False,
   )
   assert (done.returncode, done.stderr) == (0, '')
-  assert saved_checkpoints.finished_steps(tmp_path / 'run') == [4]
+  assert checkpoint_reader.finished_steps(tmp_path / 'run') == [4]

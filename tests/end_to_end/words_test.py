@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from xlflax import cli, evaluate
-from xlflax.configuration import config
+from xlflax.config import gin_config
 from xlflax.training.devices import partitioning
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -77,7 +77,7 @@ def _train(family, files, pretrained, model_dir, *bindings):
 
 
 def _evaluate(family, files, model_dir, partitioner=None):
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     ['evaluate/tasks.gin', f'evaluate/{family}.gin'], [f'TEST_FILES={files}']
   )
   report = configuration.build(

@@ -6,11 +6,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import registry
+from xlflax.utils import class_registry
 from xlflax.models import decoder
 
 
-@registry.register('copying_model_config_of_the_tests')
+@class_registry.register('copying_model_config_of_the_tests')
 @dataclasses.dataclass(frozen=True)
 class Config:
   """What the library asks a model for."""
@@ -19,7 +19,7 @@ class Config:
   max_length: int = 32
 
 
-@registry.register('copying_model_of_the_tests')
+@class_registry.register('copying_model_of_the_tests')
 class CopyingModel(nn.Module):
   """Its i-th token is the source's: after bos, up to eos and with it.
 

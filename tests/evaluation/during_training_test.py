@@ -9,13 +9,13 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
-from xlflax.evaluation import base, during_training
-from xlflax.foundation import errors
+from xlflax.evaluation import (eval_task, during_training)
+from xlflax.utils import errors
 from xlflax.training.optimization import optimizers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Bias(base.EvalTask):
+class _Bias(eval_task.EvalTask):
   """Says what the parameter 'bias' is, or fails."""
 
   fails: bool = False
@@ -27,7 +27,7 @@ class _Bias(base.EvalTask):
   def evaluate(self, subject):
     if self.fails:
       raise ValueError('no text')
-    return base.EvalResult(
+    return eval_task.EvalResult(
       metrics={
         'bias': float(subject.params['model']['bias']),
         'seed': float(subject.seed),

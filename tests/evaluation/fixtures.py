@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import pytest
 from flax import linen as nn
 
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.evaluation import base
-from xlflax.models import api, config, encoder
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.evaluation import eval_task
+from xlflax.models import (model_params, encoder_config, encoder)
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints, run_directory
 
@@ -65,22 +65,22 @@ def corpus(tmp_path_factory) -> str:
 def vocabulary_dir(corpus, tmp_path_factory) -> str:
   directory = tmp_path_factory.mktemp('vocabulary') / 'v'
   vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(corpus), directory, size=76, num_threads=1
+    corpus_directory.Corpus(corpus), directory, size=76, num_threads=1
   )
   return str(directory)
 
 
 @pytest.fixture(scope='session')
-def vocabulary(vocabulary_dir) -> vocabulary_lib.Vocabulary:
-  return vocabulary_lib.Vocabulary.load(vocabulary_dir)
+def vocabulary(vocabulary_dir) -> base_vocabulary.Vocabulary:
+  return base_vocabulary.Vocabulary.load(vocabulary_dir)
 
 
 @pytest.fixture(scope='session')
 def model(vocabulary) -> encoder.Encoder:
   """Two layers of 16 dimensions with language embeddings."""
   return encoder.Encoder(
-    config.with_vocabulary(
-      config.EncoderConfig(
+    encoder_config.with_vocabulary(
+      encoder_config.EncoderConfig(
         num_layers=2,
         hidden_dim=16,
         mlp_dim=32,
@@ -95,9 +95,9 @@ def model(vocabulary) -> encoder.Encoder:
 
 
 @pytest.fixture(scope='session')
-def subject(model, vocabulary) -> base.Subject:
-  params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
-  return base.Subject(
+def subject(model, vocabulary) -> eval_task.Subject:
+  params = nn.meta.unbox(model_params.init_params(model, jax.random.key(0)))
+  return eval_task.Subject(
     model=model, params={'model': params}, vocabulary=vocabulary, batch_size=8
   )
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.data.labelled_words import WordVocabulary
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base
-from xlflax.foundation import registry
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import eval_task
+from xlflax.utils import class_registry
 
 
-@registry.register('one_hot_model_of_the_tests')
+@class_registry.register('one_hot_model_of_the_tests')
 class OneHot(nn.Module):
   """States [B, T, V] of tokens, one 1 each."""
 
@@ -42,7 +42,7 @@ INPUTS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Held(source_lib.ExampleSource):
+class Held(example_source.ExampleSource):
   """Examples as they are given; a part may be an error to be raised."""
 
   parts: tuple = ()
@@ -62,9 +62,9 @@ def piece(vocabulary: WordVocabulary, word: str) -> int:
   return vocabulary.encode(word)[0]
 
 
-def subject_of(objective, head, vocabulary, **options) -> base.Subject:
+def subject_of(objective, head, vocabulary, **options) -> eval_task.Subject:
   """The model with this head."""
-  return base.Subject(
+  return eval_task.Subject(
     model=OneHot(),
     vocabulary=vocabulary,
     params={

@@ -3,11 +3,11 @@ import dataclasses
 import matplotlib.image
 import pytest
 
-from xlflax.evaluation import base, plots
+from xlflax.evaluation import (eval_task, plots)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Task(base.EvalTask):
+class _Task(eval_task.EvalTask):
   name: str = 'retrieval'
   primary_metric: str = 'accuracy'
 
@@ -24,7 +24,7 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
     for query in (pair, 'en')
     for layer in range(3)
   ]
-  return base.EvalResult(
+  return eval_task.EvalResult(
     metrics={f'accuracy/{part}': value for part in parts},
     tables={'layers': rows} if layers else {},
   )
@@ -42,7 +42,7 @@ def _result(value, *, layers=False, parts=('de', 'mean')):
       {10: _result(0.1), 20: _result(0.2, layers=True)},
       ['retrieval.png', 'retrieval.layers.png'],
     ),
-    ({10: base.EvalResult(metrics={}), 20: _result(0.2)}, []),
+    ({10: eval_task.EvalResult(metrics={}), 20: _result(0.2)}, []),
   ],
 )
 def test_what_there_is_is_drawn(tmp_path, found, names):
@@ -102,7 +102,7 @@ def test_perplexity_has_a_logarithmic_axis():
   figure = plots._task_curves(
     task,
     {
-      step: base.EvalResult(metrics={'perplexity/de': 10.0 * step})
+      step: eval_task.EvalResult(metrics={'perplexity/de': 10.0 * step})
       for step in (1, 2)
     },
   )
@@ -112,7 +112,7 @@ def test_perplexity_has_a_logarithmic_axis():
 def test_the_heat_map_has_the_mean_of_both_directions():
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': value} for value in (0.2, 0.6)]
   figure = plots._task_layers(
-    _Task(), 10, base.EvalResult(metrics={}, tables={'layers': rows})
+    _Task(), 10, eval_task.EvalResult(metrics={}, tables={'layers': rows})
   )
   (image,) = figure.axes[0].images
   assert image.get_array().tolist() == [[pytest.approx(0.4)]]
@@ -121,7 +121,7 @@ def test_the_heat_map_has_the_mean_of_both_directions():
 def test_one_unit_in_cells_title_and_colour_bar():
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': 0.18}]
   figure = plots._task_layers(
-    _Task(), 10, base.EvalResult(metrics={}, tables={'layers': rows})
+    _Task(), 10, eval_task.EvalResult(metrics={}, tables={'layers': rows})
   )
   axes, bar = figure.axes
   assert [text.get_text() for text in axes.texts] == ['0.18']
@@ -131,6 +131,6 @@ def test_one_unit_in_cells_title_and_colour_bar():
 
 def test_a_curve_says_which_way_is_better():
   task = _Task(name='p', primary_metric='perplexity')
-  result = base.EvalResult(metrics={'perplexity/de': 10.0})
+  result = eval_task.EvalResult(metrics={'perplexity/de': 10.0})
   (axes,) = plots._task_curves(task, {1: result, 2: result}).axes
   assert axes.get_ylabel() == 'perplexity (lower is better)'

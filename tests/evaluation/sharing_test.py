@@ -7,24 +7,24 @@ import pytest
 
 from tests.training import tiny
 from xlflax import trainer
-from xlflax.data import stream as stream_lib
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.evaluation import base, sources, states, token_rows
-from xlflax.evaluation.tasks import perplexity, retrieval
-from xlflax.models.variants import sharing
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.data import dataset_config
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.evaluation import (eval_task, text_sources, hidden_states, token_batches)
+from xlflax.evaluation.tasks import (perplexity, retrieval_task)
+from xlflax.models.variants import parameter_sharing
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
 
 pytestmark = pytest.mark.slow
 
-_PLAN = sharing.SharingPlan(embeddings=True, layers=1)
+_PLAN = parameter_sharing.SharingPlan(embeddings=True, layers=1)
 _WORDS = {
   'en': 'the small dog sees an old tree near water'.split(),
   'fr': 'le petit chien voit un vieil arbre sous la pluie'.split(),
@@ -63,7 +63,7 @@ def vocabulary(corpus, tmp_path_factory) -> str:
   """A vocabulary of each language's own, whose ids overlap."""
   directory = tmp_path_factory.mktemp('vocabulary') / 'separate'
   vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(corpus),
+    corpus_directory.Corpus(corpus),
     directory,
     size=27,
     anchors='separate',
@@ -85,10 +85,10 @@ def train(corpus, vocabulary, tmp_path_factory):
     given = dict(
       model=tiny.make_model(None, num_languages=None, sharing=_PLAN),
       objectives=tiny.make_mixture(
-        mixture_lib.Entry(stream='mono', objective=objective)
+        objective_mixture.Entry(stream='mono', objective=objective)
       ),
       streams=[
-        stream_lib.Stream(
+        dataset_config.Stream(
           name='mono',
           mixture='corpus.mono',
           layout='blocks',
@@ -119,13 +119,13 @@ def trained(train):
   """A run of 20 steps, stopped and continued at step 10."""
   first = train('pretrained', stop_at_step=10)
   last = train('pretrained')
-  return first, last, run_lib.open_run(last['model_dir'])
+  return first, last, saved_run.open_run(last['model_dir'])
 
 
 @pytest.fixture(scope='module')
-def subject(trained) -> base.Subject:
+def subject(trained) -> eval_task.Subject:
   _, _, run = trained
-  return base.Subject(
+  return eval_task.Subject(
     model=run.model,
     params=run.restore_params(20),
     vocabulary=run.vocabulary,
@@ -133,12 +133,12 @@ def subject(trained) -> base.Subject:
   )
 
 
-def _ordinary(subject, language: int) -> base.Subject:
+def _ordinary(subject, language: int) -> eval_task.Subject:
   """The encoder that one language's text is read with, without a plan."""
   model = subject.model.clone(
     config=dataclasses.replace(subject.model.config, sharing=None)
   )
-  params = sharing.select_language_params(
+  params = parameter_sharing.select_language_params(
     _PLAN, subject.params['model'], language
   )
   return dataclasses.replace(subject, model=model, params={'model': params})
@@ -149,8 +149,8 @@ def test_twenty_steps_make_a_run_that_learned(trained):
   assert (first['step'], last['step']) == (10, 20)
   assert run.steps == [10, 20] and run.model.config.sharing == _PLAN
   assert last['loss'] < first['loss'] < np.log(27)
-  before = params_lib.flatten_params(run.untrained_params())
-  for name, leaf in params_lib.flatten_params(run.restore_params(20)).items():
+  before = param_tree.flatten_params(run.untrained_params())
+  for name, leaf in param_tree.flatten_params(run.restore_params(20)).items():
     assert leaf.shape == before[name].shape
     if 'language_specific' in name and not name.endswith('key/bias'):
       for language in range(2):  # each had batches
@@ -160,27 +160,27 @@ def test_twenty_steps_make_a_run_that_learned(trained):
 def test_states_are_those_of_each_languages_own_encoder(subject):
   texts = _sentences('en', 5) + _sentences('fr', 9) + _sentences('en', 12)
   languages = [0] * 5 + [1] * 9 + [0] * 12
-  found = states.sentence_states(subject, texts, languages).states
+  found = hidden_states.sentence_states(subject, texts, languages).states
   for language in range(2):
     mine = np.flatnonzero(np.array(languages) == language)
-    alone = states.sentence_states(
+    alone = hidden_states.sentence_states(
       _ordinary(subject, language),
       [texts[i] for i in mine],
       [language] * len(mine),
     ).states
     np.testing.assert_allclose(found[:, mine], alone, atol=1e-5)
-  other = states.sentence_states(_ordinary(subject, 1), texts[:1], [0]).states
+  other = hidden_states.sentence_states(_ordinary(subject, 1), texts[:1], [0]).states
   assert np.abs(found[:, :1] - other).max() > 0.1
 
 
 def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
   task = perplexity.Perplexity(
-    source=sources.CorpusText(directory=corpus), length=16, batch_size=4
+    source=text_sources.CorpusText(directory=corpus), length=16, batch_size=4
   )
-  result = base.evaluate_task(task, subject)
+  result = eval_task.evaluate_task(task, subject)
   assert not result.failures
   objective = masked_lm.MaskedLM(random_words='language')
-  stream = stream_lib.Stream(
+  stream = dataset_config.Stream(
     name='perplexity', mixture='', layout='blocks', length=16, batch_size=4
   )
   for language, code in enumerate(_WORDS):
@@ -188,7 +188,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
     lines = subject.vocabulary.encode_batch(_sentences(code, 20), language=code)
     units = [
       (row,)
-      for row in token_rows.split_into_blocks(
+      for row in token_batches.split_into_blocks(
         lines, capacity=14, separator=subject.vocabulary.spec.eos_id
       )
     ]
@@ -201,23 +201,23 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(subject, corpus):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Unknown(sources.PairSource):
+class _Unknown(text_sources.PairSource):
   """English with a language that the model was not trained on."""
 
   def pairs(self):
     return (('en', 'ja'),)
 
   def load(self, pair):
-    return sources.PairedText(['a'], ['b'])
+    return text_sources.PairedText(['a'], ['b'])
 
 
 def test_retrieval_needs_a_language_of_the_model(subject, corpus):
-  result = base.evaluate_task(
-    retrieval.Retrieval(source=sources.CorpusPairs(directory=corpus)), subject
+  result = eval_task.evaluate_task(
+    retrieval_task.Retrieval(source=text_sources.CorpusPairs(directory=corpus)), subject
   )
   assert not result.failures and 0 < result.metrics['accuracy/fr'] <= 1
-  (failure,) = base.evaluate_task(
-    retrieval.Retrieval(source=_Unknown()), subject
+  (failure,) = eval_task.evaluate_task(
+    retrieval_task.Retrieval(source=_Unknown()), subject
   ).failures
   assert failure.message == (
     'The model has no parameters for a language. Got: ja. '
@@ -226,9 +226,9 @@ def test_retrieval_needs_a_language_of_the_model(subject, corpus):
 
 
 def test_two_languages_in_a_row_are_not_scored(subject, corpus):
-  (failure,) = base.evaluate_task(
+  (failure,) = eval_task.evaluate_task(
     perplexity.TranslationPerplexity(
-      source=sources.CorpusPairs(directory=corpus)
+      source=text_sources.CorpusPairs(directory=corpus)
     ),
     subject,
   ).failures
@@ -245,9 +245,9 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
       learning_rate=0.02, frozen=('model/language_specific/',)
     ),
   )
-  before = params_lib.flatten_params(run.restore_params(20))
-  after = run_lib.open_run(tuned['model_dir']).restore_params(3)
-  for name, leaf in params_lib.flatten_params(after).items():
+  before = param_tree.flatten_params(run.restore_params(20))
+  after = saved_run.open_run(tuned['model_dir']).restore_params(3)
+  for name, leaf in param_tree.flatten_params(after).items():
     frozen = name.startswith('model/language_specific/')
     assert np.array_equal(leaf, before[name]) == frozen, name
 
@@ -261,7 +261,7 @@ def test_states_on_eight_devices(subject, trained):
     subject, partitioner=mesh, params=run.restore_params(20, partitioner=mesh)
   )
   np.testing.assert_allclose(
-    states.sentence_states(sharded, texts, languages).states,
-    states.sentence_states(subject, texts, languages).states,
+    hidden_states.sentence_states(sharded, texts, languages).states,
+    hidden_states.sentence_states(subject, texts, languages).states,
     atol=1e-5,
   )

@@ -2,11 +2,11 @@ import pytest
 import seqio
 
 from tests.errors import raises_error
-from xlflax.data.corpus import directory as corpus_lib
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.seqio_tasks import corpus_tasks
-from xlflax.evaluation import sources, task_sources
+from xlflax.evaluation import (text_sources, task_sources)
 from xlflax.evaluation.tasks import perplexity
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -14,7 +14,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 @pytest.fixture(scope='module', autouse=True)
 def registered(corpus):
   names = corpus_tasks.register_corpus(
-    corpus_lib.Corpus(corpus), prefix='evaluated'
+    corpus_directory.Corpus(corpus), prefix='evaluated'
   )
   yield
   for name in names:
@@ -24,7 +24,7 @@ def registered(corpus):
 
 def test_text_of_a_mixture_is_that_of_the_corpus(corpus):
   by_task = task_sources.TaskText(mixture='evaluated.mono')
-  by_corpus = sources.CorpusText(directory=corpus)
+  by_corpus = text_sources.CorpusText(directory=corpus)
   assert by_task.languages_found() == ('de', 'en', 'ja')
   assert by_task.load('ja') == by_corpus.load('ja')
   assert by_task.fingerprint() == by_corpus.fingerprint()
@@ -32,7 +32,7 @@ def test_text_of_a_mixture_is_that_of_the_corpus(corpus):
 
 def test_pairs_of_a_mixture_are_those_of_the_corpus(corpus):
   by_task = task_sources.TaskPairs(mixture='evaluated.parallel', max_pairs=4)
-  by_corpus = sources.CorpusPairs(directory=corpus, max_pairs=4)
+  by_corpus = text_sources.CorpusPairs(directory=corpus, max_pairs=4)
   assert by_task.pairs() == by_corpus.pairs()
   assert by_task.load(('de', 'en')) == by_corpus.load(('de', 'en'))
 
@@ -71,7 +71,7 @@ def test_perplexity_of_a_task_is_that_of_the_same_text(corpus, subject):
     .metrics['perplexity/de']
     for source in (
       task_sources.TaskText(mixture='evaluated.mono.de'),
-      sources.CorpusText(directory=corpus, languages=('de',)),
+      text_sources.CorpusText(directory=corpus, languages=('de',)),
     )
   ]
   assert numbers[0] == numbers[1]

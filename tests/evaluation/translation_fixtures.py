@@ -8,25 +8,21 @@ import pytest
 from flax import linen as nn
 
 from tests.evaluation import copying_model
-from xlflax.evaluation import base
-from xlflax.models import api
+from xlflax.evaluation import eval_task
+from xlflax.models import model_params
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (
-  checkpoints,
-  run_directory,
-  saved_objectives,
-)
+from xlflax.training.checkpointing import (checkpoints, run_directory, objective_config)
 
 
 @pytest.fixture(scope='session')
-def copier(vocabulary) -> base.Subject:
+def copier(vocabulary) -> eval_task.Subject:
   """Copies in batches of 8; trained with bos as the decoder's start."""
   model = copying_model.CopyingModel(
     copying_model.Config(vocab_size=len(vocabulary))
   )
-  params = nn.meta.unbox(api.init_params(model, jax.random.key(0)))
-  return base.Subject(
+  params = nn.meta.unbox(model_params.init_params(model, jax.random.key(0)))
+  return eval_task.Subject(
     model=model,
     params={'model': params},
     vocabulary=vocabulary,
@@ -40,7 +36,7 @@ def copying_run(copier, vocabulary_dir, tmp_path_factory) -> pathlib.Path:
   """A run directory of it, with the checkpoints 10 and 20."""
   directory = tmp_path_factory.mktemp('copying_run')
   run_directory.write_model(directory, copier.model)
-  saved_objectives.write_objectives(directory, copier.objectives.values())
+  objective_config.write_objectives(directory, copier.objectives.values())
   run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
   saved = checkpoints.Checkpoints(
     directory, checkpoints.CheckpointOptions(keep_last=None, asynchronous=False)

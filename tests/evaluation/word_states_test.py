@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from xlflax.data.labelled.rows import words as words_lib
+from xlflax.data.supervised.featurizers import word_ids
 from xlflax.evaluation import word_states
-from xlflax.models import api
-from xlflax.models.variants import sharing
+from xlflax.models import model_params
+from xlflax.models.variants import parameter_sharing
 from xlflax.training.devices import partitioning
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -38,7 +38,7 @@ def test_words_are_means_over_their_tokens_in_a_sentence_alone(subject, split):
     functools.partial(subject.model.apply, method='encode_layers')
   )
   for i in (3, 12):
-    ids, lengths = words_lib.encode_words(
+    ids, lengths = word_ids.encode_words(
       subject.vocabulary, split[i], _LANGUAGES[i][0]
     )
     tokens = np.array([[spec.bos_id, *ids, spec.eos_id]])
@@ -77,7 +77,7 @@ def test_batch_size_and_devices_do_not_matter(subject, split):
 
 def test_words_beyond_the_limit_are_left_out_whole(subject, split):
   words = split[8]
-  ids, lengths = words_lib.encode_words(subject.vocabulary, words, 'de')
+  ids, lengths = word_ids.encode_words(subject.vocabulary, words, 'de')
   assert lengths[2] > 1  # so that a limit can lie inside of a word
   kept = int(lengths[:3].sum()) - 1
   (short,) = _read(subject, [words], [('de', 0)], max_length=kept + 2)
@@ -92,17 +92,17 @@ def test_words_beyond_the_limit_are_left_out_whole(subject, split):
 
 
 def test_each_language_is_read_by_its_own_parts(subject, split):
-  plan = sharing.SharingPlan(embeddings=True, layers=1)
+  plan = parameter_sharing.SharingPlan(embeddings=True, layers=1)
   model = subject.model.clone(
     config=dataclasses.replace(subject.model.config, sharing=plan)
   )
-  params = nn.meta.unbox(api.init_params(model, jax.random.key(1)))
+  params = nn.meta.unbox(model_params.init_params(model, jax.random.key(1)))
   mixed = dataclasses.replace(subject, model=model, params={'model': params})
   found = _read(mixed, split[7:11], _LANGUAGES[7:11])
   for language, part in ((0, slice(0, 2)), (2, slice(2, 4))):
     own = dataclasses.replace(
       subject,
-      params={'model': sharing.select_language_params(plan, params, language)},
+      params={'model': parameter_sharing.select_language_params(plan, params, language)},
     )
     expected = _read(own, split[7:11][part], _LANGUAGES[7:11][part])
     for x, y in zip(found[part], expected, strict=True):
@@ -111,7 +111,7 @@ def test_each_language_is_read_by_its_own_parts(subject, split):
 
 def test_some_tokens_may_belong_to_no_word(subject, split):
   words = split[7]
-  ids, lengths = words_lib.encode_words(subject.vocabulary, words, 'de')
+  ids, lengths = word_ids.encode_words(subject.vocabulary, words, 'de')
   of_token = np.repeat(np.arange(len(words)), lengths)
   some = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
   (found,) = word_states.states_of_readings(

@@ -6,17 +6,17 @@ import pathlib
 import shutil
 from typing import Any
 
-from xlflax.evaluation import base
-from xlflax.foundation import errors, registry
+from xlflax.evaluation import eval_task
+from xlflax.utils import (errors, class_registry)
 from xlflax.storage import paths
 from xlflax.training.checkpointing import checkpoints as checkpoints_lib
-from xlflax.training.checkpointing import run as run_lib
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import checkpoint_reader
 
 CALLS: list[str] = []
 
 
-@registry.register('fake_trainer')
+@class_registry.register('fake_trainer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeTrainer:
   """Stands in for `Trainer`: a run with two checkpoints and their dev scores.
@@ -29,19 +29,19 @@ class FakeTrainer:
   """
 
   pretrained: str
-  model_dir: str = registry.changeable_field()
+  model_dir: str = class_registry.changeable_field()
   learning_rate: float
   seed: int
   init_from: Any = None
   corpus: str | None = None
   cache_dir: str | None = None
-  evaluation: Any = registry.changeable_field(default=None)
-  checkpoints: checkpoints_lib.CheckpointOptions = registry.changeable_field(
+  evaluation: Any = class_registry.changeable_field(default=None)
+  checkpoints: checkpoints_lib.CheckpointOptions = class_registry.changeable_field(
     default_factory=checkpoints_lib.CheckpointOptions
   )
-  total_steps: int = registry.changeable_field(default=20)
-  epochs: float | None = registry.changeable_field(default=None)
-  other_config: Any = registry.changeable_field(default=None)
+  total_steps: int = class_registry.changeable_field(default=20)
+  epochs: float | None = class_registry.changeable_field(default=None)
+  other_config: Any = class_registry.changeable_field(default=None)
 
   def train(self, *, gin_config):
     directory = paths.to_path(self.model_dir)
@@ -63,7 +63,7 @@ class FakeTrainer:
         for step, score in scores
       ),
     )
-    run_lib.mark_finished(directory, 20)
+    saved_run.mark_finished(directory, 20)
     return {
       'step': 20,
       'loss': 1.0,
@@ -82,12 +82,12 @@ def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
       target.joinpath(*file.relative_to(source).parts).write_bytes(
         file.read_bytes()
       )
-  for step in saved_checkpoints.finished_steps(source):
+  for step in checkpoint_reader.finished_steps(source):
     (target / 'checkpoints' / str(step) / 'commit_success.txt').write_text('')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Counted(base.EvalTask):
+class Counted(eval_task.EvalTask):
   """Scores which are given; notes in CALLS that it ran."""
 
   name: str = 'counted'
@@ -98,14 +98,14 @@ class Counted(base.EvalTask):
   def primary_metric(self) -> str:
     return 'accuracy'
 
-  def evaluate(self, subject) -> base.EvalResult:
+  def evaluate(self, subject) -> eval_task.EvalResult:
     del subject
     CALLS.append(self.name)
-    failures = base.Failures(self.name)
+    failures = eval_task.Failures(self.name)
     metrics = {}
     for part, score in self.scores:
       with failures.guard(part):
         if part == self.broken:
           raise errors.CorpusError('A file is broken', where=part)
         metrics[f'accuracy/{part}'] = score
-    return base.EvalResult(metrics=metrics, failures=failures.collected())
+    return eval_task.EvalResult(metrics=metrics, failures=failures.collected())

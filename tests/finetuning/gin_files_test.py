@@ -7,16 +7,16 @@ import pytest
 from tests import gin_files
 from tests.errors import raises_error
 from tests.slow import mark_slow
-from xlflax.configuration import config
-from xlflax.data.labelled.rows import paired_rows
-from xlflax.data.labelled.sources import code_switched, joined, xtreme_tasks
+from xlflax.config import gin_config
+from xlflax.data.supervised.featurizers import translation_featurizer
+from xlflax.data.supervised.sources import (code_switched_source, concatenated_source, xtreme_tasks)
 from xlflax.evaluation import during_training
-from xlflax.finetuning import grid
-from xlflax.foundation import errors
-from xlflax.models import config as model_config
+from xlflax.finetuning import hyperparameter_grid
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.suites import suite, writing
-from xlflax.training.checkpointing import run_directory, saved_objectives
+from xlflax.suites import (suite_config, suite_export)
+from xlflax.training.checkpointing import (run_directory, objective_config)
 
 _MACROS = {  # those that files leave open
   'LABELS': ('a', 'b'),
@@ -73,7 +73,7 @@ def settings_of(tmp_path):
 
 
 def _text(file):
-  own = (config.SHIPPED / file).read_text()
+  own = (gin_config.SHIPPED / file).read_text()
   return own + ''.join(map(_text, re.findall(r"^include '(.*)'", own, re.M)))
 
 
@@ -129,9 +129,9 @@ def test_ppa(settings_of, task, length, rate, setting):
   )  # 1,000 steps of warm-up
   assert settings_of.configuration.macro('EPOCHS') == 2
   (stream,) = settings.streams
-  (inputs,) = saved_objectives.inputs_of(settings).values()
+  (inputs,) = objective_config.inputs_of(settings).values()
   assert (inputs['separator'], inputs['length']) == ('bert', length)
-  switched = isinstance(stream.source, code_switched.CodeSwitched)
+  switched = isinstance(stream.source, code_switched_source.CodeSwitched)
   assert (switched, stream.group_size) == (
     (True, 2) if setting == '_translate_train' else (False, 1)
   )
@@ -165,10 +165,10 @@ def test_veco(settings_of, task):
   objective = settings.objectives.entries[0].objective
   plugged = 'plug_in' in task
   assert objective.features == ('plug_in' if plugged else 'plug_out')
-  assert isinstance(settings.streams[0].rows, paired_rows.PairedRows) == (
+  assert isinstance(settings.streams[0].rows, translation_featurizer.PairedRows) == (
     plugged
   )
-  inputs = saved_objectives.inputs_of(settings)[objective.name]
+  inputs = objective_config.inputs_of(settings)[objective.name]
   assert inputs['length'] == settings.streams[0].length
   assert ('separator' in inputs) == (not task.endswith('tagging'))
 
@@ -257,7 +257,7 @@ def test_plug_in(settings_of, family):
     f'finetune/{family}.gin', f'finetune/settings/plug_in_{family}.gin'
   )
   (stream,) = settings.streams
-  assert isinstance(stream.rows, paired_rows.PairedRows)
+  assert isinstance(stream.rows, translation_featurizer.PairedRows)
   assert stream.rows.counterparts.translations.format == (
     'conll' if family == 'tagging' else 'squad'
   )
@@ -268,7 +268,7 @@ def test_plug_in(settings_of, family):
 
 @pytest.mark.parametrize('family', ['tagging', 'question_answering'])
 def test_plug_in_on_test_sets(family):
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     [f'evaluate/{family}.gin', f'finetune/settings/plug_in_test_{family}.gin'],
     [
       "TEST_FILES={'en': 'test.en', 'fr': 'test.fr'}",
@@ -318,19 +318,19 @@ def test_every_optimizer_and_schedule(
 
 
 def test_translated_test_sets():
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     ['evaluate/classification.gin', 'finetune/settings/translate_test.gin'],
     ["TEST_FILES={'fr': 'test.tsv'}"],
   )
   (task,) = configuration.parameter('evaluate.evaluate.tasks')
-  assert isinstance(task.source, joined.TranslatedExamples)
+  assert isinstance(task.source, concatenated_source.TranslatedExamples)
   assert task.source.languages() == ('fr',)
 
 
 def test_counterparts_of_test_sets(tmp_path):
   for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
     (tmp_path / name).write_text(f'{text}\tyes\n')
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     [
       'evaluate/classification.gin',
       'finetune/settings/plug_in_test_classification.gin',
@@ -391,7 +391,7 @@ def test_every_setting_is_tested():
 
 
 def _suite(name):
-  return config.load_gin_files([f'suites/{name}.gin']).build(suite.Suite)
+  return gin_config.load_gin_files([f'suites/{name}.gin']).build(suite_config.Suite)
 
 
 def test_xtreme_suite():
@@ -410,9 +410,9 @@ def test_xtreme_suite():
   for task in found.tasks:
     _configuration(task, 'folder/')
     for axis in task.grid:
-      grid.parse_axis(axis)
-  header = (config.SHIPPED / 'suites/xtreme.gin').read_text()
-  assert f'OUTPUT/{writing.SUBMISSION}/<model>@<step>/' in header
+      hyperparameter_grid.parse_axis(axis)
+  header = (gin_config.SHIPPED / 'suites/xtreme.gin').read_text()
+  assert f'OUTPUT/{suite_export.SUBMISSION}/<model>@<step>/' in header
   assert found.task('mlqa').trials == 'xquad'
 
 
@@ -433,4 +433,4 @@ def _configuration(task, data):
   macros = {'DATA': data}
   if task.trials:
     macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-  return config.load_gin_files([task.gin_file], task.bindings, macros=macros)
+  return gin_config.load_gin_files([task.gin_file], task.bindings, macros=macros)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.labelled.readers import search
+from xlflax.data.supervised.readers import query_document_reader
 from xlflax.finetuning import hard_negatives
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def _at(*degrees):
@@ -70,7 +70,7 @@ def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
   assert found == (3, 0)
   first = json.loads(output.read_text().splitlines()[0])
   assert first == {'query': 'q', 'positive': 'own', 'negatives': ['far']}
-  read = search.read_query_documents(str(output), 'en', texts=3).examples
+  read = query_document_reader.read_query_documents(str(output), 'en', texts=3).examples
   assert [one.text for one in read[3:6]] == ['r', 'far', 'near']
 
 

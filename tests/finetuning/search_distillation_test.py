@@ -3,7 +3,7 @@
 import numpy as np
 
 from xlflax import cli, open_run
-from xlflax.evaluation import sentence_encoding
+from xlflax.evaluation import sentence_embedding
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -33,7 +33,7 @@ def test_translations_get_the_vectors_of_the_text(
     '--gin.LEARNING_RATE=1e-2',
   ]
   assert cli.main(['train', f'--model_dir={student}', *flags]) == 0
-  encoding = sentence_encoding.read_sentence_encoding(student)
+  encoding = sentence_embedding.read_sentence_encoding(student)
   assert encoding is not None and not encoding.normalize
 
   def distance(run):

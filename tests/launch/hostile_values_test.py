@@ -10,8 +10,8 @@ import pytest
 import yaml
 from hypothesis import strategies
 
-from xlflax.foundation import errors
-from xlflax.launch import base, kubernetes, local, slurm, tpu
+from xlflax.utils import errors
+from xlflax.launch import (job_base, kubernetes, local, slurm, tpu)
 
 # Each would make a file HIT if a shell evaluated it.
 _ATTACKS = (
@@ -167,7 +167,7 @@ def test_control_characters_are_refused_in_every_field(kind):
     ):
       continue
     for value in _CONTROLS:
-      if base.MULTILINE in field.metadata and value == 'a\ntouch HIT':
+      if job_base.MULTILINE in field.metadata and value == 'a\ntouch HIT':
         continue
       with pytest.raises(errors.ConfigError) as raised:
         _with(kind, name, value)
@@ -199,7 +199,7 @@ def test_slurm_script_passes_words_on(tmp_path_factory, value):
   words = _command(value)
   job = slurm.SlurmJob(command=words, env=(f'A={value}',))
   recorded = shell(job.render(), SLURM_JOB_ID='1')
-  assert recorded[3:] == ['xlflax', *words, base.PREEMPTION_FLAG]
+  assert recorded[3:] == ['xlflax', *words, job_base.PREEMPTION_FLAG]
 
 
 @_SETTINGS

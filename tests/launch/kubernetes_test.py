@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from tests.launch import controllers, kubernetes_schema
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.launch import kubernetes
-from xlflax.training.processes import cluster
+from xlflax.training.distributed import cluster_detection
 
 _EXAMPLES = pathlib.Path(__file__).parents[2] / 'launch/kubernetes'
 _CLAIM = 'claim:runs:/shared'
@@ -216,7 +216,7 @@ def test_slices_of_tpus():
   assert variables['MEGASCALE_NUM_SLICES'] == '2'
   assert variables['MEGASCALE_COORDINATOR_ADDRESS'] == 'mlm-workers-0-0.mlm'
   environment = {k: '1' if v is None else v for k, v in variables.items()}
-  joined = cluster.detect_job(environment)
+  joined = cluster_detection.detect_job(environment)
   assert (joined.process_id, joined.num_processes) == (1 * 4 + 1, 8)
 
 

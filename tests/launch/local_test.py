@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from xlflax.foundation import errors, stopping
-from xlflax.launch import base, local, supervisor
+from xlflax.utils import (errors, signals)
+from xlflax.launch import (job_base, local, supervisor)
 
 _ROOT = pathlib.Path(__file__).parents[2]
 # What a process of a test does, given its number `i` and the folder.
@@ -160,7 +160,7 @@ def _launch(made: local.LocalJob) -> subprocess.Popen:
   return subprocess.Popen([sys.executable, '-c', code], cwd=_ROOT)
 
 
-@pytest.mark.parametrize('number', stopping.SIGNALS)
+@pytest.mark.parametrize('number', signals.SIGNALS)
 def test_signals_are_passed_on(job, tmp_path, number):
   made = job(f"""
       def stop(number, frame):
@@ -321,8 +321,8 @@ def test_no_processes_or_devices(size):
 )
 def test_commands_that_cannot_be_launched(command, got):
   with pytest.raises(errors.ConfigError) as raised:
-    base.check_command(
-      command, (*base.DISTRIBUTED_COMMANDS, *base.SHARDED_COMMANDS)
+    job_base.check_command(
+      command, (*job_base.DISTRIBUTED_COMMANDS, *job_base.SHARDED_COMMANDS)
     )
   assert raised.value.got == got
 
@@ -336,7 +336,7 @@ def test_commands_that_cannot_be_launched(command, got):
   ],
 )
 def test_value_of_a_flag(words, expected):
-  assert base.flag_value(words, '--model_dir') == expected
+  assert job_base.flag_value(words, '--model_dir') == expected
 
 
 @pytest.mark.parametrize(

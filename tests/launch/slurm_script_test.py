@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.launch import slurm
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/slurm_4.sbatch'

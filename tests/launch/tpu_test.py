@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.launch import templates, tpu
 
 _EXAMPLE = (

@@ -9,7 +9,7 @@ import pytest
 
 from tests.models import random_parameters
 from tests.training import tiny
-from xlflax.models import layer_loop, layers, targets
+from xlflax.models import (scan_layers, layers, compile_targets)
 
 
 def _run(model, params, batch):
@@ -26,7 +26,7 @@ def _run(model, params, batch):
   return jax.value_and_grad(loss)(params)
 
 
-_GPU, _TPU = targets.Target('gpu', (9, 0)), targets.Target('tpu')
+_GPU, _TPU = compile_targets.Target('gpu', (9, 0)), compile_targets.Target('tpu')
 
 
 @functools.cache
@@ -55,8 +55,8 @@ def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
   """Unrolled, GELU by erf, norms in closed form, barriers; dropout."""
   model, batch = _model(**options), tiny.make_batch()
   params, want = _on_a_cpu()
-  with targets.compiling_for(target):
-    assert layer_loop.is_unrolled(model.config)
+  with compile_targets.compiling_for(target):
+    assert scan_layers.is_unrolled(model.config)
     program = jax.jit(lambda p: _run(model, p, batch)).lower(params)
   for got, expected in zip(
     *map(jax.tree.leaves, (program.compile()(params), want)), strict=True
@@ -76,7 +76,7 @@ def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
   def back(states):
     return jax.vjp(lambda x: norm.apply(params, x), states)[1](gradient)[0]
 
-  with targets.compiling_for(target):
+  with compile_targets.compiling_for(target):
     got = jax.jit(back).lower(states).compile()(states)
   x, dy = (np.asarray(a, np.float64) for a in (states, gradient))
   deviation = x.std(-1, keepdims=True)
@@ -99,5 +99,5 @@ def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
 )
 def test_when_layers_are_unrolled(options, platform, unrolled):
   config = tiny.make_model(**options).config
-  with targets.compiling_for(targets.Target(platform)):
-    assert layer_loop.is_unrolled(config) is unrolled
+  with compile_targets.compiling_for(compile_targets.Target(platform)):
+    assert scan_layers.is_unrolled(config) is unrolled

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
-from xlflax.models import activations, config
+from xlflax.utils import errors
+from xlflax.models import (activations, encoder_config)
 
 _SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2)
 
@@ -58,9 +58,9 @@ def test_one_registration_serves_configurations_and_imports(registry):
   with raises_error(
     errors.ConfigError, got='square', where='EncoderConfig.activation'
   ):
-    config.EncoderConfig(**_SIZES, activation='square')
+    encoder_config.EncoderConfig(**_SIZES, activation='square')
   activations.register_activation('square', jnp.square, huggingface=('pow2',))
-  assert config.EncoderConfig(**_SIZES, activation='square')
+  assert encoder_config.EncoderConfig(**_SIZES, activation='square')
   assert activations.from_huggingface()['pow2'] == 'square'
 
 

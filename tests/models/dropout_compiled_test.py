@@ -9,7 +9,7 @@ import pytest
 from benchmarks.compiled.programs import hlo
 from xlflax.models import dropout
 from xlflax.planning import compilers
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ from xlflax.training.devices import machines
 )
 def test_no_zeros_are_read_from_memory():
   """A gather's gradient is a sum into zeros, which dropout could share."""
-  machine = machines.parse_topology('gpu:H200:1')
+  machine = machine_topology.parse_topology('gpu:H200:1')
   (device,) = compilers.topology_devices(machine)
   place = jax.sharding.SingleDeviceSharding(device)
 

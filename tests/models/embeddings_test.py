@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
-from xlflax.models import config as model_config
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
 from xlflax.models import embeddings
 
 _SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_length=5)

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors
-from xlflax.models import config as model_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.models import encoder_decoder_config
 from xlflax.training.checkpointing import run_directory
 
 _SIZES = dict(
@@ -20,7 +20,7 @@ _SIZES = dict(
 
 
 def _config(**fields):
-  return config_lib.EncoderDecoderConfig(**_SIZES | fields)
+  return encoder_decoder_config.EncoderDecoderConfig(**_SIZES | fields)
 
 
 def test_strings_become_enums():
@@ -31,8 +31,8 @@ def test_strings_become_enums():
     remat='full',
     attention_backend='cudnn',
   )
-  assert config.family is config_lib.EncoderDecoderFamily.POST_LN
-  assert config.tied_layers is config_lib.TiedLayers.FIRST
+  assert config.family is encoder_decoder_config.EncoderDecoderFamily.POST_LN
+  assert config.tied_layers is encoder_decoder_config.TiedLayers.FIRST
   assert config.encoder.remat is model_config.Remat.FULL
   assert config.encoder.norm_position is model_config.NormPosition.POST
   assert (config.num_layers, config.dim_per_head) == (3, 8)

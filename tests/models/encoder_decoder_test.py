@@ -12,9 +12,9 @@ import pytest
 from tests.errors import raises_error
 from tests.models import layer_stacking, random_parameters
 from tests.slow import mark_slow
-from xlflax.foundation import errors
-from xlflax.models import api, encoder, encoder_decoder
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.utils import errors
+from xlflax.models import (model_params, encoder, encoder_decoder)
+from xlflax.models import encoder_decoder_config
 from xlflax.training.devices import partitioning
 
 _SIZES = dict(
@@ -60,7 +60,7 @@ _TARGET_LANGUAGES = dict(language_ids=np.full((8, 5), 2))
 
 def _model(kind, **changes):
   return encoder_decoder.EncoderDecoder(
-    config_lib.EncoderDecoderConfig(**_SIZES | _KINDS[kind] | changes)
+    encoder_decoder_config.EncoderDecoderConfig(**_SIZES | _KINDS[kind] | changes)
   )
 
 
@@ -153,7 +153,7 @@ def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
     attention_dropout_rate=0.0,
   )
   fresh = nn.unbox(
-    jax.eval_shape(lambda: api.init_params(model, jax.random.key(0)))
+    jax.eval_shape(lambda: model_params.init_params(model, jax.random.key(0)))
   )
   assert jax.tree.map(jnp.shape, unrolled) == jax.tree.map(
     lambda x: x.shape, fresh

@@ -11,9 +11,9 @@ import pytest
 
 from tests.errors import raises_error
 from tests.models import layer_stacking
-from xlflax.foundation import errors
-from xlflax.models import api, encoder
-from xlflax.models import config as model_config
+from xlflax.utils import errors
+from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder_config as model_config
 from xlflax.training.devices import flops
 
 _CONFIG = model_config.EncoderConfig(
@@ -40,7 +40,7 @@ def _params(model, seed=0):
   """Random parameters, of which none is zero or one."""
   shapes = nn.unbox(
     jax.eval_shape(
-      lambda key: api.init_params(model, key), jax.random.key(seed)
+      lambda key: model_params.init_params(model, key), jax.random.key(seed)
     )
   )
   rng = np.random.default_rng(seed)
@@ -199,7 +199,7 @@ def test_bfloat16_is_close_and_keeps_parameters_and_logits_float32(params):
   assert states.dtype == jnp.bfloat16
   assert logits.dtype == jnp.float32
   fresh = jax.eval_shape(
-    lambda key: api.init_params(model, key), jax.random.key(0)
+    lambda key: model_params.init_params(model, key), jax.random.key(0)
   )
   assert {leaf.dtype.name for leaf in jax.tree.leaves(fresh)} == {'float32'}
   text = _SEGMENTS > 0
@@ -270,7 +270,7 @@ def test_padded_rows_change_no_other_parameter_and_no_loss(output):
   plain = _model(output_embeddings=output)
   padded = _model(output_embeddings=output, pad_vocab_size_multiple=128)
   before, after = (
-    nn.unbox(jax.jit(functools.partial(api.init_params, model))(key))
+    nn.unbox(jax.jit(functools.partial(model_params.init_params, model))(key))
     for model, key in ((plain, jax.random.key(0)), (padded, jax.random.key(0)))
   )
   names = {'token', 'output', 'output_bias'}
@@ -319,15 +319,15 @@ def test_dropout_follows_its_key(params):
 def test_vocabulary_must_be_known():
   model = _model(vocab_size=None)
   with raises_error(errors.ConfigError, where='EncoderConfig.vocab_size'):
-    api.init_params(model, jax.random.key(0))
+    model_params.init_params(model, jax.random.key(0))
 
 
 def test_count_params(params):
   shapes = jax.eval_shape(
-    lambda key: api.init_params(_model(), key), jax.random.key(0)
+    lambda key: model_params.init_params(_model(), key), jax.random.key(0)
   )
   layer = 4 * (12 * 12 + 12) + 2 * 12 * 20 + 20 + 12 + 4 * 12
   head = 12 * 12 + 3 * 12 + 29
   count = (29 + 12 + 2) * 12 + 3 * layer + head
   for tree in (shapes, params):
-    assert api.count_params(tree) == count
+    assert model_params.count_params(tree) == count

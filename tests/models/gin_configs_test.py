@@ -9,9 +9,9 @@ import jax
 import pytest
 
 import xlflax.gin_configs
-from xlflax.models import api, encoder, encoder_decoder, vocabulary_padding
-from xlflax.models import config as model_config
-from xlflax.training import params as params_lib
+from xlflax.models import (model_params, encoder, encoder_decoder, vocabulary_padding)
+from xlflax.models import encoder_config as model_config
+from xlflax.training import param_tree
 
 _FOLDER = pathlib.Path(xlflax.gin_configs.__file__).parent
 _VOCAB = 80_000
@@ -56,7 +56,7 @@ def _model(*bindings):
     [],
     [
       'from __gin__ import dynamic_registration',
-      'from xlflax.models import config as model_config',
+      'from xlflax.models import encoder_config as model_config',
       *bindings,
     ],
   )
@@ -71,7 +71,7 @@ def test_every_size_is_tested():
 def _count(model):
   """Millions of parameters, after a look at the logits' shape."""
   shapes = nn.unbox(
-    jax.eval_shape(lambda key: api.init_params(model, key), jax.random.key(0))
+    jax.eval_shape(lambda key: model_params.init_params(model, key), jax.random.key(0))
   )
   token_ids = jax.ShapeDtypeStruct((2, 9), 'int32')
   logits = jax.eval_shape(
@@ -79,7 +79,7 @@ def _count(model):
   )
   assert logits.shape == (2, 9, _VOCAB)
   count = vocabulary_padding.count_unpadded(
-    params_lib.param_shapes(shapes), model.config
+    param_tree.param_shapes(shapes), model.config
   )
   return round(count / 1e6, 1)
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from tests.errors import raises_error
 from tests.models import random_parameters
-from xlflax.foundation import errors
-from xlflax.models import config as model_config
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.models.heads import heads
+from xlflax.models.heads import classification_heads
 
 _SIZES = dict(
   num_layers=1,
@@ -101,15 +101,15 @@ def _head(dense: bool):
 def test_classification_heads():
   states = jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
   np.testing.assert_allclose(
-    heads.token_logits(_head(False), states),
+    classification_heads.token_logits(_head(False), states),
     [[[1.5, 2.0, 0.0], [3.5, 4.0, 2.0]]],
   )
   np.testing.assert_allclose(
-    heads.sequence_logits(_head(False), states), [[1.5, 2.0, 0.0]]
+    classification_heads.sequence_logits(_head(False), states), [[1.5, 2.0, 0.0]]
   )
   one, two = np.tanh(1.0), np.tanh(2.0)
   np.testing.assert_allclose(
-    jax.jit(heads.sequence_logits)(_head(True), states),
+    jax.jit(classification_heads.sequence_logits)(_head(True), states),
     [[two + 0.5, one, 2 * two - one]],
     rtol=1e-6,
   )

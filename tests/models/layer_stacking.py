@@ -2,7 +2,7 @@
 
 Scanned, an encoder keeps its layers under 'layers', with a leading axis of
 length L; unrolled under 'layers_0' .. 'layers_{L-1}'. Under a sharing plan
-(`xlflax.models.variants.sharing`) the first k of these are each language's own,
+(`xlflax.models.variants.parameter_sharing`) the first k of these are each language's own,
 with the axis of languages before that of layers.
 """
 
@@ -10,11 +10,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models.variants import sharing
+from xlflax.models.variants import parameter_sharing
 
 _STACKED = 'layers'
 _AXIS = {nn.PARTITION_NAME: _STACKED}
-_OWN = sharing.LANGUAGE_SPECIFIC
+_OWN = parameter_sharing.LANGUAGE_SPECIFIC
 
 
 def stack_layers(params: dict) -> dict:

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import layers
 
 _SIZES = dict(num_layers=1, hidden_dim=4, mlp_dim=6, num_heads=2, max_length=5)

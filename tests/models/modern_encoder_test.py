@@ -11,11 +11,11 @@ import pytest
 
 from tests.errors import raises_error
 from tests.models import layer_stacking
-from xlflax.foundation import errors
-from xlflax.models import api, encoder
-from xlflax.models import config as model_config
+from xlflax.utils import errors
+from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
-from xlflax.models.attention import attention, rotary
+from xlflax.models.attention import (attention_backends, rotary)
 
 _MODERN = model_config.EncoderConfig(
   num_layers=4,
@@ -65,7 +65,7 @@ _POSITIONS = np.array(
 def _params(model, scale=0.3):
   """Random parameters, of which none is zero or one."""
   shapes = nn.unbox(
-    jax.eval_shape(lambda key: api.init_params(model, key), jax.random.key(0))
+    jax.eval_shape(lambda key: model_params.init_params(model, key), jax.random.key(0))
   )
   rng = np.random.default_rng(0)
   return jax.tree_util.tree_map_with_path(
@@ -242,12 +242,12 @@ def test_shared_keys_and_values_are_repeated():
   )
   mask = jnp.asarray((rng.random((2, 1, 5, 5)) < 0.8) | np.eye(5, dtype=bool))
   xla = model_config.AttentionBackend.XLA
-  got = attention.dot_product_attention(query, key, value, mask, backend=xla)
-  want = attention.dot_product_attention(
+  got = attention_backends.dot_product_attention(query, key, value, mask, backend=xla)
+  want = attention_backends.dot_product_attention(
     query, jnp.repeat(key, 2, 2), jnp.repeat(value, 2, 2), mask, backend=xla
   )
   np.testing.assert_allclose(got, want, atol=1e-6)
-  dropped = attention.dot_product_attention(
+  dropped = attention_backends.dot_product_attention(
     query,
     key,
     value,
@@ -313,7 +313,7 @@ def test_eight_devices_equal_one():
     ('norm', None),
   )
   boxed = jax.eval_shape(
-    lambda key: api.init_params(model, key), jax.random.key(0)
+    lambda key: model_params.init_params(model, key), jax.random.key(0)
   )
   params = _params(model)
 
@@ -387,14 +387,14 @@ def test_decoders_have_no_rotary_positions():
 
 @pytest.mark.parametrize('length, works', [(10, True), (9, False)])
 def test_cudnn_takes_windows_as_masks(length, works):
-  case = attention.Case('bfloat16', 64, length, True, 0.0, (9, 0))
+  case = attention_backends.Case('bfloat16', 64, length, True, 0.0, (9, 0))
   if works:
     assert (
-      attention.resolve_backend(model_config.AttentionBackend.CUDNN, case)
+      attention_backends.resolve_backend(model_config.AttentionBackend.CUDNN, case)
       == 'cudnn'
     )
   else:
     with raises_error(
       errors.ConfigError, where='EncoderConfig.attention_backend', mentions=9
     ):
-      attention.resolve_backend(model_config.AttentionBackend.CUDNN, case)
+      attention_backends.resolve_backend(model_config.AttentionBackend.CUDNN, case)

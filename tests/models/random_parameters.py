@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from xlflax.models import api
+from xlflax.models import model_params
 
 
 def draw(shapes, *, seed: int = 0, spread: float = 0.4):
@@ -27,7 +27,7 @@ def draw(shapes, *, seed: int = 0, spread: float = 0.4):
 def boxed(model, *, seed: int = 0, spread: float = 0.4):
   """Those of a model, none of them zero, boxed with their logical axes."""
   shapes = jax.eval_shape(
-    functools.partial(api.init_params, model), jax.random.key(0)
+    functools.partial(model_params.init_params, model), jax.random.key(0)
   )
   return draw(shapes, seed=seed, spread=spread)
 

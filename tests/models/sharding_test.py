@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.models import random_parameters
-from xlflax.models import api, encoder
-from xlflax.models import config as model_config
+from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder_config as model_config
 
 _P = jax.sharding.PartitionSpec
 _RULES = (
@@ -111,10 +111,10 @@ def test_parameters_are_made_sharded():
   )
 
   def init(key):
-    return nn.unbox(api.init_params(_MODEL, key))
+    return nn.unbox(model_params.init_params(_MODEL, key))
 
   boxed = jax.eval_shape(
-    lambda key: api.init_params(_MODEL, key), jax.random.key(0)
+    lambda key: model_params.init_params(_MODEL, key), jax.random.key(0)
   )
   shardings = nn.logical_to_mesh_sharding(
     nn.get_partition_spec(boxed), mesh, _RULES

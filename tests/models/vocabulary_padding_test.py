@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import vocabulary_padding
 
 _CONFIG = model_config.EncoderConfig(

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import registry
-from xlflax.objectives import base
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import class_registry
+from xlflax.objectives import objective_base
 
 VOCAB, HIDDEN, LAYERS = 23, 8, 2
 
 
-@registry.register('fake_encoder_of_the_tests')
+@class_registry.register('fake_encoder_of_the_tests')
 class FakeEncoder(nn.Module):
   """Embeddings mixed with the mean of the row, LAYERS times; tied table."""
 
@@ -150,7 +150,7 @@ def _loss_and_gradient(
       model,
       params,
       batch,
-      base.Context(vocabulary=vocabulary, step=step, train=train, rng=rng),
+      objective_base.Context(vocabulary=vocabulary, step=step, train=train, rng=rng),
     )
     return output.loss.total, output
 
@@ -182,7 +182,7 @@ def context(vocabulary):
   """Makes a `Context` from a seed."""
 
   def make(seed=0, *, train=True, step=0):
-    return base.Context(
+    return objective_base.Context(
       vocabulary=vocabulary,
       step=jnp.int32(step),
       train=train,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.objectives.conftest import HIDDEN, VOCAB, FakeEncoder
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.objectives import base
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.objectives import objective_base
 
 PAD, BOS, EOS, MASK = 0, 1, 2, 4
 SYMBOLS = (5, 6, 7)  # of en, de, fr
@@ -117,7 +117,7 @@ def pair_batch(seed: int = 0):
 
 
 def context(seed: int = 0, *, step: int = 0, train: bool = True, spec=SPEC):
-  return base.Context(
+  return objective_base.Context(
     vocabulary=spec, step=jnp.int32(step), train=train, rng=jax.random.key(seed)
   )
 
@@ -129,7 +129,7 @@ def _jitted(objective, spec, train, params, batch, step, rng):
       MODEL,
       params,
       batch,
-      base.Context(vocabulary=spec, step=step, train=train, rng=rng),
+      objective_base.Context(vocabulary=spec, step=step, train=train, rng=rng),
     )
     return output.loss.total, output
 
@@ -154,7 +154,7 @@ def run(objective, batch, context, given=None):
 def _jitted_rows(objective, spec, batch, step, rng):
   return objective.rows(
     batch,
-    base.Context(vocabulary=spec, step=step, train=True, rng=rng),
+    objective_base.Context(vocabulary=spec, step=step, train=True, rng=rng),
     jax.random.split(rng)[0],
   )
 

@@ -10,16 +10,13 @@ import pytest
 
 from tests.models import random_parameters
 from tests.objectives.corruption import random_words_test
-from xlflax.models.config import EncoderConfig
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.models.variants import sharing
-from xlflax.objectives import base, inputs
-from xlflax.objectives.pretraining.contrastive import (
-  MomentumQueue,
-  SentenceAlignment,
-)
+from xlflax.models.variants import parameter_sharing
+from xlflax.objectives import (objective_base, model_calls)
+from xlflax.objectives.pretraining.sentence_alignment import (MomentumQueue, SentenceAlignment)
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
-from xlflax.training import params as params_lib
+from xlflax.training import param_tree
 
 _CONFIG = EncoderConfig(
   num_layers=2,
@@ -32,7 +29,7 @@ _CONFIG = EncoderConfig(
   num_languages=3,
   initializer_range=0.4,
 )
-_PLAN = sharing.SharingPlan(embeddings=True, layers=1)
+_PLAN = parameter_sharing.SharingPlan(embeddings=True, layers=1)
 _MODEL = Encoder(dataclasses.replace(_CONFIG, sharing=_PLAN))
 _MLM = MaskedLM(mask_ratio=0.5, random_words='language')
 _ALIGN = SentenceAlignment()
@@ -71,7 +68,7 @@ def _run(model, objective, vocabulary, params, batch, state=()):
       model,
       params,
       batch,
-      base.Context(
+      objective_base.Context(
         vocabulary=vocabulary,
         step=jnp.int32(0),
         train=False,
@@ -87,7 +84,7 @@ def _run(model, objective, vocabulary, params, batch, state=()):
 
 def _ordinary(params, language, words=None):
   """The tree of one language, its softmax over its words."""
-  tree = dict(sharing.select_language_params(_PLAN, params['model'], language))
+  tree = dict(parameter_sharing.select_language_params(_PLAN, params['model'], language))
   if words is not None:
     tree['output_bias'] = np.where(
       np.isin(np.arange(23), words), tree['output_bias'], -1e9
@@ -97,7 +94,7 @@ def _ordinary(params, language, words=None):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch):
-  context = base.Context(
+  context = objective_base.Context(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=jax.random.key(0)
   )
   return objective.mask(batch, context, jax.random.key(1))
@@ -105,7 +102,7 @@ def _masked(objective, vocabulary, batch):
 
 @jax.jit
 def _encode(params, rows):
-  return inputs.call_model(
+  return model_calls.call_model(
     Encoder(_CONFIG),
     params,
     'encode',
@@ -121,7 +118,7 @@ def _own(language, vocabulary):
 
 def test_binding_is_nothing_without_a_plan(params, vocabulary):
   assert (
-    inputs.bind_language_params(Encoder(_CONFIG), params, {}, vocabulary)
+    model_calls.bind_language_params(Encoder(_CONFIG), params, {}, vocabulary)
     is params
   )
 
@@ -129,15 +126,15 @@ def test_binding_is_nothing_without_a_plan(params, vocabulary):
 def test_language_of_a_batch_with_rows_that_fill_it_up():
   batch = _rows(2, 0)
   batch['language_ids'][2:] = 0
-  assert inputs.language_of(batch) == 2
-  assert inputs.language_of(_rows(0, 0)) == 0
+  assert model_calls.language_of(batch) == 2
+  assert model_calls.language_of(_rows(0, 0)) == 0
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _probabilities(vocabulary, params, batch):
-  bound = inputs.bind_language_params(_MODEL, params, batch, vocabulary)
+  bound = model_calls.bind_language_params(_MODEL, params, batch, vocabulary)
   return jax.nn.softmax(
-    inputs.call_model(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
+    model_calls.call_model(Encoder(_CONFIG), bound, '__call__', batch['token_ids'])
   )
 
 
@@ -153,7 +150,7 @@ def test_softmax_is_over_the_languages_own_words(params, vocabulary, language):
 
 def test_vocabulary_in_common_is_scored_whole(params, vocabulary):
   common = dataclasses.replace(vocabulary, language_words=())
-  bound = inputs.bind_language_params(_MODEL, params, _rows(1, 0), common)
+  bound = model_calls.bind_language_params(_MODEL, params, _rows(1, 0), common)
   np.testing.assert_array_equal(
     bound['model']['output_bias'],
     params['model']['language_specific']['output_bias'][1],
@@ -184,7 +181,7 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
   )
   np.testing.assert_allclose(output.loss.total, want.loss.total, rtol=1e-6)
   assert output.loss.weight == want.loss.weight == 6 + 3 + 5
-  own = sharing.select_language_params(_PLAN, gradient, 1)
+  own = parameter_sharing.select_language_params(_PLAN, gradient, 1)
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6),
     own,
@@ -196,7 +193,7 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
 def test_masked_lm_moves_one_languages_parts_and_words(scored, vocabulary):
   _, gradient = scored(vocabulary)
   own = gradient['language_specific']
-  for name, leaf in params_lib.flatten_params(own).items():
+  for name, leaf in param_tree.flatten_params(own).items():
     assert not leaf[0].any() and not leaf[2].any(), name
   table = np.asarray(own['embeddings']['token'][1])
   moved = set(np.flatnonzero(table.any(axis=1)).tolist())
@@ -250,7 +247,7 @@ def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
   scores = first @ second.T / 0.05
   loss = [np.log(np.exp(s).sum(1)) - np.diag(s) for s in (scores, scores.T)]
   np.testing.assert_allclose(output.loss.total, np.sum(loss) / 2, rtol=1e-4)
-  for name, leaf in params_lib.flatten_params(
+  for name, leaf in param_tree.flatten_params(
     gradient['language_specific']
   ).items():
     assert not leaf[1].any(), name

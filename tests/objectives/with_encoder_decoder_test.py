@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.models import random_parameters
 from tests.objectives import encoder_decoder_fake as fake
 from xlflax.models import encoder_decoder, encoder_decoder_config
-from xlflax.objectives import base
+from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining.denoising import Infilling, SpanCorruption
 from xlflax.objectives.pretraining.seq2seq import Translation
 
@@ -113,7 +113,7 @@ def test_corruption_moves_no_rows_between_devices(objective, blocks):
   def corrupt(batch):
     source, target, _ = objective.rows(
       batch,
-      base.Context(
+      objective_base.Context(
         vocabulary=fake.SPEC,
         step=jnp.int32(0),
         train=True,

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 
 from tests.models import random_parameters
-from xlflax.models.config import EncoderConfig
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives.pretraining.contrastive import SentenceAlignment
+from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
 
 

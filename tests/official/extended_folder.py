@@ -8,7 +8,7 @@ most of theirs; a question asks by two words of the sentence that answers it.
 import json
 
 from tests.official import xtreme_folder
-from xlflax.data.labelled.sources import xtreme_tasks
+from xlflax.data.supervised.sources import xtreme_tasks
 
 _MENTIONS, _PARAGRAPHS = 12, 10
 

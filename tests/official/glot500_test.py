@@ -11,12 +11,12 @@ import transformers
 
 from tests.interop.huggingface import reference_tokenizers
 from tests.official import laser_test, scorers
-from xlflax.evaluation import tatoeba
-from xlflax.evaluation.metrics import alignment
-from xlflax.evaluation.tasks import retrieval
-from xlflax.interop.huggingface import importing
-from xlflax.runs import run as run_lib
-from xlflax.similarity import word_alignment
+from xlflax.evaluation import tatoeba_pairs
+from xlflax.evaluation.metrics import alignment_error_rate
+from xlflax.evaluation.tasks import retrieval_task
+from xlflax.interop.huggingface import huggingface_import
+from xlflax.runs import loaded_run
+from xlflax.similarity import word_links
 
 pytestmark = pytest.mark.slow
 
@@ -95,11 +95,11 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
     )
   )
   text = (output / 'test_results.txt').read_text()
-  ours = run_lib.open_run(
-    importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
+  ours = loaded_run.open_run(
+    huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
   )
-  task = retrieval.Retrieval(
-    source=tatoeba.Tatoeba(directory=str(data), name='bible'),
+  task = retrieval_task.Retrieval(
+    source=tatoeba_pairs.Tatoeba(directory=str(data), name='bible'),
     layer=2,
     pooling='mean_all',
     max_length=128,
@@ -139,7 +139,7 @@ def test_round_trips(seed):
         similarity
       )
       links.append((both[0] * both[1]).astype(bool))
-      ours = word_alignment.link_matrix(similarity, 'argmax')
+      ours = word_links.link_matrix(similarity, 'argmax')
       np.testing.assert_array_equal(links[-1], ours)
     else:  # several links of a word
       links.append(draw.random((rows, columns)) < 0.4)
@@ -150,5 +150,5 @@ def test_round_trips(seed):
   expected = evaluator.eval_first_roundtrip_sentences(
     [['w'] * size for size in sizes], aligns
   )
-  found = alignment.round_trip_words(links)
+  found = alignment_error_rate.round_trip_words(links)
   assert (found.sum(), len(found)) == expected

@@ -11,10 +11,10 @@ import transformers
 from tests.evaluation import one_hot_model
 from tests.interop.huggingface import reference_tokenizers
 from tests.official import scorers
-from xlflax.data.labelled import examples as examples_lib
+from xlflax.data.supervised import labeled_examples
 from xlflax.evaluation.tasks import pseudo_likelihood
-from xlflax.interop.huggingface import importing
-from xlflax.runs import run as run_lib
+from xlflax.interop.huggingface import huggingface_import
+from xlflax.runs import loaded_run
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +73,8 @@ def both(request, tmp_path_factory):
   model = getattr(transformers, f'{kind[request.param]}ForMaskedLM')(config)
   model.save_pretrained(folder)
   ours = folder.parent / f'{request.param}_ours'
-  importing.convert_import(importing.check_import(folder), ours)
-  return str(folder), run_lib.open_run(ours).subject()
+  huggingface_import.convert_import(huggingface_import.check_import(folder), ours)
+  return str(folder), loaded_run.open_run(ours).subject()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_choices_after_a_text(scorer_class, both):
   folder, subject = both
   theirs = scorer_class(folder, 'cpu')
   examples = [
-    examples_lib.Choice(
+    labeled_examples.Choice(
       id=f'{text}{choice}',
       question=text,
       language='en',

@@ -8,8 +8,8 @@ import types
 import pytest
 
 from tests.official import scorers
-from xlflax.data.labelled import formats
-from xlflax.data.labelled.sources import ranking
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.sources import beir
 from xlflax.tasks import public_data, public_rankings
 
 pytestmark = pytest.mark.slow
@@ -110,7 +110,7 @@ def _compare_lareqa(folder, data, output):
   utils = scorers.module('xtreme', 'third_party', 'utils_lareqa.py')
   questions, candidates = utils.load_data(data)
   public_data.convert('lareqa', str(folder), str(output))
-  held = ranking.RankedFolder(directory=str(output)).load('all')
+  held = beir.RankedFolder(directory=str(output)).load('all')
   places = {
     f'{language}_{number}': i
     for language, squad in data.items()
@@ -213,7 +213,7 @@ def test_xcopa_as_it_is_published(tmp_path):
   public_data.convert('xcopa', str(folder), str(tmp_path))
   read = 0
   for path in sorted(tmp_path.glob('*/test.jsonl')):
-    found = formats.read_files('xcopa', str(path), path.parent.name).examples
+    found = file_formats.read_files('xcopa', str(path), path.parent.name).examples
     rows = [json.loads(line) for line in path.read_text('utf-8').splitlines()]
     assert len(found) == 2 * len(rows)
     for first, second, row in zip(found[::2], found[1::2], rows, strict=True):

@@ -14,19 +14,10 @@ from seqeval.metrics import f1_score
 from sklearn import metrics
 
 from tests.official import scorers
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled import formats, submission
-from xlflax.data.labelled.sources import xtreme_tasks
-from xlflax.evaluation.metrics import (
-  alignment,
-  content_words,
-  embeddings,
-  mining,
-  parsing,
-  questions,
-  tagging,
-  translation,
-)
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised import (file_formats, xtreme_submission)
+from xlflax.data.supervised.sources import xtreme_tasks
+from xlflax.evaluation.metrics import (alignment_error_rate, clas, embedding_metrics, mining_metrics, parsing_metrics, qa_metrics, tagging_metrics, translation_metrics)
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +71,7 @@ def test_intents_and_slots():
     intents = [[intent for intent, _ in side] for side in sides]
     theirs = names['eval_preds'](intents[1], intents[0], types[1], types[0])
     gold, found = (
-      [tagging.join_neighboring_entities(tags) for _, tags in side]
+      [tagging_metrics.join_neighboring_entities(tags) for _, tags in side]
       for side in sides
     )
     right = [
@@ -88,7 +79,7 @@ def test_intents_and_slots():
       for a, b, c, d in zip(*intents, gold, found, strict=True)
     ]
     assert sum(right) / len(right) == pytest.approx(theirs['ex_match_acc'])
-    assert tagging.entity_scores(gold, found).overall.f1 == pytest.approx(
+    assert tagging_metrics.entity_scores(gold, found).overall.f1 == pytest.approx(
       theirs['slot_micro_f1']
     )
 
@@ -98,8 +89,8 @@ def test_parts_of_speech_and_entities(xtreme):
   entities = ['O', *(f'{m}-{k}' for m in 'BI' for k in ('PER', 'LOC', 'ORG'))]
   for _ in range(150):
     for tags, score in (
-      (draw.sample(_TAGS, 5), tagging.run_scores),
-      (entities, tagging.entity_scores),
+      (draw.sample(_TAGS, 5), tagging_metrics.run_scores),
+      (entities, tagging_metrics.entity_scores),
     ):
       gold, found = _sentences(draw, tags)
       expected = xtreme.f1(gold, found)
@@ -142,10 +133,10 @@ def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
     )
     expected = xtreme.mewslix_map20(
       {query: names[:1] for query, names in gold.items()},
-      json.loads(submission.entities_json(run)),
+      json.loads(xtreme_submission.entities_json(run)),
     )
     ours = [
-      embeddings.reciprocal_rank(found[query], {names[0]: 1.0})
+      embedding_metrics.reciprocal_rank(found[query], {names[0]: 1.0})
       for query, names in gold.items()
     ]
     assert 100 * sum(ours) / len(ours) == pytest.approx(expected['map@20'])
@@ -157,7 +148,7 @@ def test_answers_in_any_language():
   for _ in range(50):
     found, gold = _rankings(draw)
     for query, names in gold.items():
-      assert embeddings.precision_at_hits(
+      assert embedding_metrics.precision_at_hits(
         found[query], dict.fromkeys(names, 1.0)
       ) == pytest.approx(
         official.average_precision_at_k(names, found[query], 20)
@@ -175,7 +166,7 @@ def test_mined_pairs(xtreme):
       for _ in range(2)
     )
     expected = xtreme.bucc_f1(*(list(map('\t'.join, x)) for x in (gold, found)))
-    ours = mining.mining_scores(found, gold)
+    ours = mining_metrics.mining_scores(found, gold)
     for name in ('f1', 'precision', 'recall'):
       assert 100 * getattr(ours, name) == pytest.approx(expected[name])
 
@@ -217,9 +208,9 @@ def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
   official = scorers.module('MLQA', 'mlqa_evaluation_v1.py')
   for _ in range(40):
     gold, found, data = _questions(draw)
-    _same(questions.answer_scores(gold, found), xtreme.squad_em_f1(data, found))
-    for language in questions._ARTICLES:
-      ours = questions.answer_scores(
+    _same(qa_metrics.answer_scores(gold, found), xtreme.squad_em_f1(data, found))
+    for language in qa_metrics._ARTICLES:
+      ours = qa_metrics.answer_scores(
         gold, found, rules='mlqa', language=language
       )
       _same(ours, xtreme.mlqa_em_f1(data, found, language))
@@ -232,7 +223,7 @@ def test_questions_without_an_answer_by_squad_v2():
   for _ in range(100):
     gold, found, data = _questions(draw, unanswerable=True)
     exact, f1 = official.get_raw_scores(data, found)
-    ours = questions.answer_scores(
+    ours = qa_metrics.answer_scores(
       {key: answers or [''] for key, answers in gold.items()},
       found,
       rules='squad_v2',
@@ -250,11 +241,11 @@ def _tree(draw, count):
 
 
 def _parsed(draw, count, name):
-  relations = [*content_words.CONTENT, *content_words.FUNCTIONAL, 'punct']
+  relations = [*clas.CONTENT, *clas.FUNCTIONAL, 'punct']
   heads = _tree(draw, count)
   features = ['_', 'Case=Nom', 'Case=Nom|Number=Sing', 'Odd=Yes|Tense=Past']
   first = draw.randint(1, count)
-  return examples_lib.ParsedSentence(
+  return labeled_examples.ParsedSentence(
     id=name,
     language='en',
     words=tuple(draw.choice(['w', 'Ab', 'c d', '猫']) for _ in range(count)),
@@ -282,15 +273,15 @@ def test_trees(tmp_path):
     other = [_parsed(draw, len(g.words), g.id) for g in gold]
     path = tmp_path / 'gold.conllu'
     path.write_text(gold[0].write_predictions(gold, gold), encoding='utf-8')
-    read = formats.read_files('conllu', str(path), 'en').examples
+    read = file_formats.read_files('conllu', str(path), 'en').examples
     assert read == gold
     texts = [one[0].write_predictions(gold, one) for one in (gold, other)]
     expected = official.evaluate(
       *(official.load_conllu(io.StringIO(text)) for text in texts)
     )
     found = gold[0].read_predictions(gold, texts[1])
-    attached = parsing.attachment_scores(gold, found)
-    content = content_words.content_word_scores(gold, found)
+    attached = parsing_metrics.attachment_scores(gold, found)
+    content = clas.content_word_scores(gold, found)
     for name, ours in (
       ('LAS', attached.las),
       ('UAS', attached.uas),
@@ -314,7 +305,7 @@ def test_morphology_that_is_predicted():
       other = _parsed(draw, len(one.words), one.id)
       keep = draw.random() < 0.5
       found.append(
-        examples_lib.ParsedSentence(
+        labeled_examples.ParsedSentence(
           **vars(other)
           | {'words': one.words, 'multiwords': one.multiwords}
           | ({'heads': one.heads, 'relations': one.relations} if keep else {})
@@ -326,7 +317,7 @@ def test_morphology_that_is_predicted():
         for one in (gold, found)
       )
     )
-    ours = content_words.content_word_scores(gold, found)
+    ours = clas.content_word_scores(gold, found)
     for name in ('clas', 'mlas', 'blex'):
       assert getattr(ours, name).value == pytest.approx(
         expected[name.upper()].f1, abs=1e-12
@@ -350,8 +341,8 @@ def test_word_alignment():
     precision, recall, error, *_ = official.calculate_metrics(
       sure, possible, found, -1.0
     )
-    ours = alignment.alignment_scores(
-      [alignment.GoldLinks(*pair) for pair in zip(sure, possible, strict=True)],
+    ours = alignment_error_rate.alignment_scores(
+      [alignment_error_rate.GoldLinks(*pair) for pair in zip(sure, possible, strict=True)],
       found,
     )
     assert (ours.precision, ours.recall, ours.error_rate) == pytest.approx(
@@ -364,7 +355,7 @@ def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
   draw = random.Random(7)
   references = [_text(draw).strip() or 'x' for _ in range(2000)]
   found = [draw.choice([_text(draw).strip(), r]) for r in references]
-  ours = translation.bleu(found, [references], target_language=language)
+  ours = translation_metrics.bleu(found, [references], target_language=language)
   for name, lines in (('ref', references), ('sys', found)):
     (tmp_path / name).write_text('\n'.join(lines) + '\n', encoding='utf-8')
   tokenizer = ours.signature.split('tok:')[1].split('|')[0]
@@ -378,7 +369,7 @@ def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
   )
   bleu, chrf = (one['score'] for one in json.loads(done.stdout))
   assert ours.value == pytest.approx(bleu, abs=1e-9)
-  assert translation.chrf(found, [references]).value == pytest.approx(
+  assert translation_metrics.chrf(found, [references]).value == pytest.approx(
     chrf, abs=1e-9
   )
 

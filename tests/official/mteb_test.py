@@ -9,8 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from xlflax.evaluation.metrics import embeddings, retrieval
-from xlflax.evaluation.tasks import embeddings as tasks
+from xlflax.evaluation.metrics import (embedding_metrics, retrieval_metrics)
+from xlflax.evaluation.tasks import mteb_tasks as tasks
 from xlflax.interop import mteb_encoder
 from xlflax.similarity import cosine
 
@@ -48,7 +48,7 @@ def test_correlations_of_rated_pairs():
     size = draw.randint(3, 60)
     gold, found = _scores(draw, size), _scores(draw, size)
     if np.ptp(gold) == 0 or np.ptp(found) == 0:
-      assert np.isnan(embeddings.spearman(gold, found))
+      assert np.isnan(embedding_metrics.spearman(gold, found))
       continue
     kinds = ('cosine_scores', 'manhattan_distances', 'euclidean_distances')
     expected = AbsTaskSTS._calculate_scores(
@@ -56,7 +56,7 @@ def test_correlations_of_rated_pairs():
       dict.fromkeys((*kinds, 'similarity_scores'), found.tolist()),
       gold.tolist(),
     )
-    assert embeddings.spearman(gold, found) == pytest.approx(
+    assert embedding_metrics.spearman(gold, found) == pytest.approx(
       expected['cosine_spearman'], abs=_TOLERANCE
     )
 
@@ -78,7 +78,7 @@ def test_average_precision_of_pairs():
     labels[draw.randrange(size)] = 1
     found = _scores(draw, size)
     expected = Task()._compute_metrics_values(found.tolist(), labels, True)
-    assert embeddings.average_precision(labels, found) == pytest.approx(
+    assert embedding_metrics.average_precision(labels, found) == pytest.approx(
       expected['ap'], abs=_TOLERANCE
     )
 
@@ -96,7 +96,7 @@ def test_v_measure_of_clusters():
     expected = AbsTaskClusteringLegacy._compute_metrics(
       None, gold, found, v_measure_only=True
     )
-    assert embeddings.v_measure(gold, found) == pytest.approx(
+    assert embedding_metrics.v_measure(gold, found) == pytest.approx(
       expected['v_measure'], abs=_TOLERANCE
     )
 
@@ -188,7 +188,7 @@ def test_sentences_among_translations():
     ).forward.tolist()
     gold = [(i, i) for i in range(150)]
     expected = AbsTaskBitextMining._compute_metrics(None, nearest, gold)
-    (ours,) = retrieval.score_layers(first[None], second[None]).forward
+    (ours,) = retrieval_metrics.score_layers(first[None], second[None]).forward
     assert ours == pytest.approx(expected['accuracy'], abs=_TOLERANCE)
     assert ours == pytest.approx(expected['recall'], abs=_TOLERANCE)
 

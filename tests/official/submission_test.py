@@ -10,9 +10,9 @@ import pytest
 
 from tests.end_to_end import conftest as end_to_end
 from tests.official import extended_folder, scorers, xtreme_folder
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.labelled.sources import ranking, xtreme, xtreme_tasks
-from xlflax.evaluation.tasks import embeddings
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.supervised.sources import (beir, xtreme, xtreme_tasks)
+from xlflax.evaluation.tasks import mteb_tasks
 
 pytestmark = pytest.mark.slow
 
@@ -213,13 +213,13 @@ def test_rankings_are_better_than_chance(
   extended, extended_suite, task, metric, part
 ):
   folder = extended.data / task / 'ranked' / part
-  held = ranking.RankedFolder(directory=str(folder)).load('all')
+  held = beir.RankedFolder(directory=str(folder)).load('all')
   draw = random.Random(0)
   names = list(held.documents)
   run = {
     query: [(name, 0.0) for name in draw.sample(names, len(names))]
     for query in held.queries
   }
-  chance = embeddings.score_run(run, held.relevance)[metric].value
+  chance = mteb_tasks.score_run(run, held.relevance)[metric].value
   found = _ours(extended_suite)['tasks'][task]['scores'][f'{metric}/mean']
   assert found['mean'] > 2 * chance

@@ -10,7 +10,7 @@ import json
 import pathlib
 import random
 
-from xlflax.data.labelled.sources import xtreme
+from xlflax.data.supervised.sources import xtreme
 
 _TAGS = ('NOUN', 'VERB', 'ADJ', 'SCONJ', 'SYM', 'X')
 _ENTITIES = ('PER', 'LOC', 'ORG')

@@ -4,8 +4,8 @@ import pytest
 
 from tests.papers import rows
 from tests.slow import mark_slow
-from xlflax.data import stream
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives.corruption import random_words
 
 _ROWS = rows.of_paper('ecs', ('base', 'tiny'))
@@ -40,7 +40,7 @@ def test_published_settings(row):
   assert config.dropout_rate == 0.1
   (mono,) = settings.streams
   assert (mono.length, mono.batch_size, mono.alpha) == (256, 96 * 8, 0.7)
-  assert mono.batching is stream.LanguageBatching.ONE_LANGUAGE
+  assert mono.batching is dataset_config.LanguageBatching.ONE_LANGUAGE
   assert mono.mixture == {
     'extra_anchors': 'corpus.code_switched',
     'monolingual': 'corpus.mono.en',

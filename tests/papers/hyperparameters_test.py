@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests import gin_files
-from xlflax.configuration import config
+from xlflax.config import gin_config
 
 _TABLE = pathlib.Path(__file__).parents[2] / 'docs/hyperparameters.md'
 # What includes share, and the twins; all else is a row.
@@ -89,7 +89,7 @@ def test_row_has_the_values_of_the_table(row):
     name
     for name in _GRID
     if re.search(
-      rf'^{name} = %gin.REQUIRED', (config.SHIPPED / file).read_text(), re.M
+      rf'^{name} = %gin.REQUIRED', (gin_config.SHIPPED / file).read_text(), re.M
     )
   }
   given = [
@@ -97,7 +97,7 @@ def test_row_has_the_values_of_the_table(row):
     for name, value in _GIVEN.items()
     if _required(text, name)
   ] + [f'{name}=1' for name in grid]
-  configuration = config.load_gin_files([file], given)
+  configuration = gin_config.load_gin_files([file], given)
   for name, (value, place) in expected.items():
     assert re.search(
       r"section|table|appendix|not stated|authors' script", place

@@ -4,9 +4,9 @@ import jax
 import pytest
 
 from tests.papers import rows
-from xlflax.data import stream
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.objectives import base
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import distillation
 
 _ROWS = rows.of_paper('metaxlm', ('base', 'settings', 'tiny'))
@@ -24,7 +24,7 @@ def teacher(monkeypatch):
   def no_teacher(self, model, params, batch, context):
     del batch, context, model
     first = jax.tree.leaves(params)[0]
-    return base.ObjectiveOutput(base.WeightedMean(first.sum(), first.sum()), {})
+    return objective_base.ObjectiveOutput(objective_base.WeightedMean(first.sum(), first.sum()), {})
 
   monkeypatch.setattr(distillation.Distillation, '__call__', no_teacher)
 
@@ -44,7 +44,7 @@ def test_published_settings(row):
   assert config.dropout_rate == 0.1
   (mono,) = settings.streams
   assert (mono.length, mono.batch_size, mono.alpha) == (512, 64, 0.7)
-  assert mono.batching is stream.LanguageBatching.MIXED
+  assert mono.batching is dataset_config.LanguageBatching.MIXED
   assert settings.total_steps == 200_000
   assert rows.rates(settings, 5_000, 10_000, 105_000, 200_000) == pytest.approx(
     [0.5e-4, 1e-4, 0.5e-4, 0]

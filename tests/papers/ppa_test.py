@@ -4,10 +4,10 @@ import pytest
 
 from tests.papers import rows
 from tests.slow import mark_slow
-from xlflax.data import stream
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.objectives.inputs import Pooling
-from xlflax.objectives.pretraining import contrastive, masked_lm
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.objectives.model_calls import Pooling
+from xlflax.objectives.pretraining import (sentence_alignment, masked_lm)
 
 _ROWS = rows.of_paper(
   'ppa', ('base', 'tiny', 'no_moco', 'no_tlm', 'mlm_for_tlm', 'tiny_mbert')
@@ -47,11 +47,11 @@ def test_published_settings(row):
   for read in settings.streams:
     assert (read.length, read.batch_size) == (128, 128)
     assert (read.max_examples, read.alpha) == (pairs, 1.0)
-    assert read.pairs.order is stream.SideOrder.RANDOM
+    assert read.pairs.order is dataset_config.SideOrder.RANDOM
     assert (read.pairs.min_tokens, read.pairs.max_tokens) == (10, 128)
     assert read.seed_offset == 0  # the same pairs in both
-    if read.layout is stream.Layout.PAIRS:
-      assert read.pairs.positions is stream.Positions.RUNNING
+    if read.layout is dataset_config.Layout.PAIRS:
+      assert read.pairs.positions is dataset_config.Positions.RUNNING
 
 
 @pytest.mark.parametrize('row', _ROWS)
@@ -62,7 +62,7 @@ def test_ablations(row):
   assert set(objectives) == _ABLATIONS[mark + ablation]
   moco = objectives.get('moco')
   if moco:
-    assert isinstance(moco, contrastive.SentenceAlignment)
+    assert isinstance(moco, sentence_alignment.SentenceAlignment)
     assert (moco.queue.size, moco.queue.momentum) == (32_000, 0.999)
     assert (moco.temperature, moco.projection_dim) == (0.05, 300)
     assert moco.pooling is Pooling.FIRST
@@ -70,7 +70,7 @@ def test_ablations(row):
   for name in ('tlm', 'mlm'):
     assert objectives.get(name, masked_lm.MaskedLM()).mask_ratio == 0.15
   if 'mlm' in objectives:  # of both sentences of the pairs
-    assert {s.layout for s in settings.streams} == {stream.Layout.SIDES}
+    assert {s.layout for s in settings.streams} == {dataset_config.Layout.SIDES}
 
 
 @pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'600k'}))

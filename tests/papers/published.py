@@ -12,10 +12,10 @@ import numpy as np
 import torch
 import transformers
 
-from xlflax.data import batch as batch_lib
-from xlflax.objectives import base
+from xlflax.data import batch_keys
+from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import setup as setup_lib
+from xlflax.training import training_setup
 
 
 class _Recorder(masked_lm.MaskedLM):
@@ -29,7 +29,7 @@ class _Recorder(masked_lm.MaskedLM):
 
 def losses(settings, stream, model):
   """(our first loss, transformers' on the same masked batch)."""
-  setup = setup_lib.Setup(settings)
+  setup = training_setup.Setup(settings)
   loaders = setup.open_loaders()
   batch = loaders[stream].rows(0, 0, loaders[stream].stream.batch_size)
   for loader in loaders.values():
@@ -37,7 +37,7 @@ def losses(settings, stream, model):
   ratio = settings.objectives.entries[0].objective.mask_ratio
   objective = _Recorder(mask_ratio=ratio)
   object.__setattr__(objective, 'seen', [])
-  context = base.Context(
+  context = objective_base.Context(
     vocabulary=setup.spec,
     step=np.int32(0),
     train=False,
@@ -60,7 +60,7 @@ def _reference_loss(model, batch, token_ids, choice):
   chosen = np.asarray(choice.weights) > 0
   rows = np.broadcast_to(np.arange(len(chosen))[:, None], chosen.shape)[chosen]
   places = np.asarray(choice.positions)[chosen]
-  labels[rows, places] = np.asarray(batch[batch_lib.TOKEN_IDS])[rows, places]
+  labels[rows, places] = np.asarray(batch[batch_keys.TOKEN_IDS])[rows, places]
   with torch.no_grad():
     loss = model(
       input_ids=torch.tensor(np.array(token_ids)).long(),
@@ -77,11 +77,11 @@ def _more_inputs(model, batch):
   kinds = getattr(model.config, 'type_vocab_size', 0)
   if kinds and 'token_type_ids' in inspect.signature(model.forward).parameters:
     types = batch.get(
-      batch_lib.SIDE_IDS, np.zeros_like(batch[batch_lib.TOKEN_IDS])
+      batch_keys.SIDE_IDS, np.zeros_like(batch[batch_keys.TOKEN_IDS])
     )
     found['token_type_ids'] = np.minimum(np.array(types), kinds - 1)
   if getattr(model.config, 'use_lang_emb', False):
-    found['langs'] = np.array(batch[batch_lib.LANGUAGE_IDS])
+    found['langs'] = np.array(batch[batch_keys.LANGUAGE_IDS])
   return {name: torch.tensor(ids).long() for name, ids in found.items()}
 
 

@@ -23,8 +23,8 @@ from tests import gin_files
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface import released_configs as released
 from tests.papers import published
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.initialization import init_from
 
 _LANGUAGES = ('de', 'en', 'ru')
@@ -163,8 +163,8 @@ def _settings(directory, corpus, *more):
 @pytest.mark.parametrize('name', _TOKENIZERS)
 def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
-  importing.convert_import(
-    importing.check_import(tmp_path / 'published', languages=_LANGUAGES),
+  huggingface_import.convert_import(
+    huggingface_import.check_import(tmp_path / 'published', languages=_LANGUAGES),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus)
@@ -172,10 +172,10 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
   assert abs(ours - theirs) < 1e-4
 
   settings.train()
-  run = run_lib.open_run(tmp_path / 'run')
+  run = saved_run.open_run(tmp_path / 'run')
   assert run.steps[-1] == 20
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
 
@@ -186,8 +186,8 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
   name, corpus, tmp_path
 ):
   model, tokenizer = _publish(name, tmp_path / 'published')
-  importing.convert_import(
-    importing.check_import(tmp_path / 'published', languages=_LANGUAGES),
+  huggingface_import.convert_import(
+    huggingface_import.check_import(tmp_path / 'published', languages=_LANGUAGES),
     tmp_path / 'ours',
   )
   settings = _settings(tmp_path, corpus, "EncoderConfig.mlm_head='transform'")
@@ -195,9 +195,9 @@ def test_encoder_without_a_head_is_trained_on_and_goes_back(
     model_dir=str(tmp_path / 'ours'), allow_missing=True
   )
   dataclasses.replace(settings, init_from=init).train()
-  run = run_lib.open_run(tmp_path / 'run')
-  folder_writing.write_folder(
-    exporting.check_export(run.directory, task='states'), tmp_path / 'back'
+  run = saved_run.open_run(tmp_path / 'run')
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory, task='states'), tmp_path / 'back'
   )
   back = transformers.AutoModel.from_pretrained(tmp_path / 'back').eval()
   assert type(back) is type(model)

@@ -21,12 +21,12 @@ from tests import gin_files
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface import released_configs as released
 from tests.papers import published
-from xlflax.data import batch as batch_lib
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.objectives import base
+from xlflax.data import batch_keys
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import seq2seq
-from xlflax.training import setup as setup_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training import training_setup
+from xlflax.training.checkpointing import saved_run
 
 
 def _mbart_50(folder):
@@ -99,7 +99,7 @@ def _settings(directory, gin_file, corpus):
 
 def _losses(settings, model, monkeypatch):
   """(our first loss, transformers' on the same rows)."""
-  setup = setup_lib.Setup(settings)
+  setup = training_setup.Setup(settings)
   (entry,) = settings.objectives.entries
   loader = setup.open_loaders()[entry.stream]
   batch = loader.rows(0, 0, loader.stream.batch_size)
@@ -112,7 +112,7 @@ def _losses(settings, model, monkeypatch):
     return decode(model, params, target_params, source, target, **more)
 
   monkeypatch.setattr(seq2seq.teacher_forcing, 'decode', watched)
-  context = base.Context(
+  context = objective_base.Context(
     vocabulary=setup.spec,
     step=np.int32(0),
     train=False,
@@ -130,9 +130,9 @@ def _losses(settings, model, monkeypatch):
 
   with torch.no_grad():
     theirs = model(
-      input_ids=ids(source[batch_lib.TOKEN_IDS]),
-      attention_mask=ids(np.array(source[batch_lib.SEGMENT_IDS]) > 0),
-      decoder_input_ids=ids(target.rows[batch_lib.TOKEN_IDS]),
+      input_ids=ids(source[batch_keys.TOKEN_IDS]),
+      attention_mask=ids(np.array(source[batch_keys.SEGMENT_IDS]) > 0),
+      decoder_input_ids=ids(target.rows[batch_keys.TOKEN_IDS]),
       labels=ids(labels),
     ).loss.item()
   return float(ours.total / ours.weight), theirs
@@ -170,8 +170,8 @@ def test_encoder_decoder_is_trained_on_and_goes_back(
   name, corpus, tmp_path, monkeypatch
 ):
   model, tokenizer = _publish(name, tmp_path / 'published')
-  importing.convert_import(
-    importing.check_import(
+  huggingface_import.convert_import(
+    huggingface_import.check_import(
       tmp_path / 'published', languages=('de', 'en', 'ru')
     ),
     tmp_path / 'ours',
@@ -182,9 +182,9 @@ def test_encoder_decoder_is_trained_on_and_goes_back(
     assert abs(ours - theirs) < 1e-4
 
   settings.train()
-  run = run_lib.open_run(tmp_path / 'run')
+  run = saved_run.open_run(tmp_path / 'run')
   assert run.steps[-1] == 20
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   _check_folder(tmp_path / 'back', run, model, tokenizer)

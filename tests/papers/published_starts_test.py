@@ -15,8 +15,8 @@ import transformers
 from tests import gin_files
 from tests.interop.huggingface import reference_tokenizers
 from tests.papers import published
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.training.checkpointing import saved_run
 
 _SIZES = dict(
   hidden_size=24,
@@ -117,8 +117,8 @@ def test_row_starts_from_the_published_model_and_goes_back(
   model, tokenizer = _published(
     kind, options, make_tokenizer, tmp_path / 'published'
   )
-  importing.convert_import(
-    importing.check_import(
+  huggingface_import.convert_import(
+    huggingface_import.check_import(
       tmp_path / 'published', languages=('en', 'de', 'ru')
     ),
     tmp_path / 'ours',
@@ -128,10 +128,10 @@ def test_row_starts_from_the_published_model_and_goes_back(
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
   settings.train()
-  run = run_lib.open_run(tmp_path / 'run')
+  run = saved_run.open_run(tmp_path / 'run')
   assert run.steps[-1] == 20
-  checked = exporting.check_export(run.directory)
-  folder_writing.write_folder(checked, tmp_path / 'back', license='mit')
+  checked = huggingface_export.check_export(run.directory)
+  folder_writer.write_folder(checked, tmp_path / 'back', license='mit')
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
   card = (tmp_path / 'back/README.md').read_text()
   assert '- Started from: published' in card and 'license: mit' in card

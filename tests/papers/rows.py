@@ -6,9 +6,9 @@ import re
 import jax
 
 from tests import gin_files
-from xlflax.configuration import config
+from xlflax.config import gin_config
 from xlflax.models import encoder_decoder
-from xlflax.training import setup as setup_lib
+from xlflax.training import training_setup
 
 _GIVEN = {
   'MODEL_DIR': 'runs/a',
@@ -56,7 +56,7 @@ def settings(paper: str, row: str, **given):
 
 def trace(paper: str, row: str, **given):
   """A row's settings, after tracing every kind of its steps."""
-  text = (config.SHIPPED / 'papers' / paper / f'{row}.gin').read_text()
+  text = (gin_config.SHIPPED / 'papers' / paper / f'{row}.gin').read_text()
   header = [line for line in text.splitlines() if line.startswith('#')]
   assert any('equired' in line for line in header), 'says what it requires'
   made = settings(paper, row, **given)
@@ -68,7 +68,7 @@ def twin(paper: str, row: str, **given):
   """The settings of a row's tiny twin: its own file, or the row and sizes."""
   folder = f'papers/{paper}'
   own = f'{folder}/tiny_{row}.gin'
-  if (config.SHIPPED / own).exists():
+  if (gin_config.SHIPPED / own).exists():
     return _settings((own,), **given)
   full = settings(paper, row, **given)
   translates = isinstance(full.model, encoder_decoder.EncoderDecoder)
@@ -103,7 +103,7 @@ def _entries(settings):
 
 def parameters(settings) -> int:
   """Number of parameters, heads included."""
-  setup = setup_lib.Setup(settings)
+  setup = training_setup.Setup(settings)
   leaves = jax.tree.leaves(setup.factory.abstract.params)
   return sum(leaf.size for leaf in leaves)
 

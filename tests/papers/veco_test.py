@@ -8,12 +8,12 @@ import pytest
 from tests import gin_files
 from tests.papers import rows
 from tests.slow import mark_slow
-from xlflax.configuration import config
-from xlflax.data import stream
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.training import params as params_lib
-from xlflax.training import setup as setup_lib
-from xlflax.training.initialization import decoder as decoder_initialization
+from xlflax.config import gin_config
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.training import param_tree
+from xlflax.training import training_setup
+from xlflax.training.initialization import decoder_initialization
 
 _ROWS = rows.of_paper(
   'veco',
@@ -91,9 +91,9 @@ def test_phases():
     for e in second.objectives.entries
   }
   assert layouts == {
-    'ca_mlm': stream.Layout.ADJACENT,
-    'ca_mlm_pairs': stream.Layout.SIDES,
-    'tlm': stream.Layout.PAIRS,
+    'ca_mlm': dataset_config.Layout.ADJACENT,
+    'ca_mlm_pairs': dataset_config.Layout.SIDES,
+    'tlm': dataset_config.Layout.PAIRS,
   }
 
 
@@ -189,7 +189,7 @@ def test_departures_of_the_authors_scripts():
       (f'wmt14_{code}_veco', paper),
       (f'script_{code}', script),
     ):
-      loaded = config.load_gin_files(
+      loaded = gin_config.load_gin_files(
         [f'papers/veco/{row}.gin'],
         ["MODEL_DIR='a'", "VOCABULARY='b'", "CORPUS='c'", "INIT_DIR='d'"],
       )
@@ -204,7 +204,7 @@ def test_scripts_take_all_of_veco_but_its_head(row):
   settings = rows.twin('veco', row)
   init = settings.init_from
   own, theirs = (
-    params_lib.flatten_params(setup_lib.Setup(one).factory.abstract.params)
+    param_tree.flatten_params(training_setup.Setup(one).factory.abstract.params)
     for one in (settings, rows.twin('veco', 'large_phase2'))
   )
   taken = {init.source_name(name) for name in own if init.wants(name)}

@@ -4,18 +4,18 @@ import re
 
 import pytest
 
-from xlflax.planning import advice
-from xlflax.training.devices import machines
+from xlflax.planning import recommendations
+from xlflax.training.devices import machine_topology
 
 _GIB = 2**30
-_H200 = machines.parse_topology('gpu:H200:1')
+_H200 = machine_topology.parse_topology('gpu:H200:1')
 
 
 def _advise(machine=_H200, **changes):
   values = dict(
     total=15 * _GIB, state=5 * _GIB, seconds=0.06, update_seconds=0.0025
   )
-  return advice.advise_batch(machine, **values | changes)
+  return recommendations.advise_batch(machine, **values | changes)
 
 
 def test_a_larger_batch_shares_the_update():
@@ -32,7 +32,7 @@ def test_a_larger_batch_shares_the_update():
     dict(total=100 * _GIB),  # does not fit
     dict(update_seconds=0.001),  # saves less than 1 %
     dict(total=_GIB // 2, state=0),  # a tiny model
-    dict(machine=machines.parse_topology('cpu:8')),
+    dict(machine=machine_topology.parse_topology('cpu:8')),
   ],
 )
 def test_no_advice(changes):

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 from tests.benchmarks.compiled.recorded import record
-from tests.training import setup_test, tiny
-from xlflax.foundation import errors
-from xlflax.planning import compilers, plan
-from xlflax.training.devices import machines, partitioning
+from tests.training import (training_setup_test, tiny)
+from xlflax.utils import errors
+from xlflax.planning import (compilers, dry_run)
+from xlflax.training.devices import (machine_topology, partitioning)
 
 
 def _without_packages(monkeypatch):
@@ -34,11 +34,11 @@ def _without_packages(monkeypatch):
 )
 def test_what_is_missing(monkeypatch, devices, reason):
   _without_packages(monkeypatch)
-  machine = machines.parse_topology(devices)
+  machine = machine_topology.parse_topology(devices)
   assert compilers.why_unavailable(machine) == reason
   if machine.accelerator:
     with pytest.raises(errors.ConfigError, match='--cost_model=estimate'):
-      plan.check_compiler(machine)
+      dry_run.check_compiler(machine)
 
 
 def test_plugins_of_either_cuda(monkeypatch):
@@ -51,7 +51,7 @@ def test_plugins_of_either_cuda(monkeypatch):
     ),
   )
   monkeypatch.setattr(importlib.metadata, 'version', {}.get)
-  machine = machines.parse_topology('gpu:H200:8')
+  machine = machine_topology.parse_topology('gpu:H200:8')
   assert not compilers.why_unavailable(machine)
   assert compilers.compiler_version(machine).startswith('jax-cuda13-plugin ')
 
@@ -64,19 +64,19 @@ def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
     lambda name, *a: 'rocm' in name if '_plugin' in name else found(name, *a),
   )
   assert 'is not installed' in compilers.why_unavailable(
-    machines.parse_topology('gpu:H200:8')
+    machine_topology.parse_topology('gpu:H200:8')
   )
 
 
 def test_devices_that_the_compilers_do_not_know(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: object())
   assert 'V100' in compilers.why_unavailable(
-    machines.parse_topology('gpu:V100:8')
+    machine_topology.parse_topology('gpu:V100:8')
   )
   assert 'power of two' in compilers.why_unavailable(
-    machines.parse_topology('tpu:v6e:12')
+    machine_topology.parse_topology('tpu:v6e:12')
   )
-  assert compilers.why_unavailable(machines.parse_topology('gpu:B200:8')) == ''
+  assert compilers.why_unavailable(machine_topology.parse_topology('gpu:B200:8')) == ''
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_devices_that_the_compilers_do_not_know(monkeypatch):
   ],
 )
 def test_names_of_slices(devices, name, more):
-  found = compilers.topology_name(machines.parse_topology(devices))
+  found = compilers.topology_name(machine_topology.parse_topology(devices))
   assert found == {'topology_name': name, **more}
 
 
 def _runs(devices):
-  machine = machines.parse_topology(devices)
+  machine = machine_topology.parse_topology(devices)
   made = record.compiled(devices)
   run = execution.Execution(
     hlo.parse(made.text),
@@ -129,9 +129,9 @@ def test_compiling_for_tpus():
 )
 def test_a_plan_by_the_compiler():
   """Memory, kernels and times are those of the compiled step."""
-  machine = machines.parse_topology('tpu:v6e:8')
-  settings = setup_test.make_settings(partitioner=partitioning.Partitioner())
-  made = plan.make_plan(settings.on(machine), by=plan.By.COMPILER)
+  machine = machine_topology.parse_topology('tpu:v6e:8')
+  settings = training_setup_test.make_settings(partitioner=partitioning.Partitioner())
+  made = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
   assert made['compiled'] and 'XLA:TPU' in made['basis']
   (step,) = made['steps']
   assert made['memory']['temporary'] == step['memory']['temporary'] > 0
@@ -157,12 +157,12 @@ def test_compiling_for_gpus(name):
   reason='needs jax[cuda12]',
 )
 def test_a_backend_that_only_the_described_machine_has():
-  machine = machines.parse_topology('gpu:H200:1')
-  settings = setup_test.make_settings(
+  machine = machine_topology.parse_topology('gpu:H200:1')
+  settings = training_setup_test.make_settings(
     model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
     partitioner=partitioning.Partitioner(),
   )
-  made = plan.make_plan(settings.on(machine), by=plan.By.COMPILER)
+  made = dry_run.make_plan(settings.on(machine), by=dry_run.By.COMPILER)
   parts = {row['part']: row['flops'] for row in made['steps'][0]['parts']}
   assert parts['attention'] > 0
 
@@ -170,5 +170,5 @@ def test_a_backend_that_only_the_described_machine_has():
 def test_the_version_of_a_compiler(monkeypatch):
   monkeypatch.setattr(importlib.metadata, 'version', lambda name: '0.0.42.1')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name)
-  machine = machines.parse_topology('tpu:v6e:1')
+  machine = machine_topology.parse_topology('tpu:v6e:1')
   assert compilers.compiler_version(machine) == 'libtpu 0.0.42.1'

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.planning import gpu_targets
 from xlflax.training.devices import accelerators
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.planning import stand_in
+from xlflax.planning import cpu_stand_in
 from xlflax.training.devices import partitioning
 
 # Four devices in two nodes of two. A loop of three gathers weights
@@ -100,4 +100,4 @@ def layers(
     jax.ShapeDtypeStruct((length, width, width), jnp.float32, sharding=split),
     jax.ShapeDtypeStruct((rows, width), jnp.float32, sharding=batch),
   )
-  return stand_in.compile_partitioned(lowered)[1]
+  return cpu_stand_in.compile_partitioned(lowered)[1]

@@ -5,15 +5,15 @@ import dataclasses
 
 import pytest
 
-from tests.training import setup_test, tiny
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.planning import advice, attention, compilers, step_costs, step_time
+from tests.training import (training_setup_test, tiny)
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.planning import (recommendations, traceable_attention, compilers, step_costs, step_time)
 from xlflax.planning.collectives import Collective
 from xlflax.planning.step_costs import Kind, Operation
-from xlflax.training import setup as setup_lib
-from xlflax.training.devices import machines, partitioning
+from xlflax.training import training_setup
+from xlflax.training.devices import (machine_topology, partitioning)
 
-_H200 = machines.parse_topology('gpu:H200:1')
+_H200 = machine_topology.parse_topology('gpu:H200:1')
 _NONE: collections.Counter[Collective] = collections.Counter()
 
 
@@ -64,14 +64,14 @@ def test_a_kernel_takes_the_longer_of_its_two_times():
 
 def test_alignment_does_not_matter_on_a_tpu():
   matmul = _operation(Kind.MATMUL, flops=1e12, misaligned=('x',))
-  time = _time(matmul, machine=machines.parse_topology('tpu:v6e:1'))
+  time = _time(matmul, machine=machine_topology.parse_topology('tpu:v6e:1'))
   assert time.misaligned == 0
 
 
 def test_devices_share_the_work_and_keep_the_whole_update():
   work = _operation(Kind.MEMORY, bytes=3.5e12)
   update = dataclasses.replace(work, phase='update')
-  eight = machines.parse_topology('gpu:H200:8')
+  eight = machine_topology.parse_topology('gpu:H200:8')
   assert _time(work, machine=eight).memory == pytest.approx(1 / 8)
   assert _time(update, machine=eight).memory == pytest.approx(1)
   sharded = _time(update, machine=eight, update_fraction=1 / 8)
@@ -83,7 +83,7 @@ def test_communication_beyond_the_computation_is_exposed():
   counts = collections.Counter(
     {Collective('collective-permute', 8, 1, 'f32', (), 0.36e9): 3}
   )
-  eight = machines.parse_topology('gpu:H200:8')
+  eight = machine_topology.parse_topology('gpu:H200:8')
   work = _operation(Kind.MEMORY, bytes=8 * 3.5e9)
   time = _time(work, machine=eight, counts=counts)
   assert time.communication == pytest.approx(3e-3)
@@ -97,15 +97,15 @@ def _trace(vocabulary_size, **fields):
   model = tiny.make_model(
     **(dict(dtype='bfloat16', vocab_size=None) | sizes | fields)
   )
-  settings = setup_test.make_settings(
+  settings = training_setup_test.make_settings(
     partitioner=partitioning.Partitioner(),
     model=model,
     vocabulary=vocabulary_spec.make_dummy_spec(
       vocabulary_size, num_languages=2
     ),
   ).on(_H200)
-  settings = attention.with_traceable_attention(settings, _H200)
-  setup = setup_lib.Setup(settings)
+  settings = traceable_attention.with_traceable_attention(settings, _H200)
+  setup = training_setup.Setup(settings)
   active = settings.objectives.active(0)
   with (
     compilers.trace_for_machine(_H200, by='cpu'),
@@ -126,7 +126,7 @@ def every_matmul_counts(monkeypatch):
 def test_a_misaligned_vocabulary_is_reported_with_its_fix():
   """The logits are misaligned in all three matmuls of the head."""
   setup, costs = _trace(10_002, pad_vocab_size_multiple=1)
-  (warning,) = advice.describe_misalignment(setup, _H200, costs)
+  (warning,) = recommendations.describe_misalignment(setup, _H200, costs)
   assert '10002' in warning and 'pad_vocab_size_multiple = 128' in warning
   assert sum(o.count for o in costs.operations if o.misaligned) == 3
 
@@ -135,12 +135,12 @@ def test_a_misaligned_vocabulary_is_reported_with_its_fix():
 @pytest.mark.parametrize('vocabulary_size', [119_547, 250_002])
 def test_padded_vocabularies_are_aligned(vocabulary_size):
   setup, costs = _trace(vocabulary_size, pad_vocab_size_multiple=128)
-  assert advice.describe_misalignment(setup, _H200, costs) == []
+  assert recommendations.describe_misalignment(setup, _H200, costs) == []
   assert not [o for o in costs.operations if o.misaligned]
 
 
 @pytest.mark.usefixtures('every_matmul_counts')
 def test_misaligned_widths_are_reported():
   setup, costs = _trace(10_112, mlp_dim=510)
-  (warning, *_) = advice.describe_misalignment(setup, _H200, costs)
+  (warning, *_) = recommendations.describe_misalignment(setup, _H200, costs)
   assert '510' in warning and 'mlp_dim' in warning

@@ -6,7 +6,7 @@ import threading
 import jax
 import pytest
 
-from xlflax.foundation import errors, leaving
+from xlflax.utils import (errors, process_exit)
 from xlflax.planning import tpu_dumps
 
 _BUFFERS = """BufferAssignment:
@@ -50,8 +50,8 @@ class _Lowered:
 
 def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
   left = []
-  monkeypatch.setattr(leaving, 'is_command', lambda: True)
-  monkeypatch.setattr(leaving, 'leave_to_itself', left.append)
+  monkeypatch.setattr(process_exit, 'is_command', lambda: True)
+  monkeypatch.setattr(process_exit, 'leave_to_itself', left.append)
   forever = threading.Event()
   files = {
     '': 'HloModule x',

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.similarity import cka
 
 

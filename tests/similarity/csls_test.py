@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial import distance
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.similarity import csls, neighbors
 
 _BLOCKS = neighbors.Blocks(4, 5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.similarity import neighbors
 
 _BLOCKS = [

@@ -6,7 +6,7 @@ import scipy.linalg
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.similarity import csls, procrustes
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
-from xlflax.storage import digests, manifests, paths
+from xlflax.utils import errors
+from xlflax.storage import (checksums, manifests, paths)
 
 
 @pytest.fixture
@@ -124,4 +124,4 @@ def test_texts(artefact):
     'a.json': '{}',
     'sub/b.bin': '\0\1',
   }
-  assert digests.parse_size(digests.digest_content('abc')) == 3
+  assert checksums.parse_size(checksums.digest_content('abc')) == 3

@@ -10,7 +10,7 @@ import pytest
 
 from tests import fake_bucket
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
 
 

@@ -7,8 +7,8 @@ import seqio
 
 from studies.synthetic import __main__ as command
 from studies.synthetic import generator, seqio_tasks, sources
-from xlflax.configuration import config
-from xlflax.suites import suite
+from xlflax.config import gin_config
+from xlflax.suites import suite_config
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -59,15 +59,15 @@ def test_seqio_tasks_are_registered(toy):
 @pytest.mark.parametrize('name', ['suite', 'measured_suite'])
 def test_the_suite_reads_the_files(toy, name):
   paths = [str(_ROOT)]
-  built = config.load_gin_files(
+  built = gin_config.load_gin_files(
     [f'studies/synthetic/{name}.gin'], (), paths
-  ).build(suite.Suite)
+  ).build(suite_config.Suite)
   assert len(built.tasks) == 17
   for task in built.tasks:
     macros = {'DATA': str(toy)}
     if task.trials:
       macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-    configuration = config.load_gin_files(
+    configuration = gin_config.load_gin_files(
       [task.gin_file], task.bindings, paths, macros=macros
     )
     (test,) = configuration.parameter('evaluate.evaluate.tasks')

@@ -13,12 +13,12 @@ from tests import read_only
 from tests.errors import raises_error
 from tests.finetuning import fakes
 from xlflax import cli
-from xlflax.evaluation import base
-from xlflax.evaluation.reports import report as reports_lib
-from xlflax.foundation import errors
-from xlflax.suites import evaluate_suite, results, writing
-from xlflax.suites import suite as suite_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.reports import report_files
+from xlflax.utils import errors
+from xlflax.suites import (evaluate_suite, suite_report, suite_export)
+from xlflax.suites import suite_config
+from xlflax.training.checkpointing import saved_run
 
 pytest_plugins = ['tests.finetuning.fixtures']
 
@@ -64,10 +64,10 @@ initialization.InitFrom.exclude = (%INIT_FROM, %INIT_STEP)
       'plain': {},
       'broken': {},
     }
-    return suite_lib.Suite(
+    return suite_config.Suite(
       name='made',
       tasks=tuple(
-        suite_lib.SuiteTask(
+        suite_config.SuiteTask(
           name=name,
           family='f',
           gin_file=str(tmp_path / f'{name}.gin'),
@@ -177,9 +177,9 @@ def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
   costs = []
   for _ in range(2):
     _run(suite, runs[:1], tmp_path)
-    (table,) = reports_lib.read(tmp_path / 'out' / 'report')
+    (table,) = report_files.read(tmp_path / 'out' / 'report')
     costs.append(table.cost)
-  run = run_lib.open_run(runs[0])
+  run = saved_run.open_run(runs[0])
   body = run.restore_params(20)['model']
   assert costs[0].parameters == sum(x.size for x in jax.tree.leaves(body))
   assert 0 < costs[0].cpu_seconds < costs[1].cpu_seconds
@@ -206,7 +206,7 @@ def test_some_tasks_and_steps(make_suite, runs, tmp_path):
 
 @pytest.mark.slow
 def test_watching_a_run(make_suite, runs, tmp_path):
-  run_lib.mark_finished(tmp_path / 'mlm', 20)
+  saved_run.mark_finished(tmp_path / 'mlm', 20)
   report = _run(
     make_suite('plain'), runs[:1], tmp_path, watch=True, poll_seconds=0.01
   )
@@ -229,10 +229,10 @@ def test_mistakes(make_suite, runs, tmp_path, fields, values):
 
 def test_a_suite_of_unknown_models():
   with raises_error(errors.ConfigError, got='b', mentions='s'):
-    suite_lib.Suite(
+    suite_config.Suite(
       name='s',
       tasks=(
-        suite_lib.SuiteTask(name='a', family='f', gin_file='a.gin', trials='b'),
+        suite_config.SuiteTask(name='a', family='f', gin_file='a.gin', trials='b'),
       ),
     )
 
@@ -255,31 +255,31 @@ def test_another_run_of_the_same_name_is_refused(
 
 
 def test_statistics_are_no_predictions(tmp_path):
-  path = tmp_path / base.statistics_file('de')
+  path = tmp_path / eval_task.statistics_file('de')
   path.write_text('{}')
   for version, task in (('xtreme-r', 'mewslix'), ('xtreme', 'udpos')):
-    assert writing._submitted(version, task, path) == []
+    assert suite_export._submitted(version, task, path) == []
   (tmp_path / 'de.tsv').write_text('')
-  one = results.TaskResult(
+  one = suite_report.TaskResult(
     task=task,
     family='',
     label='m',
     step=1,
-    evaluated=(results.Evaluated(tmp_path, None),),
+    evaluated=(suite_report.Evaluated(tmp_path, None),),
   )
   assert one._predictions('de') == str(tmp_path / 'de.tsv')
 
 
 def test_tasks_of_one_task_are_no_seeds():
   """Two with one metric are refused; a part that failed loses no other."""
-  made = results.TaskResult(task='t', family='f', label='m', step=20)
+  made = suite_report.TaskResult(task='t', family='f', label='m', step=20)
 
   def report(**found):
     return types.SimpleNamespace(
       results=found, tasks=(), folders={}, failures=('lost',)
     )
 
-  good, other = (base.EvalResult(metrics={'f1/en': x}) for x in (0.8, 0.4))
+  good, other = (eval_task.EvalResult(metrics={'f1/en': x}) for x in (0.8, 0.4))
   found = made.with_report(report(a={20: good}, b={}), 20)
   found = found.with_report(report(a={20: other}), 20)
   assert found.values == {'f1/en': (0.8, 0.4)}

@@ -10,9 +10,9 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from xlflax.configuration import config
-from xlflax.foundation import errors
-from xlflax.suites import suite as suite_lib
+from xlflax.config import gin_config
+from xlflax.utils import errors
+from xlflax.suites import suite_config
 
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'suite_recipes.md'
 _RECIPES = {
@@ -59,23 +59,23 @@ def page() -> str:
   return ''.join(parts)
 
 
-def build(name: str, recipe: str) -> suite_lib.Suite:
+def build(name: str, recipe: str) -> suite_config.Suite:
   """A suite with the settings of a recipe."""
   files = [f'suites/{name}.gin', f'suites/recipes/{recipe}.gin']
-  return config.load_gin_files(files).build(suite_lib.Suite)
+  return gin_config.load_gin_files(files).build(suite_config.Suite)
 
 
-def configuration(task: suite_lib.SuiteTask, *bindings: str):
+def configuration(task: suite_config.SuiteTask, *bindings: str):
   """What a task's gin file and some bindings configure."""
   macros = {'DATA': 'folder'}
   if task.trials:
     macros |= {'MODEL_DIR': 'run', 'INIT_FROM': 'runs/a'}
-  return config.load_gin_files(
+  return gin_config.load_gin_files(
     [task.gin_file], (*task.bindings, *bindings), macros=macros
   )
 
 
-def value(made: config.Configuration, name: str) -> Any:
+def value(made: gin_config.Configuration, name: str) -> Any:
   """What a setting is; of a field that no file binds, its default."""
   if '.' not in name:
     try:
@@ -97,8 +97,8 @@ def _rows(tasks, suites) -> Iterator[list[str]]:
   plain = {
     task.name: task
     for name in suites
-    for task in config.load_gin_files([f'suites/{name}.gin'])
-    .build(suite_lib.Suite)
+    for task in gin_config.load_gin_files([f'suites/{name}.gin'])
+    .build(suite_config.Suite)
     .tasks
   }
   for task in tasks.values():

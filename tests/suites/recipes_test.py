@@ -7,9 +7,9 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.suites import recipe_table
 from xlflax import cli
-from xlflax.foundation import errors
-from xlflax.suites import records
-from xlflax.suites import results as suite_results
+from xlflax.utils import errors
+from xlflax.suites import suite_result_store
+from xlflax.suites import suite_report as suite_results
 
 
 def test_the_page_is_as_the_files_say(request):
@@ -66,7 +66,7 @@ def test_xtreme_r_adds_to_the_settings_of_xtreme():
     task = ours.task(name)
     made = recipe_table.configuration(task, *task.recipe)
     found = [
-      recipe_table.value(made, f'embeddings.Ranking.{field}')
+      recipe_table.value(made, f'mteb_tasks.Ranking.{field}')
       for field in ('pooling', 'max_length', 'centre')
     ]
     assert found == ['first', length, 'none'] and task.departures
@@ -98,7 +98,7 @@ def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
   result = suite_results.TaskResult(
     task='a', family='f', label='m', step=1, run='r', recipe='xtreme'
   )
-  records.write(result, tmp_path)
-  records.check_run('m@1', 'r', 'xtreme', tmp_path)
+  suite_result_store.write(result, tmp_path)
+  suite_result_store.check_run('m@1', 'r', 'xtreme', tmp_path)
   with raises_error(errors.RunDirectoryError, where='a.json'):
-    records.check_run('m@1', 'r', 'ours', tmp_path)
+    suite_result_store.check_run('m@1', 'r', 'ours', tmp_path)

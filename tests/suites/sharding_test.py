@@ -4,14 +4,14 @@ import shutil
 
 from tests.finetuning import fakes
 from xlflax.storage import manifests
-from xlflax.suites import evaluate_suite, runner
-from xlflax.suites import suite as suite_lib
+from xlflax.suites import (evaluate_suite, suite_runner)
+from xlflax.suites import suite_config
 
 pytest_plugins = ['tests.finetuning.fixtures']
 
 
 def _task(name, trials=None):
-  return suite_lib.SuiteTask(
+  return suite_config.SuiteTask(
     name=name, family='f', gin_file=f'{name}.gin', trials=trials
   )
 
@@ -24,14 +24,14 @@ def test_tasks_are_assigned_round_robin_and_grids_stay_together():
     _task('tatoeba'),
     _task('bucc'),
   ]
-  suite = suite_lib.Suite(name='s', tasks=tasks)
-  models = [runner.Model('m', 'runs/m', 1)]
-  shards = [runner.shard(suite, models, None, i, 2) for i in range(2)]
+  suite = suite_config.Suite(name='s', tasks=tasks)
+  models = [suite_runner.Model('m', 'runs/m', 1)]
+  shards = [suite_runner.shard(suite, models, None, i, 2) for i in range(2)]
   assert [{task for _, task in shard} for shard in shards] == [
     {'xnli', 'tatoeba'},
     {'xquad', 'mlqa', 'bucc'},
   ]
-  shards = [runner.shard(suite, models, ['xnli'], i, 7) for i in range(7)]
+  shards = [suite_runner.shard(suite, models, ['xnli'], i, 7) for i in range(7)]
   assert shards[0] == {('m@1', 'xnli')} and not set().union(*shards[1:])
 
 
@@ -45,7 +45,7 @@ def test_shares_make_one_report(tmp_path, make_run):
       f"evaluate.evaluate.tasks = [@fakes.Counted()]\nfakes.Counted.name = '{name}'"
     )
   tasks = [
-    suite_lib.SuiteTask(name=n, family='f', gin_file=str(tmp_path / f'{n}.gin'))
+    suite_config.SuiteTask(name=n, family='f', gin_file=str(tmp_path / f'{n}.gin'))
     for n in 'ab'
   ]
   run, out = make_run(tmp_path / 'mlm', [10]), tmp_path / 'out'
@@ -53,7 +53,7 @@ def test_shares_make_one_report(tmp_path, make_run):
   def call(only=None):
     fakes.CALLS.clear()
     return evaluate_suite.evaluate_suite(
-      suite=suite_lib.Suite(name='s', tasks=tasks),
+      suite=suite_config.Suite(name='s', tasks=tasks),
       model_dirs=[str(run)],
       data='data',
       output=str(out),

@@ -8,7 +8,7 @@ import pytest
 import seqio
 import tensorflow_datasets as tfds
 
-from xlflax.data.labelled.sources import task_source
+from xlflax.data.supervised.sources import task_source
 from xlflax.tasks import labelled_tfds
 
 _TEXT = tfds.features.Text()

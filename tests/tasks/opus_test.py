@@ -6,9 +6,9 @@ import pytest
 import seqio
 
 from tests.errors import raises_error
-from xlflax.data.seqio_tasks import reader as task_reader
-from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.foundation import errors
+from xlflax.data.seqio_tasks import seqio_reader as task_reader
+from xlflax.data.seqio_tasks import task_registry
+from xlflax.utils import errors
 from xlflax.tasks import opus
 
 

@@ -5,9 +5,9 @@ import re
 
 import seqio
 
-from xlflax.data.seqio_tasks import reader as task_reader
-from xlflax.data.seqio_tasks import registration
-from xlflax.data.seqio_tasks import registry as task_registry
+from xlflax.data.seqio_tasks import seqio_reader as task_reader
+from xlflax.data.seqio_tasks import task_registration
+from xlflax.data.seqio_tasks import task_registry
 
 _DOCUMENT = pathlib.Path(__file__).parents[2] / 'docs' / 'tasks.md'
 
@@ -21,7 +21,7 @@ def test_the_documented_task_module(tmp_path, monkeypatch):
   (tmp_path / 'news.sw.tsv').write_text('1\tmoja|mbili\n2\ttatu\n')
   monkeypatch.chdir(tmp_path)
   monkeypatch.syspath_prepend(str(tmp_path))
-  registration.import_task_modules(['news_tasks'])
+  task_registration.import_task_modules(['news_tasks'])
   assert list(task_reader.read_texts('news.sw')) == [
     {'targets': 'moja', 'starts_document': True},
     {'targets': 'mbili', 'starts_document': False},

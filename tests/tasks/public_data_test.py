@@ -7,9 +7,9 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax import cli
-from xlflax.data.labelled import formats
-from xlflax.data.labelled.sources import ranking
-from xlflax.foundation import errors
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.sources import beir
+from xlflax.utils import errors
 from xlflax.tasks import public_converters, public_data
 
 
@@ -30,7 +30,7 @@ def test_sib200(tmp_path, capsys):
   flags = [f'--input={tmp_path}/in', f'--output={tmp_path}/out']
   assert cli.main(['tasks', 'convert', 'sib200', *flags]) == 0
   assert_mentions(capsys.readouterr().out, 1, 'swh_Latn/test.tsv')
-  (example,) = formats.read_files(
+  (example,) = file_formats.read_files(
     'tsv',
     str(tmp_path / 'out/swh_Latn/test.tsv'),
     'sw',
@@ -49,7 +49,7 @@ def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
   )
   _write(tmp_path / 'in/eng_Latn/dev.tsv', text)
   public_data.convert('sib200', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  found = formats.read_files(
+  found = file_formats.read_files(
     'tsv',
     str(tmp_path / 'out/eng_Latn/dev.tsv'),
     'en',
@@ -94,7 +94,7 @@ def test_massive(tmp_path):
     'slots/sw-KE/train.conll',
     'slots/sw-KE/validation.conll',
   ]
-  (example,) = formats.read_files(
+  (example,) = file_formats.read_files(
     'conll_iob2', str(tmp_path / 'out/slots/sw-KE/train.conll'), 'sw'
   ).examples
   assert example.words == ('wake', 'me', 'at', 'nine', 'am')
@@ -162,7 +162,7 @@ def test_lareqa_asks_for_answers_in_every_language(tmp_path):
       json.dumps({'data': [{'paragraphs': [paragraph]}]}),
     )
   public_data.convert('lareqa', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  held = ranking.RankedFolder(directory=str(tmp_path / 'out')).load('all')
+  held = beir.RankedFolder(directory=str(tmp_path / 'out')).load('all')
   right = {'en-0-1': 1.0, 'sw-0-1': 1.0}
   assert held.relevance == {'en-q': right, 'sw-q': right}
   assert held.queries['sw-q'].language == 'sw' and len(held.documents) == 4
@@ -205,10 +205,10 @@ def test_mewslix(tmp_path):
   _write(start / 'wikinews_mentions/dev-fi.jsonl', _lines(article))
   written = public_data.convert('mewslix', str(start), str(tmp_path / 'out'))
   assert len(written) == 6 and written[0] == 'dev/all/queries.jsonl'
-  held = ranking.RankedFolder(directory=str(tmp_path / 'out/test')).load('all')
+  held = beir.RankedFolder(directory=str(tmp_path / 'out/test')).load('all')
   asked = 'Helsinki: A strike in { Helsinki } began.'
-  assert held.queries['m1'] == ranking.Text(asked, 'fi')
-  assert held.documents['Q9'] == ranking.Text('A capital. Of Finland.', 'sw')
+  assert held.queries['m1'] == beir.Text(asked, 'fi')
+  assert held.documents['Q9'] == beir.Text('A capital. Of Finland.', 'sw')
   assert held.relevance == {'m1': {'Q1757': 1.0}}
 
 
@@ -231,9 +231,9 @@ def test_miracl(tmp_path):
     _lines({'docid': 'd1', 'title': 'A', 'text': 'b'}),
   )
   public_data.convert('miracl', str(start), str(tmp_path / 'out'))
-  held = ranking.RankedFolder(directory=str(tmp_path / 'out')).load('sw')
+  held = beir.RankedFolder(directory=str(tmp_path / 'out')).load('sw')
   assert held.relevance == {'1': {'d1': 1.0}}
-  assert held.documents == {'d1': ranking.Text('A b', 'sw')}
+  assert held.documents == {'d1': beir.Text('A b', 'sw')}
 
 
 def test_what_a_set_is(capsys):
@@ -276,7 +276,7 @@ def test_seahorse(tmp_path):
   assert len(written) == 7 and 'question1/es/test.tsv' in written
 
   def read(number, language):
-    (found,) = formats.read_files(
+    (found,) = file_formats.read_files(
       'rated_pairs',
       str(tmp_path / f'out/question{number}/{language}/test.tsv'),
       language,
@@ -309,7 +309,7 @@ def test_mlqe_pe(tmp_path):
     (written[0], 'de', 'Er sieht.', 'He sees.'),
     (written[1], 'ru', 'Он "тут.', 'He is "here.'),
   ):
-    (found,) = formats.read_files(
+    (found,) = file_formats.read_files(
       'rated_pairs',
       str(tmp_path / 'out' / name),
       language,

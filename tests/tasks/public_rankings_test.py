@@ -3,8 +3,8 @@
 import gzip
 import json
 
-from xlflax.data.labelled import formats
-from xlflax.data.labelled.sources import ranking
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.sources import beir
 from xlflax.tasks import public_data
 
 
@@ -22,11 +22,11 @@ def _fetched(name, folder):
 
 
 def _held(folder, place, part):
-  return ranking.RankedFolder(directory=str(folder / 'out' / place)).load(part)
+  return beir.RankedFolder(directory=str(folder / 'out' / place)).load(part)
 
 
 def _pairs(folder, name, texts):
-  found = formats.read_files(
+  found = file_formats.read_files(
     'search', str(folder / 'out' / name), 'en', texts=texts
   ).examples
   return [one.text for one in found]
@@ -58,7 +58,7 @@ def test_mldr(tmp_path):
   written = _fetched('mldr', tmp_path)
   assert {name.split('/')[0] for name in written} == {'dev', 'test', 'train'}
   held = _held(tmp_path, 'test', 'de')
-  assert held.queries == {'q-de-1': ranking.Text('Wer?', 'de')}
+  assert held.queries == {'q-de-1': beir.Text('Wer?', 'de')}
   assert held.documents['doc-de-2'].text == 'Sie.\nLang.'
   assert held.relevance == {'q-de-1': {'doc-de-2': 1.0}}
   assert _pairs(tmp_path, 'train/de.jsonl', 4) == ['Wer?', 'Er.', 'Es.', 'Wir.']
@@ -83,7 +83,7 @@ def test_miracl_as_it_is_published(tmp_path):
     path.write_bytes(text.encode())
   _fetched('miracl', tmp_path)
   held = _held(tmp_path, '', 'sw')
-  assert held.queries['7'] == ranking.Text('Nani "huyu"?', 'sw')
+  assert held.queries['7'] == beir.Text('Nani "huyu"?', 'sw')
   assert held.documents['1#0'].text == 'A "title" b\tc'
   assert held.documents['2#3'].text == 'é'
   assert held.relevance == {'7': {'1#0': 1.0, '2#3': 0.0}, '8': {'2#3': 1.0}}

@@ -8,10 +8,10 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from tests.errors import assert_mentions
-from xlflax.data.seqio_tasks import reader as task_reader
-from xlflax.data.seqio_tasks import registration
-from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.foundation import errors
+from xlflax.data.seqio_tasks import seqio_reader as task_reader
+from xlflax.data.seqio_tasks import task_registration
+from xlflax.data.seqio_tasks import task_registry
+from xlflax.utils import errors
 from xlflax.tasks import mc4, opus, paracrawl, wiki40b, wmt
 
 _TEXT = tfds.features.Text()
@@ -205,7 +205,7 @@ def test_ecs_mixtures(language, tasks):
   def parts(name):
     return {task.name for task in seqio.MixtureRegistry.get(name).tasks}
 
-  registration.import_public_tasks()
+  task_registration.import_public_tasks()
   assert parts(f'ecs.wiki_cc.en_{language}') == tasks
   wiki = parts(f'ecs.wiki.en_{language}')
   assert len(wiki) == 2 and all(t.startswith('wiki40b.') for t in wiki)

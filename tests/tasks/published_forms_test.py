@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.labelled import formats
-from xlflax.foundation import errors
+from xlflax.data.supervised import file_formats
+from xlflax.utils import errors
 from xlflax.tasks import public_data
 
 
@@ -48,7 +48,7 @@ def test_xnli(write, end):
       }
       lines.append('\t'.join(fields.values()))
   path = write('xnli.test.tsv', end.join(lines) + end)
-  found = formats.read_files(
+  found = file_formats.read_files(
     'tsv',
     path,
     'sw',
@@ -82,7 +82,7 @@ def test_pawsx(write):
     '3\tNS\tNS\tNS\n'
     '4\tÀ la fin\t"Fin , "\t1\n',
   )
-  found = formats.read_files(
+  found = file_formats.read_files(
     'tsv',
     path,
     'de',
@@ -131,7 +131,7 @@ def test_squad_and_mlqa(write, end):
   }
   text = json.dumps(value, ensure_ascii=False, indent=1)
   path = write('dev-context-de-question-de.json', text.replace('\n', end))
-  found = formats.read_files('squad', path, 'de').examples
+  found = file_formats.read_files('squad', path, 'de').examples
   theirs = list(qa_utils.generate_squadlike_examples(path))
   assert [x.id for x in found] == [key for key, _ in theirs]
   for ours, (_, row) in zip(found, theirs, strict=True):
@@ -158,7 +158,7 @@ def test_belebele_as_it_is_published(write, tmp_path):
   (tmp_path / 'in').mkdir()
   write('in/deu_Latn.jsonl', json.dumps(row) + '\r\n' + json.dumps(row))
   public_data.convert('belebele', str(tmp_path / 'in'), str(tmp_path / 'out'))
-  found = formats.read_files(
+  found = file_formats.read_files(
     'belebele', str(tmp_path / 'out/deu_Latn/test.jsonl'), 'de'
   ).examples
   assert len(found) == 8 and found[0].text == row['flores_passage']
@@ -167,13 +167,13 @@ def test_belebele_as_it_is_published(write, tmp_path):
 
 
 def test_flores_has_a_sentence_a_line(write):
-  from xlflax.evaluation import sources
+  from xlflax.evaluation import text_sources
 
   paths = [
     write('fra_Latn.devtest', 'Un « mot\u00a0».\nLe\u2028soir \n'),
     write('eng_Latn.devtest', 'A "word".\nThe evening\n'),
   ]
-  found = sources.FilePairs(files={'fr-en': tuple(paths)}).load(('fr', 'en'))
+  found = text_sources.FilePairs(files={'fr-en': tuple(paths)}).load(('fr', 'en'))
   assert list(found.first) == ['Un « mot\u00a0».', 'Le\u2028soir']
   assert list(found.second) == ['A "word".', 'The evening']
 
@@ -182,11 +182,11 @@ def test_masakhaner_as_it_is_published(write):
   path = write(
     'test.txt', 'Kenya B-LOC\nna O\n1,5 B-DATE\nJumatatu I-DATE\n\nNi O\n. O\n'
   )
-  found = formats.read_files('conll_iob2', path, 'sw').examples
+  found = file_formats.read_files('conll_iob2', path, 'sw').examples
   assert [x.words for x in found] == [
     ('Kenya', 'na', '1,5', 'Jumatatu'),
     ('Ni', '.'),
   ]
   assert found[0].tags == ('B-LOC', 'O', 'B-DATE', 'I-DATE')
   with raises_error(errors.CorpusError, where='empty.txt'):
-    formats.read_files('conll_iob2', write('empty.txt', '\n'), 'sw')
+    file_formats.read_files('conll_iob2', write('empty.txt', '\n'), 'sw')

@@ -3,12 +3,12 @@
 import pytest
 import seqio
 
-from tests.data.labelled import xtreme_files
+from tests.data.supervised import xtreme_files
 from tests.errors import raises_error
 from xlflax import cli
-from xlflax.data.labelled.sources import task_source
-from xlflax.data.labelled.sources import xtreme as tables
-from xlflax.foundation import errors
+from xlflax.data.supervised.sources import task_source
+from xlflax.data.supervised.sources import xtreme as tables
+from xlflax.utils import errors
 from xlflax.tasks import xtreme
 
 _TREE = '\t'.join(('1', 'Да', 'да', 'PART', '_', '_', '0', 'root', '_', '_'))

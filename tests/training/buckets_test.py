@@ -13,18 +13,11 @@ import pytest
 
 from tests import fake_bucket
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.launch import base, local
-from xlflax.storage import lease, paths
-from xlflax.training.checkpointing import (
-  checkpoint_items,
-  checkpoints,
-  description,
-  metrics_file,
-  run_directory,
-  saved_checkpoints,
-)
-from xlflax.training.metric_writers import mirror, run_metrics
+from xlflax.utils import errors
+from xlflax.launch import (job_base, local)
+from xlflax.storage import (directory_lease, paths)
+from xlflax.training.checkpointing import (checkpoint_items, checkpoints, config_serialization, metrics_file, run_directory, checkpoint_reader)
+from xlflax.training.metric_writers import (bucket_mirror, run_metrics)
 from xlflax.training.optimization import optimizers
 
 _OPTIMIZER = optimizers.AdamW(learning_rate=0.1)
@@ -86,7 +79,7 @@ def test_lists_that_stay_late(run, bucket, monkeypatch):
   with pytest.raises(errors.CheckpointError, match='could not be written'):
     saved.save(_state(1), {'step': 1})
     saved.wait()
-  assert not saved_checkpoints.finished_steps(run)
+  assert not checkpoint_reader.finished_steps(run)
   monkeypatch.setattr('time.sleep', lambda seconds: None)
   with pytest.raises(TimeoutError, match='do not show what is written'):
     paths.wait_until_listed(run)
@@ -100,12 +93,12 @@ def test_checkpoints(run, bucket):
   for step in (1, 2, 3):
     saved.save(_state(step), {'step': step})
   saved.close()
-  assert saved_checkpoints.finished_steps(str(run)) == [2, 3]
+  assert checkpoint_reader.finished_steps(str(run)) == [2, 3]
   assert saved.describe_last() == (
     'The last checkpoint is gs://bucket/run/checkpoints/3.'
   )
   bucket.put('run/checkpoints/4/params/d/half', b'')  # its writer was killed
-  assert saved_checkpoints.finished_steps(run) == [2, 3]
+  assert checkpoint_reader.finished_steps(run) == [2, 3]
   for name in list(bucket.objects):
     if name.startswith('run/checkpoints/3/params/') and name.endswith(
       'manifest.ocdbt'
@@ -116,7 +109,7 @@ def test_checkpoints(run, bucket):
   saved.close()
   assert restored.step == 2 and restored.meta == {'step': 2}
   jax.tree.map(np.testing.assert_array_equal, restored.state, _state(2))
-  assert saved_checkpoints.finished_steps(run) == [2]
+  assert checkpoint_reader.finished_steps(run) == [2]
   assert any(
     name.startswith('run/rejected_checkpoints/3-') for name in bucket.objects
   )
@@ -126,9 +119,9 @@ def test_run_directory(run, tmp_path):
   source = tmp_path / 'vocabulary'
   paths.write_atomically(source / 'vocabulary.json', '{}')
   run_directory.claim_run_directory(
-    run, description.to_json_config({'a': 1}), gin_config='a = 1\n'
+    run, config_serialization.to_json_config({'a': 1}), gin_config='a = 1\n'
   )
-  run_directory.claim_run_directory(run, description.to_json_config({'a': 1}))
+  run_directory.claim_run_directory(run, config_serialization.to_json_config({'a': 1}))
   run_directory.copy_vocabulary(source, run)
   run_directory.check_vocabulary(source, run)
   paths.write_atomically(source / 'vocabulary.json', '{"other": 1}')
@@ -141,7 +134,7 @@ def test_run_directory(run, tmp_path):
     run_directory.errors.RunDirectoryError,
     match="holds another configuration's run",
   ):
-    run_directory.claim_run_directory(run, description.to_json_config({'a': 2}))
+    run_directory.claim_run_directory(run, config_serialization.to_json_config({'a': 2}))
 
 
 def _steps(run) -> list[int]:
@@ -180,7 +173,7 @@ def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
       path.write_bytes(content)
 
   (tmp_path / 'a').write_text('one')
-  copies = mirror.Mirror(tmp_path, Failing(), every=0.01)
+  copies = bucket_mirror.Mirror(tmp_path, Failing(), every=0.01)
   for _ in range(2000):
     if 'run/a' in bucket.objects:
       break
@@ -195,23 +188,23 @@ def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
   for name in ('8/commit_success.txt', '16/params/d/half'):
     bucket.put(f'run/checkpoints/{name}', b'')
   command = ('train', f'--model_dir={run}')
-  assert base.last_checkpoint(base.model_dir(command)) == 8
+  assert job_base.last_checkpoint(job_base.model_dir(command)) == 8
   started = local.LocalJob(command=command, nproc_per_node=2)
   assert started.log_directory == pathlib.Path('run.logs')
 
 
 def _of_another_host(run, refreshed: float) -> None:
   found = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
-  (run / lease.FILE).write_text(
+  (run / directory_lease.FILE).write_text(
     json.dumps(found | {'time': 'noon', 'refreshed': refreshed})
   )
 
 
 def test_a_lease_is_there_for_as_long_as_it_is_held(run):
-  with lease.Lease(run) as held:
-    assert json.loads((run / lease.FILE).read_text())['host']
+  with directory_lease.Lease(run) as held:
+    assert json.loads((run / directory_lease.FILE).read_text())['host']
     held.check()
-  assert not (run / lease.FILE).exists()
+  assert not (run / directory_lease.FILE).exists()
 
 
 def test_a_writer_on_another_host_is_refused_or_taken_over(run):
@@ -227,12 +220,12 @@ def test_a_writer_on_another_host_is_refused_or_taken_over(run):
   other.start()
   try:
     with pytest.raises(errors.RunDirectoryError, match='process 7 on other'):
-      lease.Lease(run, stale_seconds=5).__enter__()
+      directory_lease.Lease(run, stale_seconds=5).__enter__()
   finally:
     over.set()
     other.join()
   _of_another_host(run, time.time() - 3600)
-  with lease.Lease(run, refresh_seconds=0.05) as held:
+  with directory_lease.Lease(run, refresh_seconds=0.05) as held:
     held.check()
     end = time.monotonic() + 20
     with pytest.raises(errors.RunDirectoryError, match='has taken over'):
@@ -240,7 +233,7 @@ def test_a_writer_on_another_host_is_refused_or_taken_over(run):
         _of_another_host(run, time.time())  # it had only been asleep
         held.check()
         time.sleep(0.05)
-  assert (run / lease.FILE).exists()  # it is the other one's now
+  assert (run / directory_lease.FILE).exists()  # it is the other one's now
 
 
 def test_an_object_of_a_run_s_name_is_in_nobody_s_way(run, bucket):

@@ -12,14 +12,7 @@ import numpy as np
 from tests.training import tiny
 from xlflax.training import train_step, training_run
 from xlflax.training.checkpointing import checkpoints
-from xlflax.training.hooks import (
-  checkpointing,
-  evaluation,
-  metrics,
-  non_finite,
-  run_lease,
-  step_times,
-)
+from xlflax.training.hooks import (checkpoint_hook, evaluation_hook, metrics_logging, non_finite_hook, run_lease_hook, step_time_logging)
 
 
 class State(NamedTuple):
@@ -171,14 +164,14 @@ def make_run(
     initial_state=lambda **_: State(jnp.int32(0), jnp.float32(0)),
   )
   run = training_run.TrainingRun(setup, {'mono': losses}, {}, lease=lease)
-  times = step_times.StepTimeHook(run.clock)
-  metrics_hook = metrics.MetricsHook(_Progress(), times)
+  times = step_time_logging.StepTimeHook(run.clock)
+  metrics_hook = metrics_logging.MetricsHook(_Progress(), times)
   monkeypatch.setattr(metrics_hook, 'before_training', lambda run: None)
-  run.add_hooks([run_lease.RunLeaseHook(), *hooks])
-  run.add_hooks([non_finite.NonFiniteHook(), times, metrics_hook])
+  run.add_hooks([run_lease_hook.RunLeaseHook(), *hooks])
+  run.add_hooks([non_finite_hook.NonFiniteHook(), times, metrics_hook])
   if trainer.evaluation:
-    run.add_hooks([evaluation.EvaluationHook(trainer.evaluation)])
-  run.add_hooks([checkpointing.CheckpointHook()])
+    run.add_hooks([evaluation_hook.EvaluationHook(trainer.evaluation)])
+  run.add_hooks([checkpoint_hook.CheckpointHook()])
   return run
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.models import random_parameters
 from tests.training import tiny
-from xlflax.models import encoder_decoder, encoder_decoder_config, targets
-from xlflax.objectives import base
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.models import (encoder_decoder, encoder_decoder_config, compile_targets)
+from xlflax.objectives import objective_base
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import (
   cross_attention_mlm,
   masked_lm,
@@ -27,12 +27,12 @@ _STEPS = 5
 @dataclasses.dataclass(frozen=True)
 class _Case:
   model: Any
-  mixture: mixture_lib.ObjectiveMixture
+  mixture: objective_mixture.ObjectiveMixture
 
 
 def _veco():
   """Adjacent segments, and pairs with TLM, in turn."""
-  entry, ca_mlm = mixture_lib.Entry, cross_attention_mlm.CrossAttentionMLM
+  entry, ca_mlm = objective_mixture.Entry, cross_attention_mlm.CrossAttentionMLM
   return _Case(
     tiny.make_model(num_layers=1, scan_layers=False, cross_attention=True),
     tiny.make_mixture(
@@ -65,7 +65,7 @@ def _translation(**fields):
   return _Case(
     encoder_decoder.EncoderDecoder(config),
     tiny.make_mixture(
-      mixture_lib.Entry(
+      objective_mixture.Entry(
         stream='sides', objective=seq2seq.Translation(decoder_start='bos')
       )
     ),
@@ -159,11 +159,11 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   batch = _batch('sides', 0)
 
   def loss(params):
-    context = base.Context(
+    context = objective_base.Context(
       vocabulary=tiny.SPEC, step=0, train=True, rng=jax.random.key(1)
     )
     (entry,) = case.mixture.entries
-    return base.weighted_mean(
+    return objective_base.weighted_mean(
       entry.objective(case.model, params, batch, context).loss
     )
 
@@ -172,7 +172,7 @@ def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   rules = (*partitioning.DEFAULT_RULES, columns)
   with (
     partitioning.Partitioner(data=2, fsdp=4, rules=rules).scope(),
-    targets.compiling_for(targets.Target('gpu', (9, 0))),
+    compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))),
   ):
     traced = jax.jit(lambda params: jax.grad(loss)(params)).trace(params)
     got = traced.lower().compile()(params)

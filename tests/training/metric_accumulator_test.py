@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.objectives import base
+from xlflax.objectives import objective_base
 from xlflax.training import metric_accumulator, train_step
 
 
@@ -16,8 +16,8 @@ def _output(
 ):
   return train_step.StepOutput(
     metrics={
-      'mlm/loss': base.WeightedMean(jnp.asarray(total), jnp.ones(2)),
-      'mlm/rows': base.WeightedMean(jnp.float32(3.0), jnp.float32(1.0)),
+      'mlm/loss': objective_base.WeightedMean(jnp.asarray(total), jnp.ones(2)),
+      'mlm/rows': objective_base.WeightedMean(jnp.float32(3.0), jnp.float32(1.0)),
     },
     loss=jnp.float32(loss),
     grad_norm=jnp.float32(norm),

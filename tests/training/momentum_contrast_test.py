@@ -5,18 +5,18 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.objectives import mixture as mixture_lib
-from xlflax.objectives.pretraining.contrastive import SentenceAlignment
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
 from xlflax.training import train_step
-from xlflax.training.checkpointing import checkpoints, saved_checkpoints
+from xlflax.training.checkpointing import (checkpoints, checkpoint_reader)
 from xlflax.training.devices import partitioning
 from xlflax.training.initialization import init_from as initialization
 from xlflax.training.optimization import optimizers
 
-MIXTURE = mixture_lib.ObjectiveMixture(
+MIXTURE = objective_mixture.ObjectiveMixture(
   entries=(
-    mixture_lib.Entry(
+    objective_mixture.Entry(
       stream='sides',
       objective=SentenceAlignment(
         queue=MomentumQueue(size=24, momentum=0.9),
@@ -134,7 +134,7 @@ def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
   tiny.assert_trees_equal(restored.objective_state, state.objective_state)
   alone = saved.restore_last(_factory(tiny.one_device())).state
   tiny.assert_trees_equal(alone.objective_state, state.objective_state)
-  names = saved_checkpoints.saved_shapes(saved_checkpoints.path_of(tmp_path, 4))
+  names = checkpoint_reader.saved_shapes(checkpoint_reader.path_of(tmp_path, 4))
   assert not any('key_encoder' in n or 'queue' in n for n in names)
   saved.close()
 

@@ -9,16 +9,12 @@ from flax import linen as nn
 
 from tests.end_to_end.conftest import write_corpus
 from xlflax import cli
-from xlflax.data.vocabularies import vocabulary
-from xlflax.models import api, encoder
-from xlflax.models import config as model_config
-from xlflax.training import params as params_lib
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder_config as model_config
+from xlflax.training import param_tree
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (
-  checkpoints,
-  run_directory,
-  saved_checkpoints,
-)
+from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
 
 _SIZES = dict(hidden_dim=16, mlp_dim=32, num_heads=2, max_length=24)
 _BODY = r'model/(layers|embeddings/(norm|position))'
@@ -79,14 +75,14 @@ def _train(root, name, files, corpus, steps, *arguments):
 
 
 def _params(root, name, step):
-  path = saved_checkpoints.path_of(root / name, step)
+  path = checkpoint_reader.path_of(root / name, step)
   item = {
     n: np.broadcast_to(np.float32(0), shape)
-    for n, shape in saved_checkpoints.saved_shapes(path).items()
+    for n, shape in checkpoint_reader.saved_shapes(path).items()
   }
-  return params_lib.flatten_params(
-    saved_checkpoints.read_part(
-      path, 'params', params_lib.unflatten_params(item)
+  return param_tree.flatten_params(
+    checkpoint_reader.read_part(
+      path, 'params', param_tree.unflatten_params(item)
     )
   )
 
@@ -100,10 +96,10 @@ def english(root):
   words = root / 'english_vocabulary'
   config = model_config.with_vocabulary(
     model_config.EncoderConfig(num_layers=2, cross_attention=True, **_SIZES),
-    vocabulary.Vocabulary.load(words).spec,
+    base_vocabulary.Vocabulary.load(words).spec,
   )
   model = encoder.Encoder(config)
-  params = nn.unbox(api.init_params(model, jax.random.key(0)))
+  params = nn.unbox(model_params.init_params(model, jax.random.key(0)))
   (root / 'en').mkdir()
   run_directory.write_model(root / 'en', model)
   run_directory.copy_vocabulary(words, root / 'en')
@@ -128,7 +124,7 @@ def _from_english(root, *more):
     '\n'.join(
       [
         'from __gin__ import dynamic_registration',
-        'from xlflax.training.initialization import decoder as decoder_initialization',
+        'from xlflax.training.initialization import decoder_initialization as decoder_initialization',
         'from xlflax.training.initialization import init_from as initialization',
         'from xlflax.training.optimization import optimizers',
         'from xlflax.training.initialization import vocabulary_matching',
@@ -169,7 +165,7 @@ def test_frozen_body_and_matched_embeddings(root, english):
   assert sum(parts.values()) == pytest.approx(speed['run_seconds'])
   assert parts['run_seconds/compilation'] > 0
   got = _params(root, 'frozen', 2)
-  body = [n for n in got if params_lib.matches_pattern((_BODY,), n)]
+  body = [n for n in got if param_tree.matches_pattern((_BODY,), n)]
   assert len(body) > 15
   for name in body:
     np.testing.assert_array_equal(got[name], english[name], err_msg=name)

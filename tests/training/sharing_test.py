@@ -6,14 +6,14 @@ import jax
 import numpy as np
 import pytest
 
-from tests.training import setup_test, tiny
-from xlflax.data import stream as stream_lib
-from xlflax.foundation import errors
-from xlflax.models.variants.sharing import SharingPlan
-from xlflax.objectives import mixture as mixture_lib
+from tests.training import (training_setup_test, tiny)
+from xlflax.data import dataset_config
+from xlflax.utils import errors
+from xlflax.models.variants.parameter_sharing import SharingPlan
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import params as params_lib
-from xlflax.training import setup as setup_lib
+from xlflax.training import param_tree
+from xlflax.training import training_setup
 from xlflax.training import sharing_checks, train_step
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
@@ -23,9 +23,9 @@ _SPEC = dataclasses.replace(
   tiny.SPEC, language_words=(((5, 40),), ((35, 64),)), words_overlap=True
 )
 _MONO = dataclasses.replace(
-  setup_test.MONO, batching=stream_lib.LanguageBatching.ONE_LANGUAGE
+  training_setup_test.MONO, batching=dataset_config.LanguageBatching.ONE_LANGUAGE
 )
-_SIDES = stream_lib.Stream(
+_SIDES = dataset_config.Stream(
   name='sides',
   mixture='corpus.parallel',
   layout='sides',
@@ -44,7 +44,7 @@ def _model():
 
 def _mixture():
   return tiny.make_mixture(
-    mixture_lib.Entry(
+    objective_mixture.Entry(
       stream='mono', objective=masked_lm.MaskedLM(random_words='language')
     )
   )
@@ -59,16 +59,16 @@ def _fails(stream, spec=_SPEC, plan=_PLAN) -> str:
 def test_streams_of_one_language_at_a_time_are_fine():
   adjacent = dataclasses.replace(
     _SIDES,
-    layout=stream_lib.Layout.ADJACENT,
-    pairs=stream_lib.PairOptions(order='random'),
+    layout=dataset_config.Layout.ADJACENT,
+    pairs=dataset_config.PairOptions(order='random'),
   )
   sharing_checks.check_sharing(_PLAN, (_MONO, _SIDES, adjacent), _SPEC)
-  sharing_checks.check_sharing(None, (setup_test.MONO,), tiny.SPEC)
+  sharing_checks.check_sharing(None, (training_setup_test.MONO,), tiny.SPEC)
 
 
 def test_batches_of_mixed_languages():
   mixed = dataclasses.replace(
-    _SIDES, batching=stream_lib.LanguageBatching.MIXED
+    _SIDES, batching=dataset_config.LanguageBatching.MIXED
   )
   assert _fails(mixed) == (
     'A sharing plan needs batches of one language. Got: batching=MIXED. '
@@ -78,14 +78,14 @@ def test_batches_of_mixed_languages():
 
 
 def test_rows_of_two_languages():
-  text = _fails(dataclasses.replace(_SIDES, layout=stream_lib.Layout.PAIRS))
+  text = _fails(dataclasses.replace(_SIDES, layout=dataset_config.Layout.PAIRS))
   assert 'A row of two languages cannot be read' in text
   assert "Where: stream 'sides'" in text
 
 
 def test_sides_exchanged_at_random():
   text = _fails(
-    dataclasses.replace(_SIDES, pairs=stream_lib.PairOptions(order='random'))
+    dataclasses.replace(_SIDES, pairs=dataset_config.PairOptions(order='random'))
   )
   assert 'Got: pairs.order=RANDOM' in text and "stream 'sides'" in text
 
@@ -98,9 +98,9 @@ def test_one_id_for_two_words_needs_separate_embeddings(plan):
 
 
 def test_a_run_is_checked_when_it_is_set_up():
-  settings = setup_test.make_settings(model=_model())
+  settings = training_setup_test.make_settings(model=_model())
   with pytest.raises(errors.ConfigError, match='batches of one language'):
-    setup_lib.Setup(settings)
+    training_setup.Setup(settings)
 
 
 def _factory(partitioner, **fields):
@@ -148,7 +148,7 @@ def alone():
 
 
 def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
-  before, after = (params_lib.flatten_params(state.params) for state in alone)
+  before, after = (param_tree.flatten_params(state.params) for state in alone)
   for name, leaf in after.items():
     if 'language_specific' in name:
       np.testing.assert_array_equal(leaf[0], before[name][0], err_msg=name)
@@ -176,8 +176,8 @@ def test_frozen_language_specific_parts():
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=_FROZEN)
   before, after = _step(tiny.one_device(), optimizer)
   old, new = (
-    params_lib.flatten_params(before.params),
-    params_lib.flatten_params(after.params),
+    param_tree.flatten_params(before.params),
+    param_tree.flatten_params(after.params),
   )
   for name, leaf in new.items():
     same = np.array_equal(leaf, old[name])
@@ -185,5 +185,5 @@ def test_frozen_language_specific_parts():
     assert same == frozen or name.endswith(_NO_EFFECT), name
   assert not any(
     'language_specific' in name and leaf.size
-    for name, leaf in params_lib.flatten_params(after.opt_state).items()
+    for name, leaf in param_tree.flatten_params(after.opt_state).items()
   )

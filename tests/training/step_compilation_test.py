@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from tests.training.setup_test import make_settings
-from xlflax.foundation import errors
-from xlflax.training import setup as setup_lib
+from tests.training.training_setup_test import make_settings
+from xlflax.utils import errors
+from xlflax.training import training_setup
 from xlflax.training import step_compilation
 
 
@@ -26,7 +26,7 @@ def compiled(monkeypatch):
 
 
 def test_the_step_is_compiled_once(compiled):
-  setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
+  setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
   with setup.settings.partitioner.scope():
     with step_compilation.StepCompiler(setup, 0) as compiler:
       compiler.wait_lowered()
@@ -46,14 +46,14 @@ def test_the_step_is_compiled_once(compiled):
 
 
 def test_a_run_that_is_finished_compiles_nothing(compiled):
-  setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
+  setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
   with step_compilation.StepCompiler(setup, setup.settings.last_step):
     pass
   assert not [name for name in compiled if 'step' in name]
 
 
 def test_what_compiling_raises_is_raised_at_the_step(monkeypatch):
-  setup = setup_lib.Setup(make_settings(partitioner=tiny.one_device()))
+  setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
 
   def refuse(active):
     raise errors.ConfigError('No batches')

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.models import config as model_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import base
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives import objective_base
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import train_state
 from xlflax.training.devices import partitioning
@@ -48,11 +48,11 @@ def make_model(vocab_size: int = SPEC.size, **fields) -> encoder.Encoder:
   return encoder.Encoder(model_config.EncoderConfig(**settings))
 
 
-def make_mixture(*entries, **fields) -> mixture_lib.ObjectiveMixture:
+def make_mixture(*entries, **fields) -> objective_mixture.ObjectiveMixture:
   entries = entries or (
-    mixture_lib.Entry(stream='mono', objective=masked_lm.MaskedLM()),
+    objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
   )
-  return mixture_lib.ObjectiveMixture(entries=entries, **fields)
+  return objective_mixture.ObjectiveMixture(entries=entries, **fields)
 
 
 def one_device() -> partitioning.Partitioner:
@@ -93,7 +93,7 @@ def make_batch(rows: int = 8, length: int = 12, seed: int = 0):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Regression(base.Objective):
+class Regression(objective_base.Objective):
   """Squared distance of a linear map of the tokens to the row's language.
 
   Rows weigh as many as they have tokens, so micro-batches weigh differently.
@@ -113,9 +113,9 @@ class Regression(base.Objective):
     rows = jnp.stack(
       [jnp.sum(target == i, dtype=jnp.float32) for i in range(2)]
     )
-    return base.ObjectiveOutput(
-      base.WeightedMean(loss, jnp.sum(weights)),
-      {f'{self.name}/rows': base.WeightedMean(rows, jnp.ones(2))},
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(loss, jnp.sum(weights)),
+      {f'{self.name}/rows': objective_base.WeightedMean(rows, jnp.ones(2))},
     )
 
 

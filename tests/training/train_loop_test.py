@@ -9,12 +9,12 @@ import types
 import pytest
 
 from tests.training import fake_run
-from xlflax.foundation import errors
-from xlflax.storage import lease as lease_lib
+from xlflax.utils import errors
+from xlflax.storage import directory_lease
 from xlflax.training import train_loop
-from xlflax.training.hooks import base, stop_requests
-from xlflax.training.hooks import watchdog as watchdog_hook
-from xlflax.training.processes import activities, watchdog
+from xlflax.training.hooks import (hook_base, stop_request_hook)
+from xlflax.training.hooks import watchdog_hook
+from xlflax.training.distributed import (goodput, hang_watchdog)
 
 _LOSSES = [1 + n / 1024 for n in range(24)]
 
@@ -29,7 +29,7 @@ def make_run(tmp_path, monkeypatch):
   return make
 
 
-class _Counter(base.Hook):
+class _Counter(hook_base.Hook):
   """Counts steps, and notes what it is called for.
 
   Args:
@@ -100,7 +100,7 @@ def test_the_state_of_a_hook_survives_a_kill(make_run):
 
 def test_a_hook_requests_a_save_and_a_stop(make_run):
   saved = fake_run.Checkpoints()
-  hook = _Counter({2: base.Request(save=True), 6: base.Request(stop=True)})
+  hook = _Counter({2: hook_base.Request(save=True), 6: hook_base.Request(stop=True)})
   result = train_loop.run_steps(make_run(saved=saved, hooks=[hook]))
   assert sorted(saved.saved) == [2, 4, 6]
   assert not result['finished'] and result['step'] == 6
@@ -109,7 +109,7 @@ def test_a_hook_requests_a_save_and_a_stop(make_run):
 @pytest.mark.parametrize(('at', 'to'), [(6, 4), (3, 0)])
 def test_a_hook_requests_a_rewind(make_run, at, to):
   """Its own state goes back, too, also to the start of training."""
-  hook = _Counter({at: base.Request(rewind=True, reason='Test.')})
+  hook = _Counter({at: hook_base.Request(rewind=True, reason='Test.')})
   run = make_run(hooks=[hook])
   train_loop.run_steps(run)
   assert ('after_rewind', at, to, to) in hook.calls
@@ -121,7 +121,7 @@ def test_a_hook_requests_a_rewind(make_run, at, to):
 
 
 def test_a_hook_rejects_a_checkpoint(make_run):
-  class _Rejects(base.Hook):
+  class _Rejects(hook_base.Hook):
     def before_checkpoint(self, run):
       return run.step != 8
 
@@ -139,7 +139,7 @@ def test_states_of_two_hooks_need_different_keys(make_run):
 def test_further_signals_wait_for_the_last_checkpoint(make_run):
   """SIGUSR1, then SIGTERM while it is written, as Slurm sends them."""
 
-  class _Signals(base.Hook):
+  class _Signals(hook_base.Hook):
     def after_step(self, run, step, output):
       os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -158,7 +158,7 @@ def test_further_signals_wait_for_the_last_checkpoint(make_run):
   before = [signal.signal(n, fatal) for n in (signal.SIGTERM, signal.SIGUSR1)]
   try:
     run = make_run(saved=saved, hooks=[_Signals()])
-    run.add_hooks([stop_requests.StopRequestHook()])
+    run.add_hooks([stop_request_hook.StopRequestHook()])
     result = train_loop.run_steps(run)
     assert sorted(saved.saved) == [1]
     assert result['interrupted'] and not result['finished']
@@ -184,12 +184,12 @@ def test_a_restore_that_hangs_is_found(make_run):
 
   run = make_run(saved=_Blocked())
   hook = watchdog_hook.WatchdogHook(run.activities, 0)
-  hook._watchdog = watchdog.Watchdog(run.activities, 0.02, end=end)
+  hook._watchdog = hang_watchdog.Watchdog(run.activities, 0.02, end=end)
   run.add_hooks([hook])
   with pytest.raises(TimeoutError):
     train_loop.run_steps(run)
   [message] = messages
-  assert activities.Activity.START.value in message
+  assert goodput.Activity.START.value in message
 
 
 @pytest.mark.parametrize('every_steps', [1, 100])
@@ -198,7 +198,7 @@ def test_a_run_that_another_has_taken_over_writes_no_more(
 ):
   """Neither a checkpoint nor a report."""
 
-  class _Lost(lease_lib.Lease):
+  class _Lost(directory_lease.Lease):
     def check(self):
       raise errors.RunDirectoryError('taken over')
 
@@ -225,7 +225,7 @@ def test_the_activities_of_a_run(make_run):
   run.activities.begin = note
   run.activities.progress = lambda: None
   train_loop.run_steps(run)
-  at = activities.Activity
+  at = goodput.Activity
   assert seen == [
     (at.BATCH, "of stream 'mono'"),
     (at.COMPILATION, '(step 1)'),

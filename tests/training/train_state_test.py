@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.models import targets
-from xlflax.objectives import mixture as mixture_lib
-from xlflax.objectives.pretraining import contrastive, masked_lm
-from xlflax.training import params as params_lib
+from xlflax.utils import errors
+from xlflax.models import compile_targets
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import (sentence_alignment, masked_lm)
+from xlflax.training import param_tree
 from xlflax.training import train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
@@ -32,9 +32,9 @@ class _Queue(masked_lm.MaskedLM):
 
 def _mixture():
   return tiny.make_mixture(
-    mixture_lib.Entry(stream='mono', objective=_Queue()),
-    mixture_lib.Entry(
-      stream='sides', objective=contrastive.SentenceAlignment(projection_dim=6)
+    objective_mixture.Entry(stream='mono', objective=_Queue()),
+    objective_mixture.Entry(
+      stream='sides', objective=sentence_alignment.SentenceAlignment(projection_dim=6)
     ),
   )
 
@@ -54,8 +54,8 @@ def state(sharded):
 def test_same_values_on_one_device(state):
   alone = tiny.make_factory(mixture=_mixture()).create(jax.random.key(3))
   assert jax.tree.structure(alone) == jax.tree.structure(state)
-  names = params_lib.flatten_params(alone)
-  for name, leaf in params_lib.flatten_params(state).items():
+  names = param_tree.flatten_params(alone)
+  for name, leaf in param_tree.flatten_params(state).items():
     np.testing.assert_array_equal(leaf, names[name], err_msg=name)
 
 
@@ -119,9 +119,9 @@ def test_other_seed_other_parameters(sharded, state):
 
 
 def test_entries_of_one_objective_share_its_head():
-  objective = contrastive.SentenceAlignment(projection_dim=6)
+  objective = sentence_alignment.SentenceAlignment(projection_dim=6)
   mixture = tiny.make_mixture(
-    *[mixture_lib.Entry(stream=s, objective=objective) for s in 'ab']
+    *[objective_mixture.Entry(stream=s, objective=objective) for s in 'ab']
   )
   params = jax.eval_shape(
     lambda: train_state.init_params(
@@ -157,7 +157,7 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
   made = []
   for level in (1, 3):  # 3 is what XLA does by itself
     options = {'xla_backend_optimization_level': level}
-    monkeypatch.setattr(targets, 'options_of_one_run', options.copy)
+    monkeypatch.setattr(compile_targets, 'options_of_one_run', options.copy)
     made.append(factory.create(jax.random.key(0)).params)
   tiny.assert_trees_equal(*made)
 
@@ -165,11 +165,11 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
 def test_parameters_that_will_be_replaced_are_not_drawn():
   factory = tiny.make_factory(use_ema=False)
   key = jax.random.key(0)
-  names = set(params_lib.flatten_params(factory.abstract.params))
-  whole = params_lib.flatten_params(factory.create(key).params)
+  names = set(param_tree.flatten_params(factory.abstract.params))
+  whole = param_tree.flatten_params(factory.create(key).params)
   some = {name for name in names if name.startswith('model/layers')}
   assert some and some != names
-  found = params_lib.flatten_params(factory.create(key, without=some).params)
+  found = param_tree.flatten_params(factory.create(key, without=some).params)
   for name, values in whole.items():
     expected = np.zeros_like(values) if name in some else values
     np.testing.assert_array_equal(found[name], expected, err_msg=name)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training import params as params_lib
+from xlflax.training import param_tree
 from xlflax.training import train_step
 from xlflax.training.optimization import optimizers, schedules
 
@@ -16,14 +16,14 @@ _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
 
 
 def _entry(stream='mono', weight=1.0, **fields):
-  return mixture_lib.Entry(
+  return objective_mixture.Entry(
     stream=stream, objective=tiny.Regression(**fields), weight=weight
   )
 
 
 def _builder(*entries, **fields):
   fields = dict(optimizer=optimizers.Adam(**_SGD_LIKE), seed=0) | fields
-  combine = fields.pop('combine', mixture_lib.Combine.SUM)
+  combine = fields.pop('combine', objective_mixture.Combine.SUM)
   return train_step.TrainStepBuilder(
     model=None,
     mixture=tiny.make_mixture(*entries, combine=combine),
@@ -195,7 +195,7 @@ def test_frozen_parameters_cost_no_gradient():
     assert not np.any(leaf)
   kept = {
     k: v
-    for k, v in params_lib.flatten_params(grads).items()
+    for k, v in param_tree.flatten_params(grads).items()
     if 'layers' not in k
   }
   total = np.sqrt(sum(float((leaf**2).sum()) for leaf in kept.values()))
@@ -254,7 +254,7 @@ def test_sampled_entries_weigh_one():
   builder = _builder(
     _entry('mono', weight=3.0),
     _entry('other', weight=1.0, name='second'),
-    combine=mixture_lib.Combine.SAMPLE,
+    combine=objective_mixture.Combine.SAMPLE,
   )
   moved, (output,) = _moved(builder, batches, active=(0,))
   alone, (expected,) = _moved(_builder(_entry('mono')), batches)
@@ -288,7 +288,7 @@ def test_tokens_count_both_sides_without_padding():
 
 
 def test_randomness_depends_on_seed_and_step_only():
-  entry = mixture_lib.Entry(stream='mono', objective=_Dice())
+  entry = objective_mixture.Entry(stream='mono', objective=_Dice())
   batches = {'mono': tiny.make_batch()}
 
   def losses(seed, steps):
@@ -313,7 +313,7 @@ def test_encoder_trains_under_strict_rank_promotion():
   assert jax.config.jax_numpy_rank_promotion == 'raise'
   optimizer = optimizers.AdamW(learning_rate=0.01)
   mixture = tiny.make_mixture(
-    mixture_lib.Entry(
+    objective_mixture.Entry(
       stream='mono', objective=masked_lm.MaskedLM(mask_ratio=0.5)
     )
   )

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.utils import errors
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
-from xlflax.training import params as params_lib
+from xlflax.training import param_tree
 from xlflax.training import train_step
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
@@ -23,7 +23,7 @@ _PHASE_2 = optimizers.AdamW(learning_rate=0.01)
 
 def _mixture():
   """Monolingual and bilingual CA-MLM, the second with TLM, in turn."""
-  entry, ca_mlm = mixture_lib.Entry, cross_attention_mlm.CrossAttentionMLM
+  entry, ca_mlm = objective_mixture.Entry, cross_attention_mlm.CrossAttentionMLM
   return tiny.make_mixture(
     entry(stream='adjacent', objective=ca_mlm()),
     entry(
@@ -76,7 +76,7 @@ def _begin(factory, model_dir, **fields):
 def _named(state):
   return {
     name: np.asarray(leaf)
-    for name, leaf in params_lib.flatten_params(state.params['model']).items()
+    for name, leaf in param_tree.flatten_params(state.params['model']).items()
   }
 
 

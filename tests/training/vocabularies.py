@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec
 
 SPECIAL = ('<pad>', '<s>', '</s>', '<unk>', '<mask>')
 

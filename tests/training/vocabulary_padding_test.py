@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.training import tiny
-from xlflax.training import params as params_lib
+from xlflax.training import param_tree
 from xlflax.training import train_step
 from xlflax.training.optimization import optimizers
 
@@ -30,7 +30,7 @@ def _train(multiple: int, **fields):
   for i in range(_NUM_STEPS):
     state, output = step(state, {'mono': tiny.make_batch(seed=i)})
     losses.append(float(output.loss))
-  return losses, params_lib.flatten_params(state.params)
+  return losses, param_tree.flatten_params(state.params)
 
 
 @pytest.mark.parametrize('output', ['tied', 'own'])

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import pydantic
 
-from xlflax.analysis import models as models_lib
-from xlflax.analysis import report, study, two_model_alignment
-from xlflax.data.corpus import lines as corpus_lines
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base, plots, sources
-from xlflax.foundation import errors, validation
-from xlflax.similarity import word_alignment
-from xlflax.similarity.word_alignment import Mass, Method
+from xlflax.analysis import model_refs
+from xlflax.analysis import (analysis_report, study_base, two_model_alignment)
+from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import (eval_task, plots, text_sources)
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import word_links
+from xlflax.similarity.word_links import (Mass, Method)
 
 _EXPLANATION = (
   'Alignment error rate (%, lower is better) of links between the words of '
@@ -31,7 +31,7 @@ _EXPLANATION = (
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnlinkedFiles(source_lib.ExampleSource):
+class UnlinkedFiles(example_source.ExampleSource):
   """Translations without gold links, of words separated by spaces.
 
   Attributes:
@@ -51,14 +51,14 @@ class UnlinkedFiles(source_lib.ExampleSource):
     """Returns the parts of the source."""
     return tuple(self.files)
 
-  def load(self, part: str) -> list[examples_lib.Example]:
+  def load(self, part: str) -> list[labeled_examples.Example]:
     """Returns the sentences of a language or pair."""
     first, second = self._pair(part)
-    text = sources.FilePairs(
+    text = text_sources.FilePairs(
       files={part: self.files[part]}, max_pairs=self.max_sentences
     ).load((first, second))
     return [
-      examples_lib.AlignedSentence(
+      labeled_examples.AlignedSentence(
         id=str(number),
         language=first,
         target_language=second,
@@ -70,29 +70,29 @@ class UnlinkedFiles(source_lib.ExampleSource):
       for number, (source, target) in enumerate(zip(*text, strict=True), 1)
     ]
 
-  def _pair(self, part: str) -> sources.Pair:
+  def _pair(self, part: str) -> text_sources.Pair:
     first, _, second = part.partition('-')
     return first, second
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AlignmentStudy(study.SeriesStudy):
+class AlignmentStudy(study_base.SeriesStudy):
   """Links of every series, at every layer.
 
   Attributes:
     source: sentence pairs, with gold links or without.
     maps: folder with maps between the models of a series; None: states are
       compared as they are.
-    methods: see `xlflax.similarity.word_alignment`.
+    methods: see `xlflax.similarity.word_links`.
     layer: the layer whose links are written.
     regularization: entropy of the transport.
     mass: how much of a sentence each word is.
-    threshold: see `word_alignment.link_matrix`.
+    threshold: see `word_links.link_matrix`.
     max_length: tokens a sentence, at most.
   """
 
-  source: source_lib.ExampleSource
+  source: example_source.ExampleSource
   maps: str | None = None
   methods: tuple[Method, ...] = tuple(reversed(Method))
   layer: validation.LayerIndex = -1
@@ -103,13 +103,13 @@ class AlignmentStudy(study.SeriesStudy):
 
   def __post_init__(self):
     super().__post_init__()
-    methods = word_alignment.parse_methods(self.methods, where='methods')
+    methods = word_links.parse_methods(self.methods, where='methods')
     object.__setattr__(self, 'methods', methods)
 
-  def run(self, models: models_lib.Models) -> report.Analysis:
+  def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
-    failures = base.Failures('alignment')
-    rows: list[report.Row] = []
+    failures = eval_task.Failures('alignment')
+    rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}
     files: dict[str, str | bytes] = {}
     for part in self.source.languages():
@@ -130,23 +130,23 @@ class AlignmentStudy(study.SeriesStudy):
           files |= {
             f'{prefix}.{name}': text for name, text in found.files.items()
           }
-    return report.Analysis(
+    return analysis_report.Analysis(
       name='alignment',
       title='Word alignment by layer',
       explanation=_EXPLANATION,
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.task_settings(self),
+      settings=eval_task.task_settings(self),
       notes=tuple(notes),
       failures=failures.collected(),
       files=files,
     )
 
   def _evaluate(
-    self, part: str, case: study.Case, models: models_lib.Models
-  ) -> base.EvalResult:
-    study.chosen_layers([self.layer], models.num_layers(case.first))
+    self, part: str, case: study_base.Case, models: model_refs.Models
+  ) -> eval_task.EvalResult:
+    study_base.chosen_layers([self.layer], models.num_layers(case.first))
     settings: dict[str, Any] = dict(
       source=_Part(source=self.source, part=part),
       methods=self.methods,
@@ -157,7 +157,7 @@ class AlignmentStudy(study.SeriesStudy):
       max_length=self.max_length,
     )
     if case.first == case.second and self.maps is None:
-      task: base.EvalTask = two_model_alignment.CheckedAlignment(**settings)
+      task: eval_task.EvalTask = two_model_alignment.CheckedAlignment(**settings)
     else:
       task = two_model_alignment.TwoModelAlignment(
         **settings,
@@ -169,7 +169,7 @@ class AlignmentStudy(study.SeriesStudy):
       raise errors.AnalysisError(failure.message)
     return result
 
-  def _maps(self, case: study.Case, models: models_lib.Models):
+  def _maps(self, case: study_base.Case, models: model_refs.Models):
     """A map of each layer; None where states are compared as they are."""
     depths = [models.num_layers(ref) for ref in (case.first, case.second)]
     if len(set(depths)) > 1:
@@ -199,31 +199,31 @@ class AlignmentStudy(study.SeriesStudy):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Part(source_lib.ExampleSource):
+class _Part(example_source.ExampleSource):
   """One part of a source."""
 
-  source: source_lib.ExampleSource
+  source: example_source.ExampleSource
   part: str
 
   def languages(self) -> tuple[str, ...]:
     return (self.part,)
 
-  def load(self, part: str) -> list[examples_lib.Example]:
+  def load(self, part: str) -> list[labeled_examples.Example]:
     return self.source.load(part)
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self.source.problems(part)
 
 
-def _scored(rows: list[report.Row]) -> list[report.Row]:
+def _scored(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
   """Those of text with sure gold links."""
   return [row for row in rows if not math.isnan(row['recall'])]
 
 
-def _tables(rows: list[report.Row]):
-  last = study.last_steps(_scored(rows))
+def _tables(rows: list[analysis_report.Row]):
+  last = study_base.last_steps(_scored(rows))
   return [
-    report.grid(
+    analysis_report.grid(
       f'{series}: AER (%)',
       [row for row in last if row['series'] == series],
       value='aer',
@@ -234,13 +234,13 @@ def _tables(rows: list[report.Row]):
   ]
 
 
-def _method(row: report.Row) -> str:
+def _method(row: analysis_report.Row) -> str:
   return row['method'].replace('_', ' ')
 
 
-def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
   scored = _scored(rows)
-  last = study.last_steps(scored)
+  last = study_base.last_steps(scored)
   several = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in last:
@@ -249,15 +249,15 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
       (row['layer'], 100 * row['aer'])
     )
   label = 'AER (%), lower is better'
-  pictures = report.curves(
+  pictures = analysis_report.curves(
     'layers', 'Word alignment by layer', label, panels, last
   )
   first = scored[0]['method'] if scored else None
   chosen = [row for row in scored if row['method'] == first]
   if chosen:
     title = f'Word alignment along training ({_method(chosen[0])})'
-    lines = study.by_step(chosen, 'aer')
-    pictures |= report.curves(
+    lines = study_base.by_step(chosen, 'aer')
+    pictures |= analysis_report.curves(
       'steps', title, label, lines, chosen, xlabel=plots.STEP
     )
   return pictures

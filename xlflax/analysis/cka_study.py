@@ -9,11 +9,11 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.analysis import figures, report, study
-from xlflax.analysis import models as models_lib
-from xlflax.analysis.sentence_store import SentenceReader
-from xlflax.evaluation import base, plots, sources
-from xlflax.foundation import validation
+from xlflax.analysis import (figures, analysis_report, study_base)
+from xlflax.analysis import model_refs
+from xlflax.analysis.activation_cache import SentenceReader
+from xlflax.evaluation import (eval_task, plots, text_sources)
+from xlflax.utils import validation
 from xlflax.similarity import cka
 
 _EXPLANATION = (
@@ -27,7 +27,7 @@ _EXPLANATION = (
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CkaStudy(study.SeriesStudy):
+class CkaStudy(study_base.SeriesStudy):
   """CKA of every series on every pair.
 
   Attributes:
@@ -40,34 +40,34 @@ class CkaStudy(study.SeriesStudy):
     reader: how sentences become states.
   """
 
-  source: sources.PairSource
+  source: text_sources.PairSource
   compare: cka.Layers = cka.Layers.ALL
   layers: tuple[validation.LayerIndex, ...] | None = None
   estimator: cka.Estimator = cka.Estimator.BIASED
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
-  def run(self, models: models_lib.Models) -> report.Analysis:
+  def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
-    failures = base.Failures('cka')
-    rows: list[report.Row] = []
+    failures = eval_task.Failures('cka')
+    rows: list[analysis_report.Row] = []
     for case, text in self.loaded_cases(
       self.source.pairs(), self.source.load, models, failures
     ):
       with failures.guard(case.name):
         rows += self._compare(case, text, models)
-    return report.Analysis(
+    return analysis_report.Analysis(
       name='cka',
       title='Similarity of layers (CKA)',
       explanation=_EXPLANATION,
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.task_settings(self),
+      settings=eval_task.task_settings(self),
       notes=_notes(rows) + self._few(rows),
       failures=failures.collected(),
     )
 
-  def _few(self, rows: list[report.Row]) -> list[str]:
+  def _few(self, rows: list[analysis_report.Row]) -> list[str]:
     """Notes on pairs with too few sentences for the plain estimator."""
     if self.estimator is not cka.Estimator.BIASED:
       return []
@@ -85,10 +85,10 @@ class CkaStudy(study.SeriesStudy):
     ]
 
   def _compare(
-    self, case: study.Case, text: sources.PairedText, models: models_lib.Models
-  ) -> list[report.Row]:
+    self, case: study_base.Case, text: text_sources.PairedText, models: model_refs.Models
+  ) -> list[analysis_report.Row]:
     layers = [
-      study.chosen_layers(self.layers, models.num_layers(ref))
+      study_base.chosen_layers(self.layers, models.num_layers(ref))
       for ref in (case.first, case.second)
     ]
     sums = cka.LayerCKA(
@@ -125,11 +125,11 @@ class CkaStudy(study.SeriesStudy):
     ]
 
 
-def _diagonal(rows) -> list[report.Row]:
+def _diagonal(rows) -> list[analysis_report.Row]:
   return [row for row in rows if row['first_layer'] == row['second_layer']]
 
 
-def _notes(rows: list[report.Row]) -> list[str]:
+def _notes(rows: list[analysis_report.Row]) -> list[str]:
   without = {
     f'{row["series"]}, {row["pair"]}, step {row["step"]}'
     for row in rows
@@ -141,9 +141,9 @@ def _notes(rows: list[report.Row]) -> list[str]:
   ]
 
 
-def _averages(diagonal: list[report.Row]) -> list[report.Row]:
+def _averages(diagonal: list[analysis_report.Row]) -> list[analysis_report.Row]:
   """Returns the mean over layers of each pair and series (ECS, figure 7)."""
-  groups: dict[tuple[str, str], list[report.Row]] = {}
+  groups: dict[tuple[str, str], list[analysis_report.Row]] = {}
   for row in diagonal:
     groups.setdefault((row['pair'], row['series']), []).append(row)
   return [
@@ -157,11 +157,11 @@ def _averages(diagonal: list[report.Row]) -> list[report.Row]:
   ]
 
 
-def _tables(rows: list[report.Row]):
-  diagonal = _diagonal(study.last_steps(rows))
+def _tables(rows: list[analysis_report.Row]):
+  diagonal = _diagonal(study_base.last_steps(rows))
   return (
     [
-      report.grid(
+      analysis_report.grid(
         'CKA of layer i with layer i (%)',
         [*diagonal, *_averages(diagonal)],
         value='cka',
@@ -179,16 +179,16 @@ def _tables(rows: list[report.Row]):
   )
 
 
-def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
   pictures = {}
-  last = study.last_steps(rows)
+  last = study_base.last_steps(rows)
   diagonal = _diagonal(last)
   if diagonal:
     columns: dict[tuple[str, str], list[float]] = {}
     for row in diagonal:
       columns.setdefault((row['pair'], row['series']), []).append(row['cka'])
     title = 'CKA of each layer with its counterpart'
-    pictures['layers'] = report.Picture(
+    pictures['layers'] = analysis_report.Picture(
       title,
       figures.layer_columns(
         title,
@@ -202,21 +202,21 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
     of_pair = [row for row in last if row['pair'] == pair]
     if len(of_pair) > len(_diagonal(of_pair)):
       title = f'CKA of every two layers, {pair}'
-      pictures[f'matrix.{pair}'] = report.Picture(
+      pictures[f'matrix.{pair}'] = analysis_report.Picture(
         title, _matrices(title, of_pair), of_pair
       )
-  return pictures | report.curves(
+  return pictures | analysis_report.curves(
     'steps',
     'CKA along training',
     'CKA (%)',
-    study.by_step(_diagonal(rows), 'cka', layer='first_layer'),
+    study_base.by_step(_diagonal(rows), 'cka', layer='first_layer'),
     _diagonal(rows),
     xlabel=plots.STEP,
     whole=100,
   )
 
 
-def _matrices(title: str, rows: list[report.Row]):
+def _matrices(title: str, rows: list[analysis_report.Row]):
   sides = ('first', 'second')
   axes = [sorted({row[f'{side}_layer'] for row in rows}) for side in sides]
   shape = [len(axis) for axis in axes]

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from xlflax.analysis import models as models_lib
-from xlflax.analysis import report, study
-from xlflax.analysis.sentence_store import SentenceReader
+from xlflax.analysis import model_refs
+from xlflax.analysis import (analysis_report, study_base)
+from xlflax.analysis.activation_cache import SentenceReader
 from xlflax.data.corpus import language_codes
-from xlflax.data.labelled.readers import files
-from xlflax.evaluation import base, sources, word_states
-from xlflax.evaluation.metrics import alignment as alignment_metrics
-from xlflax.foundation import errors, validation
-from xlflax.similarity import alignment_maps, checks, procrustes
+from xlflax.data.supervised.readers import file_reading
+from xlflax.evaluation import (eval_task, text_sources, word_states)
+from xlflax.evaluation.metrics import alignment_error_rate as alignment_metrics
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import (alignment_maps, vector_checks, procrustes)
 from xlflax.similarity import cosine as similarity
 
 _EXPLANATION = (
@@ -43,7 +43,7 @@ class Level(enum.Enum):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProcrustesStudy(study.SeriesStudy):
+class ProcrustesStudy(study_base.SeriesStudy):
   """Learns the maps of every series, pair and layer.
 
   Attributes:
@@ -58,17 +58,17 @@ class ProcrustesStudy(study.SeriesStudy):
     level: what is paired.
   """
 
-  source: sources.PairSource
+  source: text_sources.PairSource
   links: Mapping[str, str] = dataclasses.field(default_factory=dict)
   layers: tuple[validation.LayerIndex, ...] | None = None
   max_rounds: validation.PositiveInt = 50
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
   level: Level = Level.SENTENCES
 
-  def run(self, models: models_lib.Models) -> report.Analysis:
+  def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
-    failures = base.Failures('procrustes')
-    rows: list[report.Row] = []
+    failures = eval_task.Failures('procrustes')
+    rows: list[analysis_report.Row] = []
     kept: dict[str, str | bytes] = {}
     fingerprint = self.source.fingerprint()
     for case, text in self.loaded_cases(
@@ -88,21 +88,21 @@ class ProcrustesStudy(study.SeriesStudy):
           kept[f'{name.replace("/", "_")}.npz'] = alignment_maps.serialize_map(
             alignment_maps.SavedMap(found, about, _scale(*sides))
           )
-    return report.Analysis(
+    return analysis_report.Analysis(
       name='procrustes',
       title='Maps between layers',
       explanation=_EXPLANATION,
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.task_settings(self),
+      settings=eval_task.task_settings(self),
       failures=failures.collected(),
       files=kept,
     )
 
   def _learn(
-    self, case: study.Case, layer: int, sides
-  ) -> tuple[report.Row, procrustes.Alignment]:
+    self, case: study_base.Case, layer: int, sides
+  ) -> tuple[analysis_report.Row, procrustes.Alignment]:
     held_out = np.arange(len(sides[0])) % _EVERY == _EVERY - 1
     train = [side[~held_out] for side in sides]
     found = procrustes.fit_alignment(*train, max_rounds=self.max_rounds)
@@ -129,10 +129,10 @@ class ProcrustesStudy(study.SeriesStudy):
     return row, found
 
   def _states(
-    self, case: study.Case, text: sources.PairedText, models: models_lib.Models
+    self, case: study_base.Case, text: text_sources.PairedText, models: model_refs.Models
   ) -> Iterator[tuple[int, list]]:
     """Yields (layer, [first [P, D], second [P, E]])."""
-    layers = study.chosen_layers(
+    layers = study_base.chosen_layers(
       self.layers,
       min(models.num_layers(ref) for ref in (case.first, case.second)),
     )
@@ -146,17 +146,17 @@ class ProcrustesStudy(study.SeriesStudy):
       yield (
         layer,
         [
-          checks.check_vectors(side[place], language)
+          vector_checks.check_vectors(side[place], language)
           for side, language in zip(sides, case.pair, strict=True)
         ],
       )
 
   def _words(
     self,
-    case: study.Case,
-    text: sources.PairedText,
+    case: study_base.Case,
+    text: text_sources.PairedText,
     layers: list[int],
-    models: models_lib.Models,
+    models: model_refs.Models,
   ) -> list[np.ndarray]:
     """[layers, P, D] of linked words, for both sides."""
     links = self._links(case.pair, len(text.first))
@@ -183,7 +183,7 @@ class ProcrustesStudy(study.SeriesStudy):
       for side in found_states
     ]
 
-  def _links(self, pair: models_lib.Pair, size: int) -> list[np.ndarray]:
+  def _links(self, pair: model_refs.Pair, size: int) -> list[np.ndarray]:
     name, turned = '-'.join(pair), '-'.join(pair[::-1])
     path = self.links.get(name, self.links.get(turned))
     if path is None:
@@ -193,7 +193,7 @@ class ProcrustesStudy(study.SeriesStudy):
         expected=f'--alignments={name}=FILE',
       )
     found = []
-    for number, line in files.read_lines(path):
+    for number, line in file_reading.read_lines(path):
       links = alignment_metrics.read_pharaoh(
         line, where=f'{path}:{number}'
       ).possible
@@ -213,7 +213,7 @@ class ProcrustesStudy(study.SeriesStudy):
 
 
 def _word_vectors(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   texts,
   language: str,
   layers: list[int],
@@ -277,10 +277,10 @@ def _accuracy(first: np.ndarray, second: np.ndarray) -> float:
   ) / 2
 
 
-def _tables(rows: list[report.Row]):
-  last = study.last_steps(rows)
+def _tables(rows: list[analysis_report.Row]):
+  last = study_base.last_steps(rows)
   return [
-    report.grid(
+    analysis_report.grid(
       f'{title} (%)',
       last,
       value=f'{name}_after',
@@ -297,11 +297,11 @@ def _tables(rows: list[report.Row]):
 _SHOWN = ('accuracy_before', 'accuracy_after', 'cosine_before', 'cosine_after')
 
 
-def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
+def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
   if not rows:
     return {}
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
-  last = study.last_steps(rows)
+  last = study_base.last_steps(rows)
   for row in last:
     lines = panels.setdefault(f'{row["series"]}: {row["pair"]}', {})
     for name in _SHOWN:
@@ -310,4 +310,4 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
         (row['layer'], value)
       )
   title = f'Held-out {last[0]["level"]}, before and after the map'
-  return report.curves('layers', title, 'accuracy@1, cosine (%)', panels, last)
+  return analysis_report.curves('layers', title, 'accuracy@1, cosine (%)', panels, last)

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.analysis import models as models_lib
-from xlflax.analysis import report, study
-from xlflax.analysis.dictionaries import Mapping
-from xlflax.analysis.sentence_store import SentenceReader
-from xlflax.evaluation import base, plots, sources
-from xlflax.evaluation.metrics import retrieval
-from xlflax.foundation import errors, validation
+from xlflax.analysis import model_refs
+from xlflax.analysis import (analysis_report, study_base)
+from xlflax.analysis.lexicon_induction import Mapping
+from xlflax.analysis.activation_cache import SentenceReader
+from xlflax.evaluation import (eval_task, plots, text_sources)
+from xlflax.evaluation.metrics import retrieval_metrics
+from xlflax.utils import (errors, validation)
 from xlflax.similarity import procrustes
 
 _EXPLANATION = (
@@ -42,7 +42,7 @@ class Sides(NamedTuple):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceStudy(study.SeriesStudy):
+class SentenceStudy(study_base.SeriesStudy):
   """Retrieval of every series on every pair.
 
   Attributes:
@@ -55,21 +55,21 @@ class SentenceStudy(study.SeriesStudy):
     reader: how sentences become states.
   """
 
-  test: sources.PairSource
-  train: sources.PairSource | None = None
+  test: text_sources.PairSource
+  train: text_sources.PairSource | None = None
   layers: tuple[validation.LayerIndex, ...] | None = None
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
-  def run(self, models: models_lib.Models) -> report.Analysis:
+  def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
-    failures = base.Failures('sentences')
-    rows: list[report.Row] = []
+    failures = eval_task.Failures('sentences')
+    rows: list[analysis_report.Row] = []
     notes: list[str] = []
     mapped = self.train.pairs() if self.train is not None else ()
 
     def load(
-      pair: models_lib.Pair,
-    ) -> tuple[sources.PairedText, sources.PairedText | None]:
+      pair: model_refs.Pair,
+    ) -> tuple[text_sources.PairedText, text_sources.PairedText | None]:
       test, train = self.test.load(pair), None
       if self.train is not None and pair in mapped:
         train = self.train.load(pair)
@@ -82,32 +82,32 @@ class SentenceStudy(study.SeriesStudy):
     ):
       with failures.guard(case.name):
         rows += self._score(case, *texts, models)
-    return report.Analysis(
+    return analysis_report.Analysis(
       name='sentences',
       title='Sentence retrieval by layer',
       explanation=_EXPLANATION,
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.task_settings(self),
+      settings=eval_task.task_settings(self),
       notes=notes,
       failures=failures.collected(),
     )
 
   def _score(
     self,
-    case: study.Case,
-    test: sources.PairedText,
-    train: sources.PairedText | None,
-    models: models_lib.Models,
-  ) -> list[report.Row]:
+    case: study_base.Case,
+    test: text_sources.PairedText,
+    train: text_sources.PairedText | None,
+    models: model_refs.Models,
+  ) -> list[analysis_report.Row]:
     depths = {models.num_layers(ref) for ref in (case.first, case.second)}
     if len(depths) > 1:
       raise errors.AnalysisError(
         'Models of different depths have no layers to be mapped',
         got=' and '.join(f'{n} layers' for n in sorted(depths)),
       )
-    layers = study.chosen_layers(self.layers, depths.pop())
+    layers = study_base.chosen_layers(self.layers, depths.pop())
     asked = self._states(case, test, layers, models)
     rows = []
     if asked.first.shape[2] == asked.second.shape[2]:
@@ -117,7 +117,7 @@ class SentenceStudy(study.SeriesStudy):
         layers,
         len(test.first),
         0,
-        retrieval.score_layers(*asked),
+        retrieval_metrics.score_layers(*asked),
       )
     if train is not None:
       learned = self._states(case, train, layers, models)
@@ -133,10 +133,10 @@ class SentenceStudy(study.SeriesStudy):
 
   def _states(
     self,
-    case: study.Case,
-    text: sources.PairedText,
+    case: study_base.Case,
+    text: text_sources.PairedText,
     layers: list[int],
-    models: models_lib.Models,
+    models: model_refs.Models,
   ) -> Sides:
     """States [chosen layers, N, H] of both sides."""
     first, second = self.reader.sides(
@@ -144,18 +144,18 @@ class SentenceStudy(study.SeriesStudy):
     )
     for side, name in ((first, case.pair[0]), (second, case.pair[1])):
       where = f'language {name}, {case.series}'
-      study.check_finite(side, 'A sentence state', where)
+      study_base.check_finite(side, 'A sentence state', where)
     return Sides(first, second)
 
 
 def _rows(
-  case: study.Case,
+  case: study_base.Case,
   mapping: Mapping,
   layers: list[int],
   size: int,
   learned_from: int,
-  scores: retrieval.PairScores,
-) -> list[report.Row]:
+  scores: retrieval_metrics.PairScores,
+) -> list[analysis_report.Row]:
   return [
     case.columns
     | {
@@ -173,11 +173,11 @@ def _rows(
   ]
 
 
-def _tables(rows: list[report.Row]):
+def _tables(rows: list[analysis_report.Row]):
   return [
-    report.grid(
+    analysis_report.grid(
       f'{series}: accuracy@1 (%)',
-      [row for row in study.last_steps(rows) if row['series'] == series],
+      [row for row in study_base.last_steps(rows) if row['series'] == series],
       value='accuracy',
       down=lambda row: f'layer {row["layer"]}',
       across=lambda row: f'{row["pair"]} {_NAMES[row["mapping"]]}',
@@ -186,8 +186,8 @@ def _tables(rows: list[report.Row]):
   ]
 
 
-def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
-  last = study.last_steps(rows)
+def _pictures(rows: list[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
+  last = study_base.last_steps(rows)
   several = len({row['series'] for row in last}) > 1
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in last:
@@ -198,14 +198,14 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
       (row['layer'], 100 * row['accuracy'])
     )
   title, label = 'Sentence retrieval by layer', 'accuracy@1 (%)'
-  pictures = report.curves('layers', title, label, panels, last, whole=100)
+  pictures = analysis_report.curves('layers', title, label, panels, last, whole=100)
   for mapping in dict.fromkeys(row['mapping'] for row in rows):
     chosen = [row for row in rows if row['mapping'] == mapping]
-    pictures |= report.curves(
+    pictures |= analysis_report.curves(
       f'steps.{mapping}',
       f'Sentence retrieval along training, {_NAMES[mapping]}',
       label,
-      study.by_step(chosen, 'accuracy'),
+      study_base.by_step(chosen, 'accuracy'),
       chosen,
       xlabel=plots.STEP,
       whole=100,
@@ -215,7 +215,7 @@ def _pictures(rows: list[report.Row]) -> dict[str, report.Picture]:
 
 def score_mapped_layers(
   train: Sides, test: Sides, *, max_rounds: int = 50
-) -> retrieval.PairScores:
+) -> retrieval_metrics.PairScores:
   """Accuracy@1 of every layer, with the map learned on other sentences.
 
   The first side is normalised and mapped into the space of the second, which
@@ -242,4 +242,4 @@ def score_mapped_layers(
     alignment = procrustes.fit_alignment(source, target, max_rounds=max_rounds)
     first.append(alignment.map_source(asked))
     second.append(alignment.map_target(wanted))
-  return retrieval.score_layers(np.array(first), np.array(second))
+  return retrieval_metrics.score_layers(np.array(first), np.array(second))

@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 
 import pydantic
 
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.labelled.readers import files
-from xlflax.evaluation import sources
-from xlflax.foundation import errors, suggestions, validation
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.supervised.readers import file_reading
+from xlflax.evaluation import text_sources
+from xlflax.utils import (errors, name_suggestions, validation)
 
 
 class Digest(NamedTuple):
@@ -28,7 +28,7 @@ class Digest(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lines(sources.TextSource):
+class Lines(text_sources.TextSource):
   """Base of sources that need not hold a text."""
 
   def lines(self, language: str) -> Iterator[str]:
@@ -83,10 +83,10 @@ class TextFiles(Lines):
         'There is no text of a language',
         got=language,
         expected='some of ' + ', '.join(self.files),
-        fix=suggestions.suggest_language(language, self.files),
+        fix=name_suggestions.suggest_language(language, self.files),
       )
     lines = (
-      text for _, text in files.read_lines(self.files[language]) if text.strip()
+      text for _, text in file_reading.read_lines(self.files[language]) if text.strip()
     )
     empty = True
     for text in itertools.islice(lines, self.max_lines):
@@ -115,18 +115,18 @@ class CorpusLines(Lines):
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
-    found = corpus_lib.Corpus(self.directory).monolingual_languages(self.split)
-    return sources.chosen_languages(
+    found = corpus_directory.Corpus(self.directory).monolingual_languages(self.split)
+    return text_sources.chosen_languages(
       found, None, f'the {self.split} split of {self.directory}'
     )
 
   def lines(self, language: str) -> Iterator[str]:
     """Yields the lines of a language."""
-    lines = corpus_lib.Corpus(self.directory).monolingual(language, self.split)
+    lines = corpus_directory.Corpus(self.directory).monolingual(language, self.split)
     return (line.text for line in itertools.islice(lines, self.max_lines))
 
 
-def lines_of(source: sources.TextSource, language: str) -> Iterable[str]:
+def lines_of(source: text_sources.TextSource, language: str) -> Iterable[str]:
   """The lines of a language, held only by sources that know no other way."""
   return (
     source.lines(language)

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from xlflax.analysis import states, study
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base
-from xlflax.foundation import errors
-from xlflax.similarity import alignment_maps, checks
+from xlflax.analysis import (corpus_hidden_states, study_base)
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import eval_task
+from xlflax.utils import errors
+from xlflax.similarity import (alignment_maps, vector_checks)
 
 
 def finite_states(
-  subject: base.Subject,
-  source: source_lib.ExampleSource,
+  subject: eval_task.Subject,
+  source: example_source.ExampleSource,
   layer: int,
   *,
   name: str,
@@ -51,14 +51,14 @@ def finite_states(
       for example in source.load(part):
         by_language.setdefault(example.language, []).append(_text(example))
     for language, texts in by_language.items():
-      for block in states.sentence_blocks(subject, texts, language):
-        checks.check_vectors(block[layer], f'{name}, layer {layer}, {language}')
+      for block in corpus_hidden_states.sentence_blocks(subject, texts, language):
+        vector_checks.check_vectors(block[layer], f'{name}, layer {layer}, {language}')
 
 
-def finite_head(subject: base.Subject, objective: str, *, name: str) -> None:
+def finite_head(subject: eval_task.Subject, objective: str, *, name: str) -> None:
   """Raises AnalysisError if a parameter of a head is not finite."""
   for leaf in jax.tree.leaves(subject.params['heads'][objective]):
-    study.check_finite(np.asarray(leaf, np.float32), 'A head', name)
+    study_base.check_finite(np.asarray(leaf, np.float32), 'A head', name)
 
 
 def orient_map(
@@ -111,7 +111,7 @@ def orient_map(
   )
 
 
-def _text(example: examples_lib.Example) -> str:
+def _text(example: labeled_examples.Example) -> str:
   """All text of an example, as one."""
   words = getattr(example, 'words', None)
   if words is not None:

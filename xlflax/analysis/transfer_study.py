@@ -6,12 +6,12 @@ Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5.
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from xlflax.analysis import mapped_heads, report, study, transfer_checks
-from xlflax.analysis import models as models_lib
-from xlflax.evaluation import base
+from xlflax.analysis import (stitched_heads, analysis_report, study_base, transfer_checks)
+from xlflax.analysis import model_refs
+from xlflax.evaluation import eval_task
 from xlflax.evaluation.reports import score_table, text
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import errors, validation
+from xlflax.utils import (errors, validation)
 from xlflax.similarity import alignment_maps
 
 _EXPLANATION = (
@@ -39,7 +39,7 @@ class Head:
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransferStudy(study.Study):
+class TransferStudy(study_base.Study):
   """Scores of heads on a target model's states.
 
   Attributes:
@@ -52,12 +52,12 @@ class TransferStudy(study.Study):
   target: str
   task: head_task.HeadTask
 
-  def run(self, models: models_lib.Models) -> report.Analysis:
+  def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis; parts that fail are listed in the result."""
-    failures = base.Failures('transfer')
-    rows: list[report.Row] = []
+    failures = eval_task.Failures('transfer')
+    rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}
-    missing: list[base.Failure] = []
+    missing: list[eval_task.Failure] = []
     for head in self.heads:
       with failures.guard(head.model):
         for series, layer, result in self._evaluate(head, models, notes):
@@ -80,25 +80,25 @@ class TransferStudy(study.Study):
             if metric == self.task.primary_metric and part != 'mean'
           ]
     rows.sort(key=lambda row: (row['series'], row['pair'], row['layer']))
-    return report.Analysis(
+    return analysis_report.Analysis(
       name='transfer',
       title='Transfer by mapped states',
       explanation=_EXPLANATION,
       rows=rows,
       pictures=_pictures(rows),
       tables=_tables(rows),
-      settings=base.task_settings(self),
+      settings=eval_task.task_settings(self),
       notes=tuple(notes),
       failures=(*failures.collected(), *missing),
     )
 
   def _evaluate(
-    self, head: Head, models: models_lib.Models, notes: dict[str, None]
-  ) -> Iterator[tuple[str, int, base.EvalResult]]:
+    self, head: Head, models: model_refs.Models, notes: dict[str, None]
+  ) -> Iterator[tuple[str, int, eval_task.EvalResult]]:
     """Yields (series, layer, result)."""
     name = self.task.objective
     refs = [
-      models.resolve(models_lib.ModelRef.parse(one))
+      models.resolve(model_refs.ModelRef.parse(one))
       for one in (head.model, self.target)
     ]
     source, target = map(models.subject, refs)
@@ -110,8 +110,8 @@ class TransferStudy(study.Study):
     )
     notes |= dict.fromkeys([f'{head.map}: {note}'] if note else [])
     subjects = {
-      'mapped': mapped_heads.subject_of(source, target, name, saved),
-      'without a map': mapped_heads.subject_of(source, target, name, None)
+      'mapped': stitched_heads.subject_of(source, target, name, saved),
+      'without a map': stitched_heads.subject_of(source, target, name, None)
       if _same_size(source, target)
       else None,
       'source model': source,
@@ -135,28 +135,28 @@ class TransferStudy(study.Study):
         yield series, layer, self.task.evaluate(one)
 
 
-def _scores(result: base.EvalResult):
+def _scores(result: eval_task.EvalResult):
   for name, value in result.metrics.items():
     metric, _, part = name.partition('/')
     yield metric, part, value
 
 
-def _layer_of(source: base.Subject, name: str) -> int:
+def _layer_of(source: eval_task.Subject, name: str) -> int:
   """The layer that the head reads."""
   count = source.model.config.num_layers + 1
   layer = getattr(source.objectives[name], 'layer', None)
-  return study.chosen_layers([-1 if layer is None else layer], count)[0]
+  return study_base.chosen_layers([-1 if layer is None else layer], count)[0]
 
 
-def _same_size(source: base.Subject, target: base.Subject) -> bool:
+def _same_size(source: eval_task.Subject, target: eval_task.Subject) -> bool:
   return source.model.config.hidden_dim == target.model.config.hidden_dim
 
 
-def _tables(rows: Sequence[report.Row]):
+def _tables(rows: Sequence[analysis_report.Row]):
   if not rows:
     return []
   return [
-    report.grid(
+    analysis_report.grid(
       f'{text.metric_name(rows[0]["metric"])} (%)',
       rows,
       value='value',
@@ -166,7 +166,7 @@ def _tables(rows: Sequence[report.Row]):
   ]
 
 
-def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
+def _pictures(rows: Sequence[analysis_report.Row]) -> dict[str, analysis_report.Picture]:
   panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
   for row in rows:
     panels.setdefault(row['pair'], {}).setdefault(row['series'], []).append(
@@ -176,4 +176,4 @@ def _pictures(rows: Sequence[report.Row]) -> dict[str, report.Picture]:
     return {}
   title = 'Transfer by mapped states'
   label = f'{text.metric_name(rows[0]["metric"])} (%)'
-  return report.curves('layers', title, label, panels, rows, whole=100)
+  return analysis_report.curves('layers', title, label, panels, rows, whole=100)

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from xlflax.analysis import study
+from xlflax.analysis import study_base
 from xlflax.data.corpus import language_codes
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import base, word_states
-from xlflax.evaluation.tasks import word_alignment
-from xlflax.foundation import errors
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation import (eval_task, word_states)
+from xlflax.evaluation.tasks import word_alignment_task
+from xlflax.utils import errors
 from xlflax.similarity import alignment_maps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CheckedAlignment(word_alignment.WordAlignment):
+class CheckedAlignment(word_alignment_task.WordAlignment):
   """As its base, which finds links even between states that are NaN."""
 
   def _states(
-    self, subject, block: list[examples_lib.AlignedSentence], notes
+    self, subject, block: list[labeled_examples.AlignedSentence], notes
   ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields (source, target) vectors [L + 1, W, H] of each sentence.
 
@@ -37,7 +37,7 @@ class CheckedAlignment(word_alignment.WordAlignment):
       block, self._both(subject, block, notes), strict=True
     ):
       for side in sides:
-        study.check_finite(side, 'A word state', f'sentence {example.id}')
+        study_base.check_finite(side, 'A word state', f'sentence {example.id}')
       yield sides
 
   def _both(self, subject, block, notes):
@@ -54,7 +54,7 @@ class TwoModelAlignment(CheckedAlignment):
       states as they are.
   """
 
-  second: base.Subject
+  second: eval_task.Subject
   maps: Sequence[alignment_maps.SavedMap] | None = None
 
   def _both(
@@ -87,7 +87,7 @@ class TwoModelAlignment(CheckedAlignment):
       ]
       yield np.array([x for x, _ in both]), np.array([y for _, y in both])
 
-  def _read(self, subject: base.Subject, sentences, notes) -> list[np.ndarray]:
+  def _read(self, subject: eval_task.Subject, sentences, notes) -> list[np.ndarray]:
     """[L + 1, W, H] of the words of each sentence."""
     languages = [
       (

@@ -17,11 +17,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.analysis import dictionaries
-from xlflax.data.corpus import language_codes, segmentation, word_forms
-from xlflax.evaluation import base
-from xlflax.foundation import errors
-from xlflax.models.variants import sharing
+from xlflax.analysis import lexicon_induction
+from xlflax.data.corpus import (language_codes, word_segmentation, word_forms)
+from xlflax.evaluation import eval_task
+from xlflax.utils import errors
+from xlflax.models.variants import parameter_sharing
 from xlflax.storage import paths
 
 
@@ -86,7 +86,7 @@ class WordMeans:
       self.counts[words] += counts
     self.sentences += sentences
 
-  def vectors(self, layer: int, *, least: int = 1) -> dictionaries.WordVectors:
+  def vectors(self, layer: int, *, least: int = 1) -> lexicon_induction.WordVectors:
     """The means at a layer, of the words that occurred.
 
     Args:
@@ -110,7 +110,7 @@ class WordMeans:
         expected=f'one {least} times or more',
       )
     counts = self.counts[rows, None].astype(np.float32)
-    return dictionaries.WordVectors(
+    return lexicon_induction.WordVectors(
       tuple(self.words[row] for row in rows.tolist()),
       self.sums[rows, layer] / counts,
       self.language,
@@ -185,8 +185,8 @@ class Store:
 
 
 def embedding_vectors(
-  subject: base.Subject, words: Sequence[str], language: str
-) -> dictionaries.WordVectors:
+  subject: eval_task.Subject, words: Sequence[str], language: str
+) -> lexicon_induction.WordVectors:
   """Returns the embeddings of those words that are a single piece.
 
   Args:
@@ -216,12 +216,12 @@ def embedding_vectors(
       got=f'{len(words)} words',
       where=language,
     )
-  params = sharing.select_language_params(
+  params = parameter_sharing.select_language_params(
     subject.sharing, subject.params['model'], jnp.int32(index)
   )
   rows = np.fromiter(single.values(), np.int64, len(single))
   table = params['embeddings']['token']  # [vocabulary, H]
-  return dictionaries.WordVectors(
+  return lexicon_induction.WordVectors(
     tuple(single), np.asarray(table[rows], np.float32), language
   )
 
@@ -243,13 +243,13 @@ def frequent_words(
     language: its code.
     known: words of a dictionary. All of them that the text has are taken, and
       they are the words of scripts without spaces; see
-      `xlflax.data.corpus.segmentation`.
+      `xlflax.data.corpus.word_segmentation`.
     max_words: how many words are taken.
 
   Returns:
     The known words of the text, then the others, each by frequency.
   """
-  segmenter = segmentation.Segmenter(language.replace('-', '_'), known)
+  segmenter = word_segmentation.Segmenter(language.replace('-', '_'), known)
   spelled = {word_forms.normalize_word(word): word for word in known}
   counts: collections.Counter[str] = collections.Counter()
   for text in texts:

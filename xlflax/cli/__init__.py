@@ -13,15 +13,8 @@ import types
 from collections.abc import Callable, Sequence
 
 import xlflax
-from xlflax.configuration import bindings
-from xlflax.foundation import (
-  allocator,
-  errors,
-  leaving,
-  outputs,
-  stopping,
-  suggestions,
-)
+from xlflax.config import command_line_bindings
+from xlflax.utils import (malloc, errors, process_exit, standard_streams, signals, name_suggestions)
 
 # Name -> one line for `xlflax --help`; modules are imported when needed.
 COMMANDS = {
@@ -67,17 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _dispatch(list(arguments))
   begin_process()
   status = _run_process(sys.argv[1:])
-  stopping.end_command(status)
-  outputs.drop_pending_output()
-  return leaving.end_command(status)
+  signals.end_command(status)
+  standard_streams.drop_pending_output()
+  return process_exit.end_command(status)
 
 
 def begin_process() -> None:
   """Says that this process is here for one command, and nothing after it."""
-  allocator.keep_memory()
-  outputs.open_closed()
-  leaving.begin_command()
-  stopping.begin_command()
+  malloc.keep_memory()
+  standard_streams.open_closed()
+  process_exit.begin_command()
+  signals.begin_command()
   # Imports and traces make millions of objects that stay: by Python's own
   # threshold a tenth of a command's start is spent looking through them.
   gc.set_threshold(20_000, 10, 20)
@@ -86,16 +79,16 @@ def begin_process() -> None:
 def _run_process(arguments: list[str]) -> int:
   """Runs a subcommand as the only one of this process."""
   name = next((word for word in arguments if word != '--quiet'), '')
-  outputs.drop_unread(stdout=name not in _PRINTING)
+  standard_streams.drop_unread(stdout=name not in _PRINTING)
   status = None
   try:
     status = _dispatch(arguments)
-    stopping.end_command(status)
+    signals.end_command(status)
     return status
   except KeyboardInterrupt as error:
     if status is not None:
       return status
-    print(f'xlflax: {stopping.describe_stop(error)}.', file=sys.stderr)
+    print(f'xlflax: {signals.describe_stop(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
 
 
@@ -118,7 +111,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _report_unknown_command(name: str) -> None:
-  meant = suggestions.did_you_mean(name, COMMANDS)
+  meant = name_suggestions.did_you_mean(name, COMMANDS)
   print(
     f'xlflax: there is no command {name!r}'
     + (f'; {meant}' if meant else '.')
@@ -151,7 +144,7 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
     ConfigError: If the arguments are invalid.
   """
   _check_encoding(name, arguments)
-  rest, gin_bindings = bindings.split_bindings(arguments)
+  rest, gin_bindings = command_line_bindings.split_bindings(arguments)
   module = load_command(name)
   if hasattr(module, 'parse'):  # Its options depend on the first argument.
     return module.parse(rest)
@@ -168,7 +161,7 @@ def parse(name: str, arguments: Sequence[str]) -> Callable[[], int | None]:
 
 def _check_encoding(name: str, arguments: Sequence[str]) -> None:
   """Checks that arguments are UTF-8 without control characters."""
-  from xlflax.foundation import validation
+  from xlflax.utils import validation
 
   for argument in arguments:
     try:
@@ -185,7 +178,7 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
 
 def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   """Parses and runs a command; prints its errors and returns its status."""
-  from xlflax.foundation import logs, screen
+  from xlflax.utils import (logs, live_display)
 
   as_json = '--json' in arguments
   logs.set_up(level, as_json=as_json)
@@ -197,7 +190,7 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
     logs.log_exit(name, error, as_json=as_json)
     return error.status
   except OSError as error:  # a full disk, permissions: no bug of xlflax
-    if isinstance(error, BrokenPipeError) and outputs.is_unread():
+    if isinstance(error, BrokenPipeError) and standard_streams.is_unread():
       return errors.ExitStatus.INTERRUPTED
     told = errors.of_os_error(error)
     logs.log_exit(name, told, as_json=as_json)
@@ -209,10 +202,10 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
     logs.log_exit(name, full, as_json=as_json)
     return full.status
   except KeyboardInterrupt as error:
-    print(f'xlflax {name}: {stopping.describe_stop(error)}.', file=sys.stderr)
+    print(f'xlflax {name}: {signals.describe_stop(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED
   finally:
-    screen.clear_live_lines()
+    live_display.clear_live_lines()
 
 
 def _overview() -> str:

@@ -5,7 +5,7 @@ import json
 
 from xlflax.cli import compilation_cache, run_options
 from xlflax.cli import options as shared_options
-from xlflax.configuration import config
+from xlflax.config import gin_config
 from xlflax.storage import paths
 
 _TRAIN_STEPS = 1_000_000  # for schedules that require a total; it is not run
@@ -36,7 +36,7 @@ Measure the step time of a base encoder:
 
 def main(options: BenchmarkOptions) -> None:
   """Measures the steps and prints the result."""
-  configuration = config.load_configuration(
+  configuration = gin_config.load_configuration(
     _with_total_steps(options.gin), {'MODEL_DIR': 'unused'} | options.macros()
   )
   compilation_cache.enable(options.compilation.compilation_cache)

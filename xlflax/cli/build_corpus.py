@@ -7,8 +7,8 @@ import pathlib
 from typing import Any, Literal
 
 from xlflax.cli import options as shared_options
-from xlflax.data.corpus import files as corpus_files
-from xlflax.storage import mirrors, paths
+from xlflax.data.corpus import corpus_files
+from xlflax.storage import (bucket_staging, paths)
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,33 +99,33 @@ Read gettext catalogs, whose source messages are in the pivot language:
 
 def build_from_libreoffice(options: LibreofficeOptions) -> None:
   """Downloads and unpacks missing packages, and writes their pages."""
-  from xlflax.data.aligned import corpora, packages
+  from xlflax.data.corpus_builders import (aligned_corpora, libreoffice)
 
   # Language codes in file names of a corpus contain no hyphen.
   languages = options.languages.replace('-', '_').split(',')
-  corpora.check_languages(languages, options.pivot)
+  aligned_corpora.check_languages(languages, options.pivot)
   folder = paths.to_local_path(
-    options.packages or f'{mirrors.staging_path(options.output)}.packages',
+    options.packages or f'{bucket_staging.staging_path(options.output)}.packages',
     where='--packages',
   )
-  packages.unpack_packages(languages, folder)
+  libreoffice.unpack_packages(languages, folder)
   texts = {}
   for language in languages:
-    texts[language] = packages.read_help_pages(folder, language)
+    texts[language] = libreoffice.read_help_pages(folder, language)
     _LOG.info('%s: %s pages', language, f'{len(texts[language]):,}')
-  notice = packages.NOTICE.format(
-    version=packages.package_version(folder),
-    packages=', '.join(map(packages.package_of, languages)),
+  notice = libreoffice.NOTICE.format(
+    version=libreoffice.package_version(folder),
+    packages=', '.join(map(libreoffice.package_of, languages)),
   )
   _write(options, texts, notice=notice)
 
 
 def build_from_pages(options: PagesOptions) -> None:
   """Writes the text of HTML pages."""
-  from xlflax.data.aligned import pages
+  from xlflax.data.corpus_builders import html_pages
 
   texts = {
-    language: list(pages.read_folder(folder, element=options.element))
+    language: list(html_pages.read_folder(folder, element=options.element))
     for language, folder in _folders(options.folder).items()
   }
   _write(options, texts)
@@ -133,13 +133,13 @@ def build_from_pages(options: PagesOptions) -> None:
 
 def build_from_catalogs(options: CatalogsOptions) -> None:
   """Writes the messages of gettext catalogs."""
-  from xlflax.data.aligned import catalogs
-  from xlflax.data.aligned.pages import Page
+  from xlflax.data.corpus_builders import gettext_folders
+  from xlflax.data.corpus_builders.html_pages import Page
 
   texts = {}
   sources: dict[str, dict[str, str]] = {}
   for language, folder in _folders(options.folder).items():
-    texts[language], source_pages = catalogs.read_folder(folder)
+    texts[language], source_pages = gettext_folders.read_folder(folder)
     for page in source_pages:
       sources.setdefault(page.name, {}).update(page.paragraphs)
   pivot = [Page(name, paragraphs) for name, paragraphs in sources.items()]
@@ -157,14 +157,14 @@ def _write(
   options: _CorpusOptions, texts: dict[str, Any], *, notice: str = ''
 ) -> None:
   """Writes the corpus and prints its statistics as JSON."""
-  from xlflax.data.aligned import corpora
+  from xlflax.data.corpus_builders import aligned_corpora
 
-  with mirrors.stage_output(options.output) as output:
-    report = corpora.write_aligned_corpus(
+  with bucket_staging.stage_output(options.output) as output:
+    report = aligned_corpora.write_aligned_corpus(
       texts,
       output,
       pivot=options.pivot,
-      mode=corpora.Mode(options.mode),
+      mode=aligned_corpora.Mode(options.mode),
       seed=options.seed,
     )
     if notice:

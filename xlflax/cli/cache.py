@@ -10,8 +10,8 @@ from typing import Literal
 
 from xlflax.cli import cache_statistics, output_paths
 from xlflax.cli import options as shared_options
-from xlflax.foundation import errors, progress
-from xlflax.storage import mirrors, paths
+from xlflax.utils import (errors, progress_reporting)
+from xlflax.storage import (bucket_staging, paths)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ def main(options: CacheOptions) -> None:
   if options.runner == 'beam':
     options = _with_absolute_paths(options)
     paths.to_local_path(options.output, where='--output of several machines')
-  with mirrors.stage_output(options.output, share=shard) as directory:
+  with bucket_staging.stage_output(options.output, share=shard) as directory:
     options = dataclasses.replace(options, output=str(directory))
     if shard is not None:
       num_files = write_shard(options, mixtures, shard)
@@ -197,14 +197,14 @@ def main(options: CacheOptions) -> None:
 
 def finalize(options: FinalizeOptions) -> None:
   """Merges the shards, and prints statistics."""
-  from xlflax.data.cache import writer as cache_writer
+  from xlflax.data.cache import cache_writer
 
   output_paths.check_outside_corpus(
     options.corpus, options.output, content='cache', option='output'
   )
   mixtures = list(options.mixture) or corpus_mixtures(options.corpus)
   _log_corpus_warnings(options.corpus)
-  with mirrors.stage_output(options.output) as directory:
+  with bucket_staging.stage_output(options.output) as directory:
     plan = _plan(dataclasses.replace(options, output=str(directory)), mixtures)
     metas = cache_writer.finish_cache(plan)
   _print_statistics(metas, as_json=options.format.json)
@@ -212,7 +212,7 @@ def finalize(options: FinalizeOptions) -> None:
 
 def verify(options: VerifyOptions) -> None:
   """Verifies the digests of the chosen mixtures."""
-  from xlflax.data.cache import reader as cache_reader
+  from xlflax.data.cache import cache_reader
 
   cache = cache_reader.TokenCache(options.cache)
   tasks = set()
@@ -227,8 +227,8 @@ def verify(options: VerifyOptions) -> None:
 
 def copy(options: CopyOptions) -> None:
   """Copies the chosen mixtures to a local directory."""
-  from xlflax.data.cache import reader as cache_reader
-  from xlflax.data.cache import staging
+  from xlflax.data.cache import cache_reader
+  from xlflax.data.cache import local_copy
 
   cache = cache_reader.TokenCache(options.cache)
   tasks = {
@@ -237,12 +237,12 @@ def copy(options: CopyOptions) -> None:
     for split in options.split or cache.mixtures.get(mixture, {'train': {}})
     for task in cache.rates(mixture, split)
   }
-  with progress.Progress('copying', unit='MB') as bar:
+  with progress_reporting.Progress('copying', unit='MB') as bar:
 
     def report(staged) -> None:
       bar.reach(staged.done_bytes / 1e6, staged.total_bytes / 1e6)
 
-    result = staging.copy_tasks(
+    result = local_copy.copy_tasks(
       cache, options.destination, sorted(tasks), report=report
     )
   print(
@@ -256,9 +256,9 @@ SUBCOMMANDS = {'finalize': finalize, 'verify': verify, 'copy': copy}
 
 def write(options: CacheOptions, mixtures: list[str]) -> list:
   """Writes the tasks of the mixtures and returns their cache metadata."""
-  from xlflax.data.cache import writer as cache_writer
+  from xlflax.data.cache import cache_writer
 
-  with progress.Progress('cache', unit='shards') as bar:
+  with progress_reporting.Progress('cache', unit='shards') as bar:
     return cache_writer.write_cache(
       _plan(options, mixtures),
       num_processes=options.num_workers,
@@ -271,9 +271,9 @@ def write_shard(
   options: CacheOptions, mixtures: list[str], shard: tuple[int, int]
 ) -> int:
   """Writes one shard of the cache and returns the number of its files."""
-  from xlflax.data.cache import writer as cache_writer
+  from xlflax.data.cache import cache_writer
 
-  with progress.Progress('cache', unit='shards') as bar:
+  with progress_reporting.Progress('cache', unit='shards') as bar:
     return cache_writer.write_share(
       _plan(options, mixtures),
       shard,
@@ -292,7 +292,7 @@ def corpus_mixtures(directory: str | None) -> list[str]:
       'Missing required argument: --mixture or --corpus',
       fix='Name a mixture with --mixture. `xlflax tasks list` lists them.',
     )
-  from xlflax.data.corpus.directory import Corpus
+  from xlflax.data.corpus.corpus_directory import Corpus
 
   corpus = Corpus(directory)
   contents = {
@@ -303,8 +303,8 @@ def corpus_mixtures(directory: str | None) -> list[str]:
 
 
 def _plan(options: FinalizeOptions, mixtures: list[str]):
-  from xlflax.data.cache import writer as cache_writer
-  from xlflax.data.vocabularies.vocabulary import Vocabulary
+  from xlflax.data.cache import cache_writer
+  from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
   if options.overwrite:
     changed = cache_writer.Changed.REPLACE
@@ -325,16 +325,16 @@ def _plan(options: FinalizeOptions, mixtures: list[str]):
 
 def _task_opener(options: FinalizeOptions, mixtures: list[str]):
   """Returns a function that opens the tasks, without SeqIO if possible."""
-  from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
+  from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 
   if options.corpus and not (options.task_module or options.tfds_data_dir):
     corpus_tasks = CorpusTasks(options.corpus)
     if all(name in corpus_tasks for name in mixtures):
       return functools.partial(CorpusTasks, options.corpus)
-  from xlflax.data.seqio_tasks import registered  # imports TensorFlow
+  from xlflax.data.seqio_tasks import cache_adapter  # imports TensorFlow
 
   return functools.partial(
-    registered.open_tasks,
+    cache_adapter.open_tasks,
     options.corpus,
     list(options.task_module),
     options.tfds_data_dir,
@@ -373,17 +373,17 @@ def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
   return dataclasses.replace(options, **changes)
 
 
-def _show_progress(bar: progress.Progress, state) -> None:
+def _show_progress(bar: progress_reporting.Progress, state) -> None:
   bar.what = state.message
   bar.reach(state.done, state.total)
 
 
 def _log_corpus_warnings(directory: str | None) -> None:
   if directory:
-    from xlflax.data import corpus_oddities
-    from xlflax.data.corpus.directory import Corpus
+    from xlflax.data import corpus_checks
+    from xlflax.data.corpus.corpus_directory import Corpus
 
-    corpus_oddities.log_anomalies(Corpus(directory))
+    corpus_checks.log_anomalies(Corpus(directory))
 
 
 def _print_statistics(metas: list, *, as_json: bool) -> None:

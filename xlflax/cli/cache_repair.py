@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax.cli import cache
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def rewrite_damaged_files(
@@ -30,11 +30,11 @@ def rewrite_damaged_files(
   Raises:
     CacheError, CorpusError: If the text or the vocabulary differs.
   """
-  from xlflax.data.cache import writer
-  from xlflax.examination import caches
+  from xlflax.data.cache import cache_writer
+  from xlflax.integrity import cache_integrity
 
-  shard_sizes = _shard_sizes(directory) or {writer.SHARD_SIZE}
-  damaged = caches.damaged_files(directory)
+  shard_sizes = _shard_sizes(directory) or {cache_writer.SHARD_SIZE}
+  damaged = cache_integrity.damaged_files(directory)
   for path in damaged:
     path.unlink()
   for mixture, splits in _mixtures(directory, corpus).items():
@@ -56,10 +56,10 @@ def _mixtures(
   directory: pathlib.Path, corpus: str | None
 ) -> dict[str, list[str]]:
   """Maps each mixture to its splits, from the header or else the corpus."""
-  from xlflax.data.cache import header
+  from xlflax.data.cache import cache_metadata
 
   try:
-    newest = header.read_metadata(directory).newest
+    newest = cache_metadata.read_metadata(directory).newest
   except errors.CacheError:
     splits = sorted({path.name for path in directory.glob('tasks/*/*')})
     return {name: splits for name in cache.corpus_mixtures(corpus)}
@@ -68,7 +68,7 @@ def _mixtures(
 
 def _shard_sizes(directory: pathlib.Path) -> set[int]:
   """Returns the shard sizes of the tasks in a cache."""
-  from xlflax.data.cache import format as cache_format
+  from xlflax.data.cache import cache_format
 
   sizes = set()
   for path in directory.glob('tasks/*/*/generation-*.json'):

@@ -37,9 +37,9 @@ def print_table(metas: Sequence) -> None:
 def _table(metas):
   import rich.box
 
-  from xlflax.foundation import console_tables
+  from xlflax.utils import rich_tables
 
-  table = console_tables.make_table(
+  table = rich_tables.make_table(
     ('task', 'split', 'language'),
     ('sentences', 'tokens', 'tokens/sentence', 'unknown'),
     box=rich.box.SIMPLE_HEAD,

@@ -4,8 +4,8 @@ import dataclasses
 import fnmatch
 import json
 
-from xlflax.configuration import shipped_configs
-from xlflax.foundation import errors
+from xlflax.config import config_files
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,8 @@ Show what a gin file requires and which macros it sets:
 def list_configs(options: ListOptions) -> None:
   """Prints the names and summaries of the matching gin files."""
   summaries = {
-    name: shipped_configs.read_gin_file(name).file.summary
-    for name in shipped_configs.shipped_file_names()
+    name: config_files.read_gin_file(name).file.summary
+    for name in config_files.shipped_file_names()
     if fnmatch.fnmatchcase(name, options.pattern)
   }
   if not summaries:
@@ -72,8 +72,8 @@ def list_configs(options: ListOptions) -> None:
 
 def show(options: ShowOptions) -> None:
   """Prints the description of one gin file."""
-  folders = shipped_configs.split_search_paths(options.gin_search_paths)
-  tree = shipped_configs.read_gin_file(options.name, folders)
+  folders = config_files.split_search_paths(options.gin_search_paths)
+  tree = config_files.read_gin_file(options.name, folders)
   if options.json:
     print(json.dumps(_tree_to_json(tree), indent=2))
     return
@@ -96,13 +96,13 @@ def show(options: ShowOptions) -> None:
 SUBCOMMANDS = {'list': list_configs, 'show': show}
 
 
-def _print_includes(tree: shipped_configs.Tree, indent: str) -> None:
+def _print_includes(tree: config_files.Tree, indent: str) -> None:
   print(f'{indent}{tree.file.name}')
   for include in tree.includes:
     _print_includes(include, indent + '  ')
 
 
-def _tree_to_json(tree: shipped_configs.Tree) -> dict:
+def _tree_to_json(tree: config_files.Tree) -> dict:
   return {
     'path': str(tree.file.path),
     'header': tree.file.header,
@@ -112,7 +112,7 @@ def _tree_to_json(tree: shipped_configs.Tree) -> dict:
   }
 
 
-def _includes_to_json(tree: shipped_configs.Tree) -> dict:
+def _includes_to_json(tree: config_files.Tree) -> dict:
   includes: dict = {}
   for include in tree.includes:
     includes |= _includes_to_json(include)

@@ -5,9 +5,9 @@ import pathlib
 from typing import Literal
 
 from xlflax.cli import options as shared_options
-from xlflax.configuration import config
-from xlflax.foundation import errors
-from xlflax.storage import mirrors, paths
+from xlflax.config import gin_config
+from xlflax.utils import errors
+from xlflax.storage import (bucket_staging, paths)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,13 +228,13 @@ Average the last ten checkpoints of a run:
 
 def from_hf(options: FromHfOptions) -> None:
   """Converts the model, or prints the mapping of tensors."""
-  from xlflax.interop.huggingface import importing, tables
+  from xlflax.interop.huggingface import (huggingface_import, mapping_tables)
 
   unused_rows = {
-    'error': importing.UnusedRows.REFUSE,
-    'keep': importing.UnusedRows.KEEP,
+    'error': t5x_import.UnusedRows.REFUSE,
+    'keep': t5x_import.UnusedRows.KEEP,
   }
-  checked = importing.check_t5x_import(
+  checked = t5x_import.check_t5x_import(
     options.path,
     scan_layers=options.scan_layers,
     pad_vocab_size_multiple=options.pad_vocab_size_multiple,
@@ -244,9 +244,9 @@ def from_hf(options: FromHfOptions) -> None:
     drop=options.exclude,
   )
   if options.dry_run:
-    print(tables.of_import(checked))
+    print(mapping_tables.of_import(checked))
     return
-  directory = importing.convert(checked, options.output)
+  directory = t5x_import.convert(checked, options.output)
   for name, reason in checked.plan.skipped.items():
     print(f'not converted: {name} ({reason})')
   print(f'{len(checked.plan.assignments)} tensors -> {directory}')
@@ -254,14 +254,14 @@ def from_hf(options: FromHfOptions) -> None:
 
 def to_hf(options: ToHfOptions) -> None:
   """Converts the checkpoint, or prints the mapping of tensors."""
-  from xlflax.interop.huggingface import exporting, folder_writing, tables
+  from xlflax.interop.huggingface import (huggingface_export, folder_writer, mapping_tables)
   from xlflax.interop.huggingface.cards import card_metadata
 
   card_metadata.check_license(options.license)
   languages = None
   if options.source_lang is not None and options.target_lang is not None:
     languages = (options.source_lang, options.target_lang)
-  checked = exporting.check_export(
+  checked = huggingface_export.check_export(
     options.model_dir,
     step=options.step,
     model_type=options.architecture,
@@ -272,10 +272,10 @@ def to_hf(options: ToHfOptions) -> None:
     direction=languages,
   )
   if options.dry_run:
-    print(tables.of_export(checked))
+    print(mapping_tables.of_export(checked))
     return
-  with mirrors.stage_output(options.output, new=True) as folder:
-    notes = folder_writing.write_folder(
+  with bucket_staging.stage_output(options.output, new=True) as folder:
+    notes = folder_writer.write_folder(
       checked,
       folder,
       max_shard_bytes=int(options.max_shard_size * 1e9),
@@ -292,9 +292,9 @@ def to_hf(options: ToHfOptions) -> None:
 
 def from_t5x(options: FromT5xOptions) -> None:
   """Converts the checkpoint, or prints the mapping of parameters."""
-  from xlflax.interop.t5x import importing, model_directory
+  from xlflax.interop.t5x import (t5x_import, model_directory)
 
-  checked = importing.check_t5x_import(
+  checked = t5x_import.check_t5x_import(
     options.checkpoint,
     vocabulary=_read_vocabulary(options),
     model=_build_model(options.gin),
@@ -302,7 +302,7 @@ def from_t5x(options: FromT5xOptions) -> None:
     activation=options.activation,
   )
   if options.dry_run:
-    print(importing.t5x_mapping_lines(checked))
+    print(t5x_import.t5x_mapping_lines(checked))
     return
   directory = model_directory.convert_t5x_checkpoint(checked, options.output)
   print(f'{len(checked.sources)} parameters -> {directory}')
@@ -351,7 +351,7 @@ def _check_one_of(options, *names: str) -> None:
 def _build_model(gin: shared_options.GinOptions):
   """Returns the model that gin files describe, or None without gin files."""
   if gin.gin_file:
-    return config.load_gin_files(
+    return gin_config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths
     ).macro('MODEL')
   if gin.gin_bindings:
@@ -366,16 +366,16 @@ def _build_model(gin: shared_options.GinOptions):
 def _read_vocabulary(options: FromT5xOptions):
   """Returns the vocabulary, or that of the tokenizer of T5 or mT5."""
   if options.vocabulary is not None:
-    from xlflax.data.vocabularies import vocabulary
+    from xlflax.data.tokenizers import base_vocabulary
 
-    return vocabulary.Vocabulary.load(options.vocabulary)
-  from xlflax.interop.huggingface.tokenizers import languages, tokenizers
+    return base_vocabulary.Vocabulary.load(options.vocabulary)
+  from xlflax.interop.huggingface.tokenizers import (checkpoint_languages, tokenizer_reader)
 
   assert options.tokenizer is not None  # checked in FromT5xOptions
 
-  return tokenizers.read_tokenizer(
+  return tokenizer_reader.read_tokenizer(
     paths.to_local_path(options.tokenizer, where='--tokenizer'),
     model_type='mt5',
     size=None,
-    languages=options.languages or languages.DEFAULT,
+    languages=options.languages or checkpoint_languages.DEFAULT,
   )

@@ -3,7 +3,7 @@
 import dataclasses
 
 from xlflax.cli import options as shared_options
-from xlflax.demo import catalogs
+from xlflax.demo import demo_corpus
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class DemoOptions:
 
   model_dir: str = 'runs/demo'
   steps: shared_options.PositiveInt | None = None
-  languages: str = ','.join(catalogs.LANGUAGES)
+  languages: str = ','.join(demo_corpus.LANGUAGES)
   gin: shared_options.GinOptions = shared_options.GinOptions()
 
 
@@ -43,7 +43,7 @@ Train with another temperature:
 
 def main(options: DemoOptions) -> None:
   """Runs all phases."""
-  from xlflax.demo import demo, pipeline
+  from xlflax.demo import (demo_run, demo_pipeline)
 
   step_bindings: list[str] = []
   if options.steps is not None:
@@ -51,11 +51,11 @@ def main(options: DemoOptions) -> None:
       f'TRAIN_STEPS={options.steps}',
       f'WARMUP_STEPS={options.steps // 10}',
     ]
-  demo.run(
-    pipeline.Settings(
+  demo_run.run(
+    demo_pipeline.Settings(
       model_dir=options.model_dir,
       languages=tuple(options.languages.split(',')),
-      gin_files=(pipeline.GIN_FILE, *options.gin.gin_file),
+      gin_files=(demo_pipeline.GIN_FILE, *options.gin.gin_file),
       gin_bindings=(*step_bindings, *options.gin.gin_bindings),
       gin_search_paths=options.gin.gin_search_paths,
     )

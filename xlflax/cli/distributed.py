@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from xlflax.cli import options as shared_options
-from xlflax.configuration import config
-from xlflax.training.processes import cluster
+from xlflax.config import gin_config
+from xlflax.training.distributed import cluster_detection
 
 # Macros that may differ between hosts, which may have their own copies.
 _LOCAL_MACROS = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
@@ -12,7 +12,7 @@ _LOCAL_MACROS = ('CACHE_DIR', 'CORPUS', 'VOCABULARY')
 
 def join(
   options: shared_options.DistributedOptions,
-  configurations: Iterable[config.Configuration],
+  configurations: Iterable[gin_config.Configuration],
   shared_settings: Sequence[str] = (),
 ) -> None:
   """Joins the other processes, which must have the same configuration.
@@ -25,21 +25,21 @@ def join(
   Raises:
     ConfigError: See `distributed.initialize` and `platforms.check_platform`.
   """
-  from xlflax.training.processes import distributed, platforms
+  from xlflax.training.distributed import (distributed_job, platforms)
 
   platform = options.platform and platforms.Platform(options.platform)
   platforms.choose_platform(platform)
   statements = [
     line
     for configuration in configurations
-    for line in config.split_statements(configuration.parsed())
+    for line in gin_config.split_statements(configuration.parsed())
     if not line.startswith(_LOCAL_MACROS)
   ]
-  distributed.initialize_distributed(
+  distributed_job.initialize_distributed(
     coordinator_address=options.coordinator_address,
     num_processes=options.num_processes,
     process_id=options.process_id,
-    cluster=cluster.Cluster(options.cluster),
+    cluster=cluster_detection.Cluster(options.cluster),
     configuration='\n'.join([*statements, *shared_settings]),
     initialization_timeout=options.initialization_timeout,
     heartbeat_timeout_seconds=options.heartbeat_timeout,

@@ -8,8 +8,8 @@ from typing import Any
 
 from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
-from xlflax.configuration import config, early
-from xlflax.foundation import errors, user_modules
+from xlflax.config import (gin_config, flag_validation)
+from xlflax.utils import (errors, user_modules)
 from xlflax.storage import paths
 
 _DEFAULT_GIN_FILE = 'evaluate/tasks.gin'
@@ -62,7 +62,7 @@ class EvaluateOptions:
     seed: Random seed for masks and for the randomly initialized model.
     batch_size: Number of sentences per batch.
     suite: Suite of tasks with their fine-tuning, as xtreme, xtreme_r, glue, or
-      a gin file that configures suite.Suite. Gin bindings then apply to every
+      a gin file that configures suite_config.Suite. Gin bindings then apply to every
       task that is fine-tuned.
     recipe: Fine-tuning settings of the suite. "default", the published settings
       xtreme, xtreme-r or glue, or a gin file that sets SuiteTask.recipe.
@@ -147,7 +147,7 @@ class EvaluateOptions:
 
 
 EvaluateOptions.__doc__ = (EvaluateOptions.__doc__ or '').replace(
-  'TASK_NAMES', ', '.join(sorted(early.evaluation_tasks()))
+  'TASK_NAMES', ', '.join(sorted(flag_validation.evaluation_tasks()))
 )
 
 EXAMPLES = r"""
@@ -199,7 +199,7 @@ def main(options: EvaluateOptions) -> int:
   import rich.console
 
   from xlflax import evaluate as evaluate_lib
-  from xlflax.evaluation import summary
+  from xlflax.evaluation import result_tables
 
   tasks: dict[str, Any] = {}
   if options.tasks:
@@ -222,12 +222,12 @@ def main(options: EvaluateOptions) -> int:
     **tasks,
   )
   if options.format.json:
-    for record in summary.iterate_records(
+    for record in result_tables.iterate_records(
       report.tasks, report.results, report.folders
     ):
       print(json.dumps(record), flush=True)
   else:
-    summary.print_tables(report.tasks, report.results, rich.console.Console())
+    result_tables.print_tables(report.tasks, report.results, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   output = options.output or options.model_dir[0]
@@ -257,22 +257,22 @@ def _check_single_model(options: EvaluateOptions) -> None:
 def _check_values(options: EvaluateOptions) -> None:
   """Checks options before slow modules are imported."""
   if options.tasks and not options.task_module:
-    early.check_names(options.tasks.split(','), early.evaluation_tasks())
+    flag_validation.check_names(options.tasks.split(','), flag_validation.evaluation_tasks())
   steps = parse_checkpoint_steps(options.checkpoint_steps)
   if isinstance(steps, str):
-    early.check_value('checkpoint_steps', steps, _NAMED_CHECKPOINTS)
+    flag_validation.check_value('checkpoint_steps', steps, _NAMED_CHECKPOINTS)
   if not options.continuous:
-    early.check_run('--model_dir', options.model_dir[0])
-  early.check_directory('corpus', options.corpus)
-  early.check_directory('tatoeba', options.tatoeba)
+    flag_validation.check_run('--model_dir', options.model_dir[0])
+  flag_validation.check_directory('corpus', options.corpus)
+  flag_validation.check_directory('tatoeba', options.tatoeba)
 
 
-def configure(options: EvaluateOptions) -> config.Configuration:
+def configure(options: EvaluateOptions) -> gin_config.Configuration:
   """Reads the gin files of the tasks and the bindings."""
   macros = {}
   if not options.tasks:
     macros = {'CORPUS': options.corpus, 'TATOEBA': options.tatoeba}
-  return config.load_configuration(
+  return gin_config.load_configuration(
     options.gin,
     {name: value for name, value in macros.items() if value is not None},
     defaults=[_DEFAULT_GIN_FILE],
@@ -281,7 +281,7 @@ def configure(options: EvaluateOptions) -> config.Configuration:
 
 
 def build_tasks(
-  options: EvaluateOptions, configuration: config.Configuration
+  options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
   """Builds the tasks of `--tasks` with the text of the other options.
 
@@ -289,7 +289,7 @@ def build_tasks(
     ConfigError: If a task is unknown, if the option that locates its text is
       missing, or if no task reads an option that is given.
   """
-  from xlflax.evaluation import families
+  from xlflax.evaluation import task_families
 
   if options.mixture:
     _register_seqio_tasks(options)
@@ -303,9 +303,9 @@ def build_tasks(
     text_options['languages'] = tuple(options.languages.split(','))
   names = tuple(dict.fromkeys((options.tasks or '').split(',')))
   arguments = {
-    name: families.task_arguments(name, text_options) for name in names
+    name: task_families.task_arguments(name, text_options) for name in names
   }
-  read = {option for name in names for option in families.text_options(name)}
+  read = {option for name in names for option in task_families.text_options(name)}
   if options.mixture:
     read.add('corpus')  # Registers the SeqIO tasks `corpus.*`.
   for name in text_options:
@@ -317,15 +317,15 @@ def build_tasks(
         fix=f'Remove --{name}, or add a task that reads it.',
       )
   return [
-    configuration.build(families.find_task_class(name), **arguments[name])
+    configuration.build(task_families.find_task_class(name), **arguments[name])
     for name in names
   ]
 
 
 def _register_seqio_tasks(options: EvaluateOptions) -> None:
-  from xlflax.data.seqio_tasks import host_tensorflow
+  from xlflax.data.seqio_tasks import tensorflow_setup
 
-  host_tensorflow.load_tensorflow()
-  from xlflax.data.seqio_tasks import registration
+  tensorflow_setup.load_tensorflow()
+  from xlflax.data.seqio_tasks import task_registration
 
-  registration.register_tasks(options.corpus, list(options.task_module))
+  task_registration.register_tasks(options.corpus, list(options.task_module))

@@ -4,8 +4,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from xlflax.cli import compilation_cache
-from xlflax.configuration import config, early, shipped_configs
-from xlflax.foundation import errors, user_modules
+from xlflax.config import (gin_config, flag_validation, config_files)
+from xlflax.utils import (errors, user_modules)
 
 if TYPE_CHECKING:
   from xlflax.cli import evaluate
@@ -19,15 +19,15 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
   compilation_cache.enable(options.compilation.compilation_cache)
   import rich.console
 
-  from xlflax.suites import evaluate_suite, runner, writing
+  from xlflax.suites import (evaluate_suite, suite_runner, suite_export)
 
   assert options.data is not None and options.output is not None
   suite = _build_suite(options)
   names = options.tasks.split(',') if options.tasks else None
   shard_tasks = None
   if shard is not None:
-    models = runner.models_at(list(options.model_dir), steps)
-    shard_tasks = runner.shard(suite, models, names, *shard)
+    models = suite_runner.models_at(list(options.model_dir), steps)
+    shard_tasks = suite_runner.shard(suite, models, names, *shard)
   report = evaluate_suite.evaluate_suite(
     suite=suite,
     data=options.data,
@@ -44,7 +44,7 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
     baseline=options.baseline,
     only=shard_tasks,
   )
-  writing.print_tables(report, rich.console.Console())
+  suite_export.print_tables(report, rich.console.Console())
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   return errors.joint_status(failure.status for failure in report.failures)
@@ -53,13 +53,13 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
 def _check_options(options: 'evaluate.EvaluateOptions') -> None:
   """Checks options before slow modules are imported."""
   assert options.suite is not None
-  folders = shipped_configs.split_search_paths(options.gin.gin_search_paths)
+  folders = config_files.split_search_paths(options.gin.gin_search_paths)
   for name in options.gin.gin_file:
-    shipped_configs.find_gin_file(name, folders)
+    config_files.find_gin_file(name, folders)
   if not options.suite.endswith('.gin'):
-    early.check_names([options.suite], early.shipped_suites(), flag='suite')
+    flag_validation.check_names([options.suite], flag_validation.shipped_suites(), flag='suite')
   for name in _recipe_files(options):
-    shipped_configs.find_gin_file(name, folders)
+    config_files.find_gin_file(name, folders)
   for name in ('data', 'output'):
     if getattr(options, name) is None:
       raise errors.ConfigError(
@@ -75,27 +75,27 @@ def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:
     return []
   if options.recipe.endswith('.gin'):
     return [options.recipe]
-  early.check_names([options.recipe], early.suite_recipes(), flag='recipe')
+  flag_validation.check_names([options.recipe], flag_validation.suite_recipes(), flag='recipe')
   return [f'suites/recipes/{options.recipe}.gin']
 
 
 def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
   """Builds the suite from its gin files."""
-  from xlflax.suites import suite as suite_lib
+  from xlflax.suites import suite_config
 
   assert options.suite is not None
   user_modules.import_modules(options.task_module, where='--task_module')
   gin_file = options.suite
   if not gin_file.endswith('.gin'):
     gin_file = f'suites/{gin_file}.gin'
-  configuration = config.load_gin_files(
+  configuration = gin_config.load_gin_files(
     [gin_file, *_recipe_files(options), *options.gin.gin_file],
     (),
     options.gin.gin_search_paths,
   )
-  suite = configuration.build(suite_lib.Suite)
+  suite = configuration.build(suite_config.Suite)
   has_recipe = any(task.recipe for task in suite.tasks)
-  if suite.recipe != suite_lib.OURS and not has_recipe:
+  if suite.recipe != suite_config.OURS and not has_recipe:
     raise errors.ConfigError(
       'The recipe has no settings for the tasks of the suite',
       got=f'--recipe={options.recipe}',

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
-from xlflax.configuration import config, early
-from xlflax.foundation import errors
+from xlflax.config import (gin_config, flag_validation)
+from xlflax.utils import errors
 from xlflax.storage import paths
 
 
@@ -116,13 +116,13 @@ Keep a checkpoint after every 1,000 steps:
 def main(options: FinetuneOptions) -> int:
   """Trains and tests the grid, prints its tables and writes its page."""
   _check_inputs(options)
-  training = config.load_configuration(
+  training = gin_config.load_configuration(
     options.gin, _macros(options), swept=_swept_macros(options), partial=True
   )
   compilation_cache.enable(options.compilation.compilation_cache)
-  from xlflax.finetuning import grid
+  from xlflax.finetuning import hyperparameter_grid
 
-  axes = tuple(map(grid.parse_axis, options.grid))
+  axes = tuple(map(hyperparameter_grid.parse_axis, options.grid))
   if options.dry_run:
     _list_trials(options, training, axes)
     return 0
@@ -136,10 +136,10 @@ def main(options: FinetuneOptions) -> int:
 def _check_inputs(options: FinetuneOptions) -> None:
   """Checks files and directories before slow modules are imported."""
   if options.eval_gin_file:
-    early.check_configuration(_eval_gin(options), partial=True)
-  early.check_directory('corpus', options.corpus)
+    flag_validation.check_configuration(_eval_gin(options), partial=True)
+  flag_validation.check_directory('corpus', options.corpus)
   if options.init_from is not None:
-    early.check_run('--init_from', options.init_from)
+    flag_validation.check_run('--init_from', options.init_from)
   if options.cache is not None:
     paths.to_local_path(options.cache, where='--cache')
 
@@ -175,17 +175,17 @@ def _languages(options: FinetuneOptions) -> list[str]:
 
 def _list_trials(options: FinetuneOptions, training: Any, axes: Any) -> None:
   """Checks all trials and prints their names."""
-  from xlflax.finetuning import directions, finetune, trials
+  from xlflax.finetuning import (transfer_matrix, finetune_grid, grid_trials)
 
   for language in _languages(options) or ['']:
-    macros = {directions.MACRO: language} if language else {}
+    macros = {transfer_matrix.MACRO: language} if language else {}
     metric = options.metric_for_best_model
-    runner = trials.TrialRunner(
+    runner = grid_trials.TrialRunner(
       output=paths.to_path(options.output),
       configuration=training.with_macros(macros),
       select=metric and metric.replace('{language}', language),
     )
-    for trial in finetune.make_trials(
+    for trial in finetune_grid.make_trials(
       runner, axes, untrained=options.random_init_baseline
     ):
       print('/'.join(filter(None, (language, trial.trial.name))))
@@ -200,12 +200,12 @@ def _run_grids(
     The report of each grid by training language. The key is '' without
     `train_languages`.
   """
-  from xlflax.finetuning import finetune
+  from xlflax.finetuning import finetune_grid
 
   test = None
   if options.eval_gin_file:
     gin = _eval_gin(options)
-    test = config.load_gin_files(
+    test = gin_config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths, partial=True
     )
   arguments: dict[str, Any] = {
@@ -215,9 +215,9 @@ def _run_grids(
     'select': options.metric_for_best_model,
     'test': test,
     'tested': {
-      '1': finetune.Tested.SELECTED,
-      '2': finetune.Tested.BEST_TWO,
-      'all': finetune.Tested.ALL,
+      '1': finetune_grid.Tested.SELECTED,
+      '2': finetune_grid.Tested.BEST_TWO,
+      'all': finetune_grid.Tested.ALL,
     }[options.test_top_k],
     'keep': options.keep_checkpoints,
     'untrained': options.random_init_baseline,
@@ -227,17 +227,17 @@ def _run_grids(
     ],
   }
   if languages := _languages(options):
-    return finetune.finetune_directions(languages=languages, **arguments)
-  return {'': finetune.finetune(**arguments)}
+    return finetune_grid.finetune_directions(languages=languages, **arguments)
+  return {'': finetune_grid.finetune(**arguments)}
 
 
 def _write_page(options: FinetuneOptions, reports: dict[str, Any]) -> None:
   """Writes `report.html` about the grids."""
-  from xlflax.finetuning import report
-  from xlflax.training.processes import distributed
+  from xlflax.finetuning import grid_report
+  from xlflax.training.distributed import distributed_job
 
-  if distributed.is_lead():
-    page = report.write_page(
+  if distributed_job.is_lead():
+    page = grid_report.write_page(
       paths.to_path(options.output), reports, command=options.command_line
     )
     print(page, file=sys.stderr)
@@ -247,16 +247,16 @@ def _print_report(language: str, report: Any) -> int:
   """Prints the tables and the failures of a grid; returns its exit code."""
   import rich.console
 
-  from xlflax.finetuning import finetune, trials
+  from xlflax.finetuning import (finetune_grid, grid_trials)
 
   console = rich.console.Console()
   if language:
     console.print(f'Training language: {language}')
-  finetune.print_report(report, console)
+  finetune_grid.print_report(report, console)
   unfinished = [
     result
     for result in report.trials
-    if result.status is not trials.Status.FINISHED
+    if result.status is not grid_trials.Status.FINISHED
   ]
   for result in unfinished:
     print(

@@ -61,9 +61,9 @@ Write a self-contained HTML page as well:
 
 def main(options: InspectOptions) -> None:
   """Prints a table of the files and the data warnings."""
-  from xlflax.data.corpus.directory import Corpus
-  from xlflax.data.preparation import inspection
-  from xlflax.data.preparation.decontamination import Decontamination
+  from xlflax.data.corpus.corpus_directory import Corpus
+  from xlflax.data.preprocessing import corpus_statistics
+  from xlflax.data.preprocessing.contamination import Decontamination
 
   output_paths.check_outside_corpus(
     options.corpus, options.html, content='page', option='html'
@@ -72,10 +72,10 @@ def main(options: InspectOptions) -> None:
   evaluation_files = [
     name for name in (options.decontaminate_against or '').split(',') if name
   ]
-  statistics = inspection.compute_statistics(
+  statistics = corpus_statistics.compute_statistics(
     corpus, Decontamination(files=evaluation_files)
   )
-  warnings = inspection.describe_findings(corpus, statistics)
+  warnings = corpus_statistics.describe_findings(corpus, statistics)
   rows = [['file', *(title for _, title in _COLUMNS), 'other language']]
   rows += map(_format_row, statistics)
   if options.html:
@@ -106,14 +106,14 @@ def _format_row(statistics: Any) -> list[str]:
 def _print_table(rows: list[list[str]], corpus: str) -> None:
   import rich.console
 
-  from xlflax.foundation import console_tables
+  from xlflax.utils import rich_tables
 
-  table = console_tables.make_table(
+  table = rich_tables.make_table(
     rows[0][:1], rows[0][1:], title=f'Text of {corpus}', title_justify='left'
   )
   for row in rows[1:]:
     table.add_row(*row)
-  console_tables.print_table(table, rich.console.Console())
+  rich_tables.print_table(table, rich.console.Console())
 
 
 def _write_html(

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import cyclopts
 
 from xlflax.cli import parsing
-from xlflax.foundation import errors, suggestions
-from xlflax.launch import base, registry
+from xlflax.utils import (errors, name_suggestions)
+from xlflax.launch import (job_base, launcher_registry)
 
 EXAMPLES = '\n\n'.join(
-  launcher.example.strip() for launcher in registry.load().values()
+  launcher.example.strip() for launcher in launcher_registry.load().values()
 )
 _MODULE_OPTION = '--launcher_module'
 _USAGE = """usage: xlflax launch LAUNCHER [OPTIONS] -- COMMAND
@@ -47,20 +47,20 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
   modules, arguments = _split_modules(arguments)
   if arguments[:1] in (['--help'], ['-h']):
     return functools.partial(_print_usage, modules)
-  launchers = registry.load(modules)
+  launchers = launcher_registry.load(modules)
   if not arguments or arguments[0].startswith('-'):
     raise errors.ConfigError(
       'Missing launcher',
       got=arguments[0] if arguments else None,
-      expected=suggestions.some_of(list(launchers)),
+      expected=name_suggestions.some_of(list(launchers)),
       where='xlflax launch',
       fix='`xlflax launch --help` describes them.',
     )
-  launcher = registry.find(arguments[0], modules)
+  launcher = launcher_registry.find(arguments[0], modules)
   end = arguments.index('--') if '--' in arguments else len(arguments)
   options, words = arguments[1:end], arguments[end + 1 :]
   if not parsing.asks_for_help(options):
-    words = list(base.check_command(words, launcher.job.commands))
+    words = list(job_base.check_command(words, launcher.job.commands))
   module = types.ModuleType(f'xlflax.cli.launch.{launcher.name}')
   vars(module).update(
     main=_main(launcher, tuple(words)), EXAMPLES=launcher.example
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
   return parsing.parse(f'launch {launcher.name}', module, options)
 
 
-def options_class(launcher: registry.Launcher) -> type:
+def options_class(launcher: launcher_registry.Launcher) -> type:
   """Returns the dataclass of a launcher's options.
 
   It has the fields of the launcher's jobs that are options, and `dry_run`. The
@@ -97,7 +97,7 @@ def options_class(launcher: registry.Launcher) -> type:
 
 
 def _main(
-  launcher: registry.Launcher, command: tuple[str, ...]
+  launcher: launcher_registry.Launcher, command: tuple[str, ...]
 ) -> Callable[[Any], int]:
   """Returns the main function of a launcher, with its class of options."""
   excluded = ('command', *launcher.job.internal_fields)
@@ -110,7 +110,7 @@ def _main(
       if field.name not in excluded
     }
     job = job_class(command=command, **values)
-    base.check_text(job)
+    job_base.check_text(job)
     job.check()
     if options.dry_run:
       print(job.render())
@@ -137,7 +137,7 @@ def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _print_usage(modules: Sequence[str]) -> int:
-  launchers = registry.load(modules)
+  launchers = launcher_registry.load(modules)
   width = max(map(len, launchers))
   print(
     _USAGE.format(

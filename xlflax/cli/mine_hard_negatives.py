@@ -62,10 +62,10 @@ def main(options: MineHardNegativesOptions) -> None:
   output_paths.check_differs(options.pairs, options.output, option='output')
   compilation_cache.enable(options.compilation.compilation_cache)
   from xlflax.finetuning import hard_negatives
-  from xlflax.runs import run as run_lib
+  from xlflax.runs import loaded_run
 
   num_written, num_dropped = hard_negatives.mine_hard_negatives(
-    run_lib.open_run(options.model_dir),
+    loaded_run.open_run(options.model_dir),
     pairs=options.pairs,
     output=options.output,
     language=options.language,

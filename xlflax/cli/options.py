@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 import annotated_types
 import cyclopts
 
-from xlflax.foundation import errors
-from xlflax.storage import names
+from xlflax.utils import errors
+from xlflax.storage import name_path_pairs
 
 
 def _parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
@@ -289,7 +289,7 @@ def parse_language_paths(
   """
   paths_by_language: dict[str, str] = {}
   for item in items:
-    language, path = names.split_name(item)
+    language, path = name_path_pairs.split_name(item)
     if not (language and path) or language in paths_by_language:
       raise errors.ConfigError(
         f'Invalid value for {option}',

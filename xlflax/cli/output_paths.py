@@ -2,7 +2,7 @@
 
 import pathlib
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def check_outside_corpus(

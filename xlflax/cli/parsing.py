@@ -18,7 +18,7 @@ import pydantic
 import rich.console
 
 from xlflax.cli import options as shared_options
-from xlflax.foundation import errors, suggestions
+from xlflax.utils import (errors, name_suggestions)
 
 Main = Callable[[Any], int | None]
 _HELP_FLAGS = ('--help', '-h')
@@ -209,9 +209,9 @@ def _unknown_subcommand(
   return errors.ConfigError(
     'Unknown subcommand' if word else 'Missing subcommand',
     got=word or None,
-    expected=suggestions.some_of(names),
+    expected=name_suggestions.some_of(names),
     where=prog,
-    fix=suggestions.or_else(
+    fix=name_suggestions.or_else(
       word, names, f'`{prog} --help` lists the subcommands.'
     ),
   )
@@ -245,7 +245,7 @@ def _convert_error(
       'Unknown option',
       got=option,
       where=prog,
-      fix=suggestions.or_else(option, _names(app, path), help_hint),
+      fix=name_suggestions.or_else(option, _names(app, path), help_hint),
     )
   name = error.argument.name if error.argument is not None else None
   if isinstance(error, cyclopts.MissingArgumentError):
@@ -281,7 +281,7 @@ def _convert_value_error(
   if isinstance(error.__cause__, pydantic.ValidationError):
     expected: str | None = _describe_constraint(error.__cause__)
   elif choices:
-    expected = suggestions.some_of(choices)
+    expected = name_suggestions.some_of(choices)
   else:
     expected = _TYPE_NAMES.get(_plain_type(argument))
   return errors.ConfigError(
@@ -289,7 +289,7 @@ def _convert_value_error(
     got=got,
     expected=expected,
     where=prog,
-    fix=suggestions.or_else(got or '', choices, help_hint),
+    fix=name_suggestions.or_else(got or '', choices, help_hint),
   )
 
 

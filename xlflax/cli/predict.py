@@ -58,13 +58,13 @@ def main(options: PredictOptions) -> None:
       path, f'{options.output}/{language}.conll', option='output'
     )
   compilation_cache.enable(options.compilation.compilation_cache)
-  from xlflax.finetuning import self_labelling
+  from xlflax.finetuning import pseudo_labels
 
-  labeled_files = self_labelling.pseudo_label(
+  labeled_files = pseudo_labels.pseudo_label(
     teacher=options.model_dir,
     output=options.output,
     step=options.step,
-    source=self_labelling.WordLines(files=files),
+    source=pseudo_labels.WordLines(files=files),
     scheme=options.label_scheme,
     length=options.max_seq_length,
     batch_size=options.batch_size,

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import annotated_types
 
 from xlflax.cli import options as shared_options
-from xlflax.data.corpus import likeness
-from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.storage import mirrors, paths
+from xlflax.data.corpus import text_similarity
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.storage import (bucket_staging, paths)
 
 _CODE_SWITCH_OPTIONS = (
   'code_switch_probability',
@@ -93,7 +93,7 @@ class PreprocessOptions:
   split_sentences: bool = False
   segment_chinese: bool = False
   min_letters: shared_options.NonNegativeInt = 1
-  max_copy_similarity: shared_options.Fraction = likeness.COPIED
+  max_copy_similarity: shared_options.Fraction = text_similarity.COPIED
   min_characters: shared_options.NonNegativeInt = 0
   max_characters: shared_options.PositiveInt | None = None
   min_script_share: shared_options.Fraction = 0.0
@@ -201,7 +201,7 @@ Switch more words, of two languages and into one of them only:
 def main(options: PreprocessOptions) -> None:
   """Writes missing files, and prints a line about each file."""
   shard = options.shard.resolve()
-  with mirrors.stage_output(options.output, share=shard) as output:
+  with bucket_staging.stage_output(options.output, share=shard) as output:
     files = _preprocess(options, output, shard)
   if shard is not None and not options.format.json:
     print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')
@@ -211,12 +211,12 @@ def _preprocess(
   options: PreprocessOptions, output: Any, shard: tuple[int, int] | None
 ) -> list[Any]:
   """Writes missing files and returns the statistics of all files."""
-  from xlflax.data.corpus.directory import Corpus
-  from xlflax.data.preparation import preparation
-  from xlflax.data.preparation.decontamination import Decontamination
-  from xlflax.data.preparation.text_processing import TextProcessing
+  from xlflax.data.corpus.corpus_directory import Corpus
+  from xlflax.data.preprocessing import pipeline
+  from xlflax.data.preprocessing.contamination import Decontamination
+  from xlflax.data.preprocessing.text_processing import TextProcessing
 
-  return preparation.preprocess_corpus(
+  return pipeline.preprocess_corpus(
     Corpus(options.corpus),
     output,
     processing=TextProcessing(
@@ -240,7 +240,7 @@ def _preprocess(
 
 
 def _filters(options: PreprocessOptions) -> Any:
-  from xlflax.data.preparation.filters import TextFilters
+  from xlflax.data.preprocessing.text_filters import TextFilters
 
   return TextFilters(
     min_letters=options.min_letters,
@@ -254,7 +254,7 @@ def _filters(options: PreprocessOptions) -> Any:
 
 
 def _deduplication(options: PreprocessOptions) -> Any:
-  from xlflax.data.preparation.duplicates import Deduplication, Kept
+  from xlflax.data.preprocessing.fuzzy_deduplication import (Deduplication, Kept)
 
   kept = {'none': Kept.ALL, 'exact': Kept.NOT_EQUAL, 'fuzzy': Kept.NOT_NEAR}
   return Deduplication(
@@ -269,11 +269,11 @@ def _margin_filter(options: PreprocessOptions) -> tuple[Any, Any] | None:
   """Returns the filter of pairs by margin and its encoder, if requested."""
   if options.min_margin is None or options.margin_model is None:
     return None
-  from xlflax.data.preparation.pair_margins import MarginFilter
-  from xlflax.runs import run as run_lib
+  from xlflax.data.preprocessing.margin_filter import MarginFilter
+  from xlflax.runs import loaded_run
   from xlflax.training.checkpointing import run_directory
 
-  run = run_lib.open_run(options.margin_model)
+  run = loaded_run.open_run(options.margin_model)
   run_id = run_directory.run_id(paths.to_path(options.margin_model))
   layer = 'last' if options.margin_layer is None else options.margin_layer
   encoder = (

@@ -10,8 +10,8 @@ import tempfile
 from xlflax import cli
 from xlflax.cli import options as shared_options
 from xlflax.cli import pretrain_corpus, pretrain_settings
-from xlflax.foundation import errors, stopping
-from xlflax.storage import bucket_checks, manifests, paths
+from xlflax.utils import (errors, signals)
+from xlflax.storage import (bucket_access, manifests, paths)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ def main(options: PretrainOptions) -> int:
   if options.dry_run:
     return 0
   output = paths.to_path(options.output)
-  bucket_checks.check_usable(output)
+  bucket_access.check_usable(output)
   corpus.link(corpus.directory)
   for command in commands:
     status = _run_stoppable(command, options.preemption_exit_code)
@@ -145,11 +145,11 @@ def is_finished(command: list[str], output: str) -> bool:
 
   Training also succeeds if a signal stopped it before its last step.
   """
-  from xlflax.training.checkpointing import run
+  from xlflax.training.checkpointing import saved_run
 
   model_dir = paths.to_path(output) / 'model'
   return (
-    command[1] != 'train' or run.last_step_of_finished(model_dir) is not None
+    command[1] != 'train' or saved_run.last_step_of_finished(model_dir) is not None
   )
 
 
@@ -160,7 +160,7 @@ def _run_stoppable(command: list[str], preemption_exit_code: int) -> int:
   except KeyboardInterrupt as error:
     if not preemption_exit_code:
       raise
-    print(f'xlflax pretrain: {stopping.describe_stop(error)}.', file=sys.stderr)
+    print(f'xlflax pretrain: {signals.describe_stop(error)}.', file=sys.stderr)
     return preemption_exit_code
 
 
@@ -168,11 +168,11 @@ def _create_record(
   options: PretrainOptions, corpus: pretrain_corpus.LinkedCorpus
 ) -> dict:
   """Selects settings, and returns them with the options that led to them."""
-  from xlflax.data.corpus import directory
+  from xlflax.data.corpus import corpus_directory
 
   with tempfile.TemporaryDirectory() as links:
     settings = pretrain_settings.select_settings(
-      directory.Corpus(corpus.link(links)),
+      corpus_directory.Corpus(corpus.link(links)),
       hours=options.hours,
       steps=options.steps,
       vocabulary_size=options.vocabulary_size,
@@ -191,10 +191,10 @@ def _load_record(options: PretrainOptions) -> dict | None:
     RunDirectoryError: If the record is damaged, or the earlier call had other
       options.
   """
-  from xlflax.examination import pretraining
+  from xlflax.integrity import pretraining_integrity
 
   output = paths.to_path(options.output)
-  path = output / pretraining.RECORD
+  path = output / pretraining_integrity.RECORD
   if not path.exists() and not (output / manifests.FILE).exists():
     return None
   if problems := manifests.find_problems(output):
@@ -225,7 +225,7 @@ def _recorded_options(options: PretrainOptions) -> dict:
 
 
 def _write_record(output: pathlib.Path, record: dict) -> None:
-  from xlflax.examination import pretraining
+  from xlflax.integrity import pretraining_integrity
 
-  content = {pretraining.RECORD: json.dumps(record, indent=2) + '\n'}
+  content = {pretraining_integrity.RECORD: json.dumps(record, indent=2) + '\n'}
   manifests.write_files(output, manifests.Kind.PRETRAINING, content)

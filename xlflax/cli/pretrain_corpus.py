@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 
 from xlflax.cli import output_paths
-from xlflax.foundation import errors, suggestions
-from xlflax.storage import mirrors
+from xlflax.utils import (errors, name_suggestions)
+from xlflax.storage import bucket_staging
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,19 +40,19 @@ class LinkedCorpus:
       CorpusError: If a directory, file or language does not exist.
       RunDirectoryError: If the directory for the links holds other files.
     """
-    from xlflax.data.corpus import forms
+    from xlflax.data.corpus import record_formats
 
     output_paths.check_outside_corpus(
       corpus, output, content='run', option='output'
     )
-    root = mirrors.stage_input(corpus)
+    root = bucket_staging.stage_input(corpus)
     if languages is None and any(
       (root / name).is_dir() for name in ('mono', 'parallel')
     ):
       return cls(corpus, {})
     files = _files(root)
     codes = {
-      name: forms.languages_of_name(pathlib.Path(name)) for name in files
+      name: record_formats.languages_of_name(pathlib.Path(name)) for name in files
     }
     available = sorted({code for pair in codes.values() for code in pair})
     if not available:
@@ -69,17 +69,17 @@ class LinkedCorpus:
         got=', '.join(missing),
         expected=', '.join(available),
         where=corpus,
-        fix=suggestions.suggest_languages(missing, available),
+        fix=name_suggestions.suggest_languages(missing, available),
       )
     links = {
       name: path.resolve()
       for name, path in sorted(files.items())
       if set(codes[name]) <= set(requested)
     }
-    description = root / forms.FILE
+    description = root / record_formats.FILE
     if description.exists():
-      links[forms.FILE] = description.resolve()
-    directory = _check_links_only(mirrors.staging_path(output) / 'corpus')
+      links[record_formats.FILE] = description.resolve()
+    directory = _check_links_only(bucket_staging.staging_path(output) / 'corpus')
     return cls(str(directory), links)
 
   def link(self, directory: str) -> str:
@@ -134,13 +134,13 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   Raises:
     CorpusError: If two files would have the same name.
   """
-  from xlflax.data.corpus import directory, forms
+  from xlflax.data.corpus import (corpus_directory, record_formats)
 
   if any((root / name).is_dir() for name in ('mono', 'parallel')):
     parts = [
       part
-      for file in directory.Corpus(root).files
-      for part in forms.source_files(file.path)
+      for file in corpus_directory.Corpus(root).files
+      for part in record_formats.source_files(file.path)
     ]
     return {str(path.relative_to(root)): path for path in parts}
   files: dict[str, pathlib.Path] = {}
@@ -164,5 +164,5 @@ def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
     name: path
     for name, path in files.items()
     if path.suffix != '.json'  # metadata that `datasets` writes
-    and not path.name.upper().startswith(directory.IGNORED)
+    and not path.name.upper().startswith(corpus_directory.IGNORED)
   }

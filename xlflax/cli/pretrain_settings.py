@@ -178,17 +178,17 @@ def _build_trainer(
 ):
   """Builds a trainer with a dummy vocabulary."""
   from xlflax import trainer
-  from xlflax.configuration import config
-  from xlflax.data.vocabularies import spec
+  from xlflax.config import gin_config
+  from xlflax.data.tokenizers import vocabulary_spec
 
-  return config.load_gin_files(
+  return gin_config.load_gin_files(
     [*gin_files, *gin.gin_file],
     ['TRAIN_STEPS=100000', *gin.gin_bindings],
     gin.gin_search_paths,
     macros={'MODEL_DIR': 'unused', 'VOCABULARY': 'unused'},
   ).build(
     trainer.Trainer,
-    vocabulary=spec.make_dummy_spec(
+    vocabulary=vocabulary_spec.make_dummy_spec(
       vocabulary_size, num_languages=num_languages
     ),
   )
@@ -212,10 +212,10 @@ def _measure_step_seconds(
 
 def _read_statistics(corpus: Any) -> _TextStatistics:
   """Reads the monolingual text, or its first gigabyte."""
-  from xlflax.data.corpus import lines
+  from xlflax.data.corpus import line_reader
 
   texts = itertools.chain.from_iterable(
-    lines.read_text(path)
+    line_reader.read_text(path)
     for language in corpus.monolingual_languages()
     for path in corpus.text_files(language)
   )

@@ -5,9 +5,9 @@ import pathlib
 from collections.abc import Sequence
 
 from xlflax.cli import options as shared_options
-from xlflax.configuration import early
-from xlflax.foundation import errors
-from xlflax.storage import names, paths
+from xlflax.config import flag_validation
+from xlflax.utils import errors
+from xlflax.storage import (name_path_pairs, paths)
 
 _SUITE_OPTIONS = (
   'baseline',
@@ -90,7 +90,7 @@ def main(options: ReportOptions) -> None:
 def _compare_runs(options: ReportOptions) -> pathlib.Path:
   runs = _parse_runs(options.directories)
   for directory in runs.values():
-    early.check_run('DIRECTORIES', directory)
+    flag_validation.check_run('DIRECTORIES', directory)
   from xlflax.evaluation.reports import run_pages
 
   records = [
@@ -103,10 +103,10 @@ def _compare_runs(options: ReportOptions) -> pathlib.Path:
 
 
 def _join_suites(options: ReportOptions) -> pathlib.Path:
-  from xlflax.evaluation.reports import joined, report
+  from xlflax.evaluation.reports import (joined, report_files)
 
   output = paths.to_path(options.output)
-  report.write(
+  report_files.write(
     output,
     joined.tables(
       [paths.to_path(directory) for directory in options.directories]
@@ -116,7 +116,7 @@ def _join_suites(options: ReportOptions) -> pathlib.Path:
     baseline=options.baseline,
     samples=options.num_bootstrap_samples,
   )
-  return output / report.PAGE
+  return output / report_files.PAGE
 
 
 def _is_suite_output(text: str) -> bool:
@@ -136,7 +136,7 @@ def _parse_runs(items: Sequence[str]) -> dict[str, str]:
   Raises:
     ConfigError: If two runs have the same name.
   """
-  pairs = [names.split_name(text) for text in items]
+  pairs = [name_path_pairs.split_name(text) for text in items]
   last_parts = [pathlib.PurePath(directory).name for _, directory in pairs]
   runs = [
     (name or (last if last_parts.count(last) == 1 else directory), directory)

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from xlflax.cli import options as shared_options
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

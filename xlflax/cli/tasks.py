@@ -9,7 +9,7 @@ import cyclopts
 
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 @cyclopts.Parameter(name='*', group=cyclopts.Group('Task registration'))
@@ -132,11 +132,11 @@ Show a task of your own, from ./my_tasks.py (docs/tasks.md):
 def list_tasks(options: ListOptions) -> None:
   """Prints the matching tasks and mixtures."""
   _register(options.registration)
-  from xlflax.data import task_summary
+  from xlflax.data import task_report
 
   rows = [
     row
-    for row in task_summary.list_registered()
+    for row in task_report.list_registered()
     if fnmatch.fnmatchcase(row['name'], options.pattern)
   ]
   if not rows:
@@ -147,7 +147,7 @@ def list_tasks(options: ListOptions) -> None:
     print(json.dumps(rows, indent=2))
     return
   print(
-    task_summary.format_table(rows, ('name', 'kind', 'languages', 'splits'))
+    task_report.format_table(rows, ('name', 'kind', 'languages', 'splits'))
   )
 
 
@@ -156,8 +156,8 @@ def show(options: ShowOptions) -> None:
   _register(options.registration)
   import seqio
 
-  from xlflax.data import task_summary
-  from xlflax.data.vocabularies.vocabulary import Vocabulary
+  from xlflax.data import task_report
+  from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 
   if options.name in seqio.MixtureRegistry.names():
     _show_mixture(options)
@@ -165,7 +165,7 @@ def show(options: ShowOptions) -> None:
   vocabulary = (
     Vocabulary.load(options.vocabulary) if options.vocabulary else None
   )
-  for line in task_summary.describe_preprocessing(
+  for line in task_report.describe_preprocessing(
     options.name,
     vocabulary,
     split=options.split,
@@ -198,12 +198,12 @@ SUBCOMMANDS = {'list': list_tasks, 'show': show, 'convert': convert}
 
 def _register(options: RegistrationOptions) -> None:
   """Registers the tasks of the sources that the options name."""
-  from xlflax.data.seqio_tasks import host_tensorflow  # Imports TensorFlow.
+  from xlflax.data.seqio_tasks import tensorflow_setup  # Imports TensorFlow.
 
-  host_tensorflow.load_tensorflow()
-  from xlflax.data.seqio_tasks import registration
+  tensorflow_setup.load_tensorflow()
+  from xlflax.data.seqio_tasks import task_registration
 
-  registration.register_tasks(
+  task_registration.register_tasks(
     options.corpus, list(options.task_module), options.tfds_data_dir
   )
   if options.xtreme or options.treebanks:
@@ -217,7 +217,7 @@ def _register(options: RegistrationOptions) -> None:
 
 def _show_mixture(options: ShowOptions) -> None:
   """Prints the tasks of a mixture with their sampling rates."""
-  from xlflax.data import task_summary
+  from xlflax.data import task_report
 
   shared_options.check_excludes(
     options,
@@ -226,9 +226,9 @@ def _show_mixture(options: ShowOptions) -> None:
     given=True,
     fix='Name a task of the mixture to show examples.',
   )
-  rows = task_summary.mixture_rates(options.name, split=options.split)
+  rows = task_report.mixture_rates(options.name, split=options.split)
   print(
-    task_summary.format_table(
+    task_report.format_table(
       rows, ('name', 'languages', 'examples', 'rate', 'share')
     )
   )

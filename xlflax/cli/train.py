@@ -15,9 +15,9 @@ from xlflax.cli import (
   train_phases,
 )
 from xlflax.cli import options as shared_options
-from xlflax.foundation import screen, stopping
+from xlflax.utils import (live_display, signals)
 from xlflax.storage import paths
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,10 +134,10 @@ def main(options: TrainOptions) -> int:
   """Configures the run, joins the other processes, and trains or plans."""
   try:
     return _train_or_plan(options)
-  except stopping.Stopped as error:  # before training handles signals
+  except signals.Stopped as error:  # before training handles signals
     if not options.preemption_exit_code:
       raise
-    print(f'xlflax train: {stopping.describe_stop(error)}.', file=sys.stderr)
+    print(f'xlflax train: {signals.describe_stop(error)}.', file=sys.stderr)
     return options.preemption_exit_code
 
 
@@ -145,16 +145,16 @@ def _train_or_plan(options: TrainOptions) -> int:
   machine = (
     None
     if options.target_topology is None
-    else machines.parse_topology(options.target_topology)
+    else machine_topology.parse_topology(options.target_topology)
   )
   phases = train_phases.configure(options)
   if machine is None:
     compilation_cache.enable(options.compilation.compilation_cache)
   else:
-    from xlflax.planning import stand_in
+    from xlflax.planning import cpu_stand_in
 
-    stand_in.create_cpu_devices(machine)  # before JAX initializes its devices
-  from xlflax.training.processes import distributed as processes
+    cpu_stand_in.create_cpu_devices(machine)  # before JAX initializes its devices
+  from xlflax.training.distributed import distributed_job as processes
 
   with processes.leaving_together(
     'train', stopped_status=options.preemption_exit_code
@@ -180,11 +180,11 @@ def _plan(
   options: TrainOptions,
   phases: Sequence[train_phases.Phase],
   trainers: Sequence[Any],
-  machine: machines.Machine | None,
+  machine: machine_topology.Machine | None,
 ) -> int:
   """Prints the plan of each phase and, if there are several, a summary."""
-  from xlflax.planning import plan, report
-  from xlflax.training.processes import distributed as processes
+  from xlflax.planning import (dry_run, plan_report)
+  from xlflax.training.distributed import distributed_job as processes
 
   if options.phases:
     train_phases.check(
@@ -195,9 +195,9 @@ def _plan(
     train_next_steps.log_export(trainer)
     if options.phases:
       trainer = train_phases.without_missing_checkpoint(trainer)
-    plans[phase.name] = trainer.plan(machine, by=plan.By(options.cost_model))
+    plans[phase.name] = trainer.plan(machine, by=dry_run.By(options.cost_model))
   if options.phases:
-    report.show_phases(plans)
+    plan_report.show_phases(plans)
   if options.output_file and processes.is_lead():
     result = {'phases': plans} if options.phases else plans['']
     text = json.dumps(result, indent=2) + '\n'
@@ -211,7 +211,7 @@ def _train(
   trainers: Sequence[Any],
 ) -> int:
   """Trains the phases in order, until one stops before its last step."""
-  from xlflax.training.processes import distributed as processes
+  from xlflax.training.distributed import distributed_job as processes
 
   finished = train_phases.check(trainers) if options.phases else [False]
   for phase, trainer, is_finished in zip(
@@ -221,7 +221,7 @@ def _train(
       continue
     if processes.is_lead():
       train_next_steps.log_export(trainer)
-    line = screen.Line(f'{trainer.model_dir}: starting or saving')
+    line = live_display.Line(f'{trainer.model_dir}: starting or saving')
     with contextlib.closing(line):
       result = trainer.train(gin_config=phase.configuration.operative)
     if processes.is_lead():

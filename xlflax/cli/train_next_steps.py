@@ -15,7 +15,7 @@ _EVALUATION_FILES = {
 
 def log_export(trainer: Any) -> None:
   """Logs the Hugging Face architecture that the model can be exported to."""
-  from xlflax.interop.huggingface import exporting
+  from xlflax.interop.huggingface import huggingface_export
   from xlflax.models import encoder, encoder_decoder
 
   exportable = (encoder.Encoder, encoder_decoder.EncoderDecoder)
@@ -25,7 +25,7 @@ def log_export(trainer: Any) -> None:
       type(trainer.model).__name__,
     )
     return
-  description = exporting.expressed_as(trainer.model.config, pad_id=0)
+  description = huggingface_export.expressed_as(trainer.model.config, pad_id=0)
   name, _, reason = description.partition(': ')
   if reason:
     logging.info('Export: no Hugging Face architecture fits (%s).', reason)
@@ -39,9 +39,9 @@ def log_export(trainer: Any) -> None:
 
 def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
   """Logs how the run ended, and commands to continue with."""
-  from xlflax.training import progress
+  from xlflax.training import progress_lines
 
-  duration = progress.format_duration(sum(result['seconds'].values()))
+  duration = progress_lines.format_duration(sum(result['seconds'].values()))
   loss = result['loss']
   logging.info(
     '%s %s: step %s of %s in %s%s.',
@@ -68,7 +68,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     return ['Run the same command again to resume from the last checkpoint.']
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
-  from xlflax.objectives.finetuning import base as finetuning
+  from xlflax.objectives.finetuning import finetuning_objective as finetuning
 
   if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
     return [

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.cli import run_options
-from xlflax.configuration import config, shipped_configs
-from xlflax.foundation import errors
+from xlflax.config import (gin_config, config_files)
+from xlflax.utils import errors
 
 _INIT_MACRO = 'INIT_DIR'
 
@@ -29,7 +29,7 @@ class Phase:
   """
 
   name: str
-  configuration: config.Configuration
+  configuration: gin_config.Configuration
 
 
 def configure(options: run_options.RunOptions) -> list[Phase]:
@@ -41,7 +41,7 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
   phases = getattr(options, 'phases', None)
   each = [('', options)] if phases is None else _split(options, phases)
   return [
-    Phase(name, config.load_configuration(phase.gin, phase.macros()))
+    Phase(name, gin_config.load_configuration(phase.gin, phase.macros()))
     for name, phase in each
   ]
 
@@ -54,15 +54,15 @@ def check(trainers: Sequence[Any]) -> list[bool]:
     RunDirectoryError: If a finished run had another configuration, or a run
       has started although the previous one has not finished.
   """
-  from xlflax.training import setup as setup_lib
-  from xlflax.training.checkpointing import run as run_lib
-  from xlflax.training.checkpointing import run_directory, saved_checkpoints
+  from xlflax.training import training_setup
+  from xlflax.training.checkpointing import saved_run
+  from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
   from xlflax.training.initialization import init_from
 
   finished: list[bool] = []
   previous = None
   for trainer in trainers:
-    setup = setup_lib.Setup(trainer)
+    setup = training_setup.Setup(trainer)
     if previous is not None:
       init_from.check_successor(
         setup.settings.init_from,
@@ -70,8 +70,8 @@ def check(trainers: Sequence[Any]) -> list[bool]:
         previous.factory.abstract,
         model_dir=previous.settings.model_dir,
       )
-    last_step = run_lib.last_step_of_finished(setup.model_dir)
-    if not all(finished) and saved_checkpoints.finished_steps(setup.model_dir):
+    last_step = saved_run.last_step_of_finished(setup.model_dir)
+    if not all(finished) and checkpoint_reader.finished_steps(setup.model_dir):
       raise errors.RunDirectoryError(
         'A phase has started although the previous one has not finished',
         got=str(setup.model_dir),
@@ -91,11 +91,11 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
 def without_missing_checkpoint(trainer: Any) -> Any:
   """Returns the run, without initial checkpoints that do not exist yet."""
-  from xlflax.training.checkpointing import saved_checkpoints
+  from xlflax.training.checkpointing import checkpoint_reader
   from xlflax.training.initialization import init_from
 
   sources = init_from.init_directories(trainer.init_from)
-  if all(map(saved_checkpoints.finished_steps, sources)):
+  if all(map(checkpoint_reader.finished_steps, sources)):
     return trainer
   return dataclasses.replace(trainer, init_from=None)
 
@@ -105,8 +105,8 @@ def _split(
 ) -> list[tuple[str, run_options.RunOptions]]:
   """Returns the name and the options of each phase."""
   gin = options.gin
-  folders = shipped_configs.split_search_paths(gin.gin_search_paths)
-  files = shipped_configs.split_phases(phases, folders)
+  folders = config_files.split_search_paths(gin.gin_search_paths)
+  files = config_files.split_phases(phases, folders)
   macros_by_phase = [
     _macros_read([file, *gin.gin_file], folders, gin.gin_bindings)
     for file in files
@@ -142,9 +142,9 @@ def _macros_read(
   """Returns the macros that gin files and bindings read."""
   macros: set[str] = set()
   for binding in bindings:
-    macros |= shipped_configs.used_macros(binding)
+    macros |= config_files.used_macros(binding)
   for name in files:
-    for file in shipped_configs.read_gin_file(name, folders).files():
+    for file in config_files.read_gin_file(name, folders).files():
       macros |= file.uses
   return macros
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from xlflax.cli import compilation_cache, output_paths
 from xlflax.cli import options as shared_options
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
 
 

@@ -86,7 +86,7 @@ Write missing and damaged shards of a token cache again from its text:
 
 def main(options: VerifyOptions) -> int:
   """Prints the findings; returns 2 if an artifact is damaged."""
-  from xlflax import examination
+  from xlflax import integrity
 
   results = []
   for name in options.directories:
@@ -94,19 +94,19 @@ def main(options: VerifyOptions) -> int:
     if options.repair:
       results.append(_repair(directory, options.cache_text))
     else:
-      results.append(examination.verify_directory(directory))
+      results.append(integrity.verify_directory(directory))
   if options.json:
     print(json.dumps([result.to_json() for result in results], indent=2))
   else:
-    print('\n'.join(map(examination.to_text, results)))
+    print('\n'.join(map(integrity.to_text, results)))
   return 0 if all(result.is_whole for result in results) else 2
 
 
 def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
   """Repairs an artifact and returns the remaining findings."""
-  from xlflax import examination
+  from xlflax import integrity
 
-  result = examination.repair_directory(directory, report=_print_progress)
+  result = integrity.repair_directory(directory, report=_print_progress)
   is_cache = result.kind is manifests.Kind.CACHE
   if result.is_whole or not is_cache or cache_text.vocabulary is None:
     return result
@@ -120,7 +120,7 @@ def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):
     tfds_data_dir=cache_text.tfds_data_dir,
   )
   _print_progress(f'Written again: {", ".join(removed) or "missing files"}')
-  return examination.verify_directory(directory)
+  return integrity.verify_directory(directory)
 
 
 def _print_progress(line: str) -> None:

@@ -9,10 +9,10 @@ import annotated_types
 
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
-from xlflax.data.corpus.directory import Corpus
-from xlflax.data.vocabularies.settings import Anchors, ModelType, Settings
-from xlflax.foundation import errors, progress
-from xlflax.storage import mirrors, paths
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.tokenizers.vocabulary_config import (Anchors, ModelType, Settings)
+from xlflax.utils import (errors, progress_reporting)
+from xlflax.storage import (bucket_staging, paths)
 
 _MAX_CHANGED_RATE = 0.01
 # Options that only training reads, not the sampling of a shard.
@@ -157,7 +157,7 @@ Validate the corpus, and print how many sentences would be sampled:
 
 def main(options: VocabOptions) -> None:
   """Trains a vocabulary, samples a shard of the text, or prints the plan."""
-  from xlflax.data import corpus_oddities
+  from xlflax.data import corpus_checks
 
   for name in ('output', 'sample_dir'):
     output_paths.check_outside_corpus(
@@ -172,7 +172,7 @@ def main(options: VocabOptions) -> None:
     _sample_shard(options, corpus, shard)
     return
   settings = _settings(options)
-  corpus_oddities.log_anomalies(corpus)
+  corpus_checks.log_anomalies(corpus)
   if options.dry_run:
     _print_plan(corpus, Settings(**settings))
     return
@@ -183,20 +183,20 @@ def _train(
   options: VocabOptions, corpus: Corpus, settings: dict[str, Any]
 ) -> None:
   """Trains the vocabulary, and prints its statistics."""
-  from xlflax.data.vocabularies import reservoir, training, vocabulary
-  from xlflax.data.vocabularies import statistics as vocabulary_statistics
+  from xlflax.data.tokenizers import (reservoir_sampling, vocabulary_training, base_vocabulary)
+  from xlflax.data.tokenizers import fertility as vocabulary_statistics
 
   assert options.output is not None
   sample = None
   if options.sample_dir:
-    sample = reservoir.read_reservoirs(
+    sample = reservoir_sampling.read_reservoirs(
       options.sample_dir, _sample_origin(options, corpus)
     )
   with (
-    mirrors.stage_output(options.output) as output,
-    progress.progress_name('training a vocabulary'),
+    bucket_staging.stage_output(options.output) as output,
+    progress_reporting.progress_name('training a vocabulary'),
   ):
-    result = training.train_vocabulary(
+    result = vocabulary_training.train_vocabulary(
       corpus, output, overwrite=options.overwrite, drawn=sample, **settings
     )
   statistics = result.description['statistics']
@@ -209,7 +209,7 @@ def _train(
   spec = result.spec
   print(
     f'\n{spec.size} entries, {len(spec.languages)} languages: '
-    f'{paths.to_path(options.output) / vocabulary.DESCRIPTION_FILE}'
+    f'{paths.to_path(options.output) / base_vocabulary.DESCRIPTION_FILE}'
   )
   for code, ranges in zip(spec.languages, spec.language_words, strict=False):
     num_words = sum(stop - start for start, stop in ranges)
@@ -239,24 +239,24 @@ def _sample_shard(
   options: VocabOptions, corpus: Corpus, shard: tuple[int, int]
 ) -> None:
   """Writes one shard of the sample."""
-  from xlflax.data.vocabularies import reservoir
+  from xlflax.data.tokenizers import reservoir_sampling
 
   assert options.sample_dir is not None
   origin = _sample_origin(options, corpus)
-  with progress.progress_name('drawing a sample'):
-    sample = reservoir.draw_reservoirs(
+  with progress_reporting.progress_name('drawing a sample'):
+    sample = reservoir_sampling.draw_reservoirs(
       corpus, capacity=options.max_sentences, seed=options.seed, share=shard
     )
-  reservoir.write_reservoirs(options.sample_dir, shard, sample, origin)
+  reservoir_sampling.write_reservoirs(options.sample_dir, shard, sample, origin)
   for language, sentences in sorted(sample.items()):
     print(f'{language:<10} {sentences.count:>12,} sentences')
 
 
 def _sample_origin(options: VocabOptions, corpus: Corpus) -> Any:
   """Returns the description of the text and settings of a sample."""
-  from xlflax.data.vocabularies import reservoir
+  from xlflax.data.tokenizers import reservoir_sampling
 
-  return reservoir.Origin.of(
+  return reservoir_sampling.Origin.of(
     corpus, capacity=options.max_sentences, seed=options.seed
   )
 
@@ -282,7 +282,7 @@ def _settings(options: VocabOptions) -> dict[str, Any]:
 
 def _print_plan(corpus: Corpus, settings: Settings) -> None:
   """Validates the corpus and prints the number of sentences to sample."""
-  from xlflax.data.vocabularies.training import sentence_quotas
+  from xlflax.data.tokenizers.vocabulary_training import sentence_quotas
 
   print('lines, all well-formed:')
   for name, count in corpus.validate().items():

@@ -3,25 +3,16 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.data.corpus.directory import Corpus
-  from xlflax.data.corpus.writer import write_monolingual, write_parallel
-  from xlflax.data.labelled.rows.classification_rows import ClassificationRows
-  from xlflax.data.labelled.rows.parsing_rows import ParsingRows
-  from xlflax.data.labelled.rows.question_rows import QuestionRows
-  from xlflax.data.labelled.rows.tagging_rows import TaggingRows
-  from xlflax.data.labelled.sources.source import FileExamples
-  from xlflax.data.labelled.sources.task_source import TaskExamples
-  from xlflax.data.labelled.stream import LabelledStream
-  from xlflax.data.stream import (
-    LanguageBatching,
-    Layout,
-    Packing,
-    PairOptions,
-    Positions,
-    Separator,
-    SideOrder,
-    Stream,
-  )
-  from xlflax.data.vocabularies.spec import VocabularySpec
-  from xlflax.data.vocabularies.training import train_vocabulary
-  from xlflax.data.vocabularies.vocabulary import Vocabulary
+  from xlflax.data.corpus.corpus_directory import Corpus
+  from xlflax.data.corpus.corpus_writer import (write_monolingual, write_parallel)
+  from xlflax.data.supervised.featurizers.classification_featurizer import ClassificationRows
+  from xlflax.data.supervised.featurizers.parsing_featurizer import ParsingRows
+  from xlflax.data.supervised.featurizers.question_featurizer import QuestionRows
+  from xlflax.data.supervised.featurizers.tagging_featurizer import TaggingRows
+  from xlflax.data.supervised.sources.example_source import FileExamples
+  from xlflax.data.supervised.sources.task_source import TaskExamples
+  from xlflax.data.supervised.supervised_dataset import LabelledStream
+  from xlflax.data.dataset_config import (LanguageBatching, Layout, Packing, PairOptions, Positions, Separator, SideOrder, Stream)
+  from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+  from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
+  from xlflax.data.tokenizers.base_vocabulary import Vocabulary

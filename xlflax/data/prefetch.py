@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
-from xlflax.data import loader as loader_lib
+from xlflax.data import loader_base
 
 Shardings = jax.sharding.Sharding | Mapping[str, jax.sharding.Sharding]
 
@@ -25,7 +25,7 @@ class Prefetcher:
 
   def __init__(
     self,
-    loader: loader_lib.Loader,
+    loader: loader_base.Loader,
     *,
     sharding: Shardings,
     first_step: int = 0,
@@ -111,7 +111,7 @@ class Prefetcher:
 
 
 def device_batch(
-  loader: loader_lib.Loader, step: int, sharding: Shardings
+  loader: loader_base.Loader, step: int, sharding: Shardings
 ) -> dict[str, jax.Array]:
   """The global batch of a step, as arrays over the devices.
 

@@ -3,16 +3,16 @@
 import dataclasses
 import logging
 
-from xlflax.evaluation import base as evaluation_base
-from xlflax.evaluation import families, results, sentence_encoding
-from xlflax.evaluation.metrics.declaration import Better
-from xlflax.foundation import registry, validation
+from xlflax.evaluation import eval_task as evaluation_base
+from xlflax.evaluation import (task_families, result_store, sentence_embedding)
+from xlflax.evaluation.metrics.metric import Better
+from xlflax.utils import (class_registry, validation)
 from xlflax.training import train_state
-from xlflax.training.checkpointing import saved_objectives
-from xlflax.training.processes import distributed
+from xlflax.training.checkpointing import objective_config
+from xlflax.training.distributed import distributed_job
 
 
-@registry.register('evaluation')
+@class_registry.register('evaluation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
   """Tasks that run during training.
@@ -40,7 +40,7 @@ class Evaluation:
 
   def is_better_higher(self, metric: str) -> bool:
     """Returns whether more of a metric is better, as its task declares it."""
-    return families.better_of(metric) is Better.HIGHER
+    return task_families.better_of(metric) is Better.HIGHER
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics; see `evaluate_state`."""
@@ -61,7 +61,7 @@ def evaluate_state(
 
   Returns:
     'task/metric' -> number; each task's result is also written to disk
-    (see `xlflax.evaluation.results`).
+    (see `xlflax.evaluation.result_store`).
   """
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
@@ -77,8 +77,8 @@ def evaluate_state(
       objective.name: objective
       for objective in setup.settings.objectives.objectives
     },
-    inputs=saved_objectives.inputs_of(setup.settings),
-    sentence=sentence_encoding.of_run(setup.model_dir, params),
+    inputs=objective_config.inputs_of(setup.settings),
+    sentence=sentence_embedding.of_run(setup.model_dir, params),
   )
   metrics: dict[str, float] = {}
   for task in evaluation.tasks:
@@ -86,7 +86,7 @@ def evaluate_state(
     for failure in result.failures:
       logging.error('Evaluation at step %d: %s', step, failure)
     metrics.update({f'{task.name}/{k}': v for k, v in result.metrics.items()})
-    if distributed.is_lead():
+    if distributed_job.is_lead():
       _write(evaluation, setup, task, step, result)
   return metrics
 
@@ -96,15 +96,15 @@ def _write(evaluation: Evaluation, setup, task, step: int, result) -> None:
   averaged = evaluation.use_ema or setup.settings.ema_decay is None
   failures = evaluation_base.Failures(task.name)
   with failures.guard():
-    identity = results.result_identity(
+    identity = result_store.result_identity(
       task,
       model=setup.model,
       vocabulary_hash=setup.vocabulary.hash,
       seed=evaluation.seed,
       parameters='default' if averaged else 'not averaged',
-      sentence=sentence_encoding.read_sentence_encoding(setup.model_dir),
+      sentence=sentence_embedding.read_sentence_encoding(setup.model_dir),
     )
-    results.write_result(setup.model_dir, result, step=step, identity=identity)
+    result_store.write_result(setup.model_dir, result, step=step, identity=identity)
 
 
 def _log_primary_metrics(tasks, step, metrics) -> None:

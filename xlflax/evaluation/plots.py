@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from matplotlib import figure
 
-from xlflax.evaluation import base, families, results, summary
-from xlflax.evaluation.metrics.declaration import Better, Unit
+from xlflax.evaluation import (eval_task, task_families, result_store, result_tables)
+from xlflax.evaluation.metrics.metric import (Better, Unit)
 from xlflax.storage import paths
 
 LAYER = 'layer (0: embeddings)'
@@ -47,7 +47,7 @@ Points = Sequence[tuple[float, float]]
 Panels = Mapping[str, Mapping[str, Points]]
 Groups = Mapping[str, Mapping[str, float]]
 Curves = Mapping[str, Sequence[tuple[int, float]]]
-ByStep = Mapping[results.Step, base.EvalResult]
+ByStep = Mapping[result_store.Step, eval_task.EvalResult]
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def _bar_limit(values: Sequence[float]) -> float:
 
 
 def write_task_plots(
-  directory: pathlib.Path, task: base.EvalTask | summary.Recorded, found: ByStep
+  directory: pathlib.Path, task: eval_task.EvalTask | result_tables.Recorded, found: ByStep
 ) -> list[pathlib.Path]:
   """Draws the results of a task.
 
@@ -379,12 +379,12 @@ def write_task_plots(
   return written
 
 
-def _task_title(task: base.EvalTask | summary.Recorded) -> str:
+def _task_title(task: eval_task.EvalTask | result_tables.Recorded) -> str:
   return task.name if task.split == 'all' else f'{task.name} ({task.split})'
 
 
 def _task_bars(
-  task: base.EvalTask | summary.Recorded, found: ByStep
+  task: eval_task.EvalTask | result_tables.Recorded, found: ByStep
 ) -> figure.Figure:
   """Draws a bar for each part of each of two results."""
   prefix = f'{task.primary_metric}/'
@@ -396,16 +396,16 @@ def _task_bars(
     }
     for step, result in found.items()
   }
-  label = families.find_metric(task.primary_metric).explained
+  label = task_families.find_metric(task.primary_metric).explained
   return bar_chart(_task_title(task), label, models)
 
 
 def _task_curves(
-  task: base.EvalTask | summary.Recorded, found: ByStep
+  task: eval_task.EvalTask | result_tables.Recorded, found: ByStep
 ) -> figure.Figure:
   """Draws a thin line for each part and a thick one for their mean."""
   found = {
-    max(results.step_sort_key(step), 0): one for step, one in found.items()
+    max(result_store.step_sort_key(step), 0): one for step, one in found.items()
   }
   canvas = figure.Figure(figsize=(7, 4.5), layout='constrained')
   axes = canvas.subplots()
@@ -433,10 +433,10 @@ def _task_curves(
     axes.plot(*zip(*points, strict=True), marker='.', label=part, **style)
   axes.set(
     xlabel='training step',
-    ylabel=families.find_metric(task.primary_metric).explained,
+    ylabel=task_families.find_metric(task.primary_metric).explained,
     title=f'{_task_title(task)} along training',
   )
-  declared = families.find_metric(task.primary_metric)
+  declared = task_families.find_metric(task.primary_metric)
   if (declared.unit, declared.better) == (Unit.UNBOUNDED, Better.LOWER):
     axes.set_yscale('log')
   axes.locator_params(axis='x', integer=True)
@@ -454,9 +454,9 @@ def _task_curves(
 
 
 def _task_layers(
-  task: base.EvalTask | summary.Recorded,
-  step: results.Step,
-  result: base.EvalResult,
+  task: eval_task.EvalTask | result_tables.Recorded,
+  step: result_store.Step,
+  result: eval_task.EvalResult,
 ) -> figure.Figure:
   """Draws the main metric, averaged over both directions, by pair and layer.
 
@@ -492,6 +492,6 @@ def _task_layers(
     ylabel='layer (0: embeddings)',
     title=f'{_task_title(task)}: {task.primary_metric} at step {step}',
   )
-  label = families.find_metric(task.primary_metric).explained
+  label = task_families.find_metric(task.primary_metric).explained
   canvas.colorbar(image, ax=axes, label=label)
   return canvas

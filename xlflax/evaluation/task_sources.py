@@ -4,13 +4,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from xlflax.evaluation import sources
-from xlflax.foundation import errors, registry, validation
+from xlflax.evaluation import text_sources
+from xlflax.utils import (errors, class_registry, validation)
 
 
-@registry.register('task_text')
+@class_registry.register('task_text')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskText(sources.TextSource):
+class TaskText(text_sources.TextSource):
   """The monolingual tasks of a SeqIO mixture.
 
   Attributes:
@@ -27,7 +27,7 @@ class TaskText(sources.TextSource):
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the languages of the source."""
-    return sources.chosen_languages(
+    return text_sources.chosen_languages(
       tuple(language for (language,) in _tasks(self, 1)),
       self.languages,
       _where(self),
@@ -42,9 +42,9 @@ class TaskText(sources.TextSource):
     ]
 
 
-@registry.register('task_pairs')
+@class_registry.register('task_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskPairs(sources.PairSource):
+class TaskPairs(text_sources.PairSource):
   """The parallel tasks of a SeqIO mixture.
 
   Attributes:
@@ -60,18 +60,18 @@ class TaskPairs(sources.PairSource):
   languages: tuple[str, ...] | None = None
   max_pairs: validation.PositiveInt | None = None
 
-  def pairs(self) -> tuple[sources.Pair, ...]:
+  def pairs(self) -> tuple[text_sources.Pair, ...]:
     """Returns the language pairs of the source."""
-    return sources.chosen_pairs(
+    return text_sources.chosen_pairs(
       tuple((first, second) for first, second in _tasks(self, 2)),
       self.languages,
       _where(self),
     )
 
-  def load(self, pair: sources.Pair) -> sources.PairedText:
+  def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
     """Returns the sentences of a language or pair."""
     taken = list(itertools.islice(_examples(self, pair), self.max_pairs))
-    return sources.PairedText(
+    return text_sources.PairedText(
       [example['inputs'] for example in taken],
       [example['targets'] for example in taken],
     )
@@ -93,9 +93,7 @@ def _tasks(
 def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
   """The examples before tokenisation of all tasks of these languages."""
   registry = _registry()
-  from xlflax.data.seqio_tasks import (
-    reader as task_reader,  # imports TensorFlow
-  )
+  from xlflax.data.seqio_tasks import seqio_reader as task_reader
 
   for name in _tasks(source, len(languages))[languages]:
     steps = registry.get_task(name).preprocessors
@@ -109,10 +107,10 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
 
 
 def _registry():
-  from xlflax.data.seqio_tasks import host_tensorflow
+  from xlflax.data.seqio_tasks import tensorflow_setup
 
-  host_tensorflow.load_tensorflow()
-  from xlflax.data.seqio_tasks import registry as task_registry
+  tensorflow_setup.load_tensorflow()
+  from xlflax.data.seqio_tasks import task_registry
 
   return task_registry
 

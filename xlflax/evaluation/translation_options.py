@@ -6,14 +6,14 @@ from typing import Annotated
 
 import annotated_types
 
-from xlflax.foundation import errors, registry, validation
+from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models import decoding
 from xlflax.objectives.pretraining import seq2seq
 from xlflax.objectives.pretraining.seq2seq import SourceSymbols
 from xlflax.objectives.teacher_forcing import DecoderStart
 
 
-@registry.register('translation_options')
+@class_registry.register('translation_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationOptions:
   """How sentences are translated; enum fields take strings, too.

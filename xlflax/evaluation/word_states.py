@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data.labelled.rows import words as words_lib
-from xlflax.evaluation import base, placement, states
+from xlflax.data.supervised.featurizers import word_ids
+from xlflax.evaluation import (eval_task, batch_sharding, hidden_states)
 
 _WORDS = 'words'
 
@@ -46,7 +46,7 @@ class WordStates(NamedTuple):
 
 
 def word_states(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   sentences: Sequence[Sequence[str]],
   languages: Sequence[tuple[str, int]],
   *,
@@ -58,7 +58,7 @@ def word_states(
     subject: model, parameters, vocabulary, partitioner, batch size.
     sentences: N lists of words.
     languages: for each sentence its language's code, by which words are
-      encoded (see `words.encode_words`), and its language id.
+      encoded (see `word_ids.encode_words`), and its language id.
     max_length: tokens a sentence, bos and eos included, at most; None, or
       more than the model has positions for: as many as it has.
 
@@ -66,7 +66,7 @@ def word_states(
     As `states_of_readings`; all words up to the first that is left out.
   """
   encoded = [
-    words_lib.encode_words(subject.vocabulary, words, code)
+    word_ids.encode_words(subject.vocabulary, words, code)
     for words, (code, _) in zip(sentences, languages, strict=True)
   ]
   return states_of_readings(
@@ -78,7 +78,7 @@ def word_states(
 
 
 def states_of_readings(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   readings: Sequence[Reading],
   language_ids: Sequence[int],
   *,
@@ -96,11 +96,11 @@ def states_of_readings(
     Each sentence once, the longest first. The model's memory is that of two
     batches, however many sentences there are.
   """
-  limit = states.length_limit(subject, max_length)
+  limit = hidden_states.length_limit(subject, max_length)
   readings = [_cut(reading, limit - 2) for reading in readings]
   ids = np.asarray(language_ids, np.int32)
   pending = None
-  for indices, rows, length in states.language_batches(
+  for indices, rows, length in hidden_states.language_batches(
     subject, [reading.token_ids for reading in readings], ids, limit
   ):
     batch = _rows(
@@ -110,12 +110,12 @@ def states_of_readings(
       length,
       subject.vocabulary.spec,
     )
-    with placement.logical_axis_scope(subject.partitioner):
+    with batch_sharding.logical_axis_scope(subject.partitioner):
       found = _mean_states(
         subject.model,
         subject.partitioner,
         subject.params['model'],
-        placement.shard_batch(batch, subject.partitioner),
+        batch_sharding.shard_batch(batch, subject.partitioner),
       )
     if pending is not None:
       yield from _split(*pending, readings)
@@ -154,7 +154,7 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
   `batch['words']` [rows, T] numbers the words from 0, and is T where a token
   belongs to none.
   """
-  found = states.layer_states(model, params, batch)
+  found = hidden_states.layer_states(model, params, batch)
   words = jax.nn.one_hot(batch[_WORDS], batch[_WORDS].shape[1])  # [rows, T, W]
   share = words / jnp.maximum(jnp.sum(words, 1, keepdims=True), 1)
   means = jnp.einsum(
@@ -163,7 +163,7 @@ def _mean_states(model, partitioner, params, batch) -> jax.Array:
     share,
     precision=jax.lax.Precision.HIGHEST,
   )
-  return placement.replicate(means, partitioner)
+  return batch_sharding.replicate(means, partitioner)
 
 
 def _rows(readings, language_ids, rows, length, spec):
@@ -178,7 +178,7 @@ def _rows(readings, language_ids, rows, length, spec):
     words[row, 1 : len(places) + 1] = np.where(
       reading.words >= 0, places, length
     )
-  return states.token_rows(
+  return hidden_states.token_rows(
     [reading.token_ids for reading in readings],
     language_ids,
     rows,

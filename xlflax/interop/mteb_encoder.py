@@ -17,8 +17,8 @@ import numpy as np
 import pydantic
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import validation
+from xlflax.evaluation import sentence_embedding
+from xlflax.utils import validation
 from xlflax.similarity import cosine
 
 
@@ -148,7 +148,7 @@ class MtebEncoder:
     for key in ('name', 'type'):
       task = str(getattr(task_metadata, key, None))
       names += [f'{task}-{side}', task]
-    names += sentence_encoding.DOCUMENT if side == 'document' else (side,)
+    names += sentence_embedding.DOCUMENT if side == 'document' else (side,)
     return next((known[name] for name in names if name in known), None)
 
   def _language(self, task_metadata: Any, subset: str) -> str | None:

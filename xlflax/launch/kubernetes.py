@@ -14,8 +14,8 @@ import shutil
 import subprocess
 from typing import Any, Literal, Self
 
-from xlflax.foundation import errors, validation
-from xlflax.launch import base, preflight, registry, templates
+from xlflax.utils import (errors, validation)
+from xlflax.launch import (job_base, preflight, launcher_registry, templates)
 
 _PORT = 55527
 # Nodes of a large job start minutes apart.
@@ -167,11 +167,11 @@ class SecretVariable:
     return cls(variable=variable, secret=secret, key=key)
 
 
-@registry.register(
+@launcher_registry.register(
   'kubernetes', help='an indexed Job or a JobSet', example=_EXAMPLE
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KubernetesJob(base.Job):
+class KubernetesJob(job_base.Job):
   """A job under Kubernetes.
 
   Attributes:
@@ -224,7 +224,7 @@ class KubernetesJob(base.Job):
     template: Jinja2 template that replaces that of the manifest.
   """
 
-  commands = (*base.DISTRIBUTED_COMMANDS, *base.SHARDED_COMMANDS)
+  commands = (*job_base.DISTRIBUTED_COMMANDS, *job_base.SHARDED_COMMANDS)
   command: tuple[str, ...]
   name: str
   image: str
@@ -237,9 +237,9 @@ class KubernetesJob(base.Job):
   memory: str | None = None
   resource: tuple[str, ...] = ()
   shared_memory: str = '16Gi'
-  env: tuple[str, ...] = base.multiline(default=())
+  env: tuple[str, ...] = job_base.multiline(default=())
   secret_env: tuple[str, ...] = ()
-  annotation: tuple[str, ...] = base.multiline(default=())
+  annotation: tuple[str, ...] = job_base.multiline(default=())
   label: tuple[str, ...] = ()
   node_selector: tuple[str, ...] = ()
   toleration: tuple[str, ...] = ()
@@ -261,8 +261,8 @@ class KubernetesJob(base.Job):
   template: pathlib.Path | None = None
 
   def __post_init__(self):
-    base.check_text(self)
-    base.check_image(self.image)
+    job_base.check_text(self)
+    job_base.check_image(self.image)
     self._check_name()
     self._check_variables()
     if self.num_slices > 1 and (
@@ -285,7 +285,7 @@ class KubernetesJob(base.Job):
     # The options that are parsed later fail when the job is constructed.
     volumes = [*self._volumes()]
     for option in ('resource', 'annotation', 'label', 'node_selector'):
-      base.parse_pairs(getattr(self, option), f'--{option}')
+      job_base.parse_pairs(getattr(self, option), f'--{option}')
     for text in self.toleration:
       Toleration.parse(text)
     directories = [_SHARED_MEMORY, *(volume.path for volume in volumes)]
@@ -312,8 +312,8 @@ class KubernetesJob(base.Job):
 
   def _check_variables(self):
     secrets = [SecretVariable.parse(text).variable for text in self.secret_env]
-    env = base.parse_variables(self.env, '--env')
-    base.parse_variables([f'{name}=' for name in secrets], '--secret_env')
+    env = job_base.parse_variables(self.env, '--env')
+    job_base.parse_variables([f'{name}=' for name in secrets], '--secret_env')
     for option, names in (('--env', env), ('--secret_env', secrets)):
       for name in names:
         if name in _RESERVED_VARIABLES:
@@ -336,7 +336,7 @@ class KubernetesJob(base.Job):
 
   def check(self) -> None:
     """Checks the gin files and that all pods share the model directory."""
-    base.check_gin_files(self.command, has_own_files=True)
+    job_base.check_gin_files(self.command, has_own_files=True)
     if self.template is None:
       preflight.check_shared_model_dir(
         self.command,
@@ -370,18 +370,18 @@ class KubernetesJob(base.Job):
       'memory': self.memory,
       self.gpu_resource: str(self.gpus_per_pod) if self.gpus_per_pod else None,
       **(_NETWORK_RESOURCES[network] if network else {}),
-      **base.parse_pairs(self.resource, '--resource'),
+      **job_base.parse_pairs(self.resource, '--resource'),
     }
     return {
       'job': self,
       'command': [*self.command, *self._added_flags()],
       'coordinator': f'{first_pod}.{self.name}:{_PORT}',
       'port': _PORT,
-      'env': base.parse_variables(self.env, '--env'),
+      'env': job_base.parse_variables(self.env, '--env'),
       'secret_env': [SecretVariable.parse(text) for text in self.secret_env],
-      'annotations': base.parse_pairs(self.annotation, '--annotation'),
-      'labels': base.parse_pairs(self.label, '--label'),
-      'node_selector': base.parse_pairs(self.node_selector, '--node_selector'),
+      'annotations': job_base.parse_pairs(self.annotation, '--annotation'),
+      'labels': job_base.parse_pairs(self.label, '--label'),
+      'node_selector': job_base.parse_pairs(self.node_selector, '--node_selector'),
       'tolerations': [Toleration.parse(text) for text in self.toleration],
       'volumes': self._volumes(),
       'resources': {k: v for k, v in resources.items() if v is not None},
@@ -394,12 +394,12 @@ class KubernetesJob(base.Job):
 
   def _added_flags(self) -> list[str]:
     """Returns the flags that the launcher adds to the command."""
-    if self.command[0] not in base.DISTRIBUTED_COMMANDS:
+    if self.command[0] not in job_base.DISTRIBUTED_COMMANDS:
       return []
-    flags = [base.PREEMPTION_FLAG]
-    flags += base.platform_flags(self.command, self.platform)
-    if base.flag_value(self.command, base.JOIN_TIMEOUT_FLAG) is None:
-      flags.append(f'{base.JOIN_TIMEOUT_FLAG}={_JOIN_TIMEOUT}')
+    flags = [job_base.PREEMPTION_FLAG]
+    flags += job_base.platform_flags(self.command, self.platform)
+    if job_base.flag_value(self.command, job_base.JOIN_TIMEOUT_FLAG) is None:
+      flags.append(f'{job_base.JOIN_TIMEOUT_FLAG}={_JOIN_TIMEOUT}')
     return flags
 
   def render(self) -> str:

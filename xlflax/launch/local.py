@@ -14,8 +14,8 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from xlflax.foundation import errors, validation
-from xlflax.launch import base, registry, supervisor
+from xlflax.utils import (errors, validation)
+from xlflax.launch import (job_base, launcher_registry, supervisor)
 from xlflax.storage import paths
 
 _PROGRAM = (sys.executable, '-m', 'xlflax.cli')
@@ -30,7 +30,7 @@ xlflax launch node --nnodes=2 --node_rank=0 --nproc_per_node=4 \\
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _SupervisedJob(base.Job):
+class _SupervisedJob(job_base.Job):
   """A job whose processes on this machine are supervised by the launcher.
 
   Attributes:
@@ -56,7 +56,7 @@ class _SupervisedJob(base.Job):
   program: tuple[str, ...] = _PROGRAM
 
   def __post_init__(self):
-    base.check_text(self)
+    job_base.check_text(self)
 
   @abc.abstractmethod
   def coordinator(self, default_port: int | None = None) -> str:
@@ -80,7 +80,7 @@ class _SupervisedJob(base.Job):
     """Directory of the logs; on a local disk also for a run in a bucket."""
     if self.logs is not None:
       return self.logs
-    directory = base.model_dir(self.command)
+    directory = job_base.model_dir(self.command)
     if directory is None:
       return pathlib.Path('logs')
     name = f'{directory.name}.logs'
@@ -92,11 +92,11 @@ class _SupervisedJob(base.Job):
     """Returns the command line of a process, without the program."""
     return [
       *self.command,
-      f'{base.COORDINATOR_FLAG}={coordinator}',
+      f'{job_base.COORDINATOR_FLAG}={coordinator}',
       f'--num_processes={self.world_size}',
       f'--process_id={self.rank(local_rank)}',
-      base.PREEMPTION_FLAG,
-      *base.platform_flags(self.command, self._platform()),
+      job_base.PREEMPTION_FLAG,
+      *job_base.platform_flags(self.command, self._platform()),
     ]
 
   def _platform(self) -> str:
@@ -160,11 +160,11 @@ class _SupervisedJob(base.Job):
       self.workers,
       grace_seconds=self.grace_seconds,
       max_restarts=self.max_restarts,
-      model_dir=base.model_dir(self.command),
+      model_dir=job_base.model_dir(self.command),
     )
 
 
-@registry.register('local', help='processes on this machine', example=_EXAMPLE)
+@launcher_registry.register('local', help='processes on this machine', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LocalJob(_SupervisedJob):
   """A job on this machine.
@@ -196,7 +196,7 @@ class LocalJob(_SupervisedJob):
     return 0 if status == errors.ExitStatus.STOPPED else status
 
 
-@registry.register(
+@launcher_registry.register(
   'node', help='the processes of one node of a job', example=_NODE_EXAMPLE
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 import posixpath
 from collections.abc import Iterable, Sequence
 
-from xlflax.foundation import errors
-from xlflax.launch import base
+from xlflax.utils import errors
+from xlflax.launch import job_base
 from xlflax.storage import paths
 
 # Directories that are local to each node of a cluster.
@@ -25,7 +25,7 @@ def check_shared_model_dir(
     ConfigError: If `--model_dir` is neither in a bucket nor below one of the
       shared directories.
   """
-  directory = base.flag_value(command, '--model_dir')
+  directory = job_base.flag_value(command, '--model_dir')
   if directory is None or paths.is_bucket(directory):
     return
   normalized = posixpath.normpath(directory)
@@ -49,7 +49,7 @@ def check_not_node_local(command: Sequence[str]) -> None:
   Raises:
     ConfigError: If `--model_dir` is in a directory such as /tmp.
   """
-  directory = base.flag_value(command, '--model_dir')
+  directory = job_base.flag_value(command, '--model_dir')
   if directory is None or paths.is_bucket(directory):
     return
   normalized = posixpath.normpath(directory)

@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 from typing import Any, ClassVar
 
-from xlflax.foundation import errors, validation
-from xlflax.launch import base, preflight, registry, templates
+from xlflax.utils import (errors, validation)
+from xlflax.launch import (job_base, preflight, launcher_registry, templates)
 
 # sbatch has its own quoting in #SBATCH lines: no characters that need any.
 _DIRECTIVE = re.compile(r'[\w./:@%+=,^~*&|!()\[\]-]+')
@@ -36,9 +36,9 @@ class RestartPolicy(enum.Enum):
   IN_PLACE = 'in_place'
 
 
-@registry.register('slurm', help='a job for sbatch', example=_EXAMPLE)
+@launcher_registry.register('slurm', help='a job for sbatch', example=_EXAMPLE)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlurmJob(base.Job):
+class SlurmJob(job_base.Job):
   """A job under Slurm.
 
   Attributes:
@@ -71,8 +71,8 @@ class SlurmJob(base.Job):
   """
 
   commands: ClassVar[tuple[str, ...]] = (
-    *base.DISTRIBUTED_COMMANDS,
-    *base.SHARDED_COMMANDS,
+    *job_base.DISTRIBUTED_COMMANDS,
+    *job_base.SHARDED_COMMANDS,
   )
   command: tuple[str, ...]
   nodes: validation.PositiveInt = 1
@@ -91,13 +91,13 @@ class SlurmJob(base.Job):
   restart_policy: RestartPolicy = RestartPolicy.REQUEUE
   logs: pathlib.Path | None = None
   nccl_socket_ifname: str | None = None
-  env: tuple[str, ...] = base.multiline(default=())
+  env: tuple[str, ...] = job_base.multiline(default=())
   entrypoint: str = 'xlflax'
   sbatch_arg: tuple[str, ...] = ()
 
   def __post_init__(self):
-    base.check_text(self)
-    base.parse_variables(self.env, '--env')
+    job_base.check_text(self)
+    job_base.parse_variables(self.env, '--env')
     self._check_directives()
     if self.gpus_per_node and self.gpus_per_node % self.ntasks_per_node:
       raise errors.ConfigError(
@@ -105,7 +105,7 @@ class SlurmJob(base.Job):
         got=f'{self.ntasks_per_node} processes, {self.gpus_per_node} GPUs',
         where='--ntasks_per_node',
       )
-    is_sharded = self.command[0] in base.SHARDED_COMMANDS
+    is_sharded = self.command[0] in job_base.SHARDED_COMMANDS
     if self.array and not self.sweep and not is_sharded:
       raise errors.ConfigError(
         'An array of jobs needs the options of its tasks',
@@ -163,7 +163,7 @@ class SlurmJob(base.Job):
     """Whether supervisors restart the processes within the allocation."""
     return (
       self.restart_policy is RestartPolicy.IN_PLACE
-      and self.command[0] in base.DISTRIBUTED_COMMANDS
+      and self.command[0] in job_base.DISTRIBUTED_COMMANDS
     )
 
   def check(self) -> None:
@@ -183,16 +183,16 @@ class SlurmJob(base.Job):
     - user_error_status, preempted_status: Exit statuses.
     """
     has_gpus = 'gpu' if self.gpus_per_node else None
-    env = base.parse_variables(self.env, '--env')
+    env = job_base.parse_variables(self.env, '--env')
     if self.nccl_socket_ifname:
       env['NCCL_SOCKET_IFNAME'] = self.nccl_socket_ifname
     return {
       'job': self,
       'directives': self._directives(),
-      'command': [*self.command, *base.platform_flags(self.command, has_gpus)],
+      'command': [*self.command, *job_base.platform_flags(self.command, has_gpus)],
       'env': env,
-      'adds_flags': self.command[0] in base.DISTRIBUTED_COMMANDS,
-      'preemption_flag': base.PREEMPTION_FLAG,
+      'adds_flags': self.command[0] in job_base.DISTRIBUTED_COMMANDS,
+      'preemption_flag': job_base.PREEMPTION_FLAG,
       'user_error_status': int(errors.ExitStatus.MISTAKE),
       'preempted_status': int(errors.ExitStatus.STOPPED),
     }

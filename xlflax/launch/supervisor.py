@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from xlflax.foundation import errors, stopping
-from xlflax.launch import base
+from xlflax.utils import (errors, signals)
+from xlflax.launch import job_base
 
 # Environment variable with the earlier failures, for restarted processes.
 RESTART_VARIABLE = 'XLFLAX_RESTART'
@@ -183,7 +183,7 @@ class _ProcessGroup:
     self._previous_handlers: dict[int, Any] = {}
 
   def __enter__(self) -> '_ProcessGroup':
-    for number in filter(stopping.is_heard, stopping.SIGNALS):
+    for number in filter(signals.is_heard, signals.SIGNALS):
       self._previous_handlers[number] = signal.signal(number, self._forward)
     try:
       self._start()
@@ -270,7 +270,7 @@ class _ProcessGroup:
       logging.error('The job is not restarted after a user error:')
       print(_last_message(worker.log), file=sys.stderr, flush=True)
       return code
-    step = base.last_checkpoint(self._model_dir)
+    step = job_base.last_checkpoint(self._model_dir)
     logging.error(
       'The job failed. %s Logs of all processes are in %s.',
       'There is no checkpoint yet.'

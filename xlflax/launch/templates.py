@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 # YAML 1.1, YAML 1.2 and Go's parser disagree on which unquoted words are
 # numbers or booleans ('1e3', 'y', '0o17'). All of them read these as strings.

@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 from typing import Any
 
-from xlflax.foundation import errors, validation
-from xlflax.launch import base, preflight, registry, templates
+from xlflax.utils import (errors, validation)
+from xlflax.launch import (job_base, preflight, launcher_registry, templates)
 
 # Nodes are named NAME-1023, with at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
@@ -31,11 +31,11 @@ xlflax launch tpu --name=mlm --zone=us-east5-a --spot \
 """
 
 
-@registry.register(
+@launcher_registry.register(
   'tpu', help='all workers of Cloud TPU slices', example=_EXAMPLE
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TpuJob(base.Job):
+class TpuJob(job_base.Job):
   """A job on Cloud TPU.
 
   Attributes:
@@ -83,7 +83,7 @@ class TpuJob(base.Job):
   internal_ips: bool = False
   image: str | None = None
   package: str | None = None
-  setup_command: str | None = base.multiline(default=None)
+  setup_command: str | None = job_base.multiline(default=None)
   entrypoint: str | None = None
   env: tuple[str, ...] = ()
   max_restarts: validation.NonNegativeInt = 20
@@ -92,9 +92,9 @@ class TpuJob(base.Job):
   poll_seconds: validation.NonNegativeInt = 30
 
   def __post_init__(self):
-    base.check_text(self)
-    base.check_image(self.image)
-    base.parse_variables(self.env, '--env')
+    job_base.check_text(self)
+    job_base.check_image(self.image)
+    job_base.parse_variables(self.env, '--env')
     if not _NAME.fullmatch(self.name):
       raise errors.ConfigError(
         'The name is not valid on Google Cloud',
@@ -113,7 +113,7 @@ class TpuJob(base.Job):
 
   def check(self) -> None:
     """Checks the gin files, the model directory and the package."""
-    base.check_gin_files(self.command, has_own_files=True)
+    job_base.check_gin_files(self.command, has_own_files=True)
     preflight.check_shared_model_dir(
       self.command, (), fix='Pass --model_dir=gs://BUCKET/...'
     )
@@ -184,7 +184,7 @@ class TpuJob(base.Job):
 
   def _run(self) -> str:
     """Returns the command line of a worker."""
-    variables = base.parse_variables(self.env, '--env')
+    variables = job_base.parse_variables(self.env, '--env')
     assignments = [f'{k}={shlex.quote(v)}' for k, v in variables.items()]
     if self.entrypoint:
       prefix = ' '.join(['env', *assignments, '']) if assignments else ''
@@ -194,8 +194,8 @@ class TpuJob(base.Job):
       entrypoint = ' '.join([_DOCKER, *options, self.image, 'xlflax'])
     else:
       entrypoint = ' '.join([*assignments, 'venv/bin/xlflax'])
-    words = [*self.command, *base.platform_flags(self.command, 'tpu')]
-    return f'{entrypoint} {shlex.join([*words, base.PREEMPTION_FLAG])}'
+    words = [*self.command, *job_base.platform_flags(self.command, 'tpu')]
+    return f'{entrypoint} {shlex.join([*words, job_base.PREEMPTION_FLAG])}'
 
   def render(self) -> str:
     """Returns the shell script that runs the job."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import errors
-from xlflax.models import recompute
+from xlflax.utils import errors
+from xlflax.models import custom_vjp
 
 Function = Callable[[jax.Array], jax.Array]
 
@@ -94,12 +94,12 @@ def _gelu(inputs: jax.Array) -> jax.Array:
 
 register_activation(
   'gelu',
-  recompute.recompute_in_backward(_gelu),
+  custom_vjp.recompute_in_backward(_gelu),
   huggingface=('gelu', 'gelu_python'),
 )
 register_activation(
   'gelu_tanh',
-  recompute.recompute_in_backward(
+  custom_vjp.recompute_in_backward(
     functools.partial(jax.nn.gelu, approximate=True)
   ),
   huggingface=('gelu_pytorch_tanh', 'gelu_new', 'gelu_fast'),
@@ -107,7 +107,7 @@ register_activation(
 register_activation('relu', jax.nn.relu, huggingface=('relu',))
 register_activation(
   'silu',
-  recompute.recompute_in_backward(jax.nn.silu),
+  custom_vjp.recompute_in_backward(jax.nn.silu),
   huggingface=('silu', 'swish'),
 )
 register_activation('tanh', jnp.tanh, huggingface=('tanh',))

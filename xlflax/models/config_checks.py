@@ -1,6 +1,6 @@
 """Checks of an `EncoderConfig`: what goes together."""
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def check_layers(config) -> None:

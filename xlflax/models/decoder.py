@@ -7,15 +7,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
-from xlflax.models import (
-  decoder_layers,
-  dropout,
-  embeddings,
-  layer_loop,
-  layers,
-)
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.models import encoder_config as model_config
+from xlflax.models import (decoder_layers, dropout, embeddings, scan_layers, layers)
+from xlflax.models import encoder_decoder_config
 from xlflax.models.attention import masks
 from xlflax.models.variants import t5_layers
 
@@ -49,17 +43,17 @@ class DecoderEmbeddings(embeddings.Embeddings):
 class Decoder(nn.Module):
   """Causal layers with cross-attention to a memory.
 
-  Its methods take `shared`, the encoder's layers (`layer_loop.layer_parameters`)
+  Its methods take `shared`, the encoder's layers (`scan_layers.layer_parameters`)
   that a tied decoder runs on; None if the decoder has its own.
   """
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   def setup(self):
     config = self.config
     if not (config.is_t5 or config.tie_decoder):
       self.embeddings = DecoderEmbeddings(config.encoder)
-    self.layers = layer_loop.make_layers(
+    self.layers = scan_layers.make_layers(
       self._layer, config.num_decoder_layers, scan=config.scan_layers
     )
     if config.is_t5:
@@ -67,7 +61,7 @@ class Decoder(nn.Module):
         self.relative_bias = t5_layers.RelativeBias(config)
       self.final_norm: Any = t5_layers.RmsNorm(config)
       self.dropout = dropout.Dropout(config.dropout_rate)
-    elif config.family is config_lib.EncoderDecoderFamily.PRE_LN:
+    elif config.family is encoder_decoder_config.EncoderDecoderFamily.PRE_LN:
       self.final_norm = layers.LayerNorm(config.encoder)
 
   def __call__(
@@ -96,7 +90,7 @@ class Decoder(nn.Module):
     places = jnp.arange(states.shape[1])
     more = self._relative(places, places)
     if self.is_initializing():
-      layer_loop.init_layers(
+      scan_layers.init_layers(
         self.layers,
         self.config.num_decoder_layers,
         'decode',
@@ -123,12 +117,12 @@ class Decoder(nn.Module):
         rngs={'dropout': key} if training else None,
       ), None
 
-    states, _ = layer_loop.run_layers(
+    states, _ = scan_layers.run_layers(
       body,
       states,
       self._parameters(shared),
       remat=self.config.remat,
-      unroll=layer_loop.is_unrolled(self.config),
+      unroll=scan_layers.is_unrolled(self.config),
       count=self.config.num_decoder_layers,
       dropout_key=self.make_rng('dropout') if training else None,
     )
@@ -154,7 +148,7 @@ class Decoder(nn.Module):
       return carry, layer.apply({'params': params}, memory, method='memory')
 
     count = config.num_decoder_layers
-    _, (keys, values) = layer_loop.run_layers(
+    _, (keys, values) = scan_layers.run_layers(
       body, (), self._parameters(shared), count=count
     )
     shape = (count, rows, length, config.num_heads, config.dim_per_head)
@@ -200,7 +194,7 @@ class Decoder(nn.Module):
       ]
     else:
       inputs = params, memory
-    (states, keys, values), _ = layer_loop.run_layers(
+    (states, keys, values), _ = scan_layers.run_layers(
       body,
       (states, cache.keys, cache.values),
       inputs,
@@ -220,7 +214,7 @@ class Decoder(nn.Module):
     return {'relative': self.relative_bias(buckets)}
 
   def _finish(self, states: jax.Array, deterministic: bool) -> jax.Array:
-    if self.config.family is config_lib.EncoderDecoderFamily.POST_LN:
+    if self.config.family is encoder_decoder_config.EncoderDecoderFamily.POST_LN:
       return states
     states = self.final_norm(states)
     if not self.config.is_t5:
@@ -229,18 +223,18 @@ class Decoder(nn.Module):
 
   def _parameters(self, shared):
     config = self.config
-    own = layer_loop.layer_parameters(
+    own = scan_layers.layer_parameters(
       self, config.num_decoder_layers, scan=config.scan_layers
     )
     if not config.tie_decoder:
       return own
     first = (
       0
-      if config.tied_layers is config_lib.TiedLayers.FIRST
+      if config.tied_layers is encoder_decoder_config.TiedLayers.FIRST
       else config.num_encoder_layers - config.num_decoder_layers
     )
-    return layer_loop.merge_layers(
-      layer_loop.select_layers(
+    return scan_layers.merge_layers(
+      scan_layers.select_layers(
         shared, first, first + config.num_decoder_layers
       ),
       own,

@@ -6,9 +6,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, layers
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.models import encoder_decoder_config
 from xlflax.models.attention import masks
 from xlflax.models.variants import t5_layers
 
@@ -145,7 +145,7 @@ class T5Layer(DecoderLayer):
   layer's table.
   """
 
-  t5: config_lib.EncoderDecoderConfig | None = None
+  t5: encoder_decoder_config.EncoderDecoderConfig | None = None
 
   def setup(self):
     config: Any = self.t5

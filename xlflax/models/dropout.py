@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.models import recompute
+from xlflax.models import custom_vjp
 
 _WEYL = np.uint32(0x9E3779B1)  # 2^32 / golden ratio, made odd
 
@@ -77,7 +77,7 @@ def _drop(rate: float, kept, words: jax.Array, inputs: jax.Array) -> jax.Array:
 
 
 def _drop_forward(rate, kept, words, inputs):
-  return _drop(rate, kept, words, inputs), recompute.prevent_cse(words)
+  return _drop(rate, kept, words, inputs), custom_vjp.prevent_cse(words)
 
 
 def _drop_backward(rate, kept, words, gradient):

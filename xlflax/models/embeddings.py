@@ -5,10 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.foundation import errors
-from xlflax.models import config as model_config
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, layers
-from xlflax.models.products import linear
+from xlflax.models.linear import dense
 
 _Config = model_config.EncoderConfig
 
@@ -72,11 +72,11 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
   mesh = jax.sharding.get_abstract_mesh()
   if not mesh.empty and table.shape[0] > ids.size // mesh.size:
     if mesh.size > 1:
-      table = linear.constrain_table(table)  # and so its gradient
-    width = linear.width_axes(table.shape[1])
-    ids = linear.constrain_beside_width(ids, width, 'batch', 'length')
+      table = dense.constrain_table(table)  # and so its gradient
+    width = dense.width_axes(table.shape[1])
+    ids = dense.constrain_beside_width(ids, width, 'batch', 'length')
     rows = jnp.take(table, ids, axis=0, mode='fill')
-    rows = linear.constrain_beside_width(
+    rows = dense.constrain_beside_width(
       rows, width, 'batch', 'length', 'embed'
     )
   else:

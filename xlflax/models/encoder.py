@@ -7,16 +7,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import errors, registry
-from xlflax.models import activations, embeddings, layer_loop, layers
-from xlflax.models import config as model_config
+from xlflax.utils import (errors, class_registry)
+from xlflax.models import (activations, embeddings, scan_layers, layers)
+from xlflax.models import encoder_config as model_config
 from xlflax.models.attention import attention_masks
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.models.variants import cross_attention, disentangled
+from xlflax.models.variants import (veco, disentangled)
 
 
-@registry.register('encoder')
-class Encoder(cross_attention.PlugIn):
+@class_registry.register('encoder')
+class Encoder(veco.PlugIn):
   """From token ids to states, and from states to tied logits.
 
   Every method that reads tokens takes `token_ids` int32 [B, T] and, by
@@ -243,7 +243,7 @@ class Encoder(cross_attention.PlugIn):
         split_rngs={'params': True, 'dropout': True},
         in_axes=(nn.broadcast, 0),
         length=config.num_layers,
-        unroll=config.num_layers if layer_loop.is_unrolled(config) else 1,
+        unroll=config.num_layers if scan_layers.is_unrolled(config) else 1,
         metadata_params={nn.PARTITION_NAME: 'layers'},
       )(self.layers, states, shared, indices)
     outputs = []
@@ -265,6 +265,6 @@ def _remat(body, config: model_config.EncoderConfig):
     return body
   return nn.remat(
     body,
-    policy=layer_loop.remat_policy(config.remat),
-    prevent_cse=layer_loop.is_unrolled(config),
+    policy=scan_layers.remat_policy(config.remat),
+    prevent_cse=scan_layers.is_unrolled(config),
   )

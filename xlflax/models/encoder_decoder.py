@@ -6,16 +6,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import registry
-from xlflax.models import decoder, embeddings, layer_loop, layers
-from xlflax.models import encoder as encoder_lib
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.utils import class_registry
+from xlflax.models import (decoder, embeddings, scan_layers, layers)
+from xlflax.models import encoder
+from xlflax.models import encoder_decoder_config
 from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
 from xlflax.models.variants import t5_encoder
 
 
-@registry.register('encoder_decoder')
+@class_registry.register('encoder_decoder')
 class EncoderDecoder(nn.Module):
   """From token ids of two sides to states and logits of the second.
 
@@ -27,14 +27,14 @@ class EncoderDecoder(nn.Module):
   one), 'decoder', and 'output' for T5's table of output embeddings.
   """
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   def setup(self):
     config = self.config
     self.encoder: Any = (
       t5_encoder.T5Encoder(config)
       if config.is_t5
-      else encoder_lib.Encoder(config.encoder)
+      else encoder.Encoder(config.encoder)
     )
     self.decoder = decoder.Decoder(config)
     if config.is_t5 and self._has_own_output():
@@ -224,7 +224,7 @@ class EncoderDecoder(nn.Module):
     return found[..., : self.config.vocab_size]
 
   def _has_own_output(self) -> bool:
-    own = config_lib.OutputEmbeddings.OWN
+    own = encoder_decoder_config.OutputEmbeddings.OWN
     return self.config.output_embeddings is own
 
   def _encoder_inputs(self, inputs) -> dict[str, Any]:
@@ -261,6 +261,6 @@ class EncoderDecoder(nn.Module):
     config = self.config
     if not config.tie_decoder:
       return None
-    return layer_loop.layer_parameters(
+    return scan_layers.layer_parameters(
       self.encoder, config.num_encoder_layers, scan=config.scan_layers
     )

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import annotated_types
 
-from xlflax.foundation import errors, registry, validation
-from xlflax.models import config as model_config
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.models import encoder_config as model_config
 
 
 class EncoderDecoderFamily(enum.StrEnum):
@@ -56,7 +56,7 @@ _LAYER_NORM_ONLY = {
 }
 
 
-@registry.register('encoder_decoder_config')
+@class_registry.register('encoder_decoder_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(model_config.TransformerConfig):
   """Hyper-parameters of `xlflax.models.encoder_decoder.EncoderDecoder`.

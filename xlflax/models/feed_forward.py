@@ -6,8 +6,8 @@ import flax.linen as nn
 import jax
 
 from xlflax.models import activations
-from xlflax.models import config as model_config
-from xlflax.models.products import linear
+from xlflax.models import encoder_config as model_config
+from xlflax.models.linear import dense
 
 
 class FeedForward(nn.Module):
@@ -18,7 +18,7 @@ class FeedForward(nn.Module):
   def setup(self):
     config = self.config
     project = functools.partial(
-      linear.Linear,
+      dense.Linear,
       config,
       (config.mlp_dim,),
       ('embed', 'mlp'),
@@ -28,7 +28,7 @@ class FeedForward(nn.Module):
     if config.gated_mlp:
       self.gate = project()
     last = config.mlp_output_bias
-    self.wo = linear.Linear(
+    self.wo = dense.Linear(
       config,
       (config.hidden_dim,),
       ('mlp', 'embed'),
@@ -42,4 +42,4 @@ class FeedForward(nn.Module):
       hidden = self.gate(states, activation) * self.wi(states)
     else:
       hidden = self.wi(states, activation)
-    return self.wo(linear.constrain_sharding(hidden, 'batch', 'length', 'mlp'))
+    return self.wo(dense.constrain_sharding(hidden, 'batch', 'length', 'mlp'))

@@ -6,23 +6,23 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, feed_forward, norms
-from xlflax.models.attention import attention, masks, rotary
-from xlflax.models.products import linear
+from xlflax.models.attention import (attention_backends, masks, rotary)
+from xlflax.models.linear import dense
 from xlflax.models.variants import disentangled
 
 _Config = model_config.EncoderConfig
 
 FeedForward = feed_forward.FeedForward
 LayerNorm = norms.LayerNorm
-Linear = linear.Linear
-constrain = linear.constrain_sharding
-for_head = linear.for_head
-logits = linear.compute_logits
-weights_init = linear.weights_init
-table_init = linear.table_init
-zeros_init = linear.zeros_init
+Linear = dense.Linear
+constrain = dense.constrain_sharding
+for_head = dense.for_head
+logits = dense.compute_logits
+weights_init = dense.weights_init
+table_init = dense.table_init
+zeros_init = dense.zeros_init
 
 
 class Attention(nn.Module):
@@ -89,7 +89,7 @@ class Attention(nn.Module):
     """[B, T, N, D] of each head."""
     config = self.config
     drop = config.attention_dropout_rate and not deterministic
-    return attention.dot_product_attention(
+    return attention_backends.dot_product_attention(
       query,
       key,
       value,

@@ -7,9 +7,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
-from xlflax.models import recompute, targets
-from xlflax.models.products import linear
+from xlflax.models import encoder_config as model_config
+from xlflax.models import (custom_vjp, compile_targets)
+from xlflax.models.linear import dense
 
 
 class LayerNorm(nn.Module):
@@ -31,7 +31,7 @@ class LayerNorm(nn.Module):
     if config.norm is model_config.Norm.SCALE:
       bias: Any = jnp.zeros(width, jnp.float32)
     else:
-      bias = self.param('bias', linear.zeros_init('norm'), width, jnp.float32)
+      bias = self.param('bias', dense.zeros_init('norm'), width, jnp.float32)
     function = _normalize(config.layer_norm_epsilon, config.compute_dtype)
     return function(states, scale, bias)
 
@@ -49,11 +49,11 @@ def _normalize(epsilon: float, dtype: jnp.dtype):
     scale, bias = (jnp.expand_dims(x, rows) for x in (scale, bias))
     return (unit * scale + bias).astype(dtype)
 
-  plain = recompute.recompute_in_backward(normalize)
+  plain = custom_vjp.recompute_in_backward(normalize)
   closed = _with_closed_gradient(normalize, epsilon)
 
   def choose(*arguments):
-    on_cpu = targets.current_target().platform == 'cpu'
+    on_cpu = compile_targets.current_target().platform == 'cpu'
     return (plain if on_cpu else closed)(*arguments)
 
   return choose
@@ -70,7 +70,7 @@ def _with_closed_gradient(normalize, epsilon: float):
 
   def forward(states, scale, bias):
     return normalize(states, scale, bias), (
-      recompute.prevent_cse(states),
+      custom_vjp.prevent_cse(states),
       scale,
     )
 
@@ -97,7 +97,7 @@ def _centred(x: jax.Array) -> tuple[jax.Array, jax.Array]:
   centred; there they lose their first element, which is near enough to the
   mean for a difference of squares.
   """
-  if targets.current_target().platform != 'gpu':
+  if compile_targets.current_target().platform != 'gpu':
     x = x - x.mean(-1, keepdims=True)
     return x, jnp.square(x).mean(-1, keepdims=True)
   x = x - x[..., :1]
@@ -120,4 +120,4 @@ def rms_norm(epsilon: float, dtype: jnp.dtype):
     scale = jnp.expand_dims(scale, tuple(range(states.ndim - 1)))
     return (unit * scale).astype(dtype)
 
-  return recompute.recompute_in_backward(normalize)
+  return custom_vjp.recompute_in_backward(normalize)

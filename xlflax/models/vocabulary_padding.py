@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 
 # Parameters with a row for each token, and the axis of these rows.
 _ROW_AXES = (

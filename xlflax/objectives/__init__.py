@@ -3,12 +3,7 @@
 from etils import epy as _epy
 
 with _epy.lazy_api_imports(globals()):
-  from xlflax.objectives.base import (
-    Context,
-    Objective,
-    ObjectiveOutput,
-    WeightedMean,
-  )
+  from xlflax.objectives.objective_base import (Context, Objective, ObjectiveOutput, WeightedMean)
   from xlflax.objectives.finetuning.dependency_parsing import DependencyParsing
   from xlflax.objectives.finetuning.question_answering import QuestionAnswering
   from xlflax.objectives.finetuning.sequence_classification import (
@@ -17,8 +12,8 @@ with _epy.lazy_api_imports(globals()):
   from xlflax.objectives.finetuning.token_classification import (
     TokenClassification,
   )
-  from xlflax.objectives.mixture import Combine, Entry, ObjectiveMixture
-  from xlflax.objectives.pretraining.contrastive import SentenceAlignment
+  from xlflax.objectives.objective_mixture import (Combine, Entry, ObjectiveMixture)
+  from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
   from xlflax.objectives.pretraining.cross_attention_mlm import (
     CrossAttentionMLM,
   )

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors
-from xlflax.models import targets
-from xlflax.models.products import linear
-from xlflax.objectives import inputs
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import errors
+from xlflax.models import compile_targets
+from xlflax.models.linear import dense
+from xlflax.objectives import model_calls
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
@@ -117,7 +117,7 @@ def make_target(
   Returns:
     The target; labels are in the row of the input, one place earlier.
   """
-  token_ids = rows[batch_lib.TOKEN_IDS]
+  token_ids = rows[batch_keys.TOKEN_IDS]
 
   def earlier(array):
     return jnp.pad(array[:, 1:], ((0, 0), (0, 1)))
@@ -128,10 +128,10 @@ def make_target(
     [first[:, None].astype(token_ids.dtype), token_ids[:, 1:]], axis=1
   )
   moved = {
-    batch_lib.TOKEN_IDS: jnp.where(present, begun, vocabulary.pad_id),
-    batch_lib.SEGMENT_IDS: present.astype(jnp.int32),
+    batch_keys.TOKEN_IDS: jnp.where(present, begun, vocabulary.pad_id),
+    batch_keys.SEGMENT_IDS: present.astype(jnp.int32),
   }
-  for key in (batch_lib.POSITIONS, batch_lib.LANGUAGE_IDS):
+  for key in (batch_keys.POSITIONS, batch_keys.LANGUAGE_IDS):
     if key in rows:
       moved[key] = jnp.where(present, rows[key], 0)
   labels = jnp.where(present, earlier(token_ids), vocabulary.pad_id)
@@ -140,9 +140,9 @@ def make_target(
 
 def row_languages(rows, vocabulary: VocabularySpec) -> jax.Array:
   """Language of each row's first token of text, int [B]; 0 if unknown."""
-  if batch_lib.LANGUAGE_IDS not in rows:
-    return jnp.zeros(rows[batch_lib.TOKEN_IDS].shape[0], jnp.int32)
-  return inputs.row_languages(rows, vocabulary)
+  if batch_keys.LANGUAGE_IDS not in rows:
+    return jnp.zeros(rows[batch_keys.TOKEN_IDS].shape[0], jnp.int32)
+  return model_calls.row_languages(rows, vocabulary)
 
 
 def decode_with_teacher_forcing(
@@ -170,20 +170,20 @@ def decode_with_teacher_forcing(
     The states [B, S, H], and the parameters for `score_labels`: `params`.
   """
   encoder_rng, decoder_rng = jax.random.split(rng)
-  memory = inputs.encode_batch(
+  memory = model_calls.encode_batch(
     model, source_params, source, context=context, rng=encoder_rng
   )
   memory, params = _head_first(memory, params)
-  states = inputs.call_model(
+  states = model_calls.call_model(
     model,
     params,
     'decode',
-    target.rows[batch_lib.TOKEN_IDS],
+    target.rows[batch_keys.TOKEN_IDS],
     memory,
     rng=decoder_rng,
     deterministic=not context.train,
-    memory_segment_ids=source.get(batch_lib.SEGMENT_IDS),
-    **inputs.model_kwargs(target.rows),
+    memory_segment_ids=source.get(batch_keys.SEGMENT_IDS),
+    **model_calls.model_kwargs(target.rows),
   )
   return states, params
 
@@ -194,11 +194,11 @@ def _head_first(memory: jax.Array, params):
   Several GPUs exchange it while they compute the decoder's gradients, and not
   after the encoder's.
   """
-  several = linear.on_several_accelerators()
+  several = dense.on_several_accelerators()
   table = params['model'].get('output')
-  if table is None or not several or targets.current_target().platform != 'gpu':
+  if table is None or not several or compile_targets.current_target().platform != 'gpu':
     return memory, params
-  memory, table = linear.gradients_in_turn(memory, table)
+  memory, table = dense.gradients_in_turn(memory, table)
   return memory, {**params, 'model': {**params['model'], 'output': table}}
 
 
@@ -232,8 +232,8 @@ def score_labels(
     chunk_size: see `linear_cross_entropy.linear_cross_entropy`.
     vocab_size: V; rows of the table beyond it do not count.
   """
-  hidden = inputs.call_model(model, params, 'transform', states)
-  table, bias = inputs.call_model(model, params, 'output_table')
+  hidden = model_calls.call_model(model, params, 'transform', states)
+  table, bias = model_calls.call_model(model, params, 'output_table')
   hidden = hidden.reshape(-1, hidden.shape[-1])
   flat = labels.reshape(-1)
   result = linear_cross_entropy(

@@ -16,10 +16,10 @@ from typing import Any
 
 import jax
 
-from xlflax.foundation import accelerator_packages, errors
-from xlflax.models import targets
-from xlflax.planning import gpu_targets, scratch, tpu_dumps
-from xlflax.training.devices import machines
+from xlflax.utils import (accelerator_packages, errors)
+from xlflax.models import compile_targets
+from xlflax.planning import (gpu_targets, scratch_folder, tpu_dumps)
+from xlflax.training.devices import machine_topology
 
 EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
@@ -62,7 +62,7 @@ class Compiled:
   costs: dict[str, float]
 
 
-def why_unavailable(machine: machines.Machine) -> str:
+def why_unavailable(machine: machine_topology.Machine) -> str:
   """Returns why the machine's compiler cannot be used; '' if it can."""
   if machine.accelerator is None:
     return 'nothing is known of a CPU'
@@ -79,26 +79,26 @@ def why_unavailable(machine: machines.Machine) -> str:
   return ''
 
 
-def compiler_version(machine: machines.Machine) -> str:
+def compiler_version(machine: machine_topology.Machine) -> str:
   """Returns the compiler's package with its version: 'libtpu 0.0.42.1'."""
   name = _package(machine).replace('_', '-')
   return f'{name} {importlib.metadata.version(name)}'
 
 
-def _package(machine: machines.Machine) -> str:
+def _package(machine: machine_topology.Machine) -> str:
   names = accelerator_packages.installed_packages(machine.platform)
   return next((name for name in names if 'rocm' not in name), '')
 
 
-def target_of(machine: machines.Machine) -> targets.Target:
+def target_of(machine: machine_topology.Machine) -> compile_targets.Target:
   """Returns what code that is traced for the machine asks about."""
   accelerator = machine.accelerator
-  return targets.Target(
+  return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None
   )
 
 
-def topology_devices(machine: machines.Machine) -> tuple[Any, ...]:
+def topology_devices(machine: machine_topology.Machine) -> tuple[Any, ...]:
   """Returns the machine's devices, which can be compiled for but not used."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
@@ -134,7 +134,7 @@ def _hide_flags_of_others() -> None:
   )
 
 
-def topology_name(machine: machines.Machine) -> dict[str, Any]:
+def topology_name(machine: machine_topology.Machine) -> dict[str, Any]:
   """Returns the arguments that name a slice of TPUs: 'v6e:2x4'.
 
   Raises:
@@ -167,7 +167,7 @@ def topology_name(machine: machines.Machine) -> dict[str, Any]:
 
 
 def compile_step(
-  machine: machines.Machine,
+  machine: machine_topology.Machine,
   jitted: Any,
   *arguments: Any,
   executable: bool = False,
@@ -177,7 +177,7 @@ def compile_step(
 
   Args:
     machine: whose compiler it is.
-    jitted: the step, to be traced under `targets.compiling_for`.
+    jitted: the step, to be traced under `compile_targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
     executable: whether `Compiled.program` is wanted, for devices that are
       there; for TPUs it takes several times as long (`planning.tpu_dumps`).
@@ -187,7 +187,7 @@ def compile_step(
     TrainingError: the compiler refuses the program, or does not show it.
   """
   traced = jitted.trace(*arguments)
-  options = targets.compiler_options() | options  # instead of the step's own
+  options = compile_targets.compiler_options() | options  # instead of the step's own
   start = time.perf_counter()
   lowered = traced.lower()
   if machine.platform == 'tpu':
@@ -216,7 +216,7 @@ def cost_analysis(program: Any) -> dict[str, float]:
 
 def _for_tpus(machine, lowered, executable: bool, options):
   """Returns text, memory and the executable, or None."""
-  with scratch.scratch_folder() as folder:
+  with scratch_folder.scratch_folder() as folder:
     program = None
     if executable:  # its as_text() ends the process
       options = options | tpu_dumps.dump_to(folder)
@@ -242,7 +242,7 @@ def _refusals(machine):
 
 
 def _refused(
-  machine: machines.Machine, error: Exception
+  machine: machine_topology.Machine, error: Exception
 ) -> errors.TrainingError:
   """Says what the compiler said, without the Python stack in it."""
   said = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
@@ -269,7 +269,7 @@ def _memory(stats: Any) -> Memory:
 
 
 @contextlib.contextmanager
-def trace_for_machine(machine: machines.Machine, *, by: str | None = None):
+def trace_for_machine(machine: machine_topology.Machine, *, by: str | None = None):
   """Traces for the machine; forgets afterwards what was traced.
 
   Args:
@@ -277,6 +277,6 @@ def trace_for_machine(machine: machines.Machine, *, by: str | None = None):
     by: platform of the compiler that stands in for theirs; None: it is theirs.
   """
   jax.clear_caches()
-  with targets.compiling_for(target_of(machine), by=by):
+  with compile_targets.compiling_for(target_of(machine), by=by):
     yield
   jax.clear_caches()

@@ -6,7 +6,7 @@ CUDA C programming guide's table of compute capabilities, and the versions of
 CUDA and cuDNN that `requirements/gpu.lock` pins.
 """
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training.devices import accelerators
 
 _TEXT = """gpu_device_info {{

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from xlflax.training import setup as setup_lib
+from xlflax.training import training_setup
 from xlflax.training import train_state
 
 
@@ -28,7 +28,7 @@ def of_state(state: train_state.TrainState) -> dict[str, int]:
   }
 
 
-def of_replay(setup: setup_lib.Setup) -> dict[str, int]:
+def of_replay(setup: training_setup.Setup) -> dict[str, int]:
   """Returns bytes per device of the state's copy, if steps are replayed."""
   if not setup.settings.replay_every:
     return {}

@@ -14,7 +14,7 @@ from typing import Any
 
 from xlflax.planning import collectives
 from xlflax.planning.step_costs import Kind, Operation, StepCosts
-from xlflax.training.devices import accelerators, machines
+from xlflax.training.devices import (accelerators, machine_topology)
 
 MATMUL_FRACTION = 719 / 989
 MEMORY_FRACTION = 3.5 / 4.8
@@ -119,7 +119,7 @@ def operation_seconds(
 
 def estimate_time(
   costs: StepCosts,
-  machine: machines.Machine,
+  machine: machine_topology.Machine,
   counts: collectives.Counts,
   *,
   update_fraction: float = 1.0,
@@ -179,7 +179,7 @@ def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
 
 
 def describe_time(
-  machine: machines.Machine, time: StepTime, *, flops: float, tokens: float
+  machine: machine_topology.Machine, time: StepTime, *, flops: float, tokens: float
 ) -> dict[str, Any]:
   """Returns the estimate as plain data.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from xlflax.foundation import errors, leaving
+from xlflax.utils import (errors, process_exit)
 
 # In the order in which they are written. The last begins after the others.
 _PROGRAM = '*after_optimizations.txt'
@@ -48,11 +48,11 @@ def compile_program(
 
   thread = threading.Thread(target=compile_whole, name='XLA:TPU', daemon=True)
   thread.start()
-  early = leaving.is_command()
+  early = process_exit.is_command()
   while thread.is_alive() and not (early and _largest(folder, _NEXT)):
     thread.join(_POLL_SECONDS)
   if thread.is_alive():
-    leaving.leave_to_itself(thread)
+    process_exit.leave_to_itself(thread)
   if refused:
     raise refused[0]
 

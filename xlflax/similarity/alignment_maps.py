@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.similarity import normalization, procrustes
-from xlflax.storage import arrays
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import (vector_normalization, procrustes)
+from xlflax.storage import npz_files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ def load_map(path: validation.FilePath) -> SavedMap:
       contains values that are not finite.
   """
   try:
-    saved = arrays.load_arrays(path)
+    saved = npz_files.load_arrays(path)
     matrix = saved['matrix']
     normalizations = [
       _normalized(saved[f'{side}_means']) for side in ('source', 'target')
@@ -98,7 +98,7 @@ def invert_map(saved: SavedMap) -> SavedMap:
   )
 
 
-def _normalized(means: np.ndarray) -> normalization.Normalized:
-  return normalization.Normalized(
+def _normalized(means: np.ndarray) -> vector_normalization.Normalized:
+  return vector_normalization.Normalized(
     np.zeros((0, means.shape[1]), np.float32), means
   )

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.similarity import checks
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import vector_checks
 from xlflax.similarity.cka_sums import Hsic, Sums
 
 # A layer counts as constant if the root of its HSIC is at most this fraction
@@ -67,8 +67,8 @@ def linear_cka(
       numbers differ, or a value is not finite.
   """
   cka = LayerCKA(estimator=estimator)
-  first = checks.check_axes(first, 'first', 'vectors, dimensions')
-  second = checks.check_axes(second, 'second', 'vectors, dimensions')
+  first = vector_checks.check_axes(first, 'first', 'vectors, dimensions')
+  second = vector_checks.check_axes(second, 'second', 'vectors, dimensions')
   cka.update(first[None], second[None])
   return float(cka.result()[0, 0])
 
@@ -204,14 +204,14 @@ class LayerCKA:
 
   def _check(self, first, second):
     for states, name in ((first, 'first'), (second, 'second')):
-      checks.check_axes(states, name, 'layers, sentences, dimensions')
+      vector_checks.check_axes(states, name, 'layers, sentences, dimensions')
     for states, name in (
       (first, 'the first model'),
       (second, 'the second model'),
     ):
       for layer in states:
-        checks.check_vectors(layer, name)
-    checks.check_same_length(first[0], second[0])
+        vector_checks.check_vectors(layer, name)
+    vector_checks.check_same_length(first[0], second[0])
     if self._diagonal and len(first) != len(second):
       raise errors.AnalysisError(
         "layers='diagonal' requires models with equal numbers of layers",

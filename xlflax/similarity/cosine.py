@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.similarity import checks
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import vector_checks
 
 
 class BidirectionalNeighbors(NamedTuple):
@@ -45,9 +45,9 @@ def find_nearest(
     AnalysisError: If an array is not a matrix, the dimensions differ, or only
       one of the sets is empty.
   """
-  first = checks.check_axes(first, 'first', 'vectors, dimensions')
-  second = checks.check_axes(second, 'second', 'vectors, dimensions')
-  checks.check_same_dimension(first, second)
+  first = vector_checks.check_axes(first, 'first', 'vectors, dimensions')
+  second = vector_checks.check_axes(second, 'second', 'vectors, dimensions')
+  vector_checks.check_same_dimension(first, second)
   if bool(len(first)) != bool(len(second)):
     raise errors.AnalysisError(
       'One of the two sets of vectors is empty',
@@ -74,7 +74,7 @@ def retrieval_accuracy(indices: np.ndarray) -> float:
   Raises:
     AnalysisError: If the array is empty or has other axes.
   """
-  indices = checks.check_axes(indices, 'indices', 'vectors')
+  indices = vector_checks.check_axes(indices, 'indices', 'vectors')
   if not len(indices):
     raise errors.AnalysisError(
       'The accuracy of an empty array is undefined',
@@ -88,7 +88,7 @@ def retrieval_accuracy(indices: np.ndarray) -> float:
 @validation.validate_call
 def normalize_rows(vectors: np.ndarray) -> np.ndarray:
   """Scales rows [..., H] to unit length. Zero rows remain zero."""
-  vectors = checks.check_axes(vectors, 'vectors', '..., dimensions')
+  vectors = vector_checks.check_axes(vectors, 'vectors', '..., dimensions')
   length = np.linalg.norm(vectors, axis=-1, keepdims=True)
   return vectors / np.where(length > 0, length, 1)
 

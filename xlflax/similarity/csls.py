@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.similarity import checks, cosine, csls_search, neighbors
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import (vector_checks, cosine, csls_search, neighbors)
 from xlflax.similarity.block_matmul import BLOCKS, Blocks
 
 
@@ -106,7 +106,7 @@ def precision_at_k(
     AnalysisError: If there is no query, the lengths differ, or there are fewer
       than k translations per query.
   """
-  indices = checks.check_axes(indices, 'indices', 'queries, top')
+  indices = vector_checks.check_axes(indices, 'indices', 'queries, top')
   if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:
     raise errors.AnalysisError(
       'The precision of the translations is undefined',
@@ -122,5 +122,5 @@ def precision_at_k(
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-  vectors = checks.check_vectors(vectors, 'a language')
+  vectors = vector_checks.check_vectors(vectors, 'a language')
   return cosine.normalize_rows(np.asarray(vectors, np.float32))

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.similarity import checks, cosine, neighbors
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import (vector_checks, cosine, neighbors)
 from xlflax.similarity.block_matmul import BLOCKS, Blocks
 
 
@@ -76,7 +76,7 @@ def find_candidates(
   direction = validation.validate(direction, Direction, name='direction')
   forward, backward = neighbors.find_nearest_both_ways(
     *(
-      cosine.normalize_rows(checks.check_vectors(side, 'a language'))
+      cosine.normalize_rows(vector_checks.check_vectors(side, 'a language'))
       for side in (first, second)
     ),
     k=k,
@@ -135,7 +135,7 @@ def margin_scores(
   """
   margin = validation.validate(margin, Margin, name='margin')
   sides = [
-    cosine.normalize_rows(checks.check_vectors(side, 'a language'))
+    cosine.normalize_rows(vector_checks.check_vectors(side, 'a language'))
     for side in (first, second)
   ]
   if len(first) != len(second):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.foundation import errors
-from xlflax.similarity import block_matmul, checks, top_k
+from xlflax.utils import errors
+from xlflax.similarity import (block_matmul, vector_checks, top_k)
 from xlflax.similarity.block_matmul import BLOCKS, Blocks
 from xlflax.similarity.top_k import TopK
 
@@ -103,9 +103,9 @@ def find_nearest_both_ways(
 
 def check_arguments(queries: np.ndarray, keys: np.ndarray, k: int) -> None:
   """Raises AnalysisError unless [N, D] and [M, D] are valid and k > 0."""
-  checks.check_same_dimension(
-    checks.check_vectors(queries, 'the queries'),
-    checks.check_vectors(keys, 'the keys'),
+  vector_checks.check_same_dimension(
+    vector_checks.check_vectors(queries, 'the queries'),
+    vector_checks.check_vectors(keys, 'the keys'),
   )
   if k < 1:
     raise errors.AnalysisError(

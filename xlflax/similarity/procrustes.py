@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.similarity import checks, normalization
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import (vector_checks, vector_normalization)
 
 _BLOCK = 1 << 16  # Number of rows that are converted to float64 at once.
 
@@ -33,10 +33,10 @@ def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     AnalysisError: If there are no vectors, a value is not finite, or the shapes
       differ.
   """
-  source = checks.check_vectors(source, 'the source')
-  target = checks.check_vectors(target, 'the target')
-  checks.check_same_dimension(source, target)
-  checks.check_same_length(source, target)
+  source = vector_checks.check_vectors(source, 'the source')
+  target = vector_checks.check_vectors(target, 'the target')
+  vector_checks.check_same_dimension(source, target)
+  vector_checks.check_same_length(source, target)
   u, _, vt = np.linalg.svd(_cross_product(target, source))
   return u @ vt
 
@@ -52,8 +52,8 @@ def apply_map(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
   Raises:
     AnalysisError: If the dimensions do not match.
   """
-  vectors = checks.check_axes(vectors, 'vectors', '..., dimensions')
-  checks.check_shape((vectors.shape[-1],) * 2, matrix, 'matrix')
+  vectors = vector_checks.check_axes(vectors, 'vectors', '..., dimensions')
+  vector_checks.check_shape((vectors.shape[-1],) * 2, matrix, 'matrix')
   return vectors @ matrix.T.astype(vectors.dtype)
 
 
@@ -68,8 +68,8 @@ class Alignment:
   """
 
   matrix: np.ndarray
-  source: normalization.Normalized
-  target: normalization.Normalized
+  source: vector_normalization.Normalized
+  target: vector_normalization.Normalized
 
   def map_source(self, vectors: np.ndarray) -> np.ndarray:
     """Normalizes source vectors [M, D] and maps them to the target space."""
@@ -101,7 +101,7 @@ def fit_alignment(
       vectors of a set are equal.
   """
   sides = [
-    normalization.iterative_normalization(side, max_rounds=max_rounds)
+    vector_normalization.iterative_normalization(side, max_rounds=max_rounds)
     for side in (source, target)
   ]
   matrix = orthogonal_map(sides[0].vectors, sides[1].vectors)
@@ -140,7 +140,7 @@ def fit_vocabulary_alignment(
       fix='Check the letter case of both languages and the order of each pair.',
     )
   sides = [
-    normalization.iterative_normalization(side, max_rounds=max_rounds)
+    vector_normalization.iterative_normalization(side, max_rounds=max_rounds)
     for side in (source, target)
   ]
   matrix = orthogonal_map(
@@ -157,7 +157,7 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
       got=f'shape {pairs.shape}',
       expected='[pairs, 2]',
       where='fit_vocabulary_alignment.pairs',
-      fix='Create them with xlflax.analysis.dictionaries.index_pairs.',
+      fix='Create them with xlflax.analysis.lexicon_induction.index_pairs.',
     )
   pairs = pairs.astype(np.int64).reshape(-1, 2)
   for column, size in zip(pairs.T, sizes, strict=True):

@@ -15,10 +15,10 @@ import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from xlflax.foundation import errors
-from xlflax.storage import digests, paths
+from xlflax.utils import errors
+from xlflax.storage import (checksums, paths)
 
-FILE = digests.FILE
+FILE = checksums.FILE
 _KIND, _BEFORE = 'kind', 'before'
 
 
@@ -63,7 +63,7 @@ def read_manifest(directory: pathlib.Path) -> Manifest | None:
     RunDirectoryError: If the manifest is corrupt.
   """
   try:
-    files, about = digests.read_seal(directory)
+    files, about = checksums.read_seal(directory)
   except (FileNotFoundError, NotADirectoryError):
     return None
   except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -97,7 +97,7 @@ def write_files(
   manifest = read_manifest(directory)
   files = dict(manifest.files) if manifest else {}
   new_digests = {
-    name: digests.digest_content(content) for name, content in contents.items()
+    name: checksums.digest_content(content) for name, content in contents.items()
   }
   before = {
     name: files[name]
@@ -128,10 +128,10 @@ def record_files(
     OSError: If a file cannot be read.
   """
   if names is None:
-    digests.seal_directory(directory, {_KIND: str(kind)})
+    checksums.seal_directory(directory, {_KIND: str(kind)})
     return
   manifest = read_manifest(directory)
-  new_digests = {name: digests.digest_file(directory / name) for name in names}
+  new_digests = {name: checksums.digest_file(directory / name) for name in names}
   files = dict(manifest.files) if manifest else {}
   _replace(directory, Manifest(str(kind), files | new_digests))
 
@@ -173,7 +173,7 @@ def find_problems(
   for name, digest in manifest.before.items():
     if name in expected and _has_digest(directory / name, digest):
       expected[name] = digest
-  return digests.find_changes(directory, expected)
+  return checksums.find_changes(directory, expected)
 
 
 def check_file(directory: pathlib.Path, name: str) -> None:
@@ -204,13 +204,13 @@ def iterate_texts(
   """
   manifest = read_manifest(directory)
   for name, digest in (manifest.files if manifest else {}).items():
-    if digests.parse_size(digest) > longest:
+    if checksums.parse_size(digest) > longest:
       continue
     try:
       text = (directory / name).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError):
       continue
-    if digests.digest_content(text, like=digest) == digest:
+    if checksums.digest_content(text, like=digest) == digest:
       yield name, text
 
 
@@ -218,7 +218,7 @@ def _write(directory: pathlib.Path, manifest: Manifest) -> None:
   about: dict = {_KIND: manifest.kind}
   if manifest.before:
     about[_BEFORE] = dict(manifest.before)
-  digests.write_seal(directory, manifest.files, about)
+  checksums.write_seal(directory, manifest.files, about)
 
 
 def _replace(directory: pathlib.Path, manifest: Manifest) -> None:
@@ -240,6 +240,6 @@ def _has_content(path: pathlib.Path, content: str | bytes) -> bool:
 def _has_digest(path: pathlib.Path, digest: str) -> bool:
   """Returns whether a file has the given digest."""
   try:
-    return digests.digest_file(path, like=digest) == digest
+    return checksums.digest_file(path, like=digest) == digest
   except OSError:
     return False

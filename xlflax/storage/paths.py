@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 # Mapping from schemes to the package for access and the pip extra.
 _PACKAGES = {

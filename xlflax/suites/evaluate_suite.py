@@ -4,14 +4,14 @@ import logging
 import os
 from collections.abc import Collection, Sequence
 
-from xlflax.evaluation import watching
-from xlflax.foundation import errors, validation
-from xlflax.storage import bucket_checks, paths
-from xlflax.suites import records, writing
-from xlflax.suites import results as suite_results
-from xlflax.suites import runner as suite_runner
-from xlflax.suites import suite as suite_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.evaluation import checkpoint_polling
+from xlflax.utils import (errors, validation)
+from xlflax.storage import (bucket_access, paths)
+from xlflax.suites import (suite_result_store, suite_export)
+from xlflax.suites import suite_report as suite_results
+from xlflax.suites import suite_runner
+from xlflax.suites import suite_config
+from xlflax.training.checkpointing import saved_run
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 @validation.validate_call
 def evaluate_suite(
   *,
-  suite: suite_lib.Suite,
+  suite: suite_config.Suite,
   model_dirs: Sequence[str],
   data: validation.FilePath,
   output: validation.FilePath,
@@ -56,14 +56,14 @@ def evaluate_suite(
     baseline: the checkpoint that the others are compared with, such as
       'mlm@1000'; None: the first.
     only: (checkpoint, task) that this call does, such as ('mlm@1000',
-      'xnli'), the shard of one of several machines (`runner.shard`). The
+      'xnli'), the shard of one of several machines (`suite_runner.shard`). The
       reports are written by the call that finds all results there. None: all.
 
   Raises:
     XlflaxError: the suite or a model directory is wrong.
   """
   suite.chosen(names)
-  bucket_checks.check_usable(paths.to_path(output))
+  bucket_access.check_usable(paths.to_path(output))
   runner = suite_runner.SuiteRunner(
     suite=suite,
     output=paths.to_path(output),
@@ -85,7 +85,7 @@ def evaluate_suite(
     report = suite_results.SuiteReport(
       suite=suite.name,
       source_language=suite.source_language,
-      results=records.merged(
+      results=suite_result_store.merged(
         found, suite=suite, output=runner.output, tests=tests_of
       ),
       tasks=tuple(task.name for task in suite.tasks),
@@ -94,8 +94,8 @@ def evaluate_suite(
     if missing:
       _LOG.info('The report waits for %s of other shares.', missing)
     else:
-      records.note(report, runner.output)
-      writing.write(report, runner.output, baseline=baseline)
+      suite_result_store.note(report, runner.output)
+      suite_export.write(report, runner.output, baseline=baseline)
     return report
 
   if watch:
@@ -109,9 +109,9 @@ def _watch(model_dirs, evaluate, poll_seconds, timeout_seconds):
     raise errors.ConfigError(
       'One run can be watched', where='--continuous', got=', '.join(model_dirs)
     )
-  run = run_lib.open_run(model_dirs[0])
+  run = saved_run.open_run(model_dirs[0])
   report = None
-  for new in watching.new_checkpoints(
+  for new in checkpoint_polling.new_checkpoints(
     run, set(), poll_seconds=poll_seconds, timeout_seconds=timeout_seconds
   ):
     for step in new:

@@ -5,10 +5,10 @@ from etils import epy as _epy
 with _epy.lazy_api_imports(globals()):
   from xlflax.training.checkpointing.checkpoints import CheckpointOptions
   from xlflax.training.checkpointing.run_directory import OtherConfig
-  from xlflax.training.devices.machines import Machine
+  from xlflax.training.devices.machine_topology import Machine
   from xlflax.training.devices.partitioning import Partitioner
-  from xlflax.training.hooks.base import Hook, Request
-  from xlflax.training.initialization.decoder import DecoderInitialization
+  from xlflax.training.hooks.hook_base import (Hook, Request)
+  from xlflax.training.initialization.decoder_initialization import DecoderInitialization
   from xlflax.training.initialization.init_from import InitFrom
   from xlflax.training.initialization.vocabulary_matching import (
     VocabularyMatching,
@@ -31,5 +31,5 @@ with _epy.lazy_api_imports(globals()):
     Piecewise,
     Schedule,
   )
-  from xlflax.training.optimization.spikes import LossSpikes
+  from xlflax.training.optimization.loss_spike_options import LossSpikes
   from xlflax.training.train_step import NonFinite

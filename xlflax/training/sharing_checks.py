@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from xlflax.data import loader as loader_lib
-from xlflax.data import stream as stream_lib
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors
-from xlflax.models.variants import sharing
+from xlflax.data import loader_base
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import errors
+from xlflax.models.variants import parameter_sharing
 
 
 def check_sharing(
-  plan: sharing.SharingPlan | None,
-  streams: Sequence[loader_lib.AnyStream],
+  plan: parameter_sharing.SharingPlan | None,
+  streams: Sequence[loader_base.AnyStream],
   spec: VocabularySpec,
 ) -> None:
   """Each batch has the parts of one language: so must its rows.
@@ -35,10 +35,10 @@ def check_sharing(
       _check_stream(stream)
 
 
-def _check_stream(stream: loader_lib.AnyStream) -> None:
+def _check_stream(stream: loader_base.AnyStream) -> None:
   where = f'stream {stream.name!r}'
-  text = stream if isinstance(stream, stream_lib.Stream) else None
-  if text and text.layout is stream_lib.Layout.PAIRS:
+  text = stream if isinstance(stream, dataset_config.Stream) else None
+  if text and text.layout is dataset_config.Layout.PAIRS:
     raise errors.ConfigError(
       'A row of two languages cannot be read with the parts of one',
       got='layout=PAIRS with a sharing plan',
@@ -46,7 +46,7 @@ def _check_stream(stream: loader_lib.AnyStream) -> None:
       where=where,
       fix='take Layout.SIDES, or leave EncoderConfig.sharing unset',
     )
-  if stream.batching is not stream_lib.LanguageBatching.ONE_LANGUAGE:
+  if stream.batching is not dataset_config.LanguageBatching.ONE_LANGUAGE:
     raise errors.ConfigError(
       'A sharing plan needs batches of one language',
       got=f'batching={stream.batching.name}',
@@ -56,8 +56,8 @@ def _check_stream(stream: loader_lib.AnyStream) -> None:
     )
   if (
     text
-    and text.layout is stream_lib.Layout.SIDES
-    and text.pairs.order is stream_lib.SideOrder.RANDOM
+    and text.layout is dataset_config.Layout.SIDES
+    and text.pairs.order is dataset_config.SideOrder.RANDOM
   ):
     raise errors.ConfigError(
       'Sides exchanged at random put two languages in the batch of a side',

@@ -6,9 +6,9 @@ from typing import Any
 
 import jax
 
-from xlflax.foundation import leaving
-from xlflax.training import setup as setup_lib
-from xlflax.training.hooks import loss_spikes
+from xlflax.utils import process_exit
+from xlflax.training import training_setup
+from xlflax.training.hooks import loss_spike_hook
 
 
 class StepCompiler:
@@ -28,7 +28,7 @@ class StepCompiler:
     first: Number of steps that are likely finished when the run starts.
   """
 
-  def __init__(self, setup: setup_lib.Setup, first: int):
+  def __init__(self, setup: training_setup.Setup, first: int):
     self._steps: dict[tuple[int, ...], Any] = {}
     self._setup = setup
     self._active = setup.settings.objectives.active(first)
@@ -53,8 +53,8 @@ class StepCompiler:
   def __exit__(self, *error) -> None:
     if not self._thread.is_alive():
       return
-    if leaving.is_command():  # stopped before the first step
-      leaving.leave_to_itself(self._thread)
+    if process_exit.is_command():  # stopped before the first step
+      process_exit.leave_to_itself(self._thread)
     else:
       self._thread.join()
 
@@ -98,7 +98,7 @@ class StepCompiler:
       with self._setup.settings.partitioner.scope():
         batches = self._setup.abstract_batches(self._active)
         state = self._setup.factory.abstract_sharded
-        limits = loss_spikes.step_arguments(self._setup.settings.spikes)
+        limits = loss_spike_hook.step_arguments(self._setup.settings.spikes)
         lowered = self.step.lower(state, batches, *limits)
         self._lowered.set()
         lowered.compile()

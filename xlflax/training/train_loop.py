@@ -10,12 +10,12 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from xlflax.storage import bucket_checks, paths
-from xlflax.training import setup as setup_lib
+from xlflax.storage import (bucket_access, paths)
+from xlflax.training import training_setup
 from xlflax.training import training_run
-from xlflax.training.checkpointing import directory_claim, inputs
+from xlflax.training.checkpointing import (directory_claim, data_fingerprint)
 from xlflax.training.hooks import defaults
-from xlflax.training.metric_writers import base as writers
+from xlflax.training.metric_writers import metric_writer as writers
 
 if TYPE_CHECKING:
   from xlflax import trainer as trainer_lib
@@ -39,14 +39,14 @@ def train(
     The last step and loss, the run directory, and whether training finished.
   """
   directory_claim.check_vocabulary_directory(trainer.vocabulary)
-  bucket_checks.check_usable(paths.to_path(trainer.model_dir))
-  setup = setup_lib.Setup(trainer)
+  bucket_access.check_usable(paths.to_path(trainer.model_dir))
+  setup = training_setup.Setup(trainer)
   with contextlib.ExitStack() as stack:
     loaders = setup.open_loaders()
     for loader in loaders.values():
       stack.callback(loader.close)
     assert setup.vocabulary is not None  # It was loaded from its directory.
-    fingerprint = inputs.describe_inputs(setup.vocabulary.hash, loaders)
+    fingerprint = data_fingerprint.describe_inputs(setup.vocabulary.hash, loaders)
     stack.enter_context(trainer.partitioner.scope())
     lease = stack.enter_context(
       directory_claim.open_directory(setup, loaders, fingerprint, gin_config)

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.models import api as models_api
-from xlflax.models import targets
-from xlflax.objectives import mixture as mixture_lib
-from xlflax.training import params as params_lib
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.models import model_params as models_api
+from xlflax.models import compile_targets
+from xlflax.objectives import objective_mixture
+from xlflax.training import param_tree
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 
@@ -37,7 +37,7 @@ class TrainState(flax.struct.PyTreeNode):
   objective_state: Any
 
 
-def init_params(model, mixture: mixture_lib.ObjectiveMixture, rng: jax.Array):
+def init_params(model, mixture: objective_mixture.ObjectiveMixture, rng: jax.Array):
   """Boxed parameters of the model and of the objectives' heads."""
   model_rng, heads_rng = jax.random.split(rng)
   heads = {}
@@ -108,7 +108,7 @@ class StateFactory:
     def create(rng, without):
       fresh = nn.meta.unbox(make(rng))
       return around(
-        params_lib.map_named(
+        param_tree.map_named(
           lambda n, leaf: jnp.zeros_like(leaf) if n in without else leaf, fresh
         )
       )
@@ -165,7 +165,7 @@ class StateFactory:
       return jax.jit(
         functools.partial(self._create, without=without),
         out_shardings=self.shardings,
-        compiler_options=targets.options_of_one_run(),
+        compiler_options=compile_targets.options_of_one_run(),
       )(rng)
 
   def create_objective_state(self, params) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors
-from xlflax.models import targets
-from xlflax.objectives import base
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+from xlflax.models import compile_targets
+from xlflax.objectives import objective_base
+from xlflax.objectives import objective_mixture
 from xlflax.training import randomness, train_state
 from xlflax.training.optimization import optimizers
 
@@ -46,7 +46,7 @@ class StepOutput(NamedTuple):
     tokens: Number of tokens in all batches without padding, float32 [].
   """
 
-  metrics: dict[str, base.WeightedMean]
+  metrics: dict[str, objective_base.WeightedMean]
   loss: jax.Array
   grad_norm: jax.Array
   finite: jax.Array
@@ -70,7 +70,7 @@ class TrainStepBuilder(NamedTuple):
   """
 
   model: Any
-  mixture: mixture_lib.ObjectiveMixture
+  mixture: objective_mixture.ObjectiveMixture
   optimizer: optimizers.Optimizer
   vocabulary: vocabulary_spec.VocabularySpec
   seed: int
@@ -96,7 +96,7 @@ class TrainStepBuilder(NamedTuple):
       )
       loss = jnp.asarray(
         sum(
-          self.mixture.loss_weight(i) * base.weighted_mean(out.loss)
+          self.mixture.loss_weight(i) * objective_base.weighted_mean(out.loss)
           for i, out in outputs.items()
         )
       )
@@ -156,7 +156,7 @@ class TrainStepBuilder(NamedTuple):
 
     def loss_fn(params, micro_batch, key, objective_state, index=0):
       params = self.optimizer.without_frozen_gradients(params)
-      context = base.Context(
+      context = objective_base.Context(
         vocabulary=self.vocabulary,
         step=state.step,
         train=True,
@@ -227,7 +227,7 @@ class TrainStepBuilder(NamedTuple):
       (jax.tree.map(jnp.zeros_like, params), objective_state, zeros),
       (batches, keys, indices),
     )
-    return grads, base.ObjectiveOutput(sums[0], sums[1], state)
+    return grads, objective_base.ObjectiveOutput(sums[0], sums[1], state)
 
   def apply_gradients(self, state, grads, objective_state, finite):
     """Applies the gradient if it is finite, and counts the step."""
@@ -250,9 +250,9 @@ class TrainStepBuilder(NamedTuple):
     state = select_update(finite, update, state, _advance_schedules)
     return state.replace(step=state.step + 1)
 
-  def _name_metrics(self, outputs) -> dict[str, base.WeightedMean]:
+  def _name_metrics(self, outputs) -> dict[str, objective_base.WeightedMean]:
     """Returns the metrics of all entries with their prefixed names."""
-    metrics: dict[str, base.WeightedMean] = {}
+    metrics: dict[str, objective_base.WeightedMean] = {}
     for i, out in outputs.items():
       prefix = metric_prefix(self.mixture, i)
       objective_prefix = f'{self.mixture.entries[i].objective.name}/'
@@ -300,7 +300,7 @@ def select_update(
   Returns:
     The chosen tree.
   """
-  if targets.current_target().platform == 'cpu':
+  if compile_targets.current_target().platform == 'cpu':
     return jax.lax.cond(condition, update, otherwise, state)
   return jax.tree.map(
     lambda new, old: jnp.where(condition, new, old),
@@ -309,7 +309,7 @@ def select_update(
   )
 
 
-def metric_prefix(mixture: mixture_lib.ObjectiveMixture, index: int) -> str:
+def metric_prefix(mixture: objective_mixture.ObjectiveMixture, index: int) -> str:
   """Returns the prefix of an entry's metrics.
 
   The prefix is the objective's name. If several entries share that name, the
@@ -332,7 +332,7 @@ def count_tokens(batch) -> jax.Array:
   keys = [
     k
     for k in batch
-    if k.removeprefix(batch_lib.PAIRED) == batch_lib.SEGMENT_IDS
+    if k.removeprefix(batch_keys.PAIRED) == batch_keys.SEGMENT_IDS
   ]
   return jnp.asarray(
     sum(jnp.sum(batch[k] > 0, dtype=jnp.float32) for k in keys)

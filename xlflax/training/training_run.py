@@ -10,8 +10,8 @@ from typing import Any
 import jax
 
 from xlflax.data import prefetch
-from xlflax.foundation import errors
-from xlflax.storage import lease as lease_lib
+from xlflax.utils import errors
+from xlflax.storage import directory_lease
 from xlflax.training import (
   dispatch_queue,
   metric_accumulator,
@@ -19,20 +19,15 @@ from xlflax.training import (
   train_state,
   train_step,
 )
-from xlflax.training import setup as setup_lib
-from xlflax.training.checkpointing import (
-  checkpoints,
-  metrics_file,
-  run_directory,
-  saved_checkpoints,
-)
-from xlflax.training.checkpointing import run as saved_run
-from xlflax.training.hooks import base
-from xlflax.training.metric_writers import base as writers
+from xlflax.training import training_setup
+from xlflax.training.checkpointing import (checkpoints, metrics_file, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import saved_run
+from xlflax.training.hooks import hook_base
+from xlflax.training.metric_writers import metric_writer as writers
 from xlflax.training.metric_writers import run_metrics
-from xlflax.training.processes import activities, distributed, step_times
+from xlflax.training.distributed import (goodput, distributed_job, stragglers)
 
-Activity = activities.Activity
+Activity = goodput.Activity
 
 
 class TrainingRun:
@@ -62,11 +57,11 @@ class TrainingRun:
 
   def __init__(
     self,
-    setup: setup_lib.Setup,
+    setup: training_setup.Setup,
     loaders: Mapping[str, Any],
     data_fingerprint: Mapping[str, Any],
     *,
-    lease: lease_lib.Lease | None = None,
+    lease: directory_lease.Lease | None = None,
     report: writers.Report | None = None,
   ):
     """Args:
@@ -86,11 +81,11 @@ class TrainingRun:
     self.accumulator = metric_accumulator.MetricAccumulator()
     self.skipped_batches: dict[str, int] = {}
     self.previous_records: list[dict[str, Any]] = []
-    self.activities = activities.Activities()
-    self.clock = step_times.StepTimes()
+    self.activities = goodput.Activities()
+    self.clock = stragglers.StepTimes()
     self.clocks: list[Any] = [self.clock]
     self.results: dict[str, Any] = {}
-    self.hooks: list[base.Hook] = []
+    self.hooks: list[hook_base.Hook] = []
     self._data_fingerprint = data_fingerprint
     self._report = report
     self._initial_states: dict[str, Any] = {}
@@ -99,15 +94,15 @@ class TrainingRun:
     self._queue = dispatch_queue.DispatchQueue(
       lambda step: self.activities.progress()
     )
-    finished = saved_checkpoints.finished_steps(setup.model_dir)
+    finished = checkpoint_reader.finished_steps(setup.model_dir)
     self._compiler = step_compilation.StepCompiler(
       setup, max(finished, default=0)
     )
-    distributed.at_failure_of_others(self._describe, self.activities.describe)
+    distributed_job.at_failure_of_others(self._describe, self.activities.describe)
 
   # Opening and closing.
 
-  def add_hooks(self, hooks: Sequence[base.Hook]) -> None:
+  def add_hooks(self, hooks: Sequence[hook_base.Hook]) -> None:
     """Appends hooks.
 
     Raises:
@@ -138,7 +133,7 @@ class TrainingRun:
     """Restores the last checkpoint, or initializes the state."""
     restored = self.checkpoints.restore_last(self.setup.factory)
     seconds_written = 0.0
-    if distributed.is_lead():
+    if distributed_job.is_lead():
       self.previous_records = metrics_file.read_metrics(self.setup.model_dir)
       seconds_written = metrics_file.seconds_written(self.setup.model_dir)
     self._truncate_metrics(restored)
@@ -179,10 +174,10 @@ class TrainingRun:
   def summary(self) -> dict[str, Any]:
     """Marks a finished run, logs how training ended, and returns the result."""
     finished = self.step >= self.trainer.steps
-    if finished and distributed.is_lead():
+    if finished and distributed_job.is_lead():
       saved_run.mark_finished(self.setup.model_dir, self.step)
     seconds = self.activities.seconds()
-    logging.info('Time spent: %s.', activities.format_goodput(seconds))
+    logging.info('Time spent: %s.', goodput.format_goodput(seconds))
     logging.info(
       '%s at step %d of %d. %s',
       'Finished' if finished else 'Stopped',
@@ -230,7 +225,7 @@ class TrainingRun:
       step_function = hook.wrap_train_step(self, step_function, active)
     return step_function
 
-  def after_step(self, output: train_step.StepOutput) -> list[base.Request]:
+  def after_step(self, output: train_step.StepOutput) -> list[hook_base.Request]:
     """Counts a step, calls the hooks, and returns their requests."""
     self.step += 1
     self.accumulator.add(output)
@@ -246,7 +241,7 @@ class TrainingRun:
       self._queue.make_room()
     return requests
 
-  def carry_out(self, requests: Sequence[base.Request]) -> None:
+  def carry_out(self, requests: Sequence[hook_base.Request]) -> None:
     """Rewinds, saves, and stops, as hooks requested."""
     for request in requests:
       if request.rewind:
@@ -407,7 +402,7 @@ class TrainingRun:
 
   def _truncate_metrics(self, restored: checkpoints.Restored | None) -> None:
     """Drops the lines of `metrics.jsonl` that follow a checkpoint."""
-    if distributed.is_lead():
+    if distributed_job.is_lead():
       metrics_file.truncate_metrics(
         self.setup.model_dir,
         restored.step if restored else -1,
@@ -415,7 +410,7 @@ class TrainingRun:
       )
 
   def _open_metrics(self, *, first_time: bool) -> None:
-    if distributed.is_lead():
+    if distributed_job.is_lead():
       self._writer = run_metrics.RunMetrics(
         self.setup.model_dir,
         self.trainer.log_to,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from studies.replication import claims as claims_lib
 from studies.replication.claims import Claim, Order, Scores, Verdict
-from xlflax.evaluation.metrics import paired
+from xlflax.evaluation.metrics import paired_comparison
 
 DRAWS = 20
 _FEWEST = 4  # seeds: two of each half
@@ -29,7 +29,7 @@ def equal_systems(
   resolved = 0
   for _ in range(draws):
     order = draw.sample(list(values), 2 * half)
-    compared = paired.compare_paired(order[:half], order[half:])
+    compared = paired_comparison.compare_paired(order[:half], order[half:])
     verdict = claims_lib.judge(compared, Order.BELOW)
     resolved += verdict is not Verdict.NOT_RESOLVED
   return resolved

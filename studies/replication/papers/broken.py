@@ -5,11 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlflax.objectives.pretraining import contrastive, cross_attention_mlm
+from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ZeroQueue(contrastive.SentenceAlignment):
+class ZeroQueue(sentence_alignment.SentenceAlignment):
   """Momentum contrast against a queue of zeros: no sentence is a negative."""
 
   def start_step(self, params, state):

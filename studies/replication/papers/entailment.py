@@ -18,14 +18,14 @@ from typing import NamedTuple
 from studies.replication import measures, running
 from studies.replication.conditions import Size
 from studies.replication.worlds import FIRST, SECOND, World
-from xlflax.data.labelled import labels
-from xlflax.data.labelled import stream as labelled_stream
-from xlflax.data.labelled.rows import classification_rows, paired_rows
-from xlflax.data.labelled.rows import rows as rows_lib
-from xlflax.data.labelled.sources import code_switched, joined
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation.tasks import classification
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.data.supervised import label_sets
+from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised.featurizers import (classification_featurizer, translation_featurizer)
+from xlflax.data.supervised.featurizers import featurizer as rows_lib
+from xlflax.data.supervised.sources import (code_switched_source, concatenated_source)
+from xlflax.data.supervised.sources import example_source as source_lib
+from xlflax.evaluation.tasks import classification_task
+from xlflax.objectives import objective_mixture as mixture_lib
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.finetuning.head_settings import Features
 from xlflax.trainer import Trainer
@@ -88,7 +88,7 @@ def measure(
 def _switching(world: World) -> Iterator[Way]:
   """Without and with code-switching."""
   translations = world.inference('train', SECOND)
-  switched = code_switched.CodeSwitched(
+  switched = code_switched_source.CodeSwitched(
     english=world.inference('train', FIRST),
     translations=translations,
     include_english=False,
@@ -99,26 +99,26 @@ def _switching(world: World) -> Iterator[Way]:
 
 def _plug_in(world: World) -> Iterator[Way]:
   """Without and with the other language's text beside a row."""
-  both = joined.JoinedExamples(
+  both = concatenated_source.JoinedExamples(
     sources=(world.inference('train', FIRST), world.inference('train', SECOND))
   )
   rows = _rows(world)
   yield Way('plug_out', both, rows)
-  beside = paired_rows.PairedRows(
+  beside = translation_featurizer.PairedRows(
     rows=rows, counterparts=_counterparts(world, 'train')
   )
   tested = _counterparts(world, 'test')
   yield Way('plug_in', both, beside, Features.PLUG_IN, tested)
 
 
-def _rows(world: World) -> classification_rows.ClassificationRows:
-  return classification_rows.ClassificationRows(
-    labels=labels.labels_of(world.inference('train', FIRST))
+def _rows(world: World) -> classification_featurizer.ClassificationRows:
+  return classification_featurizer.ClassificationRows(
+    labels=label_sets.labels_of(world.inference('train', FIRST))
   )
 
 
-def _counterparts(world: World, split: str) -> paired_rows.Counterparts:
-  return paired_rows.Counterparts(
+def _counterparts(world: World, split: str) -> translation_featurizer.Counterparts:
+  return translation_featurizer.Counterparts(
     english=world.inference(split, FIRST),
     translations=world.inference(split, SECOND),
   )
@@ -127,9 +127,9 @@ def _counterparts(world: World, split: str) -> paired_rows.Counterparts:
 def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
   """The fine-tuning run."""
   rows = way.rows
-  if isinstance(rows, paired_rows.PairedRows):
+  if isinstance(rows, translation_featurizer.PairedRows):
     rows = rows.rows
-  assert isinstance(rows, classification_rows.ClassificationRows)
+  assert isinstance(rows, classification_featurizer.ClassificationRows)
   objective = sequence_classification.SequenceClassification(
     labels=rows.labels, features=way.features, head_dropout=0.0
   )
@@ -160,7 +160,7 @@ def _tuned(trainer: Trainer, way: Way, size: Size, steps: int) -> Trainer:
 
 def _test(trained: running.Trained, way: Way, world: World) -> float:
   """Accuracy in the second language."""
-  task = classification.Classification(
+  task = classification_task.Classification(
     source=world.inference('test', SECOND),
     length=trained.setup.model.config.max_length,
     counterparts=way.counterparts,

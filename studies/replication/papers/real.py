@@ -11,8 +11,8 @@ from studies.replication.claims import NO_PAPER, Claim
 from studies.replication.conditions import Condition, Size
 from studies.replication.papers import synthetic_claims, synthetic_conditions
 from studies.replication.worlds import Text
-from xlflax.data.vocabularies.settings import Anchors
-from xlflax.models.config import NormPosition
+from xlflax.data.tokenizers.vocabulary_config import Anchors
+from xlflax.models.encoder_config import NormPosition
 from xlflax.training.initialization.vocabulary_matching import Mixing
 
 _CONDITIONS = {

@@ -11,10 +11,10 @@ from studies.replication.conditions import (
   Taken,
 )
 from studies.replication.worlds import Text
-from xlflax.data.vocabularies.settings import Anchors
-from xlflax.models.config import NormPosition
-from xlflax.models.variants.sharing import SharingPlan
-from xlflax.training.initialization.decoder import DecoderInitialization
+from xlflax.data.tokenizers.vocabulary_config import Anchors
+from xlflax.models.encoder_config import NormPosition
+from xlflax.models.variants.parameter_sharing import SharingPlan
+from xlflax.training.initialization.decoder_initialization import DecoderInitialization
 from xlflax.training.initialization.vocabulary_matching import Norms
 
 CONDITIONS: tuple[Condition, ...] = (

@@ -2,13 +2,13 @@
 
 from studies.replication.conditions import Condition, Size
 from studies.replication.worlds import FIRST, SECOND, World
-from xlflax.data import stream as stream_lib
-from xlflax.data.stream import Layout
-from xlflax.evaluation import base
-from xlflax.evaluation.tasks import translation
+from xlflax.data import dataset_config as stream_lib
+from xlflax.data.dataset_config import Layout
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.tasks import translation_task
 from xlflax.evaluation.translation_options import TranslationOptions
 from xlflax.models import encoder_decoder
-from xlflax.models.config import MlmHead
+from xlflax.models.encoder_config import MlmHead
 from xlflax.models.encoder_decoder_config import (
   EncoderDecoderConfig,
   EncoderDecoderFamily,
@@ -58,11 +58,11 @@ def stream(size: Size) -> stream_lib.Stream:
   )
 
 
-def measure(subject: base.Subject, world: World) -> dict[str, float]:
+def measure(subject: eval_task.Subject, world: World) -> dict[str, float]:
   """BLEU of greedy translations into the second language, from 0 to 1."""
   name = f'{FIRST}-{SECOND}'
-  task = translation.TranslationQuality(
-    source=translation.TsvPairs(
+  task = translation_task.TranslationQuality(
+    source=translation_task.TsvPairs(
       files={name: str(world.folder / 'translation' / f'test.{name}.tsv')},
       max_pairs=_TRANSLATED,
     ),

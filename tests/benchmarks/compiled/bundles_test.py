@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 
 from benchmarks.compiled import bundles
 from benchmarks.compiled.programs import kernels
-from xlflax.training.devices import accelerators, machines
+from xlflax.training.devices import (accelerators, machine_topology)
 
 _END = '%p1 = scmp.ge.s32.totalorder %s1, {} /* loop exit test */'
 # Two bundles, a pipelined loop of 10 + 2 turns of three bundles, one of them
@@ -46,7 +46,7 @@ def test_a_kernel_takes_what_its_instructions_take():
 
 def test_a_step_without_kernels():
   jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
-  assert bundles.cycles_of(machines.parse_topology('tpu:v6e:1'), jaxpr) == {}
+  assert bundles.cycles_of(machine_topology.parse_topology('tpu:v6e:1'), jaxpr) == {}
 
 
 @pytest.mark.skipif(
@@ -71,5 +71,5 @@ def test_a_compiled_kernel_has_a_cycle_for_each_register():
 
   shape = (1024, 1024)
   jaxpr = jax.make_jaxpr(call)(jnp.ones(shape), jnp.ones(shape)).jaxpr
-  found = bundles.cycles_of(machines.parse_topology('tpu:v6e:1'), jaxpr)
+  found = bundles.cycles_of(machine_topology.parse_topology('tpu:v6e:1'), jaxpr)
   assert 16 * 64 / 2 < found[('f32', shape),] < 16 * 64 * 4

@@ -6,14 +6,14 @@ import pytest
 
 from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 from tests.benchmarks.compiled.recorded import record
-from xlflax.training.devices import accelerators, machines
+from xlflax.training.devices import (accelerators, machine_topology)
 
 _HERE = pathlib.Path(__file__).parent / 'recorded'
 Collective = collectives.Collective
 
 
-def _run(devices: str) -> tuple[execution.Run, machines.Machine]:
-  machine = machines.parse_topology(devices)
+def _run(devices: str) -> tuple[execution.Run, machine_topology.Machine]:
+  machine = machine_topology.parse_topology(devices)
   path = _HERE / (devices.replace(':', '_').lower() + '.hlo')
   return execution.Execution(
     hlo.parse(path.read_text()),

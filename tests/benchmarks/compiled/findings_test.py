@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.compiled import findings
 from benchmarks.compiled.programs import collectives, execution, hlo
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
-_MACHINE = machines.parse_topology('gpu:H200:1')
+_MACHINE = machine_topology.parse_topology('gpu:H200:1')
 
 
 def _setup(length=1024, rows=32, longest=None, accumulation=1):

@@ -10,9 +10,9 @@ from jax.experimental.pallas import triton as plgpu
 
 from benchmarks.compiled import instructions
 from benchmarks.compiled.programs import kernels, pallas
-from xlflax.training.devices import accelerators, machines
+from xlflax.training.devices import (accelerators, machine_topology)
 
-_H200 = machines.parse_topology('gpu:H200:1')
+_H200 = machine_topology.parse_topology('gpu:H200:1')
 _TYPES = (('f32', (64, 32)),)
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from benchmarks.compiled import roofline
 from benchmarks.compiled.programs import collectives, execution, kernels
-from xlflax.training.devices import accelerators, machines
+from xlflax.training.devices import (accelerators, machine_topology)
 
-MACHINE = machines.Machine(
+MACHINE = machine_topology.Machine(
   platform='gpu',
   count=16,
   per_node=8,

@@ -4,11 +4,11 @@ import pytest
 
 from tests.data.cache import writing
 from tests.errors import raises_error
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import Corpus
-from xlflax.foundation import errors
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.utils import errors
 
 beam_runner = pytest.importorskip(
   'xlflax.data.cache.beam_runner', exc_type=ImportError

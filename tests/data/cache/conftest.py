@@ -3,7 +3,7 @@
 import pytest
 
 from tests.data.cache import loading, writing
-from xlflax.data import opening
+from xlflax.data import loader_factory
 
 
 @pytest.fixture(scope='session')
@@ -25,7 +25,7 @@ def open_both(written, toy_corpus, toy_vocabulary):
     stream = loading.stream(**settings)
     for cache_dir in (written[0], None):
       opened.append(
-        opening.open_loader(
+        loader_factory.open_loader(
           stream,
           vocabulary=toy_vocabulary,
           seed=seed,
@@ -45,7 +45,7 @@ def open_cached(written, toy_vocabulary):
   """Opens a stream from the cache."""
 
   def open_(seed=5, **settings):
-    return opening.open_loader(
+    return loader_factory.open_loader(
       loading.stream(**settings),
       vocabulary=toy_vocabulary,
       seed=seed,

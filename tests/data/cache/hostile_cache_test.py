@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.data.cache import format as cache_format
-from xlflax.data.cache import reader as cache_reader
-from xlflax.foundation import errors
-from xlflax.storage import digests
+from xlflax.data.cache import cache_format
+from xlflax.data.cache import cache_reader
+from xlflax.utils import errors
+from xlflax.storage import checksums
 
 _VALUES = (None, True, -1, 10**25, 1.5, float('nan'), 'x', '../../x', [], {})
 _TASK = 'corpus.mono.ru'
@@ -61,9 +61,9 @@ def _write(cache, path, content):
   if path.name == cache_format.CACHE_FILE:
     return
   directory = path.parent
-  seal = json.loads((directory / digests.FILE).read_text())
-  seal['files'][path.name] = digests.digest_file(path)
-  digests.write_seal(directory, seal['files'], seal['about'])
+  seal = json.loads((directory / checksums.FILE).read_text())
+  seal['files'][path.name] = checksums.digest_file(path)
+  checksums.write_seal(directory, seal['files'], seal['about'])
   header = cache / cache_format.CACHE_FILE
   known = json.loads(header.read_text())
   key = cache_format.task_key(_TASK, 'train')
@@ -77,9 +77,9 @@ def test_every_value(cache, name):
   directory = cache_format.task_directory(cache, _TASK, 'train')
   header = cache / cache_format.CACHE_FILE
   path = header if name == 'header' else directory / 'generation-1.json'
-  kept = {p: p.read_bytes() for p in (header, path, directory / digests.FILE)}
+  kept = {p: p.read_bytes() for p in (header, path, directory / checksums.FILE)}
   before = json.loads(path.read_text())
-  del before[digests.OWN]
+  del before[checksums.OWN]
   pairs = list(itertools.product(_places(before), _VALUES))[::7]  # of each
   refused = 0
   for place, value in pairs:
@@ -127,9 +127,9 @@ def test_shards_outside_of_the_cache(cache):
 
 def test_files_outside_of_the_cache(cache):
   directory = cache_format.task_directory(cache, _TASK, 'train')
-  seal = json.loads((directory / digests.FILE).read_text())
+  seal = json.loads((directory / checksums.FILE).read_text())
   for name in ('../x', '/dev/zero', ''):
-    digests.write_seal(
+    checksums.write_seal(
       directory, seal['files'] | {name: '0-crc32c:AAAAAA=='}, seal['about']
     )
     with raises_error(errors.CacheError, where='train'):
@@ -152,9 +152,9 @@ def test_headers_of_shards(cache, change):
   path.write_bytes(
     len(text).to_bytes(8, 'little') + text + content[8 + length :]
   )
-  seal = json.loads((directory / digests.FILE).read_text())
+  seal = json.loads((directory / checksums.FILE).read_text())
   name = f'shards/{path.name}'
-  seal['files'][name] = digests.digest_file(path)
-  digests.write_seal(directory, seal['files'], seal['about'])
+  seal['files'][name] = checksums.digest_file(path)
+  checksums.write_seal(directory, seal['files'], seal['about'])
   with pytest.raises(errors.CacheError):
     _read(cache)

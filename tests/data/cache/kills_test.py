@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.data.cache import writing
-from xlflax.data.cache import writer as cache_writer
+from xlflax.data.cache import cache_writer
 
 
 def _plan(directory, corpus, vocabulary):

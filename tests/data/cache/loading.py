@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from xlflax.data import stream as stream_lib
+from xlflax.data import dataset_config
 
 
-def stream(**settings) -> stream_lib.Stream:
+def stream(**settings) -> dataset_config.Stream:
   """Blocks of monolingual text, or pairs by the layout in `settings`."""
   pairs = {
     k: settings.pop(k)
@@ -14,7 +14,7 @@ def stream(**settings) -> stream_lib.Stream:
   }
   layout = settings.get('layout', 'blocks')
   kind = 'parallel' if layout in ('pairs', 'sides') else 'mono'
-  return stream_lib.Stream(
+  return dataset_config.Stream(
     **{
       'name': 's',
       'mixture': f'corpus.{kind}',
@@ -22,7 +22,7 @@ def stream(**settings) -> stream_lib.Stream:
       'length': 16,
       'batch_size': 8,
       'alpha': 0.5,
-      'pairs': stream_lib.PairOptions(**pairs),
+      'pairs': dataset_config.PairOptions(**pairs),
     }
     | settings
   )

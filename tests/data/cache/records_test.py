@@ -6,9 +6,9 @@ import pathlib
 import pytest
 
 from tests.data.cache import reading, writing
-from tests.data.corpus import packed_records_test, records_test
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.corpus.directory import Corpus
+from tests.data.corpus import (binary_records_test, record_reader_test)
+from xlflax.data.cache import cache_reader
+from xlflax.data.corpus.corpus_directory import Corpus
 
 
 def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
@@ -26,8 +26,8 @@ def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
   shards, tokens = {}, {}
   writers = {
     **{name: _to_file(name, pack) for name, pack in forms.items()},
-    **{name: _to_file(name, p) for name, p in records_test.FORMS.items()},
-    **packed_records_test.WRITERS,
+    **{name: _to_file(name, p) for name, p in record_reader_test.FORMS.items()},
+    **binary_records_test.WRITERS,
   }
   for ending, write in writers.items():
     stem = tmp_path / ending / 'corpus/mono/en'

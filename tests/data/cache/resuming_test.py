@@ -11,10 +11,10 @@ import pytest
 
 from tests.data.cache import writing
 from tests.errors import raises_error
-from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import cache_reader
 from xlflax.data.cache import shards as cache_shards
-from xlflax.foundation import errors
-from xlflax.storage import digests
+from xlflax.utils import errors
+from xlflax.storage import checksums
 
 
 class _Killed(BaseException):
@@ -76,8 +76,8 @@ def test_finished_shards_are_not_written_again(
 _PROGRAM = """
 import functools, os, signal, sys
 from xlflax.data.cache import writer as cache_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
-from xlflax.data.vocabularies import vocabulary
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.data.tokenizers import vocabulary
 corpus, vocabulary_dir, output = sys.argv[1:]
 
 def report(progress):
@@ -88,7 +88,7 @@ if __name__ == '__main__':
   cache_writer.write_cache(
       cache_writer.Plan(
           directory=output, mixtures=['corpus.mono', 'corpus.parallel'],
-          vocabulary=vocabulary.Vocabulary.load(vocabulary_dir),
+          vocabulary=base_vocabulary.Vocabulary.load(vocabulary_dir),
           open_tasks=functools.partial(CorpusTasks, corpus),
           shard_size=2048),
       report=report)
@@ -132,12 +132,12 @@ def test_killed_process_and_others_that_finish(
 
 
 def _save(vocabulary, directory):
-  from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+  from xlflax.data.tokenizers import base_vocabulary
 
   directory.mkdir()
-  (directory / vocabulary_lib.MODEL_FILE).write_bytes(vocabulary.model)
-  (directory / vocabulary_lib.DESCRIPTION_FILE).write_text(
-    json.dumps(digests.add_digest(vocabulary.describe()))
+  (directory / base_vocabulary.MODEL_FILE).write_bytes(vocabulary.model)
+  (directory / base_vocabulary.DESCRIPTION_FILE).write_text(
+    json.dumps(checksums.add_digest(vocabulary.describe()))
   )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.data.cache import loading
-from xlflax.data import stream as stream_lib
+from xlflax.data import dataset_config
 
 
 @pytest.mark.parametrize('live', [False, True])
@@ -37,7 +37,7 @@ def test_an_order_with_locality(open_cached):
   settings = {'layout': 'sentences', 'length': 80}
   plain = open_cached(**settings)
   near = open_cached(
-    **settings, locality=stream_lib.Locality(block_rows=4, window_blocks=3)
+    **settings, locality=dataset_config.Locality(block_rows=4, window_blocks=3)
   )
   rows = loading.epoch_rows(near, 'corpus.mono.de', 70)
   first, second = rows[:60], rows[60:120]
@@ -56,7 +56,7 @@ def test_locality_on_any_number_of_processes_and_after_a_restart(
   settings = {
     'layout': 'sentences',
     'length': 80,
-    'locality': stream_lib.Locality(block_rows=4, window_blocks=3),
+    'locality': dataset_config.Locality(block_rows=4, window_blocks=3),
   }
   one = open_cached(**settings)
   steps = [one.rows(step, 0, 8) for step in range(12)]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from xlflax.data import examples as examples_lib
+from xlflax.data import tokenized_examples
 from xlflax.data.cache import shards as cache_shards
-from xlflax.storage import digests
+from xlflax.storage import checksums
 
 
 @pytest.mark.parametrize('dtype', [np.uint16, np.int32])
@@ -16,9 +16,9 @@ def test_shards_are_what_the_library_makes(
 ):
   path = tmp_path / 'a.safetensors'
   batches = [
-    examples_lib.Examples(
+    tokenized_examples.Examples(
       tuple(
-        examples_lib.Ragged(
+        tokenized_examples.Ragged(
           np.arange(sum(lengths), dtype=np.int32) % 7,
           np.array(lengths, np.int64),
         )
@@ -37,7 +37,7 @@ def test_shards_are_what_the_library_makes(
   assert arrays['targets'].tolist() == [0, 1, 2, 2, 3, 4, 2, 0, 2]
   assert arrays['targets.offsets'].tolist() == [0, 3, 7, 9]
   assert arrays['targets'].dtype == dtype and len(arrays) == 1 + 2 * len(sides)
-  assert entry.digest == digests.digest_file(path)
+  assert entry.digest == checksums.digest_file(path)
   assert entry.tokens == (6,) * len(sides)
   assert entry.unknown == (1,) * len(sides)  # id 3
   assert (entry.examples, entry.empty) == (3, 1)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.data.cache import writing
 from tests.errors import raises_error
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import writer as cache_writer
-from xlflax.foundation import errors
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import cache_writer
+from xlflax.utils import errors
 
 
 def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):

@@ -3,10 +3,10 @@
 import functools
 import pathlib
 
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.text_tasks.corpus_tasks import CorpusTasks
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
 
 BOTH = ['corpus.mono', 'corpus.parallel']
 
@@ -32,10 +32,10 @@ def write(directory, corpus, vocabulary, num_processes=1, **settings):
   )
 
 
-def english(directory, lines) -> corpus_lib.Corpus:
+def english(directory, lines) -> corpus_directory.Corpus:
   """A corpus directory of English lines, one document."""
   corpus_writer.write_monolingual(directory, 'en', [lines])
-  return corpus_lib.Corpus(directory)
+  return corpus_directory.Corpus(directory)
 
 
 def files(directory) -> dict[str, bytes]:

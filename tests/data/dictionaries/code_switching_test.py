@@ -9,9 +9,9 @@ import scipy.stats
 
 from tests.errors import raises_error
 from xlflax.data.dictionaries.code_switching import Switcher
-from xlflax.data.dictionaries.dictionary import Dictionary, Entry
-from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.foundation import errors
+from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry)
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.utils import errors
 
 ALWAYS = CodeSwitching(probability=1.0, max_share=1.0)
 UNCAPPED = CodeSwitching(max_share=1.0)

@@ -11,19 +11,19 @@ import tensorflow as tf
 
 from tests.data.cache import reading
 from tests.errors import raises_error
-from xlflax.data.cache import reader as cache_reader
-from xlflax.data.cache import writer as cache_writer
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import Corpus
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.code_switching import Switcher
-from xlflax.data.dictionaries.dictionary import Dictionary, Entry
-from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.seqio_tasks import corpus_tasks, registered
-from xlflax.data.seqio_tasks import examples as task_examples
-from xlflax.data.seqio_tasks import reader as task_reader
+from xlflax.data.dictionaries.bilingual_dictionary import (Dictionary, Entry)
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.seqio_tasks import (corpus_tasks, cache_adapter)
+from xlflax.data.seqio_tasks import seqio_examples as task_examples
+from xlflax.data.seqio_tasks import seqio_reader as task_reader
 from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch
-from xlflax.data.seqio_tasks.vocabulary import resolve_deferred
-from xlflax.foundation import errors
+from xlflax.data.seqio_tasks.seqio_vocabulary import resolve_deferred
+from xlflax.utils import errors
 
 ALWAYS = CodeSwitching(probability=1.0, max_share=1.0, group_lines=8)
 CATS = Dictionary(('en', 'de'), (Entry('cat', 'Katze', 1.0),))
@@ -98,11 +98,11 @@ def test_every_reader_gives_the_same_text(
   registry, toy_corpus, toy_vocabulary, dictionary, copies, preprocessors
 ):
   """The fast path, tf.data, and both when they start in the middle."""
-  from xlflax.data.seqio_tasks import corpus_source
+  from xlflax.data.seqio_tasks import data_sources
 
   registry.add_code_switched_task(
     'k3',
-    corpus_source.monolingual_source(toy_corpus, 'en'),
+    data_sources.monolingual_source(toy_corpus, 'en'),
     language='en',
     dictionaries=[dictionary],
     preprocessors=preprocessors,
@@ -130,11 +130,11 @@ def test_every_reader_gives_the_same_text(
 
 
 def test_copies_differ(registry, toy_corpus, dictionary):
-  from xlflax.data.seqio_tasks import corpus_source
+  from xlflax.data.seqio_tasks import data_sources
 
   registry.add_code_switched_task(
     'k4',
-    corpus_source.monolingual_source(toy_corpus, 'en'),
+    data_sources.monolingual_source(toy_corpus, 'en'),
     language='en',
     dictionaries=[dictionary],
     settings=CodeSwitching(copies=2),
@@ -170,7 +170,7 @@ NAME = 'corpus.k7.code_switched.en'
 
 def _open_tasks(corpus):
   corpus_tasks.register_corpus(Corpus(corpus), prefix='corpus.k7')
-  return registered.RegisteredTasks()
+  return cache_adapter.RegisteredTasks()
 
 
 def _write(registry, corpus, vocabulary, directory, **options):

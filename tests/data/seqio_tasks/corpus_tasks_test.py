@@ -1,10 +1,10 @@
 """The tasks and mixtures of a corpus directory."""
 
 from tests.errors import raises_error
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.corpus.directory import Corpus
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.seqio_tasks import corpus_tasks
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):

@@ -10,18 +10,18 @@ import shutil
 import numpy as np
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.data import opening
-from xlflax.data import stream as stream_lib
-from xlflax.data.corpus import directory
+from xlflax.data import loader_factory
+from xlflax.data import dataset_config
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.sampling import hashing
 from xlflax.data.seqio_tasks import live_loader
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def _open(corpus, vocabulary, **settings):
   pairs = {k: settings.pop(k) for k in ('min_tokens',) if k in settings}
-  return opening.open_loader(
-    stream_lib.Stream(
+  return loader_factory.open_loader(
+    dataset_config.Stream(
       **{
         'name': 's',
         'mixture': 'corpus.mono',
@@ -29,7 +29,7 @@ def _open(corpus, vocabulary, **settings):
         'length': 32,
         'batch_size': 8,
         'alpha': 0.5,
-        'pairs': stream_lib.PairOptions(**pairs),
+        'pairs': dataset_config.PairOptions(**pairs),
       }
       | settings
     ),
@@ -61,7 +61,7 @@ def _copied(corpus, folder, edit=None):
   os.utime(path, (1, 1))
   if edit:
     path.write_bytes(edit(path.read_bytes()))
-  return directory.Corpus(folder)
+  return corpus_directory.Corpus(folder)
 
 
 def test_the_identity_is_of_the_text(toy_corpus, toy_vocabulary, tmp_path):

@@ -5,11 +5,8 @@ import tensorflow as tf
 
 from tests.errors import raises_error
 from xlflax.data.seqio_tasks import preprocessors
-from xlflax.data.seqio_tasks.vocabulary import (
-  DeferredVocabulary,
-  SeqioVocabulary,
-)
-from xlflax.foundation import errors
+from xlflax.data.seqio_tasks.seqio_vocabulary import (DeferredVocabulary, SeqioVocabulary)
+from xlflax.utils import errors
 
 
 def _dataset(**columns) -> tf.data.Dataset:

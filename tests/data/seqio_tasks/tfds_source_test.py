@@ -4,9 +4,9 @@ import pytest
 import seqio
 
 from tests.errors import raises_error
-from xlflax.data.seqio_tasks import examples as task_examples
+from xlflax.data.seqio_tasks import seqio_examples as task_examples
 from xlflax.data.seqio_tasks import tfds_source
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def test_registering_looks_nothing_up(registry, monkeypatch):

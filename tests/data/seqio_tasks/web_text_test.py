@@ -3,8 +3,8 @@
 import seqio
 import tensorflow as tf
 
-from xlflax.data.preparation.filters import TextFilters
-from xlflax.data.seqio_tasks import examples as task_examples
+from xlflax.data.preprocessing.text_filters import TextFilters
+from xlflax.data.seqio_tasks import seqio_examples as task_examples
 from xlflax.data.seqio_tasks import web_text
 
 _LINES = ['ab', 'abcd', 'abc', 'the cat', 'x', 'a dog', 'привет']

@@ -7,16 +7,9 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import cli
-from xlflax.evaluation.metrics import aggregates
-from xlflax.evaluation.reports import (
-  cells,
-  joined,
-  page,
-  report,
-  score_table,
-  text,
-)
-from xlflax.foundation import errors
+from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.reports import (cells, joined, page, report_files, score_table, text)
+from xlflax.utils import errors
 
 _COST = score_table.Cost(
   parameters=2_000_000,
@@ -37,7 +30,7 @@ def _table(model, share, *, task='xnli', folder='', cost=_COST, run=''):
         metric,
         'de',
         share,
-        (aggregates.Statistics(right),),
+        (corpus_statistics.Statistics(right),),
         f'{folder}/a b.tsv' if folder else '',
       )
       for metric in ('f1', 'exact_match')
@@ -72,19 +65,19 @@ def test_the_page_has_interval_mark_link_and_cost(tmp_path):
     _table('a', 0.5, folder=str(tmp_path / 'preds')),
     _table('b', 0.9, cost=None),
   ]
-  report.write(tmp_path / 'out', tables, samples=200)
-  content = (tmp_path / 'out' / report.PAGE).read_text(encoding='utf-8')
+  report_files.write(tmp_path / 'out', tables, samples=200)
+  content = (tmp_path / 'out' / report_files.PAGE).read_text(encoding='utf-8')
   assert '<a href="../preds/a%20b.tsv">50.0</a> <small>± ' in content
   row = next(line for line in content.splitlines() if '90.0' in line)
   assert cells.BETTER in content.split('>90.0 <')[1].split('</td>')[0], row
   for cell in ('2.0', '0.50', '10', '2'):
     assert f'<td>{cell}</td>' in content
   assert '<td class="text">A</td>' in content
-  turned = report.write(tmp_path / 'b', tables, baseline='b', samples=200)
-  assert '## Against b' in (tmp_path / 'b' / report.MARKDOWN).read_text()
+  turned = report_files.write(tmp_path / 'b', tables, baseline='b', samples=200)
+  assert '## Against b' in (tmp_path / 'b' / report_files.MARKDOWN).read_text()
   assert turned
   with raises_error(errors.ConfigError, got='c'):
-    report.write(tmp_path / 'c', tables, baseline='c')
+    report_files.write(tmp_path / 'c', tables, baseline='c')
 
 
 def test_reports_of_several_suites_are_joined(tmp_path, capsys):
@@ -92,11 +85,11 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
     'one': [_table('a', 0.5), _table('b', 0.6)],
     'two': [_table('a', 0.7, task='mlqa')],
   }.items():
-    report.write(tmp_path / name / 'report', tables, samples=20)
+    report_files.write(tmp_path / name / 'report', tables, samples=20)
   command = ['report', str(tmp_path / 'one'), str(tmp_path / 'two')]
   assert cli.main([*command, f'--output={tmp_path}/out', '--baseline=b']) == 0
   assert 'leaderboard.html' in capsys.readouterr().out
-  record = json.loads((tmp_path / 'out' / report.JSON).read_text())
+  record = json.loads((tmp_path / 'out' / report_files.JSON).read_text())
   assert [list(one['tasks']) for one in record['models']] == [
     ['xnli', 'mlqa'],
     ['xnli'],
@@ -112,7 +105,7 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
 def test_two_runs_of_one_name_are_not_joined(tmp_path):
   for run in ('1', '2'):
     table = _table('a', 0.5, task=run, run=run)
-    report.write(tmp_path / run / 'report', [table], samples=20)
+    report_files.write(tmp_path / run / 'report', [table], samples=20)
   with raises_error(errors.ConfigError, mentions=(1, 2)):
     joined.tables([tmp_path / '1', tmp_path / '2'])
 

@@ -4,8 +4,8 @@ import importlib.resources
 import re
 import tomllib
 
-from xlflax.data.labelled.sources import xtreme_tasks
-from xlflax.evaluation.reports import published, report, score_table
+from xlflax.data.supervised.sources import xtreme_tasks
+from xlflax.evaluation.reports import (published, report_files, score_table)
 from xlflax.tasks import glue
 
 _FILE = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'
@@ -46,8 +46,8 @@ def test_averages_are_those_of_the_numbers():
 
 def test_a_report_shows_those_of_its_tasks(tmp_path):
   scores = (score_table.Score('xnli', 'accuracy', 'en', 0.5),)
-  report.write(tmp_path, [score_table.ScoreTable('m', scores)])
-  text = (tmp_path / report.MARKDOWN).read_text()
+  report_files.write(tmp_path, [score_table.ScoreTable('m', scores)])
+  text = (tmp_path / report_files.MARKDOWN).read_text()
   assert '| xnli | XLM-R large | 79.2 | XTREME' in text
   assert 'in table 2 of Luo et al. 2021' in text
   assert 'tatoeba' not in text and published.AVERAGE not in {

@@ -8,20 +8,20 @@ import pytest
 import rich.table
 
 from tests.errors import raises_error
-from xlflax.evaluation import base, results
+from xlflax.evaluation import (eval_task, result_store)
 from xlflax.evaluation.reports import run_pages
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
-def _result(**metrics) -> base.EvalResult:
-  return base.EvalResult(
+def _result(**metrics) -> eval_task.EvalResult:
+  return eval_task.EvalResult(
     metrics={name.replace('_', '/'): value for name, value in metrics.items()},
     score_metrics=('accuracy',),
   )
 
 
-_TEST = results.Group('retrieval', 'test', 'aaaa')
-_VALID = results.Group('retrieval', 'validation', 'aaaa')
+_TEST = result_store.Group('retrieval', 'test', 'aaaa')
+_VALID = result_store.Group('retrieval', 'validation', 'aaaa')
 
 
 def _record(name, *, found=(), losses=None, restarts=(), **settings):

@@ -4,23 +4,23 @@ import types
 
 import numpy as np
 
-from xlflax.evaluation import base, results
-from xlflax.evaluation.metrics import aggregates
+from xlflax.evaluation import (eval_task, result_store)
+from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.reports import run_scores
 
-_GROUP = results.Group('retrieval', 'test', 'aaaa')
+_GROUP = result_store.Group('retrieval', 'test', 'aaaa')
 
 
 def _run(tmp_path, right: list[int]):
   """A run whose step 10 got these of the German examples right."""
-  result = base.EvalResult(
+  result = eval_task.EvalResult(
     metrics={'accuracy/de': float(np.mean(right)), 'examples/de': len(right)},
     score_metrics=('accuracy',),
   )
   folder = tmp_path / 'eval' / _GROUP.folder / '10'
   folder.mkdir(parents=True)
-  single = {'accuracy': aggregates.Statistics(np.array(right, float))}
-  for name, text in base.statistics_files('de', single).items():
+  single = {'accuracy': corpus_statistics.Statistics(np.array(right, float))}
+  for name, text in eval_task.statistics_files('de', single).items():
     (folder / name).write_text(text)
   return types.SimpleNamespace(
     name='mlm',
@@ -66,7 +66,7 @@ def test_chance_and_the_languages_without_a_score_are_told(tmp_path):
 
 def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
   run = _run(tmp_path, [1, 0])
-  run.results[_GROUP][5] = base.EvalResult(
+  run.results[_GROUP][5] = eval_task.EvalResult(
     metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
   )
   one = run_scores.table(_GROUP, [run])

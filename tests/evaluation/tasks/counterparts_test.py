@@ -9,20 +9,14 @@ from flax import linen as nn
 from tests.data.labelled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
-from xlflax.data import batch as batch_lib
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.sources import joined
-from xlflax.evaluation import row_predictions
-from xlflax.evaluation.tasks import (
-  classification,
-  multiple_choice,
-  parsing,
-  question_answering,
-  tagging,
-)
-from xlflax.foundation import errors
-from xlflax.models import api, encoder
-from xlflax.models import config as model_config
+from xlflax.data import batch_keys
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import concatenated_source
+from xlflax.evaluation import head_predictions
+from xlflax.evaluation.tasks import (classification_task, multiple_choice_task, parsing_task, question_answering_task, tagging_task)
+from xlflax.utils import errors
+from xlflax.models import (model_params, encoder)
+from xlflax.models import encoder_config as model_config
 from xlflax.objectives.finetuning import (
   dependency_parsing,
   sequence_classification,
@@ -35,13 +29,13 @@ _FRENCH, _ENGLISH = 'un deux', 'one two three'
 
 
 def _tagged(text, language, tags=None):
-  return examples_lib.TaggedSentence(
+  return labeled_examples.TaggedSentence(
     id='0', language=language, words=tuple(text.split()), tags=tags
   )
 
 
 def _parsed(text, language, **tree):
-  return examples_lib.ParsedSentence(
+  return labeled_examples.ParsedSentence(
     id='0',
     language=language,
     words=tuple(text.split()),
@@ -51,14 +45,14 @@ def _parsed(text, language, **tree):
 
 
 def _asked(text, language, *answers):
-  return examples_lib.Question(
+  return labeled_examples.Question(
     id='0', language=language, question='four', context=text, answers=answers
   )
 
 
 def _choices(text, language, *labels):
   return [
-    examples_lib.Choice(
+    labeled_examples.Choice(
       id=f'0#{i}',
       question='0',
       language=language,
@@ -76,7 +70,7 @@ def _text(kind, text, language, label=None):
 
 _CASES = {
   'tagging': (
-    tagging.Tagging,
+    tagging_task.Tagging,
     token_classification.TokenClassification(
       labels=('A', 'B'), features='plug_in'
     ),
@@ -84,21 +78,21 @@ _CASES = {
     _tagged(_ENGLISH, 'en'),
   ),
   'classification': (
-    classification.Classification,
+    classification_task.Classification,
     sequence_classification.SequenceClassification(
       labels=('A', 'B'), features='plug_in'
     ),
-    _text(examples_lib.ClassifiedText, _FRENCH, 'fr', 'A'),
-    _text(examples_lib.ClassifiedText, _ENGLISH, 'en'),
+    _text(labeled_examples.ClassifiedText, _FRENCH, 'fr', 'A'),
+    _text(labeled_examples.ClassifiedText, _ENGLISH, 'en'),
   ),
   'questions': (
-    question_answering.ExtractiveQA,
+    question_answering_task.ExtractiveQA,
     questions.QuestionAnswering(features='plug_in'),
-    _asked(_FRENCH, 'fr', examples_lib.Answer('deux', 3)),
+    _asked(_FRENCH, 'fr', labeled_examples.Answer('deux', 3)),
     _asked(_ENGLISH, 'en'),
   ),
   'parsing': (
-    parsing.Parsing,
+    parsing_task.Parsing,
     dependency_parsing.DependencyParsing(
       relations=('r', 's'), features='plug_in'
     ),
@@ -106,7 +100,7 @@ _CASES = {
     _parsed(_ENGLISH, 'en', heads=(0, 1, 1), relations=('r',) * 3),
   ),
   'choices': (
-    multiple_choice.MultipleChoice,
+    multiple_choice_task.MultipleChoice,
     choice.MultipleChoice(num_choices=2, features='plug_in'),
     *_choices(_FRENCH, 'fr', 'right', 'wrong'),
     *_choices(_ENGLISH, 'en', None, None),
@@ -135,7 +129,7 @@ def subject_of():
 def _subject(model, objective, vocabulary):
   @jax.jit
   def make(key):
-    made = api.init_params(model, key), objective.init_heads(model, key)
+    made = model_params.init_params(model, key), objective.init_heads(model, key)
     return nn.unbox(made)
 
   body, head = make(jax.random.key(0))
@@ -154,14 +148,14 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   french, english = examples[:half], examples[half:]
   vocabulary = WordVocabulary(f'{_FRENCH} {_ENGLISH} four'.split())
   seen = {}
-  predict = row_predictions._predict
+  predict = head_predictions._predict
 
   def watched(objective, model, partitioner, spec, params, batch):
     seen.update(jax.device_get(batch))
     return predict(objective, model, partitioner, spec, params, batch)
 
-  monkeypatch.setattr(row_predictions, '_predict', watched)
-  translated = joined.TranslatedExamples(
+  monkeypatch.setattr(head_predictions, '_predict', watched)
+  translated = concatenated_source.TranslatedExamples(
     source=one_hot_model.Held(parts=(('fr', english),))
   )
   task = task_class(
@@ -173,15 +167,15 @@ def test_text_is_read_beside_its_translation(family, subject_of, monkeypatch):
   result = task.evaluate(subject_of(objective, vocabulary))
   assert not result.failures
   assert not any('beside itself' in note for note in result.notes)
-  own = seen[batch_lib.TOKEN_IDS][0].tolist()
-  other = seen[batch_lib.PAIRED + batch_lib.TOKEN_IDS][0].tolist()
+  own = seen[batch_keys.TOKEN_IDS][0].tolist()
+  other = seen[batch_keys.PAIRED + batch_keys.TOKEN_IDS][0].tolist()
   for word in _FRENCH.split():
     piece = one_hot_model.piece(vocabulary, word)
     assert piece in own and piece not in other
   for word in _ENGLISH.split():
     piece = one_hot_model.piece(vocabulary, word)
     assert piece in other and piece not in own
-  languages = seen[batch_lib.PAIRED + batch_lib.LANGUAGE_IDS][0].tolist()
+  languages = seen[batch_keys.PAIRED + batch_keys.LANGUAGE_IDS][0].tolist()
   assert set(languages) == {vocabulary.language_id('en')}
 
 

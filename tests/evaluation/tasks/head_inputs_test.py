@@ -7,25 +7,25 @@ import pytest
 from tests.data.labelled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
-from tests.evaluation.tasks import classification_test
-from tests.evaluation.tasks.classification_test import Examples, make_examples
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import base
-from xlflax.evaluation.tasks import classification, question_answering, tagging
-from xlflax.foundation import errors
+from tests.evaluation.tasks import classification_task_test
+from tests.evaluation.tasks.classification_task_test import (Examples, make_examples)
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.tasks import (classification_task, question_answering_task, tagging_task)
+from xlflax.utils import errors
 from xlflax.objectives.finetuning import (
   question_answering as question_answering_objective,
 )
 from xlflax.objectives.finetuning import token_classification
 
 pytest_plugins = ['tests.evaluation.fixtures']
-fixed = classification_test.fixed
+fixed = classification_task_test.fixed
 
-_LABELS = classification_test._LABELS
+_LABELS = classification_task_test._LABELS
 
 
 def _predicted(subject, examples, **settings):
-  task = classification.Classification(
+  task = classification_task.Classification(
     source=Examples(parts={'en': examples}), **settings
   )
   result = task.evaluate(subject)
@@ -64,7 +64,7 @@ def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
   assert labels == _labels_by_size(subject, examples, special=4)
   assert changed.inputs['separator'] == 'xlmr'
   assert len(changed.notes) == len(result.notes) + 1
-  assert base.EvalResult.from_json(changed.to_json()).inputs == changed.inputs
+  assert eval_task.EvalResult.from_json(changed.to_json()).inputs == changed.inputs
 
 
 def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
@@ -79,7 +79,7 @@ def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
 def test_a_run_without_a_record(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 2)
   subject = dataclasses.replace(fixed, inputs={})
-  task = classification.Classification(source=Examples(parts={'en': examples}))
+  task = classification_task.Classification(source=Examples(parts={'en': examples}))
   with raises_error(errors.ConfigError, where='classification'):
     task.evaluate(subject)
   told = dataclasses.replace(
@@ -94,12 +94,12 @@ def test_questions_have_the_windows_of_fine_tuning(subject):
   subject = dataclasses.replace(
     subject, inputs={objective.name: one_hot_model.INPUTS | {'doc_stride': 2}}
   )
-  question = examples_lib.Question(
+  question = labeled_examples.Question(
     id='q', language='en', question='the dog', context='the cat sleeps ' * 9
   )
   counts = []
   for stride in (None, 4):
-    task = question_answering.ExtractiveQA(
+    task = question_answering_task.ExtractiveQA(
       source=Examples(parts={}), doc_stride=stride, length=24
     ).inherit_inputs(subject)
     (windows,) = task.rows(objective).windows(
@@ -118,10 +118,10 @@ def test_the_labels_of_fine_tuning_decide_on_the_scheme(labels, scheme, f1):
   vocabulary = WordVocabulary(('Ada', 'King'))
   objective = token_classification.TokenClassification(labels=labels)
   head = one_hot_model.tagger(vocabulary, labels, {'Ada': labels[1]})
-  sentence = examples_lib.TaggedSentence(
+  sentence = labeled_examples.TaggedSentence(
     id='0', language='en', words=('Ada', 'King'), tags=labels[1:]
   )
-  result = tagging.Tagging(
+  result = tagging_task.Tagging(
     source=one_hot_model.Held(parts=(('en', (sentence,)),))
   ).evaluate(one_hot_model.subject_of(objective, head, vocabulary))
   assert result.inputs['scheme'] == scheme

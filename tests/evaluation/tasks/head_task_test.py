@@ -4,20 +4,14 @@ import dataclasses
 
 import pytest
 
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.evaluation import base, summary
-from xlflax.evaluation.tasks import (
-  classification,
-  nearest_sentences,
-  parsing,
-  question_answering,
-  tagging,
-)
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import (eval_task, result_tables)
+from xlflax.evaluation.tasks import (classification_task, retrieval_predictions, parsing_task, question_answering_task, tagging_task)
 
 
 @dataclasses.dataclass(frozen=True)
-class Held(source_lib.ExampleSource):
+class Held(example_source.ExampleSource):
   examples: tuple
 
   def languages(self):
@@ -28,10 +22,10 @@ class Held(source_lib.ExampleSource):
 
 
 def _classes(*labels):
-  return classification.Classification(
+  return classification_task.Classification(
     source=Held(
       tuple(
-        examples_lib.ClassifiedText(
+        labeled_examples.ClassifiedText(
           id=str(i), language='en', text='x', label=label
         )
         for i, label in enumerate(labels)
@@ -41,10 +35,10 @@ def _classes(*labels):
 
 
 def _tags(*sentences, **fields):
-  return tagging.Tagging(
+  return tagging_task.Tagging(
     source=Held(
       tuple(
-        examples_lib.TaggedSentence(
+        labeled_examples.TaggedSentence(
           id=str(i), language='en', words=('w',) * len(tags), tags=tags
         )
         for i, tags in enumerate(sentences)
@@ -56,16 +50,16 @@ def _tags(*sentences, **fields):
 
 def _found(task, text, folder):
   """The statistics of these predictions, as they are read from disk."""
-  examples, result = task.source.load('en'), base.EvalResult(metrics={})
+  examples, result = task.source.load('en'), eval_task.EvalResult(metrics={})
   predictions = task.EXAMPLE.read_predictions(examples, text)
   task.add_scores('en', examples, predictions, result, [])
   assert result.files[task.file_name('en')] == text
   for name, content in result.files.items():
     (folder / name).write_text(content)
-  recorded = summary.Recorded('x', 'test', 'accuracy')
+  recorded = result_tables.Recorded('x', 'test', 'accuracy')
   found = recorded.statistics('en', folder)
   assert found.keys() == task.statistics('en', folder).keys()
-  bounds = summary.result_intervals(recorded, result, folder)
+  bounds = result_tables.result_intervals(recorded, result, folder)
   # One example tells no spread.
   assert bounds.keys() == (
     result.metrics.keys() if len(examples) > 1 else set()
@@ -91,7 +85,7 @@ def test_entities(tmp_path):
 
 
 def test_trees(tmp_path):
-  gold = examples_lib.ParsedSentence(
+  gold = labeled_examples.ParsedSentence(
     id='a',
     language='en',
     words=('w', 'v'),
@@ -101,21 +95,21 @@ def test_trees(tmp_path):
   )
   predicted = dataclasses.replace(gold, relations=('obj', 'root'))
   text = gold.write_predictions([gold], [predicted])
-  found = _found(parsing.Parsing(source=Held((gold,))), text, tmp_path)
+  found = _found(parsing_task.Parsing(source=Held((gold,))), text, tmp_path)
   assert found['las'].rows.tolist() == [[1, 2]]
   assert found['uas'].rows.tolist() == [[2, 2]]
 
 
 def test_answers(tmp_path):
-  task = question_answering.ExtractiveQA(
+  task = question_answering_task.ExtractiveQA(
     source=Held(
       (
-        examples_lib.Question(
+        labeled_examples.Question(
           id='q',
           language='en',
           question='who?',
           context='Ada and Bob',
-          answers=(examples_lib.Answer('Ada', 0),),
+          answers=(labeled_examples.Answer('Ada', 0),),
         ),
       )
     )
@@ -135,7 +129,7 @@ def test_examples_without_labels_do_not_count(tmp_path):
 
 def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
   assert _found(_classes(None), 'a\n', tmp_path) == {}
-  task = nearest_sentences.NearestSentences(
-    source=source_lib.MinedFiles(files={'fr-en': ('a', 'b')})
+  task = retrieval_predictions.NearestSentences(
+    source=example_source.MinedFiles(files={'fr-en': ('a', 'b')})
   )
   assert task.statistics('fr-en', tmp_path) == {}

@@ -8,9 +8,9 @@ import pytest
 from tests.data.labelled_words import WordVocabulary
 from tests.evaluation import one_hot_model
 from xlflax import cli
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.evaluation import results
-from xlflax.evaluation.tasks import classification, intents_and_slots
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation import result_store
+from xlflax.evaluation.tasks import (classification_task, intents_and_slots)
 from xlflax.objectives.finetuning import (
   sequence_classification,
   token_classification,
@@ -40,12 +40,12 @@ def _examples(rows, language='en'):
       *(one.partition('/') for one in marked.split()), strict=True
     )
     texts.append(
-      examples_lib.ClassifiedText(
+      labeled_examples.ClassifiedText(
         id=str(number), language=language, text=' '.join(words), label=intent
       )
     )
     sentences.append(
-      examples_lib.TaggedSentence(
+      labeled_examples.TaggedSentence(
         id=str(number), language=language, words=words, tags=tags
       )
     )
@@ -73,7 +73,7 @@ def _task(texts, sentences, part='en'):
   held = one_hot_model.Held
   return intents_and_slots.IntentsAndSlots(
     name='intents_and_slots',
-    intents=classification.Classification(source=held(parts=(('en', texts),))),
+    intents=classification_task.Classification(source=held(parts=(('en', texts),))),
     source=held(parts=((part, sentences),)),
   )
 
@@ -196,7 +196,7 @@ def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
   )
   ((found,),) = (
     by_step.values()
-    for by_step in results.find_results(tmp_path / 'tuned').values()
+    for by_step in result_store.find_results(tmp_path / 'tuned').values()
   )
   assert not found.failures and found.metrics['exact_match/en'] == 1
   assert found.metrics['f1/en'] == found.metrics['intent_accuracy/en'] == 1

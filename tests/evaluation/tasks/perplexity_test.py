@@ -8,11 +8,11 @@ import pytest
 from scipy import special
 
 from tests.errors import raises_error
-from xlflax.data import stream as stream_lib
-from xlflax.evaluation import sources, summary, token_rows
+from xlflax.data import dataset_config
+from xlflax.evaluation import (text_sources, result_tables, token_batches)
 from xlflax.evaluation.tasks import perplexity
-from xlflax.foundation import errors
-from xlflax.objectives import base as objective_base
+from xlflax.utils import errors
+from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
 from xlflax.training.devices import partitioning
@@ -23,7 +23,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 @pytest.fixture
 def task(corpus):
   return perplexity.Perplexity(
-    source=sources.CorpusText(directory=corpus), length=16, batch_size=8
+    source=text_sources.CorpusText(directory=corpus), length=16, batch_size=8
   )
 
 
@@ -63,10 +63,10 @@ def _loss_in_numpy(subject, objective, batches):
 
 def test_perplexity_agrees_with_numpy(task, subject, sentences):
   metrics = task.evaluate(subject).metrics
-  stream = stream_lib.Stream(
+  stream = dataset_config.Stream(
     name='',
     mixture='',
-    layout=stream_lib.Layout.BLOCKS,
+    layout=dataset_config.Layout.BLOCKS,
     length=16,
     batch_size=8,
   )
@@ -74,14 +74,14 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
   lines = subject.vocabulary.encode_batch(sentences('en', 40))
   units = [
     (row,)
-    for row in token_rows.split_into_blocks(
+    for row in token_batches.split_into_blocks(
       lines, capacity=14, separator=spec.eos_id
     )
   ]
   loss, accuracy, count = _loss_in_numpy(
     subject,
     masked_lm.MaskedLM(),
-    token_rows.make_batches(units, (1,), stream, spec),
+    token_batches.make_batches(units, (1,), stream, spec),
   )
   assert metrics['tokens/en'] == count > 20
   assert metrics['loss/en'] == pytest.approx(loss, abs=1e-5)
@@ -92,15 +92,15 @@ def test_perplexity_agrees_with_numpy(task, subject, sentences):
 def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
   metrics = (
     perplexity.TranslationPerplexity(
-      source=sources.CorpusPairs(directory=corpus), length=32, batch_size=8
+      source=text_sources.CorpusPairs(directory=corpus), length=32, batch_size=8
     )
     .evaluate(subject)
     .metrics
   )
-  stream = stream_lib.Stream(
-    name='', mixture='', layout=stream_lib.Layout.PAIRS, length=32, batch_size=8
+  stream = dataset_config.Stream(
+    name='', mixture='', layout=dataset_config.Layout.PAIRS, length=32, batch_size=8
   )
-  units = token_rows.fitting_pairs(
+  units = token_batches.fitting_pairs(
     *(
       subject.vocabulary.encode_batch(sentences(language, 40))
       for language in ('en', 'ja')
@@ -110,7 +110,7 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, subject, sentences):
   loss, _, count = _loss_in_numpy(
     subject,
     masked_lm.TranslationLM(),
-    token_rows.make_batches(units, (1, 2), stream, subject.vocabulary.spec),
+    token_batches.make_batches(units, (1, 2), stream, subject.vocabulary.spec),
   )
   assert metrics['tokens/ja'] == count
   assert metrics['loss/ja'] == pytest.approx(loss, abs=1e-5)
@@ -144,7 +144,7 @@ def test_the_number_is_the_same_again_and_other_for_another_seed(task, subject):
 
 def test_other_languages_do_not_change_a_language(corpus, task, subject):
   alone = dataclasses.replace(
-    task, source=sources.CorpusText(directory=corpus, languages=('ja',))
+    task, source=text_sources.CorpusText(directory=corpus, languages=('ja',))
   )
   assert (
     alone.evaluate(subject).metrics['loss/ja']
@@ -185,7 +185,7 @@ def test_eight_devices_agree_with_one(task, subject, batch_size):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Broken(sources.TextSource):
+class _Broken(text_sources.TextSource):
   def languages_found(self):
     return 'de', 'en', 'ja'
 
@@ -231,7 +231,7 @@ def test_rows_give_the_number_and_an_interval(tmp_path, task, subject):
   found = task.statistics('en', tmp_path)
   for metric in ('perplexity', 'loss', 'accuracy'):
     assert found[metric].value == pytest.approx(result.metrics[f'{metric}/en'])
-  bounds = summary.result_intervals(task, result, tmp_path)
+  bounds = result_tables.result_intervals(task, result, tmp_path)
   assert {'perplexity/en', 'perplexity/mean', 'loss/mean'} <= set(bounds)
   low, high = bounds['perplexity/mean']
   assert low < result.metrics['perplexity/mean'] < high

@@ -12,10 +12,10 @@ from scipy import special
 
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
-from xlflax.data.labelled import formats
-from xlflax.evaluation import sources, states
+from xlflax.data.supervised import file_formats
+from xlflax.evaluation import (text_sources, hidden_states)
 from xlflax.evaluation.tasks import pseudo_likelihood
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -35,7 +35,7 @@ def log_p(subject):
     )
 
   def of(rows, language):
-    batch = states.token_rows(
+    batch = hidden_states.token_rows(
       rows, np.full(len(rows), language), 32, 32, subject.vocabulary.spec
     )
     return special.log_softmax(np.float64(logits(batch))[: len(rows)], -1)
@@ -76,7 +76,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
   corpus, subject, sentences, log_p, hidden
 ):
   task = pseudo_likelihood.PseudoPerplexity(
-    source=sources.CorpusText(
+    source=text_sources.CorpusText(
       directory=corpus, languages=('de', 'ja'), max_lines=9
     ),
     hidden=hidden,
@@ -122,7 +122,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
 
 
 def test_hiding_the_rest_of_the_word_is_harder_to_see_through(corpus, subject):
-  source = sources.CorpusText(directory=corpus, languages=('de',), max_lines=9)
+  source = text_sources.CorpusText(directory=corpus, languages=('de',), max_lines=9)
   found = [
     pseudo_likelihood.PseudoPerplexity(source=source, hidden=hidden)
     .evaluate(subject)
@@ -136,7 +136,7 @@ def test_text_in_files_cut_and_empty(tmp_path, subject):
   (tmp_path / 'de.txt').write_text('der Hund\r\n\n' + 'die Katze ' * 20)
   (tmp_path / 'en.txt').write_text('\n')
   task = pseudo_likelihood.PseudoPerplexity(
-    source=sources.FileText(
+    source=text_sources.FileText(
       files={code: str(tmp_path / f'{code}.txt') for code in ('de', 'en')}
     ),
     max_length=12,
@@ -150,7 +150,7 @@ def test_text_in_files_cut_and_empty(tmp_path, subject):
 
 
 def test_rows_of_any_batch_are_the_same(corpus, subject, with_batch_size):
-  source = sources.CorpusText(directory=corpus, languages=('en',), max_lines=5)
+  source = text_sources.CorpusText(directory=corpus, languages=('en',), max_lines=5)
   task = pseudo_likelihood.PseudoPerplexity(source=source)
   found = [
     task.evaluate(one).metrics['loss/en']
@@ -177,7 +177,7 @@ def choices(tmp_path):
   }
   (tmp_path / 'x.jsonl').write_text(json.dumps(schema) + '\n')
   return {
-    name: formats.read_files(name, str(tmp_path / file), 'de').examples
+    name: file_formats.read_files(name, str(tmp_path / file), 'de').examples
     for name, file in (('xstory_cloze', 's.tsv'), ('xwinograd', 'x.jsonl'))
   }
 
@@ -231,7 +231,7 @@ def test_a_text_that_is_too_long_loses_its_start(subject, choices):
 
 
 def test_wrong_settings(corpus):
-  source = sources.CorpusText(directory=corpus)
+  source = text_sources.CorpusText(directory=corpus)
   with raises_error(
     errors.ConfigError, got='words', where='PseudoPerplexity.hidden'
   ):

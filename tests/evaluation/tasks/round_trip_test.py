@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial import distance
 
-from xlflax.evaluation import sources, states
-from xlflax.evaluation.metrics import alignment
+from xlflax.evaluation import (text_sources, hidden_states)
+from xlflax.evaluation.metrics import alignment_error_rate
 from xlflax.evaluation.tasks import round_trip
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -24,13 +24,13 @@ def test_words_come_back_by_hand():
   # 0 -> 1 -> 0: back. 1 -> 0 -> 2: elsewhere. 2 has no link. 3 -> 2 -> 3 or 1.
   there = _links(4, 3, (0, 1), (1, 0), (3, 2))
   back = _links(3, 4, (1, 0), (0, 2), (2, 3), (2, 1))
-  assert alignment.round_trip_words([there, back]).tolist() == [
+  assert alignment_error_rate.round_trip_words([there, back]).tolist() == [
     True,
     False,
     False,
     True,
   ]
-  assert alignment.round_trip_words([there, back], most=1).tolist() == [
+  assert alignment_error_rate.round_trip_words([there, back], most=1).tolist() == [
     True,
     False,
     False,
@@ -39,7 +39,7 @@ def test_words_come_back_by_hand():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Given(sources.TextSource):
+class Given(text_sources.TextSource):
   """Lines from memory."""
 
   text: dict
@@ -56,10 +56,10 @@ def _token_states(subject, text, language, layer):
   ids = subject.vocabulary.encode(text, language=language)
   number = subject.vocabulary.language_id(language)
   length = 32
-  batch = states.token_rows(
+  batch = hidden_states.token_rows(
     [ids], np.array([number]), 1, length, subject.vocabulary.spec
   )
-  found = states.layer_states(subject.model, subject.params['model'], batch)
+  found = hidden_states.layer_states(subject.model, subject.params['model'], batch)
   return np.asarray(found)[layer, 0, 1 : len(ids) + 1]
 
 

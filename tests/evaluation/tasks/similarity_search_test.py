@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.evaluation import base, sources, states
+from xlflax.evaluation import (eval_task, text_sources, hidden_states)
 from xlflax.evaluation.tasks import similarity_search
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -46,7 +46,7 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
   lines = ['der Hund', 'die kleine Katze', 'und', 'warme Milch', 'Hund und']
   (tmp_path / 'de').write_text(''.join(f'{line}\n' for line in lines))
   (tmp_path / 'altered').write_text('der Hund und\nwarme\n')
-  source = sources.FilePairs(
+  source = text_sources.FilePairs(
     files={'en-de': (str(tmp_path / 'de'), str(tmp_path / 'de'))}
   )
   task = similarity_search.SimilaritySearch(
@@ -57,9 +57,9 @@ def test_altered_sentences_make_it_harder(subject, tmp_path):
     f'{name}/{part}' for name in ('xsim', 'xsim++') for part in ('de', 'mean')
   }
   assert metrics['xsim/de'] <= metrics['xsim++/de']
-  before = base.task_settings(task)
+  before = eval_task.task_settings(task)
   (tmp_path / 'altered').write_text('der Hund und\nkalte\n')
-  assert base.task_settings(task) != before
+  assert eval_task.task_settings(task) != before
   strange = dataclasses.replace(
     task, altered={'deu': str(tmp_path / 'altered')}
   )
@@ -75,14 +75,14 @@ def test_altered_sentences_lose_the_mean_of_the_translations(
   for name, lines in zip('abc', (*text, altered), strict=True):
     (tmp_path / name).write_text(''.join(f'{line}\n' for line in lines))
   task = similarity_search.SimilaritySearch(
-    source=sources.FilePairs(
+    source=text_sources.FilePairs(
       files={'de-en': (str(tmp_path / 'a'), str(tmp_path / 'b'))}
     ),
     altered={'en': str(tmp_path / 'c')},
   )
   result = task.evaluate(subject)
-  first = states.sentence_states(subject, text[0], [0] * 50).states[-1]
-  second = states.sentence_states(
+  first = hidden_states.sentence_states(subject, text[0], [0] * 50).states[-1]
+  second = hidden_states.sentence_states(
     subject, [*text[1], *altered], [1] * 80
   ).states[-1]
   first, second = first - first.mean(0), second - second[:50].mean(0)

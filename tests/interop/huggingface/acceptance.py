@@ -31,12 +31,12 @@ from tests.interop.huggingface import encoder_decoder_models as seq2seq
 from tests.interop.huggingface import hard_texts, released_configs_test
 from tests.interop.huggingface import reference_models as reference
 from tests.interop.huggingface import released_configs as released
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.interop.huggingface.tokenizers import frames
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.interop.huggingface.tokenizers import post_processor
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training.checkpointing import saved_run
 
 _STEPS = 20
 
@@ -55,10 +55,10 @@ def row(name: str, folder: pathlib.Path) -> str:
   count = model.config.n_langs if kind == 'xlm' else 0
   languages = ['ar', 'en', 'zh'][:count] if count else None
   try:
-    checked = importing.check_import(folder / 'hf', languages=languages)
-    run = run_lib.open_run(importing.convert_import(checked, folder / 'ours'))
-    folder_writing.write_folder(
-      exporting.check_export(run.directory), folder / 'back'
+    checked = huggingface_import.check_import(folder / 'hf', languages=languages)
+    run = saved_run.open_run(huggingface_import.convert_import(checked, folder / 'ours'))
+    folder_writer.write_folder(
+      huggingface_export.check_export(run.directory), folder / 'back'
     )
     rows = _rows(run)
     trained = _after_steps(model, run, rows, folder)
@@ -100,7 +100,7 @@ def _write_characters(path: pathlib.Path) -> None:
 def _alike(run, folder: pathlib.Path) -> int:
   """Texts that all three read alike."""
   theirs = [
-    frames.load_without_truncation(folder / place) for place in ('hf', 'back')
+    post_processor.load_without_truncation(folder / place) for place in ('hf', 'back')
   ]
   for one in theirs:
     one.encode_special_tokens = True
@@ -216,8 +216,8 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
     {},
   )
   kept.close()
-  checked = exporting.check_export(run.directory, step=_STEPS)
-  folder_writing.write_folder(checked, folder / 'trained')
+  checked = huggingface_export.check_export(run.directory, step=_STEPS)
+  folder_writer.write_folder(checked, folder / 'trained')
   theirs = type(model).from_pretrained(folder / 'trained').eval()
   apart = _apart(theirs, run, params, rows)
   moved = _apart(theirs, run, before, rows)

@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import model_files, plan
+from xlflax.interop.huggingface import (config_json, tensor_mapping)
 from xlflax.interop.huggingface.tensors import tensor_files, weights
 
 VOCAB = reference.VOCAB
@@ -105,9 +105,9 @@ def converted(model, folder):
   """(the configuration, the parameters) of a model, without a tokenizer."""
   model.save_pretrained(folder)
   tensors = tensor_files.find_tensors(folder)
-  description = model_files.describe_model(folder, tensors)
+  description = config_json.describe_model(folder, tensors)
   return description.config, weights.load_parameters(
-    plan.make_tensor_mapping(description, tensors)
+    tensor_mapping.make_tensor_mapping(description, tensors)
   )
 
 

@@ -21,11 +21,11 @@ from tests.errors import raises_error
 from tests.interop.huggingface import encoder_decoder_models as models
 from tests.interop.huggingface import reference_models as reference
 from tests.slow import mark_slow
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
 from xlflax.models import decoding
 from xlflax.objectives.finetuning import sequence_classification
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training.checkpointing import saved_run
 
 
 @pytest.fixture(scope='module')
@@ -37,13 +37,13 @@ def imported(tmp_path_factory):
     model = models.make(name)
     folder = tmp_path_factory.mktemp(name)
     reference.save(model, folder / 'hf')
-    importing.convert_import(
-      importing.check_import(
+    huggingface_import.convert_import(
+      huggingface_import.check_import(
         folder / 'hf', scan_layers=scan_layers, languages=['de', 'en']
       ),
       folder / 'ours',
     )
-    return model, folder, run_lib.open_run(folder / 'ours')
+    return model, folder, saved_run.open_run(folder / 'ours')
 
   return make
 
@@ -91,7 +91,7 @@ def _check_gradients(model, run, grads):
   }
   parameters = dict(model.named_parameters())
   seen = set()
-  for assignment in exporting.check_export(run.directory).assignments:
+  for assignment in huggingface_export.check_export(run.directory).assignments:
     if assignment.tensor == 'final_logits_bias':  # the reference's buffer
       continue
     value = flat[assignment.parameter]
@@ -137,8 +137,8 @@ def _same_tensors(first, second):
 )
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   model, folder, run = imported(name)
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   _same_tensors(folder / 'hf', tmp_path / 'back')
   loaded, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(
@@ -159,8 +159,8 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
 
 def test_unrolled_layers_go_back_too(imported, tmp_path):
   _, folder, run = imported('umt5', scan_layers=False)
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   _same_tensors(folder / 'hf', tmp_path / 'back')
 
@@ -171,16 +171,16 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
 def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   """Without the record of config.json the options follow from the model."""
   model, _, run = imported(name)
-  record = run.directory / importing.RECORD
+  record = run.directory / huggingface_import.RECORD
   content = record.read_text()
   record.unlink()
   try:
-    checked = exporting.check_export(run.directory)
+    checked = huggingface_export.check_export(run.directory)
   finally:
     record.write_text(content)
   # mT5 is built as T5 v1.1 is; the tokenizer tells them apart.
   assert checked.architecture.model_type == model.config.model_type
-  folder_writing.write_folder(checked, tmp_path / 'back')
+  folder_writer.write_folder(checked, tmp_path / 'back')
   loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():
     np.testing.assert_array_equal(
@@ -245,7 +245,7 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
   )
   reference.write_tokenizer(tmp_path, 60)
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check_import(tmp_path)
+    huggingface_import.check_import(tmp_path)
   for part in (
     'decoder_ffn_dim is 7',
     'decoder_attention_heads is 3',
@@ -277,7 +277,7 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   safetensors.numpy.save_file(
     tensors | copies | {f'{prefix}shared.weight': table}, file
   )
-  checked = importing.check_import(tmp_path)
+  checked = huggingface_import.check_import(tmp_path)
   assert checked.plan.skipped == dict.fromkeys(
     copies, f'the same as {prefix}shared.weight'
   )
@@ -286,7 +286,7 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
     tensors | {f'{prefix}decoder.embed_tokens.weight': table}, file
   )
   assert (
-    len(importing.check_import(tmp_path).plan.assignments) == len(tensors) + 1
+    len(huggingface_import.check_import(tmp_path).plan.assignments) == len(tensors) + 1
   )
   safetensors.numpy.save_file(
     tensors
@@ -300,8 +300,8 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
   with raises_error(
     errors.CheckpointError, mentions=f'{prefix}encoder.embed_tokens.weight'
   ):
-    importing.convert_import(
-      importing.check_import(tmp_path), tmp_path / 'ours'
+    huggingface_import.convert_import(
+      huggingface_import.check_import(tmp_path), tmp_path / 'ours'
     )
 
 

@@ -7,7 +7,7 @@ import gin
 import pytest
 
 from xlflax.interop.huggingface import gin_file
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder, encoder_decoder
 from xlflax.models import encoder_decoder_config as pair_config
 

@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 import safetensors.numpy
 
-from xlflax.interop.huggingface import model_files, plan
-from xlflax.interop.huggingface.architectures import rules
+from xlflax.interop.huggingface import (config_json, tensor_mapping)
+from xlflax.interop.huggingface.architectures import tensor_rules
 
 _PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b')
 TOKENIZER = {
@@ -44,12 +44,12 @@ def write(folder: pathlib.Path) -> pathlib.Path:
   """Writes config.json, tokenizer.json and weights of zeros; the folder."""
   (folder / 'config.json').write_text(json.dumps(CONFIG))
   (folder / 'tokenizer.json').write_text(json.dumps(TOKENIZER))
-  described = model_files.describe_model(folder)
-  found = rules.assign_tensors(
-    plan.rules_for(
+  described = config_json.describe_model(folder)
+  found = tensor_rules.assign_tensors(
+    tensor_mapping.rules_for(
       described.architecture, described.task, described.config, has=()
     ),
-    plan.shapes_of(described.config),
+    tensor_mapping.shapes_of(described.config),
     vocab_size=len(_PIECES),
   )
   safetensors.numpy.save_file(

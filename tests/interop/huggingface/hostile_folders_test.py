@@ -16,8 +16,8 @@ import torch
 
 from tests.errors import raises_error
 from tests.interop.huggingface import handmade
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import importing, model_files, sentence_modules
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_import, config_json, sentence_modules)
 from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import tensor_files
 
@@ -33,7 +33,7 @@ def folder(tmp_path):
 def _refused(folder, text, *, kind=errors.XlflaxError, **settings):
   start = time.monotonic()
   with pytest.raises(kind, match=text) as caught:
-    importing.check_import(folder, **settings)
+    huggingface_import.check_import(folder, **settings)
   assert time.monotonic() - start < _SECONDS
   assert len(str(caught.value)) < 5_000
   return caught.value
@@ -46,7 +46,7 @@ def _edit(folder, name='config.json', **changes):
 
 
 def test_the_folder_is_read_as_it_is(folder):
-  assert importing.check_import(folder).config.num_layers == 2
+  assert huggingface_import.check_import(folder).config.num_layers == 2
 
 
 @pytest.mark.parametrize('size', [100, 10**9, 10**12, 10**25])
@@ -78,7 +78,7 @@ def test_layers_of_two_kinds_are_not_listed_before_they_are_counted(tmp_path):
   with raises_error(
     errors.XlflaxError, where='config.json', mentions='num_layers'
   ):
-    model_files.describe_model(tmp_path)
+    config_json.describe_model(tmp_path)
   assert time.monotonic() - start < _SECONDS
 
 
@@ -102,7 +102,7 @@ def test_odd_values_are_read_or_refused(folder, value):
     kept = {p.name: p.read_bytes() for p in folder.iterdir()}
     _edit(folder, name, **{option: value})
     try:
-      importing.check_import(folder)
+      huggingface_import.check_import(folder)
     except errors.XlflaxError:
       pass
     for path in folder.iterdir():
@@ -166,7 +166,7 @@ def test_the_cache_of_hugging_face_consists_of_links(tmp_path):
   for i, path in enumerate(list(snapshot.iterdir())):
     path.rename(blobs / str(i))
     path.symlink_to(f'../../blobs/{i}')
-  assert importing.check_import(snapshot).config.num_layers == 2
+  assert huggingface_import.check_import(snapshot).config.num_layers == 2
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_an_invalid_expression(folder):
 def test_expressions_that_do_not(folder):
   for pattern in (r'\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+', ' {2,}'):
     _with_regex(folder, pattern)
-    encode = importing.check_import(folder).vocabulary.encode_batch
+    encode = huggingface_import.check_import(folder).vocabulary.encode_batch
     assert encode(['a', 'b']) == [[5], [6]]
 
 
 def test_a_panic_on_a_text_is_one_error(folder):
   _with_regex(folder, '(a+)+$')
-  vocabulary = importing.check_import(folder).vocabulary
+  vocabulary = huggingface_import.check_import(folder).vocabulary
   with raises_error(errors.VocabularyError, mentions='PanicException'):
     vocabulary.encode_batch(['a' * 40 + 'b'])
 

@@ -12,15 +12,10 @@ from huggingface_hub import constants, hf_api
 import xlflax
 from tests.errors import assert_mentions, raises_error
 from tests.interop.huggingface import handmade
-from tests.interop.huggingface.exporting_test import run_of
+from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax import cli
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import (
-  exporting,
-  folder_writing,
-  hub_files,
-  importing,
-)
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, hub_files, huggingface_import)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -149,7 +144,7 @@ def test_a_model_is_fetched_by_its_name(hub, tmp_path):
   _, asked = hub
   run = xlflax.from_huggingface('org/name', model_dir=tmp_path / 'run')
   assert run.steps == [0]
-  record = json.loads((tmp_path / 'run' / importing.RECORD).read_text())
+  record = json.loads((tmp_path / 'run' / huggingface_import.RECORD).read_text())
   assert record['hub'] == {'repository': 'org/name', 'revision': _COMMIT}
   assert not [p for p in asked if p.endswith(('.h5', '.bin'))]
   assert [p for p in asked if p.endswith('/model.safetensors')]
@@ -172,8 +167,8 @@ def exported(run_of, tmp_path):
   """A folder of `to-hf` in whose card somebody wrote."""
   directory, *_ = run_of()
   folder = tmp_path / 'mine'
-  folder_writing.write_folder(
-    exporting.check_export(directory), folder, license='mit'
+  folder_writer.write_folder(
+    huggingface_export.check_export(directory), folder, license='mit'
   )
   with (folder / 'README.md').open('a') as card:
     card.write('It is for tests.\n')
@@ -199,7 +194,7 @@ def test_a_folder_is_published_for_its_owner_alone(
   assert {name: (exported / name).read_bytes() for name in sent} == sent
   assert b'It is for tests.' in sent['README.md']
   assert {'config.json', 'model.safetensors', 'digests.json'} <= sent.keys()
-  importing.check_digests(exported)  # with the card as it is now
+  huggingface_import.check_digests(exported)  # with the card as it is now
 
 
 def test_other_weights_of_the_model_go(hub, exported, monkeypatch):

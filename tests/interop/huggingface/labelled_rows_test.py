@@ -8,13 +8,13 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_tokenizers
-from tests.interop.huggingface.tokenizers import tokenizers_test
+from tests.interop.huggingface.tokenizers import tokenizer_reader_test
 from xlflax import cli
-from xlflax.data.labelled import examples
-from xlflax.data.labelled.rows import classification_rows, question_rows
-from xlflax.evaluation import base, row_predictions
-from xlflax.interop.huggingface import importing
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import (classification_featurizer, question_featurizer)
+from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.interop.huggingface import huggingface_import
+from xlflax.training.checkpointing import saved_run
 
 _LABELS = ('no', 'yes', 'unclear')
 _TEXTS = [*dict.fromkeys(reference_tokenizers.LINES)]
@@ -37,7 +37,7 @@ def pair(request, tmp_path_factory):
   """(reference tokenizer, reference classifier, its run, separator)."""
   kind, separator, options = _MODELS[request.param]
   folder = tmp_path_factory.mktemp(request.param)
-  tokenizer = tokenizers_test._KINDS[request.param][1](folder)
+  tokenizer = tokenizer_reader_test._KINDS[request.param][1](folder)
   torch.manual_seed(0)
   model = getattr(transformers, f'{kind}ForSequenceClassification')(
     getattr(transformers, f'{kind}Config')(
@@ -53,10 +53,10 @@ def pair(request, tmp_path_factory):
       parameter.mul_(5)
   model.save_pretrained(folder / 'hf')
   tokenizer.save_pretrained(folder / 'hf')
-  importing.convert_import(
-    importing.check_import(folder / 'hf'), folder / 'ours'
+  huggingface_import.convert_import(
+    huggingface_import.check_import(folder / 'hf'), folder / 'ours'
   )
-  return tokenizer, model, run_lib.open_run(folder / 'ours'), separator
+  return tokenizer, model, saved_run.open_run(folder / 'ours'), separator
 
 
 def test_pairs_get_the_references_logits(pair):
@@ -65,7 +65,7 @@ def test_pairs_get_the_references_logits(pair):
   objective = run.objectives['sequence_classification']
   assert objective.labels == _LABELS
   texts = [
-    examples.ClassifiedText(
+    labeled_examples.ClassifiedText(
       id=str(i),
       language='en',
       text=text,
@@ -73,11 +73,11 @@ def test_pairs_get_the_references_logits(pair):
     )
     for i, text in enumerate(_TEXTS)
   ]
-  maker = classification_rows.ClassificationRows(
+  maker = classification_featurizer.ClassificationRows(
     labels=_LABELS, separator=separator
   )
   rows = maker.text_rows(texts, run.vocabulary, length=48)
-  subject = base.Subject(
+  subject = eval_task.Subject(
     model=run.model,
     params=run.restore_params(0),
     batch_size=4,
@@ -85,7 +85,7 @@ def test_pairs_get_the_references_logits(pair):
     objectives=run.objectives,
   )
   found = dict(
-    row_predictions.predict_rows(subject, objective, rows, maker, max_length=48)
+    head_predictions.predict_rows(subject, objective, rows, maker, max_length=48)
   )
   compared = 0
   for i, example in enumerate(texts):
@@ -109,12 +109,12 @@ def test_windows_are_the_references(pair, length, overlap):
   for context in contexts:
     question = 'the dog'
     size = len(tokenizer(question, add_special_tokens=False)['input_ids'])
-    maker = question_rows.QuestionRows(
+    maker = question_featurizer.QuestionRows(
       doc_stride=length - special - size - overlap, separator=separator
     )
     (windows,) = maker.windows(
       [
-        examples.Question(
+        labeled_examples.Question(
           id='q', language='en', question=question, context=context
         )
       ],

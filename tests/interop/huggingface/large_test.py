@@ -12,8 +12,8 @@ import torch
 import transformers
 
 from tests.interop.huggingface import reference_models as reference
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.training.checkpointing import saved_run
 
 _VOCAB = 250002
 _MEASURE = """
@@ -62,8 +62,8 @@ def base(tmp_path_factory):
 @pytest.mark.slow
 def test_logits_and_the_way_back(base, tmp_path):
   model, folder = base
-  run = run_lib.open_run(
-    importing.convert_import(importing.check_import(folder), tmp_path / 'ours')
+  run = saved_run.open_run(
+    huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'ours')
   )
   ids = np.random.default_rng(0).integers(5, _VOCAB, (2, 40))
   mask = np.ones_like(ids)
@@ -76,8 +76,8 @@ def test_logits_and_the_way_back(base, tmp_path):
   error = np.abs(np.asarray(got) - want)[mask > 0].max()
   print(f'largest difference of logits {error:.2e}, of {np.abs(want).max()}')
   assert error < 2e-5
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   state = model.state_dict()
   with safetensors.safe_open(

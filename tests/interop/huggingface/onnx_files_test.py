@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, onnx_files
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, onnx_files)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -20,8 +20,8 @@ def test_missing_packages_are_named_before_anything_is_written(
   with raises_error(
     errors.ConfigError, got='no_such_package', where='--onnx', mentions='onnx'
   ):
-    folder_writing.write_folder(
-      exporting.check_export(directory), tmp_path / 'out', onnx=True
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory), tmp_path / 'out', onnx=True
     )
 
 
@@ -49,8 +49,8 @@ def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):
   pytest.importorskip('onnxscript')
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
-  folder_writing.write_folder(
-    exporting.check_export(directory), folder, onnx=True
+  folder_writer.write_folder(
+    huggingface_export.check_export(directory), folder, onnx=True
   )
   session = runtime.InferenceSession(folder / onnx_files.FILE)
   ids = np.array([[1, 9, 8, 7, 2], [1, 9, 2, 0, 0], [1, 2, 0, 0, 0]])
@@ -77,7 +77,7 @@ def test_a_wrong_graph_is_not_published(run_of, tmp_path, monkeypatch):
   del torch
   monkeypatch.setattr(onnx_files, '_export', wrong)
   with pytest.raises(errors.CheckpointError, match='onnxruntime computes'):
-    folder_writing.write_folder(
-      exporting.check_export(directory), tmp_path / 'out', onnx=True
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory), tmp_path / 'out', onnx=True
     )
   assert not (tmp_path / 'out').exists()

@@ -19,10 +19,10 @@ from transformers import core_model_loading
 
 from tests.interop.huggingface import reference_models as reference
 from tests.slow import mark_slow
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.models.heads import heads as heads_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.models.heads import classification_heads
+from xlflax.training.checkpointing import saved_run
 
 # RoBERTa is read as XLM-R is. The other classifiers share their code with
 # quicker cases.
@@ -67,13 +67,13 @@ def imported(tmp_path_factory):
       if model.config.model_type == 'xlm'
       else None
     )
-    importing.convert_import(
-      importing.check_import(
+    huggingface_import.convert_import(
+      huggingface_import.check_import(
         folder / 'hf', scan_layers=scan_layers, languages=languages
       ),
       folder / 'ours',
     )
-    return model, folder, run_lib.open_run(folder / 'ours')
+    return model, folder, saved_run.open_run(folder / 'ours')
 
   return make
 
@@ -166,7 +166,7 @@ def _check_gradients(model, run, grads):
   }
   parameters = _gradients_as_saved(model)
   seen = set()
-  for assignment in exporting.check_export(run.directory).assignments:
+  for assignment in huggingface_export.check_export(run.directory).assignments:
     value = flat[assignment.parameter]
     if assignment.layer is not None:
       value = value[assignment.layer]
@@ -236,29 +236,29 @@ def test_heads_equal_the_reference(imported, name):
   with torch.no_grad():
     output = reference.run(model)
   compared = _compared(run)
-  style = importing.head_style(run.directory)
+  style = huggingface_import.head_style(run.directory)
   if name.endswith('Model'):
     got, want = [states[compared]], [output.last_hidden_state[compared]]
     if 'heads' in params:
       got.append(
-        heads_lib.pool_first_position(params['heads']['pooler'], states)
+        classification_heads.pool_first_position(params['heads']['pooler'], states)
       )
       want.append(output.pooler_output)
   elif 'SequenceClassification' in name:
     head = params['heads']['sequence_classification']
     got = [
-      heads_lib.sequence_logits(head, states, mask=reference.PADDING, **style)
+      classification_heads.sequence_logits(head, states, mask=reference.PADDING, **style)
     ]
     want = [output.logits]
   elif 'TokenClassification' in name:
     head = params['heads']['token_classification']
     style.pop('pooling', None)
-    got = [heads_lib.token_logits(head, states, **style)[compared]]
+    got = [classification_heads.token_logits(head, states, **style)[compared]]
     want = [output.logits[compared]]
   else:
     head = params['heads']['question_answering']
     style.pop('pooling', None)
-    logits = heads_lib.token_logits(head, states, **style)
+    logits = classification_heads.token_logits(head, states, **style)
     got = [logits[..., 0][compared], logits[..., 1][compared]]
     want = [output.start_logits[compared], output.end_logits[compared]]
   for ours, theirs in zip(got, want, strict=True):
@@ -273,7 +273,7 @@ def test_next_sentence_logits_equal_the_reference(imported):
   with torch.no_grad():
     want = reference.run(model).seq_relationship_logits.numpy()
   np.testing.assert_allclose(
-    heads_lib.sequence_logits(head, states), want, atol=2e-5
+    classification_heads.sequence_logits(head, states), want, atol=2e-5
   )
 
 
@@ -286,8 +286,8 @@ def test_next_sentence_logits_equal_the_reference(imported):
 )
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   _, folder, run = imported(name)
-  checked = exporting.check_export(run.directory)
-  folder_writing.write_folder(checked, tmp_path / 'back')
+  checked = huggingface_export.check_export(run.directory)
+  folder_writer.write_folder(checked, tmp_path / 'back')
   first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
   assert first.keys() == second.keys()
@@ -308,8 +308,8 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
 
 def test_unrolled_layers_go_back_too(imported, tmp_path):
   _, folder, run = imported('bert', scan_layers=False)
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   first = safetensors.numpy.load_file(folder / 'hf/model.safetensors')
   second = safetensors.numpy.load_file(tmp_path / 'back/model.safetensors')
@@ -323,15 +323,15 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
 def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   """Without the record of config.json the options follow from the model."""
   model, _, run = imported(name)
-  record = run.directory / importing.RECORD
+  record = run.directory / huggingface_import.RECORD
   content = record.read_text()
   record.unlink()
   try:
-    checked = exporting.check_export(run.directory)
+    checked = huggingface_export.check_export(run.directory)
   finally:
     record.write_text(content)
   assert checked.architecture.model_type == model.config.model_type
-  folder_writing.write_folder(checked, tmp_path / 'back')
+  folder_writer.write_folder(checked, tmp_path / 'back')
   loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / 'back')
   with torch.no_grad():  # 'gelu_new' goes by another of its names
     np.testing.assert_allclose(
@@ -395,7 +395,7 @@ def test_unsupported_options_are_all_listed(
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | changes))
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check_import(tmp_path)
+    huggingface_import.check_import(tmp_path)
   for part in parts:
     assert part in str(caught.value), part
 

@@ -18,10 +18,10 @@ from tests.interop.huggingface import (
   released_configs_test,
 )
 from tests.interop.huggingface import reference_models as reference
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.models import config as model_config
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.models import encoder_config as model_config
+from xlflax.training.checkpointing import saved_run
 
 _SIZES = (
   'hidden_size',
@@ -105,10 +105,10 @@ def test_mgte_as_published(tmp_path):
   """Goes back as the type that transformers has, with the same periods."""
   model = _published_gte(tmp_path / 'hf')
   with pytest.raises(errors.CheckpointError) as caught:
-    importing.check_import(tmp_path / 'hf')
+    huggingface_import.check_import(tmp_path / 'hf')
   assert 'classifier.weight [1, 30] has no place' in caught.value.got
-  checked = importing.check_import(tmp_path / 'hf', drop=['^classifier'])
-  run = run_lib.open_run(importing.convert_import(checked, tmp_path / 'ours'))
+  checked = huggingface_import.check_import(tmp_path / 'hf', drop=['^classifier'])
+  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
   ids, ours = _states(run)
   given = {
     'input_ids': torch.tensor(ids),
@@ -120,8 +120,8 @@ def test_mgte_as_published(tmp_path):
   np.testing.assert_allclose(
     np.asarray(ours)[kept], theirs[kept], atol=2e-5, rtol=2e-5
   )
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   back = transformers.AutoModel.from_pretrained(tmp_path / 'back')
   assert isinstance(back, gte_lib.GteModel)
@@ -149,7 +149,7 @@ def test_other_models_of_mgtes_code_are_refused(changes, part, tmp_path):
   _published_gte(tmp_path / 'hf')
   (tmp_path / 'hf/config.json').write_text(json.dumps(_GTE | changes))
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check_import(tmp_path / 'hf', drop=['^classifier'])
+    huggingface_import.check_import(tmp_path / 'hf', drop=['^classifier'])
   assert part in caught.value.got
 
 
@@ -163,9 +163,9 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
   for name in ('max_position_embeddings', 'rope_parameters', *_SIZES):
     options.pop(name)
   path.write_text(json.dumps(options))
-  checked = importing.check_import(tmp_path / 'hf')
+  checked = huggingface_import.check_import(tmp_path / 'hf')
   assert checked.config.max_length == 8192
-  run = run_lib.open_run(importing.convert_import(checked, tmp_path / 'ours'))
+  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
   ids, ours = _states(run)
   with torch.no_grad():
     theirs = model(
@@ -176,8 +176,8 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
   np.testing.assert_allclose(
     np.asarray(ours)[kept], theirs[kept], atol=2e-5, rtol=2e-5
   )
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   written = json.loads((tmp_path / 'back/config.json').read_text())
   del options['torch_dtype']  # which is written as dtype
@@ -234,7 +234,7 @@ def test_refused_with_a_reason_and_another_model(options, got, parts, tmp_path):
   modules = [{'idx': 0, 'name': '0', 'path': '', 'type': 'custom_st.Own'}]
   (tmp_path / 'modules.json').write_text(json.dumps(modules))
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check_import(tmp_path)
+    huggingface_import.check_import(tmp_path)
   assert caught.value.got.startswith(got)
   assert parts[0] in caught.value.what
   assert parts[1] in caught.value.fix
@@ -259,7 +259,7 @@ def test_t5_gemma_is_refused(kind, tmp_path):
   else:
     (tmp_path / 'config.json').write_text('{"model_type": "t5gemma2"}')
   with pytest.raises(errors.ConfigError) as caught:
-    importing.check_import(tmp_path)
+    huggingface_import.check_import(tmp_path)
   assert 'between two norms' in caught.value.what
   assert 'mmBERT' in caught.value.fix
 
@@ -282,13 +282,13 @@ def test_byt5_without_files_of_its_vocabulary(tmp_path):
   model = transformers.T5ForConditionalGeneration(config).eval()
   model.save_pretrained(tmp_path / 'hf')
   theirs.save_pretrained(tmp_path / 'hf')
-  run = run_lib.open_run(
-    importing.convert_import(
-      importing.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+  run = saved_run.open_run(
+    huggingface_import.convert_import(
+      huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
     )
   )
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   back = transformers.AutoTokenizer.from_pretrained(tmp_path / 'back')
   for text in _PLAIN:
@@ -331,15 +331,15 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
   )
   made.save_pretrained(tmp_path / 'hf')
   with pytest.raises(errors.VocabularyError) as caught:
-    importing.check_import(tmp_path / 'hf')
+    huggingface_import.check_import(tmp_path / 'hf')
   assert '--unused_embeddings=keep' in caught.value.fix
-  checked = importing.check_import(tmp_path / 'hf', unused_rows='keep')
-  run = run_lib.open_run(importing.convert_import(checked, tmp_path / 'ours'))
+  checked = huggingface_import.check_import(tmp_path / 'hf', unused_rows='keep')
+  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
   spec = run.vocabulary.spec
   assert run.vocabulary.piece(spec.mask_id) == '[MASK]'
   assert spec.mask_id == size - 1
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   back = transformers.AutoTokenizer.from_pretrained(tmp_path / 'back')
   back.backend_tokenizer.encode_special_tokens = True
@@ -364,10 +364,10 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
   transformers.XLMRobertaForMaskedLM(
     transformers.XLMRobertaConfig(**options)
   ).save_pretrained(tmp_path / 'hf')
-  checked = importing.check_import(tmp_path / 'hf')
-  run = run_lib.open_run(importing.convert_import(checked, tmp_path / 'ours'))
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  checked = huggingface_import.check_import(tmp_path / 'hf')
+  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   back = transformers.AutoTokenizer.from_pretrained(tmp_path / 'back')
   back.backend_tokenizer.encode_special_tokens = True
@@ -398,4 +398,4 @@ def test_what_encoders_with_norms_after_blocks_become(fields, wanted):
     )
     | fields
   )
-  assert exporting.expressed_as(config, pad_id=0).partition(':')[0] == wanted
+  assert huggingface_export.expressed_as(config, pad_id=0).partition(':')[0] == wanted

@@ -13,9 +13,9 @@ import transformers
 from tests.interop.huggingface import reference_models as reference
 from tests.interop.huggingface import released_configs as released
 from tests.slow import mark_slow
-from xlflax.interop.huggingface import exporting, folder_writing, importing
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
 from xlflax.models import encoder_decoder
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training.checkpointing import saved_run
 
 _LENGTH = 9
 _MASK = np.array([[1] * 9, [1] * 6 + [0] * 3])
@@ -107,11 +107,11 @@ def _apply(model, params, ids, states):
 def test_published_configuration(name, tmp_path):
   """Its model is computed, and goes back as the type that it came as."""
   model = published(name, tmp_path / 'hf')
-  checked = importing.check_import(
+  checked = huggingface_import.check_import(
     tmp_path / 'hf',
     languages=['ar', 'en', 'zh'] if name.startswith('xlm-mlm') else None,
   )
-  run = run_lib.open_run(importing.convert_import(checked, tmp_path / 'ours'))
+  run = saved_run.open_run(huggingface_import.convert_import(checked, tmp_path / 'ours'))
   want = _reference_outputs(model)
   params = run.restore_params(0)['model']
   states = checked.description.task == 'states'
@@ -121,8 +121,8 @@ def test_published_configuration(name, tmp_path):
     got[compared > 0], want[compared > 0], atol=3e-5, rtol=3e-5
   )
   assert released.SOURCES[name]
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   back = getattr(transformers, type(model).__name__).from_pretrained(
     tmp_path / 'back'
@@ -144,5 +144,5 @@ def test_a_table_of_t5_that_no_code_reads(tmp_path):
     safetensors.numpy.load_file(path) | {name: np.zeros((32, 3), 'float32')},
     path,
   )
-  checked = importing.check_import(tmp_path / 'hf')
+  checked = huggingface_import.check_import(tmp_path / 'hf')
   assert checked.plan.skipped[name] == 'a buffer that the model does not read'

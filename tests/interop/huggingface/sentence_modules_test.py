@@ -11,15 +11,11 @@ import transformers
 import xlflax
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_tokenizers
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.evaluation import sentence_encoding
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import (
-  exporting,
-  folder_writing,
-  sentence_modules,
-)
-from xlflax.objectives.inputs import Pooling
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.evaluation import sentence_embedding
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, sentence_modules)
+from xlflax.objectives.model_calls import Pooling
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -253,9 +249,9 @@ def test_an_older_folder_has_its_encoder_inside(tmp_path):
 @pytest.mark.parametrize('pooling', ['mean_all', 'first'])
 def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
-  checked = exporting.check_export(directory, pooling=pooling)
+  checked = huggingface_export.check_export(directory, pooling=pooling)
   assert checked.options['architectures'] == ['BertModel']
-  assert folder_writing.write_folder(checked, tmp_path / 'out') == []
+  assert folder_writer.write_folder(checked, tmp_path / 'out') == []
   want = xlflax.open_run(directory).encode(_TEXTS, pooling=pooling)
   tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
   model = transformers.AutoModel.from_pretrained(tmp_path / 'out').eval()
@@ -295,40 +291,40 @@ def test_settings_under_an_older_name(tmp_path):
 
 def test_what_a_run_says_of_its_vectors_is_kept(run_of):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
-  own = sentence_encoding.SentenceEncoding(
+  own = sentence_embedding.SentenceEncoding(
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}
   )
-  sentence_encoding.write_sentence_encoding(directory, own)
-  assert exporting.check_export(directory, pooling='mean_all').sentence == own
-  other = exporting.check_export(directory, pooling='first').sentence
+  sentence_embedding.write_sentence_encoding(directory, own)
+  assert huggingface_export.check_export(directory, pooling='mean_all').sentence == own
+  other = huggingface_export.check_export(directory, pooling='first').sentence
   assert (other.pooling, other.prompts) == (Pooling.FIRST, own.prompts)
   assert not other.normalize
 
 
 def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  plain = folder_writing.write_folder(
-    exporting.check_export(directory), tmp_path / 'plain'
+  plain = folder_writer.write_folder(
+    huggingface_export.check_export(directory), tmp_path / 'plain'
   )
   assert not any('sentence vectors' in note for note in plain)
-  own = sentence_encoding.SentenceEncoding(pooling='mean_all')
-  sentence_encoding.write_sentence_encoding(directory, own)
-  notes = folder_writing.write_folder(
-    exporting.check_export(directory), tmp_path / 'out'
+  own = sentence_embedding.SentenceEncoding(pooling='mean_all')
+  sentence_embedding.write_sentence_encoding(directory, own)
+  notes = folder_writer.write_folder(
+    huggingface_export.check_export(directory), tmp_path / 'out'
   )
   assert any('--sentence_transformers' in note for note in notes)
-  checked = exporting.check_export(directory, task='states')
+  checked = huggingface_export.check_export(directory, task='states')
   assert not any(
     'sentence vectors' in note
-    for note in folder_writing.write_folder(checked, tmp_path / 'states')
+    for note in folder_writer.write_folder(checked, tmp_path / 'states')
   )
 
 
 def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
   library = pytest.importorskip('sentence_transformers')
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  checked = exporting.check_export(directory, pooling='mean_all')
-  folder_writing.write_folder(checked, tmp_path / 'out')
+  checked = huggingface_export.check_export(directory, pooling='mean_all')
+  folder_writer.write_folder(checked, tmp_path / 'out')
   theirs = library.SentenceTransformer(str(tmp_path / 'out'), device='cpu')
   want = xlflax.open_run(directory).encode(_TEXTS, pooling='mean_all')
   np.testing.assert_allclose(theirs.encode(_TEXTS), want, atol=1e-4)
@@ -339,16 +335,16 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
   with raises_error(
     errors.ConfigError, where='run', mentions='use_language_embeddings=False'
   ):
-    exporting.check_export(directory, pooling='mean')
+    huggingface_export.check_export(directory, pooling='mean')
 
 
 @pytest.mark.parametrize('own', [{'layers': (0,)}, {'pooling': 'mean'}])
 def test_vectors_of_other_layers_or_tokens_are_refused(run_of, own):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  sentence_encoding.write_sentence_encoding(
-    directory, sentence_encoding.SentenceEncoding(**own)
+  sentence_embedding.write_sentence_encoding(
+    directory, sentence_embedding.SentenceEncoding(**own)
   )
   with raises_error(errors.ConfigError, where='sentence.json'):
-    exporting.check_export(directory, task='states')
+    huggingface_export.check_export(directory, task='states')
   if 'pooling' in own:  # another one is asked for
-    assert exporting.check_export(directory, pooling='first').sentence
+    assert huggingface_export.check_export(directory, pooling='first').sentence

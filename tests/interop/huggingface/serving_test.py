@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.interop.huggingface import exporting, folder_writing
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.interop.huggingface import (huggingface_export, folder_writer)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -61,11 +61,11 @@ def test_a_sentence_encoder_can_be_served(
     'distilbert': {'type_vocab_size': 0, 'layer_norm_epsilon': 1e-12},
   }.get(model_type, {'type_vocab_size': 1, 'position_offset': 1})
   directory, *_ = run_of(**settings)
-  checked = exporting.check_export(
+  checked = huggingface_export.check_export(
     directory, model_type=model_type, pooling=pooling
   )
   folder = tmp_path / 'out'
-  folder_writing.write_folder(checked, folder)
+  folder_writer.write_folder(checked, folder)
   wanted = _ALL | _REQUIRED[model_type]
   assert _lacking(folder / 'config.json', wanted) == {}
   assert _lacking(folder / '1_Pooling/config.json', _POOLING) == {}

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from xlflax.data import stream
-from xlflax.data.rows import layouts as rows
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors
+from xlflax.data import dataset_config
+from xlflax.data.batching import collate as rows
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
 
 pytest.importorskip('seqio')
 
@@ -59,7 +59,7 @@ def _converted(dataset, lengths, **options):
 
 
 def _stream(layout, length, **options):
-  return stream.Stream(
+  return dataset_config.Stream(
     name='s', mixture='m', layout=layout, length=length, batch_size=3, **options
   )
 
@@ -106,7 +106,7 @@ def test_packed_sentences_share_rows():
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
 @pytest.mark.parametrize('positions', ['running', 'reset'])
 def test_pairs(separator, positions):
-  pairs = stream.PairOptions(separator=separator, positions=positions)
+  pairs = dataset_config.PairOptions(separator=separator, positions=positions)
   found = _converted(
     _dataset(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 6},

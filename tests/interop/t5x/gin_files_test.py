@@ -11,8 +11,8 @@ import pytest
 
 from tests import gin_files
 from tests.interop.t5x import conftest
-from xlflax.configuration import config
-from xlflax.data.vocabularies import training as vocabulary_training
+from xlflax.config import gin_config
+from xlflax.data.tokenizers import vocabulary_training
 
 train = conftest.import_t5x('t5x.train')
 
@@ -57,7 +57,7 @@ def parse(monkeypatch, tmp_path, registry, toy_corpus, toy_vocabulary):
       | macros
     )
     gin_utils.parse_gin_flags(
-      [str(config.SHIPPED), str(pathlib.Path(t5x.__file__).parents[1])],
+      [str(gin_config.SHIPPED), str(pathlib.Path(t5x.__file__).parents[1])],
       files,
       [f'{name} = {value!r}' for name, value in macros.items()],
     )

@@ -6,7 +6,7 @@ import flax.serialization
 import numpy as np
 import pytest
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.interop.t5x import checkpoint_files
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.interop.t5x import conftest
 from xlflax import cli
-from xlflax.configuration import config
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.config import gin_config
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.training.checkpointing import saved_run
 
 conftest.import_t5x('t5x.train')
 
@@ -60,7 +60,7 @@ def t5x_script(toy_corpus, toy_vocabulary, tmp_path):
       sys.executable,
       '-m',
       f't5x.{script}',
-      f'--gin_search_paths={config.SHIPPED},{_ROOT}',
+      f'--gin_search_paths={gin_config.SHIPPED},{_ROOT}',
     ]
     command += [f'--gin_file={file}' for file in files]
     command += [f'--gin.{name}={value!r}' for name, value in macros.items()]
@@ -138,4 +138,4 @@ def test_train_resume_evaluate_infer_convert(case, t5x_script, tmp_path):
     )
     == 0
   )
-  assert run_lib.open_run(tmp_path / 'run').steps == [4]
+  assert saved_run.open_run(tmp_path / 'run').steps == [4]

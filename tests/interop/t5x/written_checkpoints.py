@@ -9,7 +9,7 @@ from t5x import models as t5x_models
 from t5x.examples.scalable_t5 import network as scalable
 from t5x.examples.t5 import network as examples
 
-from xlflax.interop.t5x import axes
+from xlflax.interop.t5x import logical_axes
 
 _SHAPES = {
   name: (2, 9)
@@ -67,7 +67,7 @@ def _partitioner():
     num_partitions=1,
     logical_axis_rules=(
       partitioning.standard_logical_axis_rules(
-        additional_rules=axes.additional_rules()
+        additional_rules=logical_axes.additional_rules()
       )
     ),
   )

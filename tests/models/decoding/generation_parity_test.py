@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import encoder_decoder_models as hf
-from xlflax.data.vocabularies import spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.models import decoding, encoder_decoder
 
 _VOCAB, _EOS, _PAD, _START, _LENGTH = 19, 1, 0, 0, 9

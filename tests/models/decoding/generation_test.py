@@ -11,10 +11,10 @@ import pytest
 import scipy.stats
 
 from tests.errors import raises_error
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors
-from xlflax.models import api, decoding, encoder_decoder
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+from xlflax.models import (model_params, decoding, encoder_decoder)
+from xlflax.models import encoder_decoder_config
 from xlflax.models.decoding import generation
 from xlflax.training.devices import partitioning
 
@@ -30,7 +30,7 @@ _SPEC = vocabulary_spec.VocabularySpec(
   languages=('en', 'fr'),
 )
 _MODEL = encoder_decoder.EncoderDecoder(
-  config_lib.EncoderDecoderConfig(
+  encoder_decoder_config.EncoderDecoderConfig(
     family='post_ln',
     num_encoder_layers=1,
     num_decoder_layers=2,
@@ -56,7 +56,7 @@ _LANGUAGES = np.array([1, 0] * 4)
 
 @pytest.fixture(scope='module')
 def boxed():
-  return api.init_params(_MODEL, jax.random.key(5))
+  return model_params.init_params(_MODEL, jax.random.key(5))
 
 
 @pytest.fixture(scope='module')
@@ -426,7 +426,7 @@ def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
 )
 def test_sixteen_bit_models_generate(fields):
   model = encoder_decoder.EncoderDecoder(
-    config_lib.EncoderDecoderConfig(
+    encoder_decoder_config.EncoderDecoderConfig(
       **dict(
         num_encoder_layers=1,
         num_decoder_layers=2,
@@ -441,7 +441,7 @@ def test_sixteen_bit_models_generate(fields):
       | fields
     )
   )
-  tree = nn.unbox(api.init_params(model, jax.random.key(0)))
+  tree = nn.unbox(model_params.init_params(model, jax.random.key(0)))
   got = decoding.generate(
     model,
     {'model': tree},

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.models.attention import attention, masks
-from xlflax.models.config import AttentionBackend
+from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.encoder_config import AttentionBackend
 from xlflax.planning import compilers
-from xlflax.training.devices import accelerators, machines, partitioning
+from xlflax.training.devices import (accelerators, machine_topology, partitioning)
 
 _TPUS = ('v5e', 'v5p', 'v6e')
 _DEVICES = [f'gpu:{a.name}:1' for a in accelerators.TABLE if a.chip]
@@ -27,7 +27,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
   platform = devices.split(':')[0]
   if importlib.util.find_spec(_PACKAGES[platform]) is None:
     pytest.skip(f'needs {_PACKAGES[platform]}')
-  machine = machines.parse_topology(devices)
+  machine = machine_topology.parse_topology(devices)
   mesh = partitioning.Partitioner(
     machine=machine, devices=compilers.topology_devices(machine)
   ).mesh
@@ -37,7 +37,7 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
     return jax.ShapeDtypeStruct(shape, dtype, sharding=whole)
 
   def loss(inputs, bias, segments):
-    output = attention.dot_product_attention(
+    output = attention_backends.dot_product_attention(
       *inputs,
       masks.within_segments(segments, causal=biased),
       backend=AttentionBackend.FUSED,

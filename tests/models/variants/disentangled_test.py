@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.models import random_parameters
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
 from xlflax.models.variants import disentangled
 

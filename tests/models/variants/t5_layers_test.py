@@ -7,12 +7,12 @@ import pytest
 import torch
 from transformers.models.t5 import modeling_t5
 
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.models import encoder_decoder_config
 from xlflax.models.variants import t5_layers
 
 
 def _config(**fields):
-  return config_lib.EncoderDecoderConfig(
+  return encoder_decoder_config.EncoderDecoderConfig(
     **dict(
       family='t5',
       num_encoder_layers=1,

@@ -12,7 +12,7 @@ import scipy.stats
 
 from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.objectives.corruption import infilling
 from xlflax.objectives.corruption.infilling import InfillingPolicy, WordSpans
 from xlflax.objectives.pretraining.denoising import Infilling

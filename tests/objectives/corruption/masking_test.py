@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from tests.errors import raises_error
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import errors
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.corruption.masking import Action, MaskingPolicy
 

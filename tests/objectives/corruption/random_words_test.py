@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.objectives.corruption import masking, random_words
 from xlflax.objectives.corruption.random_words import RandomWords
 

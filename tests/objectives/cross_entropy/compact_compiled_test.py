@@ -9,7 +9,7 @@ import pytest
 from benchmarks.compiled.programs import hlo
 from xlflax.objectives.cross_entropy import compact_cross_entropy
 from xlflax.planning import compilers
-from xlflax.training.devices import machines
+from xlflax.training.devices import machine_topology
 
 ROWS, WORDS, WIDTH = 4928, 250002, 768
 
@@ -21,7 +21,7 @@ ROWS, WORDS, WIDTH = 4928, 250002, 768
 )
 @pytest.mark.parametrize('devices', ['gpu:H200:1', 'gpu:B200:1'])
 def test_logits_are_never_in_memory_in_float32(devices):
-  machine = machines.parse_topology(devices)
+  machine = machine_topology.parse_topology(devices)
   (device,) = compilers.topology_devices(machine)
   place = jax.sharding.SingleDeviceSharding(device)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xlflax.models import targets
+from xlflax.models import compile_targets
 from xlflax.objectives.cross_entropy import (
   compact_cross_entropy,
   linear_cross_entropy,
@@ -61,5 +61,5 @@ def test_of_rows_with_extreme_logits():
   ],
 )
 def test_serves_bfloat16_models_on_accelerators(dtype, platform, compact):
-  with targets.compiling_for(targets.Target(platform)):
+  with compile_targets.compiling_for(compile_targets.Target(platform)):
     assert linear_cross_entropy._is_compact(jnp.zeros(1, dtype)) is compact

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.models import random_parameters
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.models import config, encoder
-from xlflax.objectives import base
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.models import (encoder_config, encoder)
+from xlflax.objectives import objective_base
 
 SPEC = VocabularySpec(
   size=23,
@@ -27,8 +27,8 @@ SPEC = VocabularySpec(
 def make_model(**fields) -> encoder.Encoder:
   """Two layers of 8."""
   return encoder.Encoder(
-    config.with_vocabulary(
-      config.EncoderConfig(
+    encoder_config.with_vocabulary(
+      encoder_config.EncoderConfig(
         **dict(
           num_layers=2,
           hidden_dim=8,
@@ -55,8 +55,8 @@ def make_params(model, *objectives):
   }
 
 
-def make_context(*, train=False, seed=0) -> base.Context:
-  return base.Context(
+def make_context(*, train=False, seed=0) -> objective_base.Context:
+  return objective_base.Context(
     vocabulary=SPEC, step=jnp.int32(0), train=train, rng=jax.random.key(seed)
   )
 
@@ -73,7 +73,7 @@ def _run(objective, model, params, batch, rng, train):
       model,
       params,
       batch,
-      base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
+      objective_base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
     )
     return output.loss.total, output
 

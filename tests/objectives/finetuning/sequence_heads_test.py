@@ -10,16 +10,16 @@ from scipy import special
 
 from tests.errors import raises_error
 from tests.objectives.finetuning import fixtures
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors
-from xlflax.models import config, encoder
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import errors
+from xlflax.models import (encoder_config, encoder)
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.objectives import base
+from xlflax.objectives import objective_base
 from xlflax.objectives.finetuning import (
   question_answering,
   sequence_classification,
 )
-from xlflax.training.checkpointing import description
+from xlflax.training.checkpointing import config_serialization
 
 SPEC = VocabularySpec(
   size=23,
@@ -40,8 +40,8 @@ _ANSWERS = question_answering.QuestionAnswering()
 @pytest.fixture(scope='module')
 def model():
   return encoder.Encoder(
-    config.with_vocabulary(
-      config.EncoderConfig(
+    encoder_config.with_vocabulary(
+      encoder_config.EncoderConfig(
         num_layers=2,
         hidden_dim=8,
         mlp_dim=12,
@@ -85,7 +85,7 @@ def batch():
 
 
 def _context(train=False, seed=0):
-  return base.Context(
+  return objective_base.Context(
     vocabulary=SPEC, step=jnp.int32(0), train=train, rng=jax.random.key(seed)
   )
 
@@ -97,7 +97,7 @@ def _run(objective, model, train, params, batch, rng):
       model,
       params,
       batch,
-      base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
+      objective_base.Context(vocabulary=SPEC, step=jnp.int32(0), train=train, rng=rng),
     )
     return output.loss.total, output
 
@@ -327,7 +327,7 @@ def test_heads_have_the_parameters_that_are_documented(params):
 def test_objectives_can_be_recorded():
   for objective in (_CLASSES, _ANSWERS):
     assert (
-      description.from_json_config(description.to_json_config(objective))
+      config_serialization.from_json_config(config_serialization.to_json_config(objective))
       == objective
     )
 

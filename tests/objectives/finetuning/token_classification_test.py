@@ -7,8 +7,8 @@ import pytest
 from scipy import special
 
 from tests.objectives.finetuning import fixtures
-from xlflax.objectives import base
-from xlflax.objectives.finetuning import classification
+from xlflax.objectives import objective_base
+from xlflax.objectives.finetuning import classification_objective
 from xlflax.objectives.finetuning.token_classification import (
   TokenClassification,
 )
@@ -38,7 +38,7 @@ def logits(model, params, batch):
 
 def test_hand_made_literal():
   """The docstring's: a tie of two classes, and a position without label."""
-  output = classification.class_output(
+  output = classification_objective.class_output(
     'x',
     jnp.array([[1.0, 1.0], [9.0, 0.0]]),
     jnp.array([0, -1]),
@@ -75,7 +75,7 @@ def test_jitted_is_eager(batch, logits):
   arguments = logits, batch['labels'], batch['language_ids']
 
   def loss(*arguments):
-    return classification.class_output(_NAME, *arguments, fixtures.SPEC)
+    return classification_objective.class_output(_NAME, *arguments, fixtures.SPEC)
 
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
@@ -119,7 +119,7 @@ def test_no_label_at_all(model, params, batch):
   empty = batch | {'labels': np.full_like(batch['labels'], -1)}
   output, gradient = fixtures.run(_OBJECTIVE, model, params, empty)
   assert (output.loss.total, output.loss.weight) == (0, 0)
-  assert float(base.weighted_mean(output.loss)) == 0
+  assert float(objective_base.weighted_mean(output.loss)) == 0
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 

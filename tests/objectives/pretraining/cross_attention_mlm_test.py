@@ -12,11 +12,11 @@ from tests.errors import raises_error
 from tests.models import random_parameters
 from tests.objectives import veco_reference
 from tests.slow import mark_slow
-from xlflax.foundation import errors
-from xlflax.models.config import EncoderConfig
+from xlflax.utils import errors
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.models.variants import sharing
-from xlflax.objectives import base, inputs, metrics, two_sided
+from xlflax.models.variants import parameter_sharing
+from xlflax.objectives import (objective_base, model_calls, objective_metrics, sentence_pairs)
 from xlflax.objectives.pretraining.cross_attention_mlm import CrossAttentionMLM
 from xlflax.objectives.pretraining.masked_lm import Head
 
@@ -73,11 +73,11 @@ def _assert_close(a, b, rtol=1e-4, atol=1e-5):
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch, rng):
   """(x̂ and ŷ interleaved, the choice), as a call with this key draws them."""
-  context = base.Context(
+  context = objective_base.Context(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=rng
   )
-  rows = two_sided.interleave_sides(
-    *two_sided.split_sides(batch, objective='test')
+  rows = sentence_pairs.interleave_sides(
+    *sentence_pairs.split_sides(batch, objective='test')
   )
   mask_rng = jax.random.split(rng, 3)[0]
   return objective.mask(rows, context, mask_rng)
@@ -211,7 +211,7 @@ def test_hand_made_literal(params, vocabulary, context, run):
   output, _ = run(HALF, batch, context(), zeros)
   assert output.loss.weight == 4 and output.state == ()
   np.testing.assert_allclose(output.loss.total, 4 * 2 * np.log(23), rtol=1e-6)
-  got = metrics.finalize_metrics(output.metrics, vocabulary.languages)
+  got = objective_metrics.finalize_metrics(output.metrics, vocabulary.languages)
   np.testing.assert_allclose(got['ca_mlm/cross_loss/de'], np.log(23), rtol=1e-6)
   assert got['ca_mlm/tokens'] == 12
   assert set(output.metrics) == {
@@ -254,7 +254,7 @@ def test_sums_of_micro_batches_add_up(pairs, context, run):
     for rows in (slice(0, 4), slice(0, 2), slice(2, 4))
   ]
   _assert_close(
-    metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics), whole.metrics
+    objective_metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics), whole.metrics
   )
   _assert_close(
     jax.tree.map(np.add, micro[0][1], micro[1][1]),
@@ -304,9 +304,9 @@ def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   objective = CrossAttentionMLM(mask_ratio=0.5, head=head)
   output, gradient = run(objective, empty, context())
-  assert output.loss == (0.0, 0.0) and base.weighted_mean(output.loss) == 0
+  assert output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
+  assert objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
 
 
 def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
@@ -330,7 +330,7 @@ def test_dropout_is_on_in_training_only(params, pairs, context, run):
           model,
           params,
           pairs,
-          base.Context(
+          objective_base.Context(
             vocabulary=context().vocabulary,
             step=jnp.int32(0),
             train=train,
@@ -364,7 +364,7 @@ def test_the_other_side_is_on_the_same_device():
   mesh = Mesh(np.array(jax.devices()), ('data',))
   rows = NamedSharding(mesh, PartitionSpec('data'))
   swap = (
-    jax.jit(two_sided.swap_sides, out_shardings=rows)
+    jax.jit(sentence_pairs.swap_sides, out_shardings=rows)
     .lower(jax.device_put(states, rows))
     .compile()
   )
@@ -377,7 +377,7 @@ def test_the_other_side_is_on_the_same_device():
 @pytest.mark.slow
 def test_sides_with_parameters_of_their_own(params, pairs, context):
   """A sharing plan reads each side with its language's parameters."""
-  choice = sharing.SharingPlan(embeddings=True, layers=1)
+  choice = parameter_sharing.SharingPlan(embeddings=True, layers=1)
   model = _encoder(sharing=choice)
   batch = jax.tree.map(lambda x: x[:1], pairs)  # en and de
 
@@ -388,14 +388,14 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   shared = _random_params(model)
   step = jax.jit(jax.value_and_grad(loss, has_aux=True))
   (_, output), gradient = step(shared)
-  own = gradient['model'][sharing.LANGUAGE_SPECIFIC]
+  own = gradient['model'][parameter_sharing.LANGUAGE_SPECIFIC]
   for leaf in jax.tree.leaves(own['layers']['cross_attention']['value']):
     assert leaf[0].any() and leaf[1].any() and not leaf[2].any()
   # The same languages' parameters everywhere: no plan at all.
-  one = sharing.select_language_params(choice, shared['model'], 1)
+  one = parameter_sharing.select_language_params(choice, shared['model'], 1)
   alike = jax.tree.map(np.copy, shared)
-  alike['model'][sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
-    lambda x: np.stack([x[1]] * 3), alike['model'][sharing.LANGUAGE_SPECIFIC]
+  alike['model'][parameter_sharing.LANGUAGE_SPECIFIC] = jax.tree.map(
+    lambda x: np.stack([x[1]] * 3), alike['model'][parameter_sharing.LANGUAGE_SPECIFIC]
   )
   same = jax.jit(lambda p: ALL(_encoder(), p, batch, context()))(
     {'model': one, 'heads': {}}
@@ -430,7 +430,7 @@ def test_gradient_reaches_both_passes(pairs, context, run):
   del gradient['model']['layers']['cross_attention']['key']['bias']
   for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
     assert leaf.any(), path
-  assert inputs.model_kwargs(pairs).keys() == {
+  assert model_calls.model_kwargs(pairs).keys() == {
     'segment_ids',
     'positions',
     'language_ids',

@@ -8,8 +8,8 @@ import pytest
 
 from tests.errors import raises_error
 from tests.objectives import encoder_decoder_fake as fake
-from xlflax.foundation import errors
-from xlflax.objectives import base, metrics
+from xlflax.utils import errors
+from xlflax.objectives import (objective_base, objective_metrics)
 from xlflax.objectives.pretraining.denoising import (
   Infilling,
   SpanCorruption,
@@ -73,9 +73,9 @@ def test_metrics_per_language(objective, batch):
   labels = _labels(objective, batch, fake.context())
   loss = output.metrics[f'{objective.name}/loss']
   assert loss.weight.tolist() == [len(row) for row in labels[:3]]
-  got = metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
+  got = objective_metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
   np.testing.assert_allclose(
-    got[f'{objective.name}/loss'], base.weighted_mean(output.loss), rtol=1e-5
+    got[f'{objective.name}/loss'], objective_base.weighted_mean(output.loss), rtol=1e-5
   )
   assert got[f'{objective.name}/tokens/en'] > len(labels[0])
 

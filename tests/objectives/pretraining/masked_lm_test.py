@@ -12,8 +12,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.errors import raises_error
 from tests.slow import mark_slow
-from xlflax.foundation import errors
-from xlflax.objectives import base, inputs, metrics
+from xlflax.utils import errors
+from xlflax.objectives import (objective_base, model_calls, objective_metrics)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.pretraining.masked_lm import (
   Head,
@@ -38,7 +38,7 @@ def _assert_close(a, b):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _jitted_mask(objective, vocabulary, batch, step, rng):
-  context = base.Context(vocabulary=vocabulary, step=step, train=True, rng=rng)
+  context = objective_base.Context(vocabulary=vocabulary, step=step, train=True, rng=rng)
   return objective.mask(batch, context, jax.random.split(rng)[0])
 
 
@@ -98,9 +98,9 @@ def test_matches_numpy(model, params, batch, context, run):
 
 def test_finished_metrics(batch, context, run):
   output, _ = run(HALF, batch, context())
-  got = metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr'))
+  got = objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr'))
   np.testing.assert_allclose(
-    got['mlm/loss'], base.weighted_mean(output.loss), rtol=1e-5
+    got['mlm/loss'], objective_base.weighted_mean(output.loss), rtol=1e-5
   )
   np.testing.assert_allclose(
     got['mlm/perplexity/de'], np.exp(got['mlm/loss/de']), rtol=1e-6
@@ -139,7 +139,7 @@ def test_dropout_is_on_in_training_only(dropout_model, params, batch, context):
   for train, same in ((True, False), (False, True)):
     encode = jax.jit(
       functools.partial(
-        inputs.encode_batch,
+        model_calls.encode_batch,
         dropout_model,
         params,
         batch,
@@ -165,9 +165,9 @@ def test_batch_of_empty_rows_is_finite(head, batch, context, run):
   empty = jax.tree.map(np.zeros_like, batch)
   objective = MaskedLM(mask_ratio=0.5, head=head)
   output, gradient = run(objective, empty, context())
-  assert output.loss == (0.0, 0.0) and base.weighted_mean(output.loss) == 0
+  assert output.loss == (0.0, 0.0) and objective_base.weighted_mean(output.loss) == 0
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
-  assert metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
+  assert objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr')) == {}
 
 
 def test_order_of_rows_does_not_matter(model, params, batch, context):
@@ -177,7 +177,7 @@ def test_order_of_rows_does_not_matter(model, params, batch, context):
 
   @jax.jit
   def losses(rows, choice):
-    states = inputs.call_model(
+    states = model_calls.call_model(
       model,
       params,
       'encode',
@@ -233,7 +233,7 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
     )
     for rows in (np.arange(4) >= 0, np.arange(4) < 2, np.arange(4) >= 2)
   ]
-  added = metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics)
+  added = objective_metrics.add_metrics(micro[0][0].metrics, micro[1][0].metrics)
   _assert_close(added, whole.metrics)
   _assert_close(jax.tree.map(np.add, micro[0][1], micro[1][1]), gradient)
   assert whole.loss.weight == sum(m[0].loss.weight for m in micro)
@@ -250,7 +250,7 @@ def test_both_sides_of_pairs_are_rows(batch, context, run):
     run(objective, rows, context())[0] for rows in (paired, batch, other)
   )
   _assert_close(
-    both.metrics, metrics.add_metrics(first.metrics, second.metrics)
+    both.metrics, objective_metrics.add_metrics(first.metrics, second.metrics)
   )
   np.testing.assert_allclose(
     both.loss.total, first.loss.total + second.loss.total, rtol=1e-5
@@ -276,7 +276,7 @@ def test_masking_moves_no_rows_between_devices(batch, vocabulary):
   )
 
   def mask(batch):
-    context = base.Context(
+    context = objective_base.Context(
       vocabulary=vocabulary, step=0, train=True, rng=jax.random.key(0)
     )
     token_ids, choice = HALF.mask(batch, context, context.rng)

@@ -9,14 +9,11 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
-from xlflax.objectives import base
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.utils import errors
+from xlflax.objectives import objective_base
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import momentum_contrast
-from xlflax.objectives.pretraining.contrastive import (
-  Direction,
-  SentenceAlignment,
-)
+from xlflax.objectives.pretraining.sentence_alignment import (Direction, SentenceAlignment)
 from xlflax.objectives.pretraining.momentum_contrast import MomentumQueue
 from xlflax.training import train_state, train_step
 from xlflax.training.optimization import optimizers
@@ -76,8 +73,8 @@ def trained(model, with_head, vocabulary):
     optimizer = optimizers.SGD(learning_rate=0.5)
     builder = train_step.TrainStepBuilder(
       model=model,
-      mixture=mixture_lib.ObjectiveMixture(
-        entries=(mixture_lib.Entry(stream='sides', objective=objective),)
+      mixture=objective_mixture.ObjectiveMixture(
+        entries=(objective_mixture.Entry(stream='sides', objective=objective),)
       ),
       optimizer=optimizer,
       vocabulary=vocabulary,
@@ -186,7 +183,7 @@ def test_queue_order_and_slots_passed_over():
   valid = jnp.array([True, False, True])
 
   def context(j, count):
-    return base.Context(
+    return objective_base.Context(
       vocabulary=None,
       step=0,
       train=True,
@@ -221,7 +218,7 @@ def test_start_is_a_copy_and_random_unit_vectors(with_head, moco_state):
 
 
 def _context(vocabulary, state, *, seed=0):
-  return base.Context(
+  return objective_base.Context(
     vocabulary=vocabulary,
     step=jnp.int32(0),
     train=True,

@@ -11,10 +11,10 @@ import torch
 
 from tests.errors import raises_error
 from tests.models import random_parameters
-from xlflax.foundation import errors
-from xlflax.models.config import EncoderConfig
+from xlflax.utils import errors
+from xlflax.models.encoder_config import EncoderConfig
 from xlflax.models.encoder import Encoder
-from xlflax.objectives import inputs, losses
+from xlflax.objectives import (model_calls, losses)
 from xlflax.objectives.cross_entropy import table_sampling
 from xlflax.objectives.pretraining.replaced_token import ReplacedTokenDetection
 
@@ -94,13 +94,13 @@ def _generated(batch, params, rng):
   ).apply(
     {'params': params['heads']['rtd']['generator']},
     masked,
-    **inputs.model_kwargs(batch),
+    **model_calls.model_kwargs(batch),
   )
   states = MODEL.apply(
     {'params': params['model']},
     made.token_ids,
     method='encode',
-    **inputs.model_kwargs(batch),
+    **model_calls.model_kwargs(batch),
   )
   return logits, choice, made.token_ids, states
 

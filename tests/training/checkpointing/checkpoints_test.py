@@ -17,12 +17,8 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.training.checkpointing import (
-  checkpoints,
-  run_directory,
-  saved_checkpoints,
-)
+from xlflax.utils import errors
+from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers
 
@@ -64,7 +60,7 @@ def _restore(directory, state=None):
 
 
 def _step_dir(directory, step) -> pathlib.Path:
-  return directory / saved_checkpoints.DIRECTORY / str(step)
+  return directory / checkpoint_reader.DIRECTORY / str(step)
 
 
 def test_round_trip_on_another_mesh(tmp_path):
@@ -100,7 +96,7 @@ def test_round_trip_on_another_mesh(tmp_path):
     ):
       assert leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
   saved.close()
-  average = saved_checkpoints.restore_params(tmp_path, 7, alone.abstract.params)
+  average = checkpoint_reader.restore_params(tmp_path, 7, alone.abstract.params)
   tiny.assert_trees_equal(average, values.ema)
 
 
@@ -113,7 +109,7 @@ def test_written_with_little_memory(tmp_path):
     want = _state(step)
     jax.tree.map(np.testing.assert_array_equal, restored.state, want)
     _write(tmp_path, [5])
-  params = saved_checkpoints.restore_params(
+  params = checkpoint_reader.restore_params(
     tmp_path, 3, _factory(_state()).abstract_sharded.params
   )
   jax.tree.map(np.testing.assert_array_equal, params, _state().ema)
@@ -126,12 +122,12 @@ def test_nothing_to_restore(tmp_path):
 def test_newest_is_restored(tmp_path):
   _write(tmp_path, [1, 9, 10])
   assert _restore(tmp_path).step == 10
-  assert saved_checkpoints.finished_steps(tmp_path) == [1, 9, 10]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1, 9, 10]
 
 
 def test_step_that_is_there_is_not_written_again(tmp_path):
   _write(tmp_path, [1, 1])
-  assert saved_checkpoints.finished_steps(tmp_path) == [1]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +140,7 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
 )
 def test_which_are_kept(tmp_path, options, kept):
   _write(tmp_path, range(6), **options)
-  assert saved_checkpoints.finished_steps(tmp_path) == kept
+  assert checkpoint_reader.finished_steps(tmp_path) == kept
 
 
 @pytest.mark.parametrize(('highest', 'best'), [(True, 1), (False, 2)])
@@ -158,14 +154,14 @@ def test_best_is_kept(tmp_path, highest, best):
     best_metric='retrieval/mean',
     best_is_highest=highest,
   )
-  assert saved_checkpoints.finished_steps(tmp_path) == [best, 4]
+  assert checkpoint_reader.finished_steps(tmp_path) == [best, 4]
 
 
 def test_best_is_found_again_after_a_restart(tmp_path):
   options = dict(keep_last=1, best_metric='m')
   _write(tmp_path, [1, 2], {1: {'m': 0.9}, 2: {'m': 0.1}}, **options)
   _write(tmp_path, [3, 4], {3: {'m': 0.2}, 4: {'m': 0.3}}, **options)
-  assert saved_checkpoints.finished_steps(tmp_path) == [1, 4]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1, 4]
 
 
 def test_checkpoints_without_the_metric_are_not_best(tmp_path):
@@ -177,7 +173,7 @@ def test_checkpoints_without_the_metric_are_not_best(tmp_path):
     5: None,
   }
   _write(tmp_path, metrics, metrics, keep_last=1, best_metric='m')
-  assert saved_checkpoints.finished_steps(tmp_path) == [2, 5]
+  assert checkpoint_reader.finished_steps(tmp_path) == [2, 5]
 
 
 def _truncate_data(step_dir) -> None:
@@ -209,7 +205,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
   restored = _restore(tmp_path)
   assert restored.step == 1
   tiny.assert_trees_equal(restored.state, _state(1))
-  assert saved_checkpoints.finished_steps(tmp_path) == [1]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1]
   (moved,) = (tmp_path / checkpoints.REJECTED).iterdir()
   assert moved.name.startswith('2-')
   (message,) = [m for m in warnings_logged() if 'cannot be read' in m]
@@ -269,7 +265,7 @@ def test_a_flipped_bit_is_noticed(tmp_path, item):
         where='2',
         mentions=f'train/{file.relative_to(source)}',
       ):
-        saved_checkpoints.restore_params(run, 2, abstract)
+        checkpoint_reader.restore_params(run, 2, abstract)
     assert _restore(run).step == 1
 
 
@@ -307,7 +303,7 @@ def test_no_checkpoint_that_can_be_read(tmp_path):
   text = str(error.value)
   assert text.startswith('No checkpoint can be read. Got: step 2: ')
   assert '; step 1: ' in text and str(tmp_path) in text
-  assert saved_checkpoints.finished_steps(tmp_path) == [1, 2]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1, 2]
 
 
 def test_unfinished_write_is_no_checkpoint(tmp_path):
@@ -315,7 +311,7 @@ def test_unfinished_write_is_no_checkpoint(tmp_path):
   shutil.copytree(
     _step_dir(tmp_path, 1), tmp_path / 'checkpoints/2.orbax-checkpoint-tmp-0'
   )
-  assert saved_checkpoints.finished_steps(tmp_path) == [1]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1]
   assert _restore(tmp_path).step == 1
 
 
@@ -329,7 +325,7 @@ def test_other_vocabulary_size_is_named(tmp_path):
     'checkpoint, (13,) in the model.'
   ) in text
   assert 'model/bias' not in text and 'vocabulary' in text
-  assert saved_checkpoints.finished_steps(tmp_path) == [3]
+  assert checkpoint_reader.finished_steps(tmp_path) == [3]
 
 
 def test_parameters_of_one_side_only_are_named(tmp_path):
@@ -343,7 +339,7 @@ def test_parameters_of_one_side_only_are_named(tmp_path):
   with raises_error(
     errors.CheckpointError, mentions=('model/bias', 'model/new')
   ):
-    saved_checkpoints.restore_params(tmp_path, 3, abstract)
+    checkpoint_reader.restore_params(tmp_path, 3, abstract)
 
 
 @pytest.mark.parametrize(
@@ -362,14 +358,14 @@ def test_other_optimizer_or_average_is_no_damage(tmp_path, other):
   text = str(error.value)
   assert 'does not fit the optimizer and what else is kept' in text
   assert 'only in the checkpoint' in text
-  assert saved_checkpoints.finished_steps(tmp_path) == [1, 2]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1, 2]
   assert not (tmp_path / checkpoints.REJECTED).exists()
 
 
 def test_step_that_does_not_exist(tmp_path):
   _write(tmp_path, [1, 2])
   with pytest.raises(errors.CheckpointError) as error:
-    saved_checkpoints.restore_params(
+    checkpoint_reader.restore_params(
       tmp_path, 5, _factory(_state()).abstract.params
     )
   assert str(error.value) == (
@@ -406,7 +402,7 @@ def test_failed_write_names_the_last_good_step(
 _FULL_DISK = """
 import resource, sys
 import jax, jax.numpy as jnp
-from xlflax.foundation import errors, logs
+from xlflax.utils import errors, logs
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training import train_state
 
@@ -448,9 +444,9 @@ def test_full_disk(tmp_path):
   )
   assert out.count('\n') == 1 and 'Traceback' not in done.stderr, done.stderr
   assert 'the last good checkpoint is step 1' in out
-  assert saved_checkpoints.finished_steps(tmp_path) == [1]
+  assert checkpoint_reader.finished_steps(tmp_path) == [1]
   abstract = {'w': jax.ShapeDtypeStruct((1 << 19,), jnp.float32)}
-  params = saved_checkpoints.restore_params(tmp_path, 1, abstract)
+  params = checkpoint_reader.restore_params(tmp_path, 1, abstract)
   assert (params['w'] == jax.random.normal(jax.random.key(1), (1 << 19,))).all()
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.storage import digests
+from xlflax.utils import errors
+from xlflax.storage import checksums
 from xlflax.training.checkpointing import (
   checkpoints,
   metrics_file,
@@ -34,7 +34,7 @@ def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
   lines = [f'{{"step": {s}}}\n' for s in (10, 20, 30)]
   path = tmp_path / metrics_file.METRICS
   path.write_text(''.join(lines))
-  written = digests.digest_content(''.join(lines[:2]))
+  written = checksums.digest_content(''.join(lines[:2]))
   metrics_file.truncate_metrics(tmp_path, 20, written=written)
   assert path.read_text() == ''.join(lines[:2]) and not caplog.text
   for content, kept in (
@@ -58,7 +58,7 @@ def test_what_restarts_cost_stays(tmp_path):
     tmp_path / metrics_file.METRICS,
     *(f'{{"step": {s}}}\n' for s in (10, 30)),
   )
-  for written in ('', digests.digest_content(first)):
+  for written in ('', checksums.digest_content(first)):
     path.write_text(first + told + second)
     metrics_file.truncate_metrics(tmp_path, 10, written=written)
     assert path.read_text() == first + told
@@ -89,7 +89,7 @@ def test_metrics_of_another_run_are_not_read(tmp_path):
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   saved.save(
     state.replace(step=jnp.int32(1)),
-    {'metrics_file': digests.digest_content(lines)},
+    {'metrics_file': checksums.digest_content(lines)},
   )
   saved.close()
   path.write_bytes(lines * 2)  # written after the checkpoint
@@ -113,7 +113,7 @@ def test_metrics_and_checkpoint_of_another_run_are_not_read(tmp_path):
     )
     saved.save(
       state.replace(step=jnp.int32(1)),
-      {'metrics_file': digests.digest_content(lines)},
+      {'metrics_file': checksums.digest_content(lines)},
     )
     saved.close()
     assert metrics_file.read_own(run) == lines

@@ -7,28 +7,24 @@ import pytest
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.foundation import errors, registry
+from xlflax.utils import (errors, class_registry)
 from xlflax.storage import paths
-from xlflax.training.checkpointing import (
-  description,
-  run_directory,
-  saved_objectives,
-)
+from xlflax.training.checkpointing import (config_serialization, run_directory, objective_config)
 
 _GIN = 'trainer.Trainer.seed = 0\n'
 
 
-@registry.register('run_of_the_run_directory_test')
+@class_registry.register('run_of_the_run_directory_test')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Run:
   seed: int = 0
   length: int = 256
-  every_steps: int = registry.changeable_field(default=50)
+  every_steps: int = class_registry.changeable_field(default=50)
 
 
 def _claim(directory, run=_Run(), **more):
   run_directory.claim_run_directory(
-    directory, description.to_json_config(run), gin_config=_GIN, **more
+    directory, config_serialization.to_json_config(run), gin_config=_GIN, **more
   )
 
 
@@ -45,7 +41,7 @@ def test_claims_and_continues(tmp_path):
 
 def test_a_run_without_gin_has_an_identity_too(tmp_path):
   run_directory.claim_run_directory(
-    tmp_path, description.to_json_config(_Run())
+    tmp_path, config_serialization.to_json_config(_Run())
   )
   assert not (tmp_path / run_directory.CONFIG).exists()
   with pytest.raises(errors.RunDirectoryError):
@@ -106,11 +102,11 @@ def test_foreign_files_are_refused(tmp_path):
 def test_checking_writes_nothing(tmp_path):
   accept = run_directory.OtherConfig.ACCEPT
   run_directory.check_run_directory(
-    tmp_path / 'run', description.to_json_config(_Run())
+    tmp_path / 'run', config_serialization.to_json_config(_Run())
   )
   assert not (tmp_path / 'run').exists()
   _claim(tmp_path / 'run')
-  other = description.to_json_config(_Run(seed=1))
+  other = config_serialization.to_json_config(_Run(seed=1))
   run_directory.check_run_directory(
     tmp_path / 'run', other, other_config=accept
   )
@@ -246,7 +242,7 @@ def test_a_trainer_of_another_run_is_refused(tmp_path):
   """Although its settings are those that are asked for."""
   for name in 'ab':
     run_directory.claim_run_directory(
-      tmp_path / name, description.to_json_config(_Run())
+      tmp_path / name, config_serialization.to_json_config(_Run())
     )
     run_directory.write_model(tmp_path / name, tiny.make_model())
     _claim(tmp_path / name)
@@ -281,18 +277,18 @@ def test_what_a_run_is_does_not_depend_on_its_place(tmp_path):
 
 def test_objectives_that_were_deleted_are_no_run_without_any(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
-  assert saved_objectives.read_objectives(tmp_path) == []
-  saved_objectives.write_objectives(tmp_path, [])
+  assert objective_config.read_objectives(tmp_path) == []
+  objective_config.write_objectives(tmp_path, [])
   (tmp_path / run_directory.OBJECTIVES).unlink()
   with raises_error(
     errors.RunDirectoryError, mentions=('--repair', 'objectives.json')
   ):
-    saved_objectives.read_objectives(tmp_path)
+    objective_config.read_objectives(tmp_path)
 
 
 def test_input_settings_are_saved_with_the_objectives(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
-  assert saved_objectives.read_inputs(tmp_path) == {}
+  assert objective_config.read_inputs(tmp_path) == {}
   settings = {'parsing': {'length': 128}}
-  saved_objectives.write_objectives(tmp_path, [], settings)
-  assert saved_objectives.read_inputs(tmp_path) == settings
+  objective_config.write_objectives(tmp_path, [], settings)
+  assert objective_config.read_inputs(tmp_path) == settings

@@ -8,10 +8,10 @@ import pytest
 from jax import lax
 
 from tests.training import tiny
-from xlflax.models import targets
-from xlflax.models.attention import attention
-from xlflax.models.config import AttentionBackend
-from xlflax.objectives import base
+from xlflax.models import compile_targets
+from xlflax.models.attention import attention_backends
+from xlflax.models.encoder_config import AttentionBackend
+from xlflax.objectives import objective_base
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
   linear_cross_entropy,
 )
@@ -65,7 +65,7 @@ def test_nested_calls():
 @pytest.mark.parametrize('mesh', [None, dict(data=4, tensor=2)])
 def test_fused_attention_on_one_device_and_on_several(mesh):
   def attend(query, key, value):
-    return attention.dot_product_attention(
+    return attention_backends.dot_product_attention(
       query, key, value, None, backend=AttentionBackend.FUSED
     )
 
@@ -79,12 +79,12 @@ def test_fused_attention_of_tpus():
   """Their kernels have heads before positions."""
 
   def attend(query, key, value):
-    return attention.dot_product_attention(
+    return attention_backends.dot_product_attention(
       query, key, value, None, backend=AttentionBackend.FUSED
     )
 
   shapes = [_shape(4, n, 2, 16, dtype='bfloat16') for n in (128, 256, 256)]
-  with targets.compiling_for(targets.Target('tpu')):
+  with compile_targets.compiling_for(compile_targets.Target('tpu')):
     assert flops.of_forward(attend, *shapes) == 4 * 4 * 128 * 256 * 2 * 16
 
 
@@ -203,7 +203,7 @@ def test_encoder_with_masked_lm(fields):
       model,
       params,
       batch,
-      base.Context(
+      objective_base.Context(
         vocabulary=tiny.SPEC,
         step=jnp.int32(0),
         train=True,

@@ -7,9 +7,9 @@ from flax import linen as nn
 from jax.sharding import PartitionSpec
 
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.training import params as params_lib
-from xlflax.training.devices import machines, meshes, partitioning
+from xlflax.utils import errors
+from xlflax.training import param_tree
+from xlflax.training.devices import (machine_topology, meshes, partitioning)
 
 
 def _shape(*shape):
@@ -77,7 +77,7 @@ def test_parameters_of_the_encoder():
   )
   specs = {
     n: s.spec
-    for n, s in params_lib.flatten_params(partitioner.shardings(boxed)).items()
+    for n, s in param_tree.flatten_params(partitioner.shardings(boxed)).items()
   }
   assert specs['model/embeddings/token'] == PartitionSpec('tensor', 'fsdp')
   assert specs['model/layers/mlp/wi/kernel'] == PartitionSpec(
@@ -102,7 +102,7 @@ def test_parameters_of_the_encoder():
 def test_columns_of_tables(devices, mesh, columns):
   """Over the nodes of GPUs, too, unless parameters are whole on each."""
   partitioner = partitioning.Partitioner(
-    machine=machines.parse_topology(devices), **mesh
+    machine=machine_topology.parse_topology(devices), **mesh
   )
   table = nn.LogicallyPartitioned(_shape(40, 16), ('vocab', 'columns'))
   assert partitioner.shardings(table).spec == PartitionSpec('tensor', columns)
@@ -181,7 +181,7 @@ def test_batch_that_does_not_divide():
 
 def _sizes(text=None, **fields):
   """Sizes on a described machine, of which 8 CPU devices are a part."""
-  machine = machines.parse_topology(text) if text else None
+  machine = machine_topology.parse_topology(text) if text else None
   return tuple(
     partitioning.Partitioner(machine=machine, **fields).mesh.shape.values()
   )
@@ -217,7 +217,7 @@ def test_axes_that_are_not_given(text, fields, sizes):
 )
 def test_fsdp_of_a_slice_of_tpus(text, tensor, size):
   """At most eight chips, which divide the slice."""
-  machine = machines.parse_topology(text)
+  machine = machine_topology.parse_topology(text)
   assert meshes.fsdp_of_a_node([], machine, tensor) == size
 
 

@@ -20,14 +20,10 @@ from tests.evaluation.fixtures import (  # noqa: F401
 )
 from tests.training import tiny
 from xlflax import cli
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (
-  checkpoints,
-  run_directory,
-  saved_checkpoints,
-)
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.initialization import averaging
 from xlflax.training.initialization import init_from as initialization
 
@@ -41,7 +37,7 @@ def directory(make_run, tmp_path_factory):  # noqa: F811
 
 
 def _paths(directory, *steps):
-  return [saved_checkpoints.path_of(directory, step) for step in steps]
+  return [checkpoint_reader.path_of(directory, step) for step in steps]
 
 
 def _average(directory, output, *arguments):
@@ -105,7 +101,7 @@ def test_mean_of_parameters(directory, subject, tmp_path, capsys, flag, steps): 
   output = tmp_path / 'mean'
   assert _average(directory, output, flag) == 0
   assert ', '.join(map(str, steps)) in capsys.readouterr().out
-  run = run_lib.open_run(output)
+  run = saved_run.open_run(output)
   assert run.steps == [30] and run.is_finished()
   assert run.model == subject.model
   assert run.vocabulary.hash == subject.vocabulary.hash
@@ -123,7 +119,7 @@ def test_mean_of_several_runs(directory, make_run, subject, tmp_path):  # noqa: 
   other = make_run(tmp_path / 'other', steps=(2, 16))
   again = f'--model_dir={other}'
   assert _average(directory, tmp_path / 'mean', again, '--last=1') == 0
-  run = run_lib.open_run(tmp_path / 'mean')
+  run = saved_run.open_run(tmp_path / 'mean')
   assert run.steps == [30]
   tiny.assert_trees_equal(
     jax.tree.map(np.asarray, run.restore_params(30)), _scaled(subject, (16, 30))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.training import params as params_lib
+from xlflax.utils import errors
+from xlflax.training import param_tree
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.training.initialization import init_from as initialization
@@ -71,7 +71,7 @@ def _values(state):
   """Name -> the one value that a parameter is filled with."""
   return {
     n: float(np.unique(leaf).item())
-    for n, leaf in params_lib.flatten_params(state.params['model']).items()
+    for n, leaf in param_tree.flatten_params(state.params['model']).items()
   }
 
 

@@ -2,7 +2,7 @@
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import pretrained
 

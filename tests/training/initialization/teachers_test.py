@@ -10,20 +10,16 @@ from flax import linen as nn
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.data.corpus import directory as corpus_lib
-from xlflax.data.corpus import writer as corpus_writer
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.foundation import errors
-from xlflax.models import api
-from xlflax.models.variants.sharing import SharingPlan
-from xlflax.objectives import mixture as mixture_lib
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.utils import errors
+from xlflax.models import model_params
+from xlflax.models.variants.parameter_sharing import SharingPlan
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining.distillation import Distillation
 from xlflax.training import train_state, train_step
-from xlflax.training.checkpointing import (
-  checkpoints,
-  run_directory,
-  saved_checkpoints,
-)
+from xlflax.training.checkpointing import (checkpoints, run_directory, checkpoint_reader)
 from xlflax.training.devices import partitioning
 from xlflax.training.initialization import teachers
 from xlflax.training.optimization import optimizers
@@ -43,7 +39,7 @@ def _vocabulary(directory, languages, size):
       directory / 'corpus', 'de', [[_LINES['de']] * 3]
     )
   return vocabulary_training.train_vocabulary(
-    corpus_lib.Corpus(str(directory / 'corpus')),
+    corpus_directory.Corpus(str(directory / 'corpus')),
     directory / 'vocabulary',
     size=size,
     num_threads=1,
@@ -70,7 +66,7 @@ def teacher(tmp_path_factory):
   )
   run_directory.write_model(directory, model)
   saved = checkpoints.Checkpoints(directory)
-  params = {'model': nn.unbox(api.init_params(model, jax.random.key(7)))}
+  params = {'model': nn.unbox(model_params.init_params(model, jax.random.key(7)))}
   for step in (1, 2):
     saved.save(
       train_state.TrainState(
@@ -90,7 +86,7 @@ def _params(teacher, step=2):
   _, _, model = teacher
   return jax.tree.map(
     lambda x: step * np.asarray(x),
-    nn.unbox(api.init_params(model, jax.random.key(7))),
+    nn.unbox(model_params.init_params(model, jax.random.key(7))),
   )
 
 
@@ -156,9 +152,9 @@ def _factory(directory, student, partitioner):
   model = tiny.make_model(
     len(student), num_layers=1, scan_layers=False, hidden_dim=8
   )
-  mixture = mixture_lib.ObjectiveMixture(
+  mixture = objective_mixture.ObjectiveMixture(
     entries=(
-      mixture_lib.Entry(
+      objective_mixture.Entry(
         stream='mono',
         objective=Distillation(
           teacher=teachers.Teacher(model_dir=str(directory)), mask_ratio=0.5
@@ -233,7 +229,7 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
   saved = checkpoints.Checkpoints(tmp_path / 'run')
   saved.save(state, {})
   saved.wait()
-  shutil.rmtree(copy / saved_checkpoints.DIRECTORY)
+  shutil.rmtree(copy / checkpoint_reader.DIRECTORY)
   _, _, again, _ = _factory(copy, student, partitioner)
   restored = saved.restore_last(again).state
   tiny.assert_trees_equal(restored.objective_state, state.objective_state)
@@ -253,7 +249,7 @@ def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
   with raises_error(errors.CheckpointError, got=9, mentions=(1, 2)):
     load(teacher[0], 9)
   shutil.copytree(teacher[0], tmp_path / 'empty')
-  shutil.rmtree(tmp_path / 'empty' / saved_checkpoints.DIRECTORY)
+  shutil.rmtree(tmp_path / 'empty' / checkpoint_reader.DIRECTORY)
   with raises_error(errors.CheckpointError, where='empty'):
     load(tmp_path / 'empty', None)
 

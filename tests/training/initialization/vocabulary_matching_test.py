@@ -7,7 +7,7 @@ import pytest
 
 from tests.errors import raises_error
 from tests.training.vocabularies import Pieces
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training.initialization import vocabulary_matching
 from xlflax.training.initialization.vocabulary_matching import Kind
 

@@ -9,7 +9,7 @@ import sys
 from tensorboard.backend.event_processing import event_file_loader
 
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.metric_writers import base, event_files, run_metrics
+from xlflax.training.metric_writers import (metric_writer, event_files, run_metrics)
 
 _REPO = pathlib.Path(__file__).parents[3]
 
@@ -100,7 +100,7 @@ def test_event_files_of_the_same_second_have_names_of_their_own(
 
 
 def test_lines_alone(tmp_path):
-  writer = run_metrics.RunMetrics(tmp_path, [base.Destination.JSONL])
+  writer = run_metrics.RunMetrics(tmp_path, [metric_writer.Destination.JSONL])
   writer.write(1, train={'a': 1.0})
   writer.close()
   assert [path.name for path in tmp_path.iterdir()] == ['metrics.jsonl']

@@ -8,9 +8,9 @@ import types
 import pytest
 
 from tests.errors import raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.metric_writers import base, run_metrics, trackers
+from xlflax.training.metric_writers import (metric_writer, run_metrics, trackers)
 
 _METRICS = {'train': {'loss': 0.5, 'mlm/loss/de': 2.0}, 'speed': {'mfu': 0.25}}
 
@@ -43,12 +43,12 @@ def test_mlflow_on_disk(tmp_path, monkeypatch):
   monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
   monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file:{tmp_path}/mlruns')
   mlflow.set_tracking_uri(f'file:{tmp_path}/mlruns')
-  _write_twice(base.Destination.MLFLOW, tmp_path)
+  _write_twice(metric_writer.Destination.MLFLOW, tmp_path)
   client = mlflow.MlflowClient()
   experiment = client.get_experiment_by_name('xlflax').experiment_id
   [run] = client.search_runs([experiment])
   assert run.info.run_name == 'mlm' and run.info.status == 'FINISHED'
-  for name, value in base.flatten_metrics(_METRICS).items():
+  for name, value in metric_writer.flatten_metrics(_METRICS).items():
     history = client.get_metric_history(run.info.run_id, name)
     assert [m.step for m in history] == [10, 20, 20, 30]
     assert {m.value for m in history} == {value}
@@ -78,7 +78,7 @@ def test_wandb_offline(tmp_path, monkeypatch):
 
   monkeypatch.setenv('WANDB_MODE', 'offline')
   monkeypatch.setenv('WANDB_SILENT', 'true')
-  _write_twice(base.Destination.WANDB, tmp_path)
+  _write_twice(metric_writer.Destination.WANDB, tmp_path)
   wandb.teardown()
   rows = []
   for path in sorted((tmp_path / 'wandb').glob('offline-run-*/*.wandb')):
@@ -116,7 +116,7 @@ def wandb(monkeypatch):
 
 
 def test_a_run_of_weights_and_biases(wandb, tmp_path):
-  _write_twice(base.Destination.WANDB, tmp_path)
+  _write_twice(metric_writer.Destination.WANDB, tmp_path)
   inits = [named for name, _, named in wandb if name == 'init']
   assert [i['id'] for i in inits] == ['abc123'] * 2
   assert all(i['resume'] == 'allow' for i in inits)
@@ -170,7 +170,7 @@ def test_a_run_of_mlflow(monkeypatch, tmp_path):
   )
   monkeypatch.setattr(_Client, 'runs', {})
   monkeypatch.setitem(sys.modules, 'mlflow', module)
-  _write_twice(base.Destination.MLFLOW, tmp_path)
+  _write_twice(metric_writer.Destination.MLFLOW, tmp_path)
   (tags, name, first, _, ended, status, again, *_, last) = _Client.runs['r1']
   assert (tags, name) == ({'xlflax.run': 'abc123'}, 'mlm')
   assert first[('train/loss', 10)] == 0.5
@@ -186,7 +186,7 @@ def test_names_that_mlflow_does_not_take():
 def test_a_library_that_is_not_installed(name, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, name, None)
   with raises_error(errors.ConfigError, mentions=name):
-    run_metrics.RunMetrics(tmp_path, [base.Destination(name)])
+    run_metrics.RunMetrics(tmp_path, [metric_writer.Destination(name)])
 
 
 class _Refusing:
@@ -198,7 +198,7 @@ class _Refusing:
 def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
   """Told at the start; a run that goes on at night goes on without it."""
   monkeypatch.setitem(sys.modules, 'wandb', _Refusing)
-  where = [base.Destination.WANDB]
+  where = [metric_writer.Destination.WANDB]
   with raises_error(
     errors.ConfigError, where='--report_to=wandb', mentions='ConnectionError'
   ):
@@ -211,7 +211,7 @@ def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
 
 
 def test_numbers_that_are_not_finite_reach_trackers(wandb, tmp_path):
-  writer = run_metrics.RunMetrics(tmp_path, [base.Destination.WANDB])
+  writer = run_metrics.RunMetrics(tmp_path, [metric_writer.Destination.WANDB])
   writer.write(1, train={'loss': math.nan})
   writer.close()
   [row] = [args[0] for name, args, _ in wandb if name == 'log']

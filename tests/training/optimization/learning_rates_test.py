@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training.optimization import learning_rates, optimizers, schedules
 
 _SMALL = learning_rates.Basis(width=128, tokens=2_560, steps=3_000)

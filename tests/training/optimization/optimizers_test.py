@@ -11,8 +11,8 @@ from flax import linen as nn
 
 from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.foundation import errors
-from xlflax.training import params as params_lib
+from xlflax.utils import errors
+from xlflax.training import param_tree
 from xlflax.training import train_state
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
@@ -51,8 +51,8 @@ def _zeros(tree):
 def _moved(old, new):
   return {
     n
-    for n, leaf in params_lib.flatten_params(new).items()
-    if not np.array_equal(leaf, params_lib.flatten_params(old)[n])
+    for n, leaf in param_tree.flatten_params(new).items()
+    if not np.array_equal(leaf, param_tree.flatten_params(old)[n])
   }
 
 
@@ -62,7 +62,7 @@ def test_all_but_biases_and_norms_decay(params):
   moved = _moved(params, _step(optimizer, params, _zeros(params)))
   assert moved == {
     n
-    for n in params_lib.flatten_params(params)
+    for n in param_tree.flatten_params(params)
     if n.endswith('/kernel')
     or n
     in (
@@ -72,7 +72,7 @@ def test_all_but_biases_and_norms_decay(params):
       'model/embeddings/language',
     )
   }
-  rest = set(params_lib.flatten_params(params)) - moved
+  rest = set(param_tree.flatten_params(params)) - moved
   assert {n.rsplit('/', 1)[-1] for n in rest} == {
     'bias',
     'scale',
@@ -147,7 +147,7 @@ def test_frozen_parameters_keep_their_bits_and_have_no_state():
     new = optax.apply_updates(new, updates)
   trained = {'first/kernel', 'first/bias', 'second/kernel'}
   assert _moved(_layers(), new) == trained
-  names = [n for n in params_lib.flatten_params(state) if n.count('/') > 2]
+  names = [n for n in param_tree.flatten_params(state) if n.count('/') > 2]
   assert {
     '/'.join(n.split('/')[-2:]) for n in names if n.endswith(('kernel', 'bias'))
   } == trained
@@ -275,8 +275,8 @@ def test_moments_are_sharded_as_their_parameters():
   shardings = _state_shardings(
     optimizers.AdamW(learning_rate=0.1, frozen=('output_bias',))
   )
-  wanted = params_lib.flatten_params(shardings.params)
-  state = params_lib.flatten_params(shardings.opt_state)
+  wanted = param_tree.flatten_params(shardings.params)
+  state = param_tree.flatten_params(shardings.opt_state)
   for moment in ('mu', 'nu'):
     for name, sharding in wanted.items():
       matching = [s for n, s in state.items() if n.endswith(f'{moment}/{name}')]
@@ -315,7 +315,7 @@ def test_adafactor_factors_and_trains_sharded():
     jax.device_put(params, shardings), jax.device_put(state, of_state)
   )
   assert sharded['table'].sharding.shard_shape((64, 16)) == (32, 8)
-  names = params_lib.flatten_params(state)
+  names = param_tree.flatten_params(state)
   assert [
     leaf.shape
     for n, leaf in names.items()
@@ -390,9 +390,9 @@ def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
   Jordan's coefficients leave singular values between 0.68 and 1.14.
   """
   _, grads, new = muon_steps[loop]
-  steps = _matrices(params_lib.flatten_params(new))
+  steps = _matrices(param_tree.flatten_params(new))
   assert len(steps) == 6 * (1 if loop == 'scan' else 2)
-  for name, matrices in _matrices(params_lib.flatten_params(grads)).items():
+  for name, matrices in _matrices(param_tree.flatten_params(grads)).items():
     for gradient, step in zip(matrices, steps[name], strict=True):
       u, _, v = np.linalg.svd(gradient, full_matrices=False)
       step = -step / (0.2 * np.sqrt(max(step.shape)))
@@ -406,8 +406,8 @@ def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
 def test_muon_moves_all_else_as_adamw(muon_steps):
   zeros, grads, new = muon_steps['scan']
   adamw = optimizers.AdamW(learning_rate=1.0, clip_norm=None, eps=1e-30)
-  expected = params_lib.flatten_params(_step(adamw, zeros, grads))
-  named = params_lib.flatten_params(new)
+  expected = param_tree.flatten_params(_step(adamw, zeros, grads))
+  named = param_tree.flatten_params(new)
   rest = set(named) - set(_matrices(named))
   assert {'model/embeddings/token', 'model/head_dense/kernel'} <= rest
   for name in rest:
@@ -438,10 +438,10 @@ def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
   factory = tiny.make_factory(
     optimizer=optimizer, partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
   )
-  wanted = params_lib.flatten_params(factory.shardings.params)
+  wanted = param_tree.flatten_params(factory.shardings.params)
   moments = {
     n: s
-    for n, s in params_lib.flatten_params(factory.shardings.opt_state).items()
+    for n, s in param_tree.flatten_params(factory.shardings.opt_state).items()
     if '/mu/' in n
   }
   assert len(moments) == len(wanted) - 1
@@ -460,8 +460,8 @@ def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
     jax.device_put(transform.init(params), factory.shardings.opt_state),
     jax.device_put(params, factory.shardings.params),
   )
-  sharded = params_lib.flatten_params(optax.apply_updates(params, updates))
-  for n, leaf in params_lib.flatten_params(alone).items():
+  sharded = param_tree.flatten_params(optax.apply_updates(params, updates))
+  for n, leaf in param_tree.flatten_params(alone).items():
     np.testing.assert_allclose(leaf, sharded[n], atol=2e-5, err_msg=n)
   np.testing.assert_array_equal(alone['model']['embeddings']['token'], 1.0)
 

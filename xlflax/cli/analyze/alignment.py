@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,17 +71,17 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
 def main(options: AlignmentOptions) -> int:
   """Aligns the words."""
   from xlflax.analysis import alignment_study
-  from xlflax.similarity import word_alignment
+  from xlflax.similarity import word_links
 
   analysis = alignment_study.AlignmentStudy(
     source=_open_sentences(options),
     series=options.model_options.series(),
     steps=options.model_options.checkpoint_steps,
     maps=options.maps,
-    methods=tuple(map(word_alignment.Method, options.methods)),
+    methods=tuple(map(word_links.Method, options.methods)),
     layer=options.layer,
     regularization=options.entropic_reg,
-    mass=word_alignment.Mass(options.marginals),
+    mass=word_links.Mass(options.marginals),
     threshold=options.threshold,
   )
   return analysis_options.run_with_models(options, analysis)
@@ -90,7 +90,7 @@ def main(options: AlignmentOptions) -> int:
 def _open_sentences(options: AlignmentOptions):
   """Returns the sentence pairs, with or without gold alignments."""
   from xlflax.analysis import alignment_study
-  from xlflax.data.labelled.sources import source
+  from xlflax.data.supervised.sources import example_source
 
   if options.text:
     files = analysis_options.parse_named_files(options.text, '--text')
@@ -104,7 +104,7 @@ def _open_sentences(options: AlignmentOptions):
   files = analysis_options.parse_named_files(
     options.gold_alignments, '--gold_alignments'
   )
-  return source.FileExamples(
+  return example_source.FileExamples(
     format='word_alignment',
     max_examples=options.max_sentences,
     options={'first_index': options.index_base},

@@ -10,12 +10,12 @@ import cyclopts
 
 from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
-from xlflax.foundation import errors
-from xlflax.storage import names, paths
+from xlflax.utils import errors
+from xlflax.storage import (name_path_pairs, paths)
 
 if TYPE_CHECKING:
-  from xlflax.analysis import models as analysis_models
-  from xlflax.analysis import parallel_text, sentence_store, study
+  from xlflax.analysis import model_refs as analysis_models
+  from xlflax.analysis import (parallel_data, activation_cache, study_base)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class ModelOptions:
     Raises:
       ConfigError: If no model is given, or one is not given correctly.
     """
-    from xlflax.analysis import models as analysis_models
+    from xlflax.analysis import model_refs as analysis_models
 
     if not self.are_given():
       raise errors.ConfigError(
@@ -122,13 +122,13 @@ class HiddenStateOptions:
   max_length: shared_options.PositiveInt | None = None
   activation_cache: str | None = None
 
-  def reader(self) -> 'sentence_store.SentenceReader':
+  def reader(self) -> 'activation_cache.SentenceReader':
     """Returns the reader that computes or loads the states of sentences."""
-    from xlflax.analysis import sentence_store
+    from xlflax.analysis import activation_cache
 
     if self.activation_cache is not None:
       paths.to_local_path(self.activation_cache, where='--activation_cache')
-    return sentence_store.SentenceReader(
+    return activation_cache.SentenceReader(
       directory=self.activation_cache, max_length=self.max_length
     )
 
@@ -140,7 +140,7 @@ def load_pairs(
   pivot: str = 'en',
   languages: Sequence[str] = (),
   max_pairs: int | None = None,
-) -> 'parallel_text.Oriented':
+) -> 'parallel_data.Oriented':
   """Returns the parallel text that an option names.
 
   Args:
@@ -154,9 +154,9 @@ def load_pairs(
   Raises:
     ConfigError: If the items are not given correctly.
   """
-  from xlflax.analysis import parallel_text
+  from xlflax.analysis import parallel_data
 
-  return parallel_text.Oriented(
+  return parallel_data.Oriented(
     source=_parse_pairs(items, option, tuple(languages)),
     pivot=pivot,
     max_pairs=max_pairs,
@@ -164,14 +164,14 @@ def load_pairs(
 
 
 def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
-  from xlflax.analysis import parallel_text
-  from xlflax.evaluation import sources
+  from xlflax.analysis import parallel_data
+  from xlflax.evaluation import text_sources
 
-  if len(items) == 1 and not names.split_name(items[0])[0]:
+  if len(items) == 1 and not name_path_pairs.split_name(items[0])[0]:
     return _open_directory(items[0], languages)
   files = parse_named_files(items, option)
   if all('-' in name for name in files):
-    return sources.FilePairs(
+    return text_sources.FilePairs(
       files={
         name: one_or_two_files(value, option) for name, value in files.items()
       }
@@ -185,17 +185,17 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
       'languages',
       where=option,
     )
-  return parallel_text.MultiwayFiles(files=files)
+  return parallel_data.MultiwayFiles(files=files)
 
 
 def _open_directory(item: str, languages: tuple[str, ...]):
   """Returns the pairs of a corpus directory or of the files of Tatoeba."""
-  from xlflax.evaluation import sources, tatoeba
+  from xlflax.evaluation import (text_sources, tatoeba_pairs)
 
-  directory, split = names.split_end(item)
+  directory, split = name_path_pairs.split_end(item)
   if any(pathlib.Path(directory).glob('tatoeba.*-*.*')):
-    return tatoeba.Tatoeba(directory=directory, languages=languages or None)
-  return sources.CorpusPairs(
+    return tatoeba_pairs.Tatoeba(directory=directory, languages=languages or None)
+  return text_sources.CorpusPairs(
     directory=directory, split=split or 'test', languages=languages or None
   )
 
@@ -208,7 +208,7 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
   """
   files: dict[str, str] = {}
   for item in items:
-    name, path = names.split_name(item)
+    name, path = name_path_pairs.split_name(item)
     if not (name and path) or name in files:
       raise errors.ConfigError(
         f'Invalid value for {option}',
@@ -245,13 +245,13 @@ def check_languages(options: Any, *items: str) -> None:
     options,
     ['languages'],
     requires='a directory of parallel text',
-    satisfied=any(not names.split_name(item)[0] for item in items),
+    satisfied=any(not name_path_pairs.split_name(item)[0] for item in items),
     fix='Remove --languages. Each file names its languages.',
   )
 
 
 def run_with_models(
-  options: ModelAnalysisOptions, analysis: 'study.Study'
+  options: ModelAnalysisOptions, analysis: 'study_base.Study'
 ) -> int:
   """Runs an analysis of models; see `run`."""
   compilation_cache.enable(options.compilation.compilation_cache)
@@ -261,14 +261,14 @@ def run_with_models(
 
 
 def run(
-  options: AnalysisOptions, analysis: 'study.Study', **arguments: Any
+  options: AnalysisOptions, analysis: 'study_base.Study', **arguments: Any
 ) -> int:
   """Runs an analysis, and prints its tables and the path of its report.
 
   Args:
     options: Options of the command.
     analysis: Analysis to run.
-    **arguments: Further arguments of `study.analyze`.
+    **arguments: Further arguments of `study_base.analyze`.
 
   Returns:
     The exit status: 0 if no part of the analysis failed.
@@ -276,7 +276,7 @@ def run(
   Raises:
     ConfigError: If the output is a run directory.
   """
-  from xlflax.analysis import study
+  from xlflax.analysis import study_base
   from xlflax.training.checkpointing import run_directory
 
   output = paths.to_path(options.output)
@@ -287,7 +287,7 @@ def run(
       expected='a separate directory',
       where='--output',
     )
-  result = study.analyze(
+  result = study_base.analyze(
     analysis, output=options.output, command=options.command_line, **arguments
   )
   for table in result.tables:

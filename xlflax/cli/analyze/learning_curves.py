@@ -29,9 +29,9 @@ class LearningCurvesOptions(analysis_options.AnalysisOptions):
 
 def main(options: LearningCurvesOptions) -> int:
   """Plots the curves."""
-  from xlflax.analysis import curves_study
+  from xlflax.analysis import training_curves
 
-  analysis = curves_study.CurvesStudy(
+  analysis = training_curves.CurvesStudy(
     runs=options.model_dir,
     tasks=options.tasks or None,
     metric=options.metric,

@@ -5,8 +5,8 @@ import pathlib
 
 from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
-from xlflax.foundation import errors
-from xlflax.storage import names
+from xlflax.utils import errors
+from xlflax.storage import name_path_pairs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,12 +62,12 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
 
 def main(options: LexiconInductionOptions) -> int:
   """Translates the words of the test dictionaries."""
-  from xlflax.analysis import word_study
+  from xlflax.analysis import lexicon_induction_study
 
   # Word vectors from files can be compared without a model.
   needs_models = options.model_options.are_given() or not options.vec
   series = options.model_options.series() if needs_models else ()
-  analysis = word_study.WordStudy(
+  analysis = lexicon_induction_study.WordStudy(
     train=analysis_options.parse_named_files(options.train, '--train'),
     test=analysis_options.parse_named_files(options.test, '--test'),
     text=_open_text(options),
@@ -89,8 +89,8 @@ def _open_text(options: LexiconInductionOptions):
 
   if not options.text:
     return None
-  if len(options.text) == 1 and not names.split_name(options.text[0])[0]:
-    directory, split = names.split_end(options.text[0])
+  if len(options.text) == 1 and not name_path_pairs.split_name(options.text[0])[0]:
+    directory, split = name_path_pairs.split_end(options.text[0])
     return text_files.CorpusLines(
       directory=directory, split=split or 'train', max_lines=options.max_lines
     )

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 # Task -> default format of its files.
 _FORMATS = {
@@ -70,11 +70,11 @@ def main(options: TransferOptions) -> int:
 
 def _build_task(options: TransferOptions):
   """Returns the evaluation task of the head."""
-  from xlflax.data.labelled.sources import source
-  from xlflax.evaluation.tasks import classification, parsing, tagging
+  from xlflax.data.supervised.sources import example_source
+  from xlflax.evaluation.tasks import (classification_task, parsing_task, tagging_task)
 
   fields: dict[str, Any] = {
-    'source': source.FileExamples(
+    'source': example_source.FileExamples(
       format=options.format or _FORMATS[options.task],
       files=analysis_options.parse_named_files(options.test, '--test'),
       max_examples=options.max_examples,
@@ -83,12 +83,12 @@ def _build_task(options: TransferOptions):
   if options.objective:
     fields['objective'] = options.objective
   if options.task == 'parsing':
-    return parsing.Parsing(**fields)
+    return parsing_task.Parsing(**fields)
   if options.task == 'classification':
-    return classification.Classification(**fields)
+    return classification_task.Classification(**fields)
   scheme = (
-    tagging.Scheme.ENTITIES
+    tagging_task.Scheme.ENTITIES
     if options.task == 'entities'
-    else tagging.Scheme.TAGS
+    else tagging_task.Scheme.TAGS
   )
-  return tagging.Tagging(scheme=scheme, unseen=tagging.Unseen.WRONG, **fields)
+  return tagging_task.Tagging(scheme=scheme, unseen=tagging_task.Unseen.WRONG, **fields)

@@ -5,8 +5,8 @@ import pathlib
 
 from xlflax.cli import options as shared_options
 from xlflax.cli.analyze import analysis_options
-from xlflax.foundation import errors
-from xlflax.storage import names
+from xlflax.utils import errors
+from xlflax.storage import name_path_pairs
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,9 @@ class TransferMatrixOptions(analysis_options.AnalysisOptions):
 
 def main(options: TransferMatrixOptions) -> int:
   """Plots the matrices."""
-  from xlflax.analysis import directions_study
+  from xlflax.analysis import transfer_matrix_study
 
-  analysis = directions_study.DirectionsStudy(
+  analysis = transfer_matrix_study.DirectionsStudy(
     results=_parse_results(options.result), tasks=options.tasks or None
   )
   return analysis_options.run(options, analysis)
@@ -45,7 +45,7 @@ def _parse_results(items: tuple[str, ...]) -> dict[str, str]:
   """
   results: dict[str, str] = {}
   for item in items:
-    name, directory = names.split_name(item)
+    name, directory = name_path_pairs.split_name(item)
     name = name or pathlib.Path(directory).name or directory
     if not (name and directory) or name in results:
       raise errors.ConfigError(

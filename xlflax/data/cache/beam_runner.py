@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.options import pipeline_options
 
-from xlflax.data.cache import disk, unit_writing
-from xlflax.data.cache import jobs as cache_jobs
-from xlflax.data.cache import writer as cache_writer
-from xlflax.foundation import errors
+from xlflax.data.cache import (write_lock, shard_writer)
+from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import cache_writer
+from xlflax.utils import errors
 
 # As a traceback ends, with what Beam says after it.
 _OURS = re.compile(
@@ -37,13 +37,13 @@ class WriteUnit(beam.DoFn):
 
   def process(self, unit: cache_jobs.Unit):
     """Writes what is missing of a unit."""
-    with disk.disk_errors(self._plan.directory):
-      unit_writing.write_unit(unit, self._tasks, self._plan.vocabulary)
+    with write_lock.disk_errors(self._plan.directory):
+      shard_writer.write_unit(unit, self._tasks, self._plan.vocabulary)
     yield unit.job.task
 
 
 def make_runner(flags: Sequence[str]) -> cache_writer.Runner:
-  """What `writer.write_cache` takes as its runner.
+  """What `cache_writer.write_cache` takes as its runner.
 
   Args:
     flags: Beam's own, such as `--runner=DirectRunner`,

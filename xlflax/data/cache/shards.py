@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data import examples as examples_lib
-from xlflax.data.cache import format as cache_format
-from xlflax.foundation import errors
-from xlflax.storage import digests
+from xlflax.data import tokenized_examples
+from xlflax.data.cache import cache_format
+from xlflax.utils import errors
+from xlflax.storage import checksums
 from xlflax.storage.paths import write_atomically
 
 STARTS = 'starts_document'
@@ -53,7 +53,7 @@ def offsets_of(side: str) -> str:
 
 def write_shard_file(
   path: pathlib.Path,
-  batches: Iterable[examples_lib.Examples],
+  batches: Iterable[tokenized_examples.Examples],
   *,
   dtype: np.dtype,
   spec,
@@ -78,7 +78,7 @@ def write_shard_file(
   columns = [_Column(spec, np.dtype(dtype)) for _ in sides]
   for batch in batches:
     read += len(batch)
-    batch, begins = examples_lib.drop_empty(batch, begins)
+    batch, begins = tokenized_examples.drop_empty(batch, begins)
     starts.append(batch.starts_document.astype(np.bool_))
     for column, texts in zip(columns, batch.sides, strict=True):
       column.add(texts)
@@ -92,7 +92,7 @@ def write_shard_file(
   stored = sum(array.size for array in starts)
   return cache_format.ShardEntry(
     name=path.name.removesuffix(cache_format.SUFFIX),
-    digest=digests.digest_chunks(chunks),
+    digest=checksums.digest_chunks(chunks),
     examples=stored,
     empty=read - stored,
     tokens=tuple(column.tokens for column in columns),
@@ -118,7 +118,7 @@ class _Column:
     self.lengths: list[np.ndarray] = []
     self.tokens = self.unknown = 0
 
-  def add(self, texts: examples_lib.Ragged) -> None:
+  def add(self, texts: tokenized_examples.Ragged) -> None:
     """Adds the texts of a batch."""
     self.ids.append(texts.with_eos(self._spec.eos_id, self.dtype))
     self.lengths.append(texts.lengths.astype(np.uint32))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import langcodes
 from langcodes import data_dicts, tag_parser
 
-from xlflax.foundation import errors, suggestions
+from xlflax.utils import (errors, name_suggestions)
 
 # Scripts that are written without spaces between words, by ISO 15924 code.
 SCRIPTS_WITHOUT_SPACES = frozenset(
@@ -248,7 +248,7 @@ def language_id(
       'The model has no parameters for a language',
       got=code,
       expected='one of ' + ', '.join(vocabulary.spec.languages),
-      fix=suggestions.suggest_language(code, vocabulary.spec.languages),
+      fix=name_suggestions.suggest_language(code, vocabulary.spec.languages),
     )
   note = (
     f'the vocabulary has no language {code}; a model with language '

@@ -19,18 +19,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xlflax.data.corpus import language_codes, segmentation
-from xlflax.data.corpus.segmentation import BORDER
-from xlflax.data.dictionaries import dictionary as dictionaries_lib
-from xlflax.data.dictionaries.dictionary import Dictionary
-from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.dictionaries.translation_table import (
-  Case,
-  Found,
-  TranslationTable,
-)
+from xlflax.data.corpus import (language_codes, word_segmentation)
+from xlflax.data.corpus.word_segmentation import BORDER
+from xlflax.data.dictionaries import bilingual_dictionary
+from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.dictionaries.dictionary_matcher import (Case, Found, TranslationTable)
 from xlflax.data.sampling import hashing
-from xlflax.foundation import errors, validation
+from xlflax.utils import (errors, validation)
 
 STEP = 'code_switch'  # name of the preprocessor, in fingerprints
 _VERSION = 2  # of the switching; another one makes caches stale
@@ -80,7 +76,7 @@ class Switcher:
       ConfigError: Chinese text, and jieba is not installed.
     """
     self.language, self.settings = language, settings
-    self._translations = dictionaries_lib.translations_by_word(
+    self._translations = bilingual_dictionary.translations_by_word(
       language, dictionaries, into=settings.languages
     )
     self.table = TranslationTable(language, self._translations)
@@ -132,9 +128,9 @@ class Switcher:
       'dictionaries': _hash(self.language, self._translations),
     }
     if language_codes.parse_language_code(self.language).is_chinese:
-      out['jieba'] = segmentation.chinese_version()
+      out['jieba'] = word_segmentation.chinese_version()
     elif self._is_unsegmented:
-      out['icu4py'] = segmentation.icu_version()
+      out['icu4py'] = word_segmentation.icu_version()
     return json.loads(json.dumps(out))
 
   def _switch_group(self, lines, name: str, first: int) -> Switched:
@@ -198,7 +194,7 @@ def dictionary_hash(
   """`dictionaries` in the fingerprint of a switcher of these."""
   return _hash(
     language,
-    dictionaries_lib.translations_by_word(language, dictionaries, into=into),
+    bilingual_dictionary.translations_by_word(language, dictionaries, into=into),
   )
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlflax.data.seqio_tasks import corpus_source
-from xlflax.data.text_tasks import switching
-from xlflax.data.text_tasks.switching import FEATURE
+from xlflax.data.seqio_tasks import data_sources
+from xlflax.data.plain_text import code_switched_rows
+from xlflax.data.plain_text.code_switched_rows import FEATURE
 
 
-class CodeSwitch(switching.SwitchedRows):
-  """`switching.SwitchedRows` as a preprocessor."""
+class CodeSwitch(code_switched_rows.SwitchedRows):
+  """`code_switched_rows.SwitchedRows` as a preprocessor."""
 
   def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     switcher = self.switcher  # Malformed dictionaries are told here.
@@ -62,8 +62,8 @@ def repeat_source(source: seqio.DataSource, copies: int) -> seqio.DataSource:
   """The source with its examples `copies` times, one copy after the other."""
   if copies == 1:
     return source
-  if not isinstance(source, corpus_source.TextSource):
+  if not isinstance(source, data_sources.TextSource):
     return _Repeated(source, copies)
-  return corpus_source.TextSource(
+  return data_sources.TextSource(
     source.text.repeated(copies), types=source.types
   )

@@ -2,12 +2,12 @@
 
 import itertools
 
-from xlflax.data.corpus.directory import Corpus
-from xlflax.data.dictionaries.settings import CodeSwitching
-from xlflax.data.seqio_tasks import corpus_source
-from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.data.text_tasks import corpus_tasks as text_corpus
-from xlflax.foundation import validation
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.seqio_tasks import data_sources
+from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.plain_text import corpus_directory_tasks as text_corpus
+from xlflax.utils import validation
 
 _names: dict[str, list[str]] = {}  # Prefix -> what is registered under it.
 
@@ -62,7 +62,7 @@ def register_corpus(
 
 
 def _register(task: text_corpus.TextTask) -> None:
-  source = corpus_source.of_rows(task.source)
+  source = data_sources.of_rows(task.source)
   if task.switch is not None:
     task_registry.add_code_switched_task(
       task.name,

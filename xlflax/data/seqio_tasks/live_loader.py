@@ -25,44 +25,44 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.data import examples as examples_lib
-from xlflax.data import loader as loader_lib
-from xlflax.data import stream as stream_lib
-from xlflax.data.rows import iterator as row_iterator
-from xlflax.data.rows import layouts as rows_lib
-from xlflax.data.rows import lengths as row_lengths
-from xlflax.data.sampling import hashing, row_schedule
-from xlflax.data.seqio_tasks import host_tensorflow
-from xlflax.foundation import errors
-from xlflax.storage import digests
+from xlflax.data import batch_keys
+from xlflax.data import tokenized_examples
+from xlflax.data import loader_base
+from xlflax.data import dataset_config
+from xlflax.data.batching import sequence_iterator as row_iterator
+from xlflax.data.batching import collate
+from xlflax.data.batching import length_filter as row_lengths
+from xlflax.data.sampling import (hashing, sampling_order)
+from xlflax.data.seqio_tasks import tensorflow_setup
+from xlflax.utils import errors
+from xlflax.storage import checksums
 
-host_tensorflow.load_tensorflow()
+tensorflow_setup.load_tensorflow()
 
-from xlflax.data.seqio_tasks import examples as task_examples  # noqa: E402
-from xlflax.data.seqio_tasks import registry as task_registry  # noqa: E402
+from xlflax.data.seqio_tasks import seqio_examples as task_examples  # noqa: E402
+from xlflax.data.seqio_tasks import task_registry  # noqa: E402
 
 _SECONDS_BETWEEN_LINES = 10
 _DRAWS = 1024
 
 
 class LiveLoader:
-  """See `loader.Loader` and `opening.open_loader`."""
+  """See `loader_base.Loader` and `loader_factory.open_loader`."""
 
   signature = ''
   _readers: 'list[_TaskRows]'
-  _held: list[rows_lib.Row]
+  _held: list[collate.Row]
 
-  def __init__(self, stream: stream_lib.Stream, *, vocabulary, seed: int):
+  def __init__(self, stream: dataset_config.Stream, *, vocabulary, seed: int):
     self.stream = stream
     self._vocabulary = vocabulary
     _check_rows(stream)
     rates = task_registry.expand_mixture(stream.mixture, split=stream.split)
-    kept = loader_lib.of_languages(
+    kept = loader_base.of_languages(
       stream, {task: task_registry.task_languages(task) for task in rates}
     )
     rates = {task: rates[task] for task in kept}
-    self._schedule = row_schedule.RowSchedule(
+    self._schedule = sampling_order.RowSchedule(
       stream,
       seed=seed,
       rates=rates,
@@ -71,10 +71,10 @@ class LiveLoader:
     self._languages = []
     for task in self._schedule.tasks:
       languages = task_registry.task_languages(task)
-      loader_lib.check_sides(stream, task, languages)
+      loader_base.check_sides(stream, task, languages)
       self._languages.append(languages)
     self._language_ids = [
-      loader_lib.side_languages(stream, vocabulary, languages)
+      loader_base.side_languages(stream, vocabulary, languages)
       for languages in self._languages
     ]
     self._restart()
@@ -83,7 +83,7 @@ class LiveLoader:
   def identity(self) -> str:
     """Digest of the texts and of what is made of them; reads all files."""
     split = self.stream.split
-    return digests.digest_json(
+    return checksums.digest_json(
       {
         task: task_examples.task_identity(task, split)
         for task in self._schedule.tasks
@@ -95,9 +95,9 @@ class LiveLoader:
     """Shapes and types of the global batch, by key."""
     return self.stream.batch_spec(self._vocabulary.spec)
 
-  def rows(self, step: int, start: int, stop: int) -> batch_lib.Batch:
-    """See `loader.Loader.rows`; a step before the last one starts anew."""
-    loader_lib.check_range(self.stream, step, start, stop)
+  def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
+    """See `loader_base.Loader.rows`; a step before the last one starts anew."""
+    loader_base.check_range(self.stream, step, start, stop)
     if step < self._next - 1:
       logging.info(
         'Stream %s goes back to step %d and is read again from its beginning.',
@@ -108,14 +108,14 @@ class LiveLoader:
     if step >= self._next:
       self._replay(step)
       self._held = self._take(step)
-    return rows_lib.build_batch(
+    return collate.build_batch(
       self._held[start:stop], self.stream, self._vocabulary.spec
     )
 
-  def statistics(self) -> list[loader_lib.TaskStatistics]:
+  def statistics(self) -> list[loader_base.TaskStatistics]:
     """Sizes and rates, for each task; filters as far as was read."""
     return [
-      loader_lib.TaskStatistics(
+      loader_base.TaskStatistics(
         task=task,
         languages=languages,
         examples=int(size),
@@ -166,12 +166,12 @@ class LiveLoader:
           100 * (self._next - first) / (step - first),
         )
 
-  def _take(self, step: int) -> list[rows_lib.Row]:
+  def _take(self, step: int) -> list[collate.Row]:
     """All rows of the step that the readers stand before."""
     tasks, uses = self._schedule.slots(step)
     self._next = step + 1
     return [
-      rows_lib.Row(next(self._readers[task]), self._language_ids[task], swaps)
+      collate.Row(next(self._readers[task]), self._language_ids[task], swaps)
       for task, swaps in zip(
         tasks.tolist(), self._schedule.swaps(tasks, uses), strict=True
       )
@@ -206,7 +206,7 @@ class _TaskRows:
         empty = False
         yield row
       if empty:
-        raise loader_lib.nothing_left(self._stream, self._task, counts.examples)
+        raise loader_base.nothing_left(self._stream, self._task, counts.examples)
       counts, epoch = row_iterator.Counts(), epoch + 1
 
   def _epoch(self, epoch, counts) -> Iterator[row_iterator.Units]:
@@ -222,7 +222,7 @@ class _TaskRows:
     key = int(hashing.draw_words(self._key, np.array([epoch]))[0])
     return shuffle_window(rows, window=self._stream.shuffle_window, key=key)
 
-  def _examples(self) -> Iterator[examples_lib.Examples]:
+  def _examples(self) -> Iterator[tokenized_examples.Examples]:
     begins = True  # A task begins with a document.
     for batch in task_examples.read_task_examples(
       self._task,
@@ -230,12 +230,12 @@ class _TaskRows:
       split=self._stream.split,
       num_threads=min(4, os.cpu_count() or 1),
     ):
-      batch, begins = examples_lib.drop_empty(batch, begins)
+      batch, begins = tokenized_examples.drop_empty(batch, begins)
       if len(batch):
         yield batch
 
 
-def _kept_pairs(task: str, stream: stream_lib.Stream, vocabulary) -> int:
+def _kept_pairs(task: str, stream: dataset_config.Stream, vocabulary) -> int:
   """Pairs that the filters keep, up to `max_examples`; reads the task."""
   logging.info('Counting the pairs of %s that the filters keep.', task)
   ordered = dataclasses.replace(stream, shuffle=False)
@@ -275,7 +275,7 @@ def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
     yield held[place]
 
 
-def _check_rows(stream: stream_lib.Stream) -> None:
+def _check_rows(stream: dataset_config.Stream) -> None:
   """Refuses what depends on how many rows a task has."""
   if stream.max_epochs is not None:
     raise errors.ConfigError(
@@ -287,9 +287,9 @@ def _check_rows(stream: stream_lib.Stream) -> None:
     )
 
 
-def _size(task: str, stream: stream_lib.Stream, vocabulary) -> int:
+def _size(task: str, stream: dataset_config.Stream, vocabulary) -> int:
   """Examples of a task; 1 where it is not known and not needed."""
-  if stream.sizes is stream_lib.Sizes.TOKENS:
+  if stream.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
       'Rates by tokens need a token cache, which knows their number',
       got='Stream.sizes=TOKENS, read live',

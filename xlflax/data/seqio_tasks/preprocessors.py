@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 TOKENIZE_BATCH = 256
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import seqio
 
-from xlflax.data.seqio_tasks import preprocessors as preprocessors_lib
-from xlflax.data.seqio_tasks import registry as task_registry
-from xlflax.foundation import errors
+from xlflax.data.seqio_tasks import preprocessors
+from xlflax.data.seqio_tasks import task_registry
+from xlflax.utils import errors
 
 DEFAULT_SPLITS = {'train': 'train', 'validation': 'validation', 'test': 'test'}
 
@@ -118,7 +118,7 @@ def add_parallel(
   """
   source = TfdsSource(tfds_name, splits=splits, data_dir=data_dir)
   step = functools.partial(
-    preprocessors_lib.name_translation_sides, languages=features or languages
+    preprocessors.name_translation_sides, languages=features or languages
   )
   return task_registry.add_parallel_task(
     name, source, languages=languages, preprocessors=[step]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from xlflax.data.preparation import filters as filters_lib
-from xlflax.data.preparation.filters import TextFilters
+from xlflax.data.preprocessing import text_filters
+from xlflax.data.preprocessing.text_filters import TextFilters
 
 _STARTS = 'starts_document'
 
@@ -64,7 +64,7 @@ class KeepLines:
     return example, tf.ensure_shape(keep, [])
 
   def _keeps(self, *texts: bytes) -> np.bool_:
-    why = filters_lib.find_drop_reason(
+    why = text_filters.find_drop_reason(
       [text.decode('utf-8', errors='replace') for text in texts],
       self._languages,
       self._filters,

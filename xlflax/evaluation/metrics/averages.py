@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xlflax.data.labelled.sources import xtreme_tasks
-from xlflax.evaluation.metrics import checks
+from xlflax.data.supervised.sources import xtreme_tasks
+from xlflax.evaluation.metrics import metric_checks
 
 ENGLISH = 'en'
 
@@ -19,7 +19,7 @@ def macro_average(values: Sequence[float]) -> float:
   Raises:
     CorpusError: there are none.
   """
-  checks.not_empty(values, what='scores')
+  metric_checks.not_empty(values, what='scores')
   return float(np.mean(values))
 
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from xlflax.evaluation.metrics import aggregates, checks
-from xlflax.evaluation.metrics import spread as spread_lib
-from xlflax.foundation import errors
+from xlflax.evaluation.metrics import (corpus_statistics, metric_checks)
+from xlflax.evaluation.metrics import variance_components
+from xlflax.utils import errors
 
 _CHUNK = 4_000_000  # drawn places at a time, to bound memory
-Runs = aggregates.Statistics | Sequence[aggregates.Statistics]
+Runs = corpus_statistics.Statistics | Sequence[corpus_statistics.Statistics]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ def bootstrap_scores(
     CorpusError: no examples, or not as many of all runs.
     ConfigError: statistics of different metrics, or no samples.
   """
-  several = (runs,) if isinstance(runs, aggregates.Statistics) else tuple(runs)
+  several = (runs,) if isinstance(runs, corpus_statistics.Statistics) else tuple(runs)
   _check(several, samples)
   several = tuple(one.by_cluster() for one in several)
   scores = np.array([one.value for one in several])
@@ -128,7 +128,7 @@ def compare_models(
     ConfigError: statistics of different metrics, or no samples.
   """
   several = [
-    (one,) if isinstance(one, aggregates.Statistics) else tuple(one)
+    (one,) if isinstance(one, corpus_statistics.Statistics) else tuple(one)
     for one in (first, second)
   ]
   _check([*several[0], *several[1]], samples)
@@ -176,11 +176,11 @@ def confidence_interval(drawn: Drawn) -> tuple[float, float]:
   if len(scores) == 1:
     low, high = _percentiles(values, size)
   else:
-    spread = spread_lib.estimate_variance(
+    spread = variance_components.estimate_variance(
       scores, values, [np.arange(len(scores))], size
     )
     reach = (
-      spread_lib.interval_half_width(spread) if spread.error > 1e-12 else 0.0
+      variance_components.interval_half_width(spread) if spread.error > 1e-12 else 0.0
     )
     low, high = scores.mean() - reach, scores.mean() + reach
   return float(low), float(high)
@@ -223,7 +223,7 @@ def _one_run_each(scores, drawn, runs, size) -> tuple[float, float, float]:
   """
   differences, found = drawn @ _contrast(runs), scores @ _contrast(runs)
   error = differences.std(ddof=1) * np.sqrt(size / max(size - 1, 1))
-  freedom = spread_lib.drawn_freedom(size, len(drawn))
+  freedom = variance_components.drawn_freedom(size, len(drawn))
   # Sums in another order differ in the last bits: these are no difference.
   tolerance = 1e-12 * max(*np.abs(scores), 1e-300)
   if abs(found) <= tolerance or size < 2:  # one example tells no spread
@@ -240,12 +240,12 @@ def _several_runs(scores, drawn, runs, size) -> tuple[float, float, float]:
   """Interval and p-value by Student's t on both levels' variance."""
   difference = scores @ _contrast(runs)
   sides = np.split(np.arange(len(scores)), [runs[0]])
-  spread = spread_lib.estimate_variance(scores, drawn, sides, size)
+  spread = variance_components.estimate_variance(scores, drawn, sides, size)
   if spread.error <= 1e-12:
     p_value = 1.0 if abs(difference) < 1e-12 else 1 / (1 + len(drawn))
     return difference, difference, p_value
-  reach = spread_lib.interval_half_width(spread)
-  p_value = spread_lib.p_value(difference, spread)
+  reach = variance_components.interval_half_width(spread)
+  p_value = variance_components.p_value(difference, spread)
   return difference - reach, difference + reach, p_value
 
 
@@ -255,7 +255,7 @@ def _contrast(runs: tuple[int, int]) -> np.ndarray:
 
 
 def _drawn_scores(
-  several: Sequence[aggregates.Statistics], samples: int, seed: int
+  several: Sequence[corpus_statistics.Statistics], samples: int, seed: int
 ) -> np.ndarray:
   """The score of every run on each drawn test set, [S, runs]."""
   kind, size = several[0].aggregate, several[0].size
@@ -266,7 +266,7 @@ def _drawn_scores(
       # One matrix product sums all columns.
       sums = drawn.astype(np.float64) @ rows.reshape(size, -1)
       sums = sums.reshape(-1, len(several), kind.columns)
-      found.append(aggregates.aggregate_scores(sums, size, kind))
+      found.append(corpus_statistics.aggregate_scores(sums, size, kind))
     else:
       for counts in drawn:
         chosen = np.repeat(rows, counts, axis=0)
@@ -274,11 +274,11 @@ def _drawn_scores(
   return np.concatenate([np.reshape(one, (-1, len(several))) for one in found])
 
 
-def _whole(kind: aggregates.Aggregate, rows: np.ndarray) -> float:
+def _whole(kind: corpus_statistics.Aggregate, rows: np.ndarray) -> float:
   """The score of drawn examples; NaN where they have none, as all are alike."""
   with np.errstate(invalid='ignore', divide='ignore'):
     try:
-      return aggregates.Statistics(rows, kind).value
+      return corpus_statistics.Statistics(rows, kind).value
     except errors.CorpusError:
       return np.nan
 
@@ -305,10 +305,10 @@ def _check(several, samples: int) -> None:
         got=f'{reference.aggregate.value!r} and {one.aggregate.value!r}',
         expected='all of one kind',
       )
-    checks.same_length(reference.rows, one.rows, what='examples')
+    metric_checks.same_length(reference.rows, one.rows, what='examples')
     if not np.array_equal(reference.clusters, one.clusters):
       raise errors.CorpusError('Two runs have other clusters of examples')
-  checks.not_empty(reference.rows, what='examples')
+  metric_checks.not_empty(reference.rows, what='examples')
   if samples < 2:
     raise errors.ConfigError(
       'The number of bootstrap samples is too small',

@@ -4,19 +4,19 @@ import collections
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from xlflax.evaluation import base, plots, results, summary
+from xlflax.evaluation import (eval_task, plots, result_store, result_tables)
 from xlflax.evaluation.reports import run_pages
 from xlflax.training.checkpointing import run_directory
 
-_Results = Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
-_Task = base.EvalTask | summary.Recorded
+_Results = Mapping[result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]]
+_Task = eval_task.EvalTask | result_tables.Recorded
 
 
 def write(
-  store: results.ResultStore,
-  tasks: Sequence[base.EvalTask],
+  store: result_store.ResultStore,
+  tasks: Sequence[eval_task.EvalTask],
   *,
-  failures: Sequence[base.Failure] = (),
+  failures: Sequence[eval_task.Failure] = (),
   command_line: Sequence[str] = (),
 ) -> None:
   """Writes `eval/summary.csv`, plots and `eval/report.html`.
@@ -31,13 +31,13 @@ def write(
     command_line: Words of the command line, for the page.
   """
   stored = store.read_all()
-  summary.write_csv(store.directory, stored)
+  result_tables.write_csv(store.directory, stored)
   directory = store.directory / run_directory.EVALUATION
   languages = store.run.vocabulary.spec.languages
   tables = []
   figures: dict[str, pathlib.Path] = {}
   for group, task in _shown_tasks(store, tasks, stored).items():
-    table = summary.result_table(
+    table = result_tables.result_table(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
     tables.append(run_pages.of_rich(table))
@@ -60,17 +60,17 @@ def write(
 
 
 def _shown_tasks(
-  store: results.ResultStore, tasks: Sequence[base.EvalTask], stored: _Results
-) -> dict[results.Group, _Task]:
+  store: result_store.ResultStore, tasks: Sequence[eval_task.EvalTask], stored: _Results
+) -> dict[result_store.Group, _Task]:
   """Returns the task of each group of results, those of this call first."""
   requested = {store.group(task): task for task in tasks}
-  shown: dict[results.Group, _Task] = {
+  shown: dict[result_store.Group, _Task] = {
     group: task for group, task in requested.items() if group in stored
   }
   num_settings = collections.Counter(group[:2] for group in stored)
   for group, by_step in stored.items():
     if group not in shown:
-      task = summary.summarize_group(
+      task = result_tables.summarize_group(
         group, by_step, is_one_of_many=num_settings[group[:2]] > 1
       )
       if task is not None:

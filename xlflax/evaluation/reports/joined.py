@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
-from xlflax.evaluation.reports import report, score_table
-from xlflax.foundation import errors
+from xlflax.evaluation.reports import (report_files, score_table)
+from xlflax.utils import errors
 
 
 def tables(folders: Sequence[pathlib.Path]) -> list[score_table.ScoreTable]:
@@ -21,7 +21,7 @@ def tables(folders: Sequence[pathlib.Path]) -> list[score_table.ScoreTable]:
   """
   found: dict[str, score_table.ScoreTable] = {}
   for folder in folders:
-    for table in report.read(_report(folder)):
+    for table in report_files.read(_report(folder)):
       before = found.get(table.model)
       found[table.model] = table if before is None else _joined(before, table)
   return list(found.values())
@@ -29,12 +29,12 @@ def tables(folders: Sequence[pathlib.Path]) -> list[score_table.ScoreTable]:
 
 def _report(folder: pathlib.Path) -> pathlib.Path:
   for place in (folder, folder / 'report'):
-    if (place / report.JSON).exists():
+    if (place / report_files.JSON).exists():
       return place
   raise errors.RunDirectoryError(
     'There is no report to be joined',
     got=str(folder),
-    expected=f"a suite's output with report/{report.JSON}",
+    expected=f"a suite's output with report/{report_files.JSON}",
     fix='run the suite: xlflax evaluate --suite=NAME --output=DIR',
   )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from xlflax.evaluation.metrics import averages, bootstrap
 from xlflax.evaluation.reports import score_table
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 Tables = Sequence[score_table.ScoreTable]
 ALL = 'all tasks'

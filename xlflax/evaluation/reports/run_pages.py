@@ -9,16 +9,11 @@ from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import base, plots, results
+from xlflax.evaluation import (eval_task, plots, result_store)
 from xlflax.evaluation.reports import page, run_scores, text
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
-from xlflax.training.checkpointing import (
-  description,
-  metrics_file,
-  run_directory,
-  saved_checkpoints,
-)
+from xlflax.training.checkpointing import (config_serialization, metrics_file, run_directory, checkpoint_reader)
 
 _LOG = logging.getLogger(__name__)
 PAGE = 'report.html'
@@ -110,7 +105,7 @@ class RunRecord:
   speed: Mapping[str, float]
   restarts: Sequence[Mapping[str, Any]]
   steps: tuple[int, ...]
-  results: Mapping[results.Group, Mapping[results.Step, base.EvalResult]]
+  results: Mapping[result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]]
   directory: pathlib.Path
 
 
@@ -125,11 +120,11 @@ def read(directory: pathlib.Path, *, name: str) -> RunRecord:
   Raises:
     RunDirectoryError: the directory holds no run.
   """
-  run = results.run_of(directory)
-  steps = tuple(saved_checkpoints.finished_steps(run))
+  run = result_store.run_of(directory)
+  steps = tuple(checkpoint_reader.finished_steps(run))
   losses, tokens, speed = _metrics(run)
   records = metrics_file.read_metrics(run)
-  found = results.find_results(directory)
+  found = result_store.find_results(directory)
   if not (steps or losses or (found and run != directory)):
     raise errors.RunDirectoryError(
       'There is no run to report on',
@@ -193,7 +188,7 @@ def _settings(directory: pathlib.Path) -> dict[str, Any]:
   if not (directory / run_directory.TRAINER).exists():
     return {}
   record = run_directory.read_part(directory, run_directory.TRAINER)
-  return description.identity_of_description(record)
+  return config_serialization.identity_of_description(record)
 
 
 def side_by_side(
@@ -330,7 +325,7 @@ def _differences(runs: Sequence[RunRecord]) -> text.Table:
 
 def _csv(runs: Sequence[RunRecord]) -> str:
   return text.to_csv(
-    ['run', *results.Group._fields, 'step', 'metric', 'value'],
+    ['run', *result_store.Group._fields, 'step', 'metric', 'value'],
     (
       (run.name, *group, step, name, value)
       for run in runs

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from xlflax.evaluation import base, families, results, summary
+from xlflax.evaluation import (eval_task, task_families, result_store, result_tables)
 from xlflax.evaluation.reports import text
 from xlflax.training.checkpointing import run_directory
 
 _MOST = 6  # checkpoints of one run
 
 
-def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
+def table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   """The main metric of each part, by run; the untrained model beside it.
 
   One run alone has its last checkpoints, several have the last one each.
@@ -32,23 +32,23 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
   }
   found = [result for result, _ in columns.values()]
   metric = _metric(found)
-  parts = summary.parts_of(metric, dict(enumerate(found)))
+  parts = result_tables.parts_of(metric, dict(enumerate(found)))
   beside: dict[str, dict[str, float]] = {}
   for result in found:
-    unit, counts = summary.count_items(result)
+    unit, counts = result_tables.count_items(result)
     beside.setdefault(unit, {}).update(counts)
-    chances = summary.chance_levels(metric, result)
-    beside.setdefault(summary.CHANCE, {}).update(chances)
+    chances = result_tables.chance_levels(metric, result)
+    beside.setdefault(result_tables.CHANCE, {}).update(chances)
   beside = {name: values for name, values in beside.items() if values}
   title = [
-    f'{group.task}: {families.find_metric(metric).explained}, {group.split} split'
+    f'{group.task}: {task_families.find_metric(metric).explained}, {group.split} split'
   ]
   if any(bounds for _, bounds in columns.values()):
     title.append('± half of the 95 % interval')
-  if summary.CHANCE not in beside:
+  if result_tables.CHANCE not in beside:
     title.append('chance is not known')
   languages = dict.fromkeys(code for run in runs for code in _languages(run))
-  title.append(summary.describe_coverage(parts, [*languages], found[-1]))
+  title.append(result_tables.describe_coverage(parts, [*languages], found[-1]))
   return text.Table(
     ', '.join(filter(None, title)),
     ['', *beside, *columns],
@@ -56,12 +56,12 @@ def table(group: results.Group, runs: Sequence[Any]) -> text.Table:
       [
         part,
         *(
-          summary.score_note(name, values.get(part))
+          result_tables.score_note(name, values.get(part))
           for name, values in beside.items()
         ),
         *(
-          summary.format_cell(result.metrics.get(f'{metric}/{part}'))
-          + summary.format_half_width(bounds.get(f'{metric}/{part}'))
+          result_tables.format_cell(result.metrics.get(f'{metric}/{part}'))
+          + result_tables.format_half_width(bounds.get(f'{metric}/{part}'))
           for result, bounds in columns.values()
         ),
       ]
@@ -77,31 +77,31 @@ def _languages(run) -> list[str]:
 
 
 def _intervals(
-  run, group: results.Group, step: results.Step
-) -> dict[str, summary.Interval]:
+  run, group: result_store.Group, step: result_store.Step
+) -> dict[str, result_tables.Interval]:
   """Of one result, where what was predicted is beside it."""
-  task = summary.summarize_group(
+  task = result_tables.summarize_group(
     group, run.results[group], is_one_of_many=False
   )
   folder = run.directory / run_directory.EVALUATION / group.folder / str(step)
   return (
-    summary.result_intervals(task, run.results[group][step], folder)
+    result_tables.result_intervals(task, run.results[group][step], folder)
     if task
     else {}
   )
 
 
 def _shown(
-  found: Mapping[results.Step, base.EvalResult], most: int
-) -> Iterator[tuple[str, results.Step, base.EvalResult]]:
+  found: Mapping[result_store.Step, eval_task.EvalResult], most: int
+) -> Iterator[tuple[str, result_store.Step, eval_task.EvalResult]]:
   """The untrained model's and the last checkpoints' results."""
-  if results.UNTRAINED in found:
-    yield 'untrained', results.UNTRAINED, found[results.UNTRAINED]
+  if result_store.UNTRAINED in found:
+    yield 'untrained', result_store.UNTRAINED, found[result_store.UNTRAINED]
   for step in sorted(x for x in found if isinstance(x, int))[-most:]:
     yield f'step {step:,}', step, found[step]
 
 
-def _metric(found: Sequence[base.EvalResult]) -> str:
+def _metric(found: Sequence[eval_task.EvalResult]) -> str:
   """The metric that stands for a task."""
   for result in found:
     if names := (*result.score_metrics, *result.metrics):

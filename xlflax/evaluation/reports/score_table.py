@@ -5,27 +5,27 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.evaluation import families
-from xlflax.evaluation.metrics import aggregates, averages
-from xlflax.evaluation.metrics.declaration import Better, Unit
-from xlflax.foundation import errors
+from xlflax.evaluation import task_families
+from xlflax.evaluation.metrics import (corpus_statistics, averages)
+from xlflax.evaluation.metrics.metric import (Better, Unit)
+from xlflax.utils import errors
 
 
 def points(metric: str, value: float) -> float:
   """A score as reports show it: fractions in percent, others as they are."""
   return (
-    100 * value if families.find_metric(metric).unit is Unit.FRACTION else value
+    100 * value if task_families.find_metric(metric).unit is Unit.FRACTION else value
   )
 
 
 def lower_is_better(metric: str) -> bool:
   """Whether the metric is declared so: AER, perplexity, loss."""
-  return families.find_metric(metric).better is Better.LOWER
+  return task_families.find_metric(metric).better is Better.LOWER
 
 
 def is_bounded(metric: str) -> bool:
   """Whether its points are 0..100: all but perplexity and loss."""
-  return families.find_metric(metric).unit is not Unit.UNBOUNDED
+  return task_families.find_metric(metric).unit is not Unit.UNBOUNDED
 
 
 def is_averaged(metric: str) -> bool:
@@ -81,7 +81,7 @@ class Score:
   metric: str
   language: str
   score: float
-  examples: tuple[aggregates.Statistics, ...] | None = None
+  examples: tuple[corpus_statistics.Statistics, ...] | None = None
   predictions: str = ''
 
 
@@ -150,7 +150,7 @@ class ScoreTable:
 
   def examples(
     self, task: str, metric: str, language: str
-  ) -> tuple[aggregates.Statistics, ...] | None:
+  ) -> tuple[corpus_statistics.Statistics, ...] | None:
     """The statistics of one score by seed, if it is there and has them."""
     for one in self.scores:
       if (one.task, one.metric, one.language) == (task, metric, language):
@@ -200,7 +200,7 @@ class ScoreTable:
           one['metric'],
           one['language'],
           math.nan if one['score'] is None else one['score'],
-          tuple(map(aggregates.Statistics.from_json, one['examples']))
+          tuple(map(corpus_statistics.Statistics.from_json, one['examples']))
           if 'examples' in one
           else None,
           one['predictions'],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from xlflax.evaluation import families
+from xlflax.evaluation import task_families
 from xlflax.evaluation.reports import cells, leaderboard, score_table
 
 
@@ -126,7 +126,7 @@ def language_names(
 
 def metric_name(metric: str) -> str:
   """As a reader knows it: exact_match -> exact match, f1 -> F1."""
-  return families.find_metric(metric).title
+  return task_families.find_metric(metric).title
 
 
 def number(value: float | None) -> str:

@@ -6,19 +6,19 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.rows import paired_rows
-from xlflax.data.labelled.rows import rows as rows_lib
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.data.stream import Positions, Separator
-from xlflax.evaluation import base, row_predictions
-from xlflax.evaluation.metrics import aggregates
+from xlflax.data import batch_keys
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import translation_featurizer
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.sources import example_source
+from xlflax.data.dataset_config import (Positions, Separator)
+from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.evaluation.metrics import corpus_statistics
 from xlflax.evaluation.tasks import labelled_task
-from xlflax.foundation import errors, validation
-from xlflax.objectives.finetuning import base as finetuning
+from xlflax.utils import (errors, validation)
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
 
-_Example = TypeVar('_Example', bound=examples_lib.Example)
+_Example = TypeVar('_Example', bound=labeled_examples.Example)
 
 
 @validation.validate_fields
@@ -36,7 +36,7 @@ class HeadTask(labelled_task.LabelledTask):
       those that it was trained with.
     counterparts: for plugged-in features: by part the translations, with the
       same ids, that the examples are read beside
-      (`xlflax.data.labelled.rows.paired_rows`); None: each is its own.
+      (`xlflax.data.supervised.featurizers.translation_featurizer`); None: each is its own.
     length: Maximum number of tokens per sequence. If None, the length of
       fine-tuning. The model's maximum length is never exceeded.
     HEAD: class of the objective.
@@ -49,16 +49,16 @@ class HeadTask(labelled_task.LabelledTask):
   AVERAGED: ClassVar[tuple[str, ...] | None] = None
   INPUTS: ClassVar[tuple[str, ...]] = ('length',)
   objective: str
-  counterparts: source_lib.ExampleSource | None = None
+  counterparts: example_source.ExampleSource | None = None
   length: validation.PositiveInt | None = None
 
   def score_part(
     self,
-    subject: base.Subject,
+    subject: eval_task.Subject,
     objective: Any,
     part: str,
     examples: Sequence[Any],
-    result: base.EvalResult,
+    result: eval_task.EvalResult,
     notes: list[str],
   ) -> None:
     """Adds a part's predictions and scores to the result.
@@ -75,7 +75,7 @@ class HeadTask(labelled_task.LabelledTask):
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any
-  ) -> dict[str, aggregates.Statistics]:
+  ) -> dict[str, corpus_statistics.Statistics]:
     """What each example contributes to the scores.
 
     Args:
@@ -90,11 +90,11 @@ class HeadTask(labelled_task.LabelledTask):
 
   def predict(
     self,
-    subject: base.Subject,
+    subject: eval_task.Subject,
     objective: Any,
     examples: Sequence[Any],
-    made: list[list[rows_lib.Row]],
-    maker: rows_lib.RowMaker,
+    made: list[list[featurizer.Row]],
+    maker: featurizer.RowMaker,
     length: int,
   ) -> Iterator[tuple[int, Any]]:
     """What the head says of the rows, beside their counterparts if any.
@@ -109,15 +109,15 @@ class HeadTask(labelled_task.LabelledTask):
 
     Yields:
       (index of the row among all, numpy arrays), the longest row first; see
-      `row_predictions.predict_rows`.
+      `head_predictions.predict_rows`.
     """
     if self.counterparts is not None:
-      maker = pairs = paired_rows.PairedRows(
+      maker = pairs = translation_featurizer.PairedRows(
         rows=maker, counterparts=self.counterparts
       )
       made = pairs.beside(examples, made, subject.vocabulary, length=length)
     rows = [row for own in made for row in own]
-    yield from row_predictions.predict_rows(
+    yield from head_predictions.predict_rows(
       subject, objective, rows, maker, max_length=length
     )
 
@@ -126,7 +126,7 @@ class HeadTask(labelled_task.LabelledTask):
     part: str,
     examples: Sequence[Any],
     found: Any,
-    result: base.EvalResult,
+    result: eval_task.EvalResult,
     notes: list[str],
   ) -> tuple[list[Any], Any]:
     """Adds predictions, and the scores that `example_statistics` gives.
@@ -141,7 +141,7 @@ class HeadTask(labelled_task.LabelledTask):
     if gold:
       clusters = [one.cluster for one in gold]
       statistics = in_clusters(self.example_statistics(gold, found), clusters)
-      result.files.update(base.statistics_files(part, statistics))
+      result.files.update(eval_task.statistics_files(part, statistics))
       for name, one in statistics.items():
         result.metrics[f'{name}/{part}'] = one.value
     return gold, found
@@ -170,11 +170,11 @@ class HeadTask(labelled_task.LabelledTask):
     alone = [part for part in self.source.languages() if part not in there]
     return [f'{", ".join(alone)}: read beside itself'] if alone else []
 
-  def recorded_inputs(self, subject: base.Subject) -> Mapping[str, Any]:
+  def recorded_inputs(self, subject: eval_task.Subject) -> Mapping[str, Any]:
     """Returns the settings of fine-tuning, as plain values by field name."""
     return subject.inputs.get(self.objective, {})
 
-  def inherit_inputs(self, subject: base.Subject) -> Self:
+  def inherit_inputs(self, subject: eval_task.Subject) -> Self:
     """Returns the task with the run's settings in the place of None.
 
     Raises:
@@ -198,10 +198,10 @@ class HeadTask(labelled_task.LabelledTask):
   def describe_inputs(self) -> dict[str, Any]:
     """Returns the values of `INPUTS` as plain values."""
     return {
-      name: base.task_settings(getattr(self, name)) for name in self.INPUTS
+      name: eval_task.task_settings(getattr(self, name)) for name in self.INPUTS
     }
 
-  def changed_inputs(self, subject: base.Subject) -> list[str]:
+  def changed_inputs(self, subject: eval_task.Subject) -> list[str]:
     """Returns a note for each setting that differs from fine-tuning."""
     recorded = self.recorded_inputs(subject)
     return [
@@ -210,14 +210,14 @@ class HeadTask(labelled_task.LabelledTask):
       if recorded.get(name, value) != value
     ]
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    objective = row_predictions.objective_of(subject, self.objective, self.HEAD)
+    objective = head_predictions.objective_of(subject, self.objective, self.HEAD)
     task = self.inherit_inputs(subject)
-    result = base.EvalResult(
+    result = eval_task.EvalResult(
       metrics={}, tables={}, inputs=task.describe_inputs()
     )
-    failures = base.Failures(self.name)
+    failures = eval_task.Failures(self.name)
     notes = [
       *self.facts(),
       *self._beside_themselves(objective),
@@ -255,7 +255,7 @@ class HeadOnTexts(HeadTask):
   """
 
   INPUTS: ClassVar[tuple[str, ...]] = ('length', 'separator', 'positions')
-  ROWS: ClassVar[type[rows_lib.RowMaker]]
+  ROWS: ClassVar[type[featurizer.RowMaker]]
   separator: Separator | None = None
   positions: Positions | None = None
 
@@ -272,9 +272,9 @@ class HeadOnTexts(HeadTask):
   def outputs(self, subject, objective, examples, notes) -> list[Any]:
     """What the head says of each example; `notes` counts the full rows."""
     maker = self.rows(objective)
-    length = row_predictions.length_of(subject, self.length)
+    length = head_predictions.length_of(subject, self.length)
     rows = maker.texts(examples, subject.vocabulary, length=length)
-    full = sum(len(own[0][batch_lib.TOKEN_IDS]) == length for own in rows)
+    full = sum(len(own[0][batch_keys.TOKEN_IDS]) == length for own in rows)
     if full:
       notes.append(
         f'{examples[0].language}: {full} of {len(rows)} rows have {length} '
@@ -289,8 +289,8 @@ class HeadOnTexts(HeadTask):
 
 
 def in_clusters(
-  found: Mapping[str, aggregates.Statistics], names: Sequence[str]
-) -> dict[str, aggregates.Statistics]:
+  found: Mapping[str, corpus_statistics.Statistics], names: Sequence[str]
+) -> dict[str, corpus_statistics.Statistics]:
   """The statistics of N examples with the names of what they are of."""
   return {
     metric: dataclasses.replace(one, clusters=np.array(names))

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation import base, row_predictions
-from xlflax.evaluation.metrics.aggregates import Statistics
-from xlflax.evaluation.metrics.declaration import Metric
-from xlflax.evaluation.tasks import classification, tagging
-from xlflax.foundation import errors, validation
+from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.evaluation.metrics.corpus_statistics import Statistics
+from xlflax.evaluation.metrics.metric import Metric
+from xlflax.evaluation.tasks import (classification_task, tagging_task)
+from xlflax.utils import (errors, validation)
 
 _ADDED = (Metric('exact_match'), Metric('intent_accuracy'))
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class IntentsAndSlots(tagging.Tagging):
+class IntentsAndSlots(tagging_task.Tagging):
   """How many utterances have the right intent and all slots right.
 
   Source: FitzGerald et al. (2023), MASSIVE, section 5, and `eval_preds` of its
@@ -32,10 +32,10 @@ class IntentsAndSlots(tagging.Tagging):
     intents: the same utterances in the same order, with intents.
   """
 
-  METRICS = (*_ADDED, *tagging.Tagging.METRICS)
-  scheme: tagging.Scheme | None = tagging.Scheme.ENTITIES
-  predicted: tagging.Predicted = tagging.Predicted.TYPES
-  intents: classification.Classification
+  METRICS = (*_ADDED, *tagging_task.Tagging.METRICS)
+  scheme: tagging_task.Scheme | None = tagging_task.Scheme.ENTITIES
+  predicted: tagging_task.Predicted = tagging_task.Predicted.TYPES
+  intents: classification_task.Classification
 
   def inherit_inputs(self, subject):
     task = super().inherit_inputs(subject)
@@ -52,16 +52,16 @@ class IntentsAndSlots(tagging.Tagging):
     intents = self.intents.changed_inputs(subject)
     return super().changed_inputs(subject) + [f'intents: {x}' for x in intents]
 
-  primary_metric = base.EvalTask.primary_metric
-  score_metrics = base.EvalTask.score_metrics
+  primary_metric = eval_task.EvalTask.primary_metric
+  score_metrics = eval_task.EvalTask.score_metrics
 
   def score_part(self, subject, objective, part, examples, result, notes):
     """Adds a part's predictions and scores to the result."""
-    task, other = self.intents, base.EvalResult(metrics={})
+    task, other = self.intents, eval_task.EvalResult(metrics={})
     texts: list[Any] = task.source.load(part)
     _check_same(texts, examples, part)
     super().score_part(subject, objective, part, examples, result, notes)
-    head = row_predictions.objective_of(subject, task.objective, task.HEAD)
+    head = head_predictions.objective_of(subject, task.objective, task.HEAD)
     task.score_part(subject, head, part, texts, other, notes)
     intents = other.files[task.file_name(part)]
     tags = result.files[self.file_name(part)]
@@ -76,7 +76,7 @@ class IntentsAndSlots(tagging.Tagging):
     ]
     if right:
       found = {'exact_match': Statistics(np.array(right))}
-      result.files.update(base.statistics_files(part, found, result.files))
+      result.files.update(eval_task.statistics_files(part, found, result.files))
       result.metrics[f'exact_match/{part}'] = found['exact_match'].value
       accuracy = other.metrics[f'accuracy/{part}']
       result.metrics[f'intent_accuracy/{part}'] = accuracy

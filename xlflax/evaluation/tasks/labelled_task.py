@@ -4,16 +4,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from xlflax.data.labelled import examples as examples_lib
-from xlflax.data.labelled.sources import source as source_lib
-from xlflax.data.labelled.sources import task_source
-from xlflax.evaluation import base
-from xlflax.foundation import validation
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.data.supervised.sources import task_source
+from xlflax.evaluation import eval_task
+from xlflax.utils import validation
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelledTask(base.EvalTask):
+class LabelledTask(eval_task.EvalTask):
   """Base of tasks on labelled examples.
 
   Attributes:
@@ -21,8 +21,8 @@ class LabelledTask(base.EvalTask):
     EXAMPLE: their class.
   """
 
-  EXAMPLE: ClassVar[type[examples_lib.Example]]
-  source: source_lib.ExampleSource
+  EXAMPLE: ClassVar[type[labeled_examples.Example]]
+  source: example_source.ExampleSource
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:

@@ -13,17 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import stream as stream_lib
+from xlflax.data import dataset_config
 from xlflax.data.corpus import language_codes
-from xlflax.data.rows import layouts as rows_lib
-from xlflax.evaluation import base, placement, token_rows
-from xlflax.evaluation import sources as sources_lib
-from xlflax.evaluation.metrics import aggregates
-from xlflax.evaluation.metrics.aggregates import Aggregate
-from xlflax.evaluation.metrics.declaration import ACCURACY, Better, Metric, Unit
+from xlflax.data.batching import collate
+from xlflax.evaluation import (eval_task, batch_sharding, token_batches)
+from xlflax.evaluation import text_sources
+from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics.corpus_statistics import Aggregate
+from xlflax.evaluation.metrics.metric import (ACCURACY, Better, Metric, Unit)
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import errors, validation
-from xlflax.objectives import base as objective_base
+from xlflax.utils import (errors, validation)
+from xlflax.objectives import objective_base
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
@@ -38,7 +38,7 @@ COLUMNS = (  # metric, the two columns of `score_rows` that it is of, and how
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _MaskedPerplexity(base.EvalTask):
+class _MaskedPerplexity(eval_task.EvalTask):
   """What both tasks have in common.
 
   Metrics, for each part: `perplexity/<part>` = exp(`loss/<part>`),
@@ -66,10 +66,10 @@ class _MaskedPerplexity(base.EvalTask):
   mask_ratio: validation.PositiveFraction = 0.15
 
   def _stream(
-    self, subject: base.Subject, layout: stream_lib.Layout, **options
-  ) -> stream_lib.Stream:
+    self, subject: eval_task.Subject, layout: dataset_config.Layout, **options
+  ) -> dataset_config.Stream:
     length = min(self.length, subject.model.config.max_length)
-    return stream_lib.Stream(
+    return dataset_config.Stream(
       name=self.name,
       mixture='',
       layout=layout,
@@ -91,11 +91,11 @@ class Perplexity(_MaskedPerplexity):
   """
 
   name: str = 'perplexity'
-  source: sources_lib.TextSource
-  layout: stream_lib.Layout = stream_lib.Layout.BLOCKS
+  source: text_sources.TextSource
+  layout: dataset_config.Layout = dataset_config.Layout.BLOCKS
 
   def __post_init__(self):
-    allowed = stream_lib.Layout.BLOCKS, stream_lib.Layout.SENTENCES
+    allowed = dataset_config.Layout.BLOCKS, dataset_config.Layout.SENTENCES
     if self.layout not in allowed:
       raise errors.ConfigError(
         'Perplexity of monolingual text has no such layout',
@@ -104,7 +104,7 @@ class Perplexity(_MaskedPerplexity):
         where=f'{self.name}.layout',
       )
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     stream = self._stream(subject, self.layout)
     objective = masked_lm.MaskedLM(
@@ -120,7 +120,7 @@ class Perplexity(_MaskedPerplexity):
       )
       lines = _encode(subject, self.source.load(language), *ids)
       cut = sum(len(line) > stream.capacity for line in lines)
-      if cut and self.layout is stream_lib.Layout.SENTENCES:
+      if cut and self.layout is dataset_config.Layout.SENTENCES:
         notes.append(f'{cut} sentences of {language} were cut')
       units = self._units(lines, stream, subject.vocabulary.spec)
       return score_rows(subject, objective, units, ids, stream, self.draws)
@@ -128,9 +128,9 @@ class Perplexity(_MaskedPerplexity):
     languages = {code: code for code in self.source.languages_found()}
     return evaluate_parts(self.name, languages, score, notes)
 
-  def _units(self, lines, stream, spec) -> list[rows_lib.Unit]:
-    if self.layout is stream_lib.Layout.BLOCKS:
-      cut = token_rows.split_into_blocks(
+  def _units(self, lines, stream, spec) -> list[collate.Unit]:
+    if self.layout is dataset_config.Layout.BLOCKS:
+      cut = token_batches.split_into_blocks(
         lines, capacity=stream.capacity, separator=spec.eos_id
       )
     else:
@@ -152,10 +152,10 @@ class TranslationPerplexity(_MaskedPerplexity):
   """
 
   name: str = 'translation_perplexity'
-  source: sources_lib.PairSource
-  pairs: stream_lib.PairOptions = stream_lib.PairOptions()
+  source: text_sources.PairSource
+  pairs: dataset_config.PairOptions = dataset_config.PairOptions()
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     if subject.sharing is not None:
       raise errors.ConfigError(
@@ -166,11 +166,11 @@ class TranslationPerplexity(_MaskedPerplexity):
         where=self.name,
         fix='leave this task out',
       )
-    stream = self._stream(subject, stream_lib.Layout.PAIRS, pairs=self.pairs)
+    stream = self._stream(subject, dataset_config.Layout.PAIRS, pairs=self.pairs)
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
 
-    def score(pair: sources_lib.Pair) -> np.ndarray:
+    def score(pair: text_sources.Pair) -> np.ndarray:
       text = self.source.load(pair)
       ids = tuple(
         language_codes.language_id(
@@ -181,21 +181,21 @@ class TranslationPerplexity(_MaskedPerplexity):
       first, second = (
         _encode(subject, side, i) for side, i in zip(text, ids, strict=True)
       )
-      units = token_rows.fitting_pairs(first, second, stream)
+      units = token_batches.fitting_pairs(first, second, stream)
       return score_rows(subject, objective, units, ids, stream, self.draws)
 
-    names = {sources_lib.pair_name(pair): pair for pair in self.source.pairs()}
+    names = {text_sources.pair_name(pair): pair for pair in self.source.pairs()}
     return evaluate_parts(self.name, names, score, notes)
 
 
 def _encode(
-  subject: base.Subject, lines: Sequence[str], language: int
+  subject: eval_task.Subject, lines: Sequence[str], language: int
 ) -> list[list[int]]:
   """The ids of lines of one language."""
   return subject.vocabulary.encode_each(lines, [language] * len(lines))
 
 
-def _random_words(subject: base.Subject) -> RandomWords:
+def _random_words(subject: eval_task.Subject) -> RandomWords:
   """The language's own where it has embeddings of its own."""
   own = (
     subject.sharing is not None
@@ -206,11 +206,11 @@ def _random_words(subject: base.Subject) -> RandomWords:
 
 
 def score_rows(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   objective: masked_lm.MaskedLM,
-  units: Sequence[rows_lib.Unit],
+  units: Sequence[collate.Unit],
   languages: tuple[int, ...],
-  stream: stream_lib.Stream,
+  stream: dataset_config.Stream,
   draws: int,
 ) -> np.ndarray:
   """Sums over the masked tokens of each row.
@@ -231,12 +231,12 @@ def score_rows(
   key = randomness.purpose_key(subject.seed, randomness.Purpose.EVALUATION)
   sums = []
   for index, batch in enumerate(
-    token_rows.make_batches(units, languages, stream, spec)
+    token_batches.make_batches(units, languages, stream, spec)
   ):
-    arrays = placement.shard_batch(batch, subject.partitioner)
+    arrays = batch_sharding.shard_batch(batch, subject.partitioner)
     for draw in range(draws):
       rng = jax.random.fold_in(jax.random.fold_in(key, index), draw)
-      with placement.logical_axis_scope(subject.partitioner):
+      with batch_sharding.logical_axis_scope(subject.partitioner):
         sums.append(
           score_batch(
             objective,
@@ -277,7 +277,7 @@ def score_batch(objective, model, spec, partitioner, params, batch, rng):
     ],
     1,
   )
-  return placement.replicate(sums, partitioner)
+  return batch_sharding.replicate(sums, partitioner)
 
 
 def evaluate_parts(
@@ -286,7 +286,7 @@ def evaluate_parts(
   score: Callable[[Any], np.ndarray],
   notes: list[str],
   columns: Sequence[tuple[str, tuple[int, int], Aggregate]] = COLUMNS,
-) -> base.EvalResult:
+) -> eval_task.EvalResult:
   """Scores parts {name: what `score` takes}; what fails is kept apart.
 
   Args:
@@ -298,7 +298,7 @@ def evaluate_parts(
     columns: metric, two columns, and how they become one number; a metric
       whose second column sums to 0 is left out.
   """
-  failures = base.Failures(task)
+  failures = eval_task.Failures(task)
   metrics: dict[str, float] = {}
   files: dict[str, str] = {}
   for name, part in parts.items():
@@ -307,11 +307,11 @@ def evaluate_parts(
       if not rows[:, 2].any():
         raise errors.CorpusError('There is no token to predict', got='no text')
       found = {
-        metric: aggregates.Statistics(rows[:, chosen], aggregate)
+        metric: corpus_statistics.Statistics(rows[:, chosen], aggregate)
         for metric, chosen, aggregate in columns
         if rows[:, chosen[1]].any()
       }
-      files |= base.statistics_files(name, found)
+      files |= eval_task.statistics_files(name, found)
       metrics |= {
         f'{metric}/{name}': one.value for metric, one in found.items()
       }
@@ -324,7 +324,7 @@ def evaluate_parts(
   )
   with np.errstate(over='ignore'):
     means |= {name: float(np.exp(value)) for name, value in logarithms.items()}
-  return base.EvalResult(
+  return eval_task.EvalResult(
     metrics=metrics | means,
     notes=tuple(notes),
     failures=failures.collected(),

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import base, placement, states
-from xlflax.evaluation import sources as sources_lib
-from xlflax.evaluation.metrics.aggregates import Aggregate
-from xlflax.evaluation.metrics.declaration import Better, Metric, Unit
-from xlflax.evaluation.tasks import head_task, multiple_choice, perplexity
-from xlflax.foundation import validation
+from xlflax.evaluation import (eval_task, batch_sharding, hidden_states)
+from xlflax.evaluation import text_sources
+from xlflax.evaluation.metrics.corpus_statistics import Aggregate
+from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
+from xlflax.evaluation.tasks import (head_task, multiple_choice_task, perplexity)
+from xlflax.utils import validation
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
 
@@ -81,7 +81,7 @@ class _OneToken(masked_lm.MaskedLM):
 
 
 def score_sentences(
-  subject: base.Subject,
+  subject: eval_task.Subject,
   sentences: Sequence[Sequence[int]],
   language_ids: Sequence[int],
   *,
@@ -101,7 +101,7 @@ def score_sentences(
     max_length: tokens a sentence, bos and eos included, at most; None: as many
       as the model reads.
   """
-  limit = states.length_limit(subject, max_length)
+  limit = hidden_states.length_limit(subject, max_length)
   read = [ids[-limit + 2 :] for ids in sentences]
   lost = np.array([*map(len, sentences)]) - [*map(len, read)]
   first = np.maximum(np.array(starts or [0] * len(read)) - lost, 0)
@@ -112,23 +112,23 @@ def score_sentences(
   languages = np.asarray(language_ids, np.int32)
   spec = subject.vocabulary.spec
   totals = np.zeros((len(read), 3))
-  for indices, rows, length in states.language_batches(
+  for indices, rows, length in hidden_states.language_batches(
     subject, [read[i] for i in owner], languages[owner], limit
   ):
     chosen = owner[indices]
-    batch = states.token_rows(
+    batch = hidden_states.token_rows(
       [read[i] for i in chosen], languages[chosen], rows, length, spec
     )
     batch[_PLACE] = np.full((rows, 1), -1, np.int32)
     batch[_PLACE][: len(chosen), 0] = place[indices] + 1  # after bos
-    with placement.logical_axis_scope(subject.partitioner):
+    with batch_sharding.logical_axis_scope(subject.partitioner):
       sums = perplexity.score_batch(
         _OneToken(hidden=hidden),
         subject.model,
         spec,
         subject.partitioner,
         subject.params,
-        placement.shard_batch(batch, subject.partitioner),
+        batch_sharding.shard_batch(batch, subject.partitioner),
         jax.random.key(0),  # nothing is drawn
       )
     np.add.at(totals, chosen, np.asarray(sums, np.float64)[: len(chosen)])
@@ -137,7 +137,7 @@ def score_sentences(
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PseudoPerplexity(base.EvalTask):
+class PseudoPerplexity(eval_task.EvalTask):
   """Perplexity of tokens, each predicted from the rest of its sentence.
 
   Metrics, for each language: `perplexity/<language>` = exp(`loss/<language>`)
@@ -164,11 +164,11 @@ class PseudoPerplexity(base.EvalTask):
     ),
   )
   name: str = 'pseudo_perplexity'
-  source: sources_lib.TextSource
+  source: text_sources.TextSource
   hidden: Hidden = Hidden.TOKEN
   max_length: validation.PositiveInt | None = None
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     notes: list[str] = []
 
@@ -201,7 +201,7 @@ class PseudoPerplexity(base.EvalTask):
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LikelihoodChoice(multiple_choice.ChoiceTask):
+class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   """The share of questions whose right choice is the likeliest, untrained.
 
   A text and a choice, joined by a space, are one sentence; the pseudo-log-
@@ -220,9 +220,9 @@ class LikelihoodChoice(multiple_choice.ChoiceTask):
   scored: Scored = Scored.CHOICE
   by_token: bool = False
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
-    result, failures = base.EvalResult(metrics={}), base.Failures(self.name)
+    result, failures = eval_task.EvalResult(metrics={}), eval_task.Failures(self.name)
     notes: list[str] = []
     for part in self.source.languages():
       with failures.guard(part):
@@ -259,7 +259,7 @@ class LikelihoodChoice(multiple_choice.ChoiceTask):
     return -loss / np.maximum(tokens, 1) if self.by_token else -loss
 
 
-def _number(subject: base.Subject, language: str, notes: list[str]) -> int:
+def _number(subject: eval_task.Subject, language: str, notes: list[str]) -> int:
   return language_codes.language_id(
     subject.vocabulary, language, notes, required=subject.needs_languages
   )

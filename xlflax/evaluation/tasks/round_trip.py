@@ -11,21 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import base, states, word_states
-from xlflax.evaluation import sources as sources_lib
-from xlflax.evaluation.metrics import alignment
-from xlflax.evaluation.metrics.aggregates import Aggregate
-from xlflax.evaluation.metrics.declaration import ACCURACY
+from xlflax.evaluation import (eval_task, hidden_states, word_states)
+from xlflax.evaluation import text_sources
+from xlflax.evaluation.metrics import alignment_error_rate
+from xlflax.evaluation.metrics.corpus_statistics import Aggregate
+from xlflax.evaluation.metrics.metric import ACCURACY
 from xlflax.evaluation.tasks import perplexity
-from xlflax.foundation import errors, validation
-from xlflax.similarity import word_alignment as links_lib
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import word_links
 
 _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RoundTrip(base.EvalTask):
+class RoundTrip(eval_task.EvalTask):
   """The share of tokens that come back through a chain of translations.
 
   From each token of a chain's first language the links go to the second, …,
@@ -45,12 +45,12 @@ class RoundTrip(base.EvalTask):
 
   METRICS = (ACCURACY, perplexity.TOKENS)
   name: str = 'round_trip'
-  source: sources_lib.TextSource
+  source: text_sources.TextSource
   chains: tuple[str, ...] | None = None
   layer: validation.LayerIndex = -1
   max_length: validation.PositiveInt | None = None
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     codes = self.source.languages_found()
     notes = ['line i is taken for the same sentence in every language']
@@ -80,7 +80,7 @@ class RoundTrip(base.EvalTask):
     number = language_codes.language_id(
       subject.vocabulary, language, notes, required=subject.needs_languages
     )
-    layer = states.layer_index(subject, self.layer, where=self.name)
+    layer = hidden_states.layer_index(subject, self.layer, where=self.name)
     lines = self.source.load(language)
     numbers = [number] * len(lines)
     readings = [
@@ -103,10 +103,10 @@ class RoundTrip(base.EvalTask):
 
 def _back(sentence: Sequence[np.ndarray]) -> np.ndarray:
   """Which tokens of the first of translations [T, H] come back, bool [T]."""
-  return alignment.round_trip_words(
+  return alignment_error_rate.round_trip_words(
     [
-      links_lib.link_matrix(
-        links_lib.cosine_similarities(x, y), links_lib.Method.ARGMAX
+      word_links.link_matrix(
+        word_links.cosine_similarities(x, y), word_links.Method.ARGMAX
       )
       if len(x) and len(y)
       else np.zeros((len(x), len(y)), bool)

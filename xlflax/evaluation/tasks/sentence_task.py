@@ -8,22 +8,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xlflax.data.corpus import language_codes
-from xlflax.data.labelled.sources import task_source
-from xlflax.evaluation import base, states
-from xlflax.evaluation.metrics.aggregates import Statistics
-from xlflax.evaluation.sentence_encoding import Centre, SentenceEncoding
+from xlflax.data.supervised.sources import task_source
+from xlflax.evaluation import (eval_task, hidden_states)
+from xlflax.evaluation.metrics.corpus_statistics import Statistics
+from xlflax.evaluation.sentence_embedding import (Centre, SentenceEncoding)
 from xlflax.evaluation.tasks import head_task
-from xlflax.foundation import validation
-from xlflax.objectives.inputs import Pooling
-from xlflax.similarity import normalization
+from xlflax.utils import validation
+from xlflax.objectives.model_calls import Pooling
+from xlflax.similarity import vector_normalization
 
-_Score = Callable[[Any, base.EvalResult, list[str]], dict[str, Statistics]]
+_Score = Callable[[Any, eval_task.EvalResult, list[str]], dict[str, Statistics]]
 ENOUGH = 50  # sentences whose mean says more about a language than about them
 
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SentenceTask(base.EvalTask):
+class SentenceTask(eval_task.EvalTask):
   """Base of tasks that compare sentences by one vector each.
 
   The vector is the model's own (`SentenceEncoding`). What a task says
@@ -51,7 +51,7 @@ class SentenceTask(base.EvalTask):
   centre: Centre | None = None
 
   def encoding(
-    self, subject: base.Subject, notes: list[str] | None = None
+    self, subject: eval_task.Subject, notes: list[str] | None = None
   ) -> SentenceEncoding:
     """What the vectors are; `notes` gets it, and what the task changes."""
     own = subject.sentence
@@ -70,14 +70,14 @@ class SentenceTask(base.EvalTask):
         notes.append(f"the task says so; the model's own are {own}")
     return found
 
-  def layer_of(self, subject: base.Subject) -> int:
+  def layer_of(self, subject: eval_task.Subject) -> int:
     """The layer that is reported, from 0; of several the last."""
-    return states.layer_index(
+    return hidden_states.layer_index(
       subject, self.encoding(subject).layers[-1], where=self.name
     )
 
   def language_id(
-    self, subject: base.Subject, code: str, notes: list[str]
+    self, subject: eval_task.Subject, code: str, notes: list[str]
   ) -> int:
     """The number of a language; see `language_codes.language_id`."""
     return language_codes.language_id(
@@ -91,7 +91,7 @@ class SentenceTask(base.EvalTask):
     *,
     name: Callable[[Any], str] = str,
     notes: Sequence[str] = (),
-  ) -> base.EvalResult:
+  ) -> eval_task.EvalResult:
     """The result of what `score` finds in each part; those that fail are listed.
 
     Args:
@@ -101,15 +101,15 @@ class SentenceTask(base.EvalTask):
       name: what a part is called.
       notes: that come first.
     """
-    failures, told = base.Failures(self.name), list(notes)
-    result = base.EvalResult(metrics={})
+    failures, told = eval_task.Failures(self.name), list(notes)
+    result = eval_task.EvalResult(metrics={})
     for part in parts:
       with failures.guard(name(part)):
         found = score(part, result, told)
         for metric, one in found.items():
           result.metrics[f'{metric}/{name(part)}'] = one.value
         if found:
-          result.files.update(base.statistics_files(name(part), found))
+          result.files.update(eval_task.statistics_files(name(part), found))
     result.metrics.update(head_task.mean_metrics(result.metrics))
     return dataclasses.replace(
       result, notes=tuple(dict.fromkeys(told)), failures=failures.collected()
@@ -117,7 +117,7 @@ class SentenceTask(base.EvalTask):
 
   def vectors(
     self,
-    subject: base.Subject,
+    subject: eval_task.Subject,
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
@@ -134,7 +134,7 @@ class SentenceTask(base.EvalTask):
         is comes before each text.
     """
     encoding = self.encoding(subject, notes)
-    found = states.sentence_vectors(
+    found = hidden_states.sentence_vectors(
       subject,
       texts,
       self._ids(subject, languages, notes),
@@ -152,7 +152,7 @@ class SentenceTask(base.EvalTask):
 
   def by_layer(
     self,
-    subject: base.Subject,
+    subject: eval_task.Subject,
     texts: Sequence[str],
     languages: Sequence[str],
     notes: list[str],
@@ -168,7 +168,7 @@ class SentenceTask(base.EvalTask):
       name: of the texts, for notes.
     """
     encoding = self.encoding(subject, notes)
-    layers, truncated = states.layer_vectors(
+    layers, truncated = hidden_states.layer_vectors(
       subject, texts, self._ids(subject, languages, notes), encoding
     )
     if truncated:
@@ -181,7 +181,7 @@ class SentenceTask(base.EvalTask):
 
   def sides(
     self,
-    subject: base.Subject,
+    subject: eval_task.Subject,
     languages: Sequence[Sequence[str]],
     texts: Sequence[Sequence[str]],
     notes: list[str],
@@ -207,7 +207,7 @@ class SentenceTask(base.EvalTask):
 
   def centred(
     self,
-    subject: base.Subject,
+    subject: eval_task.Subject,
     sides: Sequence[tuple[np.ndarray, Sequence[str]]],
     notes: list[str],
   ) -> list[np.ndarray]:
@@ -233,7 +233,7 @@ class SentenceTask(base.EvalTask):
       )
       return vectors
     notes.append('the mean of its language is taken away from each vector')
-    return [normalization.center_by_group(*side) for side in sides]
+    return [vector_normalization.center_by_group(*side) for side in sides]
 
 
 @validation.validate_fields

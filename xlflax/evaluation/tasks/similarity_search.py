@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xlflax.data.labelled.readers import files
-from xlflax.evaluation import base, sentence_encoding
-from xlflax.evaluation import sources as sources_lib
-from xlflax.evaluation.metrics import aggregates
-from xlflax.evaluation.metrics.declaration import Better, Metric
+from xlflax.data.supervised.readers import file_reading
+from xlflax.evaluation import (eval_task, sentence_embedding)
+from xlflax.evaluation import text_sources
+from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.metrics.metric import (Better, Metric)
 from xlflax.evaluation.tasks import sentence_task
-from xlflax.foundation import errors, registry, validation
+from xlflax.utils import (errors, class_registry, validation)
 from xlflax.similarity import margin_scoring
-from xlflax.storage import contents
+from xlflax.storage import content_hash
 
 
 @validation.validate_fields
@@ -42,16 +42,16 @@ class SimilaritySearch(sentence_task.SentenceTask):
     Metric('xsim', Better.LOWER, title='xsim error'),
     Metric('xsim++', Better.LOWER, title='xsim++ error'),
   )
-  CENTRE = sentence_encoding.Centre.AUTO
+  CENTRE = sentence_embedding.Centre.AUTO
   name: str = 'similarity_search'
-  source: sources_lib.PairSource
+  source: text_sources.PairSource
   margin: str = 'ratio'
   k: validation.PositiveInt = 4
-  altered: Mapping[str, str] = registry.known_by_content(
-    contents.hash_paths, default_factory=dict
+  altered: Mapping[str, str] = class_registry.known_by_content(
+    content_hash.hash_paths, default_factory=dict
   )
 
-  def evaluate(self, subject: base.Subject) -> base.EvalResult:
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
     """Scores the subject; parts that fail are listed in the result."""
     pairs = self.source.pairs()
     unknown = set(self.altered) - {second for _, second in pairs}
@@ -59,21 +59,21 @@ class SimilaritySearch(sentence_task.SentenceTask):
       raise errors.ConfigError(
         'Altered sentences are of no second side',
         got=', '.join(sorted(unknown)),
-        expected='languages of ' + ', '.join(map(sources_lib.pair_name, pairs)),
+        expected='languages of ' + ', '.join(map(text_sources.pair_name, pairs)),
         where='SimilaritySearch.altered',
       )
     return self.scored(
       pairs,
       lambda pair, _, notes: self._errors(subject, pair, notes),
-      name=sources_lib.pair_name,
+      name=text_sources.pair_name,
     )
 
-  def _errors(self, subject, pair, notes) -> dict[str, aggregates.Statistics]:
+  def _errors(self, subject, pair, notes) -> dict[str, corpus_statistics.Statistics]:
     text = self.source.load(pair)
     count = len(text.second)
     second = list(text.second)
     if pair[1] in self.altered:
-      second += [line for _, line in files.read_lines(self.altered[pair[1]])]
+      second += [line for _, line in file_reading.read_lines(self.altered[pair[1]])]
     vectors = [
       self.vectors(subject, texts, [code] * len(texts), notes)
       for code, texts in zip(pair, (list(text.first), second), strict=True)
@@ -87,7 +87,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
     # Altered sentences lose the mean of the translations, not their own.
     keys = vectors[1] - (translations[:1] - kept[:1])
 
-    def errors_among(number: int) -> aggregates.Statistics:
+    def errors_among(number: int) -> corpus_statistics.Statistics:
       return errors_of(
         first, keys[:number], second[:number], k=self.k, margin=self.margin
       )
@@ -105,7 +105,7 @@ def errors_of(
   *,
   k: int = 4,
   margin: str = 'ratio',
-) -> aggregates.Statistics:
+) -> corpus_statistics.Statistics:
   """Which first sentences' best candidates have another text: 1, else 0.
 
   Args:
@@ -119,6 +119,6 @@ def errors_of(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'
   )
   best = dict(zip(found.first.tolist(), found.second.tolist(), strict=True))
-  return aggregates.Statistics(
+  return corpus_statistics.Statistics(
     np.array([texts[best[i]] != texts[i] for i in range(len(first))])
   )

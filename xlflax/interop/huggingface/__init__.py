@@ -32,6 +32,6 @@ Heads are kept in the parameter tree beside the model, by task:
 | none, but a pooler | `pooler/dense` |
 
 Each `dense` and `output` is a `kernel` [inputs, outputs] and a `bias`;
-`xlflax.models.heads.heads` applies them. XLM's sequence classification has no
+`xlflax.models.heads.classification_heads` applies them. XLM's sequence classification has no
 `dense`. The masked LM's head is part of the model.
 """

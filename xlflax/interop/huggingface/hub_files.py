@@ -17,17 +17,17 @@ from huggingface_hub import constants
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
-from xlflax.foundation import errors, validation
+from xlflax.utils import (errors, validation)
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.interop.huggingface.tokenizers import tokenizers
-from xlflax.storage import manifests, mirrors
+from xlflax.interop.huggingface.tokenizers import tokenizer_reader
+from xlflax.storage import (manifests, bucket_staging)
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
 # Of the card: what the Hub asks for, and what people look at first.
 _TOLD = ('license', 'language', 'base_model', 'pipeline_tag', 'library_name')
 _OLD = ['model.safetensors*', 'model-0*.safetensors', 'onnx/m*', 'modules.json']
-_SMALL = ('*.json', 'README.md', '*.txt', *tokenizers.FILES)
+_SMALL = ('*.json', 'README.md', '*.txt', *tokenizer_reader.FILES)
 
 
 def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
@@ -43,7 +43,7 @@ def folder_of(folder: str | os.PathLike[str]) -> pathlib.Path:
   text = str(folder)
   name, _, revision = text.partition('@')
   if pathlib.Path(text).exists() or not _NAME.fullmatch(name):
-    return mirrors.stage_input(folder)
+    return bucket_staging.stage_input(folder)
   try:
     return _fetched(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
@@ -119,7 +119,7 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
     CheckpointError: it is none, a file is missing or has another content, or
       the card cannot be read.
   """
-  place = mirrors.stage_input(folder)
+  place = bucket_staging.stage_input(folder)
   wrong = manifests.find_problems(place)
   known = None if wrong else manifests.read_manifest(place)
   if known is None or known.kind != manifests.Kind.EXPORT:

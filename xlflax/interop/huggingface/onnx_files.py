@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import model_files
+from xlflax.utils import errors
+from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.verification import tokenizer_checks
 
 FILE = 'onnx/model.onnx'  # where the Hub's programs look
@@ -48,7 +48,7 @@ def write_onnx(folder: pathlib.Path) -> None:
     ConfigError: it is no encoder, or packages are missing.
     CheckpointError: onnxruntime computes something else than transformers.
   """
-  options = model_files.read_json(folder / model_files.CONFIG)
+  options = config_json.read_json(folder / config_json.CONFIG)
   check_onnx_support(options)
   torch: Any = importlib.import_module('torch')
   library: Any = importlib.import_module('transformers')

@@ -13,17 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.evaluation.sentence_encoding import (
-  DENSE,
-  IDENTITY,
-  Centre,
-  SentenceEncoding,
-)
-from xlflax.foundation import errors
-from xlflax.interop import folder_files
-from xlflax.interop.huggingface import model_files
+from xlflax.evaluation.sentence_embedding import (DENSE, IDENTITY, Centre, SentenceEncoding)
+from xlflax.utils import errors
+from xlflax.interop import safe_paths
+from xlflax.interop.huggingface import config_json
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.objectives.inputs import Pooling
+from xlflax.objectives.model_calls import Pooling
 
 MODULES = 'modules.json'
 _CONFIG = 'config_sentence_transformers.json'
@@ -55,7 +50,7 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
   if not (folder / MODULES).exists():
     return folder
   paths = [m['path'] for m in _modules(folder) if _kind(m) == 'Transformer']
-  return folder_files.path_inside(folder, paths[0]) if paths else folder
+  return safe_paths.path_inside(folder, paths[0]) if paths else folder
 
 
 def read_sentence_modules(
@@ -87,7 +82,7 @@ def _read(folder: pathlib.Path) -> tuple[SentenceEncoding, Heads]:
   pooling, heads, settings = Pooling.MEAN_ALL, Heads(), _json(folder / _CONFIG)
   activations: list[str] = []
   for module, kind in zip(modules, kinds, strict=True):
-    place = folder_files.path_inside(folder, module['path'])
+    place = safe_paths.path_inside(folder, module['path'])
     if kind == 'Pooling':
       config = _json(place / 'config.json')
       pooling = _pooling(config, problems)
@@ -145,7 +140,7 @@ def write_sentence_modules(
   if encoding.normalize:
     listed.append((f'{len(listed)}_Normalize', 'Normalize'))
     (folder / listed[-1][0]).mkdir()
-  model_files.write_json(
+  config_json.write_json(
     folder / MODULES,
     [
       {
@@ -157,7 +152,7 @@ def write_sentence_modules(
       for i, (path, kind) in enumerate(listed)
     ],
   )
-  model_files.write_json(
+  config_json.write_json(
     folder / _TRANSFORMER,
     {'max_seq_length': encoding.max_length, 'do_lower_case': False},
   )
@@ -165,7 +160,7 @@ def write_sentence_modules(
     'prompts': dict(encoding.prompts),
     'default_prompt_name': encoding.default_prompt,
   }
-  model_files.write_json(folder / _CONFIG, prompts | dict(encoding.settings))
+  config_json.write_json(folder / _CONFIG, prompts | dict(encoding.settings))
 
 
 def _transformer(folder: pathlib.Path) -> dict[str, Any]:
@@ -250,7 +245,7 @@ def _max_length(folder: pathlib.Path, transformer) -> int | None:
 
 
 def _hidden_size(folder: pathlib.Path) -> int:
-  config = _json(folder / model_files.CONFIG)
+  config = _json(folder / config_json.CONFIG)
   names = ('hidden_size', 'dim', 'emb_dim', 'd_model')
   return next(config[name] for name in names if name in config)
 
@@ -258,7 +253,7 @@ def _hidden_size(folder: pathlib.Path) -> int:
 def _write_pooling(folder: pathlib.Path, pooling: Pooling, width: int) -> None:
   folder.mkdir()
   mode = next(name for name, kind in _POOLING.items() if kind is pooling)
-  model_files.write_json(
+  config_json.write_json(
     folder / 'config.json',
     {'word_embedding_dimension': width}
     | {f'pooling_mode_{key}': name == mode for name, key in _MODES.items()}
@@ -271,7 +266,7 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
   kernel = np.asarray(head['kernel'], np.float32)
   name = next(n for n, ours in _ACTIVATIONS.items() if ours == activation)
   place = 'linear' if name == 'Identity' else 'activation'
-  model_files.write_json(
+  config_json.write_json(
     folder / 'config.json',
     {
       'in_features': kernel.shape[0],
@@ -292,4 +287,4 @@ def _write_dense(folder: pathlib.Path, head, activation: str) -> None:
 
 
 def _json(path: pathlib.Path) -> dict[str, Any]:
-  return model_files.read_json(path) if path.exists() else {}
+  return config_json.read_json(path) if path.exists() else {}

@@ -16,12 +16,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore
 
-from xlflax.foundation import errors
-from xlflax.interop import folder_files
-from xlflax.storage import mirrors
-from xlflax.training import finite_values
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.utils import errors
+from xlflax.interop import safe_paths
+from xlflax.storage import bucket_staging
+from xlflax.training import nonfinite_checks
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import checkpoint_reader
 
 _MSGPACK = 'checkpoint'
 _STATE = 'state'
@@ -55,7 +55,7 @@ def find_t5x_tensors(checkpoint: str | pathlib.Path) -> dict[str, Tensor]:
   Raises:
     CheckpointError: it is no checkpoint of T5X, or it is damaged.
   """
-  folder = mirrors.stage_input(checkpoint).absolute()
+  folder = bucket_staging.stage_input(checkpoint).absolute()
   if (folder / _MSGPACK).is_file():
     found = _from_msgpack(folder)
   elif (folder / _STATE / _ORBAX_METADATA).is_file():
@@ -115,7 +115,7 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
     tree = getattr(metadata, 'tree', metadata)
     shapes = {
       name: tuple(leaf.shape)
-      for name, leaf in params_lib.flatten_params(tree).items()
+      for name, leaf in param_tree.flatten_params(tree).items()
       if name.startswith(_TARGET)
     }
   except Exception as error:
@@ -131,14 +131,14 @@ def _from_orbax(state: pathlib.Path) -> list[Tensor]:
 
 
 def _read_orbax(state: pathlib.Path, name: str, shape) -> np.ndarray:
-  item = params_lib.unflatten_params(
+  item = param_tree.unflatten_params(
     {name: np.broadcast_to(np.float32(0), shape)}
   )
   try:
-    found = saved_checkpoints.read_part(state.parent, state.name, item)
+    found = checkpoint_reader.read_part(state.parent, state.name, item)
   except Exception as error:
     raise _damaged(state, error, name) from error
-  return np.asarray(params_lib.flatten_params(found)[name], np.float32)
+  return np.asarray(param_tree.flatten_params(found)[name], np.float32)
 
 
 def _from_msgpack(folder: pathlib.Path) -> list[Tensor]:
@@ -175,7 +175,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
   path = leaf['kvstore'].get('path') or leaf['path']
   store = _open(
     leaf['driver'],
-    folder_files.path_inside(folder, path.rstrip('/').split('/')[-1]),
+    safe_paths.path_inside(folder, path.rstrip('/').split('/')[-1]),
   )
 
   def read() -> np.ndarray:
@@ -183,7 +183,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
       values = np.asarray(store.read().result()).astype(np.float32)
     except Exception as error:
       raise _damaged(folder, error, name) from error
-    finite_values.check_finite(name, values, where=folder)
+    nonfinite_checks.check_finite(name, values, where=folder)
     return values
 
   return Tensor(name, tuple(store.shape), read)

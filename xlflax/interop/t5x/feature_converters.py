@@ -6,18 +6,18 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.stream import Layout, PairOptions, Positions, Separator
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors, validation
+from xlflax.data import batch_keys
+from xlflax.data.dataset_config import (Layout, PairOptions, Positions, Separator)
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import (errors, validation)
 
 # A task's feature -> the one that holds its language's id, int32 [1].
 LANGUAGE_SUFFIX = '_language'
 _KEYS = (
-  batch_lib.TOKEN_IDS,
-  batch_lib.SEGMENT_IDS,
-  batch_lib.POSITIONS,
-  batch_lib.LANGUAGE_IDS,
+  batch_keys.TOKEN_IDS,
+  batch_keys.SEGMENT_IDS,
+  batch_keys.POSITIONS,
+  batch_keys.LANGUAGE_IDS,
 )
 _SEPARATORS = {
   Separator.BERT: (),
@@ -27,7 +27,7 @@ _SEPARATORS = {
 
 
 class RowConverter(seqio.FeatureConverter):
-  """Makes the rows of a `Layout`, as `xlflax.data.rows.layouts` does.
+  """Makes the rows of a `Layout`, as `xlflax.data.batching.collate` does.
 
   | layout | task features | row |
   | --- | --- | --- |
@@ -98,11 +98,11 @@ class RowConverter(seqio.FeatureConverter):
     lengths = task_feature_lengths
     if self._layout is Layout.SIDES:
       return dict.fromkeys(_KEYS, lengths['inputs']) | {
-        batch_lib.PAIRED + key: lengths['targets'] for key in _KEYS
+        batch_keys.PAIRED + key: lengths['targets'] for key in _KEYS
       }
     if self._layout is Layout.PAIRS:
       return dict.fromkeys(
-        (*_KEYS, batch_lib.SIDE_IDS), lengths['inputs'] + lengths['targets']
+        (*_KEYS, batch_keys.SIDE_IDS), lengths['inputs'] + lengths['targets']
       )
     return dict.fromkeys(_KEYS, lengths['targets'])
 
@@ -111,7 +111,7 @@ class RowConverter(seqio.FeatureConverter):
     written = {
       key: length
       for key, length in lengths.items()
-      if not key.endswith(batch_lib.SEGMENT_IDS)
+      if not key.endswith(batch_keys.SEGMENT_IDS)
     }
 
     @tf.autograph.experimental.do_not_convert
@@ -132,15 +132,15 @@ class RowConverter(seqio.FeatureConverter):
 
   def _rows(self, example, lengths):
     """Arrays of the rows of one example, without padding."""
-    room = lengths[batch_lib.TOKEN_IDS]
+    room = lengths[batch_keys.TOKEN_IDS]
     if self._layout is Layout.SENTENCES:
       return self._side(example, 'targets', room)
     if self._layout is Layout.SIDES:
       paired = self._side(
-        example, 'targets', lengths[batch_lib.PAIRED + batch_lib.TOKEN_IDS]
+        example, 'targets', lengths[batch_keys.PAIRED + batch_keys.TOKEN_IDS]
       )
       return self._side(example, 'inputs', room) | {
-        batch_lib.PAIRED + key: value for key, value in paired.items()
+        batch_keys.PAIRED + key: value for key, value in paired.items()
       }
     return self._pair(example, room)
 
@@ -162,10 +162,10 @@ class RowConverter(seqio.FeatureConverter):
     )
     end = self._piece(second, _language(example, 'targets'), symbols)
     if self._pairs.positions is Positions.RUNNING:
-      end[batch_lib.POSITIONS] += tf.size(start[batch_lib.TOKEN_IDS])
+      end[batch_keys.POSITIONS] += tf.size(start[batch_keys.TOKEN_IDS])
     for side, piece in enumerate((start, end)):
-      piece[batch_lib.SIDE_IDS] = tf.fill(
-        tf.shape(piece[batch_lib.TOKEN_IDS]), side
+      piece[batch_keys.SIDE_IDS] = tf.fill(
+        tf.shape(piece[batch_keys.TOKEN_IDS]), side
       )
     return {key: tf.concat([start[key], end[key]], 0) for key in start}
 
@@ -176,22 +176,22 @@ class RowConverter(seqio.FeatureConverter):
       0,
     )
     return {
-      batch_lib.TOKEN_IDS: ids,
-      batch_lib.POSITIONS: tf.range(tf.size(ids)),
-      batch_lib.LANGUAGE_IDS: tf.fill(tf.shape(ids), language),
+      batch_keys.TOKEN_IDS: ids,
+      batch_keys.POSITIONS: tf.range(tf.size(ids)),
+      batch_keys.LANGUAGE_IDS: tf.fill(tf.shape(ids), language),
     }
 
   def _finish(self, row, lengths):
     """Segments and the padding symbol."""
     out = {}
     for key in lengths:
-      prefix = batch_lib.PAIRED if key.startswith(batch_lib.PAIRED) else ''
-      tokens = row[prefix + batch_lib.TOKEN_IDS]
-      if key == prefix + batch_lib.SEGMENT_IDS:
-        packed = row.get(f'{prefix}{batch_lib.TOKEN_IDS}_segment_ids')
+      prefix = batch_keys.PAIRED if key.startswith(batch_keys.PAIRED) else ''
+      tokens = row[prefix + batch_keys.TOKEN_IDS]
+      if key == prefix + batch_keys.SEGMENT_IDS:
+        packed = row.get(f'{prefix}{batch_keys.TOKEN_IDS}_segment_ids')
         out[key] = tf.cast(tokens > 0, tf.int32) if packed is None else packed
       else:
-        empty = self._spec.pad_id if key.endswith(batch_lib.TOKEN_IDS) else 0
+        empty = self._spec.pad_id if key.endswith(batch_keys.TOKEN_IDS) else 0
         out[key] = tf.where(tokens > 0, row[key] - 1, empty)
       out[key] = tf.ensure_shape(tf.cast(out[key], tf.int32), [lengths[key]])
     return out

@@ -7,13 +7,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data.vocabularies import training as vocabulary_training
-from xlflax.foundation import validation
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.utils import validation
 from xlflax.interop.huggingface import gin_file
 from xlflax.interop.t5x import checkpoint_files, t5_rules
-from xlflax.interop.t5x.importing import Import
-from xlflax.storage import bucket_checks, manifests, paths
-from xlflax.training import params as params_lib
+from xlflax.interop.t5x.t5x_import import Import
+from xlflax.storage import (bucket_access, manifests, paths)
+from xlflax.training import param_tree
 from xlflax.training.checkpointing import checkpoints, run_directory
 
 RECORD = 't5x.json'
@@ -25,7 +25,7 @@ def load_t5x_parameters(checked: Import) -> dict[str, Any]:
   Raises:
     CheckpointError: a tensor cannot be read.
   """
-  return params_lib.unflatten_params(
+  return param_tree.unflatten_params(
     {name: jnp.asarray(_parameter(checked, name)) for name in checked.shapes}
   )
 
@@ -73,7 +73,7 @@ def convert_t5x_checkpoint(
     CheckpointError: a tensor cannot be read, or the checkpoint not be written.
   """
   model_dir = paths.to_absolute_path(model_dir)
-  bucket_checks.check_usable(model_dir)
+  bucket_access.check_usable(model_dir)
   with paths.new_directory(model_dir, where='--output') as made:
     _write(checked, load_t5x_parameters(checked), made)
     text = gin_file.of_model(checked.model.config, str(model_dir))

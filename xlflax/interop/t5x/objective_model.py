@@ -16,15 +16,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 from t5x import models as t5x_models
 
-from xlflax.data import batch as batch_lib
-from xlflax.data import stream
-from xlflax.data.seqio_tasks import vocabulary as seqio_vocabulary
-from xlflax.foundation import errors, validation
-from xlflax.interop.t5x import axes, feature_converters
-from xlflax.interop.t5x import metrics as metrics_lib
-from xlflax.models import api as models_api
-from xlflax.models import config as model_config
-from xlflax.objectives import base, row_hashes
+from xlflax.data import batch_keys
+from xlflax.data import dataset_config
+from xlflax.data.seqio_tasks import seqio_vocabulary
+from xlflax.utils import (errors, validation)
+from xlflax.interop.t5x import (logical_axes, feature_converters)
+from xlflax.interop.t5x import clu_metrics
+from xlflax.models import model_params as models_api
+from xlflax.models import encoder_config as model_config
+from xlflax.objectives import (objective_base, duplicate_detection)
 from xlflax.objectives.pretraining import seq2seq
 
 
@@ -53,10 +53,10 @@ class ObjectiveModel(t5x_models.BaseModel):
     *,
     module: Any,
     vocabulary: seqio_vocabulary.SeqioVocabulary,
-    objective: base.Objective,
+    objective: objective_base.Objective,
     optimizer_def: Any,
-    layout: stream.Layout | str,
-    pairs: stream.PairOptions = stream.PairOptions(),  # noqa: B008
+    layout: dataset_config.Layout | str,
+    pairs: dataset_config.PairOptions = dataset_config.PairOptions(),  # noqa: B008
     normalization: Normalization | str = Normalization.MEAN,
     seed: int = 0,
   ):
@@ -92,10 +92,10 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
     _check(objective, self.module)
     objective.check_stream(
-      stream.Stream(
+      dataset_config.Stream(
         name='t5x',
         mixture="T5X's tasks",
-        layout=validation.validate(layout, stream.Layout, name='layout'),
+        layout=validation.validate(layout, dataset_config.Layout, name='layout'),
         length=8,
         batch_size=1,
       )
@@ -110,7 +110,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     if heads:
       boxed['heads'] = {self.objective.name: heads}
     return flax.core.freeze(
-      {'params': nn.meta.unbox(boxed), 'params_axes': axes.params_axes(boxed)}
+      {'params': nn.meta.unbox(boxed), 'params_axes': logical_axes.params_axes(boxed)}
     )
 
   def loss_fn(self, params, batch: Mapping[str, jax.Array], dropout_rng):
@@ -118,7 +118,7 @@ class ObjectiveModel(t5x_models.BaseModel):
 
     Args:
       params: as `get_initial_variables` makes them.
-      batch: arrays [batch, length] as `xlflax.data.batch` documents.
+      batch: arrays [batch, length] as `xlflax.data.batch_keys` documents.
       dropout_rng: key of masking and dropout; None for an evaluation, which
         masks the same tokens of a batch each time.
     """
@@ -126,11 +126,11 @@ class ObjectiveModel(t5x_models.BaseModel):
     rng = dropout_rng if train else self.key(batch)
     output = self._output(self.objective, params, batch, rng, train=train)
     loss = (
-      base.weighted_mean(output.loss)
+      objective_base.weighted_mean(output.loss)
       if self._normalization is Normalization.MEAN
       else output.loss.total
     )
-    return loss, metrics_lib.from_output(output, self.spec.languages)
+    return loss, clu_metrics.from_output(output, self.spec.languages)
 
   def score_batch(
     self,
@@ -144,7 +144,7 @@ class ObjectiveModel(t5x_models.BaseModel):
 
     Args:
       params: as `get_initial_variables` makes them.
-      batch: as `xlflax.data.batch` documents.
+      batch: as `xlflax.data.batch_keys` documents.
       return_intermediates: whether to give, besides, `{'tokens': float32
         [B]}`: how many tokens were predicted.
     """
@@ -168,9 +168,9 @@ class ObjectiveModel(t5x_models.BaseModel):
       jax.random.key(self._seed), jnp.sum(_marks(batch), dtype=jnp.uint32)
     )
 
-  def context(self, rng, *, train: bool) -> base.Context:
+  def context(self, rng, *, train: bool) -> objective_base.Context:
     """What the objective is told."""
-    return base.Context(
+    return objective_base.Context(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )
 
@@ -194,10 +194,10 @@ def unfreeze_params(params):
 
 def _marks(batch) -> jax.Array:
   """A number for each row's tokens, uint32 [B]."""
-  return row_hashes.fingerprint_rows(batch[batch_lib.TOKEN_IDS])[:, 0]
+  return duplicate_detection.fingerprint_rows(batch[batch_keys.TOKEN_IDS])[:, 0]
 
 
-def _check(objective: base.Objective, module) -> None:
+def _check(objective: objective_base.Objective, module) -> None:
   """Raises ConfigError for what T5X's training would leave out."""
   where = f'objective {objective.name!r}'
   schedules = [
@@ -217,7 +217,7 @@ def _check(objective: base.Objective, module) -> None:
   kept = [
     name
     for name in ('init_state', 'load_state', 'start_step')
-    if getattr(kind, name) is not getattr(base.Objective, name)
+    if getattr(kind, name) is not getattr(objective_base.Objective, name)
   ]
   if kept:
     raise errors.ConfigError(

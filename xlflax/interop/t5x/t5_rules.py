@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.models import encoder_decoder_config
 
 _SCAN_AXIS = 1

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
-from xlflax.models.attention import masks as masks_lib
+from xlflax.models import encoder_config as model_config
+from xlflax.models.attention import masks
 from xlflax.models.attention import rotary
 
 # A window that no row is as long as.
@@ -29,7 +29,7 @@ class LayerMask(NamedTuple):
       if every layer has that norm.
   """
 
-  mask: masks_lib.Mask | None
+  mask: masks.Mask | None
   rotation: rotary.Rotation | None
   is_first: jax.Array | bool | None
 
@@ -60,7 +60,7 @@ def make_attention_masks(
   Returns:
     Masks and rotations; `of_layer` picks those of a layer.
   """
-  mask = masks_lib.within_segments(segment_ids)
+  mask = masks.within_segments(segment_ids)
   of_global = mask, _rotation(config, positions, length, config.rotary_theta)
   if config.local_window is None:
     return AttentionMasks(of_global, None)
@@ -68,7 +68,7 @@ def make_attention_masks(
   return AttentionMasks(
     of_global,
     (
-      (mask or masks_lib.Mask(sees_itself=True)).replace(
+      (mask or masks.Mask(sees_itself=True)).replace(
         window=config.local_window
       ),
       _rotation(config, positions, length, theta),

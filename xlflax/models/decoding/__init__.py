@@ -1,12 +1,8 @@
 """Generating text with an encoder-decoder."""
 
 from xlflax.models.decoding.generation import generate
-from xlflax.models.decoding.options import (
-  DecodingOptions,
-  EarlyStopping,
-  Method,
-)
-from xlflax.models.decoding.stepping import Hypotheses
+from xlflax.models.decoding.decoding_options import (DecodingOptions, EarlyStopping, Method)
+from xlflax.models.decoding.decoding_step import Hypotheses
 
 __all__ = [
   'DecodingOptions',

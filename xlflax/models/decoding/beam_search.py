@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models.decoder import Cache
-from xlflax.models.decoding import stepping
-from xlflax.models.decoding.options import DecodingOptions, EarlyStopping
+from xlflax.models.decoding import decoding_step
+from xlflax.models.decoding.decoding_options import (DecodingOptions, EarlyStopping)
 
 
 class _Beams(NamedTuple):
@@ -41,7 +41,7 @@ class _State(NamedTuple):
   cache: Cache
 
 
-def beam_search(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
+def beam_search(stepper: decoding_step.Stepper, inputs) -> decoding_step.Hypotheses:
   """Returns the best hypotheses that beam search finds.
 
   At each token, the 2 K best continuations of a row's K hypotheses are
@@ -67,10 +67,10 @@ def beam_search(stepper: stepping.Stepper, inputs) -> stepping.Hypotheses:
     state,
   )
   best = jax.tree.map(lambda x: x[:, : options.num_samples], state.finished)
-  return stepping.Hypotheses(best.tokens, best.scores)
+  return decoding_step.Hypotheses(best.tokens, best.scores)
 
 
-def _advance(stepper: stepping.Stepper, state: _State) -> _State:
+def _advance(stepper: decoding_step.Stepper, state: _State) -> _State:
   """Extends all live hypotheses by one token."""
   options, i, live = stepper.options, state.i, state.live
   size = options.beam_size

@@ -7,19 +7,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors
-from xlflax.models.decoding import beam_search, sampling, stepping
-from xlflax.models.decoding.options import DecodingOptions, Method
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+from xlflax.models.decoding import (beam_search, sampling, decoding_step)
+from xlflax.models.decoding.decoding_options import (DecodingOptions, Method)
 
 # Key of the batch -> the encoder's argument.
 _INPUTS = {
-  batch_lib.TOKEN_IDS: 'token_ids',
-  batch_lib.SEGMENT_IDS: 'segment_ids',
-  batch_lib.POSITIONS: 'positions',
-  batch_lib.LANGUAGE_IDS: 'language_ids',
-  batch_lib.SIDE_IDS: 'token_type_ids',
+  batch_keys.TOKEN_IDS: 'token_ids',
+  batch_keys.SEGMENT_IDS: 'segment_ids',
+  batch_keys.POSITIONS: 'positions',
+  batch_keys.LANGUAGE_IDS: 'language_ids',
+  batch_keys.SIDE_IDS: 'token_type_ids',
 }
 
 
@@ -34,7 +34,7 @@ def generate(
   language_ids: jax.Array | None = None,
   max_lengths: jax.Array | None = None,
   rng: jax.Array | None = None,
-) -> stepping.Hypotheses:
+) -> decoding_step.Hypotheses:
   """Generates one or more rows for each row of a batch.
 
   The program is compiled once for batches of the same shapes. Within a
@@ -90,7 +90,7 @@ def compile_generate(
     each = options.rows_per_source
     if language_ids is not None:
       language_ids = jnp.repeat(language_ids, each)[:, None]
-    stepper = stepping.Stepper(
+    stepper = decoding_step.Stepper(
       model,
       params,
       options,

@@ -3,13 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from xlflax.models.decoding import stepping
-from xlflax.models.decoding.options import DecodingOptions, Method
+from xlflax.models.decoding import decoding_step
+from xlflax.models.decoding.decoding_options import (DecodingOptions, Method)
 
 
 def sample_tokens(
-  stepper: stepping.Stepper, inputs, rng: jax.Array | None
-) -> stepping.Hypotheses:
+  stepper: decoding_step.Stepper, inputs, rng: jax.Array | None
+) -> decoding_step.Hypotheses:
   """Decodes greedily, or samples with the key `rng`."""
   options = stepper.options
   rows, length = stepper.prefix.shape[0], options.max_length
@@ -38,7 +38,7 @@ def sample_tokens(
     ),
   )
   each = options.num_samples
-  return stepping.Hypotheses(
+  return decoding_step.Hypotheses(
     tokens.reshape(-1, each, length), scores.reshape(-1, each)
   )
 

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import registry, validation
+from xlflax.utils import (class_registry, validation)
 from xlflax.models import dropout
 from xlflax.models.attention.masks import MASKED_SCORE
 
@@ -22,7 +22,7 @@ class Pooling(enum.StrEnum):
   MEAN = 'mean'  # the mean of its tokens' states
 
 
-@registry.register('biaffine_config')
+@class_registry.register('biaffine_config')
 @dataclasses.dataclass(frozen=True)
 class BiaffineConfig:
   """Sizes of the scorer.

@@ -16,11 +16,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import dropout, norms
 from xlflax.models.attention import masks
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.models.products import linear
+from xlflax.models.linear import dense
 
 _TERMS = 3  # of the score
 
@@ -62,7 +62,7 @@ class RelativeEmbeddings(nn.Module):
     config = self.config
     self.table = self.param(
       'table',
-      linear.weights_init(config, 'position', 'embed'),
+      dense.weights_init(config, 'position', 'embed'),
       (2 * config.relative_buckets, config.hidden_dim),
       jnp.float32,
     )

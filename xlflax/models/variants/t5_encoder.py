@@ -4,16 +4,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import errors
-from xlflax.models import decoder_layers, dropout, embeddings, layer_loop
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.utils import errors
+from xlflax.models import (decoder_layers, dropout, embeddings, scan_layers)
+from xlflax.models import encoder_decoder_config
 from xlflax.models.attention import masks
-from xlflax.models.products import linear
+from xlflax.models.linear import dense
 from xlflax.models.variants import t5_layers
 
 
 def check_length(
-  token_ids: jax.Array, config: config_lib.EncoderDecoderConfig
+  token_ids: jax.Array, config: encoder_decoder_config.EncoderDecoderConfig
 ) -> None:
   """Raises ConfigError if ids [B, T] are longer than `config.max_length`."""
   if token_ids.shape[1] > config.max_length:
@@ -32,18 +32,18 @@ class T5Encoder(nn.Module):
   Relative positions are distances in a row, which are those in a segment.
   """
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   def setup(self):
     config = self.config
     assert config.vocab_size is not None  # `table_size` requires it.
     self.token = self.param(
       'token',
-      linear.table_init(1.0, config.vocab_size),
+      dense.table_init(1.0, config.vocab_size),
       (config.table_size, config.hidden_dim),
       jnp.float32,
     )
-    self.layers = layer_loop.make_layers(
+    self.layers = scan_layers.make_layers(
       self._layer, config.num_encoder_layers, scan=config.scan_layers
     )
     if not config.per_layer_relative_bias:
@@ -100,7 +100,7 @@ class T5Encoder(nn.Module):
     config = self.config
     count, scan = config.num_encoder_layers, config.scan_layers
     if self.is_initializing():
-      layer_loop.init_layers(
+      scan_layers.init_layers(
         self.layers,
         count,
         'encode',
@@ -125,13 +125,13 @@ class T5Encoder(nn.Module):
       )
       return states, states if collect else None
 
-    return layer_loop.run_layers(
+    return scan_layers.run_layers(
       body,
       states,
-      layer_loop.layer_parameters(self, count, scan=scan),
+      scan_layers.layer_parameters(self, count, scan=scan),
       count=count,
       remat=config.remat,
-      unroll=layer_loop.is_unrolled(config),
+      unroll=scan_layers.is_unrolled(config),
       dropout_key=self.make_rng('dropout') if training else None,
     )
 

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from xlflax.models import activations, dropout, layers, norms
-from xlflax.models import encoder_decoder_config as config_lib
-from xlflax.models.attention import attention, masks
-from xlflax.models.products import linear
+from xlflax.models import encoder_decoder_config
+from xlflax.models.attention import (attention_backends, masks)
+from xlflax.models.linear import dense
 
 
 def normal_init(stddev: float, *axes: str):
@@ -29,7 +29,7 @@ class RmsNorm(nn.Module):
   Source: Zhang & Sennrich (2019).
   """
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   @nn.compact
   def __call__(self, states: jax.Array) -> jax.Array:
@@ -52,7 +52,7 @@ class Projection(nn.Module):
     stddev: of initial weights.
   """
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
   features: tuple[int, ...]
   axes: tuple[str, ...]
   stddev: float
@@ -68,7 +68,7 @@ class Projection(nn.Module):
       (*inputs.shape[-contracted:], *self.features),
       jnp.float32,
     )
-    return linear.sharded_matmul(
+    return dense.sharded_matmul(
       inputs, kernel, dtype, self.axes, contracted, self.config.products
     )
 
@@ -78,7 +78,7 @@ def relative_buckets(
   key_positions: jax.Array,
   *,
   causal: bool,
-  config: config_lib.EncoderDecoderConfig,
+  config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> jax.Array:
   """Returns the row of the relative position table for each query and key.
 
@@ -117,7 +117,7 @@ def relative_buckets(
 class RelativeBias(nn.Module):
   """A number for each head and relative position, added to the logits."""
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   @nn.compact
   def __call__(self, buckets: jax.Array) -> jax.Array:
@@ -139,7 +139,7 @@ class Attention(nn.Module):
   The scale is part of the initial weights of the query.
   """
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   def setup(self):
     config = self.config
@@ -204,7 +204,7 @@ class Attention(nn.Module):
     """
     config = self.config
     drop = config.attention_dropout_rate and not deterministic
-    context = attention.dot_product_attention(
+    context = attention_backends.dot_product_attention(
       _heads(self.query(states)),
       key,
       value,
@@ -226,7 +226,7 @@ def _heads(states: jax.Array) -> jax.Array:
 class FeedForward(nn.Module):
   """act(x W) or, gated, act(x W0) * (x W1), then a linear map."""
 
-  config: config_lib.EncoderDecoderConfig
+  config: encoder_decoder_config.EncoderDecoderConfig
 
   def setup(self):
     config = self.config

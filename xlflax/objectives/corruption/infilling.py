@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import validation
-from xlflax.objectives.corruption import masking, row_edits
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import validation
+from xlflax.objectives.corruption import (masking, sequence_ops)
 
 
 class WordSpans(NamedTuple):
@@ -74,12 +74,12 @@ class InfillingPolicy:
     count = jnp.sum(used, axis=1, dtype=jnp.int32)
     width = length + slots
     places = jnp.broadcast_to(
-      row_edits.column_indices(width), (words.shape[0], width)
+      sequence_ops.column_indices(width), (words.shape[0], width)
     )
     order = masking.random_order(
       place_rng, places < (words - wanted + count)[:, None]
     )[:, :slots]
-    slot = row_edits.column_indices(slots)
+    slot = sequence_ops.column_indices(slots)
     chosen = jnp.sort(jnp.where(slot < count[:, None], order, width), axis=1)
     gaps = jnp.diff(
       chosen - slot, axis=1, prepend=jnp.zeros_like(chosen[:, :1])
@@ -92,8 +92,8 @@ class InfillingPolicy:
     draw = jax.random.uniform(rng, (wanted.shape[0], slots))
     thresholds = jnp.asarray(_poisson_cdf(self.poisson_lambda), jnp.float32)
     drawn = jnp.searchsorted(thresholds, draw, side='right').astype(jnp.int32)
-    before = row_edits.exclusive_sum(drawn)
-    last = row_edits.column_indices(slots) == slots - 1
+    before = sequence_ops.exclusive_sum(drawn)
+    last = sequence_ops.column_indices(slots) == slots - 1
     left = jnp.maximum(wanted[:, None] - before, 0)
     spans = jnp.where(last, left, jnp.minimum(drawn, left))
     used = left > 0
@@ -113,11 +113,11 @@ def _to_front(spans, used):
   """Moves the used slots of each row to its front, in their order."""
   slots = spans.shape[1]
   place = jnp.where(
-    used, row_edits.exclusive_sum(used.astype(jnp.int32)), slots
+    used, sequence_ops.exclusive_sum(used.astype(jnp.int32)), slots
   )
-  moved = row_edits.scatter_set(jnp.zeros_like(spans), place, spans)
+  moved = sequence_ops.scatter_set(jnp.zeros_like(spans), place, spans)
   count = jnp.sum(used, axis=1, dtype=jnp.int32)
-  return moved, row_edits.column_indices(slots) < count[:, None]
+  return moved, sequence_ops.column_indices(slots) < count[:, None]
 
 
 def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
@@ -127,7 +127,7 @@ def word_starts(rows, vocabulary: VocabularySpec) -> jax.Array:
   is a word of its own where the vocabulary does not say which begin one.
   """
   text = masking.is_text(rows, vocabulary)
-  begins = begins_word(rows[batch_lib.TOKEN_IDS], vocabulary)
+  begins = begins_word(rows[batch_keys.TOKEN_IDS], vocabulary)
   after_text = jnp.pad(text[:, :-1], ((0, 0), (1, 0)))
   return text & (begins | ~after_text)
 
@@ -151,20 +151,20 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
   A sentence ends with its </s>. Before: token_ids
   [[1, 7, 2, 8, 9, 2, 0]]; after: that, or [[1, 8, 9, 2, 7, 2, 0]].
   """
-  token_ids = rows[batch_lib.TOKEN_IDS]
+  token_ids = rows[batch_keys.TOKEN_IDS]
   length = token_ids.shape[1]
   present = masking.is_present(rows, vocabulary)
   ends = (present & (token_ids == vocabulary.eos_id)).astype(jnp.int32)
-  sentence = row_edits.exclusive_sum(ends)
+  sentence = sequence_ops.exclusive_sum(ends)
   rank = masking.random_order(rng, jnp.ones(token_ids.shape, bool)) + 1
-  rank = row_edits.gather_clipped(rank, sentence)
-  places = row_edits.column_indices(length)
+  rank = sequence_ops.gather_clipped(rank, sentence)
+  places = sequence_ops.column_indices(length)
   body = present & (places > 0)
   rank = jnp.where(body, rank, jnp.where(places == 0, 0, length + 1))
   order = jnp.argsort(rank, axis=1, stable=True)
   return {
     **rows,
-    batch_lib.TOKEN_IDS: row_edits.gather_clipped(token_ids, order),
+    batch_keys.TOKEN_IDS: sequence_ops.gather_clipped(token_ids, order),
   }
 
 
@@ -175,17 +175,17 @@ def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   `<s> a <mask> d </s>`. Special symbols stay, also inside a span.
 
   Args:
-    rows: as `xlflax.data.batch` documents, one segment a row.
+    rows: as `xlflax.data.batch_keys` documents, one segment a row.
     word_spans: of `InfillingPolicy`, over the words that `word_starts` finds.
     vocabulary: has the mask symbol.
 
   Returns:
-    Rows of the same length, as `row_edits.make_sequences` gives them.
+    Rows of the same length, as `sequence_ops.make_sequences` gives them.
   """
   text = masking.is_text(rows, vocabulary)
   starts = word_starts(rows, vocabulary)
   length = text.shape[1]
-  first = row_edits.exclusive_sum(word_spans.spans) + jnp.cumsum(
+  first = sequence_ops.exclusive_sum(word_spans.spans) + jnp.cumsum(
     word_spans.gaps, axis=1
   )
   where = jnp.where(word_spans.used, first, length + 1)  # beyond: dropped
@@ -193,40 +193,40 @@ def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   ones = jnp.ones_like(word_spans.spans)
   # Of each word, and of what follows the last one, [B, T + 1]:
   covered = jnp.cumsum(
-    row_edits.scatter_add(length + 1, where, ones)
-    - row_edits.scatter_add(length + 1, stop, ones),
+    sequence_ops.scatter_add(length + 1, where, ones)
+    - sequence_ops.scatter_add(length + 1, stop, ones),
     axis=1,
   )
-  masks = row_edits.scatter_add(length + 1, where, ones)
+  masks = sequence_ops.scatter_add(length + 1, where, ones)
   return _rewrite(rows, text, starts, covered, masks, vocabulary)
 
 
 def _rewrite(rows, text, starts, covered, masks, vocabulary):
   """Masks go before the first token of their word; covered words go."""
-  token_ids = rows[batch_lib.TOKEN_IDS]
+  token_ids = rows[batch_keys.TOKEN_IDS]
   length = token_ids.shape[1]
   word = jnp.cumsum(starts, axis=1) - 1
   num_words = word[:, -1:] + 1
   present = masking.is_present(rows, vocabulary)
-  places = row_edits.column_indices(length)
+  places = sequence_ops.column_indices(length)
   last_text = jnp.max(jnp.where(text, places, -1), axis=1, keepdims=True)
   at_end = places == last_text + 1  # masks after the last word
   before = jnp.where(
     starts,
-    row_edits.gather_clipped(masks, word),
-    jnp.where(at_end, row_edits.gather_clipped(masks, num_words), 0),
+    sequence_ops.gather_clipped(masks, word),
+    jnp.where(at_end, sequence_ops.gather_clipped(masks, num_words), 0),
   )
-  stays = present & ~(text & (row_edits.gather_clipped(covered, word) > 0))
+  stays = present & ~(text & (sequence_ops.gather_clipped(covered, word) > 0))
   kept = stays.astype(jnp.int32)
-  place = row_edits.exclusive_sum(before + kept) + before
+  place = sequence_ops.exclusive_sum(before + kept) + before
   total = jnp.sum(before + kept, axis=1)
   canvas = jnp.where(
     places < total[:, None], vocabulary.mask_id, vocabulary.pad_id
   ).astype(token_ids.dtype)
-  tokens = row_edits.scatter_set(
+  tokens = sequence_ops.scatter_set(
     canvas, jnp.where(stays, place, length), token_ids
   )
   languages = jnp.max(
-    jnp.where(present, rows[batch_lib.LANGUAGE_IDS], 0), axis=1
+    jnp.where(present, rows[batch_keys.LANGUAGE_IDS], 0), axis=1
   )
-  return row_edits.make_sequences(tokens, total, languages)
+  return sequence_ops.make_sequences(tokens, total, languages)

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, validation
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import (errors, validation)
 
 MaskRatio = validation.PositiveFraction | Callable[[jax.Array], jax.Array]
 

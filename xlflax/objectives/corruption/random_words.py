@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import errors
 from xlflax.objectives.corruption import masking
 
 

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, validation
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import (errors, validation)
 from xlflax.objectives import teacher_forcing
-from xlflax.objectives.corruption import masking, row_edits
+from xlflax.objectives.corruption import (masking, sequence_ops)
 
 Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 
@@ -142,10 +142,10 @@ def _segments(
   items [5], parts [2], 3 slots; after: for instance [[1, 4, 0]].
   """
   places = jnp.broadcast_to(
-    row_edits.column_indices(width), (items.shape[0], width)
+    sequence_ops.column_indices(width), (items.shape[0], width)
   )
   order = masking.random_order(rng, places < items[:, None] - 1)[:, :slots]
-  is_cut = row_edits.column_indices(slots) < parts[:, None] - 1
+  is_cut = sequence_ops.column_indices(slots) < parts[:, None] - 1
   ends = jnp.sort(jnp.where(is_cut, order + 1, items[:, None]), axis=1)
   return jnp.diff(ends, axis=1, prepend=jnp.zeros_like(ends[:, :1]))
 
@@ -166,7 +166,7 @@ def apply_span_corruption(
     vocabulary: has the sentinels.
 
   Returns:
-    (inputs, targets), as `row_edits.make_sequences` gives them. A row without spans has
+    (inputs, targets), as `sequence_ops.make_sequences` gives them. A row without spans has
     no target.
 
   Raises:
@@ -176,10 +176,10 @@ def apply_span_corruption(
   text = masking.is_text(rows, vocabulary)
   length = text.shape[1]
   place = jnp.where(
-    text, row_edits.exclusive_sum(text.astype(jnp.int32)), length
+    text, sequence_ops.exclusive_sum(text.astype(jnp.int32)), length
   )
-  token_ids = rows[batch_lib.TOKEN_IDS]
-  compact = row_edits.scatter_set(jnp.zeros_like(token_ids), place, token_ids)
+  token_ids = rows[batch_keys.TOKEN_IDS]
+  compact = sequence_ops.scatter_set(jnp.zeros_like(token_ids), place, token_ids)
   languages = teacher_forcing.row_languages(rows, vocabulary)
   kept_end = jnp.cumsum(spans.kept, axis=1)
   dropped_end = jnp.cumsum(spans.dropped, axis=1)
@@ -214,8 +214,8 @@ def apply_span_corruption(
   )
   targets = jnp.where(count[:, None] > 0, targets, vocabulary.pad_id)
   return (
-    row_edits.make_sequences(inputs, kept + count + 1, languages),
-    row_edits.make_sequences(
+    sequence_ops.make_sequences(inputs, kept + count + 1, languages),
+    sequence_ops.make_sequences(
       targets, jnp.where(count > 0, dropped + count + 2, 0), languages
     ),
   )
@@ -244,14 +244,14 @@ def _write(
     length: of the rows.
     vocabulary: has padding and </s>.
   """
-  slots = row_edits.column_indices(used.shape[1])
-  marks = row_edits.scatter_add(
+  slots = sequence_ops.column_indices(used.shape[1])
+  marks = sequence_ops.scatter_add(
     length, jnp.where(used, before + slots, length), used
   )
   seen = jnp.cumsum(marks, axis=1)
-  places = row_edits.column_indices(length)
-  words = row_edits.gather_clipped(
-    compact, places - seen + row_edits.gather_clipped(skipped, seen)
+  places = sequence_ops.column_indices(length)
+  words = sequence_ops.gather_clipped(
+    compact, places - seen + sequence_ops.gather_clipped(skipped, seen)
   )
   row = jnp.where(marks > 0, sentinels[jnp.maximum(seen - 1, 0)], words)
   end = jnp.where(

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from xlflax.models import targets
-from xlflax.models.products import split_products
+from xlflax.models import compile_targets
+from xlflax.models.linear import collective_matmul
 from xlflax.objectives.losses import TokenLoss
 
 
@@ -66,7 +66,7 @@ def _written(gradient: jax.Array) -> jax.Array:
   XLA sums it in the kernel that makes it, but there writes it in float32 once
   more for that: 4.6 GiB of 19.7 at [4928, 250002].
   """
-  capability = targets.current_target().capability
+  capability = compile_targets.current_target().capability
   if capability and capability[0] >= 10:
     return lax.optimization_barrier(gradient)
   return gradient
@@ -77,9 +77,9 @@ cross_entropy.defvjp(_forward, _backward)
 
 def _table_gradient(gradient, hidden, dtype) -> jax.Array:
   """[N, V] and [N, H] -> [V, H]."""
-  if split_products.is_split():
+  if collective_matmul.is_split():
     axes = ('vocab', 'embed')
-    found = split_products.sum_of_rows(gradient, hidden, axes, rows=1)
+    found = collective_matmul.sum_of_rows(gradient, hidden, axes, rows=1)
   else:
     found = _matmul(gradient, hidden, (0, 0), jnp.float32)
   return found.astype(dtype)

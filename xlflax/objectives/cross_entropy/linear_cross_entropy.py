@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from xlflax.models import targets
-from xlflax.models.products import linear
+from xlflax.models import compile_targets
+from xlflax.models.linear import dense
 from xlflax.objectives.cross_entropy import compact_cross_entropy
 from xlflax.objectives.losses import TokenLoss
 
@@ -270,7 +270,7 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
   """Returns the rows of a part if parts with kept logits are faster."""
   if (
-    targets.current_target().platform != 'cpu'
+    compile_targets.current_target().platform != 'cpu'
     or num_labels * rows <= _CPU_WHOLE_LOGITS
   ):
     return None
@@ -278,7 +278,7 @@ def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
 
 
 def _is_compact(hidden) -> bool:
-  on_cpu = targets.current_target().platform == 'cpu'
+  on_cpu = compile_targets.current_target().platform == 'cpu'
   return hidden.dtype == jnp.bfloat16 and not on_cpu
 
 
@@ -313,7 +313,7 @@ def linear_cross_entropy(
     chunk_size = _cpu_chunk_size(labels.shape[0], rows)
   if chunk_size is None or chunk_size >= rows:
     return _whole(hidden, table, bias, labels)
-  if linear.on_several_accelerators():
+  if dense.on_several_accelerators():
     table = table.astype(hidden.dtype)  # as it has travelled
   chunks = _chunks_of(rows, chunk_size, sharded=jax.device_count() > 1)
   return _chunked(chunks, keep, hidden, table, bias, labels)

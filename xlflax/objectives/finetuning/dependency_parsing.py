@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import errors, registry, validation
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models.heads import biaffine
-from xlflax.objectives import base, stream_checks
+from xlflax.objectives import (objective_base, batch_requirements)
 from xlflax.objectives.corruption import masking
-from xlflax.objectives.finetuning import base as finetuning
-from xlflax.objectives.finetuning import classification
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives.finetuning import classification_objective
 
 ROOT = 'root'  # the relation of a sentence's root
 
@@ -33,13 +33,13 @@ class Arcs(NamedTuple):
   relations: jax.Array
 
 
-@registry.register('dependency_parsing')
+@class_registry.register('dependency_parsing')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DependencyParsing(finetuning.FineTuning):
   """A head and a relation for each word (Dozat and Manning, 2017).
 
   The batch says where words are, and their heads (see
-  `xlflax.data.batch`). The loss is the mean over words of the
+  `xlflax.data.batch_keys`). The loss is the mean over words of the
   cross-entropies of the head and of the relation to the gold head, added. The
   scorer's dropout is `head_dropout`; `head` does not apply. Metrics by
   language: `loss` of both, `arc_loss` and `relation_loss`, `uas` (the gold
@@ -56,10 +56,10 @@ class DependencyParsing(finetuning.FineTuning):
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {
-    batch_lib.WORD_STARTS: 2,
-    batch_lib.WORD_LENGTHS: 2,
-    batch_lib.HEADS: 2,
-    batch_lib.RELATIONS: 2,
+    batch_keys.WORD_STARTS: 2,
+    batch_keys.WORD_LENGTHS: 2,
+    batch_keys.HEADS: 2,
+    batch_keys.RELATIONS: 2,
   }
 
   relations: tuple[str, ...]
@@ -74,7 +74,7 @@ class DependencyParsing(finetuning.FineTuning):
     object.__setattr__(
       self,
       'relations',
-      classification.check_labels(
+      classification_objective.check_labels(
         self.relations, type(self).__name__, 'relations'
       ),
     )
@@ -88,7 +88,7 @@ class DependencyParsing(finetuning.FineTuning):
 
   def check_stream(self, stream) -> None:
     super().check_stream(stream)
-    stream_checks.check_same(
+    batch_requirements.check_same(
       stream, 'relations', self.relations, objective=self.name
     )
 
@@ -104,16 +104,16 @@ class DependencyParsing(finetuning.FineTuning):
     ]
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
     words, rng = self._words(model, params, batch, context.vocabulary, rng)
     keys = (None, None) if rng is None else jax.random.split(rng)
     scorer = self._scorer(model)
-    heads, relations = batch[batch_lib.HEADS], batch[batch_lib.RELATIONS]
+    heads, relations = batch[batch_keys.HEADS], batch[batch_keys.RELATIONS]
     arcs = biaffine.only_words(
       _apply(scorer, self.head_of(params), 'arcs', words, rng=keys[0]),
-      batch[batch_lib.WORD_LENGTHS] > 0,
+      batch[batch_keys.WORD_LENGTHS] > 0,
     )
     kinds = _apply(
       scorer,
@@ -124,13 +124,13 @@ class DependencyParsing(finetuning.FineTuning):
       rng=keys[1],
     )
     languages = masking.gather_rows(
-      batch[batch_lib.LANGUAGE_IDS],
-      jnp.maximum(batch[batch_lib.WORD_STARTS], 0),
+      batch[batch_keys.LANGUAGE_IDS],
+      jnp.maximum(batch[batch_keys.WORD_STARTS], 0),
     )
     return _sum(
       self.name,
       *(
-        classification.class_output(
+        classification_objective.class_output(
           name, logits, labels, languages, context.vocabulary
         )
         for name, logits, labels in (
@@ -146,7 +146,7 @@ class DependencyParsing(finetuning.FineTuning):
     scorer = self._scorer(model)
     scores = biaffine.only_words(
       _apply(scorer, self.head_of(params), 'arcs', words),
-      batch[batch_lib.WORD_LENGTHS] > 0,
+      batch[batch_keys.WORD_LENGTHS] > 0,
     )
     return Arcs(
       jax.nn.log_softmax(scores, axis=-1),
@@ -172,8 +172,8 @@ class DependencyParsing(finetuning.FineTuning):
     states = self.states(model, params, batch, vocabulary, states_rng)
     return biaffine.word_vectors(
       states,
-      batch[batch_lib.WORD_STARTS],
-      batch[batch_lib.WORD_LENGTHS],
+      batch[batch_keys.WORD_STARTS],
+      batch[batch_keys.WORD_LENGTHS],
       self.word_pooling,
     ), rng
 
@@ -189,17 +189,17 @@ class DependencyParsing(finetuning.FineTuning):
 
 
 def _sum(
-  name: str, arcs: base.ObjectiveOutput, relations: base.ObjectiveOutput
-) -> base.ObjectiveOutput:
+  name: str, arcs: objective_base.ObjectiveOutput, relations: objective_base.ObjectiveOutput
+) -> objective_base.ObjectiveOutput:
   """Adds both losses; metrics under the names of the class."""
   by_language = [
     out.metrics[f'{kind}/loss']
     for kind, out in (('arc', arcs), ('relation', relations))
   ]
-  return base.ObjectiveOutput(
-    base.WeightedMean(arcs.loss.total + relations.loss.total, arcs.loss.weight),
+  return objective_base.ObjectiveOutput(
+    objective_base.WeightedMean(arcs.loss.total + relations.loss.total, arcs.loss.weight),
     {
-      f'{name}/loss': base.WeightedMean(
+      f'{name}/loss': objective_base.WeightedMean(
         by_language[0].total + by_language[1].total, by_language[0].weight
       ),
       f'{name}/arc_loss': by_language[0],

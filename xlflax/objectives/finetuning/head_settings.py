@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 
 
 class Features(enum.StrEnum):
@@ -32,7 +32,7 @@ class Body(enum.StrEnum):
 
 
 class HeadKind(enum.StrEnum):
-  """The layers between features and classes; see `xlflax.models.heads.heads`."""
+  """The layers between features and classes; see `xlflax.models.heads.classification_heads`."""
 
   OUTPUT = 'output'  # one linear map
   DENSE = 'dense'  # dense and activation before it (BERT, RoBERTa)

@@ -8,20 +8,20 @@ import annotated_types
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, registry
-from xlflax.models.heads import heads
-from xlflax.objectives import base, inputs
-from xlflax.objectives.finetuning import base as finetuning
-from xlflax.objectives.finetuning import classification
+from xlflax.data import batch_keys
+from xlflax.utils import (errors, class_registry)
+from xlflax.models.heads import classification_heads
+from xlflax.objectives import (objective_base, model_calls)
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives.finetuning import classification_objective
 
 
-@registry.register('multiple_choice')
+@class_registry.register('multiple_choice')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(finetuning.FineTuning):
   """A score for each choice; softmax over a question's (Radford et al. 2018).
 
-  Rows are those of `xlflax.data.labelled.rows.choice_rows`, so many that follow
+  Rows are those of `xlflax.data.supervised.featurizers.choice_featurizer`, so many that follow
   each other for each question. The head is that of sequence classification
   with one output. Metrics by language of the text: loss and accuracy.
 
@@ -33,10 +33,10 @@ class MultipleChoice(finetuning.FineTuning):
     name: the objective's name.
   """
 
-  GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
+  GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
 
   num_choices: Annotated[int, annotated_types.Ge(2)]
-  pooling: heads.Pooling | None = None
+  pooling: classification_heads.Pooling | None = None
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'multiple_choice'
 
@@ -62,17 +62,17 @@ class MultipleChoice(finetuning.FineTuning):
     return 1
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
     scores = self._scores(model, params, batch, context.vocabulary, rng)
-    languages = inputs.row_languages(batch, context.vocabulary)
+    languages = model_calls.row_languages(batch, context.vocabulary)
     scores, labels, languages = (
-      self._by_question(x) for x in (scores, batch[batch_lib.LABELS], languages)
+      self._by_question(x) for x in (scores, batch[batch_keys.LABELS], languages)
     )  # [B / C, C]
     known = jnp.min(labels, axis=1) >= 0  # rows of padding have -1
     right = jnp.where(known, jnp.argmax(labels, axis=1), -1)
-    return classification.class_output(
+    return classification_objective.class_output(
       self.name, scores, right, languages[:, 0], context.vocabulary
     )
 
@@ -94,13 +94,13 @@ class MultipleChoice(finetuning.FineTuning):
 
   def _scores(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
     scores = self.through_head(
-      heads.sequence_logits,
+      classification_heads.sequence_logits,
       model,
       params,
       batch,
       vocabulary,
       rng,
       pooling=self.sequence_pooling(model, self.pooling),
-      mask=batch.get(batch_lib.SEGMENT_IDS),
+      mask=batch.get(batch_keys.SEGMENT_IDS),
     )
     return scores[:, 0].astype(jnp.float32)

@@ -7,14 +7,14 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.vocabularies.spec import VocabularySpec
-from xlflax.foundation import registry, validation
+from xlflax.data import batch_keys
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import (class_registry, validation)
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.models.heads import heads
-from xlflax.objectives import base, losses, metrics
+from xlflax.models.heads import classification_heads
+from xlflax.objectives import (objective_base, losses, objective_metrics)
 from xlflax.objectives.corruption import masking
-from xlflax.objectives.finetuning import base as finetuning
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
 
 
 class SpanLogits(NamedTuple):
@@ -28,12 +28,12 @@ class SpanLogits(NamedTuple):
   end: jax.Array
 
 
-@registry.register('question_answering')
+@class_registry.register('question_answering')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(finetuning.FineTuning):
   """The first and the last token of the answer (Devlin et al. 2019, 4.2).
 
-  Rows are those of `xlflax.data.labelled.rows.question_rows`. The loss of a row is
+  Rows are those of `xlflax.data.supervised.featurizers.question_featurizer`. The loss of a row is
   the mean of -log p of start and of end, each a softmax over the context's
   tokens and the first position, which stands for a window without the answer;
   question, separators and padding have no part in it. The head is a linear map
@@ -46,9 +46,9 @@ class QuestionAnswering(finetuning.FineTuning):
   """
 
   GOLD: ClassVar[Mapping[str, int]] = {
-    batch_lib.CONTEXT_MASK: 2,
-    batch_lib.START_POSITIONS: 1,
-    batch_lib.END_POSITIONS: 1,
+    batch_keys.CONTEXT_MASK: 2,
+    batch_keys.START_POSITIONS: 1,
+    batch_keys.END_POSITIONS: 1,
   }
 
   head_dropout: validation.FractionBelowOne = 0.0
@@ -60,12 +60,12 @@ class QuestionAnswering(finetuning.FineTuning):
     return 2
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
     logits = self._logits(model, params, batch, context.vocabulary, rng)
     allowed = _allowed(batch)
-    answers = (batch[batch_lib.START_POSITIONS], batch[batch_lib.END_POSITIONS])
+    answers = (batch[batch_keys.START_POSITIONS], batch[batch_keys.END_POSITIONS])
     found = [
       losses.cross_entropy(jnp.where(allowed, part, MASKED_SCORE), answer)
       for part, answer in zip(logits, answers, strict=True)
@@ -88,20 +88,20 @@ class QuestionAnswering(finetuning.FineTuning):
   def _logits(self, model, params, batch, vocabulary, rng=None) -> SpanLogits:
     """Returns the logits of all positions."""
     logits = self.through_head(
-      heads.token_logits, model, params, batch, vocabulary, rng
+      classification_heads.token_logits, model, params, batch, vocabulary, rng
     ).astype(jnp.float32)
     return SpanLogits(logits[:, :, 0], logits[:, :, 1])
 
-  def _output(self, loss, correct, batch, context) -> base.ObjectiveOutput:
+  def _output(self, loss, correct, batch, context) -> objective_base.ObjectiveOutput:
     """Sums losses [B] and correctness [B]."""
     weights = jnp.ones_like(loss)
-    first = jnp.argmax(batch[batch_lib.CONTEXT_MASK] > 0, axis=1)
+    first = jnp.argmax(batch[batch_keys.CONTEXT_MASK] > 0, axis=1)
     languages = masking.gather_rows(
-      batch[batch_lib.LANGUAGE_IDS], first[:, None]
+      batch[batch_keys.LANGUAGE_IDS], first[:, None]
     )[:, 0]
-    return base.ObjectiveOutput(
-      base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
-      metrics.metrics_by_language(
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(jnp.sum(loss), jnp.sum(weights)),
+      objective_metrics.metrics_by_language(
         self.name,
         {'loss': loss, 'accuracy': correct},
         weights,
@@ -113,5 +113,5 @@ class QuestionAnswering(finetuning.FineTuning):
 
 def _allowed(batch) -> jax.Array:
   """Where an answer may begin and end, and the first position: bool [B, T]."""
-  context = batch[batch_lib.CONTEXT_MASK] > 0
+  context = batch[batch_keys.CONTEXT_MASK] > 0
   return context | (jnp.arange(context.shape[1]) == 0)[None, :]

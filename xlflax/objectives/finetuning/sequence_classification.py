@@ -7,22 +7,22 @@ from typing import ClassVar
 
 import jax
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import registry
-from xlflax.models.heads import heads
-from xlflax.objectives import inputs
-from xlflax.objectives.finetuning import base as finetuning
-from xlflax.objectives.finetuning import classification
+from xlflax.data import batch_keys
+from xlflax.utils import class_registry
+from xlflax.models.heads import classification_heads
+from xlflax.objectives import model_calls
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
+from xlflax.objectives.finetuning import classification_objective
 
 
-@registry.register('sequence_classification')
+@class_registry.register('sequence_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SequenceClassification(classification.Classification):
+class SequenceClassification(classification_objective.Classification):
   """A class for each row (Devlin et al. 2019, 4.1); logits [B, C].
 
   The batch's `labels` are [B]. With the default settings the logits of an
   encoder are those of RoBERTa and XLM-R: the first position's state through
-  dense, tanh and output, which are the parameters of `xlflax.models.heads.heads`
+  dense, tanh and output, which are the parameters of `xlflax.models.heads.classification_heads`
   and of imported checkpoints. The logits of an encoder-decoder are those of
   BART: the decoder's last state through the same layers. Metrics by language of the (first) text: loss and accuracy.
 
@@ -32,16 +32,16 @@ class SequenceClassification(classification.Classification):
     head: one linear map, or a dense one before it.
   """
 
-  GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 1}
+  GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 1}
 
-  pooling: heads.Pooling | None = None
+  pooling: classification_heads.Pooling | None = None
   head: finetuning.HeadKind = finetuning.HeadKind.DENSE
   name: str = 'sequence_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
     """See `Classification.head_logits`; states are [B, T, W]."""
-    return heads.sequence_logits(
-      head, states, mask=batch.get(batch_lib.SEGMENT_IDS), **settings
+    return classification_heads.sequence_logits(
+      head, states, mask=batch.get(batch_keys.SEGMENT_IDS), **settings
     )
 
   def _logits(self, model, params, batch, vocabulary, rng=None) -> jax.Array:
@@ -57,4 +57,4 @@ class SequenceClassification(classification.Classification):
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
     """See `Classification.label_languages`."""
-    return inputs.row_languages(batch, vocabulary)
+    return model_calls.row_languages(batch, vocabulary)

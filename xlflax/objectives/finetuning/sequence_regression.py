@@ -5,14 +5,14 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import registry
-from xlflax.objectives import base, metrics
-from xlflax.objectives.finetuning import base as finetuning
+from xlflax.data import batch_keys
+from xlflax.utils import class_registry
+from xlflax.objectives import (objective_base, objective_metrics)
+from xlflax.objectives.finetuning import finetuning_objective as finetuning
 from xlflax.objectives.finetuning import sequence_classification
 
 
-@registry.register('sequence_regression')
+@class_registry.register('sequence_regression')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceRegression(sequence_classification.SequenceClassification):
   """A number for each row by the head of a classifier; predictions [B, 1].
@@ -39,14 +39,14 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     return 1
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
     rng = context.rng if context.train else None
     found = self._logits(model, params, batch, context.vocabulary, rng)
     return squared_error(
       self.name,
       found[..., 0].astype(jnp.float32),
-      jax.lax.bitcast_convert_type(batch[batch_lib.LABELS], jnp.float32),
+      jax.lax.bitcast_convert_type(batch[batch_keys.LABELS], jnp.float32),
       self.label_languages(batch, context.vocabulary),
       len(context.vocabulary.languages),
     )
@@ -58,7 +58,7 @@ def squared_error(
   gold: jax.Array,
   language_ids: jax.Array,
   languages: int,
-) -> base.ObjectiveOutput:
+) -> objective_base.ObjectiveOutput:
   """The mean squared error of numbers.
 
   Before: found [1, 2], gold [4, nan]; after: WeightedMean(9, 1).
@@ -76,7 +76,7 @@ def squared_error(
   known = jnp.isfinite(gold)
   weights = known.astype(jnp.float32)
   loss = jnp.square(found - jnp.where(known, gold, 0.0)) * weights
-  told = metrics.by_language(loss, weights, language_ids, languages)
-  return base.ObjectiveOutput(
-    base.WeightedMean(jnp.sum(loss), jnp.sum(weights)), {f'{name}/loss': told}
+  told = objective_metrics.by_language(loss, weights, language_ids, languages)
+  return objective_base.ObjectiveOutput(
+    objective_base.WeightedMean(jnp.sum(loss), jnp.sum(weights)), {f'{name}/loss': told}
   )

@@ -6,33 +6,33 @@ from typing import ClassVar
 
 import jax
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import registry
-from xlflax.models.heads import heads
-from xlflax.objectives.finetuning import classification
+from xlflax.data import batch_keys
+from xlflax.utils import class_registry
+from xlflax.models.heads import classification_heads
+from xlflax.objectives.finetuning import classification_objective
 
 
-@registry.register('token_classification')
+@class_registry.register('token_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassification(classification.Classification):
+class TokenClassification(classification_objective.Classification):
   """A label for each word, read from its first token (Devlin et al. 2019, 5.3).
 
   Logits are [B, T, C]; the batch's `labels` [B, T] are -1 except at the first
   tokens of words. The head is a linear map, unless `head` says otherwise; its
-  parameters are those of `xlflax.models.heads.heads` and of imported checkpoints.
+  parameters are those of `xlflax.models.heads.classification_heads` and of imported checkpoints.
   Metrics by language of the word: loss and accuracy.
   """
 
-  GOLD: ClassVar[Mapping[str, int]] = {batch_lib.LABELS: 2}
+  GOLD: ClassVar[Mapping[str, int]] = {batch_keys.LABELS: 2}
 
   name: str = 'token_classification'
 
   def head_logits(self, head, states, batch, **settings) -> jax.Array:
     """See `Classification.head_logits`; states are [B, T, W]."""
     del batch
-    return heads.token_logits(head, states, **settings)
+    return classification_heads.token_logits(head, states, **settings)
 
   def label_languages(self, batch, vocabulary) -> jax.Array:
     """See `Classification.label_languages`."""
     del vocabulary
-    return batch[batch_lib.LANGUAGE_IDS]
+    return batch[batch_keys.LANGUAGE_IDS]

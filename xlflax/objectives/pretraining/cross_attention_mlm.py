@@ -6,10 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import registry
-from xlflax.models.variants import cross_attention
-from xlflax.objectives import base, inputs, metrics, two_sided
+from xlflax.data import batch_keys
+from xlflax.utils import class_registry
+from xlflax.models.variants import veco
+from xlflax.objectives import (objective_base, model_calls, objective_metrics, sentence_pairs)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.pretraining.masked_lm import MaskedLM
 
@@ -30,7 +30,7 @@ class _Rows(NamedTuple):
   choice: masking.Choice
 
 
-@registry.register('cross_attention_mlm')
+@class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
   """CA-MLM: predicts tokens from their own side, and also from both sides.
@@ -57,7 +57,7 @@ class CrossAttentionMLM(MaskedLM):
   tokens (of both sides). The fields are those of `MaskedLM`.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.SIDES
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SIDES
 
   name: str = 'ca_mlm'
 
@@ -68,37 +68,37 @@ class CrossAttentionMLM(MaskedLM):
       ConfigError: the model has no cross-attention.
     """
     del rng
-    cross_attention.check_enabled(
+    veco.check_enabled(
       model.config, where=f'objective {self.name!r}'
     )
     return {}
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
     mask_rng, out_rng, in_rng = jax.random.split(context.rng, 3)
     groups = self._groups(model, params, batch, context, mask_rng)
     plug_out = [
-      inputs.encode_batch(
+      model_calls.encode_batch(
         model, group.params, _shown(group), context=context, rng=rng
       )
       for group, rng in zip(
-        groups, two_sided.split_keys(out_rng, groups), strict=True
+        groups, sentence_pairs.split_keys(out_rng, groups), strict=True
       )
     ]
     memories = _other_sides(self.memory(plug_out))
     segments = _other_sides(
-      [group.batch.get(batch_lib.SEGMENT_IDS) for group in groups]
+      [group.batch.get(batch_keys.SEGMENT_IDS) for group in groups]
     )
     outputs = []
-    for i, rng in enumerate(two_sided.split_keys(in_rng, groups)):
+    for i, rng in enumerate(sentence_pairs.split_keys(in_rng, groups)):
       plug_in = _plug_in(
         model, groups[i], memories[i], segments[i], context=context, rng=rng
       )
       outputs.append(
         self._output(model, groups[i], plug_out[i], plug_in, context)
       )
-    return metrics.add_outputs(outputs)
+    return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
     """What the other side attends to: constants, [N, T, H] each."""
@@ -109,11 +109,11 @@ class CrossAttentionMLM(MaskedLM):
 
     With a sharing plan, whose parameters are bound side by side: two groups.
     """
-    two_sided.split_sides(batch, objective=self.name)  # refuses one side
-    parts = two_sided.encoding_parts(model, batch)
+    sentence_pairs.split_sides(batch, objective=self.name)  # refuses one side
+    parts = sentence_pairs.encoding_parts(model, batch)
     groups = []
-    for rows, key in zip(parts, two_sided.split_keys(rng, parts), strict=True):
-      bound = inputs.bind_language_params(
+    for rows, key in zip(parts, sentence_pairs.split_keys(rng, parts), strict=True):
+      bound = model_calls.bind_language_params(
         model, params, rows, context.vocabulary
       )
       groups.append(_Rows(bound, rows, *self.mask(rows, context, key)))
@@ -131,8 +131,8 @@ class CrossAttentionMLM(MaskedLM):
       x.reshape(-1, 2, *x.shape[1:]) for x in scored
     )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
-    return base.ObjectiveOutput(
-      base.WeightedMean(total, jnp.sum(weights[:, 0])),
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(total, jnp.sum(weights[:, 0])),
       self._terms(
         group,
         context,
@@ -148,26 +148,26 @@ class CrossAttentionMLM(MaskedLM):
     values = {'loss': jnp.sum(loss, axis=1)}
     for i, term in enumerate(('self', 'cross')):
       values |= {f'{term}_loss': loss[:, i], f'{term}_accuracy': correct[:, i]}
-    return metrics.metrics_by_language(
+    return objective_metrics.metrics_by_language(
       self.name, values, weights, languages, context.vocabulary
-    ) | metrics.token_counts(self.name, context.vocabulary, group.batch)
+    ) | objective_metrics.token_counts(self.name, context.vocabulary, group.batch)
 
 
 def _shown(group: _Rows) -> dict[str, jax.Array]:
   """Returns the batch as the model sees it."""
-  return {**group.batch, batch_lib.TOKEN_IDS: group.token_ids}
+  return {**group.batch, batch_keys.TOKEN_IDS: group.token_ids}
 
 
 def _other_sides(groups: list) -> list:
   """Returns the arrays that each group's rows are paired with."""
   if len(groups) == 1:
-    return jax.tree.map(two_sided.swap_sides, groups)
+    return jax.tree.map(sentence_pairs.swap_sides, groups)
   return groups[::-1]
 
 
 def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
   """S^L [N, T, H] of a group that attends to `memory` [N, T, H]."""
-  return inputs.call_model(
+  return model_calls.call_model(
     model,
     group.params,
     'plug_in',
@@ -176,5 +176,5 @@ def _plug_in(model, group: _Rows, memory, memory_segments, *, context, rng):
     rng=rng,
     memory_segment_ids=memory_segments,
     deterministic=not context.train,
-    **inputs.model_kwargs(group.batch),
+    **model_calls.model_kwargs(group.batch),
   )

@@ -8,15 +8,10 @@ import annotated_types
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import registry, validation
-from xlflax.objectives import base
-from xlflax.objectives.corruption import (
-  infilling,
-  masking,
-  row_edits,
-  span_corruption,
-)
+from xlflax.data import batch_keys
+from xlflax.utils import (class_registry, validation)
+from xlflax.objectives import objective_base
+from xlflax.objectives.corruption import (infilling, masking, sequence_ops, span_corruption)
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.objectives.pretraining.seq2seq import (
@@ -26,7 +21,7 @@ from xlflax.objectives.pretraining.seq2seq import (
 from xlflax.objectives.teacher_forcing import DecoderStart
 
 
-@registry.register('span_corruption')
+@class_registry.register('span_corruption')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanCorruption(SequenceToSequence):
   """Predicts dropped spans (T5, Raffel et al. 2020, section 3.1.4; mT5).
@@ -44,7 +39,7 @@ class SpanCorruption(SequenceToSequence):
     decoder_start: T5 begins with the padding symbol.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
   noise_density: span_corruption.Density = 0.15
   max_noise_density: validation.OpenFraction | None = None
@@ -67,7 +62,7 @@ class SpanCorruption(SequenceToSequence):
   def longest_row(self, length: int) -> int:
     return max(self.policy.lengths(_text_length(length)))
 
-  def rows(self, batch, context: base.Context, rng: jax.Array):
+  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
     text = masking.is_text(batch, context.vocabulary)
     text_length = _text_length(text.shape[1])
     policy = self.policy
@@ -84,7 +79,7 @@ def _text_length(length: int) -> int:
   return max(length - 2, 1)
 
 
-@registry.register('infilling')
+@class_registry.register('infilling')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Infilling(SequenceToSequence):
   """Rebuilds a block from masked spans and shuffled sentences (mBART).
@@ -102,7 +97,7 @@ class Infilling(SequenceToSequence):
     permute_sentences: whether sentences are put in a random order.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
   mask_ratio: validation.PositiveFraction = 0.35
   poisson_lambda: Annotated[float, annotated_types.Interval(ge=1, le=100)] = 3.5
@@ -120,10 +115,10 @@ class Infilling(SequenceToSequence):
       mask_ratio=self.mask_ratio, poisson_lambda=self.poisson_lambda
     )
 
-  def rows(self, batch, context: base.Context, rng: jax.Array):
+  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
     vocabulary = context.vocabulary
     order_rng, span_rng = jax.random.split(rng)
-    source = batch = row_edits.one_text(batch)
+    source = batch = sequence_ops.one_text(batch)
     if self.permute_sentences:
       source = infilling.permute_sentences(source, order_rng, vocabulary)
     starts = infilling.word_starts(source, vocabulary)
@@ -144,7 +139,7 @@ class Predicted(enum.Enum):
   ALL = 'all'
 
 
-@registry.register('token_masking')
+@class_registry.register('token_masking')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenMasking(SequenceToSequence):
   """Predicts the masked tokens of the encoder's row by the decoder.
@@ -165,7 +160,7 @@ class TokenMasking(SequenceToSequence):
     predicted: the MASKED tokens only, or ALL (BART's token masking).
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
   mask_ratio: masking.MaskRatio = 0.15
   max_mask_ratio: validation.PositiveFraction | None = None
@@ -178,14 +173,14 @@ class TokenMasking(SequenceToSequence):
   def __post_init__(self):
     masked_lm.masked_lm_of(self)  # its settings are checked where it is made
 
-  def rows(self, batch, context: base.Context, rng: jax.Array):
-    batch = row_edits.one_text(batch)
+  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+    batch = sequence_ops.one_text(batch)
     token_ids, choice = masked_lm.masked_lm_of(self).mask(batch, context, rng)
-    source = {**batch, batch_lib.TOKEN_IDS: token_ids}
+    source = {**batch, batch_keys.TOKEN_IDS: token_ids}
     if self.predicted is Predicted.ALL:
       return source, batch, None
-    shape = batch[batch_lib.TOKEN_IDS].shape
+    shape = batch[batch_keys.TOKEN_IDS].shape
     chosen = (
-      row_edits.scatter_add(shape[1], choice.positions, choice.weights) > 0
+      sequence_ops.scatter_add(shape[1], choice.positions, choice.weights) > 0
     )
     return source, batch, chosen

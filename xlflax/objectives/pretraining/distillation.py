@@ -8,18 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, registry, validation
-from xlflax.models import api as models_api
-from xlflax.objectives import base, inputs, metrics
+from xlflax.data import batch_keys
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.models import model_params as models_api
+from xlflax.objectives import (objective_base, model_calls, objective_metrics)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.losses import linear_kl
 from xlflax.objectives.pretraining import masked_lm
 
 
-@registry.register('distillation')
+@class_registry.register('distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Distillation(base.Objective):
+class Distillation(objective_base.Objective):
   """KL to a frozen teacher's predictions (MetaXLM, section 5.3).
 
   The student's input is masked as for masked language modelling; the teacher
@@ -45,7 +45,7 @@ class Distillation(base.Objective):
   pass.
 
   Attributes:
-    teacher: an encoder of any size; see `base.Teacher`.
+    teacher: an encoder of any size; see `objective_base.Teacher`.
     language: code of the teacher's language, one of the student's vocabulary.
     temperature: T of both softmaxes.
     mask_ratio: share of each row's text tokens that is chosen, or a function
@@ -61,9 +61,9 @@ class Distillation(base.Objective):
     name: the objective's name.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
-  teacher: base.Teacher
+  teacher: objective_base.Teacher
   language: str = 'en'
   temperature: validation.PositiveFloat = 1.0
   mask_ratio: masking.MaskRatio = 0.15
@@ -163,27 +163,27 @@ class Distillation(base.Objective):
       )
     params = jax.lax.stop_gradient({'model': state['teacher']})
     languages = jnp.full_like(token_ids, state['language'])
-    states = inputs.call_model(
+    states = model_calls.call_model(
       module,
       params,
       'encode',
       token_ids,
-      **{**inputs.model_kwargs(batch), 'language_ids': languages},
+      **{**model_calls.model_kwargs(batch), 'language_ids': languages},
     )
     return _scorer(module, params, states, choice)
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
-    params = inputs.bind_language_params(
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
+    params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, choice = self._masked_lm.mask(batch, context, mask_rng)
-    states = inputs.encode_batch(
+    states = model_calls.encode_batch(
       model,
       params,
-      {**batch, batch_lib.TOKEN_IDS: token_ids},
+      {**batch, batch_keys.TOKEN_IDS: token_ids},
       context=context,
       rng=dropout_rng,
     )
@@ -196,18 +196,18 @@ class Distillation(base.Objective):
     )
     language = self._language_id(context.vocabulary)
     text = masking.is_text(batch, context.vocabulary)
-    others = text & (batch[batch_lib.LANGUAGE_IDS] != language)
+    others = text & (batch[batch_keys.LANGUAGE_IDS] != language)
     in_language = choice.weights * ~jnp.any(others, axis=1)[:, None]
-    labels = masking.gather_rows(batch[batch_lib.TOKEN_IDS], choice.positions)
+    labels = masking.gather_rows(batch[batch_keys.TOKEN_IDS], choice.positions)
     weights = in_language * context.state['matched'][labels]
     total = jnp.sum(jnp.where(weights > 0, scored.loss * weights, 0.0))
-    loss = base.WeightedMean(total, jnp.sum(weights))
+    loss = objective_base.WeightedMean(total, jnp.sum(weights))
     found = self._metrics(batch, context, scored, weights, in_language, choice)
     if self.masked_lm_weight:
       mlm = self._masked_lm_loss(model, params, states, batch, choice)
       loss = _add_means(loss, mlm, self.masked_lm_weight)
       found[f'{self.name}/masked_lm_loss'] = jax.lax.stop_gradient(mlm)
-    return base.ObjectiveOutput(loss, found, context.state)
+    return objective_base.ObjectiveOutput(loss, found, context.state)
 
   def _masked_lm_loss(self, model, params, states, batch, choice):
     """The masked LM's loss over all chosen tokens, from the same states."""
@@ -215,35 +215,35 @@ class Distillation(base.Objective):
       model, params, batch, states, choice
     )
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
-    return base.WeightedMean(total, jnp.sum(weights))
+    return objective_base.WeightedMean(total, jnp.sum(weights))
 
   def _metrics(self, batch, context, scored, weights, in_language, choice):
     vocabulary = context.vocabulary
     languages = masking.gather_rows(
-      batch[batch_lib.LANGUAGE_IDS], choice.positions
+      batch[batch_keys.LANGUAGE_IDS], choice.positions
     )
     values = {'loss': scored.loss, 'agreement': scored.correct}
     return (
-      metrics.metrics_by_language(
+      objective_metrics.metrics_by_language(
         self.name, values, weights, languages, vocabulary
       )
-      | metrics.metrics_by_language(
+      | objective_metrics.metrics_by_language(
         self.name, {'coverage': weights}, in_language, languages, vocabulary
       )
-      | metrics.token_counts(self.name, vocabulary, batch)
+      | objective_metrics.token_counts(self.name, vocabulary, batch)
     )
 
 
 def _add_means(
-  first: base.WeightedMean, second: base.WeightedMean, factor: float
-) -> base.WeightedMean:
+  first: objective_base.WeightedMean, second: objective_base.WeightedMean, factor: float
+) -> objective_base.WeightedMean:
   """One mean that is `first`'s plus `factor` times `second`'s.
 
   Its weight is that of `second`, which a batch always has.
   """
   scale = second.weight / jnp.maximum(first.weight, 1e-8)
   scale = jnp.where(first.weight > 0, scale, 0.0)
-  return base.WeightedMean(
+  return objective_base.WeightedMean(
     first.total * scale + factor * second.total, second.weight
   )
 
@@ -259,7 +259,7 @@ def _place(leaf: jax.Array, value) -> jax.Array:
 
 def _scorer(model, params, states, choice):
   """Returns hidden [B, K, H], table [R, H], bias [R], the factors of logits."""
-  hidden = inputs.call_model(
+  hidden = model_calls.call_model(
     model, params, 'transform', masking.gather_rows(states, choice.positions)
   )
-  return hidden, *inputs.call_model(model, params, 'output_table')
+  return hidden, *model_calls.call_model(model, params, 'output_table')

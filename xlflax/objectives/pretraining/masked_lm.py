@@ -7,9 +7,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import registry, validation
-from xlflax.objectives import base, inputs, metrics, two_sided
+from xlflax.data import batch_keys
+from xlflax.utils import (class_registry, validation)
+from xlflax.objectives import (objective_base, model_calls, objective_metrics, sentence_pairs)
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.corruption import random_words as random_words_lib
 from xlflax.objectives.corruption.random_words import RandomWords
@@ -33,9 +33,9 @@ class Units(enum.Enum):
   WORDS = 'words'
 
 
-@registry.register('masked_lm')
+@class_registry.register('masked_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskedLM(base.Objective):
+class MaskedLM(objective_base.Objective):
   """Predicts chosen tokens from the rest (Devlin et al. 2019, section 3.1).
 
   The loss is the mean of -log p over the chosen tokens of the batch. Of a
@@ -83,7 +83,7 @@ class MaskedLM(base.Objective):
       random_probability=self.random_probability,
     )
 
-  def mask(self, batch, context: base.Context, rng: jax.Array):
+  def mask(self, batch, context: objective_base.Context, rng: jax.Array):
     """Returns (masked ids [B, T], choice of K tokens a row); `rng` is a key."""
     choice_rng, word_rng = jax.random.split(rng)
     maskable = masking.is_text(batch, context.vocabulary)
@@ -93,20 +93,20 @@ class MaskedLM(base.Objective):
       units = jnp.maximum(jnp.cumsum(starts, axis=1, dtype=jnp.int32) - 1, 0)
     choice = self.policy(choice_rng, maskable, context.step, units)
     languages = masking.gather_rows(
-      batch[batch_lib.LANGUAGE_IDS], choice.positions
+      batch[batch_keys.LANGUAGE_IDS], choice.positions
     )
     words = random_words_lib.draw_random_words(
       self.random_words, word_rng, languages, context.vocabulary
     )
     token_ids = masking.apply_choice(
-      batch[batch_lib.TOKEN_IDS], choice, words, context.vocabulary
+      batch[batch_keys.TOKEN_IDS], choice, words, context.vocabulary
     )
     return token_ids, choice
 
   def _score(self, model, params, states, labels) -> TokenLoss:
     """Loss and correctness [B, N] of `states [B, N, H]`, `labels [B, N]`."""
-    hidden = inputs.call_model(model, params, 'transform', states)
-    table, bias = inputs.call_model(model, params, 'output_table')
+    hidden = model_calls.call_model(model, params, 'transform', states)
+    table, bias = model_calls.call_model(model, params, 'output_table')
     result = linear_cross_entropy(
       hidden.reshape(-1, hidden.shape[-1]),
       table,
@@ -119,8 +119,8 @@ class MaskedLM(base.Objective):
   def _losses(self, model, params, batch, states, choice):
     """Loss, correctness, weights and languages, [B, K] or [B, T] each."""
     labels, languages = (
-      batch[batch_lib.TOKEN_IDS],
-      batch[batch_lib.LANGUAGE_IDS],
+      batch[batch_keys.TOKEN_IDS],
+      batch[batch_keys.LANGUAGE_IDS],
     )
     if self.head is Head.EVERY_POSITION:
       weights = masking.scatter_rows(
@@ -138,29 +138,29 @@ class MaskedLM(base.Objective):
     )
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
-    parts = two_sided.encoding_parts(model, batch)
-    return metrics.add_outputs(
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
+    parts = sentence_pairs.encoding_parts(model, batch)
+    return objective_metrics.add_outputs(
       [
         self._one(model, params, part, dataclasses.replace(context, rng=rng))
         for part, rng in zip(
-          parts, two_sided.split_keys(context.rng, parts), strict=True
+          parts, sentence_pairs.split_keys(context.rng, parts), strict=True
         )
       ]
     )
 
-  def _one(self, model, params, batch, context) -> base.ObjectiveOutput:
+  def _one(self, model, params, batch, context) -> objective_base.ObjectiveOutput:
     """Loss and metrics of rows that share their parameters."""
     chosen = self.chosen(model, params, batch, context)
     loss, _, weights, _ = chosen
     total = jnp.sum(jnp.where(weights > 0, loss * weights, 0.0))
-    return base.ObjectiveOutput(
-      base.WeightedMean(total, jnp.sum(weights)),
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(total, jnp.sum(weights)),
       self._metrics(batch, context, *chosen),
     )
 
-  def chosen(self, model, params, batch, context: base.Context):
+  def chosen(self, model, params, batch, context: objective_base.Context):
     """What is predicted of rows that share their parameters.
 
     Args:
@@ -173,31 +173,31 @@ class MaskedLM(base.Objective):
       Loss in nats, correctness, weight (0: padding) and language of the tokens,
       [B, K] each; [B, T] where every position is scored.
     """
-    params = inputs.bind_language_params(
+    params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
     mask_rng, dropout_rng = jax.random.split(context.rng)
     token_ids, choice = self.mask(batch, context, mask_rng)
-    states = inputs.encode_batch(
+    states = model_calls.encode_batch(
       model,
       params,
-      {**batch, batch_lib.TOKEN_IDS: token_ids},
+      {**batch, batch_keys.TOKEN_IDS: token_ids},
       context=context,
       rng=dropout_rng,
     )
     return self._losses(model, params, batch, states, choice)
 
   def _metrics(self, batch, context, loss, correct, weights, languages):
-    return metrics.metrics_by_language(
+    return objective_metrics.metrics_by_language(
       self.name,
-      {'loss': loss, metrics.PERPLEXITY: loss, 'accuracy': correct},
+      {'loss': loss, objective_metrics.PERPLEXITY: loss, 'accuracy': correct},
       weights,
       languages,
       context.vocabulary,
-    ) | metrics.token_counts(self.name, context.vocabulary, batch)
+    ) | objective_metrics.token_counts(self.name, context.vocabulary, batch)
 
 
-@registry.register('translation_lm')
+@class_registry.register('translation_lm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationLM(MaskedLM):
   """TLM: MLM over a sentence and its translation in one row.
@@ -209,7 +209,7 @@ class TranslationLM(MaskedLM):
   VECO 25 % of bilingual rows.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.PAIR
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.PAIR
 
   name: str = 'tlm'
 

@@ -20,12 +20,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax.foundation import errors, registry, validation
+from xlflax.utils import (errors, class_registry, validation)
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.objectives import base, losses, row_hashes
+from xlflax.objectives import (objective_base, losses, duplicate_detection)
 
 
-@registry.register('momentum_queue')
+@class_registry.register('momentum_queue')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MomentumQueue:
   """Settings of momentum contrast.
@@ -104,7 +104,7 @@ def start_step(
 
 
 def enqueue(
-  state, new, valid: jax.Array, context: base.Context
+  state, new, valid: jax.Array, context: objective_base.Context
 ) -> dict[str, Any]:
   """Replaces the oldest keys of the queue by those of a micro-batch.
 
@@ -143,7 +143,7 @@ def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
   out = jnp.zeros((prints.shape[0], queued.shape[0]), bool)
   for mine in sides:
     for other in sides:
-      out |= row_hashes.equal_fingerprints(prints[:, mine], queued[:, other])
+      out |= duplicate_detection.equal_fingerprints(prints[:, mine], queued[:, other])
   return out
 
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, registry, validation
-from xlflax.models import api as models_api
-from xlflax.models import config as model_config
+from xlflax.data import batch_keys
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.models import model_params as models_api
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
-from xlflax.objectives import base, heads, inputs, losses, metrics
+from xlflax.objectives import (objective_base, pretraining_heads, model_calls, losses, objective_metrics)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.cross_entropy import table_sampling
 from xlflax.objectives.cross_entropy.linear_cross_entropy import (
@@ -50,9 +50,9 @@ class _Replaced(NamedTuple):
   languages: jax.Array
 
 
-@registry.register('replaced_token_detection')
+@class_registry.register('replaced_token_detection')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReplacedTokenDetection(base.Objective):
+class ReplacedTokenDetection(objective_base.Objective):
   """ELECTRA (Clark et al. 2020), XLM-E (Chi et al. 2022, section 3).
 
   A generator, an encoder of its own size, is trained by masked language
@@ -89,7 +89,7 @@ class ReplacedTokenDetection(base.Objective):
     name: the objective's name.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.SINGLE
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE
 
   generator: model_config.EncoderConfig
   mask_ratio: masking.MaskRatio = 0.15
@@ -184,7 +184,7 @@ class ReplacedTokenDetection(base.Objective):
         },
       }
     states = jnp.zeros((1, model.config.hidden_dim))
-    head = heads.DiscriminatorHead().init(head_rng, states)['params']
+    head = pretraining_heads.DiscriminatorHead().init(head_rng, states)['params']
     return {'generator': generator, 'discriminator': head}
 
   def _generator_params(self, params) -> dict[str, Any]:
@@ -205,27 +205,27 @@ class ReplacedTokenDetection(base.Objective):
     masked, choice = self._masked_lm.mask(batch, context, mask_rng)
     labels, languages = (
       masking.gather_rows(batch[key], choice.positions)
-      for key in (batch_lib.TOKEN_IDS, batch_lib.LANGUAGE_IDS)
+      for key in (batch_keys.TOKEN_IDS, batch_keys.LANGUAGE_IDS)
     )
     generator = self.generator_module(model)
-    params = inputs.bind_language_params(
+    params = model_calls.bind_language_params(
       generator, self._generator_params(params), batch, context.vocabulary
     )
-    states = inputs.encode_batch(
+    states = model_calls.encode_batch(
       generator,
       params,
-      {**batch, batch_lib.TOKEN_IDS: masked},
+      {**batch, batch_keys.TOKEN_IDS: masked},
       context=context,
       rng=dropout_rng,
     )
-    hidden = inputs.call_model(
+    hidden = model_calls.call_model(
       generator,
       params,
       'transform',
       masking.gather_rows(states, choice.positions),
     )
     hidden = hidden.reshape(-1, hidden.shape[-1])  # [B * K, H]
-    table, bias = inputs.call_model(generator, params, 'output_table')
+    table, bias = model_calls.call_model(generator, params, 'output_table')
     scored = linear_cross_entropy(
       hidden, table, bias, labels.reshape(-1), chunk_size=self.chunk_size
     )
@@ -234,7 +234,7 @@ class ReplacedTokenDetection(base.Objective):
     )
     drawn = jnp.where(choice.weights > 0, drawn.reshape(labels.shape), labels)
     return _Replaced(
-      masking.scatter_rows(batch[batch_lib.TOKEN_IDS], choice.positions, drawn),
+      masking.scatter_rows(batch[batch_keys.TOKEN_IDS], choice.positions, drawn),
       scored.loss.reshape(labels.shape),
       scored.correct.reshape(labels.shape),
       choice.weights,
@@ -242,50 +242,50 @@ class ReplacedTokenDetection(base.Objective):
     )
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
-    params = inputs.bind_language_params(
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
+    params = model_calls.bind_language_params(
       model, params, batch, context.vocabulary
     )
     generator_rng, dropout_rng = jax.random.split(context.rng)
     made = self._replace(model, params, batch, context, generator_rng)
-    states = inputs.encode_batch(
+    states = model_calls.encode_batch(
       model,
       params,
-      {**batch, batch_lib.TOKEN_IDS: made.token_ids},
+      {**batch, batch_keys.TOKEN_IDS: made.token_ids},
       context=context,
       rng=dropout_rng,
     )
     logits = cast(
       jax.Array,
-      heads.DiscriminatorHead().apply(
+      pretraining_heads.DiscriminatorHead().apply(
         {'params': params['heads'][self.name]['discriminator']}, states
       ),
     )
-    replaced = made.token_ids != batch[batch_lib.TOKEN_IDS]
+    replaced = made.token_ids != batch[batch_keys.TOKEN_IDS]
     found = losses.binary_cross_entropy(logits, replaced)
     present = masking.is_present(batch, context.vocabulary).astype(jnp.float32)
     tokens = jnp.sum(present)
-    generator_sum = base.WeightedMean(
+    generator_sum = objective_base.WeightedMean(
       jnp.sum(jnp.where(made.weights > 0, made.loss, 0.0)),
       jnp.sum(made.weights),
     )
-    total = self.generator_weight * base.weighted_mean(
+    total = self.generator_weight * objective_base.weighted_mean(
       generator_sum
     ) * tokens + self.discriminator_weight * jnp.sum(
       jnp.where(present > 0, found.loss, 0.0)
     )
-    return base.ObjectiveOutput(
-      base.WeightedMean(total, tokens),
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(total, tokens),
       self._metrics(batch, context, made, found, replaced, present),
     )
 
   def _metrics(self, batch, context, made, found, replaced, present):
     vocabulary = context.vocabulary
-    languages = batch[batch_lib.LANGUAGE_IDS]
+    languages = batch[batch_keys.LANGUAGE_IDS]
     replaced = replaced.astype(jnp.float32)
     named = functools.partial(
-      metrics.metrics_by_language, self.name, vocabulary=vocabulary
+      objective_metrics.metrics_by_language, self.name, vocabulary=vocabulary
     )
     of_chosen = {
       'generator_loss': made.loss,
@@ -301,5 +301,5 @@ class ReplacedTokenDetection(base.Objective):
       named(of_chosen, made.weights, made.languages)
       | named(of_tokens, present, languages)
       | named(recall, present * replaced, languages)
-      | metrics.token_counts(self.name, vocabulary, batch)
+      | objective_metrics.token_counts(self.name, vocabulary, batch)
     )

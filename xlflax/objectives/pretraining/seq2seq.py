@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch as batch_lib
-from xlflax.foundation import errors, registry, validation
-from xlflax.objectives import base, inputs, metrics, teacher_forcing, two_sided
+from xlflax.data import batch_keys
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.objectives import (objective_base, model_calls, objective_metrics, teacher_forcing, sentence_pairs)
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
@@ -24,9 +24,9 @@ class SourceSymbols(enum.Enum):
   LANGUAGE_LAST = 'language_last'  # `x </s> <lang:xx>` (mBART)
 
 
-@registry.register('sequence_to_sequence')
+@class_registry.register('sequence_to_sequence')
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SequenceToSequence(base.Objective):
+class SequenceToSequence(objective_base.Objective):
   """Teacher-forced cross-entropy of target rows; a base of objectives.
 
   The loss is the mean over the labels of the batch. Metrics, per language of
@@ -48,12 +48,12 @@ class SequenceToSequence(base.Objective):
   name: str = 'seq2seq'
 
   def rows(
-    self, batch, context: base.Context, rng: jax.Array
+    self, batch, context: objective_base.Context, rng: jax.Array
   ) -> tuple[Any, Any, jax.Array | None]:
     """Makes the rows of encoder and decoder.
 
     Args:
-      batch: as `xlflax.data.batch` documents.
+      batch: as `xlflax.data.batch_keys` documents.
       context: vocabulary and step.
       rng: key of the corruption.
 
@@ -80,8 +80,8 @@ class SequenceToSequence(base.Objective):
     return super().init_heads(model, rng)
 
   def __call__(
-    self, model, params, batch, context: base.Context
-  ) -> base.ObjectiveOutput:
+    self, model, params, batch, context: objective_base.Context
+  ) -> objective_base.ObjectiveOutput:
     vocabulary = context.vocabulary
     rows_rng, dropout_rng = jax.random.split(context.rng)
     source, goal, scored = self.rows(batch, context, rows_rng)
@@ -92,10 +92,10 @@ class SequenceToSequence(base.Objective):
       vocabulary,
     )
     target = teacher_forcing.make_target(goal, first, vocabulary, scored)
-    target_params = inputs.bind_language_params(model, params, goal, vocabulary)
+    target_params = model_calls.bind_language_params(model, params, goal, vocabulary)
     states, target_params = teacher_forcing.decode_with_teacher_forcing(
       model,
-      inputs.bind_language_params(model, params, source, vocabulary),
+      model_calls.bind_language_params(model, params, source, vocabulary),
       target_params,
       source,
       target,
@@ -112,20 +112,20 @@ class SequenceToSequence(base.Objective):
       vocab_size=vocabulary.size,
     )
     total = jnp.sum(jnp.where(target.weights > 0, score.loss, 0.0))
-    return base.ObjectiveOutput(
-      base.WeightedMean(total, jnp.sum(target.weights)),
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(total, jnp.sum(target.weights)),
       self._metrics(context, source, target, score),
     )
 
   def _metrics(self, context, source, target, score):
-    names = ('loss', metrics.PERPLEXITY, 'accuracy')
-    return metrics.metrics_by_language(
+    names = ('loss', objective_metrics.PERPLEXITY, 'accuracy')
+    return objective_metrics.metrics_by_language(
       self.name,
       dict(zip(names, score, strict=True)),
       target.weights,
-      target.rows[batch_lib.LANGUAGE_IDS],
+      target.rows[batch_keys.LANGUAGE_IDS],
       context.vocabulary,
-    ) | metrics.token_counts(self.name, context.vocabulary, source, target.rows)
+    ) | objective_metrics.token_counts(self.name, context.vocabulary, source, target.rows)
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
@@ -139,7 +139,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
   """
   if symbols is SourceSymbols.BOS:
     return rows
-  token_ids = rows[batch_lib.TOKEN_IDS]
+  token_ids = rows[batch_keys.TOKEN_IDS]
   present = masking.is_present(rows, vocabulary)
   after = jnp.pad(present[:, 1:], ((0, 0), (0, 1)))
   languages = teacher_forcing.row_languages(rows, vocabulary)
@@ -150,10 +150,10 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
     earlier,
     jnp.where(present, symbol[:, None].astype(token_ids.dtype), token_ids),
   )
-  return {**rows, batch_lib.TOKEN_IDS: moved}
+  return {**rows, batch_keys.TOKEN_IDS: moved}
 
 
-@registry.register('translation')
+@class_registry.register('translation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation(SequenceToSequence):
   """Predicts the second side of a pair from the first (Layout.SIDES).
@@ -171,7 +171,7 @@ class Translation(SequenceToSequence):
     random_words: which words these are.
   """
 
-  ROWS: ClassVar[base.Rows] = base.Rows.TRANSLATIONS
+  ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.TRANSLATIONS
 
   label_smoothing: validation.FractionBelowOne = 0.1
   mask_ratio: validation.Fraction | Callable[[jax.Array], jax.Array] = 0.0
@@ -185,11 +185,11 @@ class Translation(SequenceToSequence):
     if self._masks:
       masked_lm.masked_lm_of(self)  # its settings are checked where it is made
 
-  def rows(self, batch, context: base.Context, rng: jax.Array):
-    source, goal = two_sided.split_sides(batch, objective=self.name)
+  def rows(self, batch, context: objective_base.Context, rng: jax.Array):
+    source, goal = sentence_pairs.split_sides(batch, objective=self.name)
     if self._masks:
       token_ids, _ = masked_lm.masked_lm_of(self).mask(source, context, rng)
-      source = {**source, batch_lib.TOKEN_IDS: token_ids}
+      source = {**source, batch_keys.TOKEN_IDS: token_ids}
     return source, goal, None
 
   @property

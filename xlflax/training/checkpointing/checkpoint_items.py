@@ -16,10 +16,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from xlflax.foundation import errors
-from xlflax.storage import digests, kvstores, manifests, paths
+from xlflax.utils import errors
+from xlflax.storage import (checksums, tensorstore_specs, manifests, paths)
 
-kvstores.enable_s3_in_orbax()
+tensorstore_specs.enable_s3_in_orbax()
 
 PARAMS, TRAIN, META = NAMES = ('params', 'train', 'meta')
 _META_FILE = 'metadata'  # Orbax's name of the JSON
@@ -76,7 +76,7 @@ class _Sealed:
     super().finalize(directory)  # type: ignore[misc]
     if is_first:
       paths.wait_until_listed(paths.to_path(directory))
-      digests.seal_directory(paths.to_path(directory), self.about)
+      checksums.seal_directory(paths.to_path(directory), self.about)
 
 
 class SealedArrays(_Sealed, ocp.StandardCheckpointHandler):
@@ -204,7 +204,7 @@ def score_problem(checkpoint: pathlib.Path) -> str:
 def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
   """What a checkpoint's parameters were sealed with; {} if that is damaged."""
   try:
-    return digests.read_seal(checkpoint / PARAMS).about
+    return checksums.read_seal(checkpoint / PARAMS).about
   except (OSError, ValueError, RecursionError):
     return {}
 
@@ -212,8 +212,8 @@ def read_seal_metadata(checkpoint: pathlib.Path) -> dict[str, Any]:
 def checkpoint_identity(checkpoint: pathlib.Path) -> str:
   """What tells a checkpoint's arrays from all others; '' without any."""
   try:
-    seals = [(checkpoint / item / digests.FILE) for item in (PARAMS, TRAIN)]
-    return digests.digest_json([seal.read_text('utf-8') for seal in seals])[
+    seals = [(checkpoint / item / checksums.FILE) for item in (PARAMS, TRAIN)]
+    return checksums.digest_json([seal.read_text('utf-8') for seal in seals])[
       -16:
     ]
   except (FileNotFoundError, NotADirectoryError):
@@ -244,7 +244,7 @@ def verify_items(
     for problem in _problems(checkpoint / item, share)
   ]
   if not found:
-    of = [digests.read_seal(checkpoint / item).about for item in items]
+    of = [checksums.read_seal(checkpoint / item).about for item in items]
     if any(about != of[0] for about in of):
       found = [f'{", ".join(items)} are of different checkpoints']
     elif of[0].get('step') != int(checkpoint.name):
@@ -257,7 +257,7 @@ def verify_items(
 
 def verify_description(checkpoint: pathlib.Path, item: str) -> None:
   """As `verify_items`, of the small files, which say what arrays there are."""
-  found = digests.find_problems(checkpoint / item, largest=_SMALL)
+  found = checksums.find_problems(checkpoint / item, largest=_SMALL)
   if found:
     raise _damaged(checkpoint, [f'{item}/{problem}' for problem in found])
 
@@ -279,13 +279,13 @@ _WHOLE: dict[str, Any] = {}
 
 
 def _problems(directory: pathlib.Path, share: tuple[int, int]) -> list[str]:
-  """As `digests.find_problems`; what a process has read once is only listed."""
+  """As `checksums.find_problems`; what a process has read once is only listed."""
   if paths.is_bucket(directory):
-    return digests.find_problems(directory, share=share)
+    return checksums.find_problems(directory, share=share)
   now = _listed(directory)
   if now is not None and _WHOLE.get(str(directory)) == (share, now):
     return []
-  found = digests.find_problems(directory, share=share)
+  found = checksums.find_problems(directory, share=share)
   if not found:
     _WHOLE[str(directory)] = (share, now)
   return found
@@ -294,7 +294,7 @@ def _problems(directory: pathlib.Path, share: tuple[int, int]) -> list[str]:
 def _listed(directory: pathlib.Path) -> list[tuple[str, int, int]] | None:
   """Name, size and time of each sealed file; None where one is missing."""
   try:
-    names = [digests.FILE, *digests.read_seal(directory).files]
+    names = [checksums.FILE, *checksums.read_seal(directory).files]
     stats = [(name, (directory / name).stat()) for name in names]
   except (OSError, ValueError):
     return None

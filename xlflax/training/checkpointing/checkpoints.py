@@ -18,18 +18,18 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from xlflax.foundation import errors, registry, validation
+from xlflax.utils import (errors, class_registry, validation)
 from xlflax.storage import paths
 from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoint_items as items_lib
-from xlflax.training.checkpointing import run as run_lib
-from xlflax.training.checkpointing import run_directory, saved_checkpoints
-from xlflax.training.processes import failures
+from xlflax.training.checkpointing import checkpoint_items
+from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
+from xlflax.training.distributed import failures
 
 REJECTED = 'rejected_checkpoints'
 
 
-@registry.register('checkpoint_options')
+@class_registry.register('checkpoint_options')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions:
   """When checkpoints are written and which are kept.
@@ -91,8 +91,8 @@ class Checkpoints:
   ):
     self._model_dir = paths.to_absolute_path(model_dir)
     self._options = options or CheckpointOptions()
-    self.directory = self._model_dir / saved_checkpoints.DIRECTORY
-    self._handlers = items_lib.make_handlers(self._options.write_concurrent_gb)
+    self.directory = self._model_dir / checkpoint_reader.DIRECTORY
+    self._handlers = checkpoint_items.make_handlers(self._options.write_concurrent_gb)
     self._manager = self._open()
     self._writing: int | None = None  # the step of the last write
     self._is_open = False  # whether how it ended is not known
@@ -109,14 +109,14 @@ class Checkpoints:
         enable_async_checkpointing=self._options.asynchronous,
         cleanup_tmp_directories=True,
       ),
-      item_names=items_lib.NAMES,
+      item_names=checkpoint_items.NAMES,
       item_handlers=self._handlers,
     )
 
   def _check_scores(self) -> None:
     """Refuses to choose the best checkpoint by damaged scores."""
-    for step in saved_checkpoints.finished_steps(self._model_dir):
-      problem = items_lib.score_problem(self.directory / str(step))
+    for step in checkpoint_reader.finished_steps(self._model_dir):
+      problem = checkpoint_items.score_problem(self.directory / str(step))
       if problem:
         raise errors.CheckpointError(
           'The score of a checkpoint is damaged',
@@ -128,7 +128,7 @@ class Checkpoints:
   @property
   def last_step(self) -> int | None:
     """The newest finished checkpoint."""
-    return max(saved_checkpoints.finished_steps(self._model_dir), default=None)
+    return max(checkpoint_reader.finished_steps(self._model_dir), default=None)
 
   def describe_last(self) -> str:
     """A sentence that names the newest finished checkpoint."""
@@ -159,11 +159,11 @@ class Checkpoints:
     best = self._options.best_metric
     scored = {best: (metrics or {}).get(best, math.nan)} if best else None
     save = (
-      items_lib.SaveArrays
+      checkpoint_items.SaveArrays
       if self._options.write_concurrent_gb is None
-      else items_lib.SaveTree
+      else checkpoint_items.SaveTree
     )
-    meta = meta | items_lib.own_meta(self._model_dir, scored)
+    meta = meta | checkpoint_items.own_meta(self._model_dir, scored)
     self.wait()
     self._writing, self._is_open = step, True
     with self._report_failure():
@@ -177,8 +177,8 @@ class Checkpoints:
         metrics=scored,
         args=ocp.args.Composite(
           params=save(state.params),
-          train=items_lib.SaveArrays(saved_checkpoints.train_item(state)),
-          meta=items_lib.SaveJson(meta),
+          train=checkpoint_items.SaveArrays(checkpoint_reader.train_item(state)),
+          meta=checkpoint_items.SaveJson(meta),
         ),
       )
 
@@ -223,14 +223,14 @@ class Checkpoints:
     failed: dict[int, Exception] = {}
     for step in sorted(self._manager.all_steps(), reverse=True):
       try:
-        saved_checkpoints.verify_checkpoint(
-          self.directory / str(step), *items_lib.NAMES
+        checkpoint_reader.verify_checkpoint(
+          self.directory / str(step), *checkpoint_items.NAMES
         )
       except errors.CheckpointError as error:
         _check_answers(error)
         failed[step] = error
         continue
-      saved_checkpoints.check_fit(self.directory / str(step), factory.abstract)
+      checkpoint_reader.check_fit(self.directory / str(step), factory.abstract)
       try:
         restored = self._restore(step, factory)
       except Exception as error:
@@ -244,7 +244,7 @@ class Checkpoints:
       raise errors.CheckpointError(
         'No checkpoint can be read',
         got='; '.join(
-          f'step {step}: {saved_checkpoints.first_line(error)}'
+          f'step {step}: {checkpoint_reader.first_line(error)}'
           for step, error in failed.items()
         ),
         where=str(self.directory),
@@ -255,16 +255,16 @@ class Checkpoints:
   def _restore(self, step: int, factory) -> Restored:
     abstract = factory.abstract_sharded
     checkpoint = self.directory / str(step)
-    train = items_lib.read_arrays(
-      checkpoint, items_lib.TRAIN, saved_checkpoints.train_item(abstract)
+    train = checkpoint_items.read_arrays(
+      checkpoint, checkpoint_items.TRAIN, checkpoint_reader.train_item(abstract)
     )
-    params = items_lib.read_arrays(
-      checkpoint, items_lib.PARAMS, abstract.params
+    params = checkpoint_items.read_arrays(
+      checkpoint, checkpoint_items.PARAMS, abstract.params
     )
     return Restored(
       step,
       train_state.TrainState(params=params, **train),
-      items_lib.given_meta(items_lib.read_meta(checkpoint)),
+      checkpoint_items.given_meta(checkpoint_items.read_meta(checkpoint)),
     )
 
   def _reject(self, step: int, error: Exception) -> None:
@@ -274,7 +274,7 @@ class Checkpoints:
       'Checkpoint %s cannot be read (%s); it is moved to %s and the one '
       'before it is used.',
       source,
-      saved_checkpoints.first_line(error),
+      checkpoint_reader.first_line(error),
       target,
     )
     if jax.process_index() == 0:
@@ -304,11 +304,11 @@ class _FailureReport:
       return
     if isinstance(error, errors.XlflaxError):  # says itself what is wrong
       return
-    last = max(saved_checkpoints.finished_steps(self._model_dir), default=None)
+    last = max(checkpoint_reader.finished_steps(self._model_dir), default=None)
     raise errors.CheckpointError(
       'A checkpoint could not be written',
-      got=errors.system_reason(error) or saved_checkpoints.first_line(error),
-      where=str(self._model_dir / saved_checkpoints.DIRECTORY)
+      got=errors.system_reason(error) or checkpoint_reader.first_line(error),
+      where=str(self._model_dir / checkpoint_reader.DIRECTORY)
       + (f'/{self._step}' if self._step is not None else ''),
       fix=f'{_remedy(error)}: the last good checkpoint is '
       f'{"none" if last is None else f"step {last}"}',
@@ -321,7 +321,7 @@ def _check_answers(error: Exception) -> None:
   if errors.is_away(error) or failures.is_lost_peer(error):
     raise errors.CheckpointError(
       'A checkpoint cannot be read now',
-      got=saved_checkpoints.first_line(error),
+      got=checkpoint_reader.first_line(error),
       fix='see whether its file system or bucket answers, and start again',
       status=errors.ExitStatus.FAILURE,
     ) from error
@@ -363,4 +363,4 @@ def write_parameters(
   )
   kept.save(state, meta or {})
   kept.close()
-  run_lib.mark_finished(directory, step)
+  saved_run.mark_finished(directory, step)

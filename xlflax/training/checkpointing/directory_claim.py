@@ -6,30 +6,25 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.foundation import errors
-from xlflax.storage import lease as lease_lib
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+from xlflax.storage import directory_lease
 from xlflax.storage import paths
-from xlflax.training import setup as setup_lib
-from xlflax.training.checkpointing import checkpoint_items as items_lib
-from xlflax.training.checkpointing import (
-  inputs,
-  run_directory,
-  saved_checkpoints,
-  saved_objectives,
-)
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training import training_setup
+from xlflax.training.checkpointing import checkpoint_items
+from xlflax.training.checkpointing import (data_fingerprint, run_directory, checkpoint_reader, objective_config)
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.initialization import init_from as initialization
-from xlflax.training.processes import distributed
+from xlflax.training.distributed import distributed_job
 
 
 @contextlib.contextmanager
 def open_directory(
-  setup: setup_lib.Setup,
+  setup: training_setup.Setup,
   loaders: Mapping[str, Any],
   fingerprint: Mapping[str, Any],
   gin_config: str,
-) -> Iterator[lease_lib.Lease | None]:
+) -> Iterator[directory_lease.Lease | None]:
   """Context in which the run directory belongs to this run.
 
   Args:
@@ -48,24 +43,24 @@ def open_directory(
   run_directory.check_place(setup.model_dir)
   with _lease(setup.model_dir) as lease:
     check_directory(setup, vocabulary, fingerprint)
-    if distributed.is_lead():
+    if distributed_job.is_lead():
       claim_directory(setup, vocabulary, gin_config)
-      inputs.record_inputs(setup.model_dir, fingerprint, loaders)
+      data_fingerprint.record_inputs(setup.model_dir, fingerprint, loaders)
     yield lease
 
 
 @contextlib.contextmanager
-def _lease(model_dir: pathlib.Path) -> Iterator[lease_lib.Lease | None]:
+def _lease(model_dir: pathlib.Path) -> Iterator[directory_lease.Lease | None]:
   """Context in which the first process may write to the directory."""
-  if not distributed.is_lead():
+  if not distributed_job.is_lead():
     yield None
     return
-  with lease_lib.Lease(model_dir) as lease:
+  with directory_lease.Lease(model_dir) as lease:
     yield lease
 
 
 def check_directory(
-  setup: setup_lib.Setup,
+  setup: training_setup.Setup,
   vocabulary: pathlib.Path,
   fingerprint: Mapping[str, Any],
 ) -> None:
@@ -76,38 +71,38 @@ def check_directory(
   )
   run_directory.run_id(directory)  # Rejects a damaged one.
   run_directory.check_vocabulary(vocabulary, directory)
-  if saved_checkpoints.finished_steps(directory):
+  if checkpoint_reader.finished_steps(directory):
     assert setup.vocabulary is not None
-    inputs.check_vocabulary(setup.vocabulary, directory, where=vocabulary)
-  for step in saved_checkpoints.finished_steps(directory)[-1:]:
-    checkpoint = saved_checkpoints.path_of(directory, step)
-    if saved_checkpoints.is_whole(checkpoint):
-      saved_checkpoints.check_fit(checkpoint, setup.factory.abstract)
+    data_fingerprint.check_vocabulary(setup.vocabulary, directory, where=vocabulary)
+  for step in checkpoint_reader.finished_steps(directory)[-1:]:
+    checkpoint = checkpoint_reader.path_of(directory, step)
+    if checkpoint_reader.is_whole(checkpoint):
+      checkpoint_reader.check_fit(checkpoint, setup.factory.abstract)
       _check_inputs(setup, checkpoint, fingerprint)
 
 
 def _check_inputs(
-  setup: setup_lib.Setup,
+  setup: training_setup.Setup,
   checkpoint: pathlib.Path,
   fingerprint: Mapping[str, Any],
 ) -> None:
   """Rejects a change of the data, or logs it."""
-  saved = items_lib.read_meta(checkpoint)['inputs']
+  saved = checkpoint_items.read_meta(checkpoint)['inputs']
   if _other_config(setup) is run_directory.OtherConfig.REFUSE:
-    inputs.check_inputs(saved, fingerprint, where=checkpoint)
-  for change in inputs.input_differences(saved, fingerprint):
+    data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)
+  for change in data_fingerprint.input_differences(saved, fingerprint):
     logging.warning('From checkpoint %s on, %s.', checkpoint, change)
 
 
 def claim_directory(
-  setup: setup_lib.Setup, vocabulary: pathlib.Path, gin_config: str
+  setup: training_setup.Setup, vocabulary: pathlib.Path, gin_config: str
 ) -> None:
   """Writes the description of the run to its directory."""
   directory = setup.model_dir
   run = (
     run_directory.run_id(directory)
     or run_directory.run_of(directory, run_directory.TRAINER)
-    or saved_checkpoints.run_of_last(directory)
+    or checkpoint_reader.run_of_last(directory)
     or run_directory.new_run_id()
   )
   run_directory.claim_run_directory(
@@ -118,14 +113,14 @@ def claim_directory(
     run=run,
   )
   run_directory.remove_leftovers(directory)
-  run_lib.mark_unfinished(directory)
+  saved_run.mark_unfinished(directory)
   run_directory.write_model(
     directory, setup.model, vocabulary=setup.vocabulary, run=run
   )
-  saved_objectives.write_objectives(
+  objective_config.write_objectives(
     directory,
     setup.settings.objectives.objectives,
-    saved_objectives.inputs_of(setup.settings),
+    objective_config.inputs_of(setup.settings),
   )
   run_directory.copy_vocabulary(vocabulary, directory)
   run_directory.copy_origin(
@@ -138,13 +133,13 @@ def claim_directory(
       )
 
 
-def _other_config(setup: setup_lib.Setup) -> run_directory.OtherConfig:
+def _other_config(setup: training_setup.Setup) -> run_directory.OtherConfig:
   """The user's choice, or ACCEPT where the directory's run has no result.
 
   A run that a mistake ended at its start is begun anew after its correction.
   """
   metrics = setup.model_dir / run_directory.METRICS
-  if paths.file_size(metrics) or saved_checkpoints.finished_steps(
+  if paths.file_size(metrics) or checkpoint_reader.finished_steps(
     setup.model_dir
   ):
     return setup.settings.other_config

@@ -5,13 +5,9 @@ import logging
 import pathlib
 from typing import Any
 
-from xlflax.foundation import errors
-from xlflax.storage import digests, paths
-from xlflax.training.checkpointing import (
-  checkpoint_items,
-  run_directory,
-  saved_checkpoints,
-)
+from xlflax.utils import errors
+from xlflax.storage import (checksums, paths)
+from xlflax.training.checkpointing import (checkpoint_items, run_directory, checkpoint_reader)
 from xlflax.training.checkpointing.run_directory import METRICS
 
 _ALL = 2**31  # after every step
@@ -31,7 +27,7 @@ def truncate_metrics(
   """
   path, content = model_dir / METRICS, _content(model_dir)
   size = int(written.partition('-')[0] or 0)
-  if written and digests.digest_content(content[:size]) == written:
+  if written and checksums.digest_content(content[:size]) == written:
     told = [x for x in content[size:].splitlines(True) if _is_kept(x, -1)]
     paths.write_atomically(path, content[:size] + b''.join(told))
     return
@@ -56,13 +52,13 @@ def read_own(model_dir: pathlib.Path) -> bytes:
       that is another run's.
   """
   content = _content(model_dir)
-  steps = saved_checkpoints.finished_steps(model_dir)
+  steps = checkpoint_reader.finished_steps(model_dir)
   written = _known_to(model_dir, steps[-1]) if steps else ''
   size = int(written.partition('-')[0] or 0)
-  if written and digests.digest_content(content[:size]) != written:
+  if written and checksums.digest_content(content[:size]) != written:
     raise errors.RunDirectoryError(
       f'{METRICS} is not the one that this run wrote',
-      got=digests.digest_content(content[:size]),
+      got=checksums.digest_content(content[:size]),
       expected=f'{written}, as checkpoint {steps[-1]} knows it',
       where=str(model_dir / METRICS),
       fix='restore it from a copy of this run; the run can be continued '
@@ -73,9 +69,9 @@ def read_own(model_dir: pathlib.Path) -> bytes:
 
 def _known_to(model_dir: pathlib.Path, step: int) -> str:
   """The digest that a checkpoint has of the metrics; '' for none."""
-  checkpoint = saved_checkpoints.path_of(model_dir, step)
+  checkpoint = checkpoint_reader.path_of(model_dir, step)
   try:
-    about = digests.read_seal(checkpoint / 'meta').about
+    about = checksums.read_seal(checkpoint / 'meta').about
     written = checkpoint_items.read_meta(checkpoint).get('metrics_file', '')
   except (OSError, ValueError):
     return ''  # what reads the checkpoint says so

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from flax import linen as nn
 
-from xlflax.foundation import errors
-from xlflax.storage import bucket_checks, digests, manifests, paths
-from xlflax.training.checkpointing import description as description_lib
+from xlflax.utils import errors
+from xlflax.storage import (bucket_access, checksums, manifests, paths)
+from xlflax.training.checkpointing import config_serialization
 
 CONFIG = 'config.gin'
 TRAINER = 'trainer.json'
@@ -63,7 +63,7 @@ def check_run_directory(
 
   Args:
     model_dir: the run's directory; it need not exist.
-    description: of the run (`description.to_json_config`).
+    description: of the run (`config_serialization.to_json_config`).
     other_config: what to do where another run lives.
 
   Raises:
@@ -121,7 +121,7 @@ def claim_run_directory(
 
 
 def _compare(model_dir, old, new, other_config) -> None:
-  difference = description_lib.config_difference(old, new)
+  difference = config_serialization.config_difference(old, new)
   if difference and other_config is OtherConfig.REFUSE:
     raise errors.RunDirectoryError(
       "The model directory holds another configuration's run",
@@ -186,7 +186,7 @@ def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
 def as_json(value: dict[str, Any]) -> str:
   """Plain JSON with its digest, as people may read and compare it."""
   text = json.dumps(
-    digests.add_digest(value), indent=2, sort_keys=True, ensure_ascii=False
+    checksums.add_digest(value), indent=2, sort_keys=True, ensure_ascii=False
   )
   return text + '\n'
 
@@ -197,7 +197,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
   Raises:
     RunDirectoryError: the file is damaged, or has been changed.
   """
-  return digests.read_json(
+  return checksums.read_json(
     path,
     error=errors.RunDirectoryError,
     what='A file of the run is damaged',
@@ -255,7 +255,7 @@ def write_model(
   known = vocabulary_of(model_dir)
   if vocabulary is not None:
     known = VocabularyIdentity(vocabulary.spec.size, vocabulary.hash)
-  described = {**description_lib.to_json_config(model), _RUN: run}
+  described = {**config_serialization.to_json_config(model), _RUN: run}
   if known is not None:
     described[_OF_VOCABULARY] = known._asdict()
   write_json(model_dir / MODEL, described)
@@ -295,7 +295,7 @@ def read_model(model_dir: pathlib.Path):
     RunDirectoryError: the directory is no run, or in a bucket that cannot be
       read.
   """
-  bucket_checks.check_readable(model_dir)
+  bucket_access.check_readable(model_dir)
   path = model_dir / MODEL
   if not path.exists():
     raise errors.RunDirectoryError(
@@ -303,7 +303,7 @@ def read_model(model_dir: pathlib.Path):
       got=str(model_dir),
       expected=f'a directory with {MODEL}, as `xlflax train` makes it',
     )
-  found = description_lib.from_json_config(read_json(path))
+  found = config_serialization.from_json_config(read_json(path))
   config = getattr(found, 'config', None)
   if not isinstance(found, nn.Module) or not dataclasses.is_dataclass(config):
     raise errors.RunDirectoryError(

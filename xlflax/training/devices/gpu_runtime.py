@@ -7,7 +7,7 @@ so a run asks for more before it makes its devices. What is set already stays.
 import os
 from collections.abc import MutableMapping
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 MEMORY = 'XLA_CLIENT_MEM_FRACTION'
 _FORMER = 'XLA_PYTHON_CLIENT_MEM_FRACTION'  # its deprecated name

@@ -4,8 +4,8 @@ import functools
 import math
 from collections.abc import Sequence
 
-from xlflax.foundation import errors
-from xlflax.training.devices import machines
+from xlflax.utils import errors
+from xlflax.training.devices import machine_topology
 
 AXES = ('data', 'fsdp', 'tensor')
 _MOST_CHIPS = 8  # along fsdp on TPUs, unless more are asked for
@@ -46,7 +46,7 @@ def mesh_shape(wanted: Sequence[int], devices: int) -> tuple[int, ...]:
 
 
 def fsdp_of_a_node(
-  devices, machine: machines.Machine | None, tensor: int
+  devices, machine: machine_topology.Machine | None, tensor: int
 ) -> int:
   """The fsdp axis where nothing is given: what a node holds, beside tensor.
 
@@ -56,7 +56,7 @@ def fsdp_of_a_node(
   platform = machine.platform if machine else devices[0].platform
   if platform == 'cpu':
     return 1
-  node = machine.per_node if machine else machines.node_size(devices)
+  node = machine.per_node if machine else machine_topology.node_size(devices)
   size = max(1, node // max(1, tensor))
   if platform == 'tpu':
     return max(n for n in range(1, _MOST_CHIPS + 1) if size % n == 0)

@@ -26,8 +26,8 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlflax.foundation import errors, registry, validation
-from xlflax.training.devices import machines, meshes
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.training.devices import (machine_topology, meshes)
 
 AXES = meshes.AXES
 BATCH_AXES = ('data', 'fsdp')
@@ -61,7 +61,7 @@ class TensorSplits(enum.Enum):
 _Axis = validation.PositiveInt | Literal[-1]
 
 
-@registry.register('partitioner')
+@class_registry.register('partitioner')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioner:
   """A mesh over all devices and the rules that shard arrays on it.
@@ -87,7 +87,7 @@ class Partitioner:
   tensor_splits: TensorSplits = TensorSplits.LAYERS
   rules: Rules = DEFAULT_RULES
   devices: tuple[Any, ...] | None = None
-  machine: machines.Machine | None = None
+  machine: machine_topology.Machine | None = None
 
   def __post_init__(self):
     for rule in self.rules:

@@ -1,25 +1,10 @@
 """The default hooks of a run."""
 
 from xlflax.training import training_run
-from xlflax.training.hooks import (
-  base,
-  checkpointing,
-  evaluation,
-  loss_spikes,
-  metrics,
-  non_finite,
-  profiler,
-  progress,
-  restart_costs,
-  run_lease,
-  silent_data_corruption,
-  step_times,
-  stop_requests,
-  watchdog,
-)
+from xlflax.training.hooks import (hook_base, checkpoint_hook, evaluation_hook, loss_spike_hook, metrics_logging, non_finite_hook, profiler_hook, progress_logging, restart_cost_hook, run_lease_hook, sdc_hook, step_time_logging, stop_request_hook, watchdog_hook)
 
 
-def default_hooks(run: training_run.TrainingRun) -> list[base.Hook]:
+def default_hooks(run: training_run.TrainingRun) -> list[hook_base.Hook]:
   """Returns the hooks of a run in the order in which they run.
 
   The checks of a step come before the hooks that write something: a state that
@@ -29,39 +14,39 @@ def default_hooks(run: training_run.TrainingRun) -> list[base.Hook]:
     run: The run.
   """
   trainer = run.trainer
-  hang_watchdog = watchdog.WatchdogHook(run.activities, trainer.hang_timeout)
-  step_time_monitor = step_times.StepTimeHook(run.clock)
-  progress_lines = progress.ProgressHook()
-  hooks: list[base.Hook] = [
-    run_lease.RunLeaseHook(),
+  hang_watchdog = watchdog_hook.WatchdogHook(run.activities, trainer.hang_timeout)
+  step_time_monitor = step_time_logging.StepTimeHook(run.clock)
+  progress_lines = progress_logging.ProgressHook()
+  hooks: list[hook_base.Hook] = [
+    run_lease_hook.RunLeaseHook(),
     hang_watchdog,
-    restart_costs.RestartCostHook(),
+    restart_cost_hook.RestartCostHook(),
   ]
   if trainer.replay_every:
     hooks.append(
-      silent_data_corruption.SilentDataCorruptionHook(
+      sdc_hook.SilentDataCorruptionHook(
         run.setup, run.last_good_checkpoint
       )
     )
-  traced_steps = profiler.Steps.of(trainer.profile_steps)
+  traced_steps = profiler_hook.Steps.of(trainer.profile_steps)
   if traced_steps:
     hooks.append(
-      profiler.ProfilerHook(
+      profiler_hook.ProfilerHook(
         traced_steps, run.model_dir, memory=trainer.profile_memory
       )
     )
   hooks.append(progress_lines)
   if trainer.spikes:
-    hooks.append(loss_spikes.LossSpikeHook(trainer.spikes))
+    hooks.append(loss_spike_hook.LossSpikeHook(trainer.spikes))
   hooks += [
-    non_finite.NonFiniteHook(),
+    non_finite_hook.NonFiniteHook(),
     step_time_monitor,
-    metrics.MetricsHook(progress_lines, step_time_monitor),
+    metrics_logging.MetricsHook(progress_lines, step_time_monitor),
   ]
   if trainer.evaluation:
-    hooks.append(evaluation.EvaluationHook(trainer.evaluation))
+    hooks.append(evaluation_hook.EvaluationHook(trainer.evaluation))
   return [
     *hooks,
-    checkpointing.CheckpointHook(),
-    stop_requests.StopRequestHook(hang_watchdog.stopping),
+    checkpoint_hook.CheckpointHook(),
+    stop_request_hook.StopRequestHook(hang_watchdog.stopping),
   ]

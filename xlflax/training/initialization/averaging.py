@@ -16,18 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.foundation import errors, validation
-from xlflax.storage import bucket_checks, manifests, paths
-from xlflax.training import finite_values
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import (
-  checkpoints,
-  inputs,
-  run_directory,
-  saved_checkpoints,
-  saved_objectives,
-)
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.utils import (errors, validation)
+from xlflax.storage import (bucket_access, manifests, paths)
+from xlflax.training import nonfinite_checks
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import (checkpoints, data_fingerprint, run_directory, checkpoint_reader, objective_config)
+from xlflax.training.checkpointing import saved_run
 
 RECORD = 'averaged.json'
 _GROUP_VALUES = 2**27  # parameters read at a time: 0.5 GB of each checkpoint
@@ -42,8 +36,8 @@ def last_steps(
   Raises:
     CheckpointError: there are not so many.
   """
-  bucket_checks.check_readable(paths.to_path(model_dir))
-  steps = saved_checkpoints.finished_steps(model_dir)
+  bucket_access.check_readable(paths.to_path(model_dir))
+  steps = checkpoint_reader.finished_steps(model_dir)
   if len(steps) < count:
     raise errors.CheckpointError(
       'There are too few checkpoints to average',
@@ -76,16 +70,16 @@ def average_checkpoints(
     CheckpointError: a checkpoint is missing or unlike the others.
   """
   output = paths.to_absolute_path(output)
-  runs = [(run_lib.open_run(d), sorted(set(s))) for d, s in chosen.items()]
+  runs = [(saved_run.open_run(d), sorted(set(s))) for d, s in chosen.items()]
   for run, steps in runs:
     _check_steps(run, steps)
     _check_same(run, runs[0][0])
   checkpoints = [
-    saved_checkpoints.path_of(run.directory, step)
+    checkpoint_reader.path_of(run.directory, step)
     for run, steps in runs
     for step in steps
   ]
-  bucket_checks.check_usable(output)
+  bucket_access.check_usable(output)
   with paths.new_directory(output, where='--output') as made:
     _write(runs, mean_params(checkpoints), made)
   for run, steps in runs:
@@ -101,32 +95,32 @@ def mean_params(paths: Sequence[pathlib.Path]) -> dict[str, Any]:
       value is not finite.
   """
   for path in paths:
-    saved_checkpoints.verify_checkpoint(path, 'params')
-  shapes = saved_checkpoints.saved_shapes(paths[0])
+    checkpoint_reader.verify_checkpoint(path, 'params')
+  shapes = checkpoint_reader.saved_shapes(paths[0])
   for path in paths[1:]:
-    if saved_checkpoints.saved_shapes(path) != shapes:
+    if checkpoint_reader.saved_shapes(path) != shapes:
       raise _different(path, paths[0])
   means: dict[str, np.ndarray] = {}
   for names in _groups(shapes):
     means |= _mean(paths, {name: shapes[name] for name in names})
-  return params_lib.unflatten_params(means)
+  return param_tree.unflatten_params(means)
 
 
 def _mean(paths, shapes) -> dict[str, np.ndarray]:
   """Name -> mean over the checkpoints."""
   sums = {name: np.zeros(shape) for name, shape in shapes.items()}
-  item = params_lib.unflatten_params(
+  item = param_tree.unflatten_params(
     {
       name: np.broadcast_to(np.float32(0), shape)
       for name, shape in shapes.items()
     }
   )
   for path in paths:
-    part = params_lib.flatten_params(
-      saved_checkpoints.read_part(path, 'params', item)
+    part = param_tree.flatten_params(
+      checkpoint_reader.read_part(path, 'params', item)
     )
     for name, total in sums.items():
-      finite_values.check_finite(name, np.asarray(part[name]), where=path)
+      nonfinite_checks.check_finite(name, np.asarray(part[name]), where=path)
       total += part[name]
   return {
     name: (total / len(paths)).astype(np.float32)
@@ -149,13 +143,13 @@ def _groups(shapes) -> Iterator[list[str]]:
 
 
 def _write(
-  runs: Sequence[tuple[run_lib.SavedRun, list[int]]],
+  runs: Sequence[tuple[saved_run.SavedRun, list[int]]],
   params,
   directory: pathlib.Path,
 ) -> None:
   run, _ = runs[0]
   run_directory.write_model(directory, run.model, vocabulary=run.vocabulary)
-  saved_objectives.write_objectives(
+  objective_config.write_objectives(
     directory, run.objectives.values(), run.inputs
   )
   run_directory.copy_vocabulary(
@@ -173,11 +167,11 @@ def _write(
   checkpoints.write_parameters(directory, params, step=last, meta=meta)
 
 
-def _check_same(run: run_lib.SavedRun, first: run_lib.SavedRun) -> None:
+def _check_same(run: saved_run.SavedRun, first: saved_run.SavedRun) -> None:
   """Refuses a run of another model or vocabulary."""
   if run.model != first.model:
     raise _different(run.directory, first.directory)
-  inputs.check_vocabulary(
+  data_fingerprint.check_vocabulary(
     first.vocabulary, run.directory, where=first.directory
   )
 
@@ -190,7 +184,7 @@ def _different(path, first) -> errors.CheckpointError:
   )
 
 
-def _check_steps(run: run_lib.SavedRun, steps: Iterable[int]) -> None:
+def _check_steps(run: saved_run.SavedRun, steps: Iterable[int]) -> None:
   missing = sorted(set(steps) - set(run.steps))
   if missing or not steps:
     raise errors.CheckpointError(

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import inputs, run_directory
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import (data_fingerprint, run_directory)
 from xlflax.training.initialization import vocabulary_matching
 
 _OF_LANGUAGES = ('embeddings/language$', '/language_specific/')
@@ -72,11 +72,11 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
   rows = [
     name
     for name in names
-    if params_lib.matches_pattern(vocabulary_matching.TOKEN_ROWS, name)
+    if param_tree.matches_pattern(vocabulary_matching.TOKEN_ROWS, name)
     and not init.matches_rows(name)
   ]
   if rows and vocabulary is not None:
-    inputs.check_vocabulary(
+    data_fingerprint.check_vocabulary(
       vocabulary,
       paths.to_path(init.model_dir),
       where=f'InitFrom.model_dir, {", ".join(rows)}',
@@ -87,12 +87,12 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
 
 def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   taken = [
-    name for name in names if params_lib.matches_pattern(_OF_LANGUAGES, name)
+    name for name in names if param_tree.matches_pattern(_OF_LANGUAGES, name)
   ]
   known = run_directory.vocabulary_of(paths.to_path(init.model_dir))
   if not taken or known is None or known.hash == vocabulary.hash:
     return
-  theirs = inputs.own_vocabulary(paths.to_path(init.model_dir)).spec.languages
+  theirs = data_fingerprint.own_vocabulary(paths.to_path(init.model_dir)).spec.languages
   if theirs != vocabulary.spec.languages:
     raise errors.VocabularyError(
       'Parameters of languages would stand for other languages here',

@@ -16,24 +16,19 @@ from collections.abc import Collection, Sequence
 
 import jax
 
-from xlflax.foundation import errors, registry, validation
-from xlflax.storage import bucket_checks, paths
-from xlflax.training import finite_values, train_state
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import run as run_lib
-from xlflax.training.checkpointing import run_directory, saved_checkpoints
-from xlflax.training.initialization import decoder as decoder_lib
-from xlflax.training.initialization import (
-  init_checks,
-  matched_rows,
-  moments,
-  parameter_sources,
-)
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.storage import (bucket_access, paths)
+from xlflax.training import (nonfinite_checks, train_state)
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (run_directory, checkpoint_reader)
+from xlflax.training.initialization import decoder_initialization
+from xlflax.training.initialization import (init_checks, embedding_transfer, optimizer_state, parameter_assignment)
 from xlflax.training.initialization import vocabulary_matching as matching_lib
-from xlflax.training.initialization.parameter_sources import Source
+from xlflax.training.initialization.parameter_assignment import Source
 
 
-@registry.register('init_from')
+@class_registry.register('init_from')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitFrom:
   """Where initial parameters come from.
@@ -57,7 +52,7 @@ class InitFrom:
       phase of one training does. Schedules begin anew.
   """
 
-  model_dir: str = registry.known_by_content(run_directory.content_of)
+  model_dir: str = class_registry.known_by_content(run_directory.content_of)
   step: validation.NonNegativeInt | None = None
   include: tuple[str, ...] = ()
   exclude: tuple[str, ...] = ()
@@ -65,7 +60,7 @@ class InitFrom:
   allow_missing: bool = False
   unused: tuple[str, ...] = ()
   vocabulary_matching: matching_lib.VocabularyMatching | None = None
-  decoder: decoder_lib.DecoderInitialization | None = None
+  decoder: decoder_initialization.DecoderInitialization | None = None
   optimizer_state: bool = False
 
   def wants(self, name: str) -> bool:
@@ -77,8 +72,8 @@ class InitFrom:
   def chooses(self, name: str) -> bool:
     """Whether `include` and `exclude` let a name through."""
     return (
-      not self.include or params_lib.matches_pattern(self.include, name)
-    ) and not params_lib.matches_pattern(self.exclude, name)
+      not self.include or param_tree.matches_pattern(self.include, name)
+    ) and not param_tree.matches_pattern(self.exclude, name)
 
   def must_take(self, source_name: str, taken: Collection[str]) -> bool:
     """Whether a parameter of the other run must not be left behind.
@@ -90,13 +85,13 @@ class InitFrom:
     return (
       source_name.startswith('model/')
       and self.chooses(source_name)
-      and not params_lib.matches_pattern(self.unused, source_name)
+      and not param_tree.matches_pattern(self.unused, source_name)
       and (self.decoder is None or self.decoder.must_take(source_name, taken))
     )
 
   def matches_rows(self, name: str) -> bool:
     """Whether a parameter has a row per token that is found by its string."""
-    return self.vocabulary_matching is not None and params_lib.matches_pattern(
+    return self.vocabulary_matching is not None and param_tree.matches_pattern(
       self.vocabulary_matching.parameters, name
     )
 
@@ -131,7 +126,7 @@ def checkpoints_of(init: Inits | None) -> list[str]:
   """What parameters come from at this moment: 'run 3f2a…, step 100'."""
   found = []
   for one in as_init_list(init):
-    steps = saved_checkpoints.finished_steps(one.model_dir)
+    steps = checkpoint_reader.finished_steps(one.model_dir)
     step = max(steps, default=None) if one.step is None else one.step
     run = run_directory.content_of(one.model_dir) or one.model_dir
     found.append(f'{run}, step {step}')
@@ -144,7 +139,7 @@ def replaced_parameters(init: Inits | None, params) -> set[str]:
     name
     for one in as_init_list(init)
     if not one.allow_missing
-    for name in params_lib.flatten_params(params)
+    for name in param_tree.flatten_params(params)
     if one.wants(name) and not one.matches_rows(name)
   }
 
@@ -188,15 +183,15 @@ def initialize_from_runs(
       report_dir=report_dir,
     )
     taken |= values.keys()
-    params = params_lib.map_named(
+    params = param_tree.map_named(
       lambda n, leaf, values=values: values.get(n, leaf), params
     )
     if one.optimizer_state:
-      kept = moments.read_optimizer_state(
+      kept = optimizer_state.read_optimizer_state(
         _checkpoint(one), state.opt_state, factory
       )
       state = state.replace(opt_state=kept)
-  fresh = [n for n in params_lib.flatten_params(params) if n not in taken]
+  fresh = [n for n in param_tree.flatten_params(params) if n not in taken]
   logging.info(
     'Initialised %d parameters; %d are fresh%s.',
     len(taken),
@@ -230,7 +225,7 @@ def check_successor(
     CheckpointError: parameters would be missing or left behind, or shapes or
       optimizers differ.
   """
-  saved = params_lib.param_shapes(before.params)
+  saved = param_tree.param_shapes(before.params)
   for one in as_init_list(init):
     if one.model_dir != model_dir or one.vocabulary_matching is not None:
       continue
@@ -238,8 +233,8 @@ def check_successor(
     sources = _sources(one, state.params, saved, where, None)
     init_checks.check_fit(one, sources, saved, where, None)
     if one.optimizer_state:
-      moments.check_optimizer_state(
-        state.opt_state, params_lib.param_shapes(before.opt_state), where
+      optimizer_state.check_optimizer_state(
+        state.opt_state, param_tree.param_shapes(before.opt_state), where
       )
 
 
@@ -247,8 +242,8 @@ def _values(
   init: InitFrom, params, shardings, *, model, vocabulary, report_dir
 ) -> dict[str, jax.Array]:
   """Name -> array of the parameters that one run gives."""
-  params_lib.check_patterns(init.include, params, where='InitFrom.include')
-  params_lib.check_patterns(init.exclude, params, where='InitFrom.exclude')
+  param_tree.check_patterns(init.include, params, where='InitFrom.include')
+  param_tree.check_patterns(init.exclude, params, where='InitFrom.exclude')
   init_checks.check_renames(init)
   if init.decoder is not None:
     own = init.decoder.of_model(model)
@@ -256,10 +251,10 @@ def _values(
   checkpoint = _checkpoint(init)
   logging.info('Reading initial parameters from %s.', checkpoint)
   run = paths.to_path(init.model_dir)
-  if init.step is None and not (run / run_lib.FINISHED).exists():
+  if init.step is None and not (run / saved_run.FINISHED).exists():
     logging.warning('%s has not ended: %s is its newest.', run, checkpoint)
-  saved_checkpoints.verify_checkpoint(checkpoint, 'params')
-  saved = saved_checkpoints.saved_shapes(checkpoint)
+  checkpoint_reader.verify_checkpoint(checkpoint, 'params')
+  saved = checkpoint_reader.saved_shapes(checkpoint)
   rows = _rows(init, params, vocabulary)
   sources = _sources(init, params, saved, checkpoint, rows)
   init_checks.check_fit(init, sources, saved, checkpoint, model)
@@ -267,13 +262,13 @@ def _values(
   targets = {
     name: (leaf, sharding)
     for (name, leaf), sharding in zip(
-      params_lib.flatten_params(params).items(),
+      param_tree.flatten_params(params).items(),
       jax.tree.leaves(shardings),
       strict=True,
     )
   }
-  arrays = parameter_sources.read_sources(checkpoint, sources, targets, saved)
-  finite_values.check_arrays(arrays, where=checkpoint)
+  arrays = parameter_assignment.read_sources(checkpoint, sources, targets, saved)
+  nonfinite_checks.check_arrays(arrays, where=checkpoint)
   values = _made(
     sources, arrays, {name: sharding for name, (_, sharding) in targets.items()}
   )
@@ -287,13 +282,13 @@ def _values(
 
 def _rows(
   init: InitFrom, params, vocabulary
-) -> matched_rows.MatchedRows | None:
+) -> embedding_transfer.MatchedRows | None:
   """The matching of the two runs' vocabularies, if one is asked for."""
   if init.vocabulary_matching is None:
     return None
   if not any(
     init.wants(name) and init.matches_rows(name)
-    for name in params_lib.flatten_params(params)
+    for name in param_tree.flatten_params(params)
   ):
     raise errors.ConfigError(
       'Vocabulary matching has no parameter to fill',
@@ -302,7 +297,7 @@ def _rows(
       where='VocabularyMatching.parameters',
       fix='leave InitFrom.vocabulary_matching out to take the body only',
     )
-  return matched_rows.MatchedRows.of_run(
+  return embedding_transfer.MatchedRows.of_run(
     init.vocabulary_matching, vocabulary, init.model_dir
   )
 
@@ -333,8 +328,8 @@ def _made(
 
 
 def _checkpoint(init: InitFrom) -> pathlib.Path:
-  bucket_checks.check_readable(paths.to_path(init.model_dir))
-  steps = saved_checkpoints.finished_steps(init.model_dir)
+  bucket_access.check_readable(paths.to_path(init.model_dir))
+  steps = checkpoint_reader.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
     raise errors.CheckpointError(
@@ -343,21 +338,21 @@ def _checkpoint(init: InitFrom) -> pathlib.Path:
       expected=f'one of {steps}' if steps else 'a run with checkpoints',
       where=init.model_dir,
     )
-  return paths.to_path(init.model_dir) / saved_checkpoints.DIRECTORY / str(step)
+  return paths.to_path(init.model_dir) / checkpoint_reader.DIRECTORY / str(step)
 
 
 def _sources(
   init: InitFrom, params, saved, checkpoint, rows
 ) -> dict[str, Source]:
   """Name -> source of the wanted parameters, after all checks."""
-  named = params_lib.flatten_params(params)
-  depths = parameter_sources.stack_depths(params_lib.param_shapes(params))
+  named = param_tree.flatten_params(params)
+  depths = parameter_assignment.stack_depths(param_tree.param_shapes(params))
   sources, problems = {}, []
   for name, leaf in named.items():
     if not init.wants(name):
       continue
     source_name = init.source_name(name)
-    source = parameter_sources.find_source(
+    source = parameter_assignment.find_source(
       source_name, depths.get(name), saved, _choose(init, name)
     )
     if source is None:
@@ -385,7 +380,7 @@ def _sources(
   return sources
 
 
-def _choose(init: InitFrom, name: str) -> parameter_sources.Choose:
+def _choose(init: InitFrom, name: str) -> parameter_assignment.Choose:
   if init.decoder is None or not name.startswith('model/decoder/'):
-    return parameter_sources.every_layer
+    return parameter_assignment.every_layer
   return init.decoder.choose

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import errors, registry, validation
-from xlflax.models import config as model_config
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder
 from xlflax.models.attention.masks import MASKED_SCORE
-from xlflax.objectives import base
+from xlflax.objectives import objective_base
 from xlflax.storage import paths
-from xlflax.training import finite_values
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.training import nonfinite_checks
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import vocabulary_matching
 
 
-@registry.register('teacher')
+@class_registry.register('teacher')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Teacher:
   """The teacher of `xlflax.objectives.pretraining.distillation`, read from its run.
@@ -35,7 +35,7 @@ class Teacher:
     step: the checkpoint; None for the newest.
   """
 
-  model_dir: str = registry.known_by_content(run_directory.content_of)
+  model_dir: str = class_registry.known_by_content(run_directory.content_of)
   step: validation.NonNegativeInt | None = None
 
   def encoder(self, like: model_config.EncoderConfig) -> encoder.Encoder:
@@ -66,7 +66,7 @@ class Teacher:
 
   def load(
     self, *, vocabulary, rows: int, temperature: float
-  ) -> base.TeacherParameters:
+  ) -> objective_base.TeacherParameters:
     """Reads the teacher's parameters and puts them in the student's order.
 
     A token without a match has the teacher's unknown symbol as its input.
@@ -82,11 +82,11 @@ class Teacher:
       CheckpointError: no such checkpoint.
       VocabularyError: no token of the student's has a match.
     """
-    run = run_lib.open_run(self.model_dir)
+    run = saved_run.open_run(self.model_dir)
     step = self._step(run)
     params = run.restore_params(step)['model']
-    finite_values.check_arrays(
-      params_lib.flatten_params(params),
+    nonfinite_checks.check_arrays(
+      param_tree.flatten_params(params),
       where=f'{self.model_dir} at step {step}',
     )
     matching = vocabulary_matching.match_tokens(vocabulary, run.vocabulary)
@@ -111,7 +111,7 @@ class Teacher:
     reordered = reorder_embeddings(
       params, source_ids, scored, unknown=spec.unk_id, temperature=temperature
     )
-    return base.TeacherParameters(reordered, scored, spec.languages)
+    return objective_base.TeacherParameters(reordered, scored, spec.languages)
 
   def _step(self, run) -> int:
     if self.step is not None:

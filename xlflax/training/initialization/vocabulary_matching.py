@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xlflax.data.vocabularies import spec as vocabulary_spec
-from xlflax.data.vocabularies import token_normalization
-from xlflax.foundation import errors, registry
-from xlflax.storage import contents
-from xlflax.training.initialization import dictionaries as dictionaries_lib
-from xlflax.training.initialization import interpolated_rows
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.data.tokenizers import token_normalization
+from xlflax.utils import (errors, class_registry)
+from xlflax.storage import content_hash
+from xlflax.training.initialization import dictionary_translations
+from xlflax.training.initialization import embedding_interpolation
 
 
 class Kind(enum.IntEnum):
@@ -91,7 +91,7 @@ class Matching(NamedTuple):
 TOKEN_ROWS = (r'/token$', r'/output_bias$', r'/output$')
 
 
-@registry.register('vocabulary_matching')
+@class_registry.register('vocabulary_matching')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyMatching:
   """Rows of the embeddings by token instead of by id; see `match`.
@@ -110,14 +110,14 @@ class VocabularyMatching:
     mixing: from which.
   """
 
-  dictionaries: tuple[str, ...] = registry.known_by_content(
-    contents.hash_paths, default=()
+  dictionaries: tuple[str, ...] = class_registry.known_by_content(
+    content_hash.hash_paths, default=()
   )
   source_language: str = 'en'
   parameters: tuple[str, ...] = TOKEN_ROWS
   norms: Norms = Norms.FRESH
-  text: str | None = registry.known_by_content(
-    contents.hash_paths, default=None
+  text: str | None = class_registry.known_by_content(
+    content_hash.hash_paths, default=None
   )
   mixing: Mixing = Mixing.MATCHED
 
@@ -136,7 +136,7 @@ class VocabularyMatching:
     found = match_tokens(
       target,
       source,
-      dictionaries_lib.read_translations(
+      dictionary_translations.read_translations(
         self.dictionaries, self.source_language
       ),
     )
@@ -144,11 +144,11 @@ class VocabularyMatching:
       return found
     matched = found.source_ids >= 0
     if self.mixing is Mixing.MATCHED:
-      ids, weights = interpolated_rows.focus_mixture(target, self.text, matched)
+      ids, weights = embedding_interpolation.focus_mixture(target, self.text, matched)
       ids = found.source_ids[ids]
     else:
       taught = np.flatnonzero(matched & (found.kinds != Kind.SPECIAL))
-      ids, weights = interpolated_rows.wechsel_mixture(
+      ids, weights = embedding_interpolation.wechsel_mixture(
         target,
         source,
         self.text,

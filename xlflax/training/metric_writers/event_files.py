@@ -13,8 +13,8 @@ import time
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer import record_writer
 
-from xlflax.foundation import errors
-from xlflax.training.metric_writers import base
+from xlflax.utils import errors
+from xlflax.training.metric_writers import metric_writer
 
 # Two event files of a process may begin in the same second.
 _files = itertools.count()
@@ -35,11 +35,11 @@ class EventFile:
       event_pb2.Event(wall_time=time.time(), file_version='brain.Event:2')
     )
 
-  def write(self, step: int, metrics: base.Metrics) -> None:
+  def write(self, step: int, metrics: metric_writer.Metrics) -> None:
     """Writes scalars by 'kind/name'."""
     values = [
       summary_pb2.Summary.Value(tag=tag, simple_value=float(value))
-      for tag, value in base.flatten_metrics(metrics).items()
+      for tag, value in metric_writer.flatten_metrics(metrics).items()
     ]
     self._add(
       event_pb2.Event(

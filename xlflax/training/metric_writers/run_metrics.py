@@ -8,17 +8,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.foundation import errors
-from xlflax.storage import digests, paths
+from xlflax.utils import errors
+from xlflax.storage import (checksums, paths)
 from xlflax.training.checkpointing import run_directory
-from xlflax.training.metric_writers import (
-  background,
-  base,
-  event_files,
-  mirror,
-  terminal,
-  trackers,
-)
+from xlflax.training.metric_writers import (background_writer, metric_writer, event_files, bucket_mirror, terminal_writer, trackers)
 
 
 class RunMetrics:
@@ -39,11 +32,11 @@ class RunMetrics:
   def __init__(
     self,
     model_dir: pathlib.Path,
-    destinations: Sequence[base.Destination] = (base.Destination.TENSORBOARD,),
+    destinations: Sequence[metric_writer.Destination] = (metric_writer.Destination.TENSORBOARD,),
     *,
     description: dict[str, Any] | None = None,
     first_time: bool = True,
-    report: base.Report | None = None,
+    report: metric_writer.Report | None = None,
   ):
     self._report = report
     self._mirror = None
@@ -55,13 +48,13 @@ class RunMetrics:
     self._folder = folder
     self._path = folder / run_directory.METRICS
     self._lines = open(self._path, 'a', encoding='utf-8')
-    self._others: list[base.MetricWriter] = []
-    if base.Destination.TENSORBOARD in destinations:
+    self._others: list[metric_writer.MetricWriter] = []
+    if metric_writer.Destination.TENSORBOARD in destinations:
       self._others.append(
         event_files.EventFile(folder / run_directory.TENSORBOARD)
       )
-    if base.Destination.TERMINAL in destinations:
-      self._others.append(terminal.Terminal())
+    if metric_writer.Destination.TERMINAL in destinations:
+      self._others.append(terminal_writer.Terminal())
     subject = trackers.Subject(
       run_id=run_directory.run_id(model_dir),
       name=model_dir.name,
@@ -78,7 +71,7 @@ class RunMetrics:
         destination, subject, first_time=first_time
       )
       if tracker is not None:
-        self._others.append(background.Background(tracker, destination.value))
+        self._others.append(background_writer.Background(tracker, destination.value))
 
   def write(self, step: int, **metrics: Mapping[str, float | str]) -> None:
     """Writes scalars by kind ('train', 'eval', 'speed') at a step.
@@ -103,7 +96,7 @@ class RunMetrics:
 
   def digest(self) -> str:
     """The digest of all lines so far."""
-    return digests.digest_file(self._path)
+    return checksums.digest_file(self._path)
 
   def hasten(self) -> None:
     """Has what was written so far copied soon, where it is in a bucket."""
@@ -121,12 +114,12 @@ class RunMetrics:
       shutil.rmtree(self._folder)
 
 
-def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path) -> mirror.Mirror:
+def _mirror_of(folder: pathlib.Path, model_dir: pathlib.Path) -> bucket_mirror.Mirror:
   """Copies of the metrics in `folder`, which starts from what is there."""
   known = model_dir / run_directory.METRICS
   if known.exists():
     (folder / run_directory.METRICS).write_bytes(known.read_bytes())
-  return mirror.Mirror(folder, model_dir)
+  return bucket_mirror.Mirror(folder, model_dir)
 
 
 def json_number(value: float | None) -> float | None:

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from xlflax.foundation import errors
-from xlflax.training.metric_writers import base
+from xlflax.utils import errors
+from xlflax.training.metric_writers import metric_writer
 
 _PROJECT = 'xlflax'
 _TAG = 'xlflax.run'  # of MLflow's run: the id of the run here
@@ -56,9 +56,9 @@ class WandbWriter:
     self._run.define_metric('step')
     self._run.define_metric('*', step_metric='step')
 
-  def write(self, step: int, metrics: base.Metrics) -> None:
+  def write(self, step: int, metrics: metric_writer.Metrics) -> None:
     """Logs scalars by 'kind/name' and the step."""
-    self._run.log({'step': step, **base.flatten_metrics(metrics)})
+    self._run.log({'step': step, **metric_writer.flatten_metrics(metrics)})
 
   def close(self) -> None:
     """Ends the run there."""
@@ -94,12 +94,12 @@ class MlflowWriter:
       known.experiment_id if known else self._client.create_experiment(name)
     )
 
-  def write(self, step: int, metrics: base.Metrics) -> None:
+  def write(self, step: int, metrics: metric_writer.Metrics) -> None:
     """Logs scalars by 'kind/name', at a thousand to a call."""
     now = int(time.time() * 1000)
     values = [
       self._entities.Metric(_mlflow_name(name), float(value), now, step)
-      for name, value in base.flatten_metrics(metrics).items()
+      for name, value in metric_writer.flatten_metrics(metrics).items()
     ]
     for i in range(0, len(values), 1000):
       self._client.log_batch(self._id, metrics=values[i : i + 1000])
@@ -131,15 +131,15 @@ def _library(name: str) -> Any:
     ) from error
 
 
-KINDS: dict[base.Destination, Callable[[Subject], base.MetricWriter]] = {
-  base.Destination.WANDB: WandbWriter,
-  base.Destination.MLFLOW: MlflowWriter,
+KINDS: dict[metric_writer.Destination, Callable[[Subject], metric_writer.MetricWriter]] = {
+  metric_writer.Destination.WANDB: WandbWriter,
+  metric_writer.Destination.MLFLOW: MlflowWriter,
 }
 
 
 def open_tracker(
-  destination: base.Destination, subject: Subject, *, first_time: bool
-) -> base.MetricWriter | None:
+  destination: metric_writer.Destination, subject: Subject, *, first_time: bool
+) -> metric_writer.MetricWriter | None:
   """Opens a tracker; None where a continued run finds it out of order.
 
   Args:

@@ -15,7 +15,7 @@ what published base models train with.
 import dataclasses
 from typing import Any
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.training.optimization import optimizers, schedules
 
 BASE = 8e-3

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
-from xlflax.foundation import errors, registry, validation
-from xlflax.training import params as params_lib
+from xlflax.utils import (errors, class_registry, validation)
+from xlflax.training import param_tree
 from xlflax.training.optimization import schedules
 
 Rate = schedules.Schedule | validation.NonNegativeFloat
@@ -77,7 +77,7 @@ class Optimizer(abc.ABC):
       return transform
     return optax.multi_transform(
       {'train': transform, 'freeze': optax.set_to_zero()},
-      lambda tree: params_lib.map_named(
+      lambda tree: param_tree.map_named(
         lambda n, _: 'train' if self.is_trainable(n) else 'freeze', tree
       ),
     )
@@ -92,8 +92,8 @@ class Optimizer(abc.ABC):
     """Whether the parameter of this name trains."""
     return (
       not self.trainable
-      or params_lib.matches_pattern(self.trainable, parameter)
-    ) and not params_lib.matches_pattern(self.frozen, parameter)
+      or param_tree.matches_pattern(self.trainable, parameter)
+    ) and not param_tree.matches_pattern(self.frozen, parameter)
 
   def without_frozen_gradients(self, params):
     """`params`, of which those that do not train have no gradient.
@@ -103,7 +103,7 @@ class Optimizer(abc.ABC):
     """
     if not (self.trainable or self.frozen):
       return params
-    return params_lib.map_named(
+    return param_tree.map_named(
       lambda name, leaf: (
         leaf if self.is_trainable(name) else jax.lax.stop_gradient(leaf)
       ),
@@ -113,12 +113,12 @@ class Optimizer(abc.ABC):
   def check(self, tree) -> None:
     """Raises ConfigError for patterns that match nothing, or nothing left."""
     own = tuple(pattern for pattern, _ in self.rates)
-    params_lib.check_patterns(
+    param_tree.check_patterns(
       self.trainable, tree, where='trainable parameters'
     )
-    params_lib.check_patterns(self.frozen, tree, where='frozen parameters')
-    params_lib.check_patterns(own, tree, where='optimizer.rates')
-    if not any(self.is_trainable(n) for n in params_lib.flatten_params(tree)):
+    param_tree.check_patterns(self.frozen, tree, where='frozen parameters')
+    param_tree.check_patterns(own, tree, where='optimizer.rates')
+    if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
         'No parameter is left to train',
         got=f'trainable={self.trainable}, frozen={self.frozen}',
@@ -130,17 +130,17 @@ class Optimizer(abc.ABC):
 
     def label(name, _):
       for i, (pattern, _) in enumerate(self.rates):
-        if params_lib.matches_pattern((pattern,), name):
+        if param_tree.matches_pattern((pattern,), name):
           return str(i)
       return 'common'
 
     own = {str(i): self.make(rate) for i, (_, rate) in enumerate(self.rates)}
     return optax.multi_transform(
-      {'common': common} | own, lambda tree: params_lib.map_named(label, tree)
+      {'common': common} | own, lambda tree: param_tree.map_named(label, tree)
     )
 
 
-@registry.register('adamw')
+@class_registry.register('adamw')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamW(Optimizer):
   """AdamW (Loshchilov & Hutter 2019): decoupled decay times the rate.
@@ -173,7 +173,7 @@ class AdamW(Optimizer):
     )
 
 
-@registry.register('stable_adamw')
+@class_registry.register('stable_adamw')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StableAdamW(AdamW):
   """AdamW with update clipping (Wortsman et al. 2023, algorithm 2).
@@ -197,7 +197,7 @@ class StableAdamW(AdamW):
     def update(gradients, state, params=None):
       updates, state = step.update(gradients, state, params)
       moments = optax.tree.bias_correction(state[0].nu, self.b2, state[0].count)
-      return params_lib.map_named(
+      return param_tree.map_named(
         self._clipped, updates, gradients, moments
       ), state
 
@@ -213,7 +213,7 @@ class StableAdamW(AdamW):
     return update / jnp.sqrt(jnp.maximum(mean, 1.0))
 
 
-@registry.register('muon')
+@class_registry.register('muon')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(AdamW):
   """Muon (Jordan 2024) for the matrices of layers, AdamW for all the rest.
@@ -243,11 +243,11 @@ class Muon(AdamW):
         beta=self.momentum,
         ns_steps=self.iterations,
         weight_dimension_numbers=functools.partial(
-          params_lib.map_named, _matrix_axes
+          param_tree.map_named, _matrix_axes
         ),
       ),
       optax.stateless(
-        lambda updates, _: params_lib.map_named(self._scaled, updates)
+        lambda updates, _: param_tree.map_named(self._scaled, updates)
       ),
       optax.add_decayed_weights(
         self.weight_decay, mask=_decay_mask(self.no_decay)
@@ -256,10 +256,10 @@ class Muon(AdamW):
     )
     return optax.multi_transform(
       {'matrices': matrices, 'rest': super().make(rate)},
-      lambda tree: params_lib.map_named(
+      lambda tree: param_tree.map_named(
         lambda name, _: (
           'matrices'
-          if params_lib.matches_pattern(self.hidden, name)
+          if param_tree.matches_pattern(self.hidden, name)
           else 'rest'
         ),
         tree,
@@ -275,7 +275,7 @@ class Muon(AdamW):
     return update * (self.update_rms * math.sqrt(max(inputs, outputs)))
 
 
-@registry.register('adam')
+@class_registry.register('adam')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
   """Adam (Kingma & Ba 2015), as ECS trains; attributes as in `AdamW`."""
@@ -290,7 +290,7 @@ class Adam(Optimizer):
     return optax.adam(rate, b1=self.b1, b2=self.b2, eps=self.eps)
 
 
-@registry.register('sgd')
+@class_registry.register('sgd')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SGD(Optimizer):
   """Gradient descent; `momentum` averages gradients, None does not."""
@@ -301,7 +301,7 @@ class SGD(Optimizer):
     return optax.sgd(rate, momentum=self.momentum)
 
 
-@registry.register('adafactor')
+@class_registry.register('adafactor')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adafactor(Optimizer):
   """Adafactor (Shazeer & Stern 2018) with factored second moments.
@@ -362,8 +362,8 @@ def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
 
 
 def _decay_mask(no_decay):
-  return lambda tree: params_lib.map_named(
-    lambda n, _: not params_lib.matches_pattern(no_decay, n), tree
+  return lambda tree: param_tree.map_named(
+    lambda n, _: not param_tree.matches_pattern(no_decay, n), tree
   )
 
 
@@ -382,7 +382,7 @@ def state_shardings(state, params, shardings, replicated):
   """
   known = {}
   for (n, leaf), sharding in zip(
-    params_lib.flatten_params(params).items(),
+    param_tree.flatten_params(params).items(),
     jax.tree.leaves(shardings),
     strict=True,
   ):
@@ -396,4 +396,4 @@ def state_shardings(state, params, shardings, replicated):
         return sharding
     return replicated
 
-  return params_lib.map_named(leaf_sharding, state)
+  return param_tree.map_named(leaf_sharding, state)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.foundation import errors, registry, validation
+from xlflax.utils import (errors, class_registry, validation)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Peaked(Schedule):
     return self.peak
 
 
-@registry.register('constant')
+@class_registry.register('constant')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constant(Peaked):
   """`peak` after the warm-up."""
@@ -104,7 +104,7 @@ class _Decay(Peaked):
     return self.total_steps - self._warm_up_steps()
 
 
-@registry.register('linear')
+@class_registry.register('linear')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(_Decay):
   """From `peak` straight down to `end` at `total_steps` (VECO, PPA)."""
@@ -113,7 +113,7 @@ class Linear(_Decay):
     return optax.linear_schedule(self._top, self.end, decay_steps)
 
 
-@registry.register('cosine')
+@class_registry.register('cosine')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cosine(_Decay):
   """Half a cosine from `peak` to `end` at `total_steps`."""
@@ -131,7 +131,7 @@ class Fall(enum.StrEnum):
   SQRT = 'sqrt'  # peak - (peak - end) * sqrt(share of the decay)
 
 
-@registry.register('wsd')
+@class_registry.register('wsd')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WSD(_Decay):
   """Warm-up, stable, decay (Hu et al. 2024): falls in the last steps only.
@@ -161,7 +161,7 @@ class WSD(_Decay):
     return after
 
 
-@registry.register('inverse_sqrt')
+@class_registry.register('inverse_sqrt')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InverseSqrt(Peaked):
   """peak * sqrt(warmup_steps / step) after the warm-up (ECS; Vaswani 2017)."""
@@ -177,7 +177,7 @@ class InverseSqrt(Peaked):
     return _warm_up(peak, warmup, decay)(step)
 
 
-@registry.register('piecewise')
+@class_registry.register('piecewise')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piecewise(Schedule):
   """`values[i]` until step `boundaries[i]`; the last value from then on.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.planning import compilers
-from xlflax.training.devices import machines, partitioning
+from xlflax.training.devices import (machine_topology, partitioning)
 
 LAYERS, WIDTH, ROWS = 3, 256, 512
 
@@ -35,7 +35,7 @@ def step(weights: jax.Array, x: jax.Array) -> jax.Array:
 
 def compiled(devices: str) -> compilers.Compiled:
   """Compiles `step`, weights and rows split over all devices."""
-  machine = machines.parse_topology(devices)
+  machine = machine_topology.parse_topology(devices)
   mesh = partitioning.Partitioner(
     fsdp=machine.count,
     machine=machine,

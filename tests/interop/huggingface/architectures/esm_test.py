@@ -9,10 +9,10 @@ import transformers
 
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_models as reference
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.models.heads import heads as heads_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.models.heads import classification_heads
+from xlflax.training.checkpointing import saved_run
 from xlflax.training.checkpointing import run_directory
 
 _SIZES = reference.BERT_SIZES | dict(
@@ -54,11 +54,11 @@ def _made(kind, folder, **options):
 )
 def test_there_and_back(tmp_path, kind, options):
   model = _made(kind, tmp_path / 'hf', **options)
-  importing.convert_import(
-    importing.check_import(tmp_path / 'hf'), tmp_path / 'ours'
+  huggingface_import.convert_import(
+    huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
-  run = run_lib.open_run(tmp_path / 'ours')
-  record = run_directory.read_part(run.directory, importing.RECORD)
+  run = saved_run.open_run(tmp_path / 'ours')
+  record = run_directory.read_part(run.directory, huggingface_import.RECORD)
   assert record['not_compared'] == []
   params = run.restore_params(0)
   ids, _ = reference.inputs(model)
@@ -80,14 +80,14 @@ def test_there_and_back(tmp_path, kind, options):
   else:
     (head,) = (h for n, h in params['heads'].items() if n != 'pooler')
     of_row = kind == 'EsmForSequenceClassification'
-    read = heads_lib.sequence_logits if of_row else heads_lib.token_logits
+    read = classification_heads.sequence_logits if of_row else classification_heads.token_logits
     found = read(head, states)
   wanted = theirs[0].numpy()
   if wanted.ndim == 3:
     found, wanted = found[seen], wanted[seen]
   np.testing.assert_allclose(found, wanted, atol=2e-5, rtol=2e-5)
-  folder_writing.write_folder(
-    exporting.check_export(run.directory), tmp_path / 'back'
+  folder_writer.write_folder(
+    huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   first, second = (
     {  # transformers writes ESM's norms by names of older files
@@ -108,4 +108,4 @@ def test_models_of_proteins_are_refused(tmp_path):
   with raises_error(
     errors.ConfigError, where='config.json', mentions='token_dropout'
   ):
-    importing.check_import(tmp_path)
+    huggingface_import.check_import(tmp_path)

@@ -9,12 +9,12 @@ import torch
 import transformers
 
 from tests.errors import raises_error
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.configuration import config as gin_config
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import run as run_lib
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.config import gin_config
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import saved_run
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -45,7 +45,7 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
   assert (
-    folder_writing.write_folder(exporting.check_export(directory), folder) == []
+    folder_writer.write_folder(huggingface_export.check_export(directory), folder) == []
   )
   written = json.loads((folder / 'config.json').read_text())
   assert written['model_type'] == model_type and written['linear_head']
@@ -67,16 +67,16 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
 
 def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
   directory, model, params = run_of(**_SMALL)
-  folder_writing.write_folder(
-    exporting.check_export(directory), tmp_path / 'out'
+  folder_writer.write_folder(
+    huggingface_export.check_export(directory), tmp_path / 'out'
   )
-  checked = importing.check_import(tmp_path / 'out')
-  importing.convert_import(checked, tmp_path / 'ours')
-  run = run_lib.open_run(tmp_path / 'ours')
+  checked = huggingface_import.check_import(tmp_path / 'out')
+  huggingface_import.convert_import(checked, tmp_path / 'ours')
+  run = saved_run.open_run(tmp_path / 'ours')
   assert run.model.config.mlm_head == model.config.mlm_head
   assert 'lm_head.dense.weight' in checked.plan.skipped
   before, after = map(
-    params_lib.flatten_params, (params, run.restore_params(0)['model'])
+    param_tree.flatten_params, (params, run.restore_params(0)['model'])
   )
   assert before.keys() == after.keys()
   jax.tree.map(np.testing.assert_array_equal, before, after)
@@ -84,17 +84,17 @@ def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
 
 def test_float16_cannot_hold_it(run_of, tmp_path):
   directory, *_ = run_of(**_SMALL)
-  checked = exporting.check_export(directory, dtype='float16')
+  checked = huggingface_export.check_export(directory, dtype='float16')
   with raises_error(errors.CheckpointError, mentions=(16, 3, 'float16')):
-    folder_writing.write_folder(checked, tmp_path / 'out')
-  checked = exporting.check_export(directory, dtype='bfloat16')
-  assert folder_writing.write_folder(checked, tmp_path / 'out') == []
+    folder_writer.write_folder(checked, tmp_path / 'out')
+  checked = huggingface_export.check_export(directory, dtype='bfloat16')
+  assert folder_writer.write_folder(checked, tmp_path / 'out') == []
 
 
 def test_states_alone_are_exported_without_a_head(run_of, tmp_path):
   directory, model, params = run_of(**_SMALL)
-  checked = exporting.check_export(directory, pooling='mean_all')
-  folder_writing.write_folder(checked, tmp_path / 'out')
+  checked = huggingface_export.check_export(directory, pooling='mean_all')
+  folder_writer.write_folder(checked, tmp_path / 'out')
   tokens, theirs = _theirs(transformers.AutoModel, tmp_path / 'out', ['die'])
   states = model.apply(
     {'params': params}, tokens['input_ids'].numpy(), method='encode'
@@ -107,4 +107,4 @@ def test_the_small_recipe_can_be_exported():
   model = gin_config.load_gin_files(['recipes/small.gin'], partial=True).macro(
     'MODEL'
   )
-  assert exporting.expressed_as(model.config, pad_id=0) == 'esm'
+  assert huggingface_export.expressed_as(model.config, pad_id=0) == 'esm'

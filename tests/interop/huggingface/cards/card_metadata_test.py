@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.interop.huggingface.cards import card_metadata
 
 

@@ -2,9 +2,9 @@
 
 import huggingface_hub
 
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.evaluation import base, results
-from xlflax.interop.huggingface import exporting
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.evaluation import (eval_task, result_store)
+from xlflax.interop.huggingface import huggingface_export
 from xlflax.interop.huggingface.cards import model_card
 from xlflax.training.checkpointing import run_directory
 
@@ -14,7 +14,7 @@ __all__ = ['run_of']
 
 def _note(directory, step, value, parameters='default', **settings):
   """A result of a checkpoint, as evaluation writes it."""
-  result = base.EvalResult(
+  result = eval_task.EvalResult(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
     score_metrics=('accuracy',),
   )
@@ -24,7 +24,7 @@ def _note(directory, step, value, parameters='default', **settings):
     'seed': 0,
     'parameters': parameters,
   }
-  results.write_result(directory, result, step=step, identity=identity)
+  result_store.write_result(directory, result, step=step, identity=identity)
 
 
 def test_measured_results_are_in_the_card(run_of):
@@ -32,7 +32,7 @@ def test_measured_results_are_in_the_card(run_of):
   run_directory.write_part(directory, run_directory.TRAINER, {})
   _note(directory, 3, 0.5)
   _note(directory, 2, 0.1)
-  checked = exporting.check_export(directory)
+  checked = huggingface_export.check_export(directory)
   text = model_card.of_export(checked, name='mine', license='mit')
   card = huggingface_hub.ModelCard(text)
   found = {one.metric_name: one for one in card.data.eval_results}
@@ -45,7 +45,7 @@ def test_measured_results_are_in_the_card(run_of):
 
 def test_a_card_without_results(run_of):
   directory, *_ = run_of()
-  text = model_card.of_export(exporting.check_export(directory), name='mine')
+  text = model_card.of_export(huggingface_export.check_export(directory), name='mine')
   card = huggingface_hub.ModelCard(text)
   assert card.data.eval_results is None and 'model-index' not in text
 
@@ -63,7 +63,7 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
     'seed': 0,
   }
   run_directory.write_part(directory, run_directory.TRAINER, {'fields': fields})
-  checked = exporting.check_export(directory)
+  checked = huggingface_export.check_export(directory)
   assert 'training text' not in model_card.of_export(checked, name='mine')
   (corpus / 'NOTICE').write_text('Text by A and B, CC BY 4.0.\n')
   card = model_card.of_export(checked, name='mine')
@@ -89,7 +89,7 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   start = {'fields': {'model_dir': str(first)}}
   content = {'fields': fields | {'init_from': start}}
   run_directory.write_part(directory, run_directory.TRAINER, content)
-  text = model_card.of_export(exporting.check_export(directory), name='mine')
+  text = model_card.of_export(huggingface_export.check_export(directory), name='mine')
   told = 'Started from: a run of xlflax of 7 steps (mlm), which started from '
   assert f'- {told}random parameters' in text and str(first) not in text
 
@@ -101,7 +101,7 @@ def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
   _note(directory, 3, 0.3, pooling='mean_all', layer=1)
   _note(directory, 3, 0.4, parameters='not averaged')
   for pooling, value in (('mean_all', 0.2), (None, 0.1)):
-    checked = exporting.check_export(directory, pooling=pooling)
+    checked = huggingface_export.check_export(directory, pooling=pooling)
     text = model_card.of_export(checked, name='mine')
     found = huggingface_hub.ModelCard(text).data.eval_results
     assert [one.metric_value for one in found if 'mean' in one.metric_name] == [

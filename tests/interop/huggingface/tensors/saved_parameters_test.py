@@ -6,11 +6,7 @@ import pytest
 
 from xlflax.interop.huggingface.tensors import saved_parameters
 from xlflax.training import train_state
-from xlflax.training.checkpointing import (
-  checkpoint_items,
-  checkpoints,
-  saved_checkpoints,
-)
+from xlflax.training.checkpointing import (checkpoint_items, checkpoints, checkpoint_reader)
 
 _TABLE = np.arange(70, dtype=np.float32).reshape(7, 10)
 
@@ -37,7 +33,7 @@ def _saved(directory, in_pieces, ema=()):
     {},
   )
   kept.close()
-  return saved_parameters.Reader(saved_checkpoints.path_of(directory, 0))
+  return saved_parameters.Reader(checkpoint_reader.path_of(directory, 0))
 
 
 @pytest.mark.parametrize('in_pieces', [False, True])

@@ -10,7 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 from xlflax.interop.huggingface.tensors import tensor_files
 
 

@@ -9,15 +9,15 @@ import tokenizers
 import transformers
 
 from tests.interop.huggingface.reference_tokenizers import LINES
-from tests.interop.huggingface.tokenizers.tokenizers_test import EDGE_CASES
-from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
+from tests.interop.huggingface.tokenizers.tokenizer_reader_test import EDGE_CASES
+from xlflax.data.tokenizers import sentencepiece_vocabulary as vocabulary_sentencepiece
+from xlflax.data.tokenizers import base_vocabulary
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 
 
 def _vocabulary(**options):
   model = io.BytesIO()
-  padding, begin, end, unknown, mask = vocabulary_lib.SPECIAL_PIECES
+  padding, begin, end, unknown, mask = base_vocabulary.SPECIAL_PIECES
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(LINES),
     model_writer=model,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.foundation import errors
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.utils import errors
 from xlflax.interop.huggingface.tokenizers import sentencepiece_files
 from xlflax.interop.huggingface.verification import (
   corpus_sample,

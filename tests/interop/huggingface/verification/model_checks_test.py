@@ -13,16 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.interop.huggingface.exporting_test import run_of
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import exporting, folder_writing, importing
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer, huggingface_import)
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.interop.huggingface.tokenizers import frames, sentencepiece_files
+from xlflax.interop.huggingface.tokenizers import (post_processor, sentencepiece_files)
 from xlflax.interop.huggingface.verification import model_checks
 from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoints, saved_objectives
+from xlflax.training.checkpointing import (checkpoints, objective_config)
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -83,9 +83,9 @@ def test_a_wrong_folder_is_not_published(
 ):
   mutate, options = _MUTATIONS[name]
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  checked = exporting.check_export(directory, model_type='roberta')
+  checked = huggingface_export.check_export(directory, model_type='roberta')
   checked = dataclasses.replace(checked, options=checked.options | options)
-  values = folder_writing._values
+  values = folder_writer._values
 
   def wrong(checked):
     order = list(values(checked))
@@ -96,9 +96,9 @@ def test_a_wrong_folder_is_not_published(
       assert any(tensors[n] is not before[n] for n in before)
     yield from zip((n for n, _ in order), tensors.values(), strict=True)
 
-  monkeypatch.setattr(folder_writing, '_values', wrong)
+  monkeypatch.setattr(folder_writer, '_values', wrong)
   with pytest.raises(model_checks.ConversionMismatchError):
-    folder_writing.write_folder(checked, tmp_path / 'out')
+    folder_writer.write_folder(checked, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 
@@ -150,10 +150,10 @@ def test_a_wrong_translation_model_is_not_published(
     )
   )
   mutate, options = _SEQ2SEQ[family][name]
-  checked = exporting.check_export(directory)
+  checked = huggingface_export.check_export(directory)
   wrong = dataclasses.replace(checked, options=checked.options | options)
   assert wrong.options != checked.options or mutate
-  values = folder_writing._values
+  values = folder_writer._values
 
   def changed(checked):
     order = [one for one, _ in values(checked)]
@@ -162,9 +162,9 @@ def test_a_wrong_translation_model_is_not_published(
       mutate(tensors)
     yield from zip(order, tensors.values(), strict=True)
 
-  monkeypatch.setattr(folder_writing, '_values', changed)
+  monkeypatch.setattr(folder_writer, '_values', changed)
   with pytest.raises(model_checks.ConversionMismatchError):
-    folder_writing.write_folder(wrong, tmp_path / 'out')
+    folder_writer.write_folder(wrong, tmp_path / 'out')
   assert not (tmp_path / 'out').exists()
 
 
@@ -184,8 +184,8 @@ def test_a_folder_that_lacks_a_tensor_is_not_published(
   )
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
-    folder_writing.write_folder(
-      exporting.check_export(directory, model_type='roberta'), tmp_path / 'out'
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory, model_type='roberta'), tmp_path / 'out'
     )
   assert lacking in caught.value.got
   assert not (tmp_path / 'out').exists()
@@ -219,23 +219,23 @@ def test_a_wrong_tokenizer_is_not_published(
   directory, *_ = run_of()
   monkeypatch.setattr(sentencepiece_files, 'convert_sentencepiece', wrong)
   with pytest.raises(errors.VocabularyError) as caught:
-    folder_writing.write_folder(
-      exporting.check_export(directory), tmp_path / 'out'
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory), tmp_path / 'out'
     )
-  assert caught.value.where.endswith(frames.FILE)
+  assert caught.value.where.endswith(post_processor.FILE)
   assert not (tmp_path / 'out').exists()
 
 
 def test_a_wrong_frame_of_pairs_is_not_published(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=2)
   monkeypatch.setattr(
-    frames, 'match_run_template', lambda *args, **kwargs: False
+    post_processor, 'match_run_template', lambda *args, **kwargs: False
   )
   with pytest.raises(errors.VocabularyError) as caught:
-    folder_writing.write_folder(
-      exporting.check_export(directory), tmp_path / 'out'
+    folder_writer.write_folder(
+      huggingface_export.check_export(directory), tmp_path / 'out'
     )
-  assert caught.value.where.endswith(frames.FILE)
+  assert caught.value.where.endswith(post_processor.FILE)
 
 
 def _fine_tuned(run_of, **settings):
@@ -253,7 +253,7 @@ def _fine_tuned(run_of, **settings):
   objective = sequence_classification.SequenceClassification(
     labels=('a', 'b', 'c'), **settings
   )
-  saved_objectives.write_objectives(directory, [objective])
+  objective_config.write_objectives(directory, [objective])
   saved = checkpoints.Checkpoints(
     directory, checkpoints.CheckpointOptions(asynchronous=False)
   )
@@ -274,8 +274,8 @@ def _fine_tuned(run_of, **settings):
 
 def test_a_head_is_compared(run_of, tmp_path):
   directory = _fine_tuned(run_of)
-  checked = exporting.check_export(directory, model_type='xlm-roberta')
-  assert folder_writing.write_folder(checked, tmp_path / 'out') == []
+  checked = huggingface_export.check_export(directory, model_type='xlm-roberta')
+  assert folder_writer.write_folder(checked, tmp_path / 'out') == []
   name = 'XLMRobertaForSequenceClassification'
   assert checked.options['architectures'] == [name]
 
@@ -287,9 +287,9 @@ def test_a_head_of_another_function_is_not_published(
   run_of, tmp_path, without_transformers, settings
 ):
   directory = _fine_tuned(run_of, **settings)
-  checked = exporting.check_export(directory, model_type='xlm-roberta')
+  checked = huggingface_export.check_export(directory, model_type='xlm-roberta')
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
-    folder_writing.write_folder(checked, tmp_path / 'out')
+    folder_writer.write_folder(checked, tmp_path / 'out')
   assert caught.value.got.startswith('label logits')
 
 
@@ -311,7 +311,7 @@ def _swap_in(monkeypatch):
 
 def _swap_out(monkeypatch):
   """Swaps the queries and keys of a layer in the files of an export."""
-  values = folder_writing._values
+  values = folder_writer._values
 
   def swapped(checked):
     tensors = dict(values(checked))
@@ -319,22 +319,22 @@ def _swap_out(monkeypatch):
     _renamed(f'roberta.{_QUERY}', f'roberta.{_KEY}')(tensors)
     yield from ((name, tensors[name]) for name in names)
 
-  monkeypatch.setattr(folder_writing, '_values', swapped)
+  monkeypatch.setattr(folder_writer, '_values', swapped)
 
 
 def test_transformers_detects_what_export_and_import_have_in_common(
   run_of, tmp_path, monkeypatch
 ):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  checked = exporting.check_export(directory, model_type='roberta')
+  checked = huggingface_export.check_export(directory, model_type='roberta')
   _swap_out(monkeypatch)
   _swap_in(monkeypatch)
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
-    folder_writing.write_folder(checked, tmp_path / 'out')
+    folder_writer.write_folder(checked, tmp_path / 'out')
   assert 'transformers' in caught.value.what
   assert not (tmp_path / 'out').exists()
   monkeypatch.setitem(sys.modules, 'transformers', None)
-  folder_writing.write_folder(
+  folder_writer.write_folder(
     checked, tmp_path / 'out'
   )  # the defects cancel out
 
@@ -342,16 +342,16 @@ def test_transformers_detects_what_export_and_import_have_in_common(
 def test_a_wrong_import_is_not_kept(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   folder = tmp_path / 'hf'
-  folder_writing.write_folder(
-    exporting.check_export(directory, model_type='roberta'), folder
+  folder_writer.write_folder(
+    huggingface_export.check_export(directory, model_type='roberta'), folder
   )
   with monkeypatch.context() as patch:
     _swap_in(patch)
-    wrong = importing.check_import(folder)
+    wrong = huggingface_import.check_import(folder)
     with pytest.raises(model_checks.ConversionMismatchError):
-      importing.convert_import(wrong, tmp_path / 'wrong')
+      huggingface_import.convert_import(wrong, tmp_path / 'wrong')
   assert not (tmp_path / 'wrong').exists()
   monkeypatch.setitem(sys.modules, 'transformers', None)
-  importing.convert_import(importing.check_import(folder), tmp_path / 'right')
-  record = json.loads((tmp_path / 'right' / importing.RECORD).read_text())
+  huggingface_import.convert_import(huggingface_import.check_import(folder), tmp_path / 'right')
+  record = json.loads((tmp_path / 'right' / huggingface_import.RECORD).read_text())
   assert len(record['not_compared']) == 1

@@ -7,21 +7,18 @@ import dataclasses
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options, mbart
-from xlflax.interop.huggingface.architectures.architectures import (
-  Architecture,
-  Task,
-)
-from xlflax.interop.huggingface.architectures.rules import Rule, Transform
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
+from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform)
+from xlflax.models import encoder_decoder_config
 
-_POST_LN = config_lib.EncoderDecoderFamily.POST_LN
+_POST_LN = encoder_decoder_config.EncoderDecoderFamily.POST_LN
 
 
 def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   return mbart.read_options(options, task, family=_POST_LN)
 
 
-def _write(config: config_lib.EncoderDecoderConfig):
+def _write(config: encoder_decoder_config.EncoderDecoderConfig):
   return mbart.write_options(config, family=_POST_LN)
 
 

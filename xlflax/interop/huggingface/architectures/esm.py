@@ -15,9 +15,9 @@ from xlflax.interop.huggingface.architectures import (
   config_options,
   roberta,
 )
-from xlflax.interop.huggingface.architectures.architectures import Task
-from xlflax.interop.huggingface.architectures.rules import norm_rules
-from xlflax.models import config as model_config
+from xlflax.interop.huggingface.architectures.architecture_registry import Task
+from xlflax.interop.huggingface.architectures.tensor_rules import norm_rules
+from xlflax.models import encoder_config as model_config
 
 _LAYER = 'encoder.layer.{layer}'
 _CONTACTS = 'contact_head.regression'  # of proteins; no other head reads it

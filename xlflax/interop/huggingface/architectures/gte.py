@@ -9,15 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import bert, config_options
-from xlflax.interop.huggingface.architectures.architectures import (
-  Architecture,
-  Task,
-  classifier_rules,
-  model_classes,
-  pooler_rules,
-)
-from xlflax.interop.huggingface.architectures.rules import norm_rules, of_layers
-from xlflax.models import config as model_config
+from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task, classifier_rules, model_classes, pooler_rules)
+from xlflax.interop.huggingface.architectures.tensor_rules import (norm_rules, of_layers)
+from xlflax.models import encoder_config as model_config
 
 # Options of the code that mGTE and nomic came with: those that are off, those
 # that have another value in all of their models, and those about speed.

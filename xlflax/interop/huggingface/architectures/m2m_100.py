@@ -8,11 +8,8 @@ import dataclasses
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options, mbart
-from xlflax.interop.huggingface.architectures.architectures import (
-  Architecture,
-  Task,
-)
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
+from xlflax.models import encoder_decoder_config
 
 # Option -> the library's default, where it is not mBART's.
 _DEFAULTS: dict[str, Any] = {
@@ -46,7 +43,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
   )
 
 
-def _write(config: config_lib.EncoderDecoderConfig):
+def _write(config: encoder_decoder_config.EncoderDecoderConfig):
   options, problems = mbart.write_options(
     config, position_offset=config.position_offset, **_FIXED
   )

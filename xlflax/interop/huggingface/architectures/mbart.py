@@ -4,18 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.architectures import (
-  Architecture,
-  Task,
-)
-from xlflax.interop.huggingface.architectures.rules import (
-  Rule,
-  Transform,
-  norm_rules,
-  of_layers,
-)
+from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
+from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, norm_rules, of_layers)
 from xlflax.models import activations
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.models import encoder_decoder_config
 
 _OFFSET = 2  # rows of the position tables before the first position
 SHARED = 'shared.weight'
@@ -29,7 +21,7 @@ _FIELDS = config_options.option_table(
   attention_dropout=attention_dropout_rate:0.0 init_std=initializer_range:0.02
   scale_embedding=scale_embeddings:False"""
 )
-_PRE_LN = config_lib.EncoderDecoderFamily.PRE_LN
+_PRE_LN = encoder_decoder_config.EncoderDecoderFamily.PRE_LN
 _EPSILON = 1e-5  # of every layer norm; no option
 
 
@@ -37,7 +29,7 @@ def read_options(
   options: config_options.Options,
   task: Task,
   *,
-  family: config_lib.EncoderDecoderFamily = _PRE_LN,
+  family: encoder_decoder_config.EncoderDecoderFamily = _PRE_LN,
   defaults: Mapping[str, Any] | None = None,
   training_only: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -84,7 +76,7 @@ def read_options(
 
 
 def write_options(
-  config: config_lib.EncoderDecoderConfig, **fixed: Any
+  config: encoder_decoder_config.EncoderDecoderConfig, **fixed: Any
 ) -> tuple[dict[str, Any], list[str]]:
   """The inverse, and what such a configuration cannot express.
 
@@ -177,7 +169,7 @@ ARCHITECTURES = {
       'num_hidden_layers': 'encoder_layers',
       'num_attention_heads': 'encoder_attention_heads',
     },
-    config_class=config_lib.EncoderDecoderConfig,
+    config_class=encoder_decoder_config.EncoderDecoderConfig,
     read=read_options,
     write=write_options,
   )

@@ -9,18 +9,10 @@ whether that is the token embeddings: the tensors do.
 from typing import Any
 
 from xlflax.interop.huggingface.architectures import config_options
-from xlflax.interop.huggingface.architectures.architectures import (
-  Architecture,
-  Task,
-)
-from xlflax.interop.huggingface.architectures.rules import (
-  Rule,
-  Transform,
-  norm_rules,
-  of_layers,
-)
+from xlflax.interop.huggingface.architectures.architecture_registry import (Architecture, Task)
+from xlflax.interop.huggingface.architectures.tensor_rules import (Rule, Transform, norm_rules, of_layers)
 from xlflax.models import activations
-from xlflax.models import encoder_decoder_config as config_lib
+from xlflax.models import encoder_decoder_config
 
 _SHARED = 'shared.weight'
 _BIAS = 'SelfAttention.relative_attention_bias.weight'
@@ -84,7 +76,7 @@ def _read(options: config_options.Options, model_type: str) -> dict[str, Any]:
   }
 
 
-def _write(config: config_lib.EncoderDecoderConfig, model_type: str):
+def _write(config: encoder_decoder_config.EncoderDecoderConfig, model_type: str):
   options = config_options.of_fields(config, _FIELDS)
   gated = 'gated-' if config.gated_mlp else ''
   name = activations.to_huggingface(config.activation)
@@ -173,7 +165,7 @@ def _architecture(model_type: str, name: str) -> Architecture:
       'num_hidden_layers': 'num_layers',
       'head_dim': 'd_kv',
     },
-    config_class=config_lib.EncoderDecoderConfig,
+    config_class=encoder_decoder_config.EncoderDecoderConfig,
     read=lambda options, task: _read(options, model_type),
     write=lambda config: _write(config, model_type),
   )

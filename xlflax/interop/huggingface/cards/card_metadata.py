@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax.data.corpus import language_codes
-from xlflax.foundation import errors, suggestions
+from xlflax.utils import (errors, name_suggestions)
 
 # The identifiers that the Hub's model cards may name.
 LICENSES = (
@@ -103,9 +103,9 @@ def check_license(name: str | None) -> None:
     raise errors.ConfigError(
       'There is no such licence in model cards',
       got=repr(name),
-      expected=suggestions.some_of(LICENSES),
+      expected=name_suggestions.some_of(LICENSES),
       where='license',
-      fix=suggestions.did_you_mean(name, LICENSES)
+      fix=name_suggestions.did_you_mean(name, LICENSES)
       or "take 'other', and add license_name to the card",
     )
 

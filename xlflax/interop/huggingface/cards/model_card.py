@@ -11,11 +11,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.evaluation import results
-from xlflax.interop.huggingface.architectures.architectures import Task
+from xlflax.evaluation import result_store
+from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
-from xlflax.interop.huggingface.exporting import Export
-from xlflax.training.checkpointing import description, run_directory
+from xlflax.interop.huggingface.huggingface_export import Export
+from xlflax.training.checkpointing import (config_serialization, run_directory)
 
 _MANY = 30  # languages of a vocabulary beyond this are no claim about a model
 _PIPELINES = {
@@ -40,7 +40,7 @@ def of_export(checked: Export, *, name: str, license: str | None = None) -> str:
   """
   origin = _read(checked.run.directory, run_directory.ORIGIN)
   trainer = run_directory.trained_by(checked.run.directory)
-  settings = trainer.get(description.FIELDS, {})
+  settings = trainer.get(config_serialization.FIELDS, {})
   stated = origin.get('card', {})
   is_mean = (checked.run.directory / run_directory.AVERAGED).exists()
   kind = 'the mean of checkpoints up to step' if is_mean else 'step'
@@ -88,7 +88,7 @@ def _metadata(checked: Export, origin, license, settings) -> list[str]:
 def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
   """What evaluation found of this checkpoint, as a `model-index`."""
   found = []
-  for group, by_step in results.find_results(checked.run.directory).items():
+  for group, by_step in result_store.find_results(checked.run.directory).items():
     result = by_step.get(checked.step)
     scores = result.score_metrics if result else ()
     metrics = [
@@ -106,7 +106,7 @@ def _measured(checked: Export, name: str, pipeline: str) -> list[str]:
   return ['model-index: ' + json.dumps([{'name': name, 'results': found}])]
 
 
-def _is_of_folder(checked: Export, group: results.Group) -> bool:
+def _is_of_folder(checked: Export, group: result_store.Group) -> bool:
   """Whether the folder has the parameters, and makes the vectors, of a result."""
   place = checked.run.directory / run_directory.EVALUATION / group.folder
   record = (place / f'{checked.step}.json').read_text(encoding='utf-8')
@@ -128,16 +128,16 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
   base = origin.get('base_model')
   if not settings:
     return [f'Converted from {base}, without training.', ''] if base else []
-  optimizer = settings['optimizer'][description.FIELDS]
+  optimizer = settings['optimizer'][config_serialization.FIELDS]
   rate = optimizer.get('learning_rate')
   if isinstance(rate, dict):
-    rate = rate[description.FIELDS].get('peak', rate[description.CLASS])
+    rate = rate[config_serialization.FIELDS].get('peak', rate[config_serialization.CLASS])
   lines = [
     '## Training',
     '',
     f'- Started from: {base or _start(settings)}',
     f'- Steps: {settings["total_steps"]}, seed {settings["seed"]}',
-    f'- Optimizer: {settings["optimizer"][description.CLASS]}, learning rate '
+    f'- Optimizer: {settings["optimizer"][config_serialization.CLASS]}, learning rate '
     f'{rate}, weight decay {optimizer.get("weight_decay")}',
     '- Objectives: '
     + ', '.join(fields['name'] for fields in _objectives(settings)),
@@ -146,7 +146,7 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
     '| --- | --- | --- | --- |',
   ]
   for stream in settings['streams']:
-    fields = stream[description.FIELDS]
+    fields = stream[config_serialization.FIELDS]
     source = fields.get('mixture') or fields.get('name')
     lines.append(
       f'| `{source}` | {fields.get("batch_size")} | {fields.get("length")} | '
@@ -162,8 +162,8 @@ def _start(settings: Mapping[str, Any]) -> str:
     return 'random parameters'
   told = []
   for one in given if isinstance(given, list) else [given]:
-    place = pathlib.Path(one[description.FIELDS]['model_dir'])
-    before = _read(place, run_directory.TRAINER).get(description.FIELDS, {})
+    place = pathlib.Path(one[config_serialization.FIELDS]['model_dir'])
+    before = _read(place, run_directory.TRAINER).get(config_serialization.FIELDS, {})
     names = ', '.join(fields['name'] for fields in _objectives(before))
     told.append(
       f'a run of xlflax of {before["total_steps"]} steps ({names}), which '
@@ -196,9 +196,9 @@ def _left_out(left_out: Mapping[str, str]) -> list[str]:
 def _objectives(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
   if not settings:
     return []
-  mixture = settings['objectives'][description.FIELDS]
+  mixture = settings['objectives'][config_serialization.FIELDS]
   return [
-    entry[description.FIELDS]['objective'][description.FIELDS]
+    entry[config_serialization.FIELDS]['objective'][config_serialization.FIELDS]
     for entry in mixture['entries']
   ]
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import tensorstore
 
-from xlflax.storage import kvstores, paths
-from xlflax.training import finite_values
-from xlflax.training.checkpointing import saved_checkpoints
+from xlflax.storage import (tensorstore_specs, paths)
+from xlflax.training import nonfinite_checks
+from xlflax.training.checkpointing import checkpoint_reader
 
 _PIECE = 1 << 26  # bytes of an array that are read at once
 
@@ -22,15 +22,15 @@ class Reader:
 
   def __init__(self, checkpoint: pathlib.Path):
     self._checkpoint = checkpoint
-    self.shapes = saved_checkpoints.saved_shapes(checkpoint)
+    self.shapes = checkpoint_reader.saved_shapes(checkpoint)
     self._averaged = any(
       name.startswith('ema/')
-      for name in saved_checkpoints.saved_shapes(checkpoint, 'train')
+      for name in checkpoint_reader.saved_shapes(checkpoint, 'train')
     )
 
   def verify(self) -> None:
     """Raises CheckpointError if the files have changed."""
-    saved_checkpoints.verify_checkpoint(self._checkpoint, self._item)
+    checkpoint_reader.verify_checkpoint(self._checkpoint, self._item)
 
   def __call__(
     self, parameter: str, rows: np.ndarray | None = None
@@ -38,7 +38,7 @@ class Reader:
     """The values, or some rows; CheckpointError if one is not finite."""
     name = f'ema/{parameter}' if self._averaged else parameter
     values = _read(self._stored(name), rows)
-    finite_values.check_finite(parameter, values, where=self._checkpoint)
+    nonfinite_checks.check_finite(parameter, values, where=self._checkpoint)
     return values
 
   @property
@@ -52,7 +52,7 @@ class Reader:
         'driver': 'zarr',
         'kvstore': {
           'driver': 'ocdbt',
-          'base': kvstores.kvstore_spec(
+          'base': tensorstore_specs.kvstore_spec(
             f'{paths.to_absolute_path(self._checkpoint)}/{self._item}/'
           ),
           'path': name.replace('/', '.') + '/',

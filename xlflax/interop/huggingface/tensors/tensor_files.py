@@ -16,10 +16,10 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
-from xlflax.foundation import errors
-from xlflax.interop import folder_files
+from xlflax.utils import errors
+from xlflax.interop import safe_paths
 from xlflax.interop.huggingface.tensors import torch_files
-from xlflax.training import finite_values
+from xlflax.training import nonfinite_checks
 
 SAFETENSORS = 'model.safetensors'
 INDEX = f'{SAFETENSORS}.index.json'
@@ -119,7 +119,7 @@ def find_tensors(folder: pathlib.Path) -> dict[str, Tensor]:
   names = [form] if index is None else sorted(set(index.values()))
   found: dict[str, Tensor] = {}
   problems = []
-  for file in [folder_files.path_inside(folder, name) for name in names]:
+  for file in [safe_paths.path_inside(folder, name) for name in names]:
     try:
       found |= _list(file)
     except errors.CheckpointError as error:
@@ -156,7 +156,7 @@ def read_tensors(
         value = get(tensor.name)
       except Exception as error:
         raise _damaged(file, error) from error
-      finite_values.check_finite(tensor.name, value, where=file)
+      nonfinite_checks.check_finite(tensor.name, value, where=file)
       yield tensor, value
     del get
 
@@ -178,7 +178,7 @@ def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
     values = _open(tensor.file)[1](tensor.name, rows)
   except (OSError, ValueError, LookupError) as error:
     raise _damaged(tensor.file, error) from error
-  finite_values.check_finite(tensor.name, values, where=tensor.file)
+  nonfinite_checks.check_finite(tensor.name, values, where=tensor.file)
   return values
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from xlflax.foundation import errors
+from xlflax.utils import errors
 
 
 def check_installed(file: pathlib.Path) -> None:

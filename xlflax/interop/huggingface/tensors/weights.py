@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import plan as plan_lib
-from xlflax.interop.huggingface.architectures.rules import Transform
+from xlflax.utils import errors
+from xlflax.interop.huggingface import tensor_mapping
+from xlflax.interop.huggingface.architectures.tensor_rules import Transform
 from xlflax.interop.huggingface.tensors import tensor_files
-from xlflax.training import params as params_lib
+from xlflax.training import param_tree
 
 _TOLERANCE = 1e-5  # of constants, which other programs round otherwise
 
@@ -18,7 +18,7 @@ Place = Callable[[str, np.ndarray], Any]
 
 
 def parameter_readers(
-  plan: plan_lib.Plan,
+  plan: tensor_mapping.Plan,
 ) -> dict[str, Callable[[], np.ndarray]]:
   """Name -> what reads the parameter, float32; one tensor is held besides.
 
@@ -49,7 +49,7 @@ def parameter_readers(
 
 
 def load_parameters(
-  plan: plan_lib.Plan, *, place: Place | None = None
+  plan: tensor_mapping.Plan, *, place: Place | None = None
 ) -> dict[str, Any]:
   """The parameters, as a tree.
 
@@ -63,7 +63,7 @@ def load_parameters(
   Raises:
     CheckpointError: as `parameter_readers`.
   """
-  return params_lib.unflatten_params(
+  return param_tree.unflatten_params(
     {
       name: place(name, read()) if place else read()
       for name, read in parameter_readers(plan).items()
@@ -72,7 +72,7 @@ def load_parameters(
 
 
 def _is_whole(
-  plan: plan_lib.Plan, part: tuple[tensor_files.Tensor, list[Any]]
+  plan: tensor_mapping.Plan, part: tuple[tensor_files.Tensor, list[Any]]
 ) -> bool:
   """Whether a parameter is a tensor as it is, which needs no copy."""
   tensor, (assignment, *others) = part
@@ -85,13 +85,13 @@ def _is_whole(
   )
 
 
-def _new(plan: plan_lib.Plan, name: str) -> np.ndarray:
+def _new(plan: tensor_mapping.Plan, name: str) -> np.ndarray:
   """An array to fill; what the model does not read stays as it starts."""
   make = np.ones if name.endswith('/scale') else np.zeros
   return make(plan.shapes[name], np.float32)
 
 
-def _check_copies(plan: plan_lib.Plan) -> None:
+def _check_copies(plan: tensor_mapping.Plan) -> None:
   problems = []
   for copy, original in plan.copies.items():
     values = dict(tensor_files.read_tensors([copy, original]))

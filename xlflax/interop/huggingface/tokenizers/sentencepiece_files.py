@@ -8,13 +8,13 @@ import sentencepiece
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from xlflax.data.vocabularies import fairseq
-from xlflax.data.vocabularies import sentencepiece as vocabulary_sentencepiece
-from xlflax.interop.huggingface.tokenizers import normalization
+from xlflax.data.tokenizers import fairseq_vocabulary
+from xlflax.data.tokenizers import sentencepiece_vocabulary as vocabulary_sentencepiece
+from xlflax.interop.huggingface.tokenizers import sentencepiece_charsmap
 
 Vocabulary = (
   vocabulary_sentencepiece.SentencePieceVocabulary
-  | fairseq.MovedSentencePieceVocabulary
+  | fairseq_vocabulary.MovedSentencePieceVocabulary
 )
 # Field numbers of SentencePiece's model file (sentencepiece_model.proto).
 _TRAINER, _NORMALIZER = 2, 3
@@ -53,7 +53,7 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
   normalizer = _fields(fields.get(_NORMALIZER, [b''])[0])
   if charsmap := normalizer.get(_CHARSMAP, [b''])[0]:
     wide = '～'
-    made.normalizer = normalization.of_charsmap(
+    made.normalizer = sentencepiece_charsmap.of_charsmap(
       charsmap, keeps_tilde=processor.normalize(wide).endswith(wide)
     )
   _add_parts(made, vocabulary)
@@ -67,7 +67,7 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
 
 def _ids(vocabulary: Vocabulary):
   """The id of each of the model's own pieces."""
-  if isinstance(vocabulary, fairseq.MovedSentencePieceVocabulary):
+  if isinstance(vocabulary, fairseq_vocabulary.MovedSentencePieceVocabulary):
     return vocabulary.model_ids
   return np.arange(len(vocabulary))
 
@@ -119,11 +119,11 @@ def _frames(vocabulary: Vocabulary) -> tuple[list[str], list[str]]:
   """A text, and a pair of texts, with special symbols around them."""
   begin = vocabulary.piece(vocabulary.spec.bos_id)
   end = vocabulary.piece(vocabulary.spec.eos_id)
-  if isinstance(vocabulary, fairseq.MovedSentencePieceVocabulary):
+  if isinstance(vocabulary, fairseq_vocabulary.MovedSentencePieceVocabulary):
     codes = vocabulary.codes
-    if vocabulary.id_layout is fairseq.IdLayout.T5:
+    if vocabulary.id_layout is fairseq_vocabulary.IdLayout.T5:
       return ['$A', end], ['$A', end, '$B', end]
-    if vocabulary.id_layout is fairseq.IdLayout.DEBERTA:
+    if vocabulary.id_layout is fairseq_vocabulary.IdLayout.DEBERTA:
       return [begin, '$A', end], [begin, '$A', end, '$B', end]
     if codes:
       language = 'en_XX' if 'en_XX' in codes else codes[0]

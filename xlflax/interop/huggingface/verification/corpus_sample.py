@@ -4,9 +4,9 @@ import itertools
 import json
 import pathlib
 
-from xlflax.data.corpus import directory as corpus_directory
-from xlflax.foundation import errors
-from xlflax.training.checkpointing import description, run_directory
+from xlflax.data.corpus import corpus_directory
+from xlflax.utils import errors
+from xlflax.training.checkpointing import (config_serialization, run_directory)
 
 _NUM_LINES = 50  # of each language, and of each pair
 _MAX_CHARACTERS = 1000
@@ -24,7 +24,7 @@ def sample_texts(directory: pathlib.Path) -> tuple[list[str], list[str]]:
   trainer = run_directory.trained_by(directory)
   if not trainer:
     return [], []
-  path = trainer.get(description.FIELDS, {}).get('corpus')
+  path = trainer.get(config_serialization.FIELDS, {}).get('corpus')
   note = 'no text of the run was compared: '
   if path is None:
     return [], [f'{note}it does not name a corpus']

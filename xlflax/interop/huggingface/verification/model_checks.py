@@ -23,29 +23,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlflax.data import batch as batch_lib
-from xlflax.data.labelled.rows import rows as rows_lib
-from xlflax.data.stream import Separator
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import labelled_heads, model_files
-from xlflax.interop.huggingface import plan as plan_lib
-from xlflax.interop.huggingface.architectures.architectures import (
-  LABELLED,
-  Task,
-  model_of,
-)
+from xlflax.data import batch_keys
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.dataset_config import Separator
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (labeled_heads, config_json)
+from xlflax.interop.huggingface import tensor_mapping
+from xlflax.interop.huggingface.architectures.architecture_registry import (LABELLED, Task, model_of)
 from xlflax.interop.huggingface.tensors import (
   saved_parameters,
   tensor_files,
   weights,
 )
-from xlflax.interop.huggingface.tokenizers import frames
+from xlflax.interop.huggingface.tokenizers import post_processor
 from xlflax.interop.huggingface.verification import tokenizer_checks
-from xlflax.models import config as model_config
+from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder
-from xlflax.objectives import inputs
-from xlflax.training import params as params_lib
-from xlflax.training.checkpointing import run as run_lib
+from xlflax.objectives import model_calls
+from xlflax.training import param_tree
+from xlflax.training.checkpointing import saved_run
 
 _EMBEDDING_TABLE = re.compile(
   r'model/((en|de)coder/)?((embeddings/)?token|output|output_bias)$'
@@ -79,13 +75,13 @@ class Sample:
   """
 
   texts: list[str]
-  batch: batch_lib.Batch
+  batch: batch_keys.Batch
   token_ids: np.ndarray
 
 
 def check_export(
   folder: pathlib.Path,
-  run: run_lib.SavedRun,
+  run: saved_run.SavedRun,
   read: saved_parameters.Reader,
   names: Iterable[str],
   *,
@@ -109,8 +105,8 @@ def check_export(
   """
   try:
     tensors = tensor_files.find_tensors(folder)
-    description = model_files.describe_model(folder, tensors)
-    plan = plan_lib.make_tensor_mapping(description, tensors)
+    description = config_json.describe_model(folder, tensors)
+    plan = tensor_mapping.make_tensor_mapping(description, tensors)
     parameters = weights.parameter_readers(plan)
   except errors.XlflaxError as error:
     raise _mismatch(
@@ -125,7 +121,7 @@ def check_export(
     raise _mismatch(
       'the imported model',
       folder,
-      got=f'pad_token_id {options["pad_token_id"]} in {model_files.CONFIG}',
+      got=f'pad_token_id {options["pad_token_id"]} in {config_json.CONFIG}',
       expected=f'{spec.pad_id}, the padding of the vocabulary',
     )
   sample = make_sample(run)
@@ -134,10 +130,10 @@ def check_export(
   heads = {
     name: parameters[name] for name in parameters if name.startswith('heads/')
   }
-  labels = labelled_heads.head_objectives(
+  labels = labeled_heads.head_objectives(
     task,
     options,
-    params_lib.unflatten_params({n: read() for n, read in heads.items()})
+    param_tree.unflatten_params({n: read() for n, read in heads.items()})
     .get('heads', {})
     .get(task.value, {}),
     description.architecture.head_style(description.config, options),
@@ -168,8 +164,8 @@ def check_export(
 
 def check_import(
   folder: pathlib.Path,
-  description: model_files.Description,
-  run: run_lib.SavedRun,
+  description: config_json.Description,
+  run: saved_run.SavedRun,
   read: saved_parameters.Reader,
 ) -> list[str]:
   """Compares an imported model with the model of transformers.
@@ -208,10 +204,10 @@ def is_transformers_installed() -> bool:
   )
 
 
-def make_sample(run: run_lib.SavedRun) -> Sample:
+def make_sample(run: saved_run.SavedRun) -> Sample:
   """Builds a batch of three texts of different lengths and of a pair."""
   vocabulary, spec = run.vocabulary, run.vocabulary.spec
-  separator = frames.separator_of(run.directory) or Separator.XLMR
+  separator = post_processor.separator_of(run.directory) or Separator.XLMR
   texts = [text for text in tokenizer_checks.DIFFICULT_TEXTS if text]
   texts = texts[: len(_LENGTHS)]
   max_length = min(max(_LENGTHS), run.model.config.max_length)
@@ -219,24 +215,24 @@ def make_sample(run: run_lib.SavedRun) -> Sample:
     np.asarray(vocabulary.encode(text)[: min(length, max_length) - 2], np.int32)
     for text, length in zip(texts, _LENGTHS, strict=True)
   ]
-  examples = [rows_lib.text_row([ids], (0,), spec) for ids in tokens]
+  examples = [featurizer.text_row([ids], (0,), spec) for ids in tokens]
   side_length = max(max_length - separator.num_special, 0) // 2
   pair = [ids[:side_length] for ids in tokens[-2:]]
-  examples.append(rows_lib.text_row(pair, (0, 0), spec, separator=separator))
-  batch = rows_lib.stack_features(
-    examples, rows_lib.text_fields(max_length, spec)
+  examples.append(featurizer.text_row(pair, (0, 0), spec, separator=separator))
+  batch = featurizer.stack_features(
+    examples, featurizer.text_fields(max_length, spec)
   )
   vocabulary_sample = np.arange(
     0, spec.size, spec.size // _NUM_SAMPLED_TOKENS + 1
   )
   token_ids = np.unique(
-    [*batch[batch_lib.TOKEN_IDS].ravel(), *vocabulary_sample, spec.size - 1]
+    [*batch[batch_keys.TOKEN_IDS].ravel(), *vocabulary_sample, spec.size - 1]
   )
   return Sample([*texts, ' | '.join(texts[-2:])], batch, token_ids)
 
 
 def _run_outputs(
-  run: run_lib.SavedRun,
+  run: saved_run.SavedRun,
   read: saved_parameters.Reader,
   names: Iterable[str],
   task: Task,
@@ -266,7 +262,7 @@ def _rounded(readers: Mapping[str, Any], sample: Sample, dtype: Any) -> Any:
     value = value.astype(dtype, copy=False)
     return jnp.asarray(value.astype(np.float32, copy=False))
 
-  return params_lib.unflatten_params({name: read(name) for name in readers})
+  return param_tree.unflatten_params({name: read(name) for name in readers})
 
 
 def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
@@ -287,13 +283,13 @@ def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
     dtype='float32',
     attention_backend='xla',
   )
-  ids = np.searchsorted(sample.token_ids, sample.batch[batch_lib.TOKEN_IDS])
+  ids = np.searchsorted(sample.token_ids, sample.batch[batch_keys.TOKEN_IDS])
   states, token_logits, label_logits = _apply(
     model.clone(config=config),
     objective,
     spec,
     params,
-    dict(sample.batch) | {batch_lib.TOKEN_IDS: ids},
+    dict(sample.batch) | {batch_keys.TOKEN_IDS: ids},
   )
   names = [_EMBEDDINGS, *(f'layer {i + 1}' for i in range(len(states) - 1))]
   outputs = dict(zip(names, np.asarray(states), strict=True))
@@ -308,7 +304,7 @@ def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _apply(model, objective, spec, params, batch):
-  ids, mask = batch[batch_lib.TOKEN_IDS], batch[batch_lib.SEGMENT_IDS]
+  ids, mask = batch[batch_keys.TOKEN_IDS], batch[batch_keys.SEGMENT_IDS]
 
   def run(module):
     if isinstance(module, encoder_decoder.EncoderDecoder):
@@ -317,7 +313,7 @@ def _apply(model, objective, spec, params, batch):
       return states, module(
         ids, segment_ids=mask, decoder_token_ids=decoder_ids
       )
-    arguments = inputs.model_kwargs(batch) | {'segment_ids': mask}
+    arguments = model_calls.model_kwargs(batch) | {'segment_ids': mask}
     states = module.encode_layers(ids, **arguments)
     has_head = module.config.mlm_head is not model_config.MlmHead.NONE
     return states, module.logits(states[-1]) if has_head else None
@@ -326,7 +322,7 @@ def _apply(model, objective, spec, params, batch):
     states, token_logits = model.apply({'params': params['model']}, method=run)
     label_logits = None
     if objective is not None:
-      context = batch | {batch_lib.CONTEXT_MASK: jnp.ones_like(mask)}
+      context = batch | {batch_keys.CONTEXT_MASK: jnp.ones_like(mask)}
       label_logits = objective.predict(model, params, context, spec)
       if isinstance(label_logits, tuple):  # start and end of an answer
         label_logits = jnp.stack(label_logits, -1)
@@ -381,7 +377,7 @@ def _transformers_outputs(
   ).eval()
   ids, mask, sides = (
     torch.tensor(np.asarray(sample.batch[key]), dtype=torch.long)
-    for key in (batch_lib.TOKEN_IDS, batch_lib.SEGMENT_IDS, batch_lib.SIDE_IDS)
+    for key in (batch_keys.TOKEN_IDS, batch_keys.SEGMENT_IDS, batch_keys.SIDE_IDS)
   )
   arguments = {'input_ids': ids, 'attention_mask': (mask > 0).long()}
   accepted = inspect.signature(model.forward).parameters
@@ -434,8 +430,8 @@ def _compare_all(
   folder: pathlib.Path,
 ) -> None:
   """Compares each output that both models have, in the order of the layers."""
-  mask = np.asarray(sample.batch[batch_lib.SEGMENT_IDS]) > 0
-  ids = np.asarray(sample.batch[batch_lib.TOKEN_IDS])
+  mask = np.asarray(sample.batch[batch_keys.SEGMENT_IDS]) > 0
+  ids = np.asarray(sample.batch[batch_keys.TOKEN_IDS])
   for name in expected:
     if name not in actual:
       continue

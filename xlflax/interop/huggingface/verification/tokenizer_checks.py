@@ -3,11 +3,11 @@
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from xlflax.data.stream import Separator
-from xlflax.data.vocabularies import vocabulary as vocabulary_lib
-from xlflax.foundation import errors
-from xlflax.interop.huggingface import model_files
-from xlflax.interop.huggingface.tokenizers import frames
+from xlflax.data.dataset_config import Separator
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.utils import errors
+from xlflax.interop.huggingface import config_json
+from xlflax.interop.huggingface.tokenizers import post_processor
 
 DIFFICULT_TEXTS = (
   'The cat, 1,234 dogs & <b>mice</b>!',
@@ -29,7 +29,7 @@ _NUM_SAMPLED_TOKENS = 512
 
 
 def check_tokenizer(
-  vocabulary: vocabulary_lib.Vocabulary,
+  vocabulary: base_vocabulary.Vocabulary,
   folder: pathlib.Path,
   *,
   texts: Iterable[str] = (),
@@ -48,9 +48,9 @@ def check_tokenizer(
   Raises:
     VocabularyError: If the token ids of a text differ.
   """
-  tokenizer = frames.load_without_truncation(folder)
+  tokenizer = post_processor.load_without_truncation(folder)
   if tokenizer is None:
-    return [f'the token ids were not compared: there is no {frames.FILE}']
+    return [f'the token ids were not compared: there is no {post_processor.FILE}']
   tokenizer.encode_special_tokens = True
   spec = vocabulary.spec
   ordinary = [i for i in range(spec.size) if i not in set(spec.special_ids)]
@@ -64,7 +64,7 @@ def check_tokenizer(
       _compare_ids(text, actual, vocabulary.encode(text), folder)
   settings = folder / 'tokenizer_config.json'
   padding = (
-    model_files.read_json(settings).get('pad_token')
+    config_json.read_json(settings).get('pad_token')
     if settings.exists()
     else None
   )
@@ -78,7 +78,7 @@ def check_tokenizer(
 
 
 def check_pair_template(
-  vocabulary: vocabulary_lib.Vocabulary,
+  vocabulary: base_vocabulary.Vocabulary,
   folder: pathlib.Path,
   separator: Separator,
   *,
@@ -96,12 +96,12 @@ def check_pair_template(
     VocabularyError: If the token ids, or the token types of a model with more
       than one, differ.
   """
-  tokenizer = frames.load_without_truncation(folder)
+  tokenizer = post_processor.load_without_truncation(folder)
   if tokenizer is None:
     return
   actual = tokenizer.encode('', '')
   ids, types = zip(
-    *frames.pair_template(vocabulary, separator, types=num_types), strict=True
+    *post_processor.pair_template(vocabulary, separator, types=num_types), strict=True
   )
   _compare_ids('a pair', actual.ids, ids, folder)
   if num_types > 1:
@@ -119,6 +119,6 @@ def _compare_ids(
       'The exported tokenizer returns other token ids than the vocabulary',
       got=f'{list(actual)[:40]} for {text!r}',
       expected=str(list(expected)[:40]),
-      where=str(folder / frames.FILE),
+      where=str(folder / post_processor.FILE),
       fix='nothing was written; please report this vocabulary',
     )

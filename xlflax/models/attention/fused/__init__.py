@@ -6,6 +6,6 @@ kernel computes the project's own dropout mask from each entry's index, so that
 it drops what `xlflax.models.dropout` drops from plain attention.
 """
 
-from xlflax.models.attention.fused.sharded import sharded_attention
+from xlflax.models.attention.fused.sharded_attention import sharded_attention
 
 __all__ = ['sharded_attention']

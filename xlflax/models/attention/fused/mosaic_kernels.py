@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from xlflax.models import dropout
-from xlflax.models.attention.fused import problem
+from xlflax.models.attention.fused import kernel_spec
 
 _WHOLE = slice(None)
 
@@ -37,7 +37,7 @@ def forward_kernel(options, refs, place) -> None:
     weights = weights.astype(value.dtype)
     return output * decay + _dot(value, weights, (0, 0)), larger, total
 
-  first, end = problem.key_blocks(
+  first, end = kernel_spec.key_blocks(
     options, place[2], refs['key'].shape[0] // keys, _window(refs)
   )
   output, maximum, total = jax.lax.fori_loop(
@@ -46,14 +46,14 @@ def forward_kernel(options, refs, place) -> None:
     body,
     (
       jnp.zeros(query.shape[::-1], jnp.float32),
-      jnp.full((1, queries), problem.LEAST, jnp.float32),
+      jnp.full((1, queries), kernel_spec.LEAST, jnp.float32),
       jnp.zeros((1, queries), jnp.float32),
     ),
   )
   total = jnp.maximum(total, 1e-30)
   output = output / (total * (1 - options.rate))
   refs['out_0'][...] = output.T.astype(refs['out_0'].dtype)
-  refs['out_1'][...] = maximum / problem.LOG2_E + jnp.log(total)
+  refs['out_1'][...] = maximum / kernel_spec.LOG2_E + jnp.log(total)
 
 
 def gradient_kernel(options, refs, place) -> None:
@@ -94,12 +94,12 @@ def gradient_kernel(options, refs, place) -> None:
     sums[:, at] += _dot(key, d_scores, (0, 0))
     return d_key + _dot(d_scores, query), d_value
 
-  first, end = problem.query_blocks(
+  first, end = kernel_spec.query_blocks(
     options, place[2], refs['query'].shape[0] // queries, _window(refs)
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
   d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
-  refs['out_0'][...] = (d_key * problem.gradient_scale(options)).astype(
+  refs['out_0'][...] = (d_key * kernel_spec.gradient_scale(options)).astype(
     refs['out_0'].dtype
   )
   d_value = d_value / (1 - options.rate)
@@ -107,7 +107,7 @@ def gradient_kernel(options, refs, place) -> None:
 
   @pl.when(alone or place[2] == pl.num_programs(2) - 1)
   def _write():
-    d_query = (sums[...] * problem.gradient_scale(options)).T
+    d_query = (sums[...] * kernel_spec.gradient_scale(options)).T
     refs['out_2'][...] = d_query.astype(refs['out_2'].dtype)
 
 
@@ -123,9 +123,9 @@ def _scores(options, refs, query, key, at, blocks) -> jax.Array:
     blocks: their numbers.
   """
   queries, keys = options.block
-  scores = _dot(key, query, (1, 1)) * (options.scale * problem.LOG2_E)
+  scores = _dot(key, query, (1, 1)) * (options.scale * kernel_spec.LOG2_E)
   if 'bias' in refs:
-    scores = scores + refs['bias'][at[::-1]] * problem.LOG2_E
+    scores = scores + refs['bias'][at[::-1]] * kernel_spec.LOG2_E
   rows, columns = (
     blocks[i] * options.block[i]
     + jax.lax.broadcasted_iota(jnp.int32, (keys, queries), 1 - i)
@@ -135,8 +135,8 @@ def _scores(options, refs, query, key, at, blocks) -> jax.Array:
   if 'query_segments' in refs:
     of_queries = refs['query_segments'][:, at[0]]
     segments = of_queries, refs['key_segments'][at[1], :]
-  seen = problem.block_mask(options, rows, columns, segments, _window(refs))
-  return scores if seen is None else jnp.where(seen, scores, problem.UNSEEN)
+  seen = kernel_spec.block_mask(options, rows, columns, segments, _window(refs))
+  return scores if seen is None else jnp.where(seen, scores, kernel_spec.UNSEEN)
 
 
 def _drop(options, refs, at, *arrays):

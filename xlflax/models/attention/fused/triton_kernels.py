@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from xlflax.models import dropout, targets
-from xlflax.models.attention.fused import problem
+from xlflax.models import (dropout, compile_targets)
+from xlflax.models.attention.fused import kernel_spec
 
 
 class _Scores:
@@ -33,10 +33,10 @@ class _Scores:
     found = _dot(query, key.T)
     if bias is not None:
       found = found * self.options.scale + bias
-    mask = problem.block_mask(
+    mask = kernel_spec.block_mask(
       self.options, rows, columns, segments, self.window
     )
-    return found if mask is None else jnp.where(mask, found, problem.UNSEEN)
+    return found if mask is None else jnp.where(mask, found, kernel_spec.UNSEEN)
 
   def weights(self, scores, normaliser):
     """exp(factor scores - normaliser), float32 [queries, keys].
@@ -45,9 +45,9 @@ class _Scores:
       scores: of `scores`.
       normaliser: float32 [queries], times log2(e).
     """
-    factor = self.factor * problem.LOG2_E
+    factor = self.factor * kernel_spec.LOG2_E
     less = jnp.broadcast_to(-normaliser[:, None], scores.shape)
-    if self.options.interpret or targets.current_target().capability is None:
+    if self.options.interpret or compile_targets.current_target().capability is None:
       return jnp.exp2(scores * factor + less)
     # Two instructions, where exp2 takes three more for subnormal results.
     (found,) = plgpu.elementwise_inline_asm(
@@ -92,7 +92,7 @@ def forward_kernel(options, refs) -> None:
       columns,
     )
     larger = jnp.maximum(maximum, jnp.max(scores, axis=1))
-    factor = score.factor * problem.LOG2_E
+    factor = score.factor * kernel_spec.LOG2_E
     decay = jnp.exp2((maximum - larger) * factor)
     weights = score.weights(scores, larger * factor)
     total = total * decay + jnp.sum(weights, axis=1)
@@ -101,7 +101,7 @@ def forward_kernel(options, refs) -> None:
     output = output * decay[:, None] + _dot(weights.astype(value.dtype), value)
     return output, larger, total
 
-  first, end = problem.key_blocks(
+  first, end = kernel_spec.key_blocks(
     options, i, refs['key'].shape[0] // keys, score.window
   )
   output, maximum, total = jax.lax.fori_loop(
@@ -110,7 +110,7 @@ def forward_kernel(options, refs) -> None:
     body,
     (
       jnp.zeros(query.shape, jnp.float32),
-      jnp.full((queries,), problem.LEAST, jnp.float32),
+      jnp.full((queries,), kernel_spec.LEAST, jnp.float32),
       jnp.zeros((queries,), jnp.float32),
     ),
   )
@@ -126,7 +126,7 @@ def query_kernel(options, refs) -> None:
   score = _Scores(options, refs)
   queries, keys = options.block
   query, gradient = refs['query'][...], refs['gradient'][...]
-  normaliser = refs['normaliser'][...] * problem.LOG2_E
+  normaliser = refs['normaliser'][...] * kernel_spec.LOG2_E
   delta = refs['delta'][...]
   rows = _indices(i, queries)[:, None]
   own = _part(refs, 'query_segments', slice(None))
@@ -151,13 +151,13 @@ def query_kernel(options, refs) -> None:
     d_scores = weights * (d_weights - delta[:, None])
     return d_query + _dot(d_scores.astype(key.dtype), key)
 
-  first, end = problem.key_blocks(
+  first, end = kernel_spec.key_blocks(
     options, i, refs['key'].shape[0] // keys, score.window
   )
   d_query = jax.lax.fori_loop(
     first, end, body, jnp.zeros(query.shape, jnp.float32)
   )
-  refs['out_0'][...] = (d_query * problem.gradient_scale(options)).astype(
+  refs['out_0'][...] = (d_query * kernel_spec.gradient_scale(options)).astype(
     refs['out_0'].dtype
   )
 
@@ -185,7 +185,7 @@ def memory_kernel(options, refs) -> None:
       rows,
       columns,
     )
-    normaliser = refs['normaliser'][at] * problem.LOG2_E
+    normaliser = refs['normaliser'][at] * kernel_spec.LOG2_E
     weights = score.weights(scores, normaliser)
     d_weights = _dot(gradient, value.T)
     d_weights, dropped = score.drop(
@@ -195,12 +195,12 @@ def memory_kernel(options, refs) -> None:
     d_value = d_value + _dot(dropped.astype(gradient.dtype).T, gradient)
     return d_key + _dot(d_scores.astype(query.dtype).T, query), d_value
 
-  first, end = problem.query_blocks(
+  first, end = kernel_spec.query_blocks(
     options, j, refs['query'].shape[0] // queries, score.window
   )
   zeros = jnp.zeros(key.shape, jnp.float32)
   d_key, d_value = jax.lax.fori_loop(first, end, body, (zeros, zeros))
-  refs['out_0'][...] = (d_key * problem.gradient_scale(options)).astype(
+  refs['out_0'][...] = (d_key * kernel_spec.gradient_scale(options)).astype(
     refs['out_0'].dtype
   )
   d_value = d_value / (1 - options.rate)
@@ -226,7 +226,7 @@ def bias_kernel(options, refs, *, batch: int) -> None:
       rows,
       columns,
     )
-    normaliser = refs['normaliser'][row] * problem.LOG2_E
+    normaliser = refs['normaliser'][row] * kernel_spec.LOG2_E
     weights = score.weights(scores, normaliser)
     d_weights = _dot(refs['gradient'][row], refs['value'][row].T)
     (d_weights,) = score.drop(

@@ -1,0 +1,192 @@
+"""States of a corpus against those of sentences and words one by one."""
+
+import numpy as np
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.analysis import (corpus_hidden_states, word_vectors)
+from xlflax.data.supervised.featurizers import word_ids
+from xlflax.evaluation import hidden_states as sentence_states
+from xlflax.evaluation import word_states
+from xlflax.utils import (errors, progress_reporting)
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_WORDS = ['der', 'hund', 'Katze', 'Milch', 'fehlt', 'der']
+
+
+@pytest.fixture
+def texts(sentences):
+  return sentences('de', 20)
+
+
+def _means(subject, texts, words):
+  """{word: mean [L + 1, H]}; these texts have single spaces between words."""
+  places = {}
+  for text in texts:
+    split = text.split()
+    (one,) = word_states.word_states(subject, [split], [('de', 0)])
+    for i, word in enumerate(split):
+      row = word if word in words else word.lower()
+      if row in words:
+        places.setdefault(row, []).append(one.states[:, i])
+  return {word: np.mean(found, axis=0) for word, found in places.items()}
+
+
+def test_means_are_over_tokens_then_over_the_corpus(subject, texts):
+  means = corpus_hidden_states.mean_word_states(subject, texts, 'de', _WORDS, block=7)
+  expected = _means(subject, texts, _WORDS)
+  assert means.words == ('der', 'hund', 'Katze', 'Milch', 'fehlt')
+  assert means.sums.shape == (5, 3, 16) and means.sentences == 20
+  assert means.counts.tolist() == [
+    sum(
+      word in (given, given.lower()) for text in texts for given in text.split()
+    )
+    for word in means.words
+  ]
+  for layer in range(3):
+    found = means.vectors(layer)
+    assert set(found.words) == set(expected) == set(_WORDS) - {'fehlt'}
+    for word, vector in zip(found.words, found.vectors, strict=True):
+      np.testing.assert_allclose(vector, expected[word][layer], atol=1e-5)
+
+
+def test_text_is_read_as_it_is_written(subject):
+  """`Hund,` is not the two words `Hund ,`; the comma is in the context."""
+  text = 'die kleine Katze, der Hund'
+  means = corpus_hidden_states.mean_word_states(subject, [text], 'de', ['Katze', 'Hund'])
+  ids, lengths = word_ids.encode_words(subject.vocabulary, text.split(), 'de')
+  assert ids.tolist() == subject.vocabulary.encode(text)
+  of_word = np.repeat(np.arange(5), lengths)
+  comma = int(lengths[:3].sum()) - 1  # a piece of its own in this vocabulary
+  of_word[comma] = -1
+  (one,) = word_states.states_of_readings(
+    subject, [word_states.Reading(ids, of_word)], [0]
+  )
+  np.testing.assert_allclose(means.sums[0], one.states[:, 2], atol=1e-5)
+  np.testing.assert_allclose(means.sums[1], one.states[:, 4], atol=1e-5)
+
+
+def test_an_interrupted_corpus_is_gone_on_with(
+  subject, texts, tmp_path, monkeypatch
+):
+  expected = corpus_hidden_states.mean_word_states(subject, texts, 'de', _WORDS, block=5)
+  store = word_vectors.Store(tmp_path / 'de.npz', identity='run at step 3, de')
+  monkeypatch.setattr(corpus_hidden_states, '_SAVE_SECONDS', -1.0)
+
+  def broken():
+    yield from texts[:12]
+    raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    corpus_hidden_states.mean_word_states(
+      subject, broken(), 'de', _WORDS, block=5, store=store
+    )
+  read = []
+  found = corpus_hidden_states.mean_word_states(
+    subject,
+    (read.append(text) or text for text in texts),
+    'de',
+    _WORDS,
+    block=5,
+    store=store,
+  )
+  assert (
+    store.restore(
+      word_vectors.WordMeans(_WORDS, layers=3, dimension=16)
+    ).sentences
+    == 20
+  )
+  assert found.sentences == 20 and len(read) == 20
+  np.testing.assert_array_equal(found.counts, expected.counts)
+  np.testing.assert_allclose(found.sums, expected.sums, atol=1e-4)
+  again = corpus_hidden_states.mean_word_states(subject, texts, 'de', _WORDS, store=store)
+  np.testing.assert_array_equal(again.sums, found.sums)
+
+
+def test_a_store_of_something_else_is_refused(tmp_path):
+  fresh = word_vectors.WordMeans(['a', 'b'], layers=1, dimension=2)
+  store = word_vectors.Store(tmp_path / 'x.npz', identity='de')
+  store.save(fresh)
+  other = word_vectors.Store(tmp_path / 'x.npz', identity='en')
+  with raises_error(errors.AnalysisError, where='x.npz', mentions=(2, 'de')):
+    other.restore(fresh)
+  with raises_error(errors.AnalysisError, where='x.npz', mentions=(2, 'de')):
+    store.restore(word_vectors.WordMeans(['a'], layers=1, dimension=2))
+  (tmp_path / 'x.npz').write_bytes(b'PK')
+  with raises_error(
+    errors.AnalysisError, where='x.npz', mentions='allow_pickle='
+  ):
+    store.restore(fresh)
+
+
+def test_sums_by_hand():
+  means = word_vectors.WordMeans(['a', 'b', 'c'], layers=1, dimension=2)
+  means.update(
+    [
+      (np.array([1, 0, 1]), np.array([[[1.0, 2], [5, 5], [3, 4]]])),
+      (np.zeros(0, int), np.zeros((1, 0, 2))),
+    ],
+    sentences=2,
+  )
+  means.update([(np.array([1]), np.array([[[2.0, 0]]]))], sentences=1)
+  assert means.sentences == 3
+  found = means.vectors(0)
+  assert found.words == ('a', 'b')
+  np.testing.assert_allclose(found.vectors, [[5, 5], [2, 2]])
+  assert means.vectors(-1, least=2).words == ('b',)
+  with raises_error(errors.AnalysisError, got=1):
+    means.vectors(1)
+  with raises_error(errors.AnalysisError, mentions=3):
+    means.vectors(0, least=4)
+
+
+@pytest.mark.parametrize('block, sizes', [(6, [6, 6, 6, 2]), (100, [20])])
+def test_blocks_of_sentences_are_those_of_all_at_once(
+  subject, texts, block, sizes
+):
+  blocks = list(corpus_hidden_states.sentence_blocks(subject, iter(texts), 'de', block=block))
+  assert [found.shape for found in blocks] == [(3, size, 16) for size in sizes]
+  expected = sentence_states.sentence_states(subject, texts, [0] * 20).states
+  np.testing.assert_allclose(np.concatenate(blocks, 1), expected, atol=1e-5)
+
+
+def test_blocks_are_read_when_they_are_needed(subject, texts):
+  read = []
+  blocks = corpus_hidden_states.sentence_blocks(
+    subject, (read.append(text) or text for text in texts), 'de', block=4
+  )
+  next(blocks)
+  assert len(read) == 4
+  with raises_error(errors.ConfigError, got=0, where='block'):
+    next(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=0))
+
+
+def test_progress(subject, texts, monkeypatch, caplog):
+  monkeypatch.setattr(progress_reporting, '_SECONDS', -1.0)
+  caplog.set_level('INFO')
+  list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=12))
+  corpus_hidden_states.mean_word_states(subject, iter(texts), 'de', _WORDS, block=20)
+  found = [record.getMessage() for record in caplog.records]
+  assert len(found) == 3
+  assert_mentions(found[0], 12, 20)
+  assert_mentions(found[1], 20)
+  assert_mentions(found[2], 20)
+
+
+def test_embeddings_of_words_that_are_one_piece(subject):
+  vocabulary = subject.vocabulary
+  pieces = [piece.removeprefix('▁') for piece in vocabulary.pieces()]
+  words = ['x' * 30, *pieces, 'der', '☃', *pieces]
+  single = {}
+  for word in words:
+    ids = vocabulary.encode(word)
+    if len(ids) == 1 and ids[0] != vocabulary.spec.unk_id:
+      single[word] = ids[0]
+  assert 0 < len(single) < len(set(words))
+  found = word_vectors.embedding_vectors(subject, words, 'de')
+  assert found.words == tuple(single)
+  table = np.asarray(subject.params['model']['embeddings']['token'])
+  np.testing.assert_array_equal(found.vectors, table[list(single.values())])
+  with raises_error(errors.AnalysisError, where='de', mentions=1):
+    word_vectors.embedding_vectors(subject, ['x' * 30], 'de')

@@ -1,0 +1,53 @@
+"""Writing in pictures has its characters."""
+
+import warnings
+
+import matplotlib
+from matplotlib import figure
+
+from xlflax.analysis import (figures, fonts)
+from xlflax.evaluation import plots
+
+# Hebrew and Arabic are in matplotlib's own font; the others may be nowhere.
+_NAMES = ['אחד', 'العربية', 'हिन्दी', '中文模型', 'ไทย', 'plain']
+
+
+def test_all_names_are_written(tmp_path):
+  made = [
+    figures.layer_columns(
+      't', 'v', {('en-fr', name): [0.1, 0.9] for name in _NAMES}
+    ),
+    plots.line_panels(
+      't', 'v', {name: {name: [(0, 1), (1, 2)]} for name in _NAMES}
+    ),
+  ]
+  for canvas in made:
+    fonts.fit(canvas)
+    with warnings.catch_warnings():
+      warnings.simplefilter('error')  # a character that is missing warns
+      canvas.savefig(tmp_path / 'x.png')
+  image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
+  assert image[:, -1].min() > 0.99 and image[:, 0].min() > 0.99
+
+
+def test_what_no_font_has_is_a_code_point(monkeypatch):
+  monkeypatch.setattr(fonts, '_family_with', lambda _: None)
+  canvas = figure.Figure()
+  axes = canvas.subplots()
+  axes.set_title('中文 model, 中')
+  axes.set_xticks([0, 1], ['字', 'a'])
+  fonts.fit(canvas)
+  assert axes.get_title() == 'U+4E2D… model, U+4E2D'
+  assert [label.get_text() for label in axes.get_xticklabels()] == [
+    'U+5B57',
+    'a',
+  ]
+
+
+def test_another_font_is_taken_for_what_it_has(monkeypatch):
+  monkeypatch.setattr(fonts, '_family_with', lambda _: 'Other')
+  canvas = figure.Figure()
+  title = canvas.suptitle('中文')
+  fonts.fit(canvas)
+  assert title.get_text() == '中文'
+  assert title.get_fontfamily()[-1] == 'Other'

@@ -1,0 +1,204 @@
+"""Word translation from vector files and from a tiny model."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from tests.analysis import fakes
+from tests.errors import raises_error
+from xlflax.analysis import (analysis_report, text_files, lexicon_induction_study, word_vectors)
+from xlflax.evaluation import (eval_task, text_sources)
+from xlflax.utils import errors
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+def _write_vectors(path, words, vectors):
+  lines = [f'{len(words)} {vectors.shape[1]}'] + [
+    word + ' ' + ' '.join(map(str, row))
+    for word, row in zip(words, vectors.tolist(), strict=True)
+  ]
+  path.write_text('\n'.join(lines) + '\n')
+
+
+@pytest.fixture
+def vectors(tmp_path):
+  """en.vec, and fr.vec: its rows rotated, the words with an x in front."""
+  random = np.random.default_rng(1)
+  rows = random.normal(size=(50, 6)).astype(np.float32)
+  turn = np.linalg.qr(random.normal(size=(6, 6)))[0]
+  words = [f'w{i}' for i in range(50)]
+  _write_vectors(tmp_path / 'en.vec', words, rows)
+  _write_vectors(tmp_path / 'fr.vec', ['x' + w for w in words], rows @ turn)
+  return {'en': str(tmp_path / 'en.vec'), 'fr': str(tmp_path / 'fr.vec')}
+
+
+def _dictionary(path, pairs, separator):
+  path.write_text(''.join(f'{a}{separator}{b}\n' for a, b in pairs))
+  return {'en-fr': str(path)}
+
+
+@pytest.mark.parametrize('separator', ['\t', ' '])
+def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
+  found = lexicon_induction_study.WordStudy(
+    vectors=vectors,
+    train=_dictionary(
+      tmp_path / 'train', [(f'w{i}', f'xw{i}') for i in range(30)], separator
+    ),
+    test=_dictionary(
+      tmp_path / 'test', [(f'w{i}', f'xw{i}') for i in range(30, 55)], separator
+    ),
+  ).run(fakes.FakeModels())
+  assert not found.failures and len(found.rows) == 4
+  for row in found.rows:
+    assert (row['series'], row['representation'], row['layer']) == (
+      'vectors',
+      'vectors',
+      None,
+    )
+    assert (row['queries'], row['coverage']) == (20, 0.8)
+    if row['mapping'] == 'procrustes':
+      assert row['precision@1'] == 1 and row['learned_from'] == 30
+    else:
+      assert row['precision@1'] < 0.5
+  assert set(found.pictures) == {'embeddings'}
+  analysis_report.write(tmp_path / 'out', found)
+  assert 'vectors,en-fr,' in (tmp_path / 'out' / 'words.csv').read_text()
+
+
+def test_a_dictionary_of_other_words(tmp_path, vectors):
+  pairs = _dictionary(tmp_path / 'd', [('foo', 'bar')], '\t')
+  found = lexicon_induction_study.WordStudy(vectors=vectors, train=pairs, test=pairs).run(
+    fakes.FakeModels()
+  )
+  assert found.failures
+  assert not found.rows
+
+
+def test_layers_and_embeddings_of_a_model(tmp_path, subject, sentences):
+  files = {}
+  for language in ('de', 'en'):
+    files[language] = str(tmp_path / f'{language}.txt')
+    (tmp_path / f'{language}.txt').write_text(
+      '\n'.join(sentences(language, 20)) + '\n'
+    )
+  entries = [
+    ('Hund', 'dog'),
+    ('Katze', 'cat'),
+    ('Milch', 'milk'),
+    ('1', '1'),
+    ('2', '2'),
+    ('3', '3'),
+  ]
+  (tmp_path / 'd').write_text(''.join(f'{a}\t{b}\n' for a, b in entries))
+  dictionary = {'de-en': str(tmp_path / 'd')}
+  study = lexicon_induction_study.WordStudy(
+    series=fakes.SERIES,
+    train=dictionary,
+    test=dictionary,
+    layers=(0, -1),
+    text=text_files.TextFiles(files=files),
+    directory=str(tmp_path / 's'),
+  )
+  found = study.run(fakes.FakeModels(subject=subject))
+  rows = [
+    row
+    for row in found.rows
+    if row['score'] == 'csls' and row['mapping'] == 'procrustes'
+  ]
+  assert [(row['representation'], row['layer']) for row in rows] == [
+    ('embeddings', None),
+    ('layers', 0),
+    ('layers', 2),
+  ]
+  assert all(0 < row['queries'] <= 6 for row in rows)
+  assert rows[-1]['coverage'] == 1  # every word of the dictionary occurs
+  kept = [np.load(path) for path in (tmp_path / 's').glob('words.*.npz')]
+  assert {json.loads(str(one['about']))['language'] for one in kept} == {
+    'de',
+    'en',
+  }
+  assert {json.loads(str(one['about']))['run'] for one in kept} == {
+    'runs/mine@2'
+  }
+  again = study.run(fakes.FakeModels(subject=subject))
+  assert again.rows == found.rows
+
+
+def test_words_of_a_text():
+  texts = ['The dog sees the Cat.', 'the cat sleeps']
+  assert word_vectors.frequent_words(texts, 'en') == (
+    'the',
+    'cat',
+    'dog',
+    'sees',
+    'sleeps',
+  )
+  assert word_vectors.frequent_words(
+    texts, 'en', {'Cat', 'mouse'}, max_words=3
+  ) == ('Cat', 'the', 'dog')
+
+
+def test_word_vectors_and_states_that_are_not_finite(
+  tmp_path, subject, sentences
+):
+  for language in ('de', 'en'):
+    (tmp_path / language).write_text('\n'.join(sentences(language, 9)))
+  (tmp_path / 'd').write_text('1\t1\n2\t2\n')
+  broken = dataclasses.replace(
+    subject, params=jax.tree.map(lambda x: x * np.nan, subject.params)
+  )
+  found = lexicon_induction_study.WordStudy(
+    series=fakes.SERIES,
+    train={'de-en': str(tmp_path / 'd')},
+    test={'de-en': str(tmp_path / 'd')},
+    text=text_files.TextFiles(
+      files={x: str(tmp_path / x) for x in ('de', 'en')}
+    ),
+  ).run(fakes.FakeModels(subject=broken))
+  assert not found.rows
+  assert [one.part for one in found.failures] == [
+    f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')
+  ]
+
+
+def test_text_is_read_line_by_line(tmp_path, corpus):
+  """Nobody holds it, and its hash is that of the whole."""
+  lines = ['a b', 'ü "quoted"', '中文']
+  (tmp_path / 'x').write_text('\n'.join([*lines[:1], '', *lines[1:]]))
+  text = text_files.TextFiles(files={'en': str(tmp_path / 'x')})
+  assert next(text_files.lines_of(text, 'en')) == 'a b'
+  assert text.load('en') == lines
+  assert text_files.digest(text.lines('en')) == (eval_task.settings_hash(lines), 3)
+  same = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=3)
+  other = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=2)
+  assert text.fingerprint() == same.fingerprint() != other.fingerprint()
+  held = text_files.CorpusLines(directory=corpus, split='test', max_lines=5)
+  assert held.languages_found() == ('de', 'en', 'ja')
+  assert held.load('de') == text_sources.CorpusText(
+    directory=corpus, max_lines=5
+  ).load('de')
+
+
+@pytest.mark.parametrize(
+  'settings, mentioned',
+  [
+    ({'train': {}, 'test': {'a-b': 'x'}}, 'a-b'),
+    ({'train': {'en-fr': 'x'}, 'test': {'en-fr': 'x'}}, ('en', '--vec')),
+    ({'train': {}, 'test': {}, 'vectors': {}}, '--models'),
+  ],
+)
+def test_settings(settings, mentioned):
+  with raises_error(errors.ConfigError, mentions=mentioned):
+    lexicon_induction_study.WordStudy(**{'vectors': {'en': 'x'}} | settings)
+
+
+def test_a_dictionary_that_is_not_there():
+  study = lexicon_induction_study.WordStudy(
+    series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'}
+  )
+  with raises_error(errors.CorpusError, got='en-fr=nowhere'):
+    study.run(fakes.FakeModels())

@@ -1,0 +1,166 @@
+"""Word translation by vectors, with dictionaries."""
+
+import gzip
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.errors import raises_error
+from xlflax.analysis import lexicon_induction
+from xlflax.analysis.lexicon_induction import WordVectors
+from xlflax.utils import errors
+from xlflax.similarity import csls
+
+_VEC = """4 3
+the 0.1 -2 3e-1
+New York 1 2 3
+the 9 9 9
+ñ 0 0 1
+"""
+
+
+@pytest.fixture
+def languages():
+  """200 words; the second language's vectors are the first's, turned."""
+  rng = np.random.default_rng(0)
+  first = rng.normal(size=(200, 12)).astype(np.float32)
+  turned = first @ scipy.stats.ortho_group.rvs(12, random_state=0)
+  words = [f'w{i}' for i in range(200)], [f'x{i}' for i in range(200)]
+  return (
+    WordVectors(tuple(words[0]), first),
+    WordVectors(tuple(words[1]), turned.astype(np.float32)),
+  )
+
+
+def _pairs(numbers):
+  return [(f'w{i}', f'x{i}') for i in numbers]
+
+
+def test_a_hidden_rotation_is_found(languages):
+  result = lexicon_induction.translate(
+    *languages, train=_pairs(range(80)), test=_pairs(range(80, 200))
+  )
+  assert set(result.precision) == {
+    (score, k) for score in csls.Score for k in (1, 5, 10)
+  }
+  assert set(result.precision.values()) == {1.0}
+  assert (result.queries, result.learned_from) == (120, 80)
+  assert result.coverage == 1
+
+
+def test_without_a_map_vectors_are_taken_as_they_are(languages):
+  first, second = languages
+  same = WordVectors(second.words, first.vectors)
+  for target, expected in ((same, 1.0), (second, 0.0)):
+    result = lexicon_induction.translate(
+      first,
+      target,
+      test=_pairs(range(200)),
+      mapping='none',
+      top=(1,),
+      scores=('cosine',),
+    )
+    assert result.precision[csls.Score.COSINE, 1] == pytest.approx(
+      expected, abs=0.05
+    )
+    assert result.learned_from == 0
+
+
+def test_every_translation_counts_and_unknown_words_are_left_out(languages):
+  first, second = languages
+  same = WordVectors(second.words, first.vectors)
+  test = [
+    ('w1', 'x7'),
+    ('w1', 'x1'),
+    ('w2', 'x9'),
+    ('w2', 'unknown'),
+    ('unknown', 'x3'),
+    ('w3', 'unknown'),
+  ]
+  result = lexicon_induction.translate(
+    first, same, test=test, mapping='none', top=(1, 200)
+  )
+  assert result.precision[csls.Score.COSINE, 1] == 0.5
+  assert result.precision[csls.Score.COSINE, 200] == 1
+  assert (result.queries, result.asked, result.coverage) == (2, 4, 0.5)
+
+
+def test_more_neighbours_than_words():
+  few = WordVectors(('a', 'b'), np.eye(2, dtype=np.float32))
+  result = lexicon_induction.translate(
+    few, few, test=[('a', 'a'), ('b', 'a')], mapping='none', top=(1, 5)
+  )
+  assert result.precision[csls.Score.CSLS, 1] == 0.5
+  assert result.precision[csls.Score.CSLS, 5] == 1
+
+
+def test_words_are_found_as_they_are_or_in_lower_case():
+  vectors = WordVectors(('haus', 'Haus', 'tür'), np.eye(3))
+  assert [vectors.find(word) for word in ('Haus', 'HAUS', 'Tür', 'x')] == [
+    1,
+    0,
+    2,
+    None,
+  ]
+  rows = lexicon_induction.index_pairs(
+    [('HAUS', 'Tür'), ('haus', 'tür'), ('Haus', 'x')], vectors, vectors
+  )
+  assert rows.tolist() == [[0, 2]]
+
+
+def test_words_are_found_by_the_rules_of_their_language():
+  vectors = WordVectors(('insan', 'ışık', 'de\u0301ja'), np.eye(3), 'tr')
+  spellings = ('İnsan', 'IŞIK', 'Işık', 'déja', 'Insan')
+  assert [vectors.find(word) for word in spellings] == [0, 1, 1, 2, None]
+
+
+@pytest.mark.parametrize(
+  'name, write',
+  [
+    ('a.vec', lambda path, text: path.write_bytes(text.encode())),
+    (
+      'a.vec.gz',
+      lambda path, text: path.write_bytes(gzip.compress(text.encode())),
+    ),
+  ],
+)
+def test_fasttext_files(tmp_path, name, write):
+  write(tmp_path / name, _VEC)
+  found = lexicon_induction.read_vectors(tmp_path / name)
+  assert found.words == ('the', 'New York', 'ñ')
+  np.testing.assert_allclose(
+    found.vectors, [[0.1, -2, 0.3], [1, 2, 3], [0, 0, 1]], rtol=1e-6
+  )
+  assert found.vectors.dtype == np.float32
+  two = lexicon_induction.read_vectors(tmp_path / name, max_words=2)
+  assert two.words == ('the', 'New York')
+
+
+@pytest.mark.parametrize(
+  'text, where',
+  [
+    ('the 1 2\n', 'bad.vec:1'),
+    ('', 'bad.vec:1'),
+    ('2 2\nthe 1 2\ncat 1 x\n', 'bad.vec:3'),
+    ('2 2\nthe 1 2\ncat 1\n', 'bad.vec:3'),
+    ('1 2\nthe 1 nan\n', 'bad.vec:2'),
+    ('1 2\n', 'bad.vec'),
+  ],
+)
+def test_bad_files(tmp_path, text, where):
+  (tmp_path / 'bad.vec').write_text(text)
+  with raises_error(errors.CorpusError, where=where):
+    lexicon_induction.read_vectors(tmp_path / 'bad.vec')
+
+
+def test_dictionaries_without_overlap(languages):
+  with pytest.raises(errors.AnalysisError):
+    lexicon_induction.translate(*languages, train=_pairs([1]), test=[('a', 'b')])
+  with pytest.raises(errors.AnalysisError):
+    lexicon_induction.translate(*languages, train=[('a', 'b')], test=_pairs([1]))
+
+
+def test_words_and_vectors_must_be_as_many():
+  with raises_error(errors.AnalysisError, mentions=(2, 3)):
+    WordVectors(('a', 'b'), np.eye(3))

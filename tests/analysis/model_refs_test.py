@@ -1,0 +1,258 @@
+"""Runs opened for analyses; states that are kept; words of a tiny model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.analysis import fakes
+from tests.errors import assert_mentions, raises_error
+from xlflax.analysis import (alignment_study, model_refs, parallel_data, procrustes_study, activation_cache, corpus_hidden_states)
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import (sentence_embedding, text_sources)
+from xlflax.utils import errors
+from xlflax.storage import manifests
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_LAST = model_refs.ModelRef('run')
+
+
+@pytest.fixture(scope='module')
+def run(make_run, tmp_path_factory):
+  return str(make_run(tmp_path_factory.mktemp('models') / 'run', (1, 3)))
+
+
+@pytest.fixture
+def kept(tmp_path):
+  return activation_cache.SentenceReader(directory=str(tmp_path), block=8)
+
+
+def _read(reader, *arguments):
+  return np.concatenate(list(reader.blocks(*arguments)), axis=1)
+
+
+def _embeddings(subject):
+  return np.asarray(subject.params['model']['embeddings']['token'])
+
+
+def test_checkpoints_of_a_run(run, subject):
+  opened = model_refs.Models()
+  last = model_refs.ModelRef(run)
+  assert opened.resolve(last) == model_refs.ModelRef(run, 3)
+  assert opened.num_layers(last) == 3
+  np.testing.assert_allclose(
+    _embeddings(opened.subject(last)), _embeddings(subject) * 1.03, rtol=1e-6
+  )
+  assert opened.subject(last) is opened.subject(model_refs.ModelRef(run, 3))
+  fresh = model_refs.ModelRef(run, 'untrained')
+  assert opened.at_steps((last, fresh), 'all') == [
+    (model_refs.ModelRef(run, step), fresh) for step in (1, 3)
+  ]
+  assert opened.at_steps((fresh, fresh), 'all') == [(fresh, fresh)]
+  assert opened.at_steps((last, fresh), [1]) == [
+    (model_refs.ModelRef(run, 1), fresh)
+  ]
+  identities = [
+    opened.identity(ref) for ref in (last, model_refs.ModelRef(run, 1), fresh)
+  ]
+  assert identities[0] != identities[1] != identities[2]
+  assert model_refs.Models(seed=1).identity(fresh) != identities[2]
+
+
+def test_another_prompt_gives_other_states(make_run, tmp_path):
+  run = make_run(tmp_path / 'run', (1,))
+  found = []
+  for default in (None, 'passage'):
+    own = sentence_embedding.SentenceEncoding(
+      prompts={'passage': 'passage: '}, default_prompt=default
+    )
+    sentence_embedding.write_sentence_encoding(run, own)
+    found.append(model_refs.Models().identity(model_refs.ModelRef(str(run), 1)))
+  assert found[0] != found[1]
+
+
+def test_runs_of_other_lengths(run, make_run, tmp_path):
+  short = model_refs.ModelRef(str(make_run(tmp_path / 'short', (1, 2))))
+  opened = model_refs.Models()
+  both = model_refs.ModelRef(run), short
+  assert opened.at_steps(both, 'last') == [
+    (model_refs.ModelRef(run, 3), model_refs.ModelRef(short.directory, 2))
+  ]
+  assert [
+    ref.step for refs in opened.at_steps(both, 'all') for ref in refs
+  ] == [1, 1]
+
+
+@pytest.mark.parametrize(
+  'ref, got',
+  [(model_refs.ModelRef('nowhere'), 'nowhere'), (model_refs.ModelRef('RUN', 2), '2')],
+)
+def test_models_that_are_not_there(run, ref, got):
+  ref = model_refs.ModelRef(ref.directory.replace('RUN', run), ref.step)
+  with raises_error(errors.XlflaxError, got=got):
+    model_refs.Models().subject(ref)
+
+
+def test_kept_states_are_those_that_were_computed(subject, sentences, kept):
+  texts = sentences('de', 20)
+  opened = fakes.FakeModels(subject=subject)
+  expected = np.concatenate(
+    list(corpus_hidden_states.sentence_blocks(subject, texts, 'de', block=8)), axis=1
+  )
+  for _ in range(2):
+    np.testing.assert_array_equal(
+      _read(kept, opened, _LAST, texts, 'de'), expected
+    )
+  assert expected.shape == (3, 20, 16)
+  without = activation_cache.SentenceReader(block=8)
+  np.testing.assert_array_equal(
+    _read(without, opened, _LAST, texts, 'de'), expected
+  )
+
+
+def test_reading_goes_on_where_it_stopped(subject, sentences, kept, tmp_path):
+  texts = sentences('de', 20)
+  opened = fakes.FakeModels(subject=subject)
+  blocks = kept.blocks(opened, _LAST, texts, 'de')
+  first = next(blocks)
+  blocks.close()
+  (folder,) = tmp_path.iterdir()
+  assert {path.name for path in folder.iterdir()} == {
+    'about.json',
+    'digests.json',
+    '00000.npz',
+  }
+  np.savez(folder / '00000.npz', states=first + 1)  # is believed
+  manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
+  found = _read(kept, opened, _LAST, texts, 'de')
+  np.testing.assert_array_equal(found[:, :8], first + 1)
+  assert found.shape == (3, 20, 16)
+  nothing = fakes.FakeModels()  # has no model: all must be there
+  np.testing.assert_array_equal(_read(kept, nothing, _LAST, texts, 'de'), found)
+  _read(kept, opened, _LAST, texts, 'en')  # another language, another folder
+  assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_damaged_states(subject, sentences, kept, tmp_path):
+  texts = sentences('de', 9)
+  opened = fakes.FakeModels(subject=subject)
+  _read(kept, opened, _LAST, texts, 'de')
+  next(tmp_path.glob('*/00001.npz')).write_bytes(b'PK broken')
+  with raises_error(errors.AnalysisError, where='00001.npz'):
+    _read(kept, opened, _LAST, texts, 'de')
+  [first] = tmp_path.glob('*/00000.npz')
+  np.savez(first, states=np.zeros((3, 8, 16), np.float32))  # another's
+  with raises_error(errors.AnalysisError, where='00000.npz'):
+    _read(kept, opened, _LAST, texts, 'de')
+  for path in tmp_path.glob('*/*.npz'):
+    path.unlink()
+  assert _read(kept, opened, _LAST, texts, 'de').shape == (3, 9, 16)
+
+
+def _tsv(tmp_path, sentences, count):
+  path = tmp_path / 'de-en.tsv'
+  path.write_text(
+    ''.join(
+      f'{a}\t{b}\n'
+      for a, b in zip(
+        sentences('de', count), sentences('en', count), strict=True
+      )
+    )
+  )
+  return str(path)
+
+
+def test_links_are_written_for_text_without_gold(subject, sentences, tmp_path):
+  study = alignment_study.AlignmentStudy(
+    source=alignment_study.UnlinkedFiles(
+      files={'de-en': _tsv(tmp_path, sentences, 6)}, max_sentences=4
+    ),
+    series=fakes.SERIES,
+    methods=('argmax',),
+    layer=0,
+  )
+  found = study.run(fakes.FakeModels(subject=subject))
+  assert not found.failures and not found.pictures and not found.tables
+  lines = found.files['mine.2.de-en.argmax.txt'].splitlines()
+  assert len(lines) == 4
+  assert all(
+    0 <= int(i) < 7
+    for line in lines
+    for link in line.split()
+    for i in link.split('-')
+  )
+
+
+def test_gold_links_are_scored(subject, tmp_path):
+  (tmp_path / 'text').write_text('der Hund ||| der Hund\n')
+  (tmp_path / 'gold').write_text('0-0 1-1\n')
+  study = alignment_study.AlignmentStudy(
+    source=example_source.FileExamples(
+      format='word_alignment',
+      files={'de-de': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
+    ),
+    series=fakes.SERIES,
+    methods=('argmax',),
+    steps='all',
+  )
+  found = study.run(fakes.FakeModels(subject=subject))
+  assert found.files['mine.2.de-de.argmax.txt'] == '0-0 1-1\n'
+  assert [row['aer'] for row in found.rows] == [0] * 6
+  assert set(found.pictures) == {'layers', 'steps'}
+  wrong = alignment_study.AlignmentStudy(
+    source=study.source, series=fakes.SERIES, layer=3
+  ).run(fakes.FakeModels(subject=subject))
+  assert_mentions(wrong.failures[0], 3)
+
+
+def test_a_map_of_words_in_context(subject, sentences, tmp_path):
+  """Of a language to itself the map changes nothing."""
+  tsv = tmp_path / 'de-de.tsv'
+  tsv.write_text(''.join(f'{a}\t{a}\n' for a in sentences('de', 12)))
+  links = tmp_path / 'links'
+  links.write_text('0-0 1-1\n' * 11 + '0-0\n')
+  study = procrustes_study.ProcrustesStudy(
+    source=parallel_data.Oriented(
+      source=text_sources.FilePairs(files={'de-de': str(tsv)}), pivot='de'
+    ),
+    series=fakes.SERIES,
+    links={'de-de': str(links)},
+    level='words',
+    layers=(1,),
+  )
+  found = study.run(fakes.FakeModels(subject=subject))
+  assert not found.failures
+  (row,) = found.rows
+  assert (row['pairs'], row['held_out'], row['level']) == (21, 2, 'words')
+  assert row['cosine_after'] == pytest.approx(1, abs=1e-4)
+  links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')
+  (failure,) = study.run(fakes.FakeModels(subject=subject)).failures
+  assert_mentions(failure, 99)
+  turned = dataclasses.replace(study, links={'en-de': str(links)})
+  links.write_text('0-1 2-0\n')
+  (found,) = turned._links(('de', 'en'), 1)
+  assert sorted(found.tolist()) == [[0, 2], [1, 0]]
+  links.write_text('0-0\n')
+  for count in (1, 13):
+    links.write_text('0-0\n' * count)
+    other = study.run(fakes.FakeModels(subject=subject))
+    assert_mentions(other.failures[0], count, 12)
+  some = dataclasses.replace(
+    study, source=dataclasses.replace(study.source, max_pairs=1)
+  )
+  assert len(some._links(('de', 'de'), 1)) == 1  # the first of more
+
+
+def test_files_of_several_languages(tmp_path):
+  for language, lines in (('en', 'a\nb\n'), ('fr', 'c\nd\n'), ('ru', 'e\n')):
+    (tmp_path / language).write_text(lines)
+  source = parallel_data.Oriented(
+    source=parallel_data.MultiwayFiles(
+      files={x: str(tmp_path / x) for x in ('en', 'fr', 'ru')}
+    )
+  )
+  assert source.pairs() == (('en', 'fr'), ('en', 'ru'))
+  assert source.load(('en', 'fr')) == (['a', 'b'], ['c', 'd'])
+  with raises_error(errors.CorpusError, where='en-ru', mentions=(2, 1)):
+    source.load(('en', 'ru'))

@@ -1,0 +1,292 @@
+"""A head on states that another model has rotated."""
+
+import dataclasses
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.analysis import fakes
+from tests.data.labelled_words import WordVocabulary
+from tests.errors import assert_mentions, raises_error
+from tests.evaluation import one_hot_model
+from xlflax.analysis import (stitched_heads, transfer_checks, transfer_study)
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation.tasks import tagging_task
+from xlflax.utils import errors
+from xlflax.objectives.finetuning import token_classification
+from xlflax.similarity import (alignment_maps, vector_normalization, procrustes)
+
+_LABELS = ('O', 'A', 'B', 'C')
+_OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)
+_NAME = _OBJECTIVE.name
+
+
+class _Vocabulary(WordVocabulary):
+  """As its base, for sentences as well."""
+
+  def encode_each(self, texts, language_ids):
+    del language_ids
+    return self.encode_batch(texts)
+
+
+class _Model(one_hot_model.OneHot):
+  """All layers have the same states, times `scale`, which is a parameter."""
+
+  depth: int = 1
+
+  @property
+  def config(self):
+    return types.SimpleNamespace(
+      **vars(super().config) | {'num_layers': self.depth}
+    )
+
+  def encode(self, token_ids, **inputs):
+    states = super().encode(token_ids, **inputs)
+    return states * self.get_variable('params', 'scale', 1.0)
+
+  def encode_layers(self, token_ids, **inputs):
+    return jnp.stack([self.encode(token_ids, **inputs)] * (self.depth + 1))
+
+
+_VOCABULARY = _Vocabulary(('Ada', 'King', 'Rom'))
+
+
+def _subjects():
+  """(source, whose head reads rotated states, target, the rotation)."""
+  turn = np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0]
+  head = one_hot_model.tagger(
+    _VOCABULARY, _LABELS, {'Ada': 'A', 'King': 'B', 'Rom': 'C'}
+  )
+  head['output']['kernel'] = (turn @ head['output']['kernel']).astype(
+    np.float32
+  )
+  source = dataclasses.replace(
+    one_hot_model.subject_of(_OBJECTIVE, head, _VOCABULARY), model=_Model()
+  )
+  target = dataclasses.replace(source, params={'model': {}}, objectives={})
+  return source, target, turn
+
+
+def _saved(matrix, **about):
+  none = vector_normalization.Normalized(
+    np.zeros((0, 32), np.float32), np.zeros((0, 32))
+  )
+  return alignment_maps.SavedMap(
+    procrustes.Alignment(matrix, none, none), about, 2.0
+  )
+
+
+def _task():
+  sentence = labeled_examples.TaggedSentence(
+    id='0',
+    language='en',
+    words=('Ada', 'King', 'Rom', 'Ada'),
+    tags=('A', 'B', 'C', 'A'),
+  )
+  return tagging_task.Tagging(
+    source=one_hot_model.Held(parts=(('en', (sentence,)),))
+  )
+
+
+class _Models(fakes.FakeModels):
+  """Two runs."""
+
+  def __init__(self, source, target):
+    super().__init__()
+    self._two = {'source': source, 'target': target}
+
+  def subject(self, ref):
+    return self._two[ref.directory]
+
+
+def _to_target(alignment, states):
+  """In float64, of length 1."""
+  found = alignment.map_source(states).astype(np.float64)
+  for mean in alignment.target.means[::-1]:
+    along = found @ mean
+    root = np.sqrt(np.maximum(along**2 + 1 - mean @ mean, 0))
+    found = mean[None] + (root - along)[:, None] * found
+  return found
+
+
+def test_states_are_mapped_as_arrays_are():
+  random = np.random.default_rng(1)
+  first = random.normal(size=(40, 5)) * 3 + 1
+  second = random.normal(size=(40, 5)) + [1, 0, 2, 0, 0]
+  saved = alignment_maps.SavedMap(
+    procrustes.fit_alignment(first, second, max_rounds=4), {}, 0.5
+  )
+  parameters = stitched_heads._parameters(saved)
+  found = jax.jit(stitched_heads.map_states)(
+    first.reshape(4, 10, 5).astype(np.float32), parameters
+  )
+  lengths = np.linalg.norm(first, axis=-1, keepdims=True)
+  expected = _to_target(saved.alignment, first) * 0.5 * lengths
+  np.testing.assert_allclose(found.reshape(40, 5), expected, atol=1e-4)
+  assert np.isfinite(
+    stitched_heads.map_states(np.zeros((1, 2, 5), np.float32), parameters)
+  ).all()
+
+
+def test_normalisation_is_undone():
+  """Of states mapped to themselves."""
+  states = np.random.default_rng(0).normal(size=(50, 4)) + [1, 0, 2, 0]
+  saved = alignment_maps.SavedMap(procrustes.fit_alignment(states, states), {})
+  found = stitched_heads.map_states(states, stitched_heads._parameters(saved))
+  np.testing.assert_allclose(found, states, atol=1e-4)
+
+
+def _study(tmp_path, saved, **settings):
+  (tmp_path / 'map.npz').write_bytes(alignment_maps.serialize_map(saved))
+  return transfer_study.TransferStudy(
+    **{
+      'heads': (transfer_study.Head('source', str(tmp_path / 'map.npz')),),
+      'target': 'target',
+      'task': _task(),
+    }
+    | settings
+  )
+
+
+@pytest.mark.parametrize('back', [False, True])
+def test_a_head_works_through_the_map_only(tmp_path, back):
+  """Whichever way round the map was learned."""
+  source, target, turn = _subjects()
+  models = [f'{name}@2' for name in ('target', 'source')[:: -1 if back else 1]]
+  saved = _saved(
+    turn.T if back else turn, layer=1, first=models[0], second=models[1]
+  )
+  found = _study(tmp_path, saved).run(_Models(source, target))
+  assert not found.failures and not found.notes
+  scores = {(row['series'], row['pair']): row['value'] for row in found.rows}
+  assert scores['mapped', 'en'] == 1
+  assert scores['without a map', 'en'] < 1
+  assert {row['layer'] for row in found.rows} == {1}
+  assert set(found.pictures) == {'layers'}
+
+
+def test_equal_heads_share_a_compiled_program():
+  source, target, turn = _subjects()
+  first, second = (
+    stitched_heads.subject_of(source, target, _NAME, _saved(turn)).objectives[
+      _NAME
+    ]
+    for _ in range(2)
+  )
+  assert first == second and hash(first) == hash(second)
+  assert isinstance(first, token_classification.TokenClassification)
+  assert first != _OBJECTIVE
+
+
+def test_maps_that_do_not_fit(tmp_path):
+  source, target, turn = _subjects()
+  with raises_error(errors.AnalysisError, got='(32, 5)'):
+    stitched_heads.subject_of(source, target, _NAME, _saved(turn[:, :5]))
+  with raises_error(errors.AnalysisError, got='parsing'):
+    stitched_heads.subject_of(source, target, 'parsing', None)
+  found = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
+  assert_mentions(found.failures[0], 0, 1)
+  found = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
+    _Models(source, target)
+  )
+  assert (
+    found.rows
+    and 'the map is from a@1 to b@1; the states are of ' in (found.notes[0])
+  )
+
+
+@pytest.mark.parametrize(
+  'broken, values',
+  [
+    ('target', ('target@2', 1, 'en')),
+    ('source', ('source@2', 1, 'en')),
+    ('head', ('head',)),
+    ('map', ('map',)),
+  ],
+)
+def test_what_is_not_finite(tmp_path, broken, values):
+  source, target, turn = _subjects()
+  nan = {'scale': np.float32(np.nan)}
+  if broken == 'target':
+    target = dataclasses.replace(target, params={'model': nan})
+  elif broken == 'source':
+    source = dataclasses.replace(source, params=source.params | {'model': nan})
+  elif broken == 'head':
+    source = dataclasses.replace(
+      source,
+      params=source.params
+      | {'heads': jax.tree.map(lambda x: x * np.nan, source.params['heads'])},
+    )
+  else:
+    turn = turn * np.nan
+  found = _study(tmp_path, _saved(turn)).run(_Models(source, target))
+  assert not found.rows
+  assert_mentions(found.failures[0], *values)
+
+
+def test_layers_of_a_deeper_and_of_a_shallower_target(tmp_path):
+  source, target, turn = _subjects()
+  deep = dataclasses.replace(target, model=_Model(depth=3))
+  found = stitched_heads.subject_of(source, deep, _NAME, None)
+  assert found.objectives[_NAME].layer == 1  # the source's last
+  found = _study(tmp_path, _saved(turn)).run(
+    _Models(source, dataclasses.replace(target, model=_Model(depth=0)))
+  )
+  assert_mentions(found.failures[0], 1, 'target@2', 0)
+
+
+def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
+  source, target, turn = _subjects()
+  broken = errors.CorpusError('There is no such file')
+  task = dataclasses.replace(
+    _task(),
+    source=one_hot_model.Held(parts=(('fr', broken), *_task().source.parts)),
+  )
+  found = _study(tmp_path, _saved(turn), task=task).run(_Models(source, target))
+  assert {row['pair'] for row in found.rows} == {'en'}
+  assert [one.part for one in found.failures] == [
+    f'source, {series}, fr'
+    for series in ('mapped', 'without a map', 'source model')
+  ]
+
+
+def _map_of_languages(**about) -> alignment_maps.SavedMap:
+  """A map that doubles vectors of one dimension."""
+  none = np.zeros((0, 1))
+  alignment = procrustes.Alignment(np.eye(1), none, none)
+  return alignment_maps.SavedMap(alignment, about, 2.0)
+
+
+@pytest.mark.parametrize(
+  'first, second, pair, language, scale',
+  [
+    ('a', 'b', 'en-fr', 'en', 2.0),
+    ('b', 'a', 'en-fr', 'en', 0.5),
+    # One model for both languages: the language decides.
+    ('a', 'a', 'en-fr', 'en', 2.0),
+    ('a', 'a', 'en-fr', 'fr', 0.5),
+    ('a', 'a', 'fr-en', 'fr', 2.0),
+  ],
+)
+def test_maps_lead_to_the_model_with_the_head(
+  first, second, pair, language, scale
+):
+  saved = _map_of_languages(first=first, second=second, pair=pair)
+  oriented, note = transfer_checks.orient_map(
+    saved, target='a', source='b', languages=[language]
+  )
+  assert oriented.scale == scale
+  assert note is None
+
+
+@pytest.mark.parametrize('languages', [['de'], ['en', 'fr'], ['en', 'de'], []])
+def test_languages_that_do_not_decide_are_rejected(languages):
+  saved = _map_of_languages(first='a', second='a', pair='en-fr')
+  with pytest.raises(errors.AnalysisError) as caught:
+    transfer_checks.orient_map(
+      saved, target='a', source='a', languages=languages
+    )
+  assert caught.value.where == '--test'

@@ -1,0 +1,120 @@
+"""Matrices of transfer from files that `xlflax finetune` writes."""
+
+import pytest
+
+from tests.analysis import fakes
+from tests.errors import assert_mentions
+from xlflax.analysis import (transfer_matrix_study, analysis_report)
+
+_LINES = {
+  'a': 'train,en,fr,gap\nen,0.9,0.7,0.2\nfr,0.6,0.8,0.2\n',
+  'b': 'train,en,fr,ja,gap\nen,0.95,0.65,0.5,0.375\nfr,0.6,,,\n',
+}
+
+
+@pytest.fixture
+def folders(tmp_path):
+  for name, lines in _LINES.items():
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'directions.nli.csv').write_text(lines)
+  return {name: str(tmp_path / name) for name in _LINES}
+
+
+def _run(results, **settings):
+  return transfer_matrix_study.DirectionsStudy(results=results, **settings).run(
+    fakes.FakeModels()
+  )
+
+
+def test_models_beside_each_other(folders, tmp_path):
+  found = _run(folders)
+  assert not found.failures
+  assert found.rows[:2] == [
+    {
+      'series': 'a',
+      'task': 'nli',
+      'train': 'en',
+      'test': 'en',
+      'value': 0.9,
+      'gap': 0.2,
+    },
+    {
+      'series': 'a',
+      'task': 'nli',
+      'train': 'en',
+      'test': 'fr',
+      'value': 0.7,
+      'gap': 0.2,
+    },
+  ]
+  assert len(found.rows) == 8  # an empty cell is none
+  assert [table.title for table in found.tables] == [
+    'nli: a (points)',
+    'nli: b (points)',
+  ]
+  assert found.tables[0].head == ['trained on', 'en', 'fr', 'gap']
+  assert found.tables[1].rows == [
+    ['en', '95.0', '65.0', '50.0', '37.5'],
+    ['fr', '60.0', '–', '–', '–'],
+  ]
+  analysis_report.write(tmp_path / 'out', found)
+  assert {path.name for path in (tmp_path / 'out').iterdir()} >= {
+    'nli.png',
+    'nli.csv',
+    'nli.gains.png',
+    'nli.gains.csv',
+    'report.html',
+    'directions.csv',
+    'analysis.json',
+  }
+
+
+def test_gains_over_the_first_model(folders):
+  gains = _run(folders).pictures['nli.gains']
+  assert {
+    (row['train'], row['test']): round(row['gain'], 6) for row in gains.rows
+  } == {('en', 'en'): 5, ('en', 'fr'): -5, ('fr', 'en'): 0}
+  assert {text.get_text() for text in gains.canvas.axes[0].texts} == {
+    '+5.0',
+    '-5.0',
+    '+0.0',
+  }
+  alone = _run({'a': folders['a']})
+  assert set(alone.pictures) == {'nli'}
+
+
+def test_colours_and_languages(folders):
+  axes = _run(folders).pictures['nli'].canvas.axes
+  assert [label.get_text() for label in axes[0].get_xticklabels()] == [
+    'en',
+    'fr',
+    'ja',
+  ]
+  assert (
+    axes[0].images[0].get_clim() == axes[1].images[0].get_clim() == (50, 95)
+  )
+
+
+@pytest.mark.parametrize(
+  'lines, location',
+  [
+    ('train,en,gap\nen,high,0.1\n', 'directions.nli.csv:2'),
+    ('en,fr,gap\n0.1,0.2,0.1\n', 'directions.nli.csv'),
+    ('train,en,gap\n', 'directions.nli.csv'),
+  ],
+)
+def test_broken_files(folders, tmp_path, lines, location):
+  (tmp_path / 'b' / 'directions.nli.csv').write_text(lines)
+  found = _run(folders)
+  assert {row['series'] for row in found.rows} == {'a'}  # is not lost
+  assert_mentions(found.failures[0], location)
+
+
+def test_nothing_to_draw(folders, tmp_path):
+  found = _run({'x': str(tmp_path)})
+  assert_mentions(found.failures[0], '--train_languages')
+  found = _run(folders, tasks=('xnli',))
+  assert_mentions(found.failures[0], 'nli', 'xnli')
+  found = _run(folders, tasks=('nli', 'xnli'))
+  assert {row['task'] for row in found.rows} == {'nli'}
+  assert_mentions(found.failures[0], 'nli', 'xnli')

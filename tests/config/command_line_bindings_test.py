@@ -1,0 +1,20 @@
+"""`--gin.NAME=VALUE` on a command line."""
+
+import pytest
+
+from xlflax.config import command_line_bindings
+from xlflax.utils import errors
+
+
+def test_bindings_are_taken_out_of_the_command_line():
+  assert command_line_bindings.split_bindings(
+    ['--gin.A=1', '--x', 'y', '--gin.b/c.D.e=[1, 2]', '--gin_file=f']
+  ) == (['--x', 'y', '--gin_file=f'], ['A=1', 'b/c.D.e=[1, 2]'])
+
+
+def test_binding_without_a_value():
+  with pytest.raises(errors.ConfigError) as error:
+    command_line_bindings.split_bindings(['--gin.A'])
+  assert str(error.value) == (
+    'A gin flag has no value. Got: --gin.A. Expected: --gin.NAME=VALUE.'
+  )

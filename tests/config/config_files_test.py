@@ -1,0 +1,72 @@
+"""Gin files read as text agree with what Gin makes of them."""
+
+import pytest
+
+from xlflax.config import (gin_config, gin_errors, config_files)
+from xlflax.utils import errors
+
+
+@pytest.mark.parametrize(
+  'name', ['pretrain/mlm_tlm_contrast.gin', 'finetune/tagging.gin']
+)
+def test_macros_are_those_that_gin_reads(name):
+  configuration = gin_config.load_gin_files([name], partial=True)
+  read = {
+    scope
+    for scope, selector in configuration.bound
+    if selector == gin_errors.MACRO
+  }
+  assert set(config_files.read_gin_file(name).macros()) == read
+
+
+def test_a_file_and_what_it_includes():
+  tree = config_files.read_gin_file('pretrain/mlm_tlm.gin')
+  assert [file.name for file in tree.files()] == [
+    'pretrain/base.gin',
+    'pretrain/mlm.gin',
+    'pretrain/mlm_tlm.gin',
+  ]
+  assert tree.required() == ['MODEL', 'MODEL_DIR', 'VOCABULARY', 'TRAIN_STEPS']
+  assert tree.macros()['PAIR_LENGTH'] == '128'
+  assert 'PAIR_LENGTH' in tree.file.uses
+  assert tree.file.header.startswith('MLM on monolingual blocks plus TLM')
+
+
+def test_search_paths_come_before_the_shipped_files(tmp_path):
+  own = tmp_path / 'models/tiny.gin'
+  own.parent.mkdir()
+  own.write_text('# Mine: for tests.\nSIZE = 3  # and %NOT_READ\n')
+  tree = config_files.read_gin_file('models/tiny.gin', [str(tmp_path)])
+  assert tree.file.path == own and tree.file.summary == 'Mine: for tests'
+  assert not tree.file.uses
+
+
+def test_every_file_has_a_summary():
+  for name in config_files.shipped_file_names():
+    file = config_files.read_gin_file(name).file
+    assert file.summary, name
+
+
+def test_a_file_that_is_not_there():
+  with pytest.raises(errors.ConfigError) as error:
+    config_files.find_gin_file('pretrain/mml.gin')
+  assert 'pretrain/mlm.gin' in str(error.value)
+  assert '`xlflax configs list`' in str(error.value)
+
+
+def test_a_file_that_includes_itself(tmp_path):
+  (tmp_path / 'a.gin').write_text("include 'b.gin'\n")
+  (tmp_path / 'b.gin').write_text("include 'a.gin'\n")
+  with pytest.raises(errors.ConfigError, match='a.gin -> b.gin -> a.gin'):
+    config_files.read_gin_file('a.gin', [str(tmp_path)])
+
+
+def test_phases_are_in_the_order_of_their_numbers(tmp_path):
+  for name in ('phase1', 'phase2', 'phase10', 'phase1_old', 'phases'):
+    (tmp_path / f'{name}.gin').touch()
+  found = config_files.split_phases(str(tmp_path))
+  assert [name.rpartition('/')[2] for name in found] == [
+    'phase1.gin',
+    'phase2.gin',
+    'phase10.gin',
+  ]

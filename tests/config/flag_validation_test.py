@@ -1,0 +1,121 @@
+"""What is found without JAX is what is found with it."""
+
+import argparse
+import re
+import subprocess
+import sys
+
+import pytest
+
+from xlflax import cli
+from xlflax.config import (flag_validation, config_files)
+from xlflax.evaluation import task_families
+from xlflax.utils import errors
+
+
+def test_names_in_the_source_are_the_names():
+  shipped = {
+    name  # other tests of this process register tasks of their own
+    for name in task_families.task_names()
+    if task_families.find_task_class(name).__module__.startswith('xlflax.')
+  }
+  assert flag_validation.evaluation_tasks() == shipped
+  assert flag_validation.shipped_suites() == {'glue', 'xtreme', 'xtreme_r'}
+
+
+def _args(*files, bindings=()):
+  return argparse.Namespace(
+    gin_file=list(files), gin_bindings=list(bindings), gin_search_paths=[]
+  )
+
+
+def test_macros():
+  files = ('pretrain/mlm.gin', 'models/tiny.gin')
+  given = ('MODEL_DIR', 'VOCABULARY')
+  flag_validation.check_configuration(_args(*files, bindings=['TRAIN_STEPS=3']), given)
+  flag_validation.check_configuration(
+    _args('suites/xtreme/xnli.gin', bindings=["DATA='d'"]), partial=True
+  )
+  with pytest.raises(errors.ConfigError, match='none for DATA'):
+    flag_validation.check_configuration(_args('suites/xtreme/xnli.gin'), partial=True)
+  with pytest.raises(errors.ConfigError, match='none for .*INIT_FROM'):
+    flag_validation.check_configuration(_args('suites/xtreme/xnli.gin'))
+  own = ['TRAIN_STEPS=3', 'MINE=4', 'trainer.Trainer.seed=%MINE']
+  flag_validation.check_configuration(_args(*files, bindings=own), given)
+  with pytest.raises(errors.ConfigError, match='Got: MINE. Expected: one of'):
+    flag_validation.check_configuration(_args(*files, bindings=own[:2]), given)
+  with pytest.raises(errors.ConfigError, match='none for MODEL. .*models/SIZE'):
+    flag_validation.check_configuration(
+      _args(files[0], bindings=['TRAIN_STEPS=3']), given
+    )
+
+
+def test_directories(tmp_path):
+  (tmp_path / 'corpus').mkdir()
+  flag_validation.check_directory('corpus', str(tmp_path / 'corpus'))
+  flag_validation.check_directory('corpus', None)
+  flag_validation.check_run('--model_dir', 'gs://bucket/run')
+  with pytest.raises(errors.CorpusError, match='did you mean .*/corpus'):
+    flag_validation.check_directory('corpus', str(tmp_path / 'corpsu'))
+  with pytest.raises(errors.RunDirectoryError, match='no such model directory'):
+    flag_validation.check_run('--model_dir', str(tmp_path / 'run'))
+
+
+_PROGRAM = """
+import sys
+from xlflax import cli
+for name in sys.argv[1].split(','):
+  try:
+    cli.main([name, '--help'])
+  except SystemExit:
+    pass
+assert cli.main(['evaluate', '--model_dir=x', '--tasks=retreival']) == 2
+assert cli.main(['train', '--gin_file=pretrain/mlm.gin', '--gin.NOPE=1']) == 2
+assert cli.main(['train', '--gin_file=pretrain/mml.gin']) == 2
+wrong = ['--gin_file=pretrain/mlm.gin', '--gin.trainer.Trainer.sed=1']
+assert cli.main(['train', *wrong]) == 2
+assert cli.main(['finetune', '--output=o', '--corpus=nowhere']) == 2
+assert cli.main(['evaluate', '--model_dir=nowhere', '--tasks=retrieval']) == 2
+test = 'gin_file=evaluate/tagging.gin'
+assert cli.main(['evaluate', '--model_dir=.', '--' + test]) == 2
+tuned = ['--gin_file=finetune/tagging.gin', '--output=o', '--init_from=.']
+assert cli.main(['finetune', *tuned, '--eval_' + test]) == 2
+slow = {'jax', 'tensorflow', 'flax', 'matplotlib', 'gin.tf'} & set(sys.modules)
+assert not slow, slow
+"""
+
+
+def test_help_and_mistakes_import_nothing_slow():
+  made = subprocess.run(
+    [sys.executable, '-c', _PROGRAM, ','.join(cli.COMMANDS)],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert made.returncode == 0, made.stderr
+  assert config_files.SHIPPED.is_dir()
+
+
+def test_macros_that_guides_name():
+  """By the guide of SQuAD v2, and of packed rows for distillation."""
+  given = ["TEST_FILES={'en': 'a.json'}", "FORMAT='squad_v2'"]
+  flag_validation.check_configuration(
+    _args('evaluate/question_answering.gin', bindings=given)
+  )
+  files = [
+    config_files.read_gin_file(f'finetune/{name}.gin').file.path.read_text()
+    for name in ('search', 'search_distillation')
+  ]
+  contrast, distilled = (
+    set(
+      re.findall(
+        r'^  (\w+) = %',
+        text.partition(start)[2].partition('\nlabelled')[0],
+        re.M,
+      )
+    )
+    for text, start in zip(
+      files, ('SearchContrast:\n', 'SearchDistillation:\n'), strict=True
+    )
+  )
+  assert 'packed' in contrast and contrast <= distilled

@@ -1,0 +1,431 @@
+"""Gin at the entry point: what is found, what is refused, and how it is told."""
+
+import pathlib
+
+import gin
+import pytest
+
+from xlflax import trainer
+from xlflax.config import gin_config
+from xlflax.utils import errors
+from xlflax.objectives import objective_mixture
+from xlflax.training.optimization import schedules
+
+_FILES = ('pretrain/mlm.gin', 'models/tiny.gin')
+_GIVEN = ('MODEL_DIR=runs/a', 'VOCABULARY=data/vocab', 'TRAIN_STEPS=5000')
+
+
+def _fails(files=_FILES, bindings=_GIVEN, paths=()) -> str:
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files(files, bindings, paths)
+  return str(error.value)
+
+
+def _write(path: pathlib.Path, *lines: str) -> str:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(
+    '\n'.join(
+      [
+        'from __gin__ import dynamic_registration',
+        'from xlflax import trainer',
+        *lines,
+      ]
+    )
+    + '\n',
+    encoding='utf-8',
+  )
+  return str(path)
+
+
+def _bound(configuration, **more):
+  """What the trainer would be made of."""
+  seen = {}
+
+  def settings(self, **given):
+    seen.update(given)
+    raise errors.ConfigError('seen')
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(trainer.Trainer, '__init__', settings)
+    with pytest.raises(errors.ConfigError, match='seen'):
+      configuration.build(trainer.Trainer, **more)
+  return seen
+
+
+def test_later_files_and_bindings_override(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin', 'trainer.Trainer.seed = 3', 'LENGTH = 99'
+  )
+  seen = _bound(gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, 'LENGTH=7']))
+  assert (seen['seed'], seen['streams'][0].length) == (3, 7)
+  assert seen['total_steps'] == 5000
+
+
+def test_paths_need_no_quotes():
+  configuration = gin_config.load_gin_files(
+    _FILES,
+    (
+      'MODEL_DIR=runs/a-1',
+      'VOCABULARY=~/v',
+      'CORPUS=./c',
+      'TRAIN_STEPS=5000',
+      'CACHE_DIR="x/y"',
+    ),
+  )
+  seen = _bound(configuration)
+  assert [
+    seen[k] for k in ('model_dir', 'vocabulary', 'corpus', 'cache_dir')
+  ] == ['runs/a-1', '~/v', './c', 'x/y']
+
+
+def test_values_of_macros_need_no_quotes():
+  odd = 'it\'s\\a "b"'
+  configuration = gin_config.load_gin_files(
+    _FILES, _GIVEN[1:], macros={'MODEL_DIR': odd, 'TRAIN_STEPS': 3}
+  )
+  seen = _bound(configuration)
+  assert (seen['model_dir'], seen['total_steps']) == (odd, 5000)
+  assert 'TRAIN_STEPS = 5000' in configuration.operative()
+
+
+def test_word_without_quotes():
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files(_FILES, ('MODEL_DIR=runs', *_GIVEN[1:]))
+  assert error.value.where == '--gin.MODEL_DIR'
+
+
+def test_required_macro():
+  assert _fails(bindings=_GIVEN[1:]) == (
+    'The configuration needs values that are not given. Got: none for '
+    'MODEL_DIR. What to do: --model_dir=DIR.'
+  )
+
+
+@pytest.mark.parametrize('files', [_FILES[:1], _FILES[::-1]])
+def test_model_is_missing_or_came_too_early(files):
+  assert _fails(files) == (
+    'The configuration needs values that are not given. Got: none for MODEL.'
+    ' What to do: --gin_file=models/SIZE.gin, after the other files.'
+  )
+
+
+def test_misspelt_macro():
+  assert _fails(bindings=(*_GIVEN, 'LENTGH=3')) == (
+    'A gin macro is set, but nothing uses it. Got: LENTGH. Expected: one of '
+    'LENGTH. What to do: correct its name.'
+  )
+
+
+def test_misspelt_macro_in_a_file(tmp_path):
+  mine = _write(tmp_path / 'mine.gin', 'WARMUP_STPES = 3')
+  assert 'Got: WARMUP_STPES. Expected: one of WARMUP_STEPS' in _fails(
+    [*_FILES, mine]
+  )
+
+
+def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
+  """Setting what used a macro by its own name is no mistake."""
+  mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
+  seen = _bound(
+    gin_config.load_gin_files(
+      [*_FILES, mine], (*_GIVEN, 'mono/dataset_config.Stream.length=64')
+    )
+  )
+  assert (seen['seed'], seen['streams'][0].length) == (3, 64)
+  text = _fails(bindings=(*_GIVEN, 'trainer.Trainer.seed=3', 'SEED=4'))
+  assert 'nothing uses it. Got: SEED' in text
+
+
+def test_macro_that_is_not_set(tmp_path):
+  mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = %MY_SEED')
+  assert _fails([mine], ()) == (
+    'The configuration uses macros that are not set. Got: MY_SEED. What to '
+    'do: --gin.MY_SEED=VALUE.'
+  )
+
+
+@pytest.mark.parametrize(
+  ('binding', 'named', 'meant'),
+  [
+    ('trainer.Trainer.sed=3', 'sed', 'seed'),
+    (
+      'optimizers.adamx.b1=3',
+      'optimizers.adamx',
+      'optimizers.Adam or optimizers.AdamW',
+    ),
+    ('optimizer.AdamW.b1=3', 'optimizer.AdamW', 'optimizers.AdamW'),
+  ],
+)
+def test_unknown_names(binding, named, meant):
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files(_FILES, (*_GIVEN, binding))
+  assert error.value.got == named
+  assert error.value.where == f'--gin.{binding.partition("=")[0]}'
+  assert meant in error.value.fix
+
+
+def test_names_in_a_file_are_told_with_its_line(tmp_path):
+  mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.sed = 3')
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files([mine])
+  assert (error.value.got, error.value.where) == ('sed', f'{mine}:3')
+
+
+@pytest.mark.parametrize(
+  ('line', 'named'),
+  [
+    ('from xlflax import nope', "No module named 'xlflax.nope'"),
+    ("include 'pretrain/nope.gin'", 'pretrain/nope.gin'),
+    ('trainer.Trainer.seed == 3', 'trainer.Trainer.seed == 3'),
+    (
+      'trainer.Trainer.seed = @nope.f()',
+      "'nope' was not provided by an import",
+    ),
+  ],
+)
+def test_lines_that_can_not_be_read(tmp_path, line, named):
+  mine = _write(tmp_path / 'mine.gin', line)
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files([mine])
+  assert named in error.value.got
+  assert error.value.where == f'{mine}:3'
+
+
+def test_missing_file():
+  text = _fails(['pretrain/mlmm.gin'])
+  assert 'A gin file does not exist. Got: pretrain/mlmm.gin' in text
+  assert 'such as pretrain/mlm.gin' in text and 'Where: --gin_file' in text
+
+
+def test_search_paths_come_before_the_shipped_files(tmp_path):
+  _write(tmp_path / 'a/pretrain/mlm.gin', 'trainer.Trainer.seed = 1')
+  _write(tmp_path / 'b/pretrain/mlm.gin', 'trainer.Trainer.seed = 2')
+  _write(tmp_path / 'b/only_b.gin', 'trainer.Trainer.log_every_steps = 9')
+  more = dict(
+    model_dir='',
+    model=None,
+    objectives=None,
+    streams=(),
+    vocabulary='',
+    total_steps=1,
+    optimizer=None,
+  )
+  first = gin_config.load_gin_files(
+    ['pretrain/mlm.gin', 'only_b.gin'], (), [f'{tmp_path}/a,{tmp_path}/b']
+  )
+  seen = _bound(first, **more)
+  assert (seen['seed'], seen['log_every_steps']) == (1, 9)
+  second = gin_config.load_gin_files(['pretrain/mlm.gin'], (), [f'{tmp_path}/b'])
+  assert _bound(second, **more)['seed'] == 2
+  # And nothing is left of either.
+  assert _bound(gin_config.load_gin_files(_FILES, _GIVEN))['seed'] == 0
+  assert _bound(first, **more)['seed'] == 1
+
+
+def test_arguments_that_nothing_gives(tmp_path):
+  mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = 1')
+  configuration = gin_config.load_gin_files([mine])
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.build(trainer.Trainer)
+  assert error.value.got.startswith('no model_dir, model, objectives')
+  assert error.value.where == 'Trainer'
+
+
+def test_mistakes_found_while_objects_are_made_are_plain():
+  configuration = gin_config.load_gin_files(
+    _FILES, (*_GIVEN, "ObjectiveMixture.combine='nope'")
+  )
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.build(trainer.Trainer)
+  assert type(error.value) is errors.ConfigError
+  assert error.value.got == "'nope'"
+  assert error.value.where == (
+    'ObjectiveMixture.combine, --gin.ObjectiveMixture.combine'
+  )
+
+
+def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin', 'MINE = 7', 'trainer.Trainer:', '  ema_decay = %MINE'
+  )
+  files = [*_FILES, mine]
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files(files, _GIVEN).build(trainer.Trainer)
+  assert error.value.where == f'Trainer.ema_decay, {mine}:5 and {mine}:3'
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files(files, (*_GIVEN, 'MINE=1.5')).build(trainer.Trainer)
+  assert error.value.where == f'Trainer.ema_decay, {mine}:5 and --gin.MINE'
+  flags = (*_GIVEN, 'MINE=0.9', 'mono/dataset_config.Stream.length=0')
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files(files, flags).build(trainer.Trainer)
+  assert error.value.where == (
+    "Stream.length of 'mono', --gin.mono/dataset_config.Stream.length"
+  )
+
+
+@pytest.mark.parametrize('kind', [ValueError, TypeError, RuntimeError])
+def test_bugs_are_not_told_as_mistakes(monkeypatch, kind):
+  def broken(self):
+    raise kind('the original configurable engine')
+
+  monkeypatch.setattr(trainer.Trainer, '__post_init__', broken)
+  configuration = gin_config.load_gin_files(_FILES, _GIVEN)
+  with pytest.raises(kind, match='original configurable engine') as error:
+    configuration.build(trainer.Trainer)
+  assert not isinstance(error.value, errors.XlflaxError)
+
+
+def test_enums_by_value():
+  configuration = gin_config.load_gin_files(
+    _FILES,
+    (
+      *_GIVEN,
+      "ObjectiveMixture.combine='alternate'",
+      "trainer.Trainer.non_finite='skip'",
+    ),
+  )
+  seen = _bound(configuration)
+  assert seen['objectives'].combine is objective_mixture.Combine.ALTERNATE
+  assert seen['non_finite'] == 'skip'
+  configuration = gin_config.load_gin_files(
+    _FILES, (*_GIVEN, "trainer.Trainer.non_finite='ignore'")
+  )
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.build(trainer.Trainer)
+  assert error.value.got == "'ignore'"
+
+
+def test_flags_may_name_what_no_file_names():
+  """From the modules that the files import."""
+  configuration = gin_config.load_gin_files(
+    _FILES,
+    (
+      *_GIVEN,
+      'optimizers.AdamW.learning_rate=@schedules.Constant()',
+      'schedules.Constant.peak=0.5',
+    ),
+  )
+  rate = _bound(configuration)['optimizer'].rate_at
+  assert float(rate(10)) == float(schedules.Constant(peak=0.5)(10)) == 0.5
+
+
+def test_operative_configuration_is_what_was_used():
+  configuration = gin_config.load_gin_files(_FILES, (*_GIVEN, 'LENGTH=7'))
+  _bound(configuration, stop_at_step=3)
+  text = configuration.operative()
+  assert 'LENGTH = 7' in text
+  assert "mono/dataset_config.Stream.layout = 'blocks'" in text
+  assert 'trainer.Trainer.accumulation = 1' in text  # a default
+  assert 'stop_at_step' not in text  # given by the caller
+  assert 'schedules.Cosine' not in text  # not called
+
+
+def test_what_no_file_names_is_called_as_it_is():
+  made = gin_config.load_gin_files([]).build(schedules.Constant, peak=2.0)
+  assert made(0) == 2.0
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
+  assert 'Got: no a. ' in str(error.value)
+
+
+def test_a_macro_is_built_anew():
+  configuration = gin_config.load_gin_files(['models/tiny.gin'])
+  model = configuration.macro('MODEL')
+  assert model.config.hidden_dim == 128
+  assert configuration.macro('MODEL') is not model
+
+
+def test_a_macro_that_is_not_set():
+  configuration = gin_config.load_gin_files(['models/tiny.gin'])
+  with pytest.raises(errors.ConfigError, match='Got: no MODELL'):
+    configuration.macro('MODELL')
+
+
+def test_values_for_one_object():
+  """A grid's trials are built side by side, and leave nothing behind."""
+  configuration = gin_config.load_gin_files(_FILES, _GIVEN)
+  before = dict(gin.config._CONFIG), gin.operative_config_str()
+  found = [
+    configuration.with_macros({'SEED': seed, 'mono/dataset_config.Stream.length': 64})
+    for seed in (1, 2)
+  ]
+  assert [_bound(one)['seed'] for one in found] == [1, 2]
+  assert _bound(found[0])['streams'][0].length == 64
+  assert 'SEED = 2' in found[1].operative()
+  seen = _bound(configuration)
+  assert (seen['seed'], seen['streams'][0].length) == (0, 256)
+  assert 'SEED = 0' in configuration.operative()
+  assert (dict(gin.config._CONFIG), gin.operative_config_str()) == before
+
+
+def test_values_that_python_makes():
+  model = gin_config.load_gin_files(['models/tiny.gin']).macro('MODEL')
+  configuration = gin_config.load_gin_files(
+    _FILES[:1], _GIVEN, partial=True
+  ).with_macros({'MODEL': model, 'BATCH_SIZE': gin_config.Reference('%LENGTH')})
+  seen = _bound(configuration)
+  assert seen['model'] is not None and seen['model'].config == model.config
+  assert seen['streams'][0].batch_size == 256
+  text = configuration.operative()
+  assert text.startswith('# MODEL: an object that Python gave.\n')
+  assert 'BATCH_SIZE = %LENGTH' in text and '\nMODEL =' not in text
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('LENTGH', 'nothing uses it. Got: LENTGH. Expected: one of LENGTH'),
+    ('optimizers.AdamW.b3', 'Got: b3'),
+    ('nothing.AdamW.b2', 'Got: nothing.AdamW'),
+  ],
+)
+def test_values_for_what_there_is_not(name, message):
+  configuration = gin_config.load_gin_files(_FILES, _GIVEN)
+  with pytest.raises(errors.ConfigError, match=message):
+    configuration.with_macros({name: 1})
+
+
+def test_values_that_come_later():
+  """Only what an object needs must have been given when it is built."""
+  configuration = gin_config.load_gin_files(_FILES[:1], partial=True)
+  assert configuration.macro('LENGTH') == 256
+  complete = configuration.with_macros({'TRAIN_STEPS': 5000})
+  assert complete.parameter('Trainer.total_steps') == 5000
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.parameter('Trainer.total_steps')
+  assert 'none for TRAIN_STEPS.' in str(error.value)
+  with pytest.raises(errors.ConfigError) as error:
+    configuration.build(trainer.Trainer, model_dir='a')
+  assert 'none for MODEL, VOCABULARY, TRAIN_STEPS.' in str(error.value)
+
+
+def test_what_the_caller_gives_is_not_built(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from tests.config import gin_config_test',
+    'config_test.broken.value = 1',
+    'trainer.Trainer.corpus = @config_test.broken()',
+  )
+  configuration = gin_config.load_gin_files([*_FILES, mine], _GIVEN)
+  with pytest.raises(ZeroDivisionError):
+    _bound(configuration)
+  assert _bound(configuration, corpus='mine')['corpus'] == 'mine'
+
+
+def broken(value):
+  return value / 0
+
+
+def test_what_nothing_that_was_built_reads_is_told(caplog):
+  """A rate of AdamW's schedule where another one is used; a field of a caller."""
+  given = [*_GIVEN, 'LENGTH=7', 'schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
+  given += ['trainer.Trainer.log_every_steps=3']
+  made = gin_config.load_gin_files(_FILES, [*given, 'MONO="a"'], macros={'SEED': 3})
+  _bound(made, seed=4, log_every_steps=5)
+  made.warn_of_unread()
+  assert [record.getMessage() for record in caplog.records] == [
+    'trainer.Trainer.log_every_steps: another flag overrides it.',
+    'DECAY is set, but nothing in this run reads it.',
+    'SEED is set, but nothing in this run reads it.',
+    'schedules.WSD.decay_steps is set, but nothing in this run reads it.',
+  ]

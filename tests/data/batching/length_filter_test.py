@@ -1,0 +1,63 @@
+import numpy as np
+
+from xlflax.data import dataset_config
+from xlflax.data.batching import length_filter as row_lengths
+
+
+def _stream(layout, length, **pairs):
+  return dataset_config.Stream(
+    name='s',
+    mixture='m',
+    layout=layout,
+    length=length,
+    batch_size=2,
+    pairs=dataset_config.PairOptions(**pairs),
+  )
+
+
+def test_both_sides_are_cut_longest_first():
+  stream = _stream('pairs', 10)
+  first, second = row_lengths.truncated_lengths(
+    [np.array([9, 9, 2, 3, 1]), np.array([2, 8, 9, 3, 1])], stream
+  )
+  np.testing.assert_array_equal(first, [4, 3, 2, 3, 1])
+  np.testing.assert_array_equal(second, [2, 3, 4, 3, 1])
+  np.testing.assert_array_equal(
+    row_lengths.in_row([first, second], stream), [10, 10, 10, 10, 6]
+  )
+
+
+def test_an_odd_place_goes_to_the_first_side():
+  first, second = row_lengths.truncated_lengths(
+    [np.array([9]), np.array([9])], _stream('pairs', 9)
+  )
+  assert (first[0], second[0]) == (3, 2)
+
+
+def test_no_cut_pair_leaves_room_unused():
+  rng = np.random.default_rng(0)
+  lengths = rng.integers(1, 20, (2, 500))
+  stream = _stream('pairs', 15)
+  cut = np.stack(row_lengths.truncated_lengths(list(lengths), stream))
+  room = stream.capacity
+  np.testing.assert_array_equal(cut.sum(0), np.minimum(lengths.sum(0), room))
+  assert (cut >= 1).all() and (cut <= lengths).all()
+  assert (
+    row_lengths.count_shorter(list(cut), list(lengths))
+    == (lengths.sum(0) > room).sum()
+  )
+
+
+def test_filters_of_the_paper():
+  """PPA: neither side below 10 tokens, both together at most 128."""
+  stream = _stream('pairs', 132, min_tokens=10, max_tokens=128)
+  first = np.array([9, 10, 64, 65, 118, 119])
+  second = np.array([50, 10, 64, 64, 10, 10])
+  assert row_lengths.passes_length_filter([first, second], stream).tolist() == [
+    False,
+    True,
+    True,
+    False,
+    True,
+    False,
+  ]

@@ -1,0 +1,213 @@
+"""Rows by index and rows in order: by hand, and equal to each other."""
+
+import numpy as np
+import pytest
+
+from xlflax.data import tokenized_examples
+from xlflax.data import dataset_config
+from xlflax.data.batching import sequence_index as row_index
+from xlflax.data.batching import sequence_iterator as row_iterator
+
+_EOS = 2
+
+
+def _stream(layout, length, **settings):
+  pairs = {
+    k: settings.pop(k) for k in ('min_tokens', 'max_tokens') if k in settings
+  }
+  return dataset_config.Stream(
+    name='s',
+    mixture='m',
+    layout=layout,
+    length=length,
+    batch_size=2,
+    pairs=dataset_config.PairOptions(**pairs),
+    **settings,
+  )
+
+
+def _ragged(texts):
+  return tokenized_examples.Ragged(
+    np.array([t for text in texts for t in text], np.int32),
+    np.array([len(text) for text in texts]),
+  )
+
+
+def _examples(*sides, starts=None):
+  starts = starts or [i == 0 for i in range(len(sides[0]))]
+  return tokenized_examples.Examples(tuple(map(_ragged, sides)), np.array(starts))
+
+
+class _Texts:
+  """`rows.index.Texts` in memory."""
+
+  def __init__(self, side):
+    self._tokens = side.with_eos(_EOS, np.uint16)
+    self._offsets = np.concatenate([[0], np.cumsum(side.lengths + 1)])
+    self.num_tokens = self._tokens.size
+
+  def slices(self, starts, stops):
+    return [self._tokens[a:b] for a, b in zip(starts, stops, strict=True)]
+
+  def bounds(self, index):
+    return self._offsets[index], self._offsets[index + 1] - 1
+
+  def lengths(self):
+    yield from np.split(np.diff(self._offsets) - 1, [1])
+
+
+def _index(examples, stream):
+  sides = list(map(_Texts, examples.sides))
+  return row_index.make_index(sides, lambda: examples.starts_document, stream)
+
+
+def _plain(units):
+  return [
+    [tuple(side.tolist() for side in unit) for unit in row] for row in units
+  ]
+
+
+def _both(examples, stream, batch_size=3):
+  """Rows by index and by iterating; asserts that they are equal."""
+  index = _index(examples, stream)
+  by_index = _plain(index.units(np.arange(index.num_rows)))
+  counts = row_iterator.Counts()
+  n = len(examples)
+  batches = []
+  for first in range(0, n, batch_size):
+    keep = np.zeros(n, bool)
+    keep[first : first + batch_size] = True
+    batches.append(
+      tokenized_examples.Examples(
+        tuple(side.select(keep) for side in examples.sides),
+        examples.starts_document[keep],
+      )
+    )
+  in_order = _plain(
+    row_iterator.iterate_sequences(batches, stream, eos_id=_EOS, counts=counts)
+  )
+  assert in_order == by_index
+  assert counts == row_iterator.Counts(
+    n, index.num_dropped, index.num_truncated
+  )
+  return by_index, counts
+
+
+def test_blocks_join_lines_with_eos():
+  lines = _examples([[10, 11], [12, 13, 14, 15], [16]])
+  rows, _ = _both(lines, _stream('blocks', 6))
+  assert rows == [[([10, 11, 2, 12],)], [([13, 14, 15, 2],)], [([16],)]]
+
+
+def test_a_task_shorter_than_a_block_has_one_row():
+  rows, _ = _both(_examples([[10]]), _stream('blocks', 100))
+  assert rows == [[([10],)]]
+
+
+def test_blocks_of_whole_length_have_no_empty_row():
+  rows, _ = _both(_examples([[10, 11], [12]]), _stream('blocks', 6))
+  assert rows == [[([10, 11, 2, 12],)]]
+
+
+def test_sentences_are_cut():
+  rows, counts = _both(
+    _examples([[10, 11], [12, 13, 14]]), _stream('sentences', 4)
+  )
+  assert rows == [[([10, 11],)], [([12, 13],)]]
+  assert counts.truncated == 1
+
+
+def test_pairs_are_filtered_and_cut_longest_first():
+  pairs = _examples(
+    [[10], [11] * 9, [12] * 9, [13] * 2, [14] * 30],
+    [[20] * 5, [21] * 2, [22] * 8, [23] * 2, [24] * 2],
+  )
+  stream = _stream('pairs', 10, min_tokens=2, max_tokens=20)
+  rows, counts = _both(pairs, stream)
+  assert rows == [
+    [([11] * 4, [21] * 2)],
+    [([12] * 3, [22] * 3)],
+    [([13] * 2, [23] * 2)],
+  ]
+  assert (counts.dropped, counts.truncated) == (2, 2)
+
+
+def test_packed_pairs():
+  pairs = _examples([[10], [11] * 2, [12]], [[20], [21], [22]])
+  rows, _ = _both(pairs, _stream('pairs', 13, packing='next_fit'))
+  assert rows == [[([10], [20]), ([11] * 2, [21])], [([12], [22])]]
+
+
+def test_sides_are_cut_apart():
+  rows, counts = _both(_examples([[10] * 5], [[20]]), _stream('sides', 5))
+  assert rows == [[([10] * 3, [20])]]
+  assert counts.truncated == 1
+
+
+def test_adjacent_segments_stay_in_their_document():
+  lines = _examples(
+    [[10, 11], [12, 13, 14], [15], [16, 17, 18]],
+    starts=[True, False, True, True],
+  )
+  rows, counts = _both(lines, _stream('adjacent', 4))
+  # Documents 10 11 2 12 13 14, then 15 (too short), then 16 17 18.
+  assert rows == [[([10, 11], [2, 12])], [([13], [14])], [([16, 17], [18])]]
+  assert counts.dropped == 1
+
+
+_CASES = [
+  ('blocks', {}),
+  ('sentences', {}),
+  ('sentences', {'packing': 'next_fit'}),
+  ('adjacent', {}),
+  ('adjacent', {'min_tokens': 3}),
+  ('pairs', {}),
+  ('pairs', {'packing': 'next_fit'}),
+  ('pairs', {'min_tokens': 4, 'max_tokens': 25}),
+  ('sides', {}),
+  ('sides', {'min_tokens': 4, 'max_tokens': 25}),
+]
+
+
+@pytest.mark.parametrize('length', [6, 11, 32])
+@pytest.mark.parametrize('layout, settings', _CASES)
+def test_index_and_iterator_agree(layout, settings, length):
+  rng = np.random.default_rng(length)
+
+  def side():
+    return [
+      rng.integers(5, 99, rng.integers(1, 20)).tolist() for _ in range(200)
+    ]
+
+  sides = [side() for _ in range(2 if layout in ('pairs', 'sides') else 1)]
+  starts = [True, *(rng.random(199) < 0.2).tolist()]
+  examples = _examples(*sides, starts=starts)
+  stream = _stream(layout, length, **settings)
+  rows, _ = _both(examples, stream, batch_size=17)
+  assert rows
+  # Any row by itself is the row among all.
+  index = _index(examples, stream)
+  some = rng.integers(0, index.num_rows, 10)
+  assert _plain(index.units(some)) == [rows[i] for i in some]
+
+
+def test_next_fit_as_documented():
+  np.testing.assert_array_equal(
+    row_index.next_fit(np.array([3, 2, 4, 1]), 5), [0, 2, 4]
+  )
+
+
+def test_no_example_needs_no_row():
+  np.testing.assert_array_equal(
+    row_index.next_fit(np.zeros(0, np.int64), 5), [0]
+  )
+
+
+def test_rows_fit_and_could_not_take_one_more():
+  lengths = np.random.default_rng(0).integers(1, 17, 500)
+  bounds = row_index.next_fit(lengths, 16)
+  assert bounds[0] == 0 and bounds[-1] == 500
+  for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    assert 0 < lengths[first:last].sum() <= 16
+    if last < 500:
+      assert lengths[first : last + 1].sum() > 16

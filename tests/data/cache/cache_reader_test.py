@@ -1,0 +1,223 @@
+"""Reading token caches, and every reason to refuse one."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.data.cache import writing
+from tests.errors import raises_error
+from xlflax.data.cache import cache_reader
+from xlflax.data.corpus import corpus_directory
+from xlflax.utils import errors
+
+
+def test_a_single_task_can_be_read_as_a_mixture(written):
+  cache = cache_reader.TokenCache(written[0])
+  assert list(cache.open('corpus.mono.ru', 'train')) == ['corpus.mono.ru']
+
+
+@pytest.fixture
+def copy(written, tmp_path):
+  shutil.copytree(written[0], tmp_path / 'copy')
+  return tmp_path / 'copy'
+
+
+def test_missing_cache(tmp_path):
+  with raises_error(errors.CacheError, mentions='--mixture'):
+    cache_reader.TokenCache(tmp_path / 'nothing')
+
+
+def test_incomplete_cache(copy):
+  shutil.rmtree(copy / 'tasks/corpus.mono.en')
+  with raises_error(
+    errors.CacheError,
+    where='copy',
+    mentions=(2, 3, 'corpus.mono', 'corpus.mono.en'),
+  ):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_unknown_mixture_of_a_cache(copy):
+  with raises_error(
+    errors.CacheError,
+    got='c',
+    where='copy',
+    mentions=('corpus.mono', 'corpus.parallel'),
+  ):
+    cache_reader.TokenCache(copy).rates('c', 'train')
+
+
+def test_other_vocabulary_at_reading(copy, toy_vocabulary):
+  cache = cache_reader.TokenCache(copy)
+  cache.check_vocabulary(toy_vocabulary)
+  with raises_error(errors.CacheError, where='copy', mentions=180):
+    cache.check_vocabulary(writing.OtherVocabulary(toy_vocabulary))
+
+
+def test_other_format(copy):
+  path = copy / 'cache.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
+  with raises_error(errors.CacheError, got=99, where='cache.json', mentions=4):
+    cache_reader.TokenCache(copy)
+  path.write_text('{"format": 4, ')
+  with raises_error(
+    errors.CacheError, where='cache.json', mentions=(1, 15, 14)
+  ):
+    cache_reader.TokenCache(copy)
+
+
+def _task(cache, name='corpus.mono.en'):
+  return cache / 'tasks' / name / 'train'
+
+
+def _flip(path, place, bit):
+  content = bytearray(path.read_bytes())
+  content[place] ^= 1 << bit
+  path.write_bytes(content)
+
+
+def _shards(cache):
+  return sorted((_task(cache) / 'shards').iterdir())
+
+
+def test_truncated_shard(copy):
+  path = _shards(copy)[2]
+  path.write_bytes(path.read_bytes()[:-9])
+  with raises_error(errors.CacheError, where='train', mentions=path.name):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_shard_that_is_cut_off_while_it_is_read(copy):
+  [*_, task] = (
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train').values()
+  )
+  [side] = task.sides
+  starts, stops = side.bounds(np.arange(2))
+  assert side.slices(starts, stops)[0].size
+  shard = task.shards.entries[0].name
+  [path] = copy.rglob(f'{shard}.safetensors')
+  path.write_bytes(path.read_bytes()[:200])
+  with raises_error(errors.CacheError, mentions=252):
+    side.slices(starts, stops)
+
+
+def test_lost_shard(copy, toy_corpus, toy_vocabulary, written):
+  """It is named, and writing again restores it and nothing else."""
+  path, other = _shards(copy)[:2]
+  path.unlink()
+  time = other.stat().st_mtime_ns
+  with raises_error(errors.CacheError, where='train', mentions=path.name):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+  writing.write(copy, toy_corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
+  assert other.stat().st_mtime_ns == time
+  same = cache_reader.TokenCache(written[0])
+  assert same.digest('corpus.mono', 'train') == cache_reader.TokenCache(
+    copy
+  ).digest('corpus.mono', 'train')
+
+
+@pytest.mark.parametrize('place', [-1, 40, -600])
+def test_flipped_bit(copy, place):
+  """Found by digests when the content is read, whatever it does."""
+  path = _shards(copy)[1]
+  _flip(path, place, 0)
+  with raises_error(
+    errors.CacheError,
+    mentions=(
+      'corpus.mono.en',
+      f'shards/{path.name}',
+      '--mixture',
+      'corpus.mono',
+    ),
+  ):
+    cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
+
+
+@pytest.mark.parametrize('name', ['generation-1.json', 'digests.json'])
+def test_small_files_are_always_compared(copy, name):
+  _flip(_task(copy) / name, 20, 0)
+  with raises_error(errors.CacheError, where='train', mentions=name):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_flipped_bit_of_the_header(copy):
+  text = (copy / 'cache.json').read_text()
+  (copy / 'cache.json').write_text(text.replace('"size": 180', '"size": 181'))
+  with raises_error(errors.CacheError, where='cache.json'):
+    cache_reader.TokenCache(copy)
+
+
+def test_offsets_that_fall(copy, monkeypatch):
+  """Refused without reading digests, and where nothing else tells."""
+  monkeypatch.setattr(cache_reader, '_SHORT', 0)
+  path = _shards(copy)[0]
+  arrays = safetensors.numpy.load_file(path)
+  arrays['targets.offsets'][5] = 10**9
+  safetensors.numpy.save_file(arrays, path)
+  [side] = (
+    cache_reader.TokenCache(copy)
+    .open('corpus.mono', 'train')['corpus.mono.en']
+    .sides
+  )
+  with raises_error(errors.CacheError, mentions=1186):
+    side.bounds(np.arange(3))
+
+
+def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
+  """Whole by itself, but not what this cache was written with."""
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  other = tmp_path / 'other'
+  writing.write(other, corpus, toy_vocabulary, mixtures=['corpus.mono'])
+  shutil.rmtree(_task(copy))
+  shutil.copytree(_task(other), _task(copy))
+  with raises_error(errors.CacheError, where='train'):
+    cache_reader.TokenCache(copy).open('corpus.mono', 'train')
+
+
+def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
+  cache = cache_reader.TokenCache(written[0])
+  same = cache_reader.TokenCache(copy)
+  assert same.digest('corpus.mono', 'train') == cache.digest(
+    'corpus.mono', 'train'
+  )
+  assert cache.digest('corpus.mono', 'train') != cache.digest(
+    'corpus.parallel', 'train'
+  )
+  before = same.signature('corpus.mono', 'train')
+  os.utime(_shards(copy)[0])
+  assert same.signature('corpus.mono', 'train') != before
+
+
+def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  writing.write(
+    tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
+  )
+  cache = cache_reader.TokenCache(tmp_path / 'cache')
+  cache.check_corpus(corpus, 'corpus.mono', 'train')
+  path = tmp_path / 'corpus/mono/en.txt'
+  os.utime(path, ns=(1, 1))
+  cache.check_corpus(corpus, 'corpus.mono', 'train')
+  path.write_text(path.read_text().replace('dog', 'fox'))
+  os.utime(path, ns=(1, 1))  # The same size and time, but another content.
+  with raises_error(
+    errors.CacheError,
+    where='corpus',
+    mentions=('corpus.mono.en', 'mono/en', 'mono/en.txt', '--overwrite'),
+  ):
+    cache.check_corpus(corpus, 'corpus.mono', 'train')
+  path.write_text('the cat\n')
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('the dog\n')
+  with raises_error(
+    errors.CacheError,
+    where='corpus',
+    mentions=('mono/en', 'mono/en.more.txt', 'mono/en.txt', 8),
+  ):
+    cache.check_corpus(
+      corpus_directory.Corpus(tmp_path / 'corpus'), 'corpus.mono', 'train'
+    )

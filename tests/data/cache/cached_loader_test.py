@@ -1,0 +1,194 @@
+"""What batches of the cached loader hold, and what is refused."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.data.cache import loading
+from tests.errors import raises_error
+from xlflax.data import loader_factory
+from xlflax.data.cache import cache_reader
+from xlflax.utils import errors
+
+
+def test_blocks_hold_the_text_of_the_corpus(
+  open_cached, toy_corpus, toy_vocabulary
+):
+  loader = open_cached(mixture='corpus.mono.ru', length=66, shuffle=False)
+  [statistics] = loader.statistics()
+  lines = [line.text for line in toy_corpus.monolingual('ru')]
+  eos = toy_vocabulary.spec.eos_id
+  tokens = []
+  for line in lines:
+    tokens += [*toy_vocabulary.encode(line), eos]
+  expected, row = tokens[:-1], 0
+  while expected:
+    batch = loader.rows(row // 8, row % 8, row % 8 + 1)
+    part, expected = expected[:64], expected[64:]
+    assert batch['token_ids'][0, : len(part) + 2].tolist() == [
+      toy_vocabulary.spec.bos_id,
+      *part,
+      eos,
+    ]
+    assert batch['segment_ids'].sum() == len(part) + 2
+    row += 1
+  assert row == statistics.rows
+
+
+def test_reversed_sides_are_the_same_pairs(open_cached):
+  as_is, other = (
+    open_cached(layout='sides', order=order).rows(3, 0, 8)
+    for order in ('as_is', 'reversed')
+  )
+  for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
+    np.testing.assert_array_equal(as_is[key], other[f'paired_{key}'])
+    np.testing.assert_array_equal(as_is[f'paired_{key}'], other[key])
+
+
+def test_sides_are_exchanged_in_half_of_the_rows(open_cached):
+  loader = open_cached(layout='sides', order='random', length=64)
+  plain = open_cached(layout='sides', length=64)
+  swapped = 0
+  for step in range(25):
+    batch, original = loader.rows(step, 0, 8), plain.rows(step, 0, 8)
+    languages = batch['language_ids'][:, 0]
+    np.testing.assert_array_equal(
+      languages, 1 - batch['paired_language_ids'][:, 0]
+    )
+    rows = np.where(
+      (languages == 0)[:, None], batch['token_ids'], batch['paired_token_ids']
+    )
+    np.testing.assert_array_equal(rows, original['token_ids'])
+    swapped += languages.sum()
+  assert 70 < swapped < 130  # Of 200; four standard deviations.
+
+
+def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
+  """In the same random order of sides: PPA trains two objectives on them."""
+  alike = dict(order='random', min_tokens=6, max_tokens=40, length=48)
+  for sides, pairs in zip(
+    open_both(name='sides', layout='sides', **alike),
+    open_both(name='pairs', layout='pairs', separator='bert', **alike),
+    strict=True,
+  ):
+    for step in (0, 3):
+      apart, joined = (loader.rows(step, 0, 8) for loader in (sides, pairs))
+      for first, second, row in zip(
+        apart['token_ids'],
+        apart['paired_token_ids'],
+        joined['token_ids'],
+        strict=True,
+      ):
+        both = [*first[first > 0], *second[second > 0][1:]]
+        np.testing.assert_array_equal(row[row > 0], both)
+    languages = apart['language_ids'][:, 1]
+    assert len(set(languages.tolist())) == 2
+
+
+@pytest.mark.parametrize(
+  'settings, values',
+  [
+    (
+      {'mixture': 'corpus.parallel', 'layout': 'blocks'},
+      ('corpus', 'Layout.BLOCKS', 'corpus.parallel.de_en', 'de-en'),
+    ),
+    (
+      {'mixture': 'corpus.mono', 'layout': 'sides'},
+      ('corpus', 'Layout.SIDES', 'corpus.mono.de', 'de'),
+    ),
+  ],
+)
+def test_layout_and_task_must_fit(open_both, settings, values):
+  with raises_error(errors.ConfigError, mentions=values):
+    open_both(**settings)
+
+
+def test_a_stream_reads_the_languages_that_it_names(open_both):
+  for loader in open_both(languages=['ru', 'en'], alpha=None):
+    assert [s.task for s in loader.statistics()] == [
+      'corpus.mono.en',
+      'corpus.mono.ru',
+    ]
+    assert sum(s.rate for s in loader.statistics()) == pytest.approx(1)
+  for loader in open_both(layout='pairs', languages=('de', 'en')):
+    assert [s.task for s in loader.statistics()] == ['corpus.parallel.de_en']
+
+
+@pytest.mark.parametrize('languages, got', [(('en', 'xx'), 'xx'), ((), 'en')])
+def test_languages_without_text(open_both, languages, got):
+  with raises_error(errors.ConfigError, mentions=(got, 'de', 'en', 'ru')):
+    open_both(languages=languages)
+
+
+def test_filters_that_leave_nothing(open_cached):
+  with raises_error(
+    errors.CorpusError, mentions=('s', 'corpus.parallel.de_en', 50)
+  ):
+    open_cached(layout='pairs', min_tokens=1000)
+
+
+def test_no_such_rows(open_cached):
+  with raises_error(ValueError, mentions=8):
+    open_cached().rows(0, 4, 9)
+
+
+def test_ids_beyond_the_vocabulary(
+  written, toy_vocabulary, tmp_path, monkeypatch
+):
+  """Refused in the batch that has them, also where digests are not compared."""
+  monkeypatch.setattr(cache_reader, '_SHORT', 0)
+  copy = tmp_path / 'cache'
+  shutil.copytree(written[0], copy)
+  for path in (copy / 'tasks/corpus.mono.en/train/shards').iterdir():
+    arrays = safetensors.numpy.load_file(path)
+    arrays['targets'][::2] = 60000
+    safetensors.numpy.save_file(arrays, path)
+  arguments = {'vocabulary': toy_vocabulary, 'seed': 0, 'cache_dir': copy}
+  stream = loading.stream(mixture='corpus.mono.en')
+  with raises_error(errors.CacheError, where='cache'):
+    loader_factory.open_loader(stream, **arguments)
+  loader = loader_factory.open_loader(stream, **arguments, verified=None)
+  with raises_error(errors.CacheError, where='cache', mentions=(0, 60000, 1)):
+    loader.rows(0, 0, stream.batch_size)
+
+
+def test_reading_a_cache_imports_no_tensorflow(written):
+  """In a fresh process, from opening to a device batch."""
+  program = f"""
+import sys
+from xlflax.data.cache import reader as cache_reader
+from xlflax.data.cache import loader as cached_loader
+from xlflax.data import loader as loader_lib
+from xlflax.data import opening
+from xlflax.data import prefetch
+from xlflax.data import stream
+from xlflax.data.tokenizers import spec as vocabulary_spec
+from xlflax.data.tokenizers import vocabulary
+import jax
+
+class Vocabulary(base_vocabulary.Vocabulary):
+  hash = cache_reader.TokenCache({str(written[0])!r})._header.vocabulary['hash']
+  spec = vocabulary_spec.VocabularySpec(
+      180, 0, 1, 2, 3, 4, tuple(range(8)), ('de', 'en', 'ru'))
+  def language_id(self, code):
+    return self.spec.languages.index(code)
+
+opened = opening.open_loader(
+    dataset_config.Stream(name='s', mixture='corpus.mono', layout='blocks',
+                  length=16, batch_size=8),
+    vocabulary=Vocabulary(), seed=0, cache_dir={str(written[0])!r})
+sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+with prefetch.Prefetcher(opened, sharding=sharding) as feed:
+  print(feed.next()['token_ids'].shape)
+print([m for m in sys.modules
+       if m.split('.')[0] in ('tensorflow', 'seqio', 'tensorflow_datasets')])
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program], text=True, capture_output=True, check=False
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.split('\n')[:2] == ['(8, 16)', '[]']

@@ -1,0 +1,99 @@
+"""Tasks of more shards than a process may have files open."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.data.cache import writing
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import shards as cache_shards
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.utils import errors
+
+_READ = """
+import os, resource, sys
+from tests.data.cache import reading
+from xlflax.data.cache import reader
+resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+tasks = cache_reader.TokenCache(sys.argv[1]).open('corpus.mono', 'train')
+most = 0
+for _ in range(2):
+  found = [
+    (name, len(task.meta.shards), int(reading.tokens(task.sides[0]).sum()))
+    for name, task in tasks.items()
+  ]
+  most = max(most, len(os.listdir('/proc/self/fd')))
+print(found, most)
+"""
+
+
+@pytest.fixture(scope='module')
+def many(tmp_path_factory, toy_vocabulary):
+  """A cache of two languages with dozens of shards each."""
+  directory = tmp_path_factory.mktemp('many')
+  for language in ('en', 'de'):
+    corpus_writer.write_monolingual(
+      directory / 'corpus', language, [['a b c d e f g'] * 240]
+    )
+  corpus = corpus_directory.Corpus(directory / 'corpus')
+  writing.write(directory / 'cache', corpus, toy_vocabulary, shard_size=64)
+  return directory / 'cache'
+
+
+def test_two_languages_share_what_may_be_open(many):
+  """Their shards are far more than `ulimit -n` lets be open."""
+  done = subprocess.run(
+    [sys.executable, '-c', _READ, str(many)],
+    capture_output=True,
+    text=True,
+    check=False,
+    cwd=os.getcwd(),
+  )
+  assert done.returncode == 0, done.stderr
+  found, most = eval(done.stdout.replace('] ', '], '))
+  assert [name for name, _, _ in found] == ['corpus.mono.de', 'corpus.mono.en']
+  assert all(shards >= 30 for _, shards, _ in found), found
+  assert len({total for _, _, total in found}) == 1 and most <= 48
+
+
+@pytest.mark.parametrize(
+  ('number', 'status'),
+  [
+    (errno.EMFILE, 74),
+    (errno.ESTALE, 74),
+    (errno.EIO, 74),
+    (errno.ETIMEDOUT, 74),
+    (errno.EACCES, 2),
+  ],
+)
+def test_what_the_system_refuses_is_no_damage(
+  many, monkeypatch, number, status
+):
+  """When a shard is opened, and when it is read."""
+  tasks = cache_reader.TokenCache(many).open('corpus.mono', 'train')
+  shards = tasks['corpus.mono.en'].shards
+
+  def refuse(*_):
+    raise OSError(number, os.strerror(number))
+
+  def told(call):
+    with pytest.raises((errors.XlflaxError, OSError)) as raised:
+      call()
+    error = raised.value
+    if isinstance(error, OSError):
+      error = errors.of_os_error(error)
+    assert error.status == status and 'damaged' not in str(error)
+    assert os.strerror(number) in str(error)
+    return str(error)
+
+  open_one = shards.open(0)
+  with monkeypatch.context() as patch:
+    patch.setattr(cache_shards.os, 'open', refuse)
+    told(lambda: shards.open(1))
+  with monkeypatch.context() as patch:
+    patch.setattr(cache_shards.os, 'pread', refuse)
+    assert str(many) in told(lambda: open_one.array('targets')[0:2])

@@ -1,0 +1,293 @@
+"""What may change between a sealed cache and its text."""
+
+import functools
+
+import pytest
+
+from tests.data.cache import reading, writing
+from tests.errors import raises_error
+from xlflax.data.cache import shard_plan as cache_parts
+from xlflax.data.cache import cache_reader
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+from xlflax.utils import errors
+
+_ADD = cache_writer.Changed.ADD
+_REPLACE = cache_writer.Changed.REPLACE
+
+
+def _write_text(directory, code, lines, **settings):
+  corpus_writer.write_monolingual(directory, code, [lines], **settings)
+
+
+@pytest.fixture
+def make_plan(tmp_path, toy_vocabulary):
+  """Function from settings to a plan; the corpus is English."""
+  _write_text(tmp_path / 'corpus', 'en', ['the cat', 'the dog'])
+
+  def make(**settings):
+    defaults = {
+      'directory': tmp_path / 'cache',
+      'mixtures': ['corpus.mono'],
+      'vocabulary': toy_vocabulary,
+      'open_tasks': functools.partial(CorpusTasks, str(tmp_path / 'corpus')),
+    }
+    return cache_writer.Plan(**defaults | settings)
+
+  return make
+
+
+def _use_library(patch, vocabulary, name):
+  patch.setattr(type(vocabulary), 'library', name)
+
+
+def test_added_files_are_another_generation(tmp_path, toy_vocabulary):
+  """The generations before it are read as they were."""
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  cache = tmp_path / 'cache'
+  writing.write(cache, corpus, toy_vocabulary)
+  first = cache_reader.TokenCache(cache).digest('corpus.mono', 'train')
+  [shard] = cache.rglob('*.safetensors')
+  time = shard.stat().st_mtime_ns
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  add = {'changed': cache_writer.Changed.ADD}
+  writing.write(cache, corpus, toy_vocabulary, **add)
+  examples = [
+    cache_reader.TokenCache(cache, generation=number)
+    .open('corpus.mono', 'train')['corpus.mono.en']
+    .meta.examples
+    for number in (1, 2)
+  ]
+  assert examples == [2, 3] and shard.stat().st_mtime_ns == time
+  assert cache_reader.TokenCache(cache).generation == 2
+  old = cache_reader.TokenCache(cache, generation=1)
+  assert old.digest('corpus.mono', 'train') == first
+  old.verify('corpus.mono', 'train')
+  assert old.rates('corpus.mono', 'train') != cache_reader.TokenCache(
+    cache
+  ).rates('corpus.mono', 'train')
+  with raises_error(errors.CacheError, got=3, where='cache'):
+    cache_reader.TokenCache(cache, generation=3)
+  before = writing.files(cache)
+  writing.write(cache, corpus, toy_vocabulary, **add)  # nothing was added
+  assert writing.files(cache) == before
+  (tmp_path / 'corpus/mono/en.txt').write_text('the fish\n')
+  with raises_error(errors.CacheError, where='train'):
+    writing.write(cache, corpus, toy_vocabulary, **add)
+
+
+def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
+  corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
+  cache = tmp_path / 'cache'
+  writing.write(cache, corpus, toy_vocabulary)
+  before = writing.files(cache)
+  writing.write(cache, corpus, toy_vocabulary)
+  assert writing.files(cache) == before
+  corpus = writing.english(
+    tmp_path / 'corpus', ['the cat', 'the dog', 'a child']
+  )
+  with raises_error(
+    errors.CacheError, where='train', mentions=('corpus.mono.en', '--overwrite')
+  ):
+    writing.write(cache, corpus, toy_vocabulary)
+  assert writing.files(cache) == before
+  [meta] = writing.write(
+    cache, corpus, toy_vocabulary, changed=cache_writer.Changed.REPLACE
+  )
+  assert meta.examples == 3
+
+
+def test_replacing_writes_what_seems_to_be_the_same(make_plan, tmp_path):
+  """What a task's steps do is not known to the cache."""
+  cache_writer.write_cache(make_plan())
+  [shard] = (tmp_path / 'cache').rglob('*.safetensors')
+  before = shard.read_bytes()
+  shard.write_bytes(bytes(len(before)))  # as of other steps
+  cache_writer.write_cache(make_plan())
+  assert shard.read_bytes() != before
+  cache_writer.write_cache(make_plan(changed=_REPLACE))
+  [shard] = (tmp_path / 'cache').rglob('*.safetensors')
+  assert shard.read_bytes() == before
+
+
+def test_a_new_language_is_another_generation(make_plan, tmp_path):
+  """A run of the first generation goes on reading what it has read."""
+  cache_writer.write_cache(make_plan())
+  first = cache_reader.TokenCache(tmp_path / 'cache')
+  asked = 'corpus.mono', 'train'
+  first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
+  header = (tmp_path / 'cache/cache.json').read_bytes()
+  _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
+  first.check_corpus(Corpus(tmp_path / 'corpus'), *asked, languages=['en'])
+  with raises_error(
+    errors.CacheError, got='de', where='corpus', mentions='--append'
+  ):
+    first.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
+  with raises_error(
+    errors.CacheError, mentions=('corpus.mono', 'corpus.mono.de', '--append')
+  ):
+    cache_writer.write_cache(make_plan())
+  assert (tmp_path / 'cache/cache.json').read_bytes() == header
+  cache_writer.write_share(make_plan(changed=_ADD), (0, 1))
+  cache_writer.finish_cache(make_plan(changed=_ADD))
+  old, new = (
+    cache_reader.TokenCache(tmp_path / 'cache', generation=number)
+    for number in (1, 2)
+  )
+  assert first.digest('corpus.mono', 'train') == old.digest(
+    'corpus.mono', 'train'
+  )
+  assert set(old.open('corpus.mono', 'train')) == {'corpus.mono.en'}
+  old.check_corpus(Corpus(tmp_path / 'corpus'), *asked)
+  assert set(new.open('corpus.mono', 'train')) == {
+    'corpus.mono.en',
+    'corpus.mono.de',
+  }
+  cache_writer.write_cache(make_plan(changed=_ADD))  # nothing was added
+  assert cache_reader.TokenCache(tmp_path / 'cache').generation == 2
+
+
+def test_a_run_of_a_generation_before_new_files(make_plan, tmp_path):
+  """Its text is still there; that of the newest is all that is there."""
+  cache_writer.write_cache(make_plan())
+  (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
+  corpus = Corpus(tmp_path / 'corpus')
+  first = cache_reader.TokenCache(tmp_path / 'cache')
+  with raises_error(
+    errors.CacheError,
+    where='corpus',
+    mentions=('en.more.txt', '--append', 'mono/en.more.txt'),
+  ):
+    first.check_corpus(corpus, 'corpus.mono', 'train')
+  cache_writer.write_cache(make_plan(changed=_ADD))
+  first = cache_reader.TokenCache(tmp_path / 'cache', generation=1)
+  first.check_corpus(corpus, 'corpus.mono', 'train')
+  (tmp_path / 'corpus/mono/en.txt').write_text('the fish\n')
+  with raises_error(
+    errors.CacheError,
+    where='corpus',
+    mentions=('mono/en', 'mono/en.txt', 9, 16),
+  ):
+    first.check_corpus(corpus, 'corpus.mono', 'train')
+
+
+def test_a_language_that_is_gone(make_plan, tmp_path):
+  _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
+  cache_writer.write_cache(make_plan())
+  (tmp_path / 'corpus/mono/de.txt').unlink()
+  for changed in (_ADD, cache_writer.Changed.REFUSE):
+    with raises_error(errors.CacheError, mentions='corpus.mono.de'):
+      cache_writer.write_cache(make_plan(changed=changed))
+  cache_writer.write_cache(make_plan(changed=_REPLACE))
+  cache = cache_reader.TokenCache(tmp_path / 'cache')
+  assert set(cache.open('corpus.mono', 'train')) == {'corpus.mono.en'}
+
+
+def test_another_size_of_shards(make_plan, tmp_path):
+  plan = make_plan(shard_size=4096)
+  cache_writer.write_share(plan, (0, 1))
+  with raises_error(
+    errors.CacheError,
+    where='shards',
+    mentions=('--shard_size=4096', '--shard_size'),
+  ):
+    cache_writer.finish_cache(make_plan())
+  cache_writer.finish_cache(plan)
+  with raises_error(
+    errors.CacheError, where='train', mentions='--shard_size=4096'
+  ):
+    cache_writer.write_cache(make_plan())
+
+
+def test_new_files_by_another_version_of_a_library(
+  make_plan, tmp_path, toy_vocabulary, monkeypatch
+):
+  """They are the ones to be written again, though they are more."""
+  library = toy_vocabulary.library
+  cache_writer.write_cache(make_plan())
+  for name in ('more', 'most'):
+    (tmp_path / f'corpus/mono/en.{name}.txt').write_text('a bird\n')
+  with monkeypatch.context() as patch:
+    _use_library(patch, toy_vocabulary, 'sentencepiece 0.1')
+    with raises_error(
+      errors.CacheError, where='shards', mentions=('0.1', library)
+    ):
+      cache_writer.write_cache(make_plan(changed=_ADD))
+  assert cache_reader.TokenCache(tmp_path / 'cache').generation == 1
+
+
+def test_a_lost_shard_by_another_version_of_a_library(
+  make_plan, tmp_path, toy_vocabulary, monkeypatch
+):
+  """It breaks a tie differently; the old version writes what was there."""
+  cache_writer.write_cache(make_plan())
+  [shard] = (tmp_path / 'cache').rglob('*.safetensors')
+  before = sorted((tmp_path / 'cache').rglob('*'))
+  shard.unlink()
+  encode = type(toy_vocabulary).encode_ragged
+  with monkeypatch.context() as patch:
+    _use_library(patch, toy_vocabulary, 'sentencepiece 0.1')
+    patch.setattr(
+      type(toy_vocabulary),
+      'encode_ragged',
+      lambda self, texts, **rest: encode(self, texts[::-1], **rest),
+    )
+    with raises_error(errors.CacheError, mentions='0.1'):
+      cache_writer.write_cache(make_plan())
+  shard.unlink()
+  cache_writer.write_cache(make_plan())
+  cache = cache_reader.TokenCache(tmp_path / 'cache')
+  cache.verify('corpus.mono', 'train')
+  assert sorted((tmp_path / 'cache').rglob('*')) == before
+
+
+@pytest.mark.parametrize('count', [3, 4])
+def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
+  """Of a compressed file, whose shards of two lines only reading tells."""
+  (tmp_path / 'corpus/mono/en.txt').unlink()
+  _write_text(tmp_path / 'corpus', 'en', ['the cat'] * count, compression='gz')
+  assert cache_parts.examples_in_shard(512) == 2
+  killed, whole = (
+    make_plan(directory=tmp_path / name, shard_size=512)
+    for name in ('killed', 'whole')
+  )
+  cache_writer.write_share(killed, (0, 1))
+  [end] = (tmp_path / 'killed').rglob('*.end')
+  end.unlink()
+  cache_writer.write_share(killed, (0, 1))
+  cache_writer.finish_cache(killed)
+  cache_writer.write_cache(whole)
+  assert writing.files(tmp_path / 'killed') == writing.files(tmp_path / 'whole')
+
+
+class _SaysMore(CorpusTasks):
+  """Tasks with a step that drops examples, which their source counts."""
+
+  def files(self, task, split):
+    return None
+
+  def source_size(self, task, split):
+    return 20
+
+
+def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
+  """One process, which cuts what is expected, and a share are alike."""
+  _write_text(tmp_path / 'corpus', 'en', ['the cat'] * 5)
+  shared, whole = (
+    make_plan(
+      directory=tmp_path / name,
+      shard_size=512,
+      open_tasks=functools.partial(_SaysMore, str(tmp_path / 'corpus')),
+    )
+    for name in ('shared', 'whole')
+  )
+  cache_writer.write_share(shared, (0, 1))
+  cache_writer.finish_cache(shared)
+  cache_writer.write_cache(whole)
+  assert writing.files(tmp_path / 'shared') == writing.files(tmp_path / 'whole')
+  cache = cache_reader.TokenCache(tmp_path / 'whole')
+  [task] = cache.open('corpus.mono', 'train').values()
+  assert len(task.meta.shards) == 3
+  assert reading.lengths(task.sides[0]).size == 5

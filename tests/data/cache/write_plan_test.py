@@ -1,0 +1,39 @@
+"""How a task is cut into units."""
+
+from xlflax.data.cache import write_plan as cache_jobs
+from xlflax.data.cache import shard_plan as cache_parts
+
+
+class _TenShards:
+  """A task whose source tells its size: ten shards of ten examples."""
+
+  def source_size(self, task, split):
+    return 95
+
+
+def test_units_share_out_missing_shards(tmp_path):
+  part = cache_parts.Part('p', '[]', None, None, None)
+  job = cache_jobs.Job(
+    cache=tmp_path,
+    task='t',
+    split='train',
+    languages=('en',),
+    vocabulary='v',
+    fingerprint='{}',
+    shard_size=10 * 256,
+    dtype='uint16',
+    parts=(part,),
+  )
+
+  def units(num_processes):
+    found = job._part_units(part, _TenShards(), num_processes, written)
+    return [(unit.first, unit.last) for unit in found]
+
+  written = set()
+  assert units(1) == [(0, 4), (4, 8), (8, None)]
+  written = set(map(part.name, (0, 1, 5)))
+  assert units(2) == [(2, 4), (4, 5), (6, 8), (8, None)]
+  written = set(map(part.name, range(10)))
+  assert units(2) == [(10, None)]
+  job.end_part(part, 10)
+  assert units(2) == []

@@ -1,0 +1,176 @@
+"""Corpus directories: what is listed, read, counted and refused."""
+
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.data.corpus import corpus_directory as corpus
+from xlflax.data.corpus import corpus_writer
+from xlflax.utils import errors
+
+
+def _write(directory, files: dict[str, str]):
+  for name, content in files.items():
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding='utf-8')
+  return directory
+
+
+def _error(directory) -> str:
+  with pytest.raises(errors.CorpusError) as caught:
+    corpus.Corpus(directory)
+  return str(caught.value)
+
+
+def test_lists_languages_pairs_and_splits(toy_corpus):
+  assert toy_corpus.languages == ('de', 'en', 'ru')
+  assert toy_corpus.pairs == (('de', 'en'),)
+  assert toy_corpus.monolingual_languages() == ('de', 'en', 'ru')
+  assert toy_corpus.parallel_pairs('test') == (('de', 'en'),)
+  assert toy_corpus.parallel_pairs('validation') == ()
+  assert toy_corpus.splits('ru') == ('train', 'validation')
+  assert toy_corpus.splits('de', 'en') == ('train', 'test')
+  assert [d.languages for d in toy_corpus.dictionaries] == [('en', 'de')]
+
+
+def test_blank_lines_and_files_are_document_borders(tmp_path):
+  _write(
+    tmp_path, {'mono/en.txt': '\n\na\nb\n \n\nc\n', 'mono/en.more.txt': 'd\n'}
+  )
+  lines = list(corpus.Corpus(tmp_path).monolingual('en'))
+  assert lines == [('d', True), ('a', True), ('b', False), ('c', True)]
+
+
+def test_pairs_are_read_in_either_order(tmp_path):
+  _write(tmp_path, {'parallel/de-en.tsv': 'ja\tyes\nnein\tno\n'})
+  made = corpus.Corpus(tmp_path)
+  assert list(made.parallel('de', 'en')) == [('ja', 'yes'), ('nein', 'no')]
+  assert list(made.parallel('en', 'de')) == [('yes', 'ja'), ('no', 'nein')]
+  assert made.count('en', 'de') == made.count('de', 'en') == 2
+
+
+def test_counts_and_validate_agree(toy_corpus):
+  assert toy_corpus.validate() == {
+    'dictionaries/en-de': 2,
+    'mono/de': 60,
+    'mono/en': 200,
+    'mono/ru': 100,
+    'parallel/de-en': 50,
+    'test/parallel/de-en': 20,
+    'valid/mono/de': 20,
+    'valid/mono/en': 20,
+    'valid/mono/ru': 20,
+  }
+  assert toy_corpus.count('ru') == len(list(toy_corpus.monolingual('ru')))
+  assert toy_corpus.count('ru', split='validation') == 20
+  assert toy_corpus.count('de', 'en', split='test') == 20
+
+
+def test_a_changed_file_is_counted_again(tmp_path):
+  _write(tmp_path, {'mono/en.txt': 'a\n'})
+  made = corpus.Corpus(tmp_path)
+  before = made.fingerprint()
+  assert made.count('en') == 1
+  _write(tmp_path, {'mono/en.txt': 'a\nbc\n'})
+  assert made.count('en') == 2
+  assert made.fingerprint() != before
+
+
+def test_fingerprints_by_split_and_language(toy_corpus):
+  paths = [f.path for f in toy_corpus.fingerprint('test')]
+  assert paths == ['test/parallel/de-en.tsv']
+  paths = [f.path for f in toy_corpus.group_fingerprint('de')]
+  assert paths == ['mono/de.txt.gz']
+
+
+def test_text_that_is_not_there(toy_corpus):
+  with raises_error(errors.CorpusError, mentions=('fi', 'de', 'en', 'ru')):
+    next(toy_corpus.monolingual('fi'))
+
+
+def test_missing_directory(tmp_path):
+  message = _error(tmp_path / 'nowhere')
+  assert_mentions(message, f'{tmp_path}/nowhere')
+
+
+def test_neither_monolingual_nor_parallel(tmp_path):
+  _write(tmp_path, {'dictionaries/de-en.tsv': 'a\tb\n'})
+  message = _error(tmp_path)
+  assert_mentions(message, 'dictionaries')
+
+
+@pytest.mark.parametrize('content', ['', '\n  \n\n'])
+def test_language_without_text(tmp_path, content):
+  _write(tmp_path, {'mono/en.txt': 'a\n', 'mono/sw.txt': content})
+  message = _error(tmp_path)
+  assert_mentions(message, 'sw')
+  assert_mentions(message, f'{tmp_path}/mono/sw.txt')
+
+
+def test_pair_in_both_directions(tmp_path):
+  _write(
+    tmp_path,
+    {'parallel/de-en.tsv': 'a\tb\n', 'test/parallel/en-de.tsv': 'a\tb\n'},
+  )
+  message = _error(tmp_path)
+  assert_mentions(message, 'de-en', 'en-de')
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'validation/mono/en.txt',
+    'en.txt',
+    'mono/en.doc',
+    'valid/en.txt',
+    'valid/dictionaries/de-en.tsv',
+    'mono/deep/en.txt',
+  ],
+)
+def test_unknown_names(tmp_path, name):
+  _write(tmp_path, {'mono/en.txt': 'a\n', name: 'a\n'})
+  message = _error(tmp_path)
+  assert_mentions(message, tmp_path)
+
+
+def test_readme_and_hidden_files_are_left_alone(tmp_path):
+  _write(
+    tmp_path,
+    {
+      'mono/en.txt': 'a\n',
+      'README.md': 'x',
+      '.notes': 'x',
+      'LICENSE': 'x',
+      'mono/.en.txt.partial': '',
+    },
+  )
+  assert corpus.Corpus(tmp_path).languages == ('en',)
+
+
+def test_malformed_lines_are_found_on_reading_and_by_validate(tmp_path):
+  _write(tmp_path, {'parallel/de-en.tsv': 'a\tb\na b\n'})
+  made = corpus.Corpus(tmp_path)
+  for read in (made.validate, lambda: list(made.parallel('de', 'en'))):
+    with pytest.raises(errors.CorpusError) as caught:
+      read()
+    message = str(caught.value)
+    assert_mentions(message, f'{tmp_path}/parallel/de-en.tsv:2')
+    assert_mentions(message, 1)
+
+
+def test_invalid_utf8_is_found_with_its_line(tmp_path):
+  (tmp_path / 'mono').mkdir()
+  (tmp_path / 'mono' / 'en.txt').write_bytes(b'fine\n\xff\n')
+  with raises_error(
+    errors.CorpusError, where='en.txt:2', mentions='mono/en.txt:2'
+  ):
+    corpus.Corpus(tmp_path).validate()
+
+
+def test_a_corpus_of_test_text_only(tmp_path):
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('a', 'b')], split='test'
+  )
+  made = corpus.Corpus(tmp_path)
+  assert made.languages == ('de', 'en')
+  assert made.parallel_pairs() == ()

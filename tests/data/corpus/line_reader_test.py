@@ -1,0 +1,174 @@
+"""Lines and columns of the files of corpus directories."""
+
+import gzip
+import os
+import pathlib
+import random
+
+import pytest
+import zstandard
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.data.corpus import line_reader as corpus_lines
+from xlflax.utils import errors
+
+
+@pytest.mark.parametrize(
+  'suffix, pack',
+  [
+    ('txt', bytes),
+    ('txt.gz', gzip.compress),
+    ('txt.zst', zstandard.ZstdCompressor().compress),
+  ],
+)
+def test_lines_are_numbered_and_stripped(tmp_path, suffix, pack):
+  path = tmp_path / f'en.{suffix}'
+  path.write_bytes(pack(b'\xef\xbb\xbfone \r\n\ntwo'))
+  assert list(corpus_lines.read_lines(path)) == [
+    (1, b'one'),
+    (2, b''),
+    (3, b'two'),
+  ]
+
+
+def test_several_zstandard_frames_are_one_file(tmp_path):
+  path = tmp_path / 'en.txt.zst'
+  pack = zstandard.ZstdCompressor().compress
+  path.write_bytes(pack(b'one\n') + pack(b'two\n'))
+  assert [line for _, line in corpus_lines.read_lines(path)] == [b'one', b'two']
+
+
+@pytest.mark.parametrize(
+  'suffix, pack',
+  [('txt.gz', gzip.compress), ('txt.zst', zstandard.ZstdCompressor().compress)],
+)
+def test_damaged_compression_names_the_file(tmp_path, suffix, pack):
+  path = tmp_path / f'en.{suffix}'
+  path.write_bytes(b'not compressed')
+  with pytest.raises(errors.CorpusError) as caught:
+    list(corpus_lines.read_lines(path))
+  assert str(path) in str(caught.value)
+
+
+def test_cut_off_gzip_file_is_an_error(tmp_path):
+  path = tmp_path / 'en.txt.gz'
+  path.write_bytes(gzip.compress(b'line\n' * 1000)[:-12])
+  with raises_error(errors.CorpusError, where='en.txt.gz:724'):
+    list(corpus_lines.read_lines(path))
+
+
+def test_missing_file(tmp_path):
+  with raises_error(errors.CorpusError, where='en.txt'):
+    list(corpus_lines.read_lines(tmp_path / 'en.txt'))
+
+
+def test_invalid_utf8_tells_byte_column_and_line(tmp_path):
+  path = tmp_path / 'en.txt'
+  with pytest.raises(errors.CorpusError) as caught:
+    corpus_lines.decode_line(b'caf\xe9', path, 7)
+  message = str(caught.value)
+  assert_mentions(message, '0xe9', 4)
+  assert_mentions(message, f'{path}:7')
+
+
+def test_columns_of_a_pair():
+  path = pathlib.Path('de-en.tsv')
+  assert corpus_lines.split_columns(b'one\t un', path, 1) == ('one', 'un')
+
+
+@pytest.mark.parametrize(
+  'line, values',
+  [
+    (b'only one', (1, 'p/de-en.tsv:3')),
+    (b'a\tb\tc', ('a\\tb\\tc', 'p/de-en.tsv:3')),
+    (b'', (1, 'p/de-en.tsv:3')),
+    (b'a\t', ('p/de-en.tsv:3',)),
+    (b'a\t ', ('p/de-en.tsv:3',)),
+  ],
+)
+def test_malformed_pairs_tell_file_and_line(line, values):
+  with raises_error(
+    errors.CorpusError, mentions=('p/de-en', 'p/de-en.tsv:3', *values)
+  ):
+    corpus_lines.split_columns(line, pathlib.Path('p/de-en.tsv'), 3)
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    'a\n',
+    'a\tb\tnot a weight\n',
+    'a\tb\t-1\n',
+    'a\t\n',
+    'a\tb\t1\tc\n',
+    'a\tb\tnan\n',
+  ],
+)
+def test_malformed_dictionaries(tmp_path, content):
+  path = tmp_path / 'de-en.tsv'
+  path.write_text('x\ty\t0.5\n' + content)
+  with raises_error(errors.CorpusError, mentions=f'{path}:2'):
+    corpus_lines.check_dictionary(path)
+
+
+@pytest.mark.parametrize('keep', [0.1, 0.5, 0.99])
+@pytest.mark.parametrize(
+  ('suffix', 'pack'),
+  [('.gz', gzip.compress), ('.zst', zstandard.ZstdCompressor().compress)],
+)
+def test_a_file_that_ends_too_early_is_not_its_beginning(
+  tmp_path, suffix, pack, keep
+):
+  rng = random.Random(1)
+  lines = [f'{rng.random()} {rng.random()}\n'.encode() for _ in range(5000)]
+  whole = pack(b''.join(lines[:2500])) + pack(b''.join(lines[2500:]))
+  path = tmp_path / f'en.txt{suffix}'
+  path.write_bytes(whole)
+  assert len(list(corpus_lines.read_lines(path))) == 5000
+  path.write_bytes(whole[: int(keep * len(whole))])
+  with pytest.raises(errors.CorpusError):
+    list(corpus_lines.read_lines(path))
+
+
+def test_a_line_without_an_end(tmp_path, monkeypatch):
+  """Such as a small file that unpacks to gigabytes."""
+  monkeypatch.setattr(corpus_lines, '_LONGEST', 1000)
+  path = tmp_path / 'en.txt.gz'
+  path.write_bytes(gzip.compress(b'short\n' + bytes(10**6)))
+  with raises_error(errors.CorpusError, mentions=('1,000', f'{path}:2')):
+    list(corpus_lines.read_lines(path))
+
+
+def test_a_pipe_is_no_text_file(tmp_path):
+  os.mkfifo(tmp_path / 'en.txt')
+  with raises_error(errors.CorpusError, where='en.txt'):
+    list(corpus_lines.read_lines(tmp_path / 'en.txt'))
+
+
+@pytest.mark.parametrize('size', [1, 2, 3, 7])
+def test_spans_divide_lines_of_all_ends(tmp_path, size):
+  """Every line is in one span, whatever ends it."""
+  data = b'one\r\ntwo\rthree\n\r\n\rfour\n\nfive\r'
+  path = tmp_path / 'a.txt'
+  path.write_bytes(data)
+  lines = [line for _, line in corpus_lines.read_lines(path)]
+  assert (
+    lines
+    == data.replace(b'\r\n', b'\n').replace(b'\r', b'\n').split(b'\n')[:-1]
+  )
+  spans = [
+    corpus_lines.Span(start, min(start + size, len(data)))
+    for start in range(0, len(data), size)
+  ]
+  parts = [
+    line for span in spans for _, line in corpus_lines.read_span(path, span)
+  ]
+  assert parts == lines
+
+
+def test_tokens_are_separated_by_spaces_and_tabs_only():
+  assert corpus_lines.split_tokens(' a\t b\xa0c \u3000') == [
+    'a',
+    'b\xa0c',
+    '\u3000',
+  ]

@@ -1,0 +1,138 @@
+"""Corpora of aligned pages: held-out pages, dropped sides, disjoint text."""
+
+import json
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.corpus_builders import aligned_corpora
+from xlflax.data.corpus_builders.html_pages import Page
+from xlflax.data.corpus import corpus_directory
+from xlflax.utils import errors
+
+HALF = aligned_corpora.HeldOut(validation=0.2, test=0.3)
+
+
+def _texts(count=40):
+  """English and two translations; every fifth German side is English."""
+  languages = {'en': [], 'de': [], 'fi': []}
+  for page in range(count):
+    ids = [f'{page}.{i}' for i in range(3)]
+    for code, found in languages.items():
+      texts = {i: f'{code} text {i}' for i in ids}
+      texts['note'] = f'{code} note on all pages'
+      texts['number'] = '12.5'
+      if code == 'de' and page % 5 == 0:
+        texts[ids[0]] = f'en TEXT {ids[0]}!'
+      found.append(Page(f'page{page}', texts))
+  return languages
+
+
+def _lines(folder, language, split):
+  return [
+    line.text for line in corpus_directory.Corpus(folder).monolingual(language, split)
+  ]
+
+
+@pytest.fixture(params=list(aligned_corpora.Mode))
+def written(request, tmp_path):
+  report = aligned_corpora.write_aligned_corpus(
+    _texts(), tmp_path / 'c', pivot='en', mode=request.param, held_out=HALF
+  )
+  return request.param, tmp_path / 'c', report
+
+
+def test_no_held_out_text_is_trained_on(written):
+  mode, folder, report = written
+  for code in ('en', 'de', 'fi'):
+    train = set(_lines(folder, code, 'train'))
+    held = set(_lines(folder, code, 'test'))
+    held |= set(_lines(folder, code, 'validation'))
+    assert train and held and not train & held
+    assert f'{code} note on all pages' in held
+    numbers = report['languages'][code]
+    assert numbers['train']['paragraphs'] == len(train)
+    assert numbers['dropped']['without letters'] == 40
+    if mode is aligned_corpora.Mode.PARALLEL:
+      assert numbers['dropped']['held out'] >= 1
+  assert json.loads((folder / aligned_corpora.REPORT).read_text()) == report
+
+
+def test_untranslated_sides_are_dropped(written):
+  _, folder, report = written
+  assert report['languages']['de']['dropped']['not translated'] == 8
+  assert 'not translated' not in report['languages']['fi']['dropped']
+  for split in corpus_directory.SPLITS:
+    assert not any('TEXT' in line for line in _lines(folder, 'de', split))
+
+
+def test_pairs(written):
+  mode, folder, report = written
+  corpus = corpus_directory.Corpus(folder)
+  for code in ('de', 'fi'):
+    for split, count in report['languages'][code]['pairs'].items():
+      if mode is aligned_corpora.Mode.DISJOINT and split == 'train':
+        assert count == 0
+        continue
+      pairs = list(corpus.parallel('en', code, split))
+      assert len(pairs) == count > 0
+      assert all(a.split()[1:] == b.split()[1:] for a, b in pairs)
+
+
+def test_disjoint_text_has_one_language(tmp_path):
+  aligned_corpora.write_aligned_corpus(
+    _texts(), tmp_path, pivot='en', mode=aligned_corpora.Mode.DISJOINT, held_out=HALF
+  )
+  texts = [
+    {line.partition(' ')[2] for line in _lines(tmp_path, code, 'train')}
+    for code in ('en', 'de', 'fi')
+  ]
+  assert all(texts)
+  assert sum(map(len, texts)) == len(set.union(*texts))
+
+
+def test_the_same_call_gives_the_same_files(tmp_path):
+  for name in ('a', 'b'):
+    aligned_corpora.write_aligned_corpus(_texts(), tmp_path / name, pivot='en')
+  for path in (tmp_path / 'a').rglob('*.*'):
+    other = tmp_path / 'b' / path.relative_to(tmp_path / 'a')
+    assert path.read_bytes() == other.read_bytes()
+
+
+def test_words_that_differ_in_a_vowel_sign_are_two():
+  assert aligned_corpora.paragraph_key('मेरा') != aligned_corpora.paragraph_key('मेरी')
+  assert aligned_corpora.paragraph_key('Save  as…') == aligned_corpora.paragraph_key('saveas')
+
+
+def test_mistakes_are_refused(tmp_path):
+  with raises_error(errors.CorpusError, mentions=('sw', 'en', 'de', 'fi')):
+    aligned_corpora.write_aligned_corpus(_texts(), tmp_path / 'c', pivot='sw')
+  (tmp_path / 'file').touch()
+  with raises_error(errors.CorpusError, where='--output'):
+    aligned_corpora.write_aligned_corpus(_texts(), tmp_path, pivot='en')
+  texts = _texts() | {'fi': _texts()['en']}
+  with raises_error(errors.CorpusError, got='fi'):
+    aligned_corpora.write_aligned_corpus(texts, tmp_path / 'c', pivot='en')
+
+
+def test_a_language_code_is_checked_before_text_is_read(tmp_path):
+  def pages():
+    raise AssertionError('read')
+    yield
+
+  with raises_error(errors.CorpusError) as caught:
+    aligned_corpora.write_aligned_corpus(
+      {'en': pages(), 'pt-BR': pages()}, tmp_path / 'c', pivot='en'
+    )
+  assert caught.value.got == 'pt-BR'
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_late_error_leaves_no_corpus(tmp_path):
+  languages = {**_texts(), 'xx': [Page('page0', {'note': '12'})]}
+  output = tmp_path / 'c'
+  output.mkdir()
+  with raises_error(errors.CorpusError) as caught:
+    aligned_corpora.write_aligned_corpus(languages, output, pivot='en', held_out=HALF)
+  assert caught.value.got == 'xx'
+  assert list(tmp_path.rglob('*')) == [output]

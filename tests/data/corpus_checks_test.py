@@ -1,0 +1,157 @@
+"""Probable mistakes in corpora are found, and sound ones pass."""
+
+import pytest
+
+from tests.errors import assert_mentions
+from xlflax.data import corpus_checks as oddities
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+
+_EN = (
+  'The committee met on Tuesday and decided that the house by the river '
+  'should be sold to the family which had lived there for many years.'
+)
+_DE = (
+  'Der Ausschuss traf sich am Dienstag und beschloss, dass das Haus am Fluss '
+  'an die Familie verkauft werden sollte, die dort viele Jahre gelebt hatte.'
+)
+_RU = (
+  'Комитет собрался во вторник и решил, что дом у реки должен быть продан '
+  'семье, которая жила там много лет.'
+)
+_JA = '委員会は火曜日に集まり、川のそばの家を長年そこに住んでいた家族に売ると決めた。'
+_ZH = '委员会星期二开会决定把河边的房子卖给在那里住了很多年的那一家人。'
+
+
+@pytest.fixture
+def write(tmp_path):
+  def make(pairs=(), mono=()):
+    for language, text in mono:
+      corpus_writer.write_monolingual(tmp_path, language, [[text] * 3])
+    for codes, *sides in pairs:
+      corpus_writer.write_parallel(tmp_path, codes, [tuple(sides)] * 3)
+    return oddities.find_anomalies(corpus_directory.Corpus(tmp_path))
+
+  return make
+
+
+_MONO = (('en', _EN), ('de', _DE))
+
+
+@pytest.mark.parametrize(
+  'pairs',
+  [
+    [(('en', 'de'), _EN, _DE), (('en', 'ru'), _EN, _RU)],
+    [(('de', 'ru'), _DE, _RU), (('ja', 'zh'), _JA, _ZH)],
+    [(('en', 'en_GB'), _EN, _EN)],
+    [(('aa', 'bb'), _EN, _DE)],  # of which nothing is known
+  ],
+)
+def test_sound_text_passes(write, pairs):
+  assert write(pairs, _MONO) == []
+
+
+@pytest.mark.parametrize(
+  ('pair', 'mono'),
+  [
+    ((('en', 'de'), _DE, _EN), _MONO),  # by the languages' own text
+    ((('en', 'de'), _DE, _EN), _MONO[:1]),
+    ((('en', 'ru'), _RU, _EN), ()),  # by script
+    ((('zh', 'ja'), _JA, _ZH), ()),
+  ],
+)
+def test_swapped_columns(write, pair, mono):
+  [told] = write([pair], mono)
+  first, second = pair[0]
+  assert_mentions(told, f'{first}-{second}.tsv')
+  assert_mentions(told, f'{second}-{first}')
+
+
+def test_each_file_is_looked_at(tmp_path):
+  for name, pair in (('a', (_EN, _RU)), ('b', (_RU, _EN))):
+    corpus_writer.write_parallel(tmp_path, ('en', 'ru'), [pair] * 3, name=name)
+  [told] = oddities.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(told, 'en-ru.b.tsv')
+
+
+def _copies(count):
+  """Sides that are equal, and every other one nearly so."""
+  for n in range(count):
+    yield f'{_EN} {n}', f'{_EN.upper()} {n}' if n % 2 else f'{_EN} or {n}'
+
+
+def _pairs(count):
+  return [
+    (f'{_EN} {n}', f'Valiokunta kokoontui tiistaina {n}') for n in range(count)
+  ]
+
+
+def test_sides_that_were_never_translated(tmp_path):
+  """They are seen at the end of a file, too."""
+  pairs = [*_pairs(600), *_copies(400)]
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
+  [told] = oddities.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert told.startswith(f'{path} has sides that are equal, or nearly, in ')
+  assert told.endswith(
+    'They were not translated: xlflax preprocess drops them.'
+  )
+  number = int(told.split(' in ')[1].split(' of 500 pairs')[0])
+  assert 150 < number < 300
+
+
+def test_sides_without_letters(tmp_path):
+  rows = [*_pairs(90), *((f'{n} %', f'{n + 1} $') for n in range(10))]
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), rows)
+  [told] = oddities.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert told.startswith(f'{path} has a side without a letter in 10 of 100 ')
+
+
+def test_of_compressed_files_the_beginning_is_read(tmp_path):
+  pairs = [*_copies(60), *_pairs(600)]
+  for name, rows in (('a', pairs), ('b', pairs[::-1])):
+    corpus_writer.write_parallel(
+      tmp_path, ('en', 'fi'), rows, name=name, compression='gz'
+    )
+  [told] = oddities.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(told, 'en-fi.a.tsv.gz', 60, 500)
+
+
+@pytest.mark.parametrize('codes', [('en', 'fi'), ('en', 'en_GB')])
+def test_a_few_equal_sides_pass(tmp_path, codes):
+  """As many as names and numbers make; and varieties of a language."""
+  copies = list(_copies(40))
+  pairs = copies if 'en_GB' in codes else [*copies[:4], *_pairs(60)]
+  corpus_writer.write_parallel(tmp_path, codes, pairs)
+  assert oddities.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+def test_two_codes_of_one_language(write):
+  [told] = write(
+    mono=[('ko', _EN[:0] + '안녕하세요 반갑습니다'), ('kor', '안녕하세요')]
+  )
+  assert told.startswith('ko and kor are codes of one language')
+
+
+def test_another_script(write):
+  [told] = write(mono=[('ru', _EN)])
+  assert_mentions(told, 'ru.txt', 'ru')
+
+
+def test_scripts():
+  assert oddities.dominant_script('abc') is None
+  assert oddities.dominant_script(_JA) == 'JAPANESE'
+  assert oddities.dominant_script(_ZH) == 'CJK'
+  assert oddities.scripts_of('kor') == ('HANGUL',)
+  assert oddities.scripts_of('xx') is None
+
+
+def test_trigrams_and_their_similarity():
+  assert oddities.count_trigrams('Ab, b') == {
+    ' ab': 1,
+    'ab ': 1,
+    'b b': 1,
+    ' b ': 1,
+  }
+  one = oddities.count_trigrams('a house')
+  assert oddities.trigram_similarity(one, one) == pytest.approx(1.0)
+  assert oddities.trigram_similarity(one, oddities.count_trigrams('xyz')) == 0

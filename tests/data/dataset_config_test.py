@@ -1,0 +1,110 @@
+import jax.numpy as jnp
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+
+_SPEC = vocabulary_spec.make_dummy_spec(64)
+
+
+def _stream(**settings):
+  return dataset_config.Stream(
+    **{
+      'name': 'mono',
+      'mixture': 'corpus.mono',
+      'layout': 'blocks',
+      'length': 16,
+      'batch_size': 4,
+    }
+    | settings
+  )
+
+
+def test_enums_may_be_given_by_value():
+  stream = _stream(
+    batching='one_language',
+    layout='PAIRS',
+    pairs=dataset_config.PairOptions(separator='xlm'),
+  )
+  assert stream.batching is dataset_config.LanguageBatching.ONE_LANGUAGE
+  assert stream.layout is dataset_config.Layout.PAIRS
+  assert stream.pairs.separator is dataset_config.Separator.XLM
+
+
+def test_unknown_value_names_the_choices():
+  with raises_error(
+    errors.ConfigError,
+    got='block',
+    mentions=('blocks', 'Stream.layout', 'mono'),
+  ):
+    _stream(layout='block')
+
+
+@pytest.mark.parametrize(
+  'settings, values',
+  [
+    ({'length': 2}, (2, "stream 'mono'")),
+    ({'layout': 'pairs', 'length': 5}, (5, "stream 'mono'")),
+    ({'batch_size': 0}, ('Stream.batch_size', 'mono', 0)),
+    ({'max_examples': 0}, ('Stream.max_examples', 'mono', 0)),
+    (
+      {'max_examples': 9},
+      ('Stream.max_examples', 'Layout.BLOCKS', "stream 'mono'"),
+    ),
+    (
+      {'layout': 'sentences', 'packing': 'next_fit', 'max_examples': 9},
+      ('Layout.SENTENCES', "stream 'mono'"),
+    ),
+    ({'alpha': -0.5}, ('Stream.alpha', 'mono', -0.5)),
+    (
+      {'packing': 'next_fit'},
+      ('Stream.packing', 'Layout.BLOCKS', "stream 'mono'"),
+    ),
+    (
+      {'pairs': dataset_config.PairOptions(min_tokens=3)},
+      ('Stream.pairs', 'Layout.BLOCKS', "stream 'mono'"),
+    ),
+    (
+      {'layout': 'sides', 'pairs': dataset_config.PairOptions(separator='bert')},
+      ('Stream.pairs.separator', 'Layout.SIDES', "stream 'mono'"),
+    ),
+    (
+      {'layout': 'adjacent', 'pairs': dataset_config.PairOptions(max_tokens=9)},
+      ('Stream.pairs.max_tokens', 'Layout.ADJACENT', "stream 'mono'"),
+    ),
+  ],
+)
+def test_wrong_settings(settings, values):
+  with raises_error(errors.ConfigError, mentions=values):
+    _stream(**settings)
+
+
+def test_filters_that_nothing_passes():
+  with raises_error(errors.ConfigError, mentions='xlmr'):
+    dataset_config.PairOptions(min_tokens=10, max_tokens=19)
+  with raises_error(errors.ConfigError, got=0, where='PairOptions.min_tokens'):
+    dataset_config.PairOptions(min_tokens=0)
+
+
+def test_capacity_leaves_room_for_special_tokens():
+  assert _stream(length=16).capacity == 14
+  assert _stream(layout='pairs').capacity == 12
+  assert (
+    _stream(
+      layout='pairs', pairs=dataset_config.PairOptions(separator='bert')
+    ).capacity
+    == 13
+  )
+
+
+def test_spec_has_the_keys_of_the_layout():
+  one = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
+  assert _stream(layout='blocks').batch_spec(_SPEC).keys() == one
+  assert _stream(layout='pairs').batch_spec(_SPEC).keys() == one | {'side_ids'}
+  both = _stream(layout='sides').batch_spec(_SPEC)
+  assert both.keys() == one | {f'paired_{key}' for key in one}
+  assert {(v.shape, v.dtype) for v in both.values()} == {
+    ((4, 16), jnp.dtype('int32'))
+  }

@@ -1,0 +1,40 @@
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data import loader_base
+from xlflax.data import dataset_config
+from xlflax.utils import errors
+
+
+def _stream(layout, **settings):
+  return dataset_config.Stream(
+    name='s', mixture='m', layout=layout, length=16, batch_size=4, **settings
+  )
+
+
+@pytest.mark.parametrize(
+  'layout, languages',
+  [
+    ('blocks', ('en',)),
+    ('adjacent', ('en',)),
+    ('sentences', ('en',)),
+    ('pairs', ('de', 'en')),
+    ('sides', ('de', 'en')),
+  ],
+)
+def test_layouts_and_their_tasks(layout, languages):
+  stream = _stream(layout)
+  loader_base.check_sides(stream, 't', languages)
+  other = ('en',) if len(languages) == 2 else ('de', 'en')
+  with raises_error(
+    errors.ConfigError, mentions=(f'Layout.{layout.upper()}', 's', 'm')
+  ):
+    loader_base.check_sides(stream, 't', other)
+
+
+@pytest.mark.parametrize(
+  'step, start, stop', [(-1, 0, 4), (0, 0, 5), (0, -1, 2), (0, 2, 2), (0, 3, 1)]
+)
+def test_rows_that_no_batch_has(step, start, stop):
+  with raises_error(ValueError, mentions=4):
+    loader_base.check_range(_stream('blocks'), step, start, stop)

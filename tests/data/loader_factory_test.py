@@ -1,0 +1,27 @@
+"""Opening loaders; what they read is tested beside each of them."""
+
+import sys
+
+from tests.errors import raises_error
+from xlflax.data import loader_factory
+from xlflax.data import dataset_config
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.utils import errors
+
+
+def test_live_without_tensorflow(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow', None)
+  for name in ('live_loader', 'examples'):
+    name = f'xlflax.data.seqio_tasks.{name}'
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr(name, raising=False)
+  stream = dataset_config.Stream(
+    name='s', mixture='m', layout='blocks', length=16, batch_size=4
+  )
+  with raises_error(
+    errors.ConfigError,
+    where="stream 's'",
+    mentions=('tensorflow', 'TensorFlow', 'SeqIO'),
+  ):
+    vocabulary = base_vocabulary.Vocabulary.__new__(base_vocabulary.Vocabulary)
+    loader_factory.open_loader(stream, vocabulary=vocabulary, seed=0)

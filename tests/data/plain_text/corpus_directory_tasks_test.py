@@ -1,0 +1,154 @@
+"""Tasks of a corpus directory without SeqIO: what SeqIO's are."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.plain_text import corpus_directory_tasks
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.utils import errors
+
+_NAMES = (
+  'corpus.mono',
+  'corpus.parallel',
+  'corpus.code_switched',
+  'corpus.mono.en',
+)
+
+
+@pytest.fixture
+def both(registry, toy_corpus):
+  """The same corpus read without and with SeqIO."""
+  from xlflax.data.seqio_tasks import corpus_tasks as seqio_tasks
+  from xlflax.data.seqio_tasks import cache_adapter
+
+  seqio_tasks.register_corpus(toy_corpus)
+  return (
+    corpus_directory_tasks.CorpusTasks(toy_corpus.directory),
+    cache_adapter.RegisteredTasks(),
+  )
+
+
+@pytest.mark.parametrize('split', ['train', 'validation', 'test'])
+def test_as_seqio_has_them(both, toy_vocabulary, split):
+  own, seqio = both
+  found = {}
+  for mixture in _NAMES:
+    try:
+      names = seqio.names(mixture, split=split)
+    except errors.CorpusError as expected:
+      with pytest.raises(errors.CorpusError) as caught:
+        own.names(mixture, split=split)
+      assert str(caught.value) == str(expected)
+      continue
+    assert own.names(mixture, split=split) == names
+    sizes = {(names[0], split): 7}
+    rates = own.rates(mixture, split=split, sizes=sizes)
+    assert rates == seqio.rates(mixture, split=split, sizes=sizes)
+    assert list(rates) == names
+    found |= dict.fromkeys(names)
+  assert found
+  for task in found:
+    for ask in ('fingerprint', 'files', 'source_size'):
+      answers = [getattr(tasks, ask)(task, split) for tasks in both]
+      assert answers[0] == answers[1], (task, ask)
+    assert own.languages(task) == seqio.languages(task)
+    for start in (0, 13):
+      _assert_equal(
+        *(
+          list(
+            tasks.read(task, toy_vocabulary, split=split, start=start, size=16)
+          )
+          for tasks in both
+        )
+      )
+
+
+def _assert_equal(first, second):
+  assert [len(batch) for batch in first] == [len(batch) for batch in second]
+  for one, other in zip(first, second, strict=True):
+    np.testing.assert_array_equal(one.starts_document, other.starts_document)
+    for side, same in zip(one.sides, other.sides, strict=True):
+      np.testing.assert_array_equal(side.tokens, same.tokens)
+      np.testing.assert_array_equal(side.lengths, same.lengths)
+
+
+def test_copies_of_switched_text(toy_corpus):
+  [task] = [
+    task
+    for task in corpus_directory_tasks.list_tasks(
+      toy_corpus, code_switching=CodeSwitching(copies=2)
+    )['corpus.code_switched']
+    if task.languages == ('en',)
+  ]
+  assert task.rows.count('train') == 2 * task.source.count('train') == 400
+  assert len(list(task.rows.read('train'))) == 400
+  assert task.rows.files is None
+  assert task.rows.paths('train') == list(toy_corpus.text_files('en'))
+  assert task.steps[2][0] == 'code_switch' and task.steps[2][1]['copies'] == 2
+
+
+def test_names_and_splits_that_there_are_not(both):
+  for ask in (
+    lambda tasks: tasks.names('corpus.mon', split='train'),
+    lambda tasks: tasks.languages('corpus.mono.fr'),
+    lambda tasks: tasks.source_size('corpus.mono.en', 'test'),
+  ):
+    told = []
+    for tasks in both:
+      with pytest.raises(errors.CorpusError) as caught:
+        ask(tasks)
+      told.append(caught.value.what)
+    assert told[0] == told[1]
+
+
+_WIRE = """
+import os
+open(os.environ['TRIPPED'], 'a').write(__name__)
+raise ImportError(f'{__name__} must not be imported here')
+"""
+
+
+def _cache(corpus: Corpus, vocabulary, folder, *flags):
+  """Runs `xlflax cache` where TensorFlow, SeqIO and JAX cannot be imported."""
+  wires = folder / 'wires'
+  wires.mkdir()
+  for name in ('tensorflow', 'seqio', 'jax'):
+    (wires / f'{name}.py').write_text(_WIRE)
+  found = subprocess.run(
+    [
+      *(sys.executable, '-m', 'xlflax.cli', 'cache', '--num_workers=2'),
+      *(f'--corpus={corpus.directory}', f'--vocabulary={vocabulary}'),
+      *(f'--output={folder / "cache"}', '--shard_size=4096', *flags),
+    ],
+    env=os.environ
+    | {'PYTHONPATH': str(wires), 'TRIPPED': str(folder / 'tripped')},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  return found.returncode, found.stderr
+
+
+def test_a_corpus_is_cached_without_tensorflow(
+  toy_corpus, toy_vocabulary, tmp_path
+):
+  """Neither the command nor the processes that it starts import it."""
+  vocabulary = tmp_path / 'vocabulary'
+  vocabulary_training.write_vocabulary(
+    toy_vocabulary, toy_vocabulary.describe(), vocabulary
+  )
+  for number, flags in enumerate(([], ['--task_module=none'])):
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    status, told = _cache(toy_corpus, vocabulary, folder, *flags)
+    tripped = (folder / 'tripped').exists()
+    if flags:  # the wires are there to be tripped over
+      assert tripped and status, told
+    else:
+      assert not tripped and not status, told

@@ -1,0 +1,151 @@
+"""Evaluation texts are found in training text by runs of words."""
+
+import json
+import random
+import unicodedata
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.preprocessing import (contamination, pipeline)
+from xlflax.data.preprocessing.contamination import Decontamination
+from xlflax.data.preprocessing.text_processing import TextProcessing
+from xlflax.utils import errors
+
+_SENTENCE = ' '.join(f'word{n}' for n in range(20))
+
+
+def _corpus(root, lines, pairs=()) -> Corpus:
+  corpus_writer.write_monolingual(root, 'en', [lines])
+  if pairs:
+    corpus_writer.write_parallel(root, ('en', 'zh'), pairs)
+  return Corpus(root)
+
+
+def _found(corpus, *files, **settings) -> dict[str, list[int]]:
+  asked = Decontamination(files=[str(file) for file in files], **settings)
+  found = contamination.find_contaminated_lines(corpus, asked)
+  return {path: lines.tolist() for path, lines in found.items()}
+
+
+def test_runs_of_words_are_found_wherever_they_stand(tmp_path):
+  words = _SENTENCE.split()
+  lines = [
+    'Before it: ' + ' '.join(words[3:16]).upper() + ', and after.',  # 13
+    ' '.join(words[3:15]) + ' and then others',  # 12 in a row
+    ' '.join(words[:12]) + ' x ' + ' '.join(words[12:]),
+    _SENTENCE,
+    'nothing of it',
+  ]
+  texts = tmp_path / 'test.txt'
+  texts.write_text(_SENTENCE + '.\n')
+  corpus = _corpus(tmp_path / 'corpus', lines)
+  assert _found(corpus, texts) == {'mono/en.txt': [0, 3]}
+  assert _found(corpus, texts, words=12) == {'mono/en.txt': [0, 1, 2, 3]}
+
+
+def test_short_texts_count_as_a_whole(tmp_path):
+  texts = tmp_path / 'test.txt'
+  texts.write_text('The sea is calm.\n')
+  lines = ['the sea is calm', 'the sea is calm today', 'sea is calm']
+  corpus = _corpus(tmp_path / 'corpus', lines)
+  assert _found(corpus, texts) == {'mono/en.txt': [0]}
+
+
+def test_pairs_columns_records_and_characters(tmp_path):
+  chinese = '今天下午我们在河边看见了三只白色的大鸟和两条黑色的小狗在草地上'
+  table = tmp_path / 'test.tsv'
+  table.write_text(f'an English text of no importance\t{chinese}\n')
+  records = tmp_path / 'test.jsonl'
+  records.write_text(json.dumps({'text': _SENTENCE}) + '\n')
+  pairs = [('one', f'他说{chinese[:26]}吗'), ('two', chinese[:25])]
+  corpus = _corpus(tmp_path / 'corpus', ['a line', _SENTENCE], pairs)
+  assert _found(corpus, table) == {'mono/en.txt': [], 'parallel/en-zh.tsv': [0]}
+  assert _found(corpus, table, records)['mono/en.txt'] == [1]
+
+
+def test_prepare_drops_them_and_goes_on_only_with_the_same_files(tmp_path):
+  texts = tmp_path / 'test.txt'
+  texts.write_text(_SENTENCE)
+  corpus = _corpus(tmp_path / 'corpus', ['a line', _SENTENCE, 'another line'])
+
+  def prepare():
+    return pipeline.preprocess_corpus(
+      corpus,
+      tmp_path / 'out',
+      processing=TextProcessing(),
+      decontamination=Decontamination(files=[str(texts)]),
+    )
+
+  [done] = prepare()
+  assert (done.lines, done.dropped) == (2, {'evaluation text': 1})
+  assert [line.text for line in Corpus(tmp_path / 'out').monolingual('en')] == [
+    'a line',
+    'another line',
+  ]
+  texts.write_text('Others')
+  with raises_error(
+    errors.CorpusError, where='out', mentions=('decontamination.files', 1, 6)
+  ):
+    prepare()
+
+
+def test_files_without_words_are_refused(tmp_path):
+  texts = tmp_path / 'test.txt'
+  texts.write_text('\n')
+  corpus = _corpus(tmp_path / 'corpus', ['a line'])
+  with pytest.raises(errors.CorpusError):
+    _found(corpus, texts)
+  with raises_error(errors.CorpusError, where='none.txt'):
+    _found(corpus, tmp_path / 'none.txt')
+
+
+def _letters(start: int, count: int, seed: int) -> str:
+  """Random letters of a script, from a code point on."""
+  return ''.join(random.Random(seed).choices(_alphabet(start), k=count))
+
+
+def _alphabet(start: int) -> list[str]:
+  characters = map(chr, range(start, start + 60))
+  letters = (c for c in characters if c.isalpha())
+  return [c for c in letters if unicodedata.normalize('NFKC', c) == c]
+
+
+@pytest.mark.parametrize(
+  'script, start, run',
+  [
+    ('Thai', 0x0E01, 73),
+    ('Khmer', 0x1780, 73),
+    ('Lao', 0x0E81, 73),
+    ('Burmese', 0x1000, 100),
+    ('Tibetan', 0x0F49, 69),
+    ('Hiragana', 0x3041, 37),
+    ('Han', 0x4E00, 26),
+    ('Yi', 0xA000, 26),
+  ],
+)
+def test_runs_of_scripts_without_spaces_carry_as_much_text(
+  tmp_path, script, start, run
+):
+  """As much as 13 English words; fewer characters in common are chance."""
+  text = _letters(start, 3 * run, seed=0)
+  other = _letters(start, 4 * run, seed=1)
+  lines = [
+    other[:run] + text[run : 2 * run] + other[run:],
+    other[:run] + text[run : run + run // 2] + other[run:],
+    other,
+    text,
+  ]
+  evaluation = tmp_path / 'test.txt'
+  evaluation.write_text(text + '\n')
+  corpus = _corpus(tmp_path / 'corpus', lines)
+  assert _found(corpus, evaluation) == {'mono/en.txt': [0, 3]}
+
+
+def test_texts_without_letters_are_no_evaluation_texts(tmp_path):
+  evaluation = tmp_path / 'test.txt'
+  evaluation.write_text(f'@ --\n{_SENTENCE}\n')
+  corpus = _corpus(tmp_path / 'corpus', ['@ --', 'a line'])
+  assert _found(corpus, evaluation) == {'mono/en.txt': []}

@@ -1,0 +1,139 @@
+"""What `xlflax inspect` finds, one thing at a time."""
+
+import html
+import json
+
+import pytest
+
+from tests import browser
+from xlflax import cli
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.preprocessing import corpus_statistics
+from xlflax.data.preprocessing.contamination import Decontamination
+
+_WORDS = (
+  'rain river stone cloud forest bridge window garden winter summer'.split()
+)
+
+
+def _lines(count: int, start: int = 0) -> list[str]:
+  """Different English sentences."""
+  return [
+    f'The {_WORDS[n % 10]} is near the {_WORDS[n // 10 % 10]} of house {n}.'
+    for n in range(start, start + count)
+  ]
+
+
+def _write(root, name: str, text: str) -> Corpus:
+  path = root / name
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(text, encoding='utf-8')
+  return Corpus(root)
+
+
+def _found(corpus: Corpus, **settings) -> str:
+  found = corpus_statistics.compute_statistics(corpus, Decontamination(**settings))
+  return '\n'.join(corpus_statistics.describe_findings(corpus, found))
+
+
+def test_counts(tmp_path):
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [['A house.', 'a house'], ['1,000', 'Snow fell.']]
+  )
+  [counts] = corpus_statistics.compute_statistics(Corpus(tmp_path))
+  assert (counts.lines, counts.documents) == (4, 2)
+  assert (counts.characters, counts.longest) == (30, 10)
+  assert (counts.repeated, counts.without_letters) == (1, 1)
+
+
+def test_good_text_has_nothing_odd(tmp_path):
+  corpus_writer.write_monolingual(tmp_path, 'en', [_lines(60)])
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [_lines(20, 100)], split='test'
+  )
+  assert _found(Corpus(tmp_path)) == ''
+
+
+@pytest.mark.parametrize(
+  'text, what',
+  [
+    ('\n'.join(f'doc-{n}\t{x}' for n, x in enumerate(_lines(40))), 'an id and'),
+    ('\n'.join(_lines(20)) + '\nword ' + 'more words ' * 1000, 'longest line'),
+    ('\n'.join(_lines(20)) + '\nA\0B', 'NUL character'),
+    ('\n'.join([*_lines(40), 'le cafÃ© est fermÃ©']), 'wrong encoding'),
+    ('\n'.join(_lines(20) * 2), 'repeat an earlier one'),
+    ('\n'.join([*_lines(20), *map(str, range(20))]), 'have no letter'),
+    ('\n'.join(['это предложение на русском языке'] * 20), 'Cyrillic letters'),
+  ],
+)
+def test_odd_lines(tmp_path, text, what):
+  assert what in _found(_write(tmp_path, 'mono/en.txt', text))
+
+
+def test_pairs_that_were_not_translated(tmp_path):
+  rows = [(line, line) for line in _lines(10)] + [('a dog', 'ein Hund')] * 10
+  corpus_writer.write_parallel(tmp_path, ('en', 'de'), rows)
+  assert 'equal on both sides' in _found(Corpus(tmp_path))
+
+
+def test_text_of_another_language(tmp_path):
+  pytest.importorskip('py3langid')
+  lines = ['Les enfants jouent dans le jardin de la maison.'] * 40
+  said = _found(_write(tmp_path, 'mono/en.txt', '\n'.join(lines)))
+  assert 'rather of another' in said
+
+
+def test_a_file_that_cannot_be_read_is_told_among_the_others(tmp_path):
+  corpus_writer.write_monolingual(tmp_path, 'en', [_lines(20) * 2])
+  (tmp_path / 'mono/fr.txt').write_bytes(b'bon\n' + b'\xff\xfe\n')
+  said = _found(Corpus(tmp_path))
+  assert 'mono/fr.txt cannot be read' in said
+  assert 'not valid UTF-8' in said
+  assert 'repeat an earlier one' in said
+
+
+def test_test_text_in_training(tmp_path):
+  long = ' '.join(f'{word} {n}' for n, word in enumerate(_WORDS))
+  corpus_writer.write_monolingual(tmp_path, 'en', [[*_lines(20), long]])
+  corpus_writer.write_monolingual(tmp_path, 'en', [[long]], split='test')
+  assert '1 of 21 lines have 13 words in a row' in _found(Corpus(tmp_path))
+
+
+def test_the_command(tmp_path, capsys):
+  corpus_writer.write_monolingual(tmp_path / 'corpus', 'en', [_lines(20)])
+  (tmp_path / 'test.txt').write_text(_lines(20)[3])
+  arguments = ['inspect', str(tmp_path / 'corpus')]
+  assert cli.main(arguments) == 0
+  assert 'Nothing is odd' in capsys.readouterr().out
+  arguments += [f'--decontaminate_against={tmp_path / "test.txt"}', '--json']
+  assert cli.main(arguments) == 0
+  found = json.loads(capsys.readouterr().out)
+  assert [one['held_out'] for one in found['files']] == [1]
+  assert 'in common with' in found['findings'][0]
+
+
+def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
+  corpus = _write(tmp_path / 'corpus', 'mono/en.txt', 'id7\tSnow\n' * 40)
+  page = tmp_path / 'page.html'
+  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
+  shown, content = capfd.readouterr().out, page.read_text('utf-8')
+  assert 'mono/en.txt' in content and '40' in content
+  said = corpus_statistics.describe_findings(
+    corpus, corpus_statistics.compute_statistics(corpus)
+  )
+  assert said and all(sentence in shown.replace('\n', ' ') for sentence in said)
+  assert all(html.escape(sentence) in content for sentence in said)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not browser.is_there(), reason='needs Chromium')
+@pytest.mark.parametrize('width', [400, 1200])
+@pytest.mark.parametrize('dark', [False, True])
+def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
+  for code in ('en', 'de'):
+    name = f'mono/{code}.of-a-rather-long-name-of-a-file.txt'
+    _write(tmp_path / 'corpus', name, 'x' * 20_000 + '\n')
+  page = tmp_path / 'page.html'
+  assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
+  assert browser.problems(page, width, dark=dark) == []

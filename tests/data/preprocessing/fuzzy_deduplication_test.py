@@ -1,0 +1,161 @@
+"""Lines that are like others: found as theory says, and none across splits."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.corpus import text_similarity
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.preprocessing import fuzzy_deduplication
+from xlflax.data.preprocessing.fuzzy_deduplication import (Deduplication, Kept)
+from xlflax.utils import errors
+
+_EQUAL = Deduplication(kept=Kept.NOT_EQUAL)
+_NEAR = Deduplication(kept=Kept.NOT_NEAR)
+
+
+def _sentences(count, seed=0):
+  rng = random.Random(seed)
+  letters = 'abcdefghijklmnopqrstuvwxyz'
+  words = [''.join(rng.choices(letters, k=6)) for _ in range(2000)]
+  return [' '.join(rng.choices(words, k=20)) for _ in range(count)]
+
+
+def _altered(sentence, share, rng):
+  return ' '.join(
+    'zzzzz' + str(rng.random())[2:4] if rng.random() < share else word
+    for word in sentence.split()
+  )
+
+
+def _jaccard(one, two):
+  first, second = (
+    text_similarity.n_grams(text_similarity.normalize_for_comparison(text), _NEAR.characters)
+    for text in (one, two)
+  )
+  return len(first & second) / len(first | second)
+
+
+def test_first_of_equal():
+  keys = np.array([5, 7, 5, 5, 9], np.uint64)
+  assert fuzzy_deduplication.first_of_equal(keys).tolist() == [
+    True,
+    True,
+    False,
+    False,
+    True,
+  ]
+
+
+def test_equal_lines_differ_in_case_and_punctuation_only():
+  keys = fuzzy_deduplication.band_keys(['The cat!', 'the  cat', 'the cats', '!'], _EQUAL)
+  assert keys.shape == (4, 1)
+  assert keys[0] == keys[1] and len(set(keys[:, 0].tolist())) == 3
+
+
+def test_near_lines_are_found_at_the_rate_of_the_banding_curve():
+  """Broder's estimate and the curve of b bands of r rows, on 300 pairs."""
+  pytest.importorskip('rensa')
+  rng = random.Random(1)
+  lines = _sentences(300)
+  others = [
+    _altered(line, share, rng)
+    for line, share in zip(lines, np.linspace(0.02, 0.3, 300), strict=True)
+  ]
+  expected = np.array(
+    [
+      _NEAR.probability(_jaccard(one, two))
+      for one, two in zip(lines, others, strict=True)
+    ]
+  )
+  one, two = (fuzzy_deduplication.band_keys(texts, _NEAR) for texts in (lines, others))
+  found = (one == two).any(-1)
+  assert 0.2 < expected.mean() < 0.9  # the steep part of the curve
+  deviation = np.sqrt((expected * (1 - expected)).sum())
+  assert abs(found.sum() - expected.sum()) < 4 * deviation
+  assert not (one == np.roll(two, 1, axis=0)).any()  # unrelated lines
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  """Training text that repeats itself and the held-out text."""
+  lines = _sentences(40)
+  train = [*lines[:20], lines[3].upper(), *lines[30:34]]
+  corpus_writer.write_monolingual(tmp_path, 'en', [train])
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [lines[30:32]], split='validation'
+  )
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('x y z', lines[33])], split='test'
+  )
+  return Corpus(tmp_path)
+
+
+@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
+def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
+  if settings is _NEAR:
+    pytest.importorskip('rensa')
+  found = {
+    k: v.tolist()
+    for k, v in fuzzy_deduplication.find_duplicates(corpus, settings).items()
+  }
+  assert found == {
+    'mono/en.txt': [20, 21, 22, 24],
+    'valid/mono/en.txt': [],
+    'test/parallel/de-en.tsv': [],
+  }
+
+
+@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
+def test_training_pairs_with_a_side_of_held_out_text(tmp_path, settings):
+  """Of a held-out line, and of a pair with another translation or language."""
+  if settings is _NEAR:
+    pytest.importorskip('rensa')
+  english, german = _sentences(8), _sentences(8, seed=1)
+  pairs = list(zip(german, english, strict=True))
+  corpus_writer.write_parallel(tmp_path, ('de', 'en'), pairs)
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'en'), [('anders', english[2])], split='test'
+  )
+  corpus_writer.write_parallel(
+    tmp_path, ('de', 'fr'), [(german[4], 'oui')], split='validation'
+  )
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [[english[6]]], split='validation'
+  )
+  found = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
+  dropped = {name: places.tolist() for name, places in found.items()}
+  assert dropped.pop('parallel/de-en.tsv') == [2, 4, 6]
+  assert not any(dropped.values())
+
+
+@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
+def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
+  """What is held out twice teaches a model nothing of itself."""
+  if settings is _NEAR:
+    pytest.importorskip('rensa')
+  english, german = _sentences(6), _sentences(6, seed=1)
+  pairs = list(zip(german, english, strict=True))
+  for split, part in (('validation', slice(0, 3)), ('test', slice(3, 6))):
+    corpus_writer.write_parallel(
+      tmp_path, ('de', 'en'), pairs[part], split=split
+    )
+  corpus_writer.write_monolingual(tmp_path, 'en', [english], split='test')
+  corpus_writer.write_monolingual(tmp_path, 'de', [german], split='validation')
+  corpus_writer.write_monolingual(tmp_path, 'en', [english])
+  found = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
+  dropped = {name: places.tolist() for name, places in found.items()}
+  assert dropped.pop('mono/en.txt') == [0, 1, 2, 3, 4, 5]
+  assert not any(dropped.values())
+
+
+def test_everything_is_kept_unless_asked(corpus):
+  assert fuzzy_deduplication.find_duplicates(corpus, Deduplication()) == {}
+
+
+def test_settings_that_cannot_be():
+  with raises_error(errors.ConfigError, got=0, where='Deduplication.rows'):
+    Deduplication(kept='not_near', rows=0)

@@ -1,0 +1,143 @@
+"""Languages of lines, by what their file and its name suggest."""
+
+import numpy as np
+import pytest
+
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.preprocessing import (text_filters, language_id, pipeline)
+from xlflax.data.preprocessing.text_filters import TextFilters
+from xlflax.data.preprocessing.text_processing import TextProcessing
+
+pytest.importorskip('py3langid')
+
+SHORT = (
+  'Save as|Page style|OK then|New folder|Insert row|Undo typing|File name|'
+  'Text grid|Edit points|Chart type|Table border|Font size|Cell range|'
+  'Print preview|Line spacing|Auto fill|Sort order|Merge cells'
+).split('|')
+LONG = [
+  'The committee has not yet decided what to do about the matter.',
+  'Each page that you open is shown in a window of its own.',
+  'They sold the house to the family which had lived there for years.',
+  'Choose the name of the file and the folder where it should be saved.',
+]
+GERMAN = [
+  'Der Ausschuss hat noch nicht beschlossen, was zu tun ist.',
+  'Wählen Sie den Namen der Datei und den Ordner, in dem sie liegt.',
+  'Das Haus wurde an die Familie verkauft, die dort lange wohnte.',
+  'Jede Seite wird in einem eigenen Fenster gezeigt.',
+]
+FILE = (SHORT + LONG) * 3
+_KEEP = TextFilters(min_language_probability=0.5)
+
+
+def _kept(texts, file, language='en'):
+  prior = language_id.expected_languages(language, file)
+  return [
+    text
+    for text in texts
+    if text_filters.find_drop_reason((text,), (language,), _KEEP, (prior,)) is None
+  ]
+
+
+def test_what_the_identifier_says():
+  assert {'en', 'de', 'zh'} <= language_id.known_languages()
+  assert language_id.identify_language(LONG[0])[0] == 'en'
+
+
+def test_short_lines_of_a_file_stay():
+  """By itself, hardly one of them is 0.5 likely to be English."""
+  alone = [language_id.identify_language(text) for text in SHORT]
+  assert sum(code == 'en' and p >= 0.5 for code, p in alone) < len(SHORT) / 2
+  assert _kept(FILE, FILE) == FILE
+
+
+@pytest.mark.parametrize('copies', [0, 1, 20])
+def test_lines_of_another_language_go(copies):
+  """One or all but one of them being German."""
+  mixed = FILE + (GERMAN * copies or GERMAN[:1])
+  assert not set(_kept(mixed, mixed)) & set(GERMAN)
+  assert set(LONG) <= set(_kept(mixed, mixed))
+
+
+def test_a_file_of_another_language():
+  assert not _kept(GERMAN * 10, GERMAN * 10)
+  assert _kept(GERMAN, GERMAN * 10, language='de') == GERMAN
+
+
+def test_the_name_alone():
+  assert _kept(SHORT + GERMAN, ()) == SHORT
+  assert language_id.expected_languages('gsw') is None
+  assert text_filters.find_drop_reason(('Grüezi mitenand',), ('gsw',), _KEEP) is None
+
+
+def test_shares_of_a_file():
+  prior = language_id.expected_languages('en_GB', LONG * 5 + GERMAN * 15)
+  assert prior.language == 'en'
+  assert (
+    prior.shares.sum() == pytest.approx(1, rel=1e-4) and prior.shares.min() > 0
+  )
+  code = list(language_id.language_labels())
+  english, german = (prior.shares[code.index(x)] for x in ('en', 'de'))
+  # A quarter and the name's half are as much as three quarters.
+  assert english == pytest.approx(german, abs=0.03)
+  assert english + german == pytest.approx(0.7, abs=0.03)
+
+
+def test_probability_of_a_line():
+  """Bayes' rule over what the identifier says and the shares."""
+  prior = language_id.expected_languages('en', LONG)
+  found = language_id.language_likelihoods('File name') * prior.shares
+  expected = found[list(language_id.language_labels()).index('en')] / found.sum()
+  assert prior.accepts('File name', expected - 1e-6)
+  assert not prior.accepts('File name', expected + 1e-6)
+
+
+def test_a_sample_of_all_of_a_file(tmp_path, monkeypatch):
+  """Of periodic text too; of each side of a pair."""
+  monkeypatch.setattr(language_id, '_LINES', 20)
+  pairs = list(zip(FILE, GERMAN * 20, strict=False))
+  corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
+  corpus_writer.write_monolingual(tmp_path, 'en', [[LONG[0], GERMAN[0]] * 100])
+  mono, parallel = Corpus(tmp_path).files
+  assert [prior.language for prior in language_id.of_file(parallel)] == [
+    'en',
+    'de',
+  ]
+  (prior,) = language_id.of_file(mono)
+  whole = language_id.expected_languages('en', [LONG[0], GERMAN[0]] * 100)
+  np.testing.assert_allclose(prior.shares, whole.shares, atol=0.05)
+
+
+def test_prepared_alike_by_processes_and_shares(tmp_path):
+  text = SHORT * 60 + LONG * 5 + GERMAN * 4
+  for name in ('a', 'b'):
+    corpus_writer.write_monolingual(tmp_path / 'in', 'en', [text], name=name)
+  pairs = list(zip(FILE, GERMAN * 20, strict=False)) + [(GERMAN[0], GERMAN[1])]
+  corpus_writer.write_parallel(tmp_path / 'in', ('en', 'de'), pairs)
+  written = []
+  for name, options in (
+    ('one', [{}]),
+    ('two', [{'num_processes': 2}]),
+    ('shares', [{'share': (1, 2)}, {'share': (0, 2)}]),
+  ):
+    done = [
+      prepared
+      for option in options
+      for prepared in pipeline.preprocess_corpus(
+        Corpus(tmp_path / 'in'),
+        tmp_path / name,
+        processing=TextProcessing(),
+        filters=_KEEP,
+        **option,
+      )
+    ]
+    dropped = {p.path: p.dropped for p in done}
+    assert dropped == {
+      'mono/en.a.txt': {'another language': 16},
+      'mono/en.b.txt': {'another language': 16},
+      'parallel/en-de.tsv': {'another language': 1},
+    }
+    written.append({p: (tmp_path / name / p).read_bytes() for p in dropped})
+  assert written[0] == written[1] == written[2]

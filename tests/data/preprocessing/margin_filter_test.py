@@ -1,0 +1,104 @@
+"""Pairs that are hardly translations are dropped by their margins."""
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.preprocessing import (margin_filter, pipeline)
+from xlflax.data.preprocessing.text_processing import TextProcessing
+from xlflax.utils import errors
+
+_PAIRS = [(f'en {i}', f'de {i}') for i in range(9)] + [('en 9', 'de 2')]
+
+
+def _encode(texts, languages):
+  """A direction for each number; German's is turned a little."""
+  assert len(texts) == len(languages)
+  vectors = np.eye(12, dtype=np.float32)[[int(t.split()[1]) for t in texts]]
+  vectors += 0.1
+  if languages[0] == 'de':
+    vectors[:, 11] += 0.2
+  return vectors
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  directory = tmp_path / 'in'
+  corpus_writer.write_parallel(directory, ('en', 'de'), _PAIRS)
+  corpus_writer.write_parallel(
+    directory, ('en', 'de'), [('en 1', 'de 5')], split='test'
+  )
+  corpus_writer.write_monolingual(directory, 'en', [['en 3']])
+  return Corpus(directory)
+
+
+def _filter(**fields):
+  return margin_filter.MarginFilter(
+    **(dict(least=1.0, encoder='the test') | fields)
+  )
+
+
+def test_wrong_pairs_of_training_text_are_found(corpus):
+  (found,) = margin_filter.find_low_margin_pairs(
+    corpus, corpus.files, _filter(), _encode
+  ).values()
+  assert found.tolist() == [9]
+
+
+def test_neighbours_are_sought_in_groups(corpus):
+  """With one pair in a group each is its only neighbour: the margin is 1."""
+  (found,) = margin_filter.find_low_margin_pairs(
+    corpus, corpus.files, _filter(group=1, least=0.999), _encode
+  ).values()
+  assert found.tolist() == []
+
+
+def test_they_are_left_out_and_counted(corpus, tmp_path):
+  def run(least):
+    return pipeline.preprocess_corpus(
+      corpus,
+      tmp_path / 'out',
+      processing=TextProcessing(),
+      margins=(_filter(least=least), _encode),
+      overwrite=True,
+    )
+
+  done = {p.path: p for p in run(1.0)}
+  train, test = (
+    next(p for path, p in done.items() if path.startswith(folder))
+    for folder in ('parallel', 'test')
+  )
+  assert (train.lines, train.dropped) == (9, {'low margin': 1})
+  assert (test.lines, test.dropped) == (1, {})
+  text = (tmp_path / 'out' / train.path).read_text()
+  assert text == ''.join(f'{a}\t{b}\n' for a, b in _PAIRS[:9])
+  assert all(p.reused for p in run(1.0))
+  assert not any(p.reused for p in run(0.5))  # other settings
+
+
+def test_a_share_judges_its_own_pairs(corpus, tmp_path):
+  """The others do not ask the encoder: what it gives then is no vector."""
+
+  def run(share, encode):
+    return pipeline.preprocess_corpus(
+      corpus,
+      tmp_path / 'out',
+      processing=TextProcessing(),
+      margins=(_filter(), encode),
+      share=share,
+    )
+
+  (train,) = run((1, 3), _encode)
+  assert (train.lines, train.dropped) == (9, {'low margin': 1})
+  for index in (0, 2):
+    (other,) = run((index, 3), lambda texts, languages: None)
+    assert not other.dropped
+  assert all(p.reused for p in run(None, _encode))
+
+
+@pytest.mark.parametrize('field', ['least', 'k', 'group'])
+def test_bad_settings(field):
+  with raises_error(errors.ConfigError, mentions=field):
+    _filter(**{field: 0})

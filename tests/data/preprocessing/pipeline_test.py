@@ -1,0 +1,394 @@
+"""Corpus directory to corpus directory."""
+
+import dataclasses
+import gzip
+import json
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.preprocessing import pipeline
+from xlflax.data.preprocessing import provenance as preparation_record
+from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
+from xlflax.data.preprocessing.text_filters import TextFilters
+from xlflax.data.preprocessing.text_processing import TextProcessing
+from xlflax.utils import (errors, progress_reporting)
+
+MOSES = TextProcessing(moses=True)
+NOTHING = TextProcessing()
+ALWAYS = CodeSwitching(probability=1.0, max_share=1.0, group_lines=4)
+
+
+@pytest.fixture
+def source(tmp_path):
+  """English (two documents, gz), Chinese (zst), a pair, held-out text."""
+  directory = tmp_path / 'in'
+  corpus_writer.write_monolingual(
+    directory,
+    'en',
+    [['The cat, again.', 'No dog'], ['A cat’s life']],
+    compression='gz',
+  )
+  corpus_writer.write_monolingual(
+    directory, 'zh', [['我来到北京清华大学。', '猫']], compression='zst'
+  )
+  corpus_writer.write_monolingual(
+    directory, 'en', [['A cat.']], split='validation'
+  )
+  corpus_writer.write_parallel(
+    directory, ('en', 'zh'), [('The cat.', '猫。'), ('(b)', '二')]
+  )
+  corpus_writer.write_dictionary(
+    directory, ('en', 'de'), [('cat', 'die Katze!', 2.0), ('dog', 'Hund')]
+  )
+  return directory
+
+
+def _prepare(source, output, **options):
+  options = {'processing': NOTHING} | options
+  return pipeline.preprocess_corpus(Corpus(source), output, **options)
+
+
+def test_moses_and_segmentation(source, tmp_path):
+  out = tmp_path / 'out'
+  done = _prepare(
+    source, out, processing=TextProcessing(moses=True, segment_chinese=True)
+  )
+  assert [(p.path, p.lines) for p in done] == [
+    ('mono/en.txt.gz', 3),
+    ('mono/zh.txt.zst', 2),
+    ('parallel/en-zh.tsv', 2),
+    ('valid/mono/en.txt', 1),
+  ]
+  assert gzip.decompress((out / 'mono/en.txt.gz').read_bytes()).decode() == (
+    "The cat , again .\nNo dog\n\nA cat 's life\n"
+  )
+  corpus = Corpus(out)
+  assert [line.text for line in corpus.monolingual('zh')] == [
+    '我 来到 北京 清华大学 .',
+    '猫',
+  ]
+  assert list(corpus.parallel('en', 'zh')) == [
+    ('The cat .', '猫 .'),
+    ('( b )', '二'),
+  ]
+  assert (out / 'dictionaries/en-de.tsv').read_text() == (
+    'cat\tdie Katze !\t2.0\ndog\tHund\t1.0\n'
+  )
+  assert corpus.validate()['valid/mono/en'] == 1
+
+
+def test_only_monolingual_training_text_is_switched(source, tmp_path):
+  out = tmp_path / 'out'
+  done = _prepare(source, out, processing=MOSES, code_switching=ALWAYS)
+  assert [line for line in Corpus(out).monolingual('en')] == [
+    ('The die Katze ! , again .', True),
+    ('No Hund', False),
+    ("A die Katze ! 's life", True),
+  ]
+  assert list(Corpus(out).parallel('en', 'zh'))[0].source == 'The cat .'
+  assert (out / 'valid/mono/en.txt').read_text() == 'A cat .\n'
+  assert [(p.words, p.changed) for p in done] == [
+    (9, 3),
+    (0, 0),
+    (0, 0),
+    (0, 0),
+  ]
+
+
+def test_copies_are_files_that_differ(tmp_path):
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', [['a b c d'] * 200], name='x', compression='gz'
+  )
+  corpus_writer.write_dictionary(tmp_path / 'in', ('en', 'de'), [('a', 'x')])
+  done = _prepare(
+    tmp_path / 'in', tmp_path / 'out', code_switching=CodeSwitching(copies=3)
+  )
+  assert [p.path for p in done] == [
+    'mono/en.x.copy1.txt.gz',
+    'mono/en.x.copy2.txt.gz',
+    'mono/en.x.txt.gz',
+  ]
+  texts = {
+    gzip.decompress((tmp_path / 'out' / p.path).read_bytes()) for p in done
+  }
+  assert len(texts) == 3
+  assert Corpus(tmp_path / 'out').count('en') == 600
+
+
+def test_any_number_of_processes_gives_the_same_text(tmp_path):
+  lines = [f'a b{i} a c' if i % 7 else '' for i in range(300)]
+  (tmp_path / 'in' / 'mono').mkdir(parents=True)
+  (tmp_path / 'in' / 'mono' / 'en.txt').write_text('\n'.join(lines) + '\n')
+  corpus_writer.write_dictionary(tmp_path / 'in', ('en', 'de'), [('a', 'x')])
+  texts = []
+  for processes in (1, 2):
+    out = tmp_path / f'out{processes}'
+    _prepare(
+      tmp_path / 'in',
+      out,
+      num_processes=processes,
+      processing=MOSES,
+      code_switching=CodeSwitching(group_lines=16),
+    )
+    texts.append((out / 'mono/en.txt').read_text())
+  assert texts[0] == texts[1]
+  assert texts[0].count('x') > 60
+  assert [not line for line in texts[0].splitlines()] == [
+    not line for line in lines
+  ]
+
+
+def test_a_second_call_does_what_is_missing(source, tmp_path):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  (out / 'mono/zh.txt.zst').unlink()
+  (out / 'parallel/en-zh.tsv').unlink()
+  corpus_writer.write_monolingual(
+    source, 'en', [['new text']], split='validation'
+  )
+  done = {p.path: p.reused for p in _prepare(source, out)}
+  assert done == {
+    'mono/en.txt.gz': True,
+    'mono/zh.txt.zst': False,
+    'parallel/en-zh.tsv': False,
+    'valid/mono/en.txt': False,
+  }
+  assert (out / 'valid/mono/en.txt').read_text() == 'new text\n'
+  assert all(p.reused for p in _prepare(source, out))
+
+
+@pytest.mark.parametrize('change', ['none', 'source', 'gone'])
+def test_what_was_changed_by_hand_is_not_lost(source, tmp_path, change):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  mended = out / 'parallel/en-zh.tsv'
+  mended.write_text('corrected\tby hand\n')
+  if change == 'source':
+    (source / 'parallel/en-zh.tsv').write_text('a\tb\n')
+  elif change == 'gone':
+    (source / 'parallel/en-zh.tsv').unlink()
+  with raises_error(errors.CorpusError, where='en-zh.tsv', mentions=18):
+    _prepare(source, out)
+  assert mended.read_text() == 'corrected\tby hand\n'
+  mended.unlink()
+  _prepare(source, out)
+  assert mended.exists() == (change != 'gone')
+
+
+def test_dictionaries_are_not_lost_and_do_not_stay(source, tmp_path):
+  out = tmp_path / 'out'
+  _prepare(source, out)
+  mended = out / 'dictionaries/en-de.tsv'
+  mended.write_text('cat\tKatze\n')
+  with raises_error(errors.CorpusError, where='en-de.tsv', mentions=10):
+    _prepare(source, out)
+  assert mended.read_text() == 'cat\tKatze\n'
+  mended.unlink()
+  _prepare(source, out)
+  _prepare(source, out, languages=['en', 'zh'])
+  assert not Corpus(out).dictionaries
+  _prepare(source, out)
+  (source / 'dictionaries/en-de.tsv').unlink()
+  _prepare(source, out, overwrite=True)
+  assert not Corpus(out).dictionaries
+  assert not preparation_record.recorded_digests(out).keys() & {
+    'dictionaries/en-de.tsv'
+  }
+
+
+def test_text_does_not_depend_on_which_languages_are_written(source, tmp_path):
+  corpus_writer.write_dictionary(source, ('en', 'fr'), [('life', 'vie')])
+  texts = []
+  for name, calls in (('a', (['en'], ['en', 'zh'])), ('b', (['en', 'zh'],))):
+    for languages in calls:
+      done = _prepare(
+        source, tmp_path / name, code_switching=ALWAYS, languages=languages
+      )
+    assert done[0].changed > 0
+    texts.append(gzip.decompress((tmp_path / name / done[0].path).read_bytes()))
+  assert texts[0] == texts[1] and b'vie' in texts[0] and b'Katze' in texts[0]
+
+
+def test_a_failure_leaves_finished_files_only(source, tmp_path):
+  out = tmp_path / 'out'
+  path = source / 'parallel/en-zh.tsv'
+  path.write_text('a\tb\nc\n')
+  with raises_error(errors.CorpusError, mentions=f'{path}:2'):
+    _prepare(source, out)
+  assert sorted(p.name for p in (out / 'parallel').iterdir()) == []
+  path.write_text('a\tb\nc\td\n')
+  assert [p.reused for p in _prepare(source, out)] == [True, True, False, False]
+
+
+def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
+  out = tmp_path / 'out'
+  two = dataclasses.replace(ALWAYS, copies=2)
+  _prepare(source, out, code_switching=two)
+  with raises_error(
+    errors.CorpusError,
+    where='out',
+    mentions=('code_switching', 'code_switching.copies', 2, 'processing.moses'),
+  ):
+    _prepare(source, out, processing=MOSES)
+  _prepare(source, out, processing=MOSES, overwrite=True)
+  assert not (out / 'mono/en.copy1.txt.gz').exists()
+  record = json.loads((out / preparation_record.RECORD_FILE).read_text())
+  assert sorted(record['files']) == [
+    'mono/en.txt.gz',
+    'mono/zh.txt.zst',
+    'parallel/en-zh.tsv',
+    'valid/mono/en.txt',
+  ]
+
+
+def test_languages_are_chosen(source, tmp_path):
+  done = _prepare(source, tmp_path / 'out', languages=['en'])
+  assert [p.path for p in done] == ['mono/en.txt.gz', 'valid/mono/en.txt']
+  assert not (tmp_path / 'out' / 'dictionaries').exists()
+
+
+def test_mistakes_are_told(source, tmp_path):
+  with raises_error(
+    errors.CorpusError, got='sw', where='in', mentions=('en', 'zh')
+  ):
+    _prepare(source, tmp_path / 'out', languages=['sw'])
+  for inside in ('.', 'out'):
+    with pytest.raises(errors.CorpusError):
+      _prepare(source, source / inside)
+  (tmp_path / 'full').mkdir()
+  (tmp_path / 'full' / 'thesis.tex').write_text('x')
+  with raises_error(errors.CorpusError, got='thesis.tex', where='full'):
+    _prepare(source, tmp_path / 'full')
+  (source / 'dictionaries/en-de.tsv').unlink()
+  with raises_error(errors.CorpusError, where='in'):
+    _prepare(source, tmp_path / 'out', code_switching=ALWAYS)
+
+
+def test_files_of_which_nothing_is_left(source, tmp_path):
+  """They are not there, so the rest is a corpus; said again when reused."""
+  for reused in (False, True):
+    done = {
+      p.path: p
+      for p in _prepare(
+        source, tmp_path / 'o', filters=TextFilters(min_characters=5)
+      )
+    }
+    assert done['parallel/en-zh.tsv'].lines == 0
+    assert done['parallel/en-zh.tsv'].reused is reused
+  corpus = Corpus(tmp_path / 'o')
+  assert corpus.languages == ('en', 'zh') and not corpus.pairs
+  with raises_error(errors.CorpusError, where='p', mentions=8):
+    _prepare(source, tmp_path / 'p', filters=TextFilters(min_characters=500))
+
+
+def test_files_that_change_what_duplicates_are(source, tmp_path):
+  """The message names them, not all that there are."""
+  settings = {'deduplication': Deduplication(kept='not_equal')}
+  _prepare(source, tmp_path / 'o', **settings)
+  (source / 'valid/mono/en.txt').write_text('A fish\n')
+  with raises_error(
+    errors.CorpusError,
+    where='o',
+    mentions=('deduplication', 'deduplication.files', 'valid/mono/en.txt'),
+  ):
+    _prepare(source, tmp_path / 'o', **settings)
+
+
+def test_filters_and_duplicates(source, tmp_path):
+  """Documents and pairs stay; what was dropped is counted, also afterwards."""
+  corpus_writer.write_monolingual(
+    source, 'en', [['No dog', 'A  CAT', 'Hi'], ['A fish.']], compression='gz'
+  )
+  settings = {
+    'filters': TextFilters(min_characters=4),
+    'deduplication': Deduplication(kept='not_equal'),
+  }
+  for reused in (False, True):
+    done = {p.path: p for p in _prepare(source, tmp_path / 'o', **settings)}
+    english = done['mono/en.txt.gz']
+    assert english.dropped == {'duplicate': 1, 'too short': 1}
+    assert english.lines == 2 and english.reused is reused
+    assert done['parallel/en-zh.tsv'].dropped == {'too short': 2}
+  with gzip.open(tmp_path / 'o/mono/en.txt.gz', 'rt') as file:
+    assert file.read() == 'No dog\n\nA fish.\n'
+  (source / 'valid/mono/en.txt').write_text('A fish\n')
+  done = {
+    p.path: p
+    for p in _prepare(source, tmp_path / 'o', **settings, overwrite=True)
+  }
+  assert done['mono/en.txt.gz'].dropped == {'duplicate': 1, 'too short': 1}
+  assert done['mono/en.txt.gz'].lines == 2
+
+
+def test_a_line_for_each_sentence(tmp_path):
+  """Documents and pairs stay; a duplicate's sentences go with it."""
+  source = tmp_path / 'in'
+  corpus_writer.write_monolingual(
+    source,
+    'en',
+    [
+      ['Dr. Smith slept. He woke!'],
+      ['He woke! Did he?', 'dr smith slept he woke'],
+    ],
+  )
+  corpus_writer.write_monolingual(source, 'zh', [['你好。你是谁？']])
+  corpus_writer.write_parallel(
+    source, ('en', 'zh'), [('One. Two.', '一。二。')]
+  )
+  options = {
+    'processing': TextProcessing(split_sentences=True),
+    'deduplication': Deduplication(kept='not_equal'),
+  }
+  texts = {}
+  for processes in (1, 2):
+    out = tmp_path / f'out{processes}'
+    done = _prepare(source, out, num_processes=processes, **options)
+    texts[processes] = {
+      path.name: path.read_text()
+      for path in (out / 'mono/en.txt', out / 'mono/zh.txt')
+    }
+  assert texts[1] == texts[2]
+  assert texts[1]['en.txt'].split('\n\n') == [
+    'Dr. Smith slept.\nHe woke!',
+    'He woke!\nDid he?\n',
+  ]
+  assert texts[1]['zh.txt'] == '你好。\n你是谁？\n'
+  (pair,) = (out / 'parallel').glob('*.tsv')
+  assert pair.read_text() == 'One. Two.\t一。二。\n'
+  english = next(p for p in done if p.path == 'mono/en.txt')
+  assert english.lines == 4 and english.dropped == {'duplicate': 1}
+
+
+def test_progress_is_told(source, tmp_path, monkeypatch, caplog):
+  """Of what is left to do, with the lines and bytes that were read."""
+  lines = ['A line of text about the cat.'] * 40_000
+  path = corpus_writer.write_monolingual(source, 'fr', [lines], name='a')
+  _prepare(source, tmp_path / 'o', share=(0, 2))
+  monkeypatch.setattr(progress_reporting, '_SECONDS', 0)
+  caplog.set_level('INFO')
+  _prepare(source, tmp_path / 'o', deduplication=Deduplication())
+  told = [record.getMessage().split(' | ') for record in caplog.records]
+  first = next(row for row in told if row[0].endswith('fr.a.txt, 1,024 lines'))
+  assert first[0] == 'preprocess, file 2 of 5, mono/fr.a.txt, 1,024 lines'
+  assert first[1] == '0 of 1 MB' and first[2].endswith('/s')
+  assert first[3].endswith(' min left')
+  last = [row for row in told if 'mono/fr.a.txt' in row[0]][-1]
+  assert last[0].endswith(' 40,000 lines') and last[1] == '1 of 1 MB'
+  assert path.stat().st_size == 1_200_000
+  assert not any('mono/en.txt.gz' in row[0] for row in told)  # was there
+
+
+def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
+  monkeypatch.setattr(progress_reporting, '_SECONDS', 0)
+  caplog.set_level('INFO')
+  _prepare(
+    source, tmp_path / 'o', deduplication=Deduplication(kept='not_equal')
+  )
+  told = [record.getMessage() for record in caplog.records]
+  assert any(
+    row.startswith('duplicates, en-zh.tsv | 2 lines | ') for row in told
+  )

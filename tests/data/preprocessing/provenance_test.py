@@ -1,0 +1,235 @@
+"""A corpus that is prepared by shares, and their records."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from xlflax import cli
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
+from xlflax.data.preprocessing import (pipeline, provenance)
+from xlflax.data.preprocessing.text_filters import TextFilters
+from xlflax.data.preprocessing.text_processing import TextProcessing
+from xlflax.utils import errors
+from xlflax.storage import checksums
+
+SETTINGS = {
+  'processing': TextProcessing(moses=True),
+  'filters': TextFilters(min_characters=4),
+  'code_switching': CodeSwitching(
+    probability=1.0, max_share=1.0, group_lines=2, copies=2
+  ),
+}
+
+
+@pytest.fixture
+def source(tmp_path):
+  """Seven files, of which two are copied and one is left without lines."""
+  directory = tmp_path / 'in'
+  for language, kind in (('en', 'gz'), ('zh', ''), ('de', 'zst'), ('fr', '')):
+    lines = [f'a cat, {language} {i}' for i in range(6)]
+    corpus_writer.write_monolingual(
+      directory, language, [['xx', *lines], ['a dog']], compression=kind
+    )
+  corpus_writer.write_parallel(directory, ('en', 'zh'), [('a cat.', 'a cat!')])
+  corpus_writer.write_parallel(directory, ('de', 'fr'), [('x', 'y')])
+  corpus_writer.write_monolingual(
+    directory, 'en', [['a cat.']], split='validation'
+  )
+  corpus_writer.write_dictionary(directory, ('en', 'de'), [('cat', 'Katze!')])
+  return directory
+
+
+def _prepare(source, output, **options):
+  return pipeline.preprocess_corpus(
+    Corpus(source), output, **SETTINGS | options
+  )
+
+
+def _content(directory: pathlib.Path) -> dict[str, bytes]:
+  """Every file but locks."""
+  return {
+    path.relative_to(directory).as_posix(): path.read_bytes()
+    for path in directory.rglob('*')
+    if path.is_file() and '.lock' not in path.name
+  }
+
+
+def test_shares_in_any_order(source, tmp_path):
+  """Text, records and reports are those of one process."""
+  expected = [(p.path, p.lines) for p in _prepare(source, tmp_path / 'one')]
+  assert len(expected) == 9 and ('parallel/de-fr.tsv', 0) in expected
+  for order in ((2, 1, 0), (1, 0, 2)):
+    out = tmp_path / str(order)
+    parts = [_prepare(source, out, share=(i, 3)) for i in order]
+    assert [len(part) for part in parts] == [3, 3, 3]
+    assert not (out / '.prepared.json').exists()
+    assert not any(p.reused for part in parts for p in part)
+    done = _prepare(source, out)
+    assert [(p.path, p.lines) for p in done] == expected
+    assert all(p.reused for p in done)
+    texts = _content(out)
+    noted = texts.pop('.prepared.json')
+    one = _content(tmp_path / 'one')
+    assert sorted(noted.splitlines()) == sorted(
+      one.pop('.prepared.json').splitlines()
+    )
+    assert texts == one
+
+
+# A process that dies while it writes its second file.
+_KILLED = """
+import os, pathlib, sys
+from tests.data.preprocessing import record_test
+from xlflax.data.preprocessing import outputs
+
+source, out = map(pathlib.Path, sys.argv[1:])
+write = outputs.write
+
+def killed(file, *arguments):
+  if file.path == 'mono/fr.txt':
+    (out / 'mono/.fr.txt.partial').write_text('a ca')
+    os._exit(9)
+  return write(file, *arguments)
+
+outputs.write = killed
+record_test._prepare(source, out, share=(1, 3))
+"""
+
+
+def test_a_killed_share_begins_again(source, tmp_path):
+  """Its second file is cut off: what it had done stays, and one lock is free."""
+  _prepare(source, tmp_path / 'one')
+  out = tmp_path / 'out'
+  _prepare(source, out, share=(2, 3))
+  done = subprocess.run(
+    [sys.executable, '-c', _KILLED, source, out],
+    cwd=pathlib.Path(__file__).parents[3],
+  )
+  assert done.returncode == 9
+  done = {p.path: p.reused for p in _prepare(source, out, share=(1, 3))}
+  assert done == {
+    'mono/de.txt.zst': True,
+    'mono/fr.txt': False,
+    'parallel/en-zh.tsv': False,
+  }
+  done = _prepare(source, out)  # share 0 was never begun
+  assert [p.reused for p in done] == [i % 3 > 0 for i in range(9)]
+  one, several = _content(tmp_path / 'one'), _content(out)
+  assert one.keys() == several.keys()
+  assert (out / 'dictionaries/en-de.tsv').exists()
+  for name in one.keys() - {'.prepared.json'}:
+    assert one[name] == several[name]
+
+
+@pytest.mark.parametrize(
+  'options, got',
+  [
+    ({'filters': TextFilters()}, 'filters.min_characters: 4 there, 0 asked'),
+    ({'share': (1, 4)}, 'shares: 3 there, 4 asked'),
+    (
+      {'languages': ['en', 'zh']},
+      'text.files: mono/de.txt.zst, mono/fr.txt, parallel/de-fr.tsv changed',
+    ),
+  ],
+)
+def test_shares_that_do_not_go_together(source, tmp_path, options, got):
+  out = tmp_path / 'out'
+  _prepare(source, out, share=(0, 3))
+  before = _content(out)
+  with raises_error(errors.CorpusError, where='out', mentions=got):
+    _prepare(source, out, **{'share': (1, 3)} | options)
+  assert _content(out) == before
+
+
+def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
+  """One of another division appears after it was looked for."""
+  save, out = provenance.Record._save, tmp_path / 'o'
+
+  def saved(self):
+    save(self)
+    data = json.loads((out / '.prepared-0-of-3.json').read_text())
+    data['division']['shares'] = 4
+    data = checksums.add_digest(data)
+    (out / '.prepared-0-of-4.json').write_text(json.dumps(data))
+
+  monkeypatch.setattr(provenance.Record, '_save', saved)
+  with raises_error(errors.CorpusError, where='o', mentions=(4, 3)):
+    _prepare(source, out, share=(0, 3))
+  assert _content(out).keys() == {'.prepared-0-of-4.json'}
+
+
+def test_text_that_changed_between_shares(source, tmp_path):
+  """The others are refused; the command without a share writes it anew."""
+  _prepare(source, tmp_path / 'o', share=(0, 3))
+  (source / 'mono/zh.txt').write_text('another cat\n')
+  with raises_error(
+    errors.CorpusError, where='o', mentions=('mono/zh.txt', 'text.files')
+  ):
+    _prepare(source, tmp_path / 'o', share=(1, 3))
+  _prepare(source, tmp_path / 'o')
+  assert (tmp_path / 'o/mono/zh.txt').read_text() == 'another cat\n'
+  with raises_error(
+    errors.CorpusError,
+    got='filters.min_characters: 4 there, 0 asked',
+    where='o',
+  ):
+    _prepare(source, tmp_path / 'o', share=(0, 3), filters=TextFilters())
+  assert all(p.reused for p in _prepare(source, tmp_path / 'o', share=(0, 5)))
+
+
+def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
+  one = _prepare(source, tmp_path / 'o', share=(0, 2))
+  with raises_error(
+    errors.CorpusError,
+    where='o',
+    mentions=('--overwrite', 'code_switching.copies'),
+  ):
+    _prepare(source, tmp_path / 'o', code_switching=None)
+  done = _prepare(source, tmp_path / 'o', code_switching=None, overwrite=True)
+  assert len(done) == 7 and not any(p.reused for p in done)
+  assert any('copy' in p.path for p in one)
+  assert not any('copy' in name for name in _content(tmp_path / 'o'))
+  assert not list((tmp_path / 'o').glob('.prepared*-*'))
+
+
+def test_two_writers(source, tmp_path):
+  out = tmp_path / 'o'
+  for holder, asked, values in (
+    ((1, 3), (1, 3), '1/3'),
+    ((1, 3), None, ()),
+    (None, (1, 3), ()),
+  ):
+    with provenance.lock_output(out, holder):
+      with raises_error(errors.CorpusError, mentions=values) as error:
+        _prepare(source, out, share=asked)
+    assert error.value.status is errors.ExitStatus.FAILURE
+  with provenance.lock_output(out, (1, 3)):
+    assert _prepare(source, out, share=(0, 3))
+
+
+def test_shares_on_the_command_line(source, tmp_path, capsys, monkeypatch):
+  def run(*flags):
+    output = f'--output={tmp_path / "o"}'
+    return cli.main(
+      ['preprocess', f'--corpus={source}', output, '--min_characters=4', *flags]
+    )
+
+  assert run('--shard_index=0', '--num_shards=2', '--dedup=fuzzy') == 2
+  assert_mentions(capsys.readouterr().err, '--dedup')
+  assert run('--shard_index=0', '--num_shards=2', '--overwrite') == 2
+  assert capsys.readouterr().err
+  assert not (tmp_path / 'o').exists()
+  monkeypatch.setenv('SLURM_ARRAY_TASK_ID', '1')
+  monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '2')
+  assert run('--shard_from_env') == 0
+  assert capsys.readouterr().out.endswith(
+    'Shard 1 of 2: 3 files are complete.\n'
+  )
+  assert run() == 0
+  assert capsys.readouterr().out.count('unchanged') == 3

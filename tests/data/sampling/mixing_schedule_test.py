@@ -1,0 +1,253 @@
+import concurrent.futures
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data import dataset_config
+from xlflax.data.sampling import mixing_schedule
+from xlflax.utils import errors
+
+_MIXED = dataset_config.LanguageBatching.MIXED
+_ONE = dataset_config.LanguageBatching.ONE_LANGUAGE
+
+
+def _make(rates, batching=_MIXED, batch_size=4, key=1, block_steps=8):
+  rates = np.asarray(rates, np.float64)
+  function = lambda step: rates  # noqa: E731
+  return mixing_schedule.TaskSchedule(
+    function,
+    batch_size=batch_size,
+    batching=batching,
+    key=key,
+    block_steps=block_steps,
+  )
+
+
+def test_sampling_rates_by_hand():
+  sizes = np.array([900, 100])
+  np.testing.assert_allclose(mixing_schedule.sampling_rates(sizes, 1), [0.9, 0.1])
+  np.testing.assert_allclose(mixing_schedule.sampling_rates(sizes, 0), [0.5, 0.5])
+  np.testing.assert_allclose(mixing_schedule.sampling_rates(sizes, 0.5), [0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+  'credit, total, counts',
+  [
+    ([1.5, 0.9, -0.4], 2, [1, 1, 0]),
+    ([2.5, 1.5], 4, [3, 1]),
+    ([0.25, 0.25, 0.25, 0.25], 1, [1, 0, 0, 0]),
+    ([-0.9, -0.9, -0.2, 4.0], 2, [0, 0, 0, 2]),
+  ],
+)
+def test_apportion(credit, total, counts):
+  np.testing.assert_array_equal(
+    mixing_schedule.apportion_draws(np.array(credit), total), counts
+  )
+
+
+@pytest.mark.parametrize('batching', [_MIXED, _ONE])
+def test_shares_are_exact_to_one_draw_at_every_block(batching):
+  rates = np.array([0.7, 0.25, 0.046, 0.004])
+  made = _make(rates, batching)
+  counts, per_draw = np.zeros(4), 1 if batching is _MIXED else 4
+  for step in range(8 * 100):
+    counts += np.bincount(made.slots(step)[0], minlength=4)
+    if step % 8 == 7:
+      expected = rates * (step + 1) * 4
+      assert np.abs(counts - expected).max() <= 2 * per_draw, step
+  assert counts[3] > 0
+
+
+@pytest.mark.parametrize('batching', [_MIXED, _ONE])
+def test_uses_count_each_task_from_zero_without_gaps(batching):
+  made = _make([0.6, 0.3, 0.1], batching)
+  seen = [[], [], []]
+  for step in range(40):
+    for task, use in zip(*made.slots(step), strict=True):
+      seen[task].append(use)
+  for uses in seen:
+    np.testing.assert_array_equal(uses, np.arange(len(uses)))
+
+
+def test_a_step_does_not_depend_on_what_was_asked_before():
+  forward, jumping = _make([0.6, 0.4]), _make([0.6, 0.4])
+  wanted = {step: forward.slots(step) for step in range(60)}
+  for step in (57, 3, 31, 2, 59, 0):
+    np.testing.assert_array_equal(jumping.slots(step), wanted[step])
+
+
+def test_one_language_batches_are_of_one_task():
+  made = _make([0.5, 0.5], _ONE)
+  tasks = np.stack([made.slots(step)[0] for step in range(16)])
+  assert (tasks == tasks[:, :1]).all()
+  assert set(tasks[:, 0]) == {0, 1}
+
+
+def test_keys_give_other_orders_of_the_same_counts():
+  first, second = _make([0.5, 0.5], key=1), _make([0.5, 0.5], key=2)
+  a = np.concatenate([first.slots(step)[0] for step in range(8)])
+  b = np.concatenate([second.slots(step)[0] for step in range(8)])
+  assert (a != b).any()
+  assert a.sum() == b.sum() == 16
+
+
+def _stream(alpha):
+  return dataset_config.Stream(
+    name='s', mixture='m', layout='blocks', length=8, batch_size=4, alpha=alpha
+  )
+
+
+def test_rates_of_the_mixture_when_alpha_is_none():
+  rates = mixing_schedule.stream_rates(_stream(None), [10, 1000], [3, 1])
+  np.testing.assert_allclose(rates(0), [0.75, 0.25])
+
+
+@pytest.mark.parametrize(
+  'rates', [[1e308, 1e308], [0, 0], [2, -1], [1, np.nan]]
+)
+def test_rates_that_have_no_shares(rates):
+  with raises_error(errors.ConfigError, mentions=0):
+    mixing_schedule.stream_rates(_stream(None), [10, 1000], rates)
+
+
+@pytest.mark.parametrize(
+  'rates, most, expected',
+  [
+    ([0.8, 0.15, 0.05], 0.5, [0.5, 0.375, 0.125]),
+    ([0.8, 0.15, 0.05], None, [0.8, 0.15, 0.05]),
+    ([0.6, 0.39, 0.01], 0.4, [0.4, 0.4, 0.2]),  # the second one fills up too
+    ([0.9, 0.1], 0.3, [0.5, 0.5]),  # cannot be
+    ([0.3, 0.7], 0.7, [0.3, 0.7]),
+  ],
+)
+def test_limited_rates(rates, most, expected):
+  np.testing.assert_allclose(
+    mixing_schedule.limit_rates(np.array(rates), most), expected
+  )
+
+
+def test_a_stream_limits_its_rates():
+  stream = dataclasses.replace(_stream(1.0), max_share=0.6)
+  found = mixing_schedule.stream_rates(stream, [900, 100], [1, 1])(0)
+  np.testing.assert_allclose(found, [0.6, 0.4])
+
+
+def test_apportion_at_most_by_hand():
+  counts, credit = mixing_schedule.apportion_at_most(
+    np.array([3.0, 2.0, 1.0]), np.array([1, 9, 9]), np.array([0.5, 0.3, 0.2])
+  )
+  np.testing.assert_array_equal(counts, [1, 3, 2])
+  np.testing.assert_allclose(credit, [1, 3.2, 1.8])
+
+
+def test_equal_rates_with_limits_are_unimax():
+  """Chung et al. (2023), UniMax, algorithm 1: the smallest language first."""
+  most = np.array([700.0, 20.0, 90.0, 5000.0, 400.0])
+  for total in (60, 1000, 5500):
+    left, expected = float(total), {}
+    for n, i in enumerate(np.argsort(most)):
+      expected[i] = min(left / (most.size - n), most[i])
+      left -= expected[i]
+    np.testing.assert_allclose(
+      mixing_schedule.expected_draws(np.full(5, 0.2), total, most),
+      [expected[i] for i in range(5)],
+    )
+
+
+@pytest.mark.parametrize('batching', [_MIXED, _ONE])
+def test_no_task_is_drawn_more_often_than_it_may(batching):
+  rates, most = np.array([0.2, 0.5, 0.3]), np.array([4000, 400, 840])
+  made = mixing_schedule.TaskSchedule(
+    lambda step: rates,
+    batch_size=4,
+    batching=batching,
+    key=2,
+    block_steps=8,
+    most=most,
+    name='text',
+  )
+  free = _make(rates, batching, key=2)
+  counts = np.zeros(3, int)
+  for step in range(most.sum() // 4):
+    tasks, uses = made.slots(step)
+    if step < 160:  # none is used up
+      np.testing.assert_array_equal(tasks, free.slots(step)[0])
+    for task, use in zip(tasks, uses, strict=True):
+      assert use == counts[task] < most[task]
+      counts[task] += 1
+    if step % 8 == 7:  # all take part by their rates as long as they last
+      expected = mixing_schedule.expected_draws(rates, 4 * (step + 1), most)
+      assert np.abs(counts - expected).max() <= 12, step
+  np.testing.assert_array_equal(counts, most)
+  with raises_error(
+    errors.ConfigError, where="stream 'text'", mentions=('max_epochs', 1310)
+  ):
+    made.slots(step + 1)
+  np.testing.assert_array_equal(  # any step is reached at once
+    mixing_schedule.TaskSchedule(
+      lambda step: rates,
+      batch_size=4,
+      batching=batching,
+      key=2,
+      block_steps=8,
+      most=most,
+    ).slots(1000)[0],
+    made.slots(1000)[0],
+  )
+
+
+def test_a_task_of_less_than_a_batch_has_one():
+  made = mixing_schedule.TaskSchedule(
+    lambda step: np.array([0.5, 0.5]),
+    batch_size=8,
+    batching=_ONE,
+    key=2,
+    block_steps=8,
+    most=np.array([100, 3]),
+  )
+  tasks = np.concatenate([made.slots(step)[0] for step in range(13)])
+  assert np.bincount(tasks).tolist() == [96, 8]
+
+
+def test_alpha_may_be_scheduled():
+  rates = mixing_schedule.stream_rates(
+    _stream(lambda step: 1.0 if step < 16 else 0.0), [900, 100], [1, 1]
+  )
+  made = mixing_schedule.TaskSchedule(
+    rates, batch_size=5, batching=_MIXED, key=3, block_steps=8
+  )
+  counts = [
+    np.bincount(
+      np.concatenate([made.slots(step)[0] for step in range(first, first + 8)])
+    )
+    for first in (0, 8, 16, 24)
+  ]
+  np.testing.assert_array_equal(counts, [[36, 4], [36, 4], [20, 20], [20, 20]])
+
+
+def test_threads_at_different_steps_get_what_one_gets():
+  """Such as a prefetcher, and who counts the tokens of the first batches."""
+
+  def rates(step):
+    time.sleep(1e-3)  # another thread's turn
+    return np.array([0.5, 0.3, 0.2])
+
+  def make():
+    return mixing_schedule.TaskSchedule(
+      rates,
+      batch_size=4,
+      batching=dataset_config.LanguageBatching.MIXED,
+      key=7,
+      block_steps=4,
+    )
+
+  alone, shared = make(), make()
+  steps = [40, 0, 17, 3, 60, 9, 33, 21]
+  with concurrent.futures.ThreadPoolExecutor(len(steps)) as pool:
+    found = list(pool.map(shared.slots, steps))
+  for step, slots in zip(steps, found, strict=True):
+    for ours, theirs in zip(slots, alone.slots(step), strict=True):
+      np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,172 @@
+"""Tasks that are not of a corpus directory, read, cached and live."""
+
+import functools
+
+import numpy as np
+import pytest
+import seqio
+import tensorflow as tf
+
+from tests.errors import raises_error
+from xlflax.data import dataset_config
+from xlflax.data.cache import cached_loader
+from xlflax.data.cache import cache_writer
+from xlflax.data.seqio_tasks import (corpus_tasks, live_loader, cache_adapter)
+from xlflax.data.seqio_tasks import seqio_examples as task_examples
+from xlflax.data.seqio_tasks import task_registry
+from xlflax.utils import errors
+
+
+def _long(dataset):
+  return dataset.filter(lambda example: tf.strings.length(example['text']) > 36)
+
+
+@pytest.fixture
+def unsized_task(toy_sentences):
+  """50 sentences without a known number, of which the long ones are kept."""
+
+  def texts(split, shuffle_files, seed=None):
+    del split, shuffle_files, seed
+    return tf.data.Dataset.from_tensor_slices(
+      {'text': toy_sentences['en'][:50]}
+    )
+
+  name = 'unsized.en'
+  task_registry.add_monolingual_task(
+    name,
+    seqio.FunctionDataSource(texts, splits=('train',)),
+    language='en',
+    preprocessors=[_long],
+  )
+  yield name
+  seqio.TaskRegistry.remove(name)
+
+
+def test_reading_in_parts(unsized_task, toy_vocabulary, toy_sentences):
+  expected = [
+    toy_vocabulary.encode(text)
+    for text in toy_sentences['en'][:50]
+    if len(text) > 36
+  ]
+  assert 10 < len(expected) < 50
+  for start in (0, 7):
+    read = []
+    for examples in task_examples.read_task_examples(
+      unsized_task, toy_vocabulary, split='train', start=start, size=4
+    ):
+      assert len(examples) <= 4 and examples.starts_document.all()
+      read += [text.tolist() for text in examples.sides[0].texts()]
+    assert read == expected[start:]
+
+
+def test_source_size(unsized_task, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus)
+  assert task_examples.source_size(unsized_task, 'train') is None
+  assert task_examples.source_size('corpus.mono.en', 'train') == 200
+
+
+def test_fingerprint(unsized_task, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus)
+  [file] = toy_corpus.group_fingerprint('en')
+  assert task_examples.task_fingerprint('corpus.mono.en', 'train') == {
+    'source': 'TextSource',
+    'files': [['mono/en.txt', file.size, file.content]],
+    'preprocessors': ['mark_documents', 'name_monolingual', 'tokenize'],
+  }
+  assert task_examples.task_fingerprint(unsized_task, 'train') == {
+    'source': 'FunctionDataSource',
+    'files': [['train']],
+    'preprocessors': [
+      '_long',
+      'mark_documents',
+      'name_monolingual',
+      'tokenize',
+    ],
+  }
+
+
+@pytest.mark.usefixtures('unsized_task')
+def test_arguments_of_a_step_are_in_the_fingerprint(registry):
+  """A cache notices another argument, and a function by its name."""
+  source = seqio.TaskRegistry.get('unsized.en').source
+
+  def shortened(dataset, characters, by=len):
+    del characters, by
+    return dataset
+
+  found = []
+  for characters in (3, 4):
+    name = f'shortened{characters}.en'
+    step = functools.partial(shortened, characters=characters, by=_long)
+    registry.add_monolingual_task(
+      name, source, language='en', preprocessors=[step]
+    )
+    found.append(
+      task_examples.task_fingerprint(name, 'train')['preprocessors'][0]
+    )
+  assert found == [
+    ['shortened', [[], {'characters': n, 'by': '_long'}]] for n in (3, 4)
+  ]
+
+
+def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
+  """More shards than the (unknown) size lets expect; equal batches."""
+  [meta] = cache_writer.write_cache(
+    cache_writer.Plan(
+      directory=tmp_path,
+      mixtures=[unsized_task],
+      vocabulary=toy_vocabulary,
+      shard_size=4 * 256,
+      open_tasks=functools.partial(cache_adapter.open_tasks, None),
+    )
+  )
+  assert meta.source_examples == meta.examples > 10
+  settings = dict(
+    name='s',
+    mixture=unsized_task,
+    layout='sentences',
+    length=16,
+    batch_size=4,
+    shuffle=False,
+  )
+  stream = dataset_config.Stream(**settings)
+  cached = cached_loader.CachedLoader(
+    stream, vocabulary=toy_vocabulary, seed=0, cache_dir=tmp_path
+  )
+  live = live_loader.LiveLoader(stream, vocabulary=toy_vocabulary, seed=0)
+  for step in range(20):
+    batch, other = cached.rows(step, 0, 4), live.rows(step, 0, 4)
+    for key, value in batch.items():
+      np.testing.assert_array_equal(value, other[key])
+  with raises_error(errors.CorpusError, mentions='unsized.en'):
+    live_loader.LiveLoader(
+      dataset_config.Stream(**settings, alpha=0.7),
+      vocabulary=toy_vocabulary,
+      seed=0,
+    )
+
+
+def test_examples_without_a_side(toy_vocabulary):
+  name = 'sideless.en'
+  task_registry.add_monolingual_task(
+    name,
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files, seed=None: (
+        tf.data.Dataset.from_tensor_slices({'text': ['a']})
+      ),
+      splits=('train',),
+    ),
+    language='en',
+  )
+  task_registry.set_task_languages(name, ('de', 'en'))
+  try:
+    with raises_error(
+      errors.CorpusError,
+      where='task sideless.en',
+      mentions=('starts_document', 'inputs'),
+    ):
+      next(
+        task_examples.read_task_examples(name, toy_vocabulary, split='train')
+      )
+  finally:
+    seqio.TaskRegistry.remove(name)

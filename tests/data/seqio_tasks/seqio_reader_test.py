@@ -1,0 +1,147 @@
+"""The fast reader gives what SeqIO gives."""
+
+import numpy as np
+import pytest
+import seqio
+import tensorflow as tf
+
+from tests.errors import raises_error
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.tokenized_examples import Ragged
+from xlflax.data.seqio_tasks import corpus_tasks
+from xlflax.data.seqio_tasks import seqio_reader as task_reader
+from xlflax.data.seqio_tasks.seqio_vocabulary import (SeqioVocabulary, resolve_deferred)
+from xlflax.utils import errors
+
+
+def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
+  task = resolve_deferred(registry.get_task(name), vocabulary)
+  expected = list(
+    task.get_dataset(split=split, shuffle=False).as_numpy_iterator()
+  )
+  found = list(
+    task_reader.read_tokenized_examples(name, vocabulary, split=split)
+  )
+  assert len(found) == len(expected) > 0
+  for a, b in zip(found, expected, strict=True):
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+      np.testing.assert_array_equal(value, b[key])
+      assert value.dtype == b[key].dtype
+  return found
+
+
+@pytest.mark.parametrize(
+  'task, split',
+  [
+    ('mono.de', 'train'),
+    ('mono.ru', 'validation'),
+    ('parallel.de_en', 'train'),
+    ('parallel.de_en', 'test'),
+  ],
+)
+def test_corpus_tasks(registry, toy_corpus, toy_vocabulary, task, split):
+  corpus_tasks.register_corpus(toy_corpus, prefix='r1')
+  found = _assert_same_as_seqio(registry, f'r1.{task}', toy_vocabulary, split)
+  languages = task.partition('.')[2].split('_')
+  assert len(found) == toy_corpus.count(*languages, split=split)
+
+
+def test_contents(registry, tmp_path, toy_vocabulary):
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [['the cat', 'a bird'], ['the dog']]
+  )
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='r2')
+  (block,) = task_reader.read_blocks('r2.mono.en', toy_vocabulary)
+  texts = ['the cat', 'a bird', 'the dog']
+  assert [row.tolist() for row in block['targets'].texts()] == [
+    toy_vocabulary.encode(text) for text in texts
+  ]
+  assert block['starts_document'].tolist() == [True, False, True]
+  assert [e['targets'] for e in task_reader.read_texts('r2.mono.en')] == texts
+
+
+def test_blocks_have_the_size_asked_for(registry, toy_corpus, toy_vocabulary):
+  corpus_tasks.register_corpus(toy_corpus, prefix='r3')
+  blocks = list(
+    task_reader.read_blocks(
+      'r3.mono.de', toy_vocabulary, size=25, num_threads=2
+    )
+  )
+  assert [block['targets'].lengths.size for block in blocks] == [25, 25, 10]
+
+
+def test_tasks_with_preprocessors(registry, toy_vocabulary):
+  def upper(dataset):
+    return dataset.map(lambda e: {'text': tf.strings.upper(e['text'])})
+
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+      {'text': ['the cat', 'a dog']}
+    ),
+    splits=['train'],
+  )
+  registry.add_monolingual_task(
+    'r4', source, language='en', preprocessors=[upper]
+  )
+  found = _assert_same_as_seqio(registry, 'r4', toy_vocabulary)
+  assert found[0]['targets'].tolist() == toy_vocabulary.encode('THE CAT')
+
+
+def test_tasks_that_tokenise_by_themselves(registry, toy_vocabulary):
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+      {'targets': ['the cat', 'a dog']}
+    ),
+    splits=['train'],
+  )
+  seqio.TaskRegistry.add(
+    'r5',
+    source,
+    preprocessors=[seqio.preprocessors.tokenize],
+    output_features={
+      'targets': seqio.Feature(SeqioVocabulary(toy_vocabulary), add_eos=False)
+    },
+  )
+  (block,) = task_reader.read_blocks('r5', toy_vocabulary)
+  assert isinstance(block['targets'], Ragged)
+  assert [row.tolist() for row in block['targets'].texts()] == [
+    toy_vocabulary.encode('the cat'),
+    toy_vocabulary.encode('a dog'),
+  ]
+
+
+def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
+  (tmp_path / 'parallel').mkdir()
+  (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\nbad\n')
+  corpus_tasks.register_corpus(Corpus(tmp_path), prefix='r6')
+  with raises_error(
+    errors.CorpusError, where='de-en.tsv:2', mentions=('bad', 1)
+  ):
+    list(
+      task_reader.read_tokenized_examples('r6.parallel.de_en', toy_vocabulary)
+    )
+  with raises_error(
+    errors.CorpusError, got='test', where='task r6.parallel.de_en'
+  ):
+    list(
+      task_reader.read_tokenized_examples(
+        'r6.parallel.de_en', toy_vocabulary, split='test'
+      )
+    )
+
+
+def test_start_passes_over_examples(registry, toy_corpus, toy_vocabulary):
+  corpus_tasks.register_corpus(toy_corpus, prefix='r7')
+  whole = list(
+    task_reader.read_tokenized_examples('r7.mono.de', toy_vocabulary)
+  )
+  (block,) = task_reader.read_blocks('r7.mono.de', toy_vocabulary, start=57)
+  rest = block['targets'].texts()
+  assert [row.tolist() for row in rest] == [
+    example['targets'].tolist() for example in whole[57:]
+  ]
+  assert block['starts_document'].tolist() == [
+    bool(example['starts_document']) for example in whole[57:]
+  ]

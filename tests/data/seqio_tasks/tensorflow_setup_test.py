@@ -1,0 +1,38 @@
+"""TensorFlow starts quietly and leaves accelerators alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from xlflax.data.seqio_tasks import tensorflow_setup
+
+
+def test_load_is_quiet_and_hides_accelerators():
+  code = (
+    'from xlflax.data.seqio_tasks import host_tensorflow as h; h.load(); '
+    'import tensorflow as tf, sys; '
+    'print(sorted({d.device_type for d in '
+    'tf.config.get_visible_devices()})); '
+    'print("still there", file=sys.stderr)'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code], text=True, check=True, capture_output=True
+  )
+  assert result.stdout == "['CPU']\n"
+  assert result.stderr == 'still there\n'
+
+
+def test_what_was_written_is_shown_when_the_import_fails(
+  tmp_path, monkeypatch, capfd
+):
+  (tmp_path / 'noisy_broken_module.py').write_text(
+    'import os; os.write(2, b"a hint"); raise ImportError("broken")'
+  )
+  monkeypatch.syspath_prepend(str(tmp_path))
+  monkeypatch.setattr(
+    tensorflow_setup, '_quiet_modules', ('noisy_broken_module',)
+  )
+  with pytest.raises(ImportError, match='broken'):
+    tensorflow_setup.load_tensorflow()
+  assert capfd.readouterr().err

@@ -1,0 +1,112 @@
+"""docs/evaluation_data.md says what the code does."""
+
+import pathlib
+import re
+
+import seqio
+
+from xlflax.data.supervised import (labeled_examples, file_formats)
+from xlflax.data.supervised.sources import (task_source, xtreme, xtreme_tasks)
+from xlflax.data.seqio_tasks import task_registration
+
+_TEXT = (
+  pathlib.Path(__file__).parents[3] / 'docs' / 'evaluation_data.md'
+).read_text(encoding='utf-8')
+
+
+def _rows(header: str) -> list[list[str]]:
+  """The cells of the table under a header line."""
+  lines = _TEXT.split(header)[1].splitlines()[2:]
+  table = lines[
+    : next(i for i, line in enumerate(lines) if not line.startswith('|'))
+  ]
+  return [
+    [cell.strip() for cell in re.split(r'(?<!\\)\|', row)[1:-1]]
+    for row in table
+  ]
+
+
+def test_formats_and_options():
+  rows = _rows('| `format` | the file | options, with defaults |')
+  names = [re.findall(r'`(\w+)`', row[0]) for row in rows]
+  known = file_formats.format_names(file_formats.Takes.FILE, file_formats.Takes.FILES)
+  assert sorted(sum(names, [])) == sorted(
+    name for name in known if not name.startswith('test.')
+  )
+  for (name, *_), row in zip(names, rows, strict=True):
+    parameters = file_formats.find_reader(name).options
+    for option in re.findall(r'`(\w+)[=`]', row[2]):
+      if option != 'conll':
+        assert option in parameters, (name, option)
+
+
+def test_kinds():
+  rows = _rows('| kind | an example is | class in ')
+  shown = {row[0].strip('`') for row in rows}
+  assert shown == {
+    kind
+    for kind in labeled_examples.example_classes()
+    if labeled_examples.class_of(kind).__module__.startswith('xlflax.')
+  }
+
+
+def test_table_of_xtreme():
+  rows = _rows('| task | train | dev | test parts | metric |')
+  assert [row[0].strip('`') for row in rows] == list(xtreme.TASKS)
+  for name, train, dev, test, metric in rows:
+    task = xtreme.find_xtreme_task(name.strip('`'))
+    assert int(re.match(r'\d+', test)[0]) == len(task.languages)
+    assert metric.lower().removeprefix('mean of ') == task.metric
+    assert (train == 'none') == ('train' not in task.files)
+    assert (dev == 'none') == ('validation' not in task.files)
+    for cell, split in ((train, 'train'), (dev, 'validation')):
+      if cell != 'none':
+        pattern = task.files[split][0].format('en').replace('-en.dev.en', '')
+        shown = (
+          cell.strip('`')
+          .replace('*', 'en')
+          .replace('-en.dev.en', '')
+          .replace('en-en', 'en')
+        )
+        assert pattern.endswith(shown), (pattern, shown)
+
+
+def test_table_of_xtreme_r():
+  rows = _rows('| task of XTREME-R | train | dev | test parts | metric |')
+  assert [row[0].strip('`') for row in rows] == [
+    *(name for name in xtreme_tasks.R_TASKS if name not in xtreme.TASKS),
+    *xtreme_tasks.RANKED,
+  ]
+  (name, train, dev, test, metric), *ranked = rows
+  task = xtreme.find_xtreme_task(name.strip('`'), xtreme_tasks.XTREME_R)
+  assert int(re.match(r'\d+', test)[0]) == len(task.languages)
+  assert metric == task.metric
+  for cell, split in ((train, 'train'), (dev, 'validation')):
+    assert task.parts(split) == ('en',)
+    assert task.files[split][0].format('en') == cell.split('`')[1]
+  for name, train, dev, test, _ in ranked:
+    task = name.strip('`')
+    assert int(re.match(r'\d+', test)[0]) == len(xtreme_tasks.RANKED[task][1])
+    assert train == 'none'
+    folders = [
+      one.split('`')[1] for one in (test, dev) if not one.startswith('none')
+    ]
+    assert all(one.startswith(f'{task}/ranked') for one in folders)
+
+
+def test_the_documented_task_module(tmp_path, monkeypatch):
+  code = re.search(
+    r'<!-- example: review_tasks\.py -->\n```python\n(.*?)```', _TEXT, re.DOTALL
+  ).group(1)
+  (tmp_path / 'review_tasks.py').write_text(code, encoding='utf-8')
+  monkeypatch.syspath_prepend(str(tmp_path))
+  task_registration.import_task_modules(['review_tasks'])
+  (example,) = task_source.TaskExamples(
+    mixture='reviews.sw', kind='classification'
+  ).load('sw')
+  assert (example.text, example.paired_text, example.label) == (
+    'Mvua inanyesha.',
+    'Ardhi imelowa.',
+    'entailment',
+  )
+  seqio.TaskRegistry.remove('reviews.sw')

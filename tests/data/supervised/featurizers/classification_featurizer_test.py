@@ -1,0 +1,204 @@
+"""Rows of classified texts, as docstrings show them and as references cut."""
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import classification_featurizer
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.dataset_config import Separator
+from xlflax.utils import errors
+
+_LABELS = ('entailment', 'neutral')
+
+
+def _example(text='the cat', paired='a dog', label='neutral', **more):
+  return labeled_examples.ClassifiedText(
+    **{
+      'id': '0',
+      'language': 'en',
+      'text': text,
+      'paired_text': paired,
+      'label': label,
+      **more,
+    }
+  )
+
+
+def _maker(**kwargs):
+  return classification_featurizer.ClassificationRows(labels=_LABELS, **kwargs)
+
+
+def test_a_pair_as_the_docstring_shows_it(toy_vocabulary):
+  spec = toy_vocabulary.spec
+  ((row,),) = _maker().make([_example()], toy_vocabulary, length=32)
+  a, b = (toy_vocabulary.encode(text) for text in ('the cat', 'a dog'))
+  assert row['token_ids'].tolist() == [
+    spec.bos_id,
+    *a,
+    spec.eos_id,
+    spec.eos_id,
+    *b,
+    spec.eos_id,
+  ]
+  assert row['labels'] == 1
+  assert row['side_ids'].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 2)
+
+
+def test_a_single_text_and_each_languages_id(toy_vocabulary):
+  single, pair = _maker().make(
+    [
+      _example(paired=None, label='entailment'),
+      _example(language='de', paired_language='ru'),
+    ],
+    toy_vocabulary,
+    length=32,
+  )
+  spec = toy_vocabulary.spec
+  assert single[0]['token_ids'].tolist() == [
+    spec.bos_id,
+    *toy_vocabulary.encode('the cat'),
+    spec.eos_id,
+  ]
+  assert single[0]['labels'] == 0
+  assert not single[0]['side_ids'].any()
+  first = pair[0]['side_ids'] == 0
+  ids = {code: spec.languages.index(code) for code in ('de', 'ru')}
+  assert set(pair[0]['language_ids'][first]) == {ids['de']}
+  assert set(pair[0]['language_ids'][~first]) == {ids['ru']}
+
+
+def test_a_batch_is_padded_and_examples_without_a_label_are_no_use(
+  toy_vocabulary,
+):
+  maker = _maker(separator='bert')
+  found = maker.make(
+    [_example(), _example(label=None)], toy_vocabulary, length=40
+  )
+  assert [len(rows) for rows in found] == [1, 0]
+  batch = featurizer.stack_features(
+    found[0], maker.fields(40, toy_vocabulary.spec), num_rows=2
+  )
+  assert batch['token_ids'].shape == (2, 40)
+  assert batch['labels'].tolist() == [1, -1]
+
+
+@pytest.mark.parametrize(
+  ('first', 'second', 'capacity'),
+  [
+    (5, 10, 9),
+    (10, 5, 9),
+    (7, 7, 9),
+    (7, 7, 8),
+    (3, 2, 5),
+    (0, 9, 4),
+    (9, 0, 4),
+    (1, 8, 4),
+    (8, 1, 4),
+    (20, 19, 1),
+  ],
+)
+def test_the_longer_text_loses_its_last_tokens(first, second, capacity):
+  a, b = first, second
+  while a + b > capacity:  # as BERT's data and Hugging Face do it
+    if a > b:
+      a -= 1
+    else:
+      b -= 1
+  assert classification_featurizer.longest_first(first, second, capacity) == (a, b)
+
+
+@pytest.mark.parametrize('separator', list(Separator))
+def test_long_pairs_fill_the_row(toy_vocabulary, separator):
+  long = _example('the cat sees the river ' * 9, 'a dog ' * 4)
+  (row,) = _maker(separator=separator).text_rows(
+    [long], toy_vocabulary, length=24
+  )
+  assert len(row['token_ids']) == 24
+  second = toy_vocabulary.encode('a dog ' * 4)
+  kept = row['token_ids'][row['side_ids'] == 1].tolist()
+  half = (24 - separator.num_special) // 2
+  assert kept[-1 - min(half, len(second)) : -1] == second[:half]
+
+
+def test_an_unknown_label_is_an_error(toy_vocabulary):
+  with raises_error(errors.CorpusError, mentions=('maybe', 'en', 7)):
+    _maker().make([_example(label='maybe', id='7')], toy_vocabulary, length=32)
+
+
+def test_rows_without_room_are_an_error(toy_vocabulary):
+  with raises_error(errors.ConfigError, mentions=4):
+    _maker().text_rows([_example()], toy_vocabulary, length=4)
+
+
+def test_pieces_of_each_languages_own(toy_corpus, tmp_path):
+  from xlflax.data.tokenizers import vocabulary_training
+
+  union = vocabulary_training.train_vocabulary(
+    toy_corpus, tmp_path / 'v', size=60, anchors='none'
+  )
+  (row,) = _maker().text_rows(
+    [_example('die Katze', 'the cat', language='de', paired_language='en')],
+    union,
+    length=64,
+  )
+  de = union.encode('die Katze', language='de')
+  en = union.encode('the cat', language='en')
+  assert row['token_ids'].tolist() == [1, *de, 2, 2, *en, 2]
+  assert not np.intersect1d(de, en).size
+
+
+@pytest.fixture
+def taught(tmp_path):
+  vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+  np.save(tmp_path / 'de.npy', vectors)
+  return vectors, classification_featurizer.TaughtRows(
+    labels=('query', 'document'), vectors={'de': str(tmp_path / 'de.npy')}
+  )
+
+
+def _line(name, language='de'):
+  return _example(paired=None, label='query', id=name, language=language)
+
+
+def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
+  vectors, maker = taught
+  made = maker.make(
+    [_line('1.0'), _line('3.0'), _line('3.1')], toy_vocabulary, length=16
+  )
+  fields = maker.fields(16, toy_vocabulary.spec)
+  batch = featurizer.stack_features([row for (row,) in made], fields)
+  assert batch['vectors'].dtype == np.int32
+  np.testing.assert_array_equal(
+    batch['vectors'].view(np.float32), vectors[[0, 2, 2]]
+  )
+
+
+@pytest.mark.parametrize(
+  'example, values',
+  [
+    (_line('4.0'), (3, 'de', 'text 4.0')),
+    (_line('b.tsv:1.0'), (3, 'de', 'text b.tsv:1.0')),
+    (_line('1.0', 'fr'), ('fr', 0, 'TaughtRows.vectors')),
+  ],
+)
+def test_a_line_without_a_vector_is_an_error(
+  toy_vocabulary, taught, example, values
+):
+  with raises_error(errors.CorpusError, mentions=values):
+    taught[1].make([example], toy_vocabulary, length=16)
+
+
+@pytest.mark.parametrize('content', [None, b'no array'])
+def test_a_file_that_holds_no_vectors_is_an_error(
+  toy_vocabulary, tmp_path, content
+):
+  path = tmp_path / 'de.npy'
+  if content is not None:
+    path.write_bytes(content)
+  maker = classification_featurizer.TaughtRows(
+    labels=('query', 'document'), vectors={'de': str(path)}
+  )
+  with raises_error(errors.CorpusError, mentions='de.npy'):
+    maker.fields(16, toy_vocabulary.spec)

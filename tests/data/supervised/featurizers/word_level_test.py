@@ -1,0 +1,155 @@
+"""Rows of tagged and parsed sentences: what the docstrings show, and more."""
+
+import numpy as np
+import pytest
+
+from tests.data.labelled_words import WordVocabulary
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import (parsing_featurizer, tagging_featurizer, word_level)
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.utils import errors
+
+_WORDS = ('the', 'dogs', 'bark')
+_TAGGED = labeled_examples.TaggedSentence(
+  id='0', language='en', words=_WORDS, tags=('DET', 'NOUN', 'VERB')
+)
+_PARSED = labeled_examples.ParsedSentence(
+  id='0',
+  language='en',
+  words=_WORDS,
+  tags=('DET', 'NOUN', 'VERB'),
+  heads=(2, 3, 0),
+  relations=('det', 'nsubj', 'root'),
+)
+_TAGS = tagging_featurizer.TaggingRows(labels=('DET', 'NOUN', 'VERB'))
+_TREES = parsing_featurizer.ParsingRows(relations=('det', 'nsubj', 'root'))
+
+
+@pytest.fixture
+def vocabulary():
+  """<s> is 1, </s> 2, ▁the 5, ▁dog 6, s 7, ▁bark 8."""
+  return WordVocabulary(_WORDS)
+
+
+def _lists(row):
+  return {key: np.asarray(value).tolist() for key, value in row.items()}
+
+
+def test_tags_stand_at_first_tokens(vocabulary):
+  [[row]] = _TAGS.make([_TAGGED], vocabulary, length=16)
+  found = _lists(row)
+  assert found['token_ids'] == [1, 5, 6, 7, 8, 2]
+  assert found['labels'] == [-1, 0, 1, -1, 2, -1]
+  assert set(found) == set(_TAGS.fields(16, vocabulary.spec))
+
+
+def test_tree_of_a_row(vocabulary):
+  [[row]] = _TREES.make([_PARSED], vocabulary, length=16)
+  found = _lists(row)
+  assert found['token_ids'] == [1, 5, 6, 7, 8, 2]
+  assert found['word_starts'] == [0, 1, 2, 4]
+  assert found['word_lengths'] == [1, 1, 2, 1]
+  assert found['heads'] == [-1, 2, 3, 0]
+  assert found['relations'] == [-1, 0, 1, 2]
+  batch = featurizer.stack_features([row], _TREES.fields(8, vocabulary.spec))
+  assert batch['heads'].tolist() == [[-1, 2, 3, 0, -1, -1, -1, -1]]
+  assert batch['word_lengths'].tolist() == [[1, 1, 2, 1, 0, 0, 0, 0]]
+
+
+def test_long_sentences_are_split_between_words(vocabulary):
+  [rows] = word_level.text_rows([_TAGGED], vocabulary, length=5)
+  assert [row.row['token_ids'].tolist() for row in rows] == [
+    [1, 5, 6, 7, 2],
+    [1, 8, 2],
+  ]
+  assert [(row.first, row.starts.tolist()) for row in rows] == [
+    (0, [1, 2]),
+    (2, [1]),
+  ]
+  [tagged] = _TAGS.make([_TAGGED], vocabulary, length=5)
+  assert [_lists(row)['labels'] for row in tagged] == [
+    [-1, 0, 1, -1, -1],
+    [-1, 2, -1],
+  ]
+  [parsed] = _TREES.make([_PARSED], vocabulary, length=5)
+  assert [_lists(row)['heads'] for row in parsed] == [[-1, 2, -1], [-1, 0]]
+  assert [_lists(row)['relations'] for row in parsed] == [[-1, 0, -1], [-1, 2]]
+
+
+def test_heads_of_a_later_row_count_from_its_first_word(vocabulary):
+  sentence = labeled_examples.ParsedSentence(
+    id='0',
+    language='en',
+    words=('a', 'b', 'c', 'd'),
+    tags=('_',) * 4,
+    heads=(0, 1, 4, 2),
+    relations=('root', 'det', 'det', 'nsubj'),
+  )
+  [rows] = _TREES.make([sentence], vocabulary, length=4)
+  assert [_lists(row)['heads'] for row in rows] == [[-1, 0, 1], [-1, 2, -1]]
+
+
+@pytest.mark.parametrize(
+  ('lengths', 'expected'),
+  [
+    ([2, 2, 5, 1], [(0, 2), (2, 3), (3, 4)]),
+    ([4], [(0, 1)]),
+    ([], []),
+    ([1, 1, 1, 1], [(0, 4)]),
+    ([3, 3], [(0, 1), (1, 2)]),
+  ],
+)
+def test_windows(lengths, expected):
+  """Four tokens fit; every word is in one window."""
+  assert [
+    (w.start, w.stop) for w in word_level.split_windows(lengths, 4)
+  ] == expected
+
+
+def test_word_longer_than_a_row_keeps_what_fits(vocabulary):
+  [rows] = word_level.text_rows(
+    [_TAGGED.__class__(id='0', language='en', words=('dogs', 'bark'))],
+    vocabulary,
+    length=3,
+  )
+  assert [row.row['token_ids'].tolist() for row in rows] == [
+    [1, 6, 2],
+    [1, 8, 2],
+  ]
+  assert [row.lengths.tolist() for row in rows] == [[1], [1]]
+
+
+def test_sentences_without_labels_give_no_row(vocabulary):
+  blind = labeled_examples.TaggedSentence(id='1', language='fr', words=_WORDS)
+  found = _TAGS.make([blind, _TAGGED, blind], vocabulary, length=16)
+  assert [len(rows) for rows in found] == [0, 1, 0]
+  assert _TREES.make(
+    [
+      labeled_examples.ParsedSentence(
+        id='1', language='fr', words=_WORDS, tags=('_',) * 3
+      )
+    ],
+    vocabulary,
+    length=16,
+  ) == [[]]
+
+
+def test_language_of_the_tokens(vocabulary):
+  french = labeled_examples.TaggedSentence(
+    id='1', language='fr', words=('the',), tags=('DET',)
+  )
+  [[row]] = _TAGS.make([french], vocabulary, length=16)
+  assert row['language_ids'].tolist() == [1, 1, 1]
+
+
+def test_label_that_is_not_known(vocabulary):
+  with raises_error(errors.CorpusError, mentions=('VERB', 'en', 0)):
+    tagging_featurizer.TaggingRows(labels=('DET', 'NOUN')).make(
+      [_TAGGED], vocabulary, length=16
+    )
+
+
+def test_rows_without_room(vocabulary):
+  with raises_error(errors.ConfigError, mentions=2):
+    _TAGS.make([_TAGGED], vocabulary, length=2)

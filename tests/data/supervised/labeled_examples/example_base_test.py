@@ -1,0 +1,142 @@
+"""What the classes of examples declare."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.labeled_examples import (Form, Role)
+from xlflax.utils import errors
+
+_TEXT = labeled_examples.ClassifiedText(id='2', language='ur', text='x')
+_SENTENCE = labeled_examples.TaggedSentence(
+  id='0', language='fr', words=('Paris', '!'), tags=('B-LOC', 'O')
+)
+_TREE = labeled_examples.ParsedSentence(
+  id='0',
+  language='ru',
+  words=('да', '!'),
+  tags=('PART', 'PUNCT'),
+  heads=(0, 1),
+  relations=('root', 'punct'),
+)
+_QUESTION = labeled_examples.Question(
+  id='q',
+  language='th',
+  question='?',
+  context='กข',
+  answers=(labeled_examples.Answer('ข', 1),),
+)
+_ALIGNED = labeled_examples.AlignedSentence(
+  id='1',
+  language='grc',
+  target_language='en',
+  source_words=('ναί',),
+  target_words=('yes', 'it'),
+  sure=frozenset({(0, 0)}),
+  possible=frozenset({(0, 0), (0, 1)}),
+)
+_ALL = (_TEXT, _SENTENCE, _TREE, _QUESTION, _ALIGNED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rated(labeled_examples.Example):
+  """A family of a user's own."""
+
+  KIND = 'rated'
+  text: str
+  rating: float | None = labeled_examples.feature_field(Role.GOLD, default=None)
+
+
+def _read(example, columns, **options):
+  arguments = dict(number=7, languages=('aa', 'bb'), where='task t') | options
+  return type(example).from_columns(columns, **arguments)
+
+
+@pytest.mark.parametrize('example', _ALL, ids=lambda e: e.KIND)
+def test_columns_and_back(example):
+  columns = example.to_columns()
+  assert list(columns) == list(example.columns())
+  json.dumps(columns)  # plain values
+  assert _read(example, columns, languages=('aa',)) == example
+
+
+def test_columns_of_a_family_of_ones_own():
+  assert Rated.columns() == {
+    'id': Form.TEXT,
+    'language': Form.TEXT,
+    'text': Form.TEXT,
+    'rating': Form.NUMBER,
+  }
+  rated = Rated(id='a', language='en', text='x', rating=0.0)
+  assert _read(rated, rated.to_columns()) == rated
+  assert not rated.is_blind
+  blind = dataclasses.replace(rated, rating=None)
+  assert math.isnan(blind.to_columns()['rating'])
+  assert _read(blind, blind.to_columns()).is_blind
+  assert labeled_examples.class_of('rated') is Rated
+
+
+def test_what_columns_leave_out():
+  found = _read(_TEXT, {'text': b'x', 'paired_text': b'y', 'label': b''})
+  assert found == labeled_examples.ClassifiedText(
+    id='7', language='aa', text='x', paired_text='y', paired_language='bb'
+  )
+  with raises_error(
+    errors.CorpusError, got='text', where='task t', mentions='label'
+  ):
+    _read(_TEXT, {'text': 'x'})
+
+
+def test_blind_examples():
+  assert [example.is_blind for example in _ALL] == [True, *[False] * 4]
+  assert dataclasses.replace(_SENTENCE, tags=None).is_blind
+  assert dataclasses.replace(_TREE, heads=None, relations=None).is_blind
+  assert dataclasses.replace(_QUESTION, answers=()).is_blind
+
+
+def test_labels():
+  assert _TEXT.labels is None
+  assert dataclasses.replace(_TEXT, label='no').labels == ('no',)
+  assert _SENTENCE.labels == ('B-LOC', 'O')
+  assert _TREE.labels == ('root', 'punct')
+  with raises_error(errors.ConfigError, got='rated'):
+    _ = Rated(id='a', language='en', text='x').labels
+
+
+def test_predictions_and_back():
+  cls = labeled_examples.TaggedSentence
+  text = cls.write_predictions([_SENTENCE] * 2, [['A', 'B'], ['C', 'D']])
+  assert text == 'A\nB\n\nC\nD\n'
+  assert cls.read_predictions([_SENTENCE] * 2, text) == [['A', 'B'], ['C', 'D']]
+  trees = [_TREE, dataclasses.replace(_TREE, heads=(2, 0))]
+  text = labeled_examples.ParsedSentence.write_predictions([_TREE] * 2, trees)
+  assert '2\t!\t_\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n# sent_id = 0' in text
+  assert (
+    labeled_examples.ParsedSentence.read_predictions([_TREE] * 2, text) == trees
+  )
+  text = Rated.write_predictions([], ['0.5', '2.0'][:0])
+  assert text == ''
+
+
+def test_a_kind_is_of_one_class():
+  with raises_error(errors.ConfigError, mentions='rated'):
+
+    class Other(labeled_examples.Example):
+      KIND = 'rated'
+
+    del Other
+
+
+def test_a_field_that_no_column_holds():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Odd(labeled_examples.Example):
+    place: complex
+
+  with raises_error(
+    errors.ConfigError, got="<class 'complex'>", where='_Odd.place'
+  ):
+    _Odd.columns()

@@ -1,0 +1,175 @@
+"""XCOPA and Belebele."""
+
+import json
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised.readers import choice_reader
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import errors
+
+_XCOPA = {
+  'premise': 'It is wet.',
+  'question': 'cause',
+  'choice1': 'Sun.',
+  'choice2': 'Rain.',
+  'label': 1,
+}
+_BELEBELE = {
+  'flores_passage': 'It is wet.',
+  'question': 'What?',
+  'correct_answer_num': '3',
+  **{f'mc_answer{i}': f'a{i}' for i in range(1, 5)},
+}
+
+
+def test_xcopa(write):
+  lines = [_XCOPA, _XCOPA | {'question': 'effect', 'label': None}]
+  path = write('a.jsonl', '\n'.join(map(json.dumps, lines)))
+  first, second, third, _ = choice_reader.read_xcopa(path, 'en').examples
+  assert (first.text, first.paired_text) == (
+    'It is wet.',
+    'What was the cause? Sun.',
+  )
+  assert (first.label, second.label, third.label) == ('wrong', 'right', None)
+  assert (first.question, second.question, third.question) == ('0', '0', '1')
+  assert third.paired_text == 'What was the effect? Sun.' and third.is_blind
+
+
+@pytest.mark.parametrize(
+  ('label', 'labels'),
+  [
+    ('1', ['wrong', 'right']),
+    (0, ['right', 'wrong']),
+    (-1, [None, None]),
+    ('', [None, None]),
+    (2, None),
+    (True, None),
+  ],
+)
+def test_the_label_of_xcopa(write, label, labels):
+  line = json.dumps(_XCOPA | {'label': label})
+  path = write('a.jsonl', f'{json.dumps(_XCOPA)}\n{line}')
+  if labels is None:
+    with raises_error(errors.CorpusError, where='a.jsonl:2'):
+      choice_reader.read_xcopa(path, 'en')
+  else:
+    found = choice_reader.read_xcopa(path, 'en').examples[2:]
+    assert [one.label for one in found] == labels
+
+
+def test_a_limit_leaves_whole_questions(write):
+  path = write('a.jsonl', '\n'.join([json.dumps(_BELEBELE)] * 3))
+  found = {
+    most: len(
+      example_source.FileExamples(
+        files={'sw': path}, format='belebele', max_examples=most
+      ).load('sw')
+    )
+    for most in (3, 4, 6, 11, 12, 99)
+  }
+  assert found == {3: 0, 4: 4, 6: 4, 11: 8, 12: 12, 99: 12}
+
+
+def test_belebele(write):
+  path = write('a.jsonl', json.dumps(_BELEBELE))
+  found = choice_reader.read_belebele(path, 'sw').examples
+  assert [one.label for one in found] == ['wrong', 'wrong', 'right', 'wrong']
+  assert found[2].paired_text == 'What? a3'
+
+
+def test_a_choice_without_text(write):
+  path = write('a.jsonl', json.dumps(_XCOPA | {'choice2': ' '}))
+  with raises_error(
+    errors.CorpusError, where='a.jsonl:1', mentions=('choice2', 'choice1')
+  ):
+    choice_reader.read_xcopa(path, 'en')
+
+
+def test_the_training_table_of_belebele(write):
+  """As `assemble_training_set.py` writes it: pandas' TSV with an index."""
+  head = (
+    '\tdataset\tsplit\tpassage_id\tquestion_id\tpassage\tquestion\tanswer1'
+    '\tanswer2\tanswer3\tanswer4\tcorrect_answer\tcorrect_answer_num\n'
+  )
+  rows = ''.join(
+    f'{number}\tRACE\t{split}\thigh1.txt\t{number}\t'
+    '"He said ""no"".\n\nThen\\the left."\t"What\nnow?"\t'
+    'a1\ta2\ta3\ta4\ta2\t2\n'
+    for number, split in enumerate(('train', 'train', 'dev'))
+  )
+  path = write('a.tsv', head + rows)
+  found = choice_reader.read_belebele_training(path, 'en', split='train').examples
+  right = [one.label == 'right' for one in found]
+  assert right == [False, True, False, False] * 2
+  assert found[1].text == 'He said "no".\n\nThen\\the left.'
+  assert found[1].paired_text == 'What\nnow? a2'
+  whole = choice_reader.read_belebele_training(path, 'en').examples
+  assert len(whole) == 12 and len({one.question for one in whole}) == 3
+  with raises_error(errors.CorpusError, where='a.tsv'):
+    choice_reader.read_belebele_training(path, 'en', split='none')
+  with raises_error(
+    errors.CorpusError, where='b.tsv:2', mentions='correct_answer_num'
+  ):
+    choice_reader.read_belebele_training(write('b.tsv', 'passage\nx\n'), 'en')
+
+
+_STORY = (
+  'InputStoryid\tInputSentence1\tInputSentence2\tInputSentence3\t'
+  'InputSentence4\tRandomFifthSentenceQuiz1\tRandomFifthSentenceQuiz2\t'
+  'AnswerRightEnding\r\n'
+  'a-1\tOne.\t"""Two,"" he said."\tA 5" disc.\tFour.\tFive.\tSix.\t1\r\n'
+  'b-2\t"One\ttab."\tTwo.\tThree.\t "Four."\tFive.\tSix.\t2\r\n'
+  'c-3\ttoo few\t1\r\n'
+  '\r\n'
+)
+
+
+def test_xstory_cloze_as_its_own_loader_reads_it(write):
+  # csv.reader(delimiter='\t', quotechar='"', skipinitialspace=True), rows of
+  # eight fields, of juletxara/xstory_cloze; texts joined as by the harness.
+  path = write('a.tsv', _STORY)
+  found = choice_reader.read_xstory_cloze(path, 'sw')
+  assert [(x.id, x.text, x.paired_text, x.label) for x in found.examples] == [
+    ('a-1#0', 'One. "Two," he said. A 5" disc. Four.', 'Five.', 'right'),
+    ('a-1#1', 'One. "Two," he said. A 5" disc. Four.', 'Six.', 'wrong'),
+    ('b-2#0', 'One\ttab. Two. Three. Four.', 'Five.', 'wrong'),
+    ('b-2#1', 'One\ttab. Two. Three. Four.', 'Six.', 'right'),
+  ]
+  (problem,) = found.problems
+  assert problem.endswith('a.tsv:4: 3 fields: left out')
+  for wrong in ('3', 'x'):
+    row = f's\t1\t2\t3\t4\t5\t6\t{wrong}\n'
+    with raises_error(errors.CorpusError, where='b.tsv:2', mentions=1):
+      choice_reader.read_xstory_cloze(write('b.tsv', 'header\n' + row), 'sw')
+  blind = write('c.tsv', 'header\ns\t1\t2\t3\t4\t5\t6\t\n')
+  assert all(
+    x.is_blind for x in choice_reader.read_xstory_cloze(blind, 'sw').examples
+  )
+
+
+def test_xwinograd_as_the_harness_reads_it(write):
+  line = {
+    'sentence': 'A sued B because _ was hurt; _ won.',
+    'option1': 'A',
+    'option2': 'B',
+    'answer': '2',
+  }
+  ja = line | {'sentence': '太郎は次郎に_が勝ったと言った。', 'answer': ''}
+  text = '\n'.join(json.dumps(one, ensure_ascii=False) for one in (line, ja))
+  found = choice_reader.read_xwinograd(write('a.jsonl', text), 'en').examples
+  assert [(x.text, x.paired_text, x.label) for x in found] == [
+    ('A sued B because A', 'was hurt; _ won.', 'wrong'),
+    ('A sued B because B', 'was hurt; _ won.', 'right'),
+    ('太郎は次郎にA', 'が勝ったと言った。', None),
+    ('太郎は次郎にB', 'が勝ったと言った。', None),
+  ]
+  for change, values in (
+    ({'sentence': 'none'}, '_'),
+    ({'answer': '0'}, (1, 2)),
+    ({'option1': ''}, 'option1'),
+  ):
+    path = write('b.jsonl', json.dumps(line | change))
+    with raises_error(errors.CorpusError, mentions=values):
+      choice_reader.read_xwinograd(path, 'en')

@@ -1,0 +1,189 @@
+"""Classes of texts from TSV and JSON lines."""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.readers import classification_reader
+from xlflax.utils import errors
+
+_NLI = [
+  ('بارش ہو رہی ہے', 'زمین گیلی ہے', 'entailment'),
+  ('雨が降る', '晴れている', 'contradiction'),
+  ('Дощ іде', 'Кіт спить', 'neutral'),
+]
+
+
+def _tsv(rows) -> str:
+  return ''.join('\t'.join(row) + '\n' for row in rows)
+
+
+def test_pairs_docstring_example(write):
+  path = write('a.tsv', 'It rains.\tIt is wet.\t1\n')
+  reading = classification_reader.read_tsv(path, 'en', labels={'1': 'entailment'})
+  assert reading.examples == [
+    labeled_examples.ClassifiedText(
+      id='0',
+      language='en',
+      text='It rains.',
+      paired_text='It is wet.',
+      label='entailment',
+    )
+  ]
+  assert reading.problems == ()
+
+
+def test_many_scripts_and_line_separators_within_text(write):
+  rows = [*_NLI, ('a\u2028b', 'c\x85d', 'neutral')]
+  examples = classification_reader.read_tsv(
+    write('a.tsv', _tsv(rows).replace('\n', '\r\n')), 'xx'
+  ).examples
+  assert [(e.text, e.paired_text, e.label) for e in examples] == rows
+  assert [e.id for e in examples] == list('0123')
+
+
+def test_compressed_files(write):
+  path = write('a.tsv.gz', gzip.compress(_tsv(_NLI).encode()))
+  assert len(classification_reader.read_tsv(path, 'xx').examples) == 3
+
+
+@pytest.mark.parametrize(
+  'rows', [[row[:2] for row in _NLI], [(*row[:2], '') for row in _NLI]]
+)
+def test_blind_files_have_no_labels(write, rows):
+  examples = classification_reader.read_tsv(write('t.tsv', _tsv(rows)), 'xx').examples
+  assert [e.label for e in examples] == [None] * 3
+
+
+def test_single_texts_named_columns_and_left_out_labels(write):
+  path = write(
+    'r.tsv',
+    'stars\thead\tbody\tlang\tname\n'
+    '5\tBon\tTrès bon\tfr\tr1\n3\tBof\tMoyen\tfr\tr2\n'
+    '1\tSchlecht\tNein\tde\tr3\n1\tNul\t\tfr\tr4\n',
+  )
+  columns = {
+    'text': ('head', 'body'),
+    'label': 'stars',
+    'language': 'lang',
+    'id': 'name',
+  }
+  examples = classification_reader.read_tsv(
+    path,
+    'fr',
+    columns=columns,
+    labels={'5': 'positive', '1': 'negative', '3': None},
+  ).examples
+  assert [(e.id, e.text, e.paired_text, e.label) for e in examples] == [
+    ('r1', 'Bon Très bon', None, 'positive'),
+    ('r4', 'Nul', None, 'negative'),
+  ]
+
+
+def test_header_with_column_numbers(write):
+  path = write('p.tsv', 'id\tsentence1\tsentence2\tlabel\n7\t一\t二\t1\n')
+  columns = {'id': 0, 'text': 1, 'paired_text': 2, 'label': 3}
+  (example,) = classification_reader.read_tsv(
+    path, 'zh', columns=columns, header='first_line'
+  ).examples
+  assert (example.id, example.text, example.label) == ('7', '一', '1')
+
+
+def test_quoting_is_that_of_the_csv_module(write):
+  rows = [('"Oui" dit-il', 'a "b" c', '1'), ("l'eau", '«x»', '0')]
+  buffer = io.StringIO()
+  csv.writer(buffer, delimiter='\t').writerows(rows)
+  path = write('q.tsv', buffer.getvalue())
+  quoted, plain = (
+    classification_reader.read_tsv(path, 'fr', quoting=quoting).examples
+    for quoting in ('csv', 'none')
+  )
+  assert [(e.text, e.paired_text, e.label) for e in quoted] == rows
+  assert plain[0].text == '"""Oui"" dit-il"'
+
+
+def test_jsonl(write):
+  lines = [
+    {'sentence1': 'Ndiyo', 'sentence2': 'Hapana', 'gold_label': 0},
+    {'sentence1': 'É', 'sentence2': 'ß', 'gold_label': None},
+    {'sentence1': 'x', 'sentence2': 'y'},
+  ]
+  path = write(
+    'a.jsonl', '\n'.join(json.dumps(line, ensure_ascii=False) for line in lines)
+  )
+  examples = classification_reader.read_jsonl(path, 'sw').examples
+  assert [(e.text, e.label) for e in examples] == [
+    ('Ndiyo', '0'),
+    ('É', None),
+    ('x', None),
+  ]
+
+
+@pytest.mark.parametrize(
+  'text, options, values',
+  [
+    ('a\tb\tx\na\tb\n', {}, (3, 'a.tsv:2')),
+    ('a\n', {}, (2, 'a.tsv:1')),
+    ('a\t \tx\n', {}, ('paired_text', 'a.tsv:1')),
+    (
+      'a\tb\tmaybe\n',
+      {'labels': {'0': 'no', '1': 'yes'}},
+      ('maybe', 'a.tsv:1'),
+    ),
+    ('', {}, 'a.tsv'),
+    ('x\ty\n1\t2\n', {'columns': {'text': 'review'}}, ('x, y', 'a.tsv:1')),
+    ('"a\tb\tc\n', {'quoting': 'csv'}, ('quoting=', 'a.tsv:1')),
+    (b'a\tb\tc\n\xff\tb\tc\n', {}, ('UTF-8', 'a.tsv:2')),
+  ],
+)
+def test_errors_of_tsv(write, text, options, values):
+  path = write('a.tsv', text)
+  with raises_error(errors.CorpusError, mentions=values):
+    classification_reader.read_tsv(path, 'en', **options)
+
+
+@pytest.mark.parametrize(
+  'line, values',
+  [
+    ('{"sentence1": ', 'JSON'),
+    ('[1]', '[1]'),
+    ('{"sentence1": "a"}', ('sentence1', 'sentence2')),
+  ],
+)
+def test_errors_of_jsonl(write, line, values):
+  with raises_error(errors.CorpusError, mentions=values, where='a.jsonl:1'):
+    classification_reader.read_jsonl(write('a.jsonl', line), 'en')
+
+
+def test_columns_must_be_known(write):
+  with raises_error(errors.ConfigError, mentions=('text', 'paired_text', 'id')):
+    classification_reader.read_tsv(
+      write('a', 'a'), 'en', columns={'text': 0, 'gold': 1}
+    )
+
+
+def test_files_must_exist(tmp_path):
+  with raises_error(errors.CorpusError, mentions='no.tsv'):
+    classification_reader.read_tsv(tmp_path / 'no.tsv', 'en')
+
+
+def test_the_label_of_translated_xnli_is_that_of_its_test_set(write):
+  """XNLI-MT: a header, and `contradictory` for `contradiction`."""
+  rows = [
+    ('premise', 'hypo', 'label'),
+    ('It rains .', 'It is dry .', 'contradictory'),
+    ('It rains .', 'It is wet .', 'entailment'),
+  ]
+  columns = {'text': 'premise', 'paired_text': 'hypo', 'label': 'label'}
+  found = classification_reader.read_tsv(
+    write('multinli.train.en.tsv', _tsv(rows)), 'en', columns=columns
+  )
+  assert [one.label for one in found.examples] == [
+    'contradiction',
+    'entailment',
+  ]

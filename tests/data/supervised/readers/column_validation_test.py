@@ -1,0 +1,248 @@
+"""Files whose columns hold something else than they are read as."""
+
+import itertools
+import json
+import logging
+
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.data.supervised import file_formats
+from xlflax.evaluation import text_sources
+from xlflax.evaluation.tasks import translation_task
+from xlflax.utils import errors
+
+_LABELS = ('entailment', 'neutral', 'contradiction')
+_WORDS = 'the dog cat house river sees walks to a small green old'.split()
+_GREEK = 'ο σκύλος γάτα σπίτι ποτάμι βλέπει περπατά προς ένα μικρό'.split()
+
+
+def _sentence(i: int, words=_WORDS) -> str:
+  return ' '.join(words[(i * k + k * k) % len(words)] for k in range(1, 8))
+
+
+def _rows(count: int = 30):
+  """(label, premise, hypothesis) of so many examples, all different."""
+  return [
+    (_LABELS[i % 3], f'{_sentence(i)} {i}', f'{_sentence(i + 7)} {i}')
+    for i in range(count)
+  ]
+
+
+def _write(path, rows) -> str:
+  path.write_text(''.join('\t'.join(map(str, row)) + '\n' for row in rows))
+  return str(path)
+
+
+def _read(path, format='tsv', part='en', **options):
+  return file_formats.read_files(format, path, part, **options)
+
+
+_ORDERS = list(itertools.permutations(range(3)))
+
+
+@pytest.mark.parametrize('order', _ORDERS)
+@pytest.mark.parametrize('count', [12, 30])
+def test_every_order_of_columns(tmp_path, order, count):
+  """Only the two orders with the label last are read; the fix reads all."""
+  rows = [[row[i] for i in order] for row in _rows(count)]
+  path = _write(tmp_path / 'a.tsv', rows)
+  if order[2] == 0:
+    assert len(_read(path).examples) == count
+    return
+  with pytest.raises(errors.CorpusError) as error:
+    _read(path)
+  text = str(error.value)
+  label = order.index(0)
+  assert f'{count} different labels of {count} examples' in text
+  assert f'column {label} looks like the label' in text and 'a.tsv' in text
+  rather = text.partition('such as columns=')[2].partition('}')[0] + '}'
+  read = _read(path, columns=json.loads(rather.replace("'", '"')))
+  assert {one.label for one in read.examples} == set(_LABELS)
+
+
+def test_json_and_named_columns(tmp_path):
+  rows = [
+    {'sentence1': label, 'gold_label': first} for label, first, _ in _rows()
+  ]
+  path = tmp_path / 'a.jsonl'
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  columns = {'text': 'sentence1', 'label': 'gold_label'}
+  with raises_error(
+    errors.CorpusError, where='a.jsonl', mentions=('sentence1', 'text')
+  ):
+    _read(str(path), 'jsonl', columns=columns)
+  table = _write(
+    tmp_path / 'a.tsv', [('gold', 'text'), *(r[:2] for r in _rows())]
+  )
+  columns = {'text': 'gold', 'label': 'text'}
+  with raises_error(
+    errors.CorpusError, where='a.tsv', mentions=('gold', 'text')
+  ):
+    _read(table, columns=columns)
+
+
+def test_running_numbers_are_no_classes(tmp_path):
+  rows = [(i, first, label) for i, (label, first, _) in enumerate(_rows())]
+  path = _write(tmp_path / 'a.tsv', rows)
+  with raises_error(
+    errors.CorpusError, where='a.tsv', mentions=(2, 0, 'text', 'label')
+  ):
+    _read(path, columns={'text': 1, 'label': 0})
+  assert _read(path, columns={'id': 0, 'text': 1, 'label': 2})
+
+
+@pytest.mark.parametrize(
+  'rows',
+  [
+    [(label, first) for label, first, _ in _rows(9)],
+    [(f'topic {i}', f'{_sentence(i)} {i}') for i in range(19)],
+    [('a very long name of a class', f'{_sentence(i)}{i}') for i in range(19)],
+    [
+      (f'how to pay by card {i % 9}', f'{_sentence(i)} {_sentence(i)} {i}')
+      for i in range(200)
+    ],
+    [(i % 2, f'{_sentence(i)} {i}') for i in range(100)],
+    [('', f'{_sentence(i)} {i}') for i in range(100)],
+  ],
+  ids=['few', 'many_classes', 'one', 'long_names', 'numbers', 'blind'],
+)
+def test_what_may_be_so_is_read(tmp_path, rows, caplog):
+  path = _write(tmp_path / 'a.tsv', [(text, label) for label, text in rows])
+  read = _read(path, columns={'text': 0, 'label': 1})
+  assert len(read.examples) == len(rows) and not caplog.text
+  if len(rows) < 10:  # nor is the wrong order of very few an error
+    assert _read(path, columns={'text': 1, 'label': 0}).examples
+
+
+@pytest.mark.parametrize(
+  ('rows', 'told'),
+  [
+    ([(f'{_sentence(i)} {i}', f'c{i}') for i in range(20)], '20 different lab'),
+    ([(f'{_sentence(i)} {i}', 'en') for i in range(20)], '1 different labels'),
+    (
+      [('ab'[i % 2], f'c{i % 3}') for i in range(40)],
+      '40 examples have 2 text',
+    ),
+  ],
+)
+def test_what_is_odd_is_told(tmp_path, rows, told, caplog):
+  with caplog.at_level(logging.WARNING):
+    _read(_write(tmp_path / 'a.tsv', rows), columns={'text': 0, 'label': 1})
+  assert told in caplog.text
+  assert_mentions(caplog.text, 'a.tsv')
+
+
+def test_named_classes_are_the_users_word(tmp_path):
+  rows = [(f'{_sentence(i)} {i}', f'{_sentence(i)}!{i}') for i in range(30)]
+  path, columns = _write(tmp_path / 'a.tsv', rows), {'text': 0, 'label': 1}
+  with raises_error(errors.CorpusError, where='a.tsv', mentions='text'):
+    _read(path, columns=columns)
+  labels = {label: f'c{i}' for i, (_, label) in enumerate(rows)}
+  assert _read(path, columns=columns, labels=labels).examples[3].label == 'c3'
+
+
+@pytest.mark.parametrize('scores', [range(12), range(1, 13), ['inf'] * 2])
+def test_scores_that_are_none(tmp_path, scores):
+  rows = [(*row[1:], s) for row, s in zip(_rows(), scores, strict=False)]
+  with raises_error(errors.CorpusError, where='a.tsv'):
+    _read(_write(tmp_path / 'a.tsv', rows), 'rated_pairs')
+
+
+def test_scores_that_may_be(tmp_path, caplog):
+  rows = [(*row[1:], i % 6 / 2 - 1) for i, row in enumerate(_rows())]
+  assert _read(_write(tmp_path / 'a.tsv', rows), 'rated_pairs').examples
+  assert not caplog.text
+  rows[3] = (*rows[3][:2], 1000)
+  _read(_write(tmp_path / 'a.tsv', rows), 'rated_pairs')
+  assert_mentions(caplog.text, 1, '-1', 100)
+
+
+def _tagged(tmp_path, pairs):
+  lines = [
+    f'{word}\t{tag}\n' + '\n' * (i % 6 == 5)
+    for i, (word, tag) in enumerate(pairs)
+  ]
+  (tmp_path / 'a.conll').write_text(''.join(lines))
+  return str(tmp_path / 'a.conll')
+
+
+def test_tags_that_are_words(tmp_path, caplog):
+  pairs = [(f'word{i}', ('NOUN', 'VERB', 'X')[i % 3]) for i in range(60)]
+  path = _tagged(tmp_path, pairs)
+  assert _read(path, 'conll').examples and not caplog.text
+  with raises_error(errors.CorpusError, mentions=(60, 3)):
+    _read(path, 'conll', word=1, tag=0)
+  path = _tagged(tmp_path, [(w.title(), w) for w, _ in pairs])
+  with raises_error(
+    errors.CorpusError,
+    where='a.conll',
+    mentions=('word0', 'word1', 'word10', 60),
+  ):
+    _read(path, 'conll')  # lemmas, perhaps
+  _read(
+    _tagged(tmp_path, [(f'w{i}', f't{i % 40}') for i in range(60)]), 'conll'
+  )
+  assert_mentions(caplog.text, 60, 40)
+  few = _tagged(tmp_path, [('N', f'w{i}') for i in range(49)])
+  assert _read(few, 'conll').examples
+
+
+def _questions(tmp_path, pairs):
+  """A file of (context, question, answer)."""
+  paragraphs = [
+    {
+      'context': context,
+      'qas': [
+        {
+          'id': str(i),
+          'question': question,
+          'answers': [{'text': answer, 'answer_start': 0}],
+        }
+      ],
+    }
+    for i, (context, question, answer) in enumerate(pairs)
+  ]
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps({'data': [{'paragraphs': paragraphs}]}))
+  return str(path)
+
+
+def test_answers_of_other_contexts(tmp_path):
+  triples = [(f'{_sentence(i)} {i}', f'what{i}?', f'{i}') for i in range(10)]
+  assert _read(_questions(tmp_path, triples), 'squad').examples
+  crossed = [(q, c, a * 3) for c, q, a in triples]
+  with raises_error(errors.CorpusError, where='a.json', mentions=10):
+    _read(_questions(tmp_path, crossed), 'squad')
+  crossed = [(f'what?{c[:3]}', c, c[-9:]) for c, _, _ in triples]
+  with raises_error(errors.CorpusError, where='a.json', mentions=10):
+    _read(_questions(tmp_path, crossed), 'squad')
+  assert _read(_questions(tmp_path, crossed[:9]), 'squad').examples
+
+
+def test_exchanged_languages(tmp_path):
+  """Of which each side is in the other's script."""
+  pairs = [(_sentence(i), _sentence(i, _GREEK)) for i in range(4)]
+  path = _write(tmp_path / 'en-el.tsv', pairs)
+  first, second = (tmp_path / name for name in ('en', 'el'))
+  for file, side in zip((first, second), zip(*pairs, strict=True), strict=True):
+    file.write_text(''.join(f'{line}\n' for line in side))
+  for source in (
+    text_sources.FilePairs(files={'en-el': path}),
+    text_sources.FilePairs(files={'en-el': (str(first), str(second))}),
+    translation_task.TsvPairs(files={'en-el': path}),
+  ):
+    assert len(source.load(('en', 'el')).first) == 4
+  values = ('LATIN', 'el', 'GREEK', 'en')
+  with raises_error(errors.CorpusError, mentions=values):
+    text_sources.FilePairs(files={'el-en': path}).load(('el', 'en'))
+  for wrong in (
+    lambda: translation_task.TsvPairs(files={'el-en': path}).load(('el', 'en')),
+    lambda: file_formats.find_reader('lines').read(
+      first, second, languages=('el', 'en')
+    ),
+    lambda: _read(path, part='el-en', columns={'text': 0, 'paired_text': 1}),
+  ):
+    with raises_error(errors.CorpusError, mentions=values):
+      wrong()
+  assert text_sources.FilePairs(files={'en-de': path}).load(('en', 'de'))

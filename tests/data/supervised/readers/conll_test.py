@@ -1,0 +1,108 @@
+"""Tagged words in columns."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.readers import conll
+from xlflax.utils import errors
+
+
+def test_conll_2003_columns_in_iob1(write):
+  path = write(
+    'eng.testa',
+    '-DOCSTART- -X- O O\n\n'
+    'West NNP I-NP I-LOC\nIndies NNPS I-NP I-LOC\n'
+    'Paris NNP I-NP B-LOC\nhits VBZ I-VP O\n\nUN NNP I-NP I-ORG\n',
+  )
+  first, second = conll.read_conll(path, 'en', scheme='iob1').examples
+  assert first.words == ('West', 'Indies', 'Paris', 'hits')
+  assert first.tags == ('B-LOC', 'I-LOC', 'B-LOC', 'O')
+  assert (second.id, second.tags) == ('1', ('B-ORG',))
+  chunks = conll.read_conll(path, 'en', tag=2).examples
+  assert chunks[0].tags == ('I-NP', 'I-NP', 'I-NP', 'I-VP')
+
+
+def test_wikiann_prefixes(write):
+  path = write('train', 'ja:東京\tB-LOC\nja::\tO\n\nsw:Nairobi\tB-LOC\n')
+  reading = file_formats.read_files('wikiann', path, 'ja')
+  assert [e.words for e in reading.examples] == [('東京', ':'), ('Nairobi',)]
+  assert reading.examples[0].tags == ('B-LOC', 'O')
+
+
+def test_universal_ner(write):
+  path = write(
+    'a.iob2',
+    '# newdoc id = d\n# sent_id = d-1\n'
+    '# text = Olá, São Paulo\n1\tOlá\tO\t-\t-\n2\t#\tO\t-\t-\n'
+    '3\tSão\tB-LOC\t-\tx\n4\tPaulo\tI-LOC\t-\tx\n\n# sent_id = d-2\n'
+    '1\tSim\tO\t-\t-\n',
+  )
+  first, second = file_formats.read_files('uner', path, 'pt').examples
+  assert (first.id, second.id) == ('d-1', 'd-2')
+  assert first.words == ('Olá', '#', 'São', 'Paulo')
+  assert first.tags == ('O', 'O', 'B-LOC', 'I-LOC')
+
+
+def test_number_signs_are_words(write):
+  path = write('a.tsv', '#\tSYM\n# 1 = x\n#tag\tX\n')
+  (example,) = conll.read_conll(path, 'en').examples
+  assert example.words == ('#', '#tag')
+
+
+def test_blind_files_and_spaces_in_words(write):
+  path = write('test-ar.tsv', 'السلام\nعليكم\n\nنعم\n')
+  first, second = conll.read_conll(path, 'ar', separator='tab').examples
+  assert first.words == ('السلام', 'عليكم') and first.tags is None
+  assert second.tags is None
+  spaced = write('a.tsv', '10\u00a0000 km\tNUM\n')
+  assert conll.read_conll(spaced, 'fr').examples[0].words == ('10\u00a0000 km',)
+
+
+@pytest.mark.parametrize(
+  'tags, expected',
+  [
+    ('I-LOC I-LOC B-LOC I-ORG', 'B-LOC I-LOC B-LOC B-ORG'),
+    ('S-PER B-LOC E-LOC', 'B-PER B-LOC I-LOC'),
+    ('U-PER U-PER O L-LOC', 'B-PER B-PER O B-LOC'),
+    ('B-A I-A E-A I-A', 'B-A I-A I-A B-A'),
+    ('O I-A O I-A', 'O B-A O B-A'),
+  ],
+)
+def test_schemes_become_iob2(tags, expected):
+  assert conll.to_iob2(tags.split()) == tuple(expected.split())
+
+
+def test_oddities_are_listed(write):
+  path = write('dev-xx.tsv', 'a\tO\nb\tI-PER\n\tO\n')
+  reading = conll.read_conll(path, 'xx', scheme='iob2')
+  assert reading.examples[0].words == ('a', 'b', '\ufffd')
+  assert reading.examples[0].tags == ('O', 'I-PER', 'O')
+  assert [p.partition('dev-xx.tsv:')[2] for p in reading.problems] == [
+    '3: an empty word, read as \ufffd',
+    '2: an entity starts with I-PER, not B-',
+  ]
+
+
+@pytest.mark.parametrize(
+  'text, options, values',
+  [
+    ('a\tO\nb\n', {}, (1, 'b', 'a.tsv:2')),
+    ('a\tO\nb\t\n', {}, ('b', 'a.tsv:2')),
+    ('a\tB_LOC\n', {'scheme': 'iob2'}, ('B_LOC', 'a.tsv:1')),
+    ('a\tE-X\n', {'scheme': 'iob1'}, ('E-X', 'a.tsv:1')),
+    ('1\tmot\n', {'word': 1, 'tag': 2}, (2, '1 | mot', 1, 'a.tsv:1')),
+    ('mot\tO\n', {'prefix': 'language'}, ('mot', 'fr:mot', 'a.tsv:1')),
+    ('\n\n', {}, 'a.tsv'),
+  ],
+)
+def test_malformed_files_are_reported_by_line(write, text, options, values):
+  with raises_error(errors.CorpusError, mentions=values):
+    conll.read_conll(write('a.tsv', text), 'xx', **options)
+
+
+def test_unknown_schemes(write):
+  with raises_error(
+    errors.ConfigError, got='bio', mentions=('plain', 'iob1', 'iob2')
+  ):
+    conll.read_conll(write('a', 'x y'), 'en', scheme='bio')

@@ -1,0 +1,266 @@
+"""Rules that all readers of labeled files share.
+
+Every format is crossed with every way to end lines, a byte order mark,
+compression, and JSON that has no UTF-8 form.
+"""
+
+import gzip
+import itertools
+import json
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.readers import file_reading
+from xlflax.data.supervised.sources import beir
+from xlflax.utils import errors
+
+_CHOICE = {
+  'premise': 'It rained.',
+  'choice1': 'The street is wet.',
+  'choice2': 'The sun shines.',
+  'question': 'effect',
+  'label': 0,
+  'idx': 1,
+  'changed': False,
+}
+_SQUAD = {
+  'data': [
+    {
+      'paragraphs': [
+        {
+          'context': 'Paris is in France.',
+          'qas': [
+            {
+              'id': 'q1',
+              'question': 'Where is Paris?',
+              'answers': [{'text': 'France', 'answer_start': 12}],
+            }
+          ],
+        }
+      ]
+    }
+  ]
+}
+# Format -> name of the file, its text with LF.
+_SAMPLES = {
+  'conll': ('a.txt', 'New O\nYork B-LOC\n\nIt O\nrains O\n'),
+  'conll_iob2': ('a.txt', 'In\tO\nParis\tB-LOC\n\nIt\tO\nrains\tO\n'),
+  'wikiann': ('a.txt', 'fr:Paris\tB-LOC\nfr:dort\tO\n\nfr:Il\tO\n'),
+  'uner': ('a.txt', '# sent_id = 1\n1\tIn\tO\n2\tParis\tB-LOC\n\n1\tHi\tO\n'),
+  'conllu_tags': (
+    'a.conllu',
+    '# sent_id = 1\n1\tIt\t_\tPRON\t_\t_\t2\tnsubj\t_\t_\n'
+    '2\trains\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n'
+    '1\tYes\t_\tINTJ\t_\t_\t0\troot\t_\t_\n\n',
+  ),
+  'tsv': ('a.tsv', 'It is good.\tpositive\nIt is bad.\tnegative\n'),
+  'jsonl': (
+    'a.jsonl',
+    '{"sentence1": "It is good.", "sentence2": "Good.", "gold_label": "yes"}\n'
+    '{"sentence1": "It is bad.", "sentence2": "Bad.", "gold_label": "no"}\n',
+  ),
+  'search': ('a.tsv', 'Who?\tIt was she.\nWhere?\tIn the house.\n'),
+  'xcopa': ('a.jsonl', f'{json.dumps(_CHOICE)}\n'),
+  'squad': ('a.json', json.dumps(_SQUAD, indent=1) + '\n'),
+}
+_ENDS = {'crlf': '\r\n', 'cr': '\r'}
+
+
+def _read(name, path):
+  return file_formats.find_reader(name).read(path, 'fr').examples
+
+
+def _write(path, text: str, *, bom: bool = False, compressed: bool = False):
+  data = b'\xef\xbb\xbf' * bom + text.encode()
+  if compressed:
+    path = path.with_name(f'{path.name}.gz')
+    data = gzip.compress(data)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_bytes(data)
+  return path
+
+
+@pytest.mark.parametrize(
+  'name, end, bom, compressed, is_complete',
+  list(
+    itertools.product(
+      _SAMPLES, _ENDS, (False, True), (False, True), (False, True)
+    )
+  ),
+)
+def test_all_line_ends_give_the_same_examples(
+  tmp_path, name, end, bom, compressed, is_complete
+):
+  file, text = _SAMPLES[name]
+  expected = _read(name, _write(tmp_path / 'lf' / file, text))
+  text = text if is_complete else text.rstrip('\n')
+  path = _write(
+    tmp_path / file,
+    text.replace('\n', _ENDS[end]),
+    bom=bom,
+    compressed=compressed,
+  )
+  assert _read(name, path) == expected
+  assert expected
+
+
+@pytest.mark.parametrize('name', ['jsonl', 'xcopa', 'squad'])
+@pytest.mark.parametrize('escape', ['\\ud83d', '\\uDC00', '\\ud83dx\\ude00'])
+def test_json_without_a_utf8_form_is_rejected_with_its_line(
+  tmp_path, name, escape
+):
+  file, text = _SAMPLES[name]
+  marker = {'jsonl': 'It is bad', 'xcopa': 'The street', 'squad': 'Where is'}
+  path = _write(tmp_path / file, text.replace(marker[name], escape))
+  with pytest.raises(errors.CorpusError) as caught:
+    _read(name, path)
+  line = text[: text.index(marker[name])].count('\n') + 1
+  assert caught.value.where == f'{path}:{line}'
+
+
+def test_surrogate_pairs_are_characters(tmp_path):
+  path = _write(tmp_path / 'a.jsonl', '{"a": "\\ud83d\\ude00"}\n')
+  assert list(file_reading.read_json_lines(path)) == [(1, {'a': '😀'})]
+
+
+def test_a_quoted_field_may_be_long(tmp_path):
+  text = 'x' * 200_000
+  path = _write(tmp_path / 'a.tsv', f'a\tb\n"{text}"\t1\n')
+  assert list(file_reading.read_csv(path)) == [(2, {'a': text, 'b': '1'})]
+
+
+@pytest.mark.parametrize(
+  'text, line',
+  [
+    ('New O\nNew Revu PROPN\n', 2),
+    ('Revu PROPN\n\nNew\tRevu PROPN\n', None),
+    ('a\tO\nb O\n', 2),
+    ('a O\n\nb\n', 3),
+  ],
+)
+def test_conll_columns_are_counted_on_every_line(tmp_path, text, line):
+  path = _write(tmp_path / 'a.txt', text)
+  with raises_error(errors.CorpusError, where=f'{path}:{line or 3}'):
+    _read('conll', path)
+
+
+def test_a_tab_on_a_blank_line_does_not_change_the_separator(tmp_path):
+  path = _write(tmp_path / 'a.txt', 'Revu PROPN\n\t\nIt PRON\n')
+  examples = _read('conll', path)
+  assert [example.words for example in examples] == [('Revu',), ('It',)]
+  assert [example.tags for example in examples] == [('PROPN',), ('PRON',)]
+
+
+def test_multiconer_comments_are_passed_over(tmp_path):
+  text = '# id 5ab-1\tdomain=en\nrobert _ _ B-PER\nsings _ _ O\n'
+  [example] = _read('conll_iob2', _write(tmp_path / 'a.txt', text))
+  assert example.tags == ('B-PER', 'O')
+
+
+def test_no_break_spaces_are_part_of_a_word(tmp_path):
+  path = _write(tmp_path / 'text', '10\xa0000 people ||| 10\u202f000 Leute\n')
+  links = _write(tmp_path / 'links', '0-0 1-1\n')
+  reading = file_formats.find_reader('word_alignment').read(
+    (path, links), ('en', 'de')
+  )
+  [example] = reading.examples
+  assert example.source_words == ('10\xa0000', 'people')
+  assert example.target_words == ('10\u202f000', 'Leute')
+  assert not reading.problems
+
+
+def _ranking(tmp_path, relevance: str, **others: str):
+  folder = tmp_path / 'en'
+  _write(folder / 'queries.tsv', 'q1\tWho?\n"q2\tWhere?\n')
+  _write(folder / 'documents.tsv', 'd1\tShe.\nd2\tHere.\n')
+  _write(folder / 'relevance.tsv', relevance)
+  for name, text in others.items():
+    _write(folder / name.replace('_', '.'), text)
+  return beir.RankedFolder(directory=str(tmp_path)).load('en')
+
+
+@pytest.mark.parametrize(
+  'relevance',
+  [
+    'q1\td1\t2\n"q2\td2\t1\n',
+    'q1  d1 2\n"q2 d2  1\n',
+    'q1 0 d1 2\n\n"q2 0  d2 1\n',
+    'query-id\tcorpus-id\tscore\nq1\td1\t2\n"q2\td2\t1\n',
+  ],
+)
+def test_no_relevance_judgment_is_lost(tmp_path, relevance):
+  ranked = _ranking(tmp_path, relevance)
+  assert ranked.relevance == {'q1': {'d1': 2}, '"q2': {'d2': 1}}
+
+
+@pytest.mark.parametrize('relevance', ['q1 d1\n', 'q1 d1 x\n', 'q1 0 d1 1 2\n'])
+def test_a_malformed_first_judgment_is_no_header(tmp_path, relevance):
+  with pytest.raises(errors.CorpusError) as caught:
+    _ranking(tmp_path, relevance)
+  assert str(caught.value.where).endswith('relevance.tsv:1')
+
+
+def test_candidates_may_have_blank_lines_but_no_missing_columns(tmp_path):
+  good = _ranking(
+    tmp_path / 'a', 'q1 d1 1\n', candidates_tsv='q1\td1\n\nq1\td2\t0.5\n'
+  )
+  assert good.candidates == {'q1': ('d1', 'd2')}
+  with pytest.raises(errors.CorpusError) as caught:
+    _ranking(tmp_path / 'b', 'q1 d1 1\n', candidates_tsv='q1\td1\nq1\n')
+  assert str(caught.value.where).endswith('candidates.tsv:2')
+
+
+@pytest.mark.parametrize(
+  'record, text',
+  [
+    ({'_id': 'd1', 'title': 7, 'text': 'Seven.'}, '7 Seven.'),
+    ({'_id': 'd1', 'title': None, 'text': 'Seven.'}, 'Seven.'),
+    ({'_id': 'd1', 'text': ['Seven.']}, None),
+    ({'_id': 'd1', 'title': {}, 'text': {'a': 1}}, None),
+  ],
+)
+def test_values_of_beir_documents(tmp_path, record, text):
+  line = json.dumps(record) + '\n'
+  if text is None:
+    with pytest.raises(errors.CorpusError) as caught:
+      _ranking(tmp_path, 'q1 d1 1\n', documents_jsonl=line)
+    assert str(caught.value.where).endswith('documents.jsonl:1')
+  else:
+    ranked = _ranking(tmp_path, 'q1 d1 1\n', documents_jsonl=line)
+    assert ranked.documents['d1'].text == text
+
+
+@pytest.mark.parametrize('negatives', [None, [], 'It rains.', ['It rains.']])
+def test_optional_negatives(tmp_path, negatives):
+  record = {'query': 'Who?', 'positive': 'She.', 'negatives': negatives}
+  path = _write(tmp_path / 'a.jsonl', json.dumps(record) + '\n')
+  assert len(_read('search', path)) == 2
+
+
+@pytest.mark.parametrize('negatives', [[['a']], [None], {'a': 1}, 5])
+def test_negatives_that_are_not_text_are_rejected(tmp_path, negatives):
+  record = {'query': 'Who?', 'positive': 'She.', 'negatives': negatives}
+  path = _write(tmp_path / 'a.jsonl', json.dumps(record) + '\n')
+  with raises_error(errors.CorpusError, where=f'{path}:1'):
+    _read('search', path)
+
+
+@pytest.mark.parametrize(
+  'header', ['premise\thypo\tlabel', 'sentence1\tsentence2\tgold_label']
+)
+def test_a_header_of_a_tsv_file_is_not_an_example(tmp_path, header):
+  rows = 'It rains.\tIt is wet.\tentailment\n' * 20
+  path = _write(tmp_path / 'a.tsv', f'{header}\n{rows}')
+  with pytest.raises(errors.CorpusError) as caught:
+    _read('tsv', path)
+  assert caught.value.where == f'{path}:1'
+  reading = file_formats.find_reader('tsv').read(path, 'en', header='first_line')
+  assert {example.label for example in reading.examples} == {'entailment'}
+
+
+def test_a_first_example_of_single_words_is_no_header(tmp_path):
+  path = _write(tmp_path / 'a.tsv', 'yes\tno\tcontradiction\n')
+  [example] = _read('tsv', path)
+  assert example.label == 'contradiction'

@@ -1,0 +1,34 @@
+"""Sentences and their translations."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised.readers import parallel_reader
+from xlflax.utils import errors
+
+
+def test_columns_of_a_file(write):
+  path = write('a.tsv', '0\tvoda\tв\u0443да \n1\tgrad\tград\n')
+  assert parallel_reader.read_tsv(path, columns=(2, 1)) == [
+    ('вуда', 'voda'),
+    ('град', 'grad'),
+  ]
+
+
+def test_two_files(write):
+  paths = write('a.de', 'Ja\nNein\n'), write('a.hi', 'हाँ\nनहीं\n')
+  assert parallel_reader.read_lines(paths) == [('Ja', 'हाँ'), ('Nein', 'नहीं')]
+
+
+@pytest.mark.parametrize(
+  'text, values',
+  [('a b\n', (0, 'a.tsv:1')), ('a\tb\nc\t \n', 'a.tsv:2'), ('', 'a.tsv')],
+)
+def test_errors_of_columns(write, text, values):
+  with raises_error(errors.CorpusError, mentions=values):
+    parallel_reader.read_tsv(write('a.tsv', text))
+
+
+def test_files_of_unequal_length(write):
+  with raises_error(errors.CorpusError, where='b:2'):
+    parallel_reader.read_lines((write('a', 'x\n'), write('b', 'y\nz\n')))

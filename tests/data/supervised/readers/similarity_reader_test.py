@@ -1,0 +1,32 @@
+"""Rated pairs of texts."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised.readers import similarity_reader
+from xlflax.utils import errors
+
+
+def test_rated_pairs(write):
+  path = write('sts.tsv', 'It rains.\tIt pours.\t3.5\nA\tB\t\n')
+  first, second = similarity_reader.read_rated_pairs(path, 'en').examples
+  assert (first.text, first.paired_text) == ('It rains.', 'It pours.')
+  assert first.score == 3.5 and second.is_blind
+
+
+def test_names_may_stand_for_numbers(write):
+  path = write('a.tsv', 'a\tb\tyes\nc\td\tno\n')
+  found = similarity_reader.read_rated_pairs(
+    path, 'en', labels={'yes': '1', 'no': '0'}
+  ).examples
+  assert [one.score for one in found] == [1, 0]
+
+
+@pytest.mark.parametrize(
+  'text, values', [('a\tb\tmany\n', 'many'), ('a\tb\tnan\n', 'nan')]
+)
+def test_a_score_that_is_no_number(write, text, values):
+  with raises_error(
+    errors.CorpusError, mentions=values, where='a.tsv:example 0'
+  ):
+    similarity_reader.read_rated_pairs(write('a.tsv', text), 'en')

@@ -1,0 +1,157 @@
+"""Questions in the format of SQuAD v1.1."""
+
+import json
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.readers import squad
+from xlflax.utils import errors
+
+_CONTEXT = 'Ομήρου Ιλιάς: η μήνις. Ομήρου Οδύσσεια.'
+
+
+def _asked(name, *answers, question='τί;') -> dict:
+  return {
+    'id': name,
+    'question': question,
+    'answers': [
+      {'text': text, 'answer_start': start} for text, start in answers
+    ],
+  }
+
+
+def _file(write, *asked, context=_CONTEXT, **article) -> str:
+  return write(
+    'q.json',
+    json.dumps(
+      {
+        'version': '1.1',
+        'data': [
+          {'paragraphs': [{'context': context, 'qas': list(asked)}]} | article
+        ],
+      }
+    ),
+  )
+
+
+def test_questions_with_several_answers(write):
+  path = _file(
+    write, _asked('q1', ('Ιλιάς', 7), ('Ομήρου Ιλιάς', 0)), title='Όμηρος'
+  )
+  (example,) = squad.read_squad(path, 'el', question_language='en').examples
+  assert example == labeled_examples.Question(
+    id='q1',
+    language='el',
+    question_language='en',
+    question='τί;',
+    context=_CONTEXT,
+    title='Όμηρος',
+    answers=(
+      labeled_examples.Answer('Ιλιάς', 7),
+      labeled_examples.Answer('Ομήρου Ιλιάς', 0),
+    ),
+  )
+  (one,) = squad.read_squad(path, 'el', question_language='el').examples
+  assert one.question_language is None
+
+
+def test_answers_that_do_not_match_are_moved_and_listed(write):
+  path = _file(
+    write,
+    _asked('q1', ('Ομήρου', 20), ('Virgil', 3)),
+    _asked('q2', ('Ιλιάς', 7)),
+  )
+  reading = squad.read_squad(path, 'el')
+  assert reading.examples[0].answers == (
+    labeled_examples.Answer('Ομήρου', 23),
+    labeled_examples.Answer('Virgil', -1),
+  )
+  assert reading.problems == (
+    f"{path}: question q1: the context has 'ς. Ομή' at 20, not the answer "
+    "'Ομήρου'; it has it at 23",
+    f"{path}: question q1: the context has 'ρου Ιλ' at 3, not the answer "
+    "'Virgil'; it has it nowhere",
+  )
+
+
+@pytest.mark.parametrize('answers', [(), (('', 0),)])
+def test_blind_files(write, answers):
+  path = _file(write, _asked('a', *answers), _asked('b', *answers))
+  reading = squad.read_squad(path, 'el')
+  assert [e.answers for e in reading.examples] == [(), ()]
+  assert not reading.problems
+
+
+def test_questions_without_an_answer_among_others_are_left_out(write):
+  path = _file(write, _asked('a'), _asked('b', ('η', 14)))
+  reading = squad.read_squad(path, 'el')
+  assert [e.id for e in reading.examples] == ['b']
+  assert reading.problems == (
+    f'{path}: question a has no answer and is left out',
+  )
+
+
+def test_questions_without_an_answer_are_kept_of_squad_v2(write):
+  path = _file(write, _asked('a'), _asked('b', ('η', 14)))
+  kept = file_formats.read_files('squad_v2', path, 'el').examples
+  assert [e.is_unanswerable for e in kept] == [True, False]
+  assert kept[0].answers == (labeled_examples.UNANSWERABLE,)
+  assert not kept[0].is_blind
+  again = labeled_examples.Question.from_columns(
+    kept[0].to_columns(), number=0, languages=('el',), where='here'
+  )
+  assert again == kept[0]
+  blind = file_formats.read_files('squad_v2', _file(write, _asked('a')), 'el')
+  assert blind.examples[0].is_blind
+
+
+def test_repeated_ids_get_a_number(write):
+  path = _file(write, *[_asked(7, ('η', 14)) for _ in range(3)])
+  reading = squad.read_squad(path, 'el')
+  assert [e.id for e in reading.examples] == ['7', '7#2', '7#3']
+  assert reading.problems == (
+    f'{path}: 2 questions have the id of an earlier one and are called '
+    '<id>#2 and so on',
+  )
+
+
+def test_files_that_are_not_json(write):
+  path = write('q.json', '{"data": [\n{"paragraphs": ]}')
+  with raises_error(errors.CorpusError, where='q.json:2', mentions='JSON'):
+    squad.read_squad(path, 'en')
+
+
+@pytest.mark.parametrize(
+  'value, values',
+  [
+    ({'items': []}, ('data', 'q.json:the top')),
+    (
+      {'data': [{'paragraphs': [{'qas': []}]}]},
+      ('context', 'q.json:data[0].paragraphs[0]'),
+    ),
+    (
+      {
+        'data': [
+          {
+            'paragraphs': [
+              {
+                'context': 'c',
+                'qas': [
+                  {'id': 'x', 'question': 'q', 'answers': [{'text': 'c'}]}
+                ],
+              }
+            ]
+          }
+        ]
+      },
+      ('answer_start', 'q.json:data[0].paragraphs[0].qas[0].answers[0]'),
+    ),
+    ({'data': []}, 'q.json'),
+  ],
+)
+def test_what_lacks_is_told(write, value, values):
+  with raises_error(errors.CorpusError, mentions=values):
+    squad.read_squad(write('q.json', json.dumps(value)), 'en')

@@ -1,0 +1,93 @@
+"""Links between the words of sentence pairs."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised.readers import word_alignment_reader
+from xlflax.utils import errors
+
+_PAIR = ('ja', 'en')
+
+
+def _read(write, text, links, **options):
+  return word_alignment_reader.read_aligned_sentences(
+    (write('text', text), write('gold', links)), _PAIR, **options
+  )
+
+
+def test_docstring_example(write):
+  reading = _read(
+    write, 'das Haus ||| the house\n', '1-1 2-2P\n', first_index=1
+  )
+  (example,) = reading.examples
+  assert example.source_words == ('das', 'Haus')
+  assert example.target_words == ('the', 'house')
+  assert example.sure == {(0, 0)}
+  assert example.possible == {(0, 0), (1, 1)}
+  assert (example.language, example.target_language) == _PAIR
+
+
+def test_numbered_files_in_any_order(write):
+  paths = (
+    write('s', '4\tπῶς ἔχεις\n2\tναί\n'),
+    write('t', '2\tyes\n4\thow d\n'),
+    write('g', '2\t0-0\n4\t0-0 1p1\n'),
+  )
+  examples = word_alignment_reader.read_aligned_sentences(
+    paths, ('grc', 'en')
+  ).examples
+  assert [(e.id, e.source_words, e.target_words) for e in examples] == [
+    ('2', ('ναί',), ('yes',)),
+    ('4', ('πῶς', 'ἔχεις'), ('how', 'd')),
+  ]
+  assert examples[1].sure == {(0, 0)}
+  assert examples[1].possible == {(0, 0), (1, 1)}
+
+
+def test_sentences_without_links(write):
+  reading = _read(write, '猫 ||| cat\n犬 ||| dog\n', '0-0S 0?0\n\n')
+  assert [e.possible for e in reading.examples] == [{(0, 0)}, frozenset()]
+
+
+def test_links_past_the_end_are_dropped_and_listed(write):
+  reading = _read(write, '猫 ||| a cat\n', '0-1 1-0 0-2P\n')
+  assert reading.examples[0].possible == {(0, 1)}
+  assert [p.partition('gold:')[2] for p in reading.problems] == [
+    '1: the link 1-0 is past the end of a sentence (1 and 2 words) and is '
+    'left out',
+    '1: the link 0-2P is past the end of a sentence (1 and 2 '
+    'words) and is left out',
+  ]
+
+
+@pytest.mark.parametrize(
+  'text, links, options, values',
+  [
+    ('猫 cat\n', '0-0\n', {}, ('猫 cat', 'text:1')),
+    ('猫 ||| cat\n', '0:0\n', {}, ('0:0', 'i-j', 'i-jS', 'i-jP', 'gold:1')),
+    (
+      '猫 ||| cat\n',
+      '0-0\n',
+      {'first_index': 1},
+      ('first_index=0', '0-0', 'gold:1'),
+    ),
+    ('a ||| b\nc ||| d\n', '0-0\n', {}, (2, 1)),
+    ('', '', {}, 'gold'),
+  ],
+)
+def test_errors(write, text, links, options, values):
+  with raises_error(errors.CorpusError, mentions=values):
+    _read(write, text, links, **options)
+
+
+def test_repeated_numbers(write):
+  paths = [write(n, '1\ta\n1\tb\n') for n in 'st'] + [write('g', '1\t0-0\n')]
+  with raises_error(errors.CorpusError, where='s:2', mentions=1):
+    word_alignment_reader.read_aligned_sentences(paths, _PAIR)
+
+
+def test_arguments():
+  with raises_error(
+    errors.ConfigError, mentions=('(text', 1, 'first_index', 0)
+  ):
+    word_alignment_reader.read_aligned_sentences(('a',), _PAIR)

@@ -1,0 +1,371 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised import supervised_loader
+from xlflax.data.supervised import supervised_dataset
+from xlflax.data.supervised.featurizers import (translation_featurizer, question_featurizer)
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.supervised.sources import (code_switched_source, concatenated_source)
+from xlflax.data.supervised.sources import example_source
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import errors
+
+
+@dataclasses.dataclass(frozen=True)
+class Held(example_source.ExampleSource):
+  """Examples in memory."""
+
+  parts: dict
+
+  def languages(self):
+    return tuple(self.parts)
+
+  def load(self, part):
+    return list(self.parts[part])
+
+
+def make_pair(name, language, text, paired, label='yes'):
+  return labeled_examples.ClassifiedText(
+    id=name, language=language, text=text, paired_text=paired, label=label
+  )
+
+
+ENGLISH = Held(
+  {
+    'en': [
+      make_pair('7', 'en', 'a man', 'he sleeps'),
+      make_pair('8', 'en', 'a dog', 'it runs', 'no'),
+    ]
+  }
+)
+FRENCH = Held(
+  {
+    'fr': [
+      make_pair('8', 'fr', 'un chien', 'il court', 'no'),
+      make_pair('7', 'fr', 'un homme', 'il dort'),
+    ]
+  }
+)
+
+
+def make_source(**fields):
+  return code_switched_source.CodeSwitched(
+    **(dict(english=ENGLISH, translations=FRENCH) | fields)
+  )
+
+
+def test_the_translated_pair_may_follow():
+  """PPA, note 2."""
+  found = make_source(include_translated=True).load('fr')
+  assert [one.id for one in found[3:]] == ['7:0', '7:1', '7:2']
+  assert found[5] == dataclasses.replace(FRENCH.parts['fr'][1], id='7:2')
+  assert found[3:5] == make_source().load('fr')[2:]
+
+
+def test_pairs_of_texts():
+  """The example of the docstring."""
+  source = make_source()
+  assert source.languages() == ('en', 'fr')
+  assert source.load('en') == ENGLISH.parts['en']
+  assert source.load('fr')[2:] == [
+    labeled_examples.ClassifiedText(
+      id='7:0',
+      language='fr',
+      text='un homme',
+      paired_text='he sleeps',
+      paired_language='en',
+      label='yes',
+    ),
+    labeled_examples.ClassifiedText(
+      id='7:1',
+      language='en',
+      text='a man',
+      paired_text='il dort',
+      paired_language='fr',
+      label='yes',
+    ),
+  ]
+
+
+def test_the_translations_alone():
+  source = make_source(include_english=False)
+  assert source.languages() == ('fr',)
+  texts = {(e.text, e.paired_text) for e in source.load('fr')}
+  assert ('un homme', 'il dort') not in texts
+  assert len(texts) == 4
+
+
+def test_questions_keep_the_answer_of_their_context():
+  question = labeled_examples.Question(
+    id='1',
+    language='en',
+    question='who?',
+    context='It was Ada.',
+    answers=(labeled_examples.Answer('Ada', 7),),
+  )
+  translated = labeled_examples.Question(
+    id='1',
+    language='fr',
+    question='qui ?',
+    context="C'était Ada.",
+    answers=(labeled_examples.Answer('Ada', 8),),
+  )
+  first, second = code_switched_source.switch_halves(question, translated)
+  assert (first.question, first.question_language) == ('qui ?', 'fr')
+  assert (first.context, first.language, first.answers[0].start) == (
+    'It was Ada.',
+    'en',
+    7,
+  )
+  assert (second.question, second.question_language) == ('who?', 'en')
+  assert (second.context, second.language, second.answers[0].start) == (
+    "C'était Ada.",
+    'fr',
+    8,
+  )
+
+
+@pytest.mark.parametrize(
+  'translation, values',
+  [
+    (make_pair('9', 'fr', 'x', 'y'), ('id', 9, 'part fr')),
+    (make_pair('7', 'fr', 'x', 'y', 'no'), ('no', 'yes', 'fr', 'id')),
+  ],
+)
+def test_translations_that_do_not_fit(translation, values):
+  source = make_source(translations=Held({'fr': [translation]}))
+  with raises_error(errors.CorpusError, mentions=values):
+    source.load('fr')
+
+
+def test_an_id_twice():
+  english = Held({'en': ENGLISH.parts['en'] * 2})
+  with raises_error(errors.CorpusError, got=7, where='part en', mentions='id'):
+    make_source(english=english).load('fr')
+
+
+def test_single_texts_can_not_be_switched():
+  one = labeled_examples.ClassifiedText(id='1', language='en', text='a', label='x')
+  with raises_error(
+    errors.ConfigError, got='classification', where='example 1'
+  ):
+    code_switched_source.switch_halves(one, one)
+
+
+def test_joined_sources():
+  source = concatenated_source.JoinedExamples(sources=(ENGLISH, FRENCH))
+  assert source.languages() == ('en', 'fr')
+  assert source.load('fr') == FRENCH.parts['fr']
+  with raises_error(
+    errors.ConfigError, got='en', where='JoinedExamples.sources'
+  ):
+    concatenated_source.JoinedExamples(sources=(ENGLISH, ENGLISH)).languages()
+
+
+# Rows: tokens are the letters' places in the alphabet.
+
+SPEC = VocabularySpec(
+  size=40,
+  pad_id=0,
+  bos_id=1,
+  eos_id=2,
+  unk_id=3,
+  mask_id=4,
+  special_ids=(0, 1, 2, 3, 4),
+  languages=('en', 'fr'),
+)
+
+
+class Vocabulary:
+  spec = SPEC
+  hash = 'abc'
+  needs_language = False
+
+  def language_id(self, code):
+    return SPEC.languages.index(code)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Letters(featurizer.RowMaker):
+  """A row for each word of the first text; the label is that of the id."""
+
+  def fields(self, length, spec):
+    return featurizer.text_fields(length, spec) | {
+      'labels': featurizer.Field((), -1)
+    }
+
+  def texts(self, examples, vocabulary, *, length):
+    return self.make(examples, vocabulary, length=length)
+
+  def make(self, examples, vocabulary, *, length):
+    return [
+      [
+        featurizer.text_row(
+          [np.array([ord(c) - 87 for c in word if c.isalpha()])],
+          [vocabulary.language_id(example.language)],
+          SPEC,
+        )
+        | {'labels': int(example.id.split(':')[0])}
+        for word in example.text.split()
+      ]
+      for example in examples
+    ]
+
+
+def test_rows_with_their_counterpart():
+  maker = translation_featurizer.PairedRows(
+    rows=Letters(),
+    counterparts=translation_featurizer.Counterparts(english=ENGLISH, translations=FRENCH),
+  )
+  dog, man = maker.make(FRENCH.parts['fr'], Vocabulary(), length=9)
+  assert len(dog) == 2 and man[1]['labels'] == 7
+  # 'homme' beside 'man', 'un' beside 'a'.
+  assert man[1]['token_ids'].tolist() == [1, 17, 24, 22, 22, 14, 2]
+  assert man[1]['paired_token_ids'].tolist() == [1, 22, 10, 23, 2]
+  assert man[0]['paired_token_ids'].tolist() == [1, 10, 2]
+  assert set(man[0]['language_ids']) == {1}
+  assert set(man[0]['paired_language_ids']) == {0}
+  (own,) = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)
+  assert own[1]['paired_token_ids'].tolist() == own[1]['token_ids'].tolist()
+  fields = maker.fields(9, SPEC)
+  assert fields['paired_token_ids'] == fields['token_ids']
+  assert 'paired_labels' not in fields
+
+
+def test_windows_are_beside_those_at_the_same_share_of_the_way():
+  words = 'a b c d e'
+  maker = translation_featurizer.PairedRows(
+    rows=Letters(),
+    counterparts=translation_featurizer.Counterparts(
+      english=Held({'en': [make_pair('7', 'en', words, 'x')]}),
+      translations=Held({'fr': [make_pair('7', 'fr', 'x y z', 'x')]}),
+    ),
+  )
+  (rows,) = maker.make(
+    [make_pair('7', 'fr', 'x y z', 'x')], Vocabulary(), length=9
+  )
+  first = [row['paired_token_ids'].tolist()[1] for row in rows]
+  assert first == [ord(word) - 87 for word in 'ace']
+
+
+def test_windows_that_are_left_out_have_no_counterpart():
+  with raises_error(
+    errors.ConfigError, where='PairedRows.rows', mentions='QuestionRows'
+  ):
+    translation_featurizer.PairedRows(
+      rows=question_featurizer.QuestionRows(no_answer='drop'), counterparts=ENGLISH
+    )
+
+
+def test_english_beside_a_partner():
+  maker = translation_featurizer.PairedRows(
+    rows=Letters(),
+    counterparts=translation_featurizer.Counterparts(
+      english=ENGLISH, translations=FRENCH, partner='fr'
+    ),
+  )
+  row = maker.make(ENGLISH.parts['en'][:1], Vocabulary(), length=9)[0][1]
+  assert row['paired_token_ids'].tolist() == [1, 17, 24, 22, 22, 14, 2]
+
+
+def make_switched(count: int):
+  """`count` pairs; every second one has two words on the English side."""
+
+  def pairs(language, more):
+    return [
+      make_pair(str(i), language, f'{language} {more * (i % 2)}'.strip(), 'x')
+      for i in range(count)
+    ]
+
+  return make_source(
+    english=Held({'en': pairs('en', 'b')}),
+    translations=Held({'fr': pairs('fr', '')}),
+    include_english=False,
+  )
+
+
+@pytest.mark.parametrize('batch_size', [2, 6])
+def test_both_of_a_pair_are_in_one_batch(batch_size):
+  stream = supervised_dataset.LabelledStream(
+    name='s',
+    source=make_switched(9),
+    rows=Letters(),
+    length=9,
+    batch_size=batch_size,
+    group_size=2,
+  )
+  loader = supervised_loader.LabelledLoader(stream, vocabulary=Vocabulary(), seed=3)
+  # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
+  assert loader.num_rows == 2 * (5 + 2 * 4)
+  seen = []
+  for step in range(26 // batch_size):
+    batch = loader.rows(step, 0, batch_size)
+    labels = batch['labels'].reshape(-1, 2)
+    languages = batch['language_ids'][:, 0].reshape(-1, 2)
+    np.testing.assert_array_equal(labels[:, 0], labels[:, 1])
+    np.testing.assert_array_equal(languages.sum(1), 1)  # one of each
+    seen += labels[:, 0].tolist()
+  if batch_size == 2:  # an epoch: everything once, in another order
+    assert sorted(seen) == sorted([*range(9), *range(1, 9, 2)])
+    assert seen != sorted(seen)
+
+
+def test_slices_of_a_batch_are_of_the_whole():
+  stream = supervised_dataset.LabelledStream(
+    name='s',
+    source=make_switched(5),
+    rows=Letters(),
+    length=9,
+    batch_size=4,
+    group_size=2,
+  )
+  loader = supervised_loader.LabelledLoader(stream, vocabulary=Vocabulary(), seed=3)
+  whole = loader.rows(2, 0, 4)
+  for start, stop in ((0, 1), (1, 4), (3, 4)):
+    for key, value in loader.rows(2, start, stop).items():
+      np.testing.assert_array_equal(value, whole[key][start:stop])
+
+
+def test_groups_must_fill_a_batch():
+  with raises_error(
+    errors.ConfigError, got='batch_size=5, group_size=2', where="stream 's'"
+  ):
+    supervised_dataset.LabelledStream(
+      name='s',
+      source=make_switched(5),
+      rows=Letters(),
+      length=9,
+      batch_size=5,
+      group_size=2,
+    )
+
+
+def test_translated_test_sets_are_read_as_english():
+  source = concatenated_source.TranslatedExamples(
+    source=Held(
+      {
+        'fr': [
+          dataclasses.replace(
+            make_pair('7', 'fr', 'a man', 'he sleeps'), paired_language='fr'
+          )
+        ]
+      }
+    )
+  )
+  assert source.languages() == ('fr',)
+  assert source.load('fr') == [make_pair('7', 'en', 'a man', 'he sleeps')]
+
+
+def test_labels_of_both_sides_are_compared_unless_a_side_is_only_read():
+  example = make_pair('7', 'fr', 'un', 'deux')
+  blind = {'7': make_pair('7', 'en', 'one', 'two', label=None)}
+  with raises_error(errors.CorpusError, mentions=('yes', 'en', 'id', 7)):
+    code_switched_source.find_translation(example, blind, 'en')
+  found = code_switched_source.find_translation(
+    example, blind, 'en', may_be_blind=True
+  )
+  assert found.text == 'one'

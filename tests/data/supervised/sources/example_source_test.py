@@ -1,0 +1,275 @@
+"""Sources of labelled examples over files."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import (file_formats, label_sets)
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import errors
+
+
+@pytest.fixture
+def nli(tmp_path):
+  """A source of two languages with three and one examples."""
+  (tmp_path / 'fr.tsv').write_text('a\tb\t0\nc\td\t1\ne\tf\t0\n')
+  (tmp_path / 'th.tsv').write_text('ฝน\tแดด\t1\n')
+  return example_source.FileExamples(
+    format='tsv',
+    options={'labels': {'0': 'no', '1': 'yes'}},
+    files={name: str(tmp_path / f'{name}.tsv') for name in ('fr', 'th')},
+  )
+
+
+def test_parts_and_examples(nli):
+  assert nli.languages() == ('fr', 'th')
+  assert [e.label for e in nli.load('fr')] == ['no', 'yes', 'no']
+  assert nli.load('th')[0].text == 'ฝน'
+  assert nli.problems('fr') == ()
+
+
+def test_languages_with_other_columns(tmp_path):
+  (tmp_path / 'en').write_text('a dog\tan animal\tyes\n' * 2)
+  (tmp_path / 'fr').write_text('yes\tun chien\tun animal\n' * 2)
+  files = {code: str(tmp_path / code) for code in ('en', 'fr')}
+  columns = {'label': 0, 'text': 1, 'paired_text': 2}
+  examples = example_source.FileExamples(
+    format='tsv', files=files, language_options={'fr': {'columns': columns}}
+  )
+  assert [examples.load(code)[0].label for code in files] == ['yes', 'yes']
+  assert examples.load('fr')[0].text == 'un chien'
+  with raises_error(errors.ConfigError, got='de'):
+    example_source.FileExamples(
+      format='tsv', files=files, language_options={'de': {'columns': columns}}
+    )
+
+
+def test_max_examples(nli):
+  cut = example_source.FileExamples(format=nli.format, files=nli.files, max_examples=2)
+  assert [e.id for e in cut.load('fr')] == ['0', '1']
+
+
+def test_a_fingerprint_is_of_contents(nli, tmp_path):
+  before = nli.fingerprint()
+  (tmp_path / 'copy.tsv').write_text((tmp_path / 'th.tsv').read_text())
+  moved = example_source.FileExamples(
+    format='tsv',
+    options=nli.options,
+    files=dict(nli.files) | {'th': str(tmp_path / 'copy.tsv')},
+  )
+  assert moved.fingerprint() == before
+  (tmp_path / 'th.tsv').write_text('ฝน\tแดด\t0\n')
+  assert nli.fingerprint() != before
+  (tmp_path / 'th.tsv').unlink()
+  assert nli.fingerprint() not in (before, moved.fingerprint())
+
+
+def test_several_files_are_joined(tmp_path):
+  for folder in 'xy':
+    (tmp_path / f'{folder}.tsv').write_text(f'{folder}\tO\n')
+  joined = example_source.FileExamples(
+    format='conll',
+    files={'en': (str(tmp_path / 'x.tsv'), str(tmp_path / 'y.tsv'))},
+  )
+  assert [(e.id, e.words) for e in joined.load('en')] == [
+    ('0', ('x',)),
+    ('y.tsv:0', ('y',)),
+  ]
+
+
+def test_parts_of_two_languages(tmp_path):
+  path = tmp_path / 'q.json'
+  path.write_text(
+    json.dumps(
+      {
+        'data': [
+          {
+            'paragraphs': [
+              {
+                'context': 'sí',
+                'qas': [
+                  {
+                    'id': 'a',
+                    'question': 'is it?',
+                    'answers': [{'text': 'no', 'answer_start': 0}],
+                  }
+                ],
+              }
+            ]
+          }
+        ]
+      }
+    )
+  )
+  questions = example_source.FileExamples(format='squad', files={'es-en': str(path)})
+  (example,) = questions.load('es-en')
+  assert (example.language, example.question_language) == ('es', 'en')
+  (problem,) = questions.problems('es-en')
+  assert 'question a' in problem
+
+
+def test_the_second_text_may_be_of_another_language(tmp_path):
+  path = tmp_path / 'en-fr-translated.tsv'
+  path.write_text("It rains\tIt is wet\tIl pleut\tC'est mouillé\tyes\n")
+  mixed = example_source.FileExamples(
+    format='tsv',
+    files={'fr-en': str(path)},
+    options={'columns': {'text': 2, 'paired_text': 1, 'label': 4}},
+  )
+  (example,) = mixed.load('fr-en')
+  assert (example.text, example.paired_text) == ('Il pleut', 'It is wet')
+  assert (example.language, example.paired_language) == ('fr', 'en')
+
+
+def test_word_alignments(tmp_path):
+  (tmp_path / 'text').write_text('ναί ||| yes\n')
+  (tmp_path / 'gold').write_text('1-1\n')
+  links = example_source.FileExamples(
+    format='word_alignment',
+    options={'first_index': 1},
+    files={'grc-en': (str(tmp_path / 'text'), str(tmp_path / 'gold'))},
+  )
+  assert links.load('grc-en')[0].sure == {(0, 0)}
+  with raises_error(errors.ConfigError, got='de'):
+    example_source.FileExamples(format='word_alignment', files={'de': ('a', 'b')}).load(
+      'de'
+    )
+
+
+def test_missing_languages_and_files(nli, tmp_path):
+  with raises_error(errors.CorpusError, got='sw', mentions=('fr', 'th')):
+    nli.load('sw')
+  (tmp_path / 'fr.tsv').unlink()
+  with raises_error(errors.CorpusError, mentions='fr.tsv'):
+    nli.load('fr')
+  assert nli.load('th')
+
+
+@pytest.mark.parametrize(
+  'arguments, values',
+  [
+    ({'format': 'xml'}, ('tsv', 'jsonl', 'webis_cls', 'xml')),
+    (
+      {'format': 'conllu', 'options': {'header': 'none'}},
+      ('conllu', 'subtypes', 'header'),
+    ),
+    ({'format': 'tsv', 'files': {}}, 'FileExamples.files'),
+  ],
+)
+def test_wrong_arguments(arguments, values):
+  with raises_error(errors.ConfigError, mentions=values):
+    example_source.FileExamples(**({'files': {'en': 'a'}} | arguments))
+
+
+def test_wrongly_named_parts():
+  odd = example_source.FileExamples(format='conll', files={'en-de': 'a'})
+  with raises_error(
+    errors.ConfigError, got='en-de', mentions=('fr', 'zh_Hans')
+  ):
+    odd.load('en-de')
+
+
+@pytest.mark.parametrize(
+  'format, kind',
+  [
+    ('jsonl', 'classification'),
+    ('wikiann', 'tagging'),
+    ('conllu', 'parsing'),
+    ('conllu_tags', 'tagging'),
+    ('squad', 'question_answering'),
+  ],
+)
+def test_kinds(format, kind):
+  assert file_formats.find_reader(format).example.KIND == kind
+
+
+def test_mined_files(tmp_path):
+  for name, text in (
+    ('fr', 'f\toui\n'),
+    ('en', 'e\tyes\n'),
+    ('gold', 'f\te\n'),
+    ('other', 'e\tno\n'),
+  ):
+    (tmp_path / name).write_text(text)
+
+  def mined(*names, **options):
+    return example_source.MinedFiles(
+      files={'fr-en': tuple(str(tmp_path / n) for n in names)}, **options
+    )
+
+  assert mined('fr', 'en', 'gold').load('fr-en').gold == {('f', 'e')}
+  assert mined('fr', 'en').load('fr-en').gold is None
+  lines = mined('fr', 'en', format='lines').load('fr-en')
+  assert lines.first == {'0': 'f\toui'}
+  prints = {
+    mined(*names).fingerprint()
+    for names in (
+      ('fr', 'en'),
+      ('fr', 'en', 'gold'),
+      ('fr', 'other'),
+      ('fr', 'none'),
+    )
+  }
+  assert len(prints) == 4
+  with raises_error(errors.ConfigError, where='part fr-en', mentions='(first'):
+    mined('fr', format='lines').load('fr-en')
+
+
+def test_labels_of_a_source(nli, tmp_path):
+  assert label_sets.labels_of(nli) == ('no', 'yes')
+  assert label_sets.labels_of(nli, ('th',)) == ('yes',)
+  (tmp_path / 'blind.tsv').write_text('a\tb\n')
+  blind = example_source.FileExamples(
+    format='tsv', files={'ur': str(tmp_path / 'blind.tsv')}
+  )
+  with raises_error(errors.CorpusError, mentions='ur'):
+    label_sets.labels_of(blind)
+
+
+def test_entities_have_both_marks_of_each_type(tmp_path):
+  def labels_in(text):
+    (tmp_path / 'a.conll').write_text(text)
+    return label_sets.labels_of(
+      example_source.FileExamples(
+        format='conll', files={'en': str(tmp_path / 'a.conll')}
+      )
+    )
+
+  assert labels_in('Rom\tB-LOC\nis\tO\n') == ('B-LOC', 'I-LOC', 'O')
+  assert labels_in('Rom\tB-LOC\nis\tVERB\n') == ('B-LOC', 'VERB')
+
+
+def test_a_label_unseen_in_training(nli):
+  examples = nli.load('fr')
+  label_sets.check_labels(examples, ('no', 'yes'), 'task xnli')
+  with raises_error(
+    errors.CorpusError, where='task xnli', mentions=('yes', 'fr', 1)
+  ):
+    label_sets.check_labels(examples, ('no', 'maybe'), 'task xnli')
+
+
+def test_questions_have_no_labels(tmp_path):
+  from xlflax.data.supervised import labeled_examples
+
+  with raises_error(errors.ConfigError, got='question_answering'):
+    label_sets.check_labels(
+      [labeled_examples.Question(id='0', language='en', question='', context='')],
+      (),
+      '',
+    )
+
+
+def test_files_are_read_without_tensorflow():
+  code = (
+    'import sys; from xlflax.data.supervised import submission; '
+    'from xlflax.data.supervised.sources import source, task_source, xtreme; '
+    'print({"tensorflow", "seqio"} & '
+    'set(sys.modules))'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code], check=True, capture_output=True, text=True
+  )
+  assert result.stdout.strip() == 'set()'

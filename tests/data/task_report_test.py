@@ -1,0 +1,59 @@
+"""Tables and step-by-step examples of tasks."""
+
+from xlflax.data import task_report
+from xlflax.data.seqio_tasks import corpus_tasks
+
+
+def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus, prefix='s1')
+  rows = {row['name']: row for row in task_report.list_registered()}
+  assert rows['s1.mono.ru'] == {
+    'name': 's1.mono.ru',
+    'kind': 'task',
+    'languages': ['ru'],
+    'splits': ['train', 'validation'],
+  }
+  assert rows['s1.mono'] == {
+    'name': 's1.mono',
+    'kind': 'mixture of 3',
+    'languages': ['de', 'en', 'ru'],
+    'splits': ['train', 'validation'],
+  }
+
+
+def test_mixture_rates(registry, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus, prefix='s2', alpha=1.0)
+  rows = task_report.mixture_rates('s2.mono')
+  assert [(row['examples'], row['rate'], row['share']) for row in rows] == [
+    (60, '60', '16.7%'),
+    (200, '200', '55.6%'),
+    (100, '100', '27.8%'),
+  ]
+
+
+def test_steps_show_ids_pieces_and_text(
+  registry, toy_corpus, toy_sentences, toy_vocabulary
+):
+  corpus_tasks.register_corpus(toy_corpus, prefix='s3')
+  lines = list(
+    task_report.describe_preprocessing(
+      's3.mono.en', toy_vocabulary, num_examples=1
+    )
+  )
+  text = toy_sentences['en'][0]
+  ids = toy_vocabulary.encode(text)
+  assert lines[0] == 's3.mono.en: en, splits train, validation'
+  shown = '\n'.join(lines)
+  assert f'{len(ids)} ids {" ".join(map(str, ids))}' in shown
+  assert f'pieces:  {" ".join(map(toy_vocabulary.piece, ids))}' in shown
+  assert f'decoded: {text!r}' in shown
+
+
+def test_long_values_are_shortened_in_tables():
+  table = task_report.format_table(
+    [{'name': 'x', 'languages': [f'l{i}' for i in range(12)], 'n': 1234}],
+    ('name', 'languages', 'n'),
+  )
+  assert table.splitlines()[1].split('  ')[0] == 'x'
+  assert 'l7 … (12)' in table
+  assert '1,234' in table

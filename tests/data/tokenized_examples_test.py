@@ -1,0 +1,54 @@
+import numpy as np
+
+from xlflax.data import tokenized_examples
+
+
+def _ragged(texts):
+  return tokenized_examples.Ragged(
+    np.array([t for text in texts for t in text], np.int32),
+    np.array([len(text) for text in texts]),
+  )
+
+
+def test_with_eos_docstring_example():
+  joined = _ragged([[10, 11], [12]]).with_eos(2, np.uint16)
+  assert joined.dtype == np.uint16
+  np.testing.assert_array_equal(joined, [10, 11, 2, 12, 2])
+
+
+def test_texts_may_be_cut():
+  texts = _ragged([[10, 11], [], [12]]).texts(np.array([1, 0, 1]))
+  assert [text.tolist() for text in texts] == [[10], [], [12]]
+
+
+def test_a_dropped_line_hands_its_beginning_on():
+  examples = tokenized_examples.Examples(
+    (_ragged([[10], [], [11], [], []]),),
+    np.array([True, True, False, False, True]),
+  )
+  kept, begins = tokenized_examples.drop_empty(examples, False)
+  np.testing.assert_array_equal(kept.sides[0].tokens, [10, 11])
+  np.testing.assert_array_equal(kept.starts_document, [True, True])
+  assert begins
+  # …and into the next batch.
+  following = tokenized_examples.Examples(
+    (_ragged([[12], [13]]),), np.array([False, False])
+  )
+  kept, begins = tokenized_examples.drop_empty(following, True)
+  np.testing.assert_array_equal(kept.starts_document, [True, False])
+  assert not begins
+
+
+def test_nothing_kept_hands_the_beginning_on():
+  empty = tokenized_examples.Examples((_ragged([[]]),), np.array([False]))
+  kept, begins = tokenized_examples.drop_empty(empty, True)
+  assert len(kept) == 0 and begins
+  assert not tokenized_examples.drop_empty(empty, False)[1]
+
+
+def test_a_pair_with_one_empty_side_is_dropped():
+  pairs = tokenized_examples.Examples(
+    (_ragged([[10], [11, 12]]), _ragged([[], [20]])), np.array([True, True])
+  )
+  kept, _ = tokenized_examples.drop_empty(pairs, False)
+  assert [s.tokens.tolist() for s in kept.sides] == [[11, 12], [20]]

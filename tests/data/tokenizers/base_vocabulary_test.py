@@ -1,0 +1,164 @@
+"""The vocabulary: layout of ids, encoding, and refusal of bad directories."""
+
+import io
+import json
+import pickle
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.data.tokenizers.sentencepiece_vocabulary import SentencePieceVocabulary
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+from xlflax.utils import errors
+from xlflax.storage import checksums
+
+
+@pytest.fixture
+def directory(tmp_path, toy_vocabulary):
+  """A copy of the toy vocabulary's directory, to be damaged."""
+  (tmp_path / base_vocabulary.MODEL_FILE).write_bytes(toy_vocabulary.model)
+  (tmp_path / base_vocabulary.DESCRIPTION_FILE).write_text(
+    json.dumps(checksums.add_digest(toy_vocabulary.description))
+  )
+  return tmp_path
+
+
+def _load_error(directory) -> str:
+  with pytest.raises(errors.VocabularyError) as caught:
+    Vocabulary.load(directory)
+  return str(caught.value)
+
+
+def test_special_ids_come_first(toy_vocabulary):
+  assert [toy_vocabulary.piece(i) for i in range(8)] == [
+    '<pad>',
+    '<s>',
+    '</s>',
+    '<unk>',
+    '<mask>',
+    '<lang:de>',
+    '<lang:en>',
+    '<lang:ru>',
+  ]
+  spec = toy_vocabulary.spec
+  assert (spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id, spec.mask_id) == (
+    0,
+    1,
+    2,
+    3,
+    4,
+  )
+  assert spec.special_ids == tuple(range(8))
+  assert spec.languages == ('de', 'en', 'ru')
+  assert spec.size == len(toy_vocabulary) == 180
+
+
+def test_text_goes_there_and_back(toy_vocabulary):
+  text = 'the cat hears a bird in winter.'
+  ids = toy_vocabulary.encode(text)
+  assert min(ids) > max(toy_vocabulary.spec.special_ids)
+  assert toy_vocabulary.decode(ids) == text
+  assert toy_vocabulary.decode([1, *ids, 2, 0, 0]) == text
+
+
+def test_special_symbols_in_text_are_text(toy_vocabulary):
+  ids = toy_vocabulary.encode('<mask> <lang:en> <s>')
+  special = set(toy_vocabulary.spec.special_ids)
+  assert set(ids) & special <= {toy_vocabulary.spec.unk_id}
+
+
+def test_batches_equal_single_texts(toy_vocabulary):
+  texts = ['the cat', '', 'кошка видит']
+  single = [toy_vocabulary.encode(text) for text in texts]
+  assert toy_vocabulary.encode_batch(texts, num_threads=2) == single
+  ids, lengths = toy_vocabulary.encode_ragged([text.encode() for text in texts])
+  assert (ids.dtype, lengths.dtype) == (np.int32, np.int32)
+  assert lengths.tolist() == [len(row) for row in single]
+  assert ids.tolist() == sum(single, [])
+
+
+def test_languages(toy_vocabulary):
+  assert toy_vocabulary.language_id('ru') == 2
+  symbol = toy_vocabulary.spec.language_symbol_ids[2]
+  assert toy_vocabulary.piece(symbol) == '<lang:ru>'
+  with raises_error(errors.VocabularyError, mentions=('sw', 'de', 'en', 'ru')):
+    toy_vocabulary.language_id('sw')
+  with raises_error(errors.VocabularyError, got='German', mentions='de'):
+    toy_vocabulary.language_id('German')
+
+
+def test_pieces(toy_vocabulary):
+  index = toy_vocabulary.encode('the')[0]
+  assert toy_vocabulary.piece_id(toy_vocabulary.piece(index)) == index
+  assert toy_vocabulary.piece_id('no such piece') is None
+  assert toy_vocabulary.piece_id('<unk>') == 3
+  with raises_error(
+    errors.VocabularyError, got=180, where='Vocabulary.piece.index'
+  ):
+    toy_vocabulary.piece(180)
+
+
+def test_equality_is_by_content(toy_vocabulary, directory):
+  loaded = Vocabulary.load(directory)
+  assert loaded == toy_vocabulary
+  assert hash(loaded) == hash(toy_vocabulary)
+  assert pickle.loads(pickle.dumps(loaded)).encode('the dog') == (
+    toy_vocabulary.encode('the dog')
+  )
+
+
+def test_missing_directory(tmp_path):
+  message = _load_error(tmp_path / 'nowhere')
+  assert_mentions(message, tmp_path / 'nowhere')
+
+
+def test_missing_model(directory):
+  (directory / base_vocabulary.MODEL_FILE).unlink()
+  assert 'lacks its sentencepiece.model' in _load_error(directory)
+
+
+def test_another_model_than_described(directory):
+  (directory / base_vocabulary.MODEL_FILE).write_bytes(b'another')
+  assert 'is not the one that vocabulary.json describes' in (
+    _load_error(directory)
+  )
+
+
+@pytest.mark.parametrize(
+  'content, what',
+  [
+    ('{', 'cannot be read'),
+    ('[]', 'unknown format'),
+    ('{"format": 9, "sha256": ""}', 'Got: 9'),
+    ('{"format": 1, "sha256": ""}', 'no digest of its own'),
+    ({'format': 1, 'sha256': ''}, 'Got: SHA-256'),
+    ({'format': 1}, 'Expected: None'),
+    ({'format': 1, 'type': 'x'}, 'not known. Got: x. Expected: sentence'),
+  ],
+)
+def test_malformed_description(directory, content, what):
+  if isinstance(content, dict):
+    content = json.dumps(checksums.add_digest(content))
+  (directory / base_vocabulary.DESCRIPTION_FILE).write_text(content)
+  assert what in _load_error(directory)
+
+
+def test_bytes_that_are_no_model():
+  with raises_error(errors.VocabularyError, mentions='SentencePiece'):
+    SentencePieceVocabulary(b'nothing')
+
+
+def test_models_with_another_layout_are_refused():
+  model = io.BytesIO()
+  sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(['a b c', 'c d e']),
+    model_writer=model,
+    vocab_size=12,
+    hard_vocab_limit=False,
+    minloglevel=2,
+  )
+  with raises_error(errors.VocabularyError, mentions=('<pad>', '/s')):
+    SentencePieceVocabulary(model.getvalue())

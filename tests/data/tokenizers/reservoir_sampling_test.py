@@ -1,0 +1,134 @@
+"""Samples drawn in one pass, by one process or several."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.tokenizers import (reservoir_sampling, text_sampling)
+from xlflax.utils import errors
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+  directory = tmp_path_factory.mktemp('corpus')
+  for code, count, compression in (('en', 500, ''), ('fr', 60, 'gz')):
+    lines = [f'{code} {number}' for number in range(count)]
+    corpus_writer.write_monolingual(
+      directory, code, [lines], compression=compression
+    )
+  corpus_writer.write_parallel(
+    directory, ('de', 'en'), [(f'd{i}', f'e{i}') for i in range(40)]
+  )
+  return Corpus(directory)
+
+
+def _lines(drawn):
+  return {code: found.lines()[1] for code, found in sorted(drawn.items())}
+
+
+@pytest.mark.parametrize('count', [1, 2, 5])
+def test_the_same_lines_whoever_draws_them(
+  corpus, tmp_path, monkeypatch, count
+):
+  """Over spans of 1 kB, so that one file is shared out."""
+  monkeypatch.setattr(reservoir_sampling, '_SPAN', 1000)
+  whole = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3)
+  origin = reservoir_sampling.Origin.of(corpus, capacity=50, seed=3)
+  for index in range(count):
+    share = (index, count)
+    drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3, share=share)
+    reservoir_sampling.write_reservoirs(tmp_path, share, drawn, origin)
+  found = reservoir_sampling.read_reservoirs(tmp_path, origin)
+  assert _lines(found) == _lines(whole)
+  counts = {code: part.count for code, part in found.items()}
+  assert counts == text_sampling.count_sentences(corpus)
+  assert {code: len(texts) for code, texts in _lines(found).items()} == {
+    'de': 40,
+    'en': 50,
+    'fr': 50,
+  }
+
+
+def test_every_line_is_as_likely(corpus):
+  """Chi-square over 400 seeds: 60 lines, 6 of them drawn."""
+  counts = collections.Counter()
+  for seed in range(400):
+    # The second of three files is the French one.
+    drawn = reservoir_sampling.draw_reservoirs(
+      corpus, capacity=6, seed=seed, share=(1, 3)
+    )
+    counts.update(_lines(drawn)['fr'])
+  expected = 400 * 6 / 60
+  found = np.array([counts[f'fr {number}'] for number in range(60)])
+  assert ((found - expected) ** 2 / expected).sum() < 99  # 59 d.o.f., 0.1 %
+
+
+def test_quotas_are_kept(corpus):
+  """Fewer than there are, and more: each whole, and some once more."""
+  drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=500, seed=0)
+  quotas = {
+    'fr': text_sampling.Quota(60, 150),
+    'en': text_sampling.Quota(540, 20),
+  }
+  counts = collections.Counter(reservoir_sampling.sample_reservoirs(drawn, quotas))
+  french = [n for text, n in counts.items() if text.startswith('fr')]
+  assert sorted(french) == [2] * 30 + [3] * 30
+  assert sum(counts.values()) - sum(french) == 20
+
+
+def test_a_share_is_missing_or_damaged(corpus, tmp_path):
+  origin = reservoir_sampling.Origin.of(corpus, capacity=9, seed=0)
+  for index in (0, 2):
+    reservoir_sampling.write_reservoirs(tmp_path, (index, 3), {}, origin)
+  with raises_error(
+    errors.CorpusError, got='share-0-of-3.npz, share-2-of-3.npz'
+  ):
+    reservoir_sampling.read_reservoirs(tmp_path, origin)
+  reservoir_sampling.write_reservoirs(tmp_path, (1, 3), {}, origin)
+  reservoir_sampling.read_reservoirs(tmp_path, origin)
+  (tmp_path / 'share-1-of-3.npz').write_bytes(b'PK')
+  with raises_error(
+    errors.CorpusError, where='share-1-of-3.npz', mentions='allow_pickle='
+  ):
+    reservoir_sampling.read_reservoirs(tmp_path, origin)
+
+
+@pytest.mark.parametrize(
+  'changes, values',
+  [
+    ({'seed': 1}, '--seed=1'),
+    ({'capacity': 8}, '--max_sentences=8'),
+    (
+      {'files': (('mono/en.txt', 3, 4),)},
+      ('mono/en.txt', 'mono/fr.txt.gz', 'parallel/de-en.tsv'),
+    ),
+  ],
+)
+def test_a_share_of_another_sample(corpus, tmp_path, changes, values):
+  """Another seed, too few lines, text that changed between the shares."""
+  origin = reservoir_sampling.Origin.of(corpus, capacity=9, seed=0)
+  reservoir_sampling.write_reservoirs(tmp_path, (0, 2), {}, origin)
+  reservoir_sampling.write_reservoirs(
+    tmp_path, (1, 2), {}, dataclasses.replace(origin, **changes)
+  )
+  with raises_error(
+    errors.CorpusError, mentions=values, where='share-1-of-2.npz'
+  ):
+    reservoir_sampling.read_reservoirs(tmp_path, origin)
+
+
+def test_a_larger_sample_serves(corpus, tmp_path):
+  origin = reservoir_sampling.Origin.of(corpus, capacity=9, seed=0)
+  drawn = reservoir_sampling.draw_reservoirs(corpus, capacity=9, seed=0)
+  reservoir_sampling.write_reservoirs(tmp_path, (0, 1), drawn, origin)
+  found = reservoir_sampling.read_reservoirs(
+    tmp_path, dataclasses.replace(origin, capacity=5)
+  )
+  assert _lines(found) == _lines(
+    reservoir_sampling.draw_reservoirs(corpus, capacity=5, seed=0)
+  )

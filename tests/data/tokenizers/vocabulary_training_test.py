@@ -1,0 +1,396 @@
+"""Vocabulary training: determinism, settings, statistics, refusals."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.tokenizers import fertility as vocabulary_statistics
+from xlflax.data.tokenizers import text_sampling
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.data.tokenizers.sentencepiece_vocabulary import SentencePieceVocabulary
+from xlflax.data.tokenizers.vocabulary_training import (ModelType, train_vocabulary)
+from xlflax.utils import errors
+
+
+def test_the_same_input_gives_the_same_vocabulary(
+  tmp_path, toy_corpus, toy_vocabulary
+):
+  again = train_vocabulary(toy_corpus, tmp_path / 'v', size=180)
+  assert again.model == toy_vocabulary.model
+  assert again.hash == toy_vocabulary.hash
+
+
+def test_description_records_layout_and_settings(toy_vocabulary):
+  description = toy_vocabulary.description
+  assert description['special_ids'] == {
+    'pad': 0,
+    'bos': 1,
+    'eos': 2,
+    'unk': 3,
+    'mask': 4,
+  }
+  assert description['language_symbols'] == {
+    '<lang:de>': 5,
+    '<lang:en>': 6,
+    '<lang:ru>': 7,
+  }
+  assert description['hash'] == toy_vocabulary.hash
+  assert description['training']['alpha'] == 0.7
+  # en: 200 lines and the English side of 50 pairs.
+  assert description['training']['sentences']['en']['available'] == 250
+
+
+def test_byte_pair_encoding_with_bytes_knows_every_character(
+  tmp_path, toy_corpus
+):
+  made = train_vocabulary(
+    toy_corpus,
+    tmp_path / 'v',
+    size=400,
+    model_type=ModelType.BPE,
+    byte_fallback=True,
+  )
+  ids = made.encode('ñ 漢')
+  assert made.spec.unk_id not in ids
+  assert any(made.is_byte(i) for i in ids)
+  assert made.decode(ids) == 'ñ 漢'
+
+
+def test_further_languages_get_symbols(tmp_path, toy_corpus):
+  made = train_vocabulary(
+    toy_corpus, tmp_path / 'v', size=180, languages=('sw', 'en')
+  )
+  assert made.spec.languages == ('de', 'en', 'ru', 'sw')
+
+
+def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  model = tmp_path / 'sentencepiece.model'
+  before = model.stat().st_mtime_ns
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  assert model.stat().st_mtime_ns == before
+
+
+def test_another_vocabulary_is_refused_with_the_difference(
+  tmp_path, toy_corpus
+):
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  with pytest.raises(errors.VocabularyError) as caught:
+    train_vocabulary(toy_corpus, tmp_path, size=160, alpha=0.5)
+  message = str(caught.value)
+  assert_mentions(message, '0.7', '0.5', 180, 160)
+  assert_mentions(message, '--overwrite')
+  made = train_vocabulary(toy_corpus, tmp_path, size=160, overwrite=True)
+  assert len(made) == 160
+
+
+def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
+  path = tmp_path / 'corpus' / 'mono' / 'en.txt'
+  path.parent.mkdir(parents=True)
+  path.write_text('\n'.join(toy_sentences['en'][:100]))
+  train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
+  path.write_text('\n'.join(toy_sentences['en'][100:200]))
+  with raises_error(
+    errors.VocabularyError, mentions=('--output', '--overwrite')
+  ):
+    train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
+
+
+def test_a_language_with_held_out_text_alone_is_another_vocabulary(
+  tmp_path, toy_sentences
+):
+  """It gets a symbol, though the text that is trained on is the same."""
+
+  def train(**more):
+    made = train_vocabulary(
+      Corpus(tmp_path / 'corpus'), tmp_path / 'v', size=50, **more
+    )
+    return made.spec.languages
+
+  for name, code in {'mono/en.txt': 'en', 'test/mono/de.txt': 'de'}.items():
+    path = tmp_path / 'corpus' / name
+    path.parent.mkdir(parents=True)
+    path.write_text('\n'.join(toy_sentences[code][:100]))
+    if code == 'en':
+      assert train() == train() == ('en',)
+  with raises_error(errors.VocabularyError, where='v', mentions=('en', 'de')):
+    train()
+  assert train(overwrite=True) == ('de', 'en')
+
+
+@pytest.mark.parametrize('size, values', [(5000, (5000,)), (20, (20,))])
+def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, values):
+  with raises_error(errors.VocabularyError, mentions=values):
+    train_vocabulary(toy_corpus, tmp_path / 'v', size=size)
+  assert not (tmp_path / 'v').exists()
+
+
+@pytest.mark.parametrize(
+  'setting, values',
+  [
+    ({'alpha': 2.0}, (2.0, 'Settings.alpha')),
+    ({'character_coverage': 0.5}, (0.5, 'Settings.character_coverage')),
+    ({'normalization': 'nfx'}, ('nmt_nfkc', 'nfx')),
+    ({'languages': ('zh-Hans',)}, ('zh-Hans',)),
+    ({'max_sentences': 0}, (0, 'Settings.max_sentences')),
+  ],
+)
+def test_bad_settings(tmp_path, toy_corpus, setting, values):
+  with raises_error(errors.ConfigError, mentions=values):
+    train_vocabulary(toy_corpus, tmp_path, **({'size': 180} | setting))
+
+
+def test_a_malformed_line_comes_through_the_trainer(tmp_path):
+  (tmp_path / 'parallel').mkdir()
+  (tmp_path / 'parallel' / 'de-en.tsv').write_text('a b\tc d\nbroken\n')
+  with raises_error(
+    errors.CorpusError, where='de-en.tsv:2', mentions=('broken', 1)
+  ):
+    train_vocabulary(Corpus(tmp_path), tmp_path / 'v', size=50)
+
+
+def test_a_corpus_without_training_text(tmp_path):
+  (tmp_path / 'test' / 'mono').mkdir(parents=True)
+  (tmp_path / 'test' / 'mono' / 'en.txt').write_text('a\n')
+  with raises_error(errors.CorpusError, mentions=('mono/', 'parallel/')):
+    train_vocabulary(Corpus(tmp_path), tmp_path / 'v', size=50)
+
+
+def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
+  (tmp_path / 'v').write_text('a file')
+  with raises_error(errors.VocabularyError, where='v'):
+    vocabulary_training.write_vocabulary(
+      toy_vocabulary, toy_vocabulary.description, tmp_path / 'v'
+    )
+
+
+def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
+  rows = {
+    row['language']: row for row in toy_vocabulary.description['statistics']
+  }
+  text = list(toy_corpus.monolingual('en', 'validation'))
+  ids = [toy_vocabulary.encode(line.text) for line in text]
+  words = sum(len(line.text.split()) for line in text)
+  tokens = sum(map(len, ids))
+  assert rows['en']['split'] == 'validation'
+  assert rows['en']['sentences'] == 20
+  assert rows['en']['tokens'] == tokens
+  assert rows['en']['tokens_per_word'] == pytest.approx(tokens / words)
+  assert rows['en']['unknown_rate'] == 0
+  assert json.loads(json.dumps(rows)) == rows
+
+
+@pytest.mark.parametrize(
+  ('normalization', 'changed'), [('nmt_nfkc', 0.5), ('identity', 0)]
+)
+def test_changed_rate(tmp_path, normalization, changed):
+  """Full-width letters and zero-width joiners are in every second sentence."""
+  corpus = tmp_path / 'corpus'
+  (corpus / 'mono').mkdir(parents=True)
+  lines = ['می\u200cروم خانه', 'mi ravam', 'Ａ ＢＣ', 'a bc']
+  (corpus / 'mono' / 'fa.txt').write_text('\n'.join(lines * 20))
+  trained = vocabulary_training.train_vocabulary(
+    Corpus(corpus),
+    tmp_path / 'vocabulary',
+    merges=2,
+    model_type='bpe',
+    character_coverage=1,
+    normalization=normalization,
+  )
+  (row,) = trained.description['statistics']
+  assert row['unknown_rate'] == 0
+  assert row['changed_rate'] == changed
+
+
+def test_unknown_rate(tmp_path, toy_vocabulary):
+  (tmp_path / 'mono').mkdir()
+  (tmp_path / 'mono' / 'en.txt').write_text('漢\n')
+  (row,) = vocabulary_statistics.compute_fertility(
+    toy_vocabulary, Corpus(tmp_path)
+  )
+  ids = toy_vocabulary.encode('漢')
+  assert row['unknown_rate'] == ids.count(3) / len(ids) > 0
+  assert row['split'] == 'train'
+
+
+def test_statistics_table_has_a_line_per_language(toy_vocabulary):
+  table = vocabulary_statistics.format_table(
+    toy_vocabulary.description['statistics']
+  ).splitlines()
+  assert [line.split()[0] for line in table] == ['language', 'de', 'en', 'ru']
+
+
+def test_sentinels_come_after_the_languages(tmp_path, toy_corpus):
+  made = train_vocabulary(toy_corpus, tmp_path, size=180, sentinels=3)
+  spec = made.spec
+  assert spec.sentinel_ids == (8, 9, 10)
+  assert [made.piece(i) for i in spec.sentinel_ids] == [
+    '<extra_id_0>',
+    '<extra_id_1>',
+    '<extra_id_2>',
+  ]
+  assert spec.language_symbol_ids == (5, 6, 7)
+  assert spec.special_ids == tuple(range(11))
+  assert not set(made.encode('<extra_id_0>')) & {8, 9, 10}
+  assert made.decode([*made.encode('the'), 9, *made.encode('cat')]) == (
+    'the cat'
+  )
+
+
+def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
+  spec = toy_vocabulary.spec
+  flags = np.unpackbits(
+    np.frombuffer(spec.word_starts, np.uint8), bitorder='little'
+  )[: spec.size]
+  assert flags.tolist() == [
+    toy_vocabulary.piece(i).startswith('▁') for i in range(spec.size)
+  ]
+  assert 0 < flags.sum() < spec.size
+  assert (spec.sentinel_ids, spec.language_words) == ((), ())
+
+
+@pytest.mark.parametrize('anchors', ['joint', 'shared'])
+@pytest.mark.parametrize('byte_fallback', [False, True])
+def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
+  made = train_vocabulary(
+    toy_corpus,
+    tmp_path,
+    merges=25,
+    model_type='bpe',
+    anchors=anchors,
+    byte_fallback=byte_fallback,
+    sentinels=2,
+  )
+  for model in made.files().values():
+    pieces = SentencePieceVocabulary(model).pieces()
+    text = [
+      piece
+      for i, piece in enumerate(pieces)
+      if i not in made.spec.special_ids and piece[:3] != '<0x'
+    ]
+    assert sum(len(piece) > 1 for piece in text) == 25
+    assert len(set(pieces) - set(text)) == 10 + 256 * byte_fallback
+  assert made.description['training']['merges'] == 25
+
+
+@pytest.mark.parametrize(
+  'settings, values',
+  [
+    ({}, ('--size=N', '--num_merges=N')),
+    ({'size': 180, 'merges': 20}, (180, 20)),
+    ({'merges': 20}, ('unigram',)),
+    ({'merges': 0, 'model_type': 'bpe'}, (0, 'Settings.merges')),
+    ({'size': 180, 'sentinels': -1}, (-1, 'Settings.sentinels')),
+    ({'size': 180, 'anchors': 'many'}, ('many', 'Settings.anchors')),
+    ({'size': 180, 'anchors': 'none', 'alpha': 0.7}, ('0.7',)),
+    ({'size': 180, 'anchors': 'shared', 'languages': ('sw',)}, ('sw',)),
+  ],
+)
+def test_settings_that_do_not_fit_each_other(
+  tmp_path, toy_corpus, settings, values
+):
+  with raises_error(errors.ConfigError, mentions=values):
+    train_vocabulary(toy_corpus, tmp_path, **settings)
+
+
+def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
+  with pytest.raises(errors.VocabularyError) as caught:
+    train_vocabulary(
+      toy_corpus, tmp_path, merges=10_000, model_type='bpe', anchors='none'
+    )
+  found = re.search(
+    'The number of merges is too large for this text. Got: '
+    '10000. Expected: at most ([0-9]+). Where: the text of de',
+    str(caught.value),
+  )
+  made = train_vocabulary(  # As many as that are possible.
+    Corpus(_only(tmp_path / 'c', toy_corpus, 'de')),
+    tmp_path / 'v',
+    merges=int(found.group(1)),
+    model_type='bpe',
+    anchors='none',
+  )
+  assert list(made.members) == ['de']
+
+
+def _only(directory, corpus, language):
+  """A corpus of the sentences that one language's model is trained on."""
+  lines = list(text_sampling.iterate_sentences(corpus, language))
+  corpus_writer.write_monolingual(directory, language, [lines])
+  return directory
+
+
+def test_unions_are_the_same_for_the_same_input(tmp_path, toy_corpus):
+  settings = {'size': 60, 'anchors': 'shared'}
+  first = train_vocabulary(toy_corpus, tmp_path / '1', **settings)
+  again = train_vocabulary(toy_corpus, tmp_path / '2', **settings)
+  assert again.hash == first.hash
+  assert again.files() == first.files()
+  assert again.description == first.description
+  path = tmp_path / '1' / 'sentencepiece.en.model'
+  before = path.stat().st_mtime_ns
+  train_vocabulary(toy_corpus, tmp_path / '1', **settings)
+  assert path.stat().st_mtime_ns == before
+  with raises_error(errors.VocabularyError, where='1', mentions='shared'):
+    train_vocabulary(toy_corpus, tmp_path / '1', size=60, anchors='none')
+
+
+def test_a_unions_description(tmp_path, toy_corpus):
+  made = train_vocabulary(
+    toy_corpus, tmp_path, size=60, anchors='none', max_sentences=80
+  )
+  description = made.description
+  assert description['anchors'] == 'none'
+  assert description['members']['en']['size'] == 60
+  assert description['members']['en']['file'] == 'sentencepiece.en.model'
+  # All that there are, or 80 of them; without repetition.
+  assert {
+    code: quota['drawn']
+    for code, quota in description['training']['sentences'].items()
+  } == {'de': 80, 'en': 80, 'ru': 80}
+  rows = {row['language']: row for row in description['statistics']}
+  texts = [line.text for line in toy_corpus.monolingual('ru', 'validation')]
+  assert rows['ru']['tokens'] == sum(
+    len(made.members['ru'].encode(text)) for text in texts
+  )
+
+
+def test_a_model_of_another_program_is_not_replaced(tmp_path, toy_corpus):
+  (tmp_path / 'sentencepiece.model').write_bytes(b'mine')
+  with raises_error(
+    errors.VocabularyError, mentions=('--output', '--overwrite')
+  ):
+    train_vocabulary(toy_corpus, tmp_path, size=180)
+  assert (tmp_path / 'sentencepiece.model').read_bytes() == b'mine'
+  train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
+  (tmp_path / 'vocabulary.json').unlink()  # as a killed call leaves it
+  assert len(train_vocabulary(toy_corpus, tmp_path, size=180)) == 180
+
+
+def test_overwriting_leaves_no_model_of_another_vocabulary(
+  tmp_path, toy_corpus
+):
+  (tmp_path / 'sentencepiece.bpe.model').write_bytes(b'of another program')
+  train_vocabulary(toy_corpus, tmp_path, size=180)
+  train_vocabulary(
+    toy_corpus, tmp_path, size=60, anchors='none', overwrite=True
+  )
+  assert sorted(path.name for path in tmp_path.iterdir()) == [
+    'sentencepiece.bpe.model',
+    'sentencepiece.de.model',
+    'sentencepiece.en.model',
+    'sentencepiece.ru.model',
+    'vocabulary.json',
+  ]
+  made = train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
+  assert sorted(path.name for path in tmp_path.iterdir()) == [
+    'sentencepiece.bpe.model',
+    'sentencepiece.model',
+    'vocabulary.json',
+  ]
+  assert len(made) == 180

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from xlflax.demo import held_out_split
+from xlflax.utils import errors
+
+_WORDS = (
+  'apple',
+  'river',
+  'window',
+  'mountain',
+  'yellow',
+  'quickly',
+  'doctor',
+  'garden',
+  'seven',
+  'music',
+  'thunder',
+  'bridge',
+)
+
+
+def _messages(prefix):
+  return {
+    f'{word} {word[::-1]} number {i}': f'{prefix}{word}{i} {word * 2}'
+    for i, word in enumerate(_WORDS)
+  }
+
+
+def test_similarity_by_hand():
+  # ' ab ' has the trigrams ' ab', 'ab '; ' abc ' has ' ab', 'abc', 'bc '.
+  matrix = held_out_split.similarity(['AB!', 'x'], ['abc', 'ab'])
+  np.testing.assert_allclose(matrix, [[0.25, 1.0], [0.0, 0.0]])
+
+
+def test_choose_is_deterministic_and_respects_count():
+  messages = {'de': _messages('a'), 'ja': _messages('b')}
+  chosen = held_out_split.choose(messages, count=10, seed=1)
+  assert len(chosen) == len(set(chosen)) == 10
+  backwards = {
+    language: dict(reversed(texts.items()))
+    for language, texts in reversed(messages.items())
+  }
+  assert held_out_split.choose(backwards, count=10, seed=1) == chosen
+  assert held_out_split.choose(messages, count=10, seed=2) != chosen
+
+
+def test_choose_wants_every_language_long_distinct_and_translated():
+  german, japanese = _messages('a'), _messages('b')
+  (first, second, *_), extra = german, 'only german has this'
+  german[extra] = 'nur deutsch'
+  for texts in (german, japanese):
+    texts['two words'] = 'zwei wörter'
+    texts['the same text here'] = 'The same text, here!'
+    texts['window wodniw number 22'] = 'near duplicate'
+  japanese[second] = japanese[first]
+  chosen = held_out_split.choose({'de': german, 'ja': japanese}, count=99, seed=0)
+  assert not {extra, 'two words', 'the same text here'} & set(chosen)
+  assert not {first, second} <= set(chosen)
+  assert not {f'window wodniw number {n}' for n in (2, 22)} <= set(chosen)
+  assert len(chosen) == len(_WORDS) - 1
+
+
+def test_choose_says_what_is_missing():
+  with pytest.raises(errors.CorpusError) as caught:
+    held_out_split.choose({'de': {'one two three': 'x'}}, count=5, seed=0)
+  assert 'Too few messages' in str(caught.value)
+  assert '1 messages in de' in str(caught.value)
+
+
+def test_remove_looks_at_both_sides():
+  texts = {
+    'Please enter a number.': 'Bitte Zahl eingeben',
+    'Something else entirely': 'BITTE EINE FARBE WÄHLEN!',
+    'Quite another message': 'Ganz anderer Text',
+  }
+  kept = held_out_split.remove(
+    texts,
+    {
+      'please enter a number': 'unähnlich',
+      'held out': 'bitte eine Farbe wählen',
+    },
+  )
+  assert kept == {'Quite another message': 'Ganz anderer Text'}

@@ -1,0 +1,129 @@
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import checkpoint_selection
+from xlflax.utils import errors
+from xlflax.storage import checksums
+
+
+@dataclasses.dataclass
+class _Run:
+  directory: pathlib.Path
+  steps: list[int]
+
+
+@pytest.fixture
+def run(tmp_path):
+  values = {10: 0.3, 20: 0.7, 30: 0.5, 40: 0.9}
+  lines = [
+    json.dumps({'step': step, 'train': {'loss': 1.0}})
+    + '\n'
+    + json.dumps(
+      {
+        'step': step,
+        'eval': {
+          'retrieval/accuracy/mean': value,
+          'perplexity/perplexity/mean': 100 * value,
+          'perplexity/accuracy/mean': value,
+          'word_alignment/best_aer/mean': value,
+          'word_alignment/best_layer/mean': 3,
+        },
+      }
+    )
+    for step, value in values.items()
+  ]
+  (tmp_path / 'metrics.jsonl').write_text('\n'.join(lines) + '\n{"st')
+  return _Run(tmp_path, [10, 20, 30])
+
+
+@pytest.mark.parametrize(
+  'steps, expected',
+  [('last', [30]), ('all', [10, 20, 30]), ('none', []), ([30, 10], [10, 30])],
+)
+def test_choices(run, steps, expected):
+  assert checkpoint_selection.select_checkpoints(run, steps) == expected
+
+
+@pytest.mark.parametrize(
+  'metric, expected',
+  [
+    ('retrieval/accuracy/mean', 20),
+    ('perplexity/perplexity/mean', 10),
+    ('perplexity/accuracy/mean', 20),
+    ('word_alignment/best_aer/mean', 10),
+  ],
+)
+def test_best_is_as_the_metric_is_declared(run, metric, expected):
+  # Step 40 has the highest accuracy, but its checkpoint is gone.
+  assert checkpoint_selection.select_checkpoints(
+    run, 'best', best_metric=metric
+  ) == [expected]
+
+
+def test_best_needs_a_metric_that_was_recorded(run):
+  with raises_error(
+    errors.ConfigError,
+    got='bleu',
+    where='metrics.jsonl',
+    mentions=(
+      'perplexity/accuracy/mean',
+      'perplexity/perplexity/mean',
+      'retrieval/accuracy/mean',
+      'word_alignment/best_aer/mean',
+    ),
+  ):
+    checkpoint_selection.select_checkpoints(run, 'best', best_metric='bleu')
+
+
+def test_a_metric_that_failed_says_why(run):
+  result = {
+    'step': 10,
+    'metrics': {},
+    'tables': {},
+    'notes': [],
+    'failures': [{'task': 'dev', 'part': 'en', 'message': 'The cause.'}],
+  }
+  folder = run.directory / 'eval' / 'dev' / 'validation-0'
+  folder.mkdir(parents=True)
+  (folder / '10.json').write_text(json.dumps(checksums.add_digest(result)))
+  with raises_error(errors.ConfigError, mentions=('dev/f1/en', 'en')):
+    checkpoint_selection.select_checkpoints(run, 'best', best_metric='dev/f1/en')
+
+
+def test_no_best_of_a_metric_without_better_and_worse(run):
+  with raises_error(errors.ConfigError, got='word_alignment/best_layer/mean'):
+    checkpoint_selection.select_checkpoints(
+      run, 'best', best_metric='word_alignment/best_layer/mean'
+    )
+
+
+def test_best_without_any_evaluation(tmp_path):
+  with raises_error(errors.ConfigError, where='metrics.jsonl'):
+    checkpoint_selection.select_checkpoints(_Run(tmp_path, [10]), 'best')
+
+
+def test_a_step_without_checkpoint(run):
+  with raises_error(
+    errors.CheckpointError, got='15, 40', mentions=(10, 20, 30)
+  ):
+    checkpoint_selection.select_checkpoints(run, [15, 20, 40])
+
+
+def test_a_run_without_checkpoints(tmp_path):
+  run = _Run(tmp_path, [])
+  assert (
+    checkpoint_selection.select_checkpoints(run, 'all', may_be_none=True) == []
+  )
+  with raises_error(errors.CheckpointError, mentions='--continuous'):
+    checkpoint_selection.select_checkpoints(run, 'last')
+
+
+def test_an_unknown_choice():
+  with raises_error(
+    errors.ConfigError, got='newest', where='steps', mentions='last'
+  ):
+    checkpoint_selection.check_checkpoint_steps('newest')

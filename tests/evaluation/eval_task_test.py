@@ -1,0 +1,119 @@
+import dataclasses
+import enum
+import math
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.metrics import metric
+from xlflax.utils import errors
+
+
+class _Kind(enum.Enum):
+  ONE = 'one'
+  TWO = 'two'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Text:
+  directory: str
+  text: str
+
+  def fingerprint(self):
+    return self.text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task(eval_task.EvalTask):
+  METRICS = (metric.ACCURACY,)
+  name: str = 'task'
+  source: _Text = _Text(directory='a', text='x')
+  kind: _Kind = _Kind.ONE
+  error: type[Exception] | None = None
+
+  def evaluate(self, subject):
+    if self.error:
+      raise self.error('the reason')
+    return eval_task.EvalResult(metrics={'m/x': 1.0})
+
+
+def test_a_result_survives_json():
+  result = eval_task.EvalResult(
+    metrics={'m/de': 0.5},
+    tables={'t': [{'layer': 1, 'value': 0.25}]},
+    notes=('n',),
+    failures=(eval_task.Failure(task='t', part='en', message='m'),),
+  )
+  assert eval_task.EvalResult.from_json(result.to_json()) == result
+
+
+def test_numbers_that_are_not_finite_become_null_and_nan():
+  result = eval_task.EvalResult(
+    metrics={'m': math.inf}, tables={'t': [{'v': math.nan}]}
+  )
+  value = result.to_json()
+  assert value['metrics'] == {'m': None}
+  assert value['tables'] == {'t': [{'v': None}]}
+  assert math.isnan(eval_task.EvalResult.from_json(value).metrics['m'])
+
+
+@pytest.mark.parametrize(
+  'error, text',
+  [
+    (errors.CorpusError, 'task: the reason.'),
+    (ZeroDivisionError, 'task: ZeroDivisionError: the reason'),
+  ],
+)
+def test_a_task_that_fails_is_named(error, text):
+  result = eval_task.evaluate_task(_Task(error=error), None)
+  assert result.metrics == {}
+  (failure,) = result.failures
+  assert str(failure) == text
+
+
+def test_a_bug_leaves_its_traceback_in_the_log(caplog):
+  eval_task.evaluate_task(_Task(error=ZeroDivisionError), None)
+  assert any(
+    record.exc_info or 'ZeroDivisionError' in record.getMessage()
+    for record in caplog.records
+  )
+  caplog.clear()
+  eval_task.evaluate_task(_Task(error=errors.CorpusError), None)
+  assert not caplog.text
+
+
+def test_an_interrupt_is_no_failure_of_a_task():
+  with pytest.raises(KeyboardInterrupt):
+    eval_task.evaluate_task(_Task(error=KeyboardInterrupt), None)
+
+
+def test_settings_know_text_but_not_where_it_lies():
+  first = eval_task.task_settings(_Task())
+  moved = eval_task.task_settings(_Task(source=_Text(directory='b', text='x')))
+  other = eval_task.task_settings(_Task(source=_Text(directory='a', text='y')))
+  assert first == moved
+  assert eval_task.settings_hash(first) == eval_task.settings_hash(moved)
+  assert eval_task.settings_hash(first) != eval_task.settings_hash(other)
+  assert first['kind'] == 'one'
+
+
+def test_every_setting_counts():
+  hashes = {
+    eval_task.settings_hash(eval_task.task_settings(task))
+    for task in (_Task(), _Task(kind=_Kind.TWO), _Task(name='other'))
+  }
+  assert len(hashes) == 3
+
+
+def test_batch_size_must_be_positive():
+  with raises_error(errors.ConfigError, got=0, where='Subject.batch_size'):
+    eval_task.Subject(model=None, params=None, vocabulary=None, batch_size=0)
+
+
+def test_a_result_in_a_notebook():
+  failure = eval_task.Failure(task='t', part='<de>', message='no text')
+  result = eval_task.EvalResult(metrics={'accuracy/en': 0.5}, failures=(failure,))
+  text = result._repr_html_()
+  assert '<th>accuracy/en</th><td>0.5</td>' in text
+  assert '&lt;de&gt;' in text and '<de>' not in text

@@ -1,0 +1,73 @@
+import math
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tests.errors import raises_error
+from xlflax.evaluation.metrics import alignment_error_rate
+from xlflax.utils import errors
+
+_links = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)))
+
+
+def test_by_hand():
+  gold = [
+    alignment_error_rate.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
+    alignment_error_rate.GoldLinks({(0, 1)}),
+  ]
+  found = alignment_error_rate.alignment_scores(gold, [{(0, 0), (2, 2), (3, 3)}, {(0, 1)}])
+  assert found.precision == 0.75
+  assert found.recall == pytest.approx(2 / 3)
+  assert found.error_rate == pytest.approx(1 - (2 + 3) / (4 + 3))
+  assert found.statistics.rows.tolist() == [[1, 2, 3, 2], [1, 1, 1, 1]]
+
+
+@hypothesis.given(_links, _links, _links)
+def test_equals_the_definition(sure, possible, found):
+  hypothesis.assume(sure and found)
+  possible |= sure
+  result = alignment_error_rate.alignment_scores(
+    [alignment_error_rate.GoldLinks(sure, possible)], [found]
+  )
+  assert result.error_rate == pytest.approx(
+    1 - (len(found & sure) + len(found & possible)) / (len(found) + len(sure))
+  )
+  assert 0 <= result.error_rate <= 1
+
+
+def test_without_links():
+  found = alignment_error_rate.alignment_scores([alignment_error_rate.GoldLinks({(0, 0)})], [set()])
+  assert found.error_rate == 1 and found.recall == 0
+  assert math.isnan(found.precision)
+
+
+@pytest.mark.parametrize(
+  'first, line', [(0, '0-0 1p2 3-1'), (1, '1-1 2p3 4-2')]
+)
+def test_pharaoh(first, line):
+  gold = alignment_error_rate.read_pharaoh(line, first=first)
+  assert gold.sure == {(0, 0), (3, 1)}
+  assert gold.possible == {(0, 0), (3, 1), (1, 2)}
+  assert alignment_error_rate.write_pharaoh(gold.sure, gold.possible, first=first) == line
+
+
+@hypothesis.given(_links, _links)
+def test_pharaoh_both_ways(sure, possible):
+  line = alignment_error_rate.write_pharaoh(sure, possible)
+  assert alignment_error_rate.read_pharaoh(line) == alignment_error_rate.GoldLinks(
+    sure, sure | possible
+  )
+
+
+@pytest.mark.parametrize(
+  'line, first', [('0-0 1:2', 0), ('0-0', 1), ('-1-2', 0)]
+)
+def test_malformed_links(line, first):
+  with raises_error(errors.CorpusError, where='gold.txt:3'):
+    alignment_error_rate.read_pharaoh(line, first=first, where='gold.txt:3')
+
+
+def test_as_many_sentences():
+  with raises_error(errors.CorpusError, mentions=(0, 1)):
+    alignment_error_rate.alignment_scores([alignment_error_rate.GoldLinks({(0, 0)})], [])

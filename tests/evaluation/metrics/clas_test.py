@@ -1,0 +1,59 @@
+"""CLAS, MLAS, BLEX by hand; tests/official compares them with the scorer."""
+
+import dataclasses
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation.metrics import clas
+from xlflax.utils import errors
+
+_GOLD = labeled_examples.ParsedSentence(
+  id='0',
+  language='en',
+  words=('the', 'dogs', 'have', 'barked', '.'),
+  tags=('DET', 'NOUN', 'AUX', 'VERB', 'PUNCT'),
+  heads=(2, 4, 4, 0, 4),
+  relations=('det', 'nsubj', 'aux', 'root', 'punct'),
+  lemmas=('the', 'dog', 'have', '_', '.'),
+  features=('_', 'Number=Plur', 'Typo=Yes', 'Tense=Past|VerbForm=Part', '_'),
+)
+
+
+def _values(**changes):
+  predicted = dataclasses.replace(_GOLD, **changes)
+  found = clas.content_word_scores([_GOLD], [predicted])
+  return [one.value for one in (found.clas, found.mlas, found.blex)]
+
+
+def test_a_right_tree():
+  assert _values() == [1, 1, 1]
+  assert _values(relations=('det:x', 'nsubj:y', 'aux', 'root', 'dep')) == (
+    pytest.approx([0.8, 0.8, 0.8])  # punctuation became content: 2 * 2 / 5
+  )
+
+
+def test_function_words_count_with_their_head_alone():
+  assert _values(heads=(4, 4, 4, 0, 4)) == [1, 0, 1]
+  assert _values(tags=('PRON', 'NOUN', 'AUX', 'VERB', 'PUNCT')) == [1, 0.5, 1]
+
+
+def test_features_and_lemmas():
+  features = list(_GOLD.features)
+  features[2] = '_'  # no universal feature
+  assert _values(features=tuple(features)) == [1, 1, 1]
+  features[1] = 'Number=Sing'
+  assert _values(features=tuple(features)) == [1, 0.5, 1]
+  lemmas = ('the', 'cat', 'have', 'bark', '.')
+  assert _values(lemmas=lemmas) == [1, 1, 0.5]  # '_' in the gold matches
+
+
+def test_what_gold_trees_lack():
+  bare = dataclasses.replace(_GOLD, lemmas=(), features=())
+  found = clas.content_word_scores([bare], [bare])
+  assert found.blex is None and found.mlas.value == 1
+  with raises_error(errors.CorpusError, mentions=(1, 5)):
+    clas.content_word_scores(
+      [bare], [dataclasses.replace(bare, heads=(0,))]
+    )

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from tests.errors import raises_error
+from xlflax.evaluation.metrics import classification_metrics
+from xlflax.utils import errors
+
+
+def test_by_hand():
+  found = classification_metrics.classification_scores(list('aabb'), list('abbb'))
+  assert found.accuracy == 0.75
+  assert found.macro_f1 == pytest.approx((2 / 3 + 4 / 5) / 2)
+  assert found.labels == ('a', 'b')
+  assert found.confusion.tolist() == [[1, 1], [0, 2]]
+  assert found.correct.rows[:, 0].tolist() == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_equals_scikit_learn(seed):
+  random = np.random.default_rng(seed)
+  gold, predicted = (random.choice(list('abcd'), 60).tolist() for _ in range(2))
+  found = classification_metrics.classification_scores(gold, predicted)
+  assert found.accuracy == pytest.approx(
+    sklearn_metrics.accuracy_score(gold, predicted)
+  )
+  assert found.macro_f1 == pytest.approx(
+    sklearn_metrics.f1_score(gold, predicted, average='macro')
+  )
+  np.testing.assert_array_equal(
+    found.confusion, sklearn_metrics.confusion_matrix(gold, predicted)
+  )
+
+
+@pytest.mark.filterwarnings('ignore::RuntimeWarning')
+@pytest.mark.parametrize('seed', range(20))
+def test_a_class_beside_scikit_learn(seed):
+  """GLUE's F1 and Matthews' correlation, of odd shares as well."""
+  random = np.random.default_rng(seed)
+  shares = random.choice([0.0, 0.05, 0.5, 1.0], 2)
+  gold, predicted = ((random.random(40) < p).astype(int) for p in shares)
+  found = classification_metrics.of_positive(
+    list(map(str, gold)), list(map(str, predicted)), '1'
+  )
+  assert found['f1'].value == pytest.approx(
+    sklearn_metrics.f1_score(gold, predicted, zero_division=0)
+  )
+  assert found['matthews'].value == pytest.approx(
+    sklearn_metrics.matthews_corrcoef(gold, predicted)
+  )
+
+
+def test_a_class_that_nobody_names_does_not_count():
+  found = classification_metrics.classification_scores(['a'], ['a'], labels=['a', 'b'])
+  assert found.macro_f1 == 1
+  assert found.confusion.shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+  'gold, predicted, labels, values',
+  [
+    ([], [], None, 0),
+    (['a'], ['a', 'b'], None, (2, 1)),
+    (['a'], ['z'], ['a', 'b'], 'z'),
+  ],
+)
+def test_what_cannot_be_scored(gold, predicted, labels, values):
+  with raises_error(errors.CorpusError, mentions=values):
+    classification_metrics.classification_scores(gold, predicted, labels=labels)

@@ -1,0 +1,39 @@
+"""Paired comparisons, beside SciPy's."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from xlflax.evaluation.metrics import paired_comparison
+from xlflax.utils import errors
+
+
+def test_as_scipy():
+  rng = np.random.default_rng(0)
+  first, second = rng.normal(size=5), rng.normal(1.0, size=5)
+  found = paired_comparison.compare_paired(first, second)
+  expected = stats.ttest_rel(second, first)
+  interval = expected.confidence_interval(0.95)
+  assert found.p_value == pytest.approx(expected.pvalue)
+  assert (found.low, found.high) == pytest.approx(tuple(interval))
+  assert found.difference == pytest.approx(second.mean() - first.mean())
+  assert found.runs == (5, 5)
+
+
+def test_pairing_takes_off_what_seeds_share():
+  spread = np.array([0.0, 10.0, 20.0, 30.0])
+  noise = np.array([0.1, -0.1, 0.05, -0.05])
+  assert paired_comparison.compare_paired(spread, spread + 1 + noise).p_value < 0.001
+  assert stats.ttest_ind(spread, spread + 1 + noise).pvalue > 0.5
+
+
+@pytest.mark.parametrize(('change', 'p_value'), [(0.0, 1.0), (0.5, 0.0)])
+def test_differences_without_spread(change, p_value):
+  found = paired_comparison.compare_paired([1.0, 2.0], [1.0 + change, 2.0 + change])
+  assert (found.low, found.high, found.p_value) == (change, change, p_value)
+
+
+@pytest.mark.parametrize('second', [[1.0], [1.0, 2.0, 3.0]])
+def test_seeds_must_be_the_same(second):
+  with pytest.raises(errors.ConfigError):
+    paired_comparison.compare_paired([1.0, 2.0][: len(second)], second)

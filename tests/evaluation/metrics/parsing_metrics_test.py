@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation.metrics import parsing_metrics
+from xlflax.utils import errors
+
+_GOLD = parsing_metrics.Tree(
+  (2, 0, 2, 2),
+  ('nmod:poss', 'root', 'obj', 'punct'),
+  ('NOUN', 'VERB', 'NOUN', 'PUNCT'),
+)
+_GUESS = parsing_metrics.Tree((2, 0, 2, 3), ('nmod', 'root', 'nsubj', 'punct'))
+
+
+def test_by_hand():
+  found = parsing_metrics.attachment_scores([_GOLD], [_GUESS])
+  assert found.uas.value == 0.75
+  assert found.las.value == 0.5  # the subtype does not count
+  assert found.punctuation is parsing_metrics.Punctuation.INCLUDED
+  without = parsing_metrics.attachment_scores([_GOLD], [_GUESS], punctuation='excluded')
+  assert without.uas.value == 1
+  assert without.las.value == pytest.approx(2 / 3)
+
+
+def test_equals_a_double_loop():
+  random = np.random.default_rng(0)
+  names = np.array(['nsubj', 'obj', 'obl', 'obl:tmod', 'nsubj:pass'])
+  trees = [
+    [
+      parsing_metrics.Tree(random.integers(0, 4, size), random.choice(names, size))
+      for size in (3, 1, 7)
+    ]
+    for _ in range(2)
+  ]
+  found = parsing_metrics.attachment_scores(*trees)
+  right = attached = words = 0
+  for gold, guess in zip(*trees, strict=True):
+    for i in range(len(gold.heads)):
+      words += 1
+      if gold.heads[i] == guess.heads[i]:
+        attached += 1
+        right += (
+          gold.relations[i].partition(':')[0]
+          == guess.relations[i].partition(':')[0]
+        )
+  assert 0 < right < attached < words
+  assert found.las.value == pytest.approx(right / words)
+  assert found.uas.value == pytest.approx(attached / words)
+
+
+@pytest.mark.parametrize(
+  'gold, guess, kind, values',
+  [
+    ([], [], 'included', 0),
+    ([_GOLD], [], 'included', (0, 1)),
+    ([_GOLD], [parsing_metrics.Tree((0,), ('root',))], 'included', (4, 'sentence 1')),
+    ([_GUESS], [_GUESS], 'excluded', 'sentence 1'),
+  ],
+)
+def test_what_cannot_be_scored(gold, guess, kind, values):
+  with raises_error(errors.CorpusError, mentions=values):
+    parsing_metrics.attachment_scores(gold, guess, punctuation=kind)

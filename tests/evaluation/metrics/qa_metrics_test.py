@@ -1,0 +1,127 @@
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation.metrics import qa_metrics
+from xlflax.utils import errors
+
+
+@pytest.mark.parametrize(
+  'language, text, normal',
+  [
+    ('en', 'The “Cat”, a dog & an owl!', 'cat dog owl'),
+    ('en', 'another theme', 'another theme'),
+    ('es', '¡El niño y la niña!', 'niño y niña'),
+    ('es', 'Unas casas, los años, una', 'casas años'),
+    ('de', 'Die Straße „des“ Königs, einem', 'straße königs'),
+    ('de', 'dasselbe Ding', 'dasselbe ding'),
+    ('vi', 'Những cái bàn của tôi là', 'bàn tôi'),
+    ('ar', 'الكتاب، الجديد؟', 'كتاب جديد'),
+    ('ar', 'والكتاب', 'و كتاب'),
+    ('hi', 'यह एक किताब है।', 'यह एक किताब है'),
+    ('zh', '我爱“中国”，ABC 1990年。', '我 爱 中 国 abc 1990 年'),
+  ],
+)
+def test_mlqa_normalisation(language, text, normal):
+  assert (
+    qa_metrics.normalize_answer(text, rules='mlqa', language=language) == normal
+  )
+
+
+@pytest.mark.parametrize(
+  'text, normal',
+  [
+    ('The cat, an owl; a-b', 'cat owl ab'),
+    ('“cat”', '“cat”'),  # only ASCII punctuation goes
+    ('el niño', 'el niño'),
+    ('我爱，中国', '我爱，中国'),
+  ],
+)
+def test_squad_normalisation_is_english_everywhere(text, normal):
+  for language in ('en', 'es', 'zh', 'th'):
+    assert qa_metrics.normalize_answer(text, language=language) == normal
+
+
+@pytest.mark.parametrize(
+  'language, predicted, gold, f1',
+  [
+    ('en', 'the red cat', 'a red dog', 0.5),
+    ('zh', '中国人', '中国', 0.8),
+    ('es', 'el gato rojo', 'gato', 2 / 3),
+    ('hi', 'नई दिल्ली', 'दिल्ली', 2 / 3),
+    ('ar', 'القاهرة', 'قاهرة', 1.0),
+    ('vi', 'của Hà Nội', 'Hà Nội', 1.0),
+    ('de', 'die rote Katze', 'Katze', 2 / 3),
+  ],
+)
+def test_f1_by_hand(language, predicted, gold, f1):
+  assert qa_metrics.f1(
+    predicted, gold, rules='mlqa', language=language
+  ) == pytest.approx(f1)
+
+
+def test_repeated_tokens_count_as_often_as_both_have_them():
+  assert qa_metrics.f1('b b c', 'b b b') == pytest.approx(2 / 3)
+
+
+def test_answers_of_articles_only_match_without_f1():
+  assert qa_metrics.exact_match('the', 'a') == 1
+  assert qa_metrics.f1('the', 'a') == 0
+
+
+def test_the_best_of_several_gold_answers_counts():
+  found = qa_metrics.answer_scores(
+    {'1': ['x', 'red cat'], '2': ['dog'], '3': ['owl']},
+    {'1': 'cat', '2': 'the dog'},
+  )
+  assert found.f1.rows[:, 0].tolist() == pytest.approx([2 / 3, 1, 0])
+  assert found.exact_match.value == pytest.approx(1 / 3)
+  assert found.f1.value == pytest.approx(5 / 9)
+  assert found.ids == ('1', '2', '3')
+
+
+@pytest.mark.parametrize(
+  'gold, predicted, got',
+  [({}, {}, 0), ({'1': []}, {'1': 'a'}, '1'), ({'1': ['a']}, {'2': 'a'}, '2')],
+)
+def test_what_cannot_be_scored(gold, predicted, got):
+  with raises_error(errors.CorpusError, got=got):
+    qa_metrics.answer_scores(gold, predicted)
+
+
+def test_mlqa_has_seven_languages():
+  with raises_error(errors.ConfigError, got='ja', mentions=('en', 'es', 'de')):
+    qa_metrics.normalize_answer('x', rules='mlqa', language='ja')
+  with raises_error(
+    errors.ConfigError, got='triviaqa', mentions=('squad', 'squad_v2', 'mlqa')
+  ):
+    qa_metrics.normalize_answer('x', rules='triviaqa')
+
+
+@pytest.mark.parametrize(
+  'predicted, answers, expected',
+  [
+    ('', [''], (1, 1)),
+    ('the cat', [''], (0, 0)),
+    ('', ['cat'], (0, 0)),
+    ('the', ['cat', 'a'], (0, 0)),  # an answer of articles alone is none
+    ('a cat', ['cat', 'the'], (1, 1)),
+    ('!', ['.'], (1, 1)),
+  ],
+)
+def test_no_answer_by_the_rules_of_squad_v2(predicted, answers, expected):
+  assert (
+    qa_metrics.best_answer_scores(predicted, answers, rules='squad_v2')
+    == expected
+  )
+
+
+def test_missing_predictions_are_dropped_by_squad_v2_alone():
+  """Its script passes over them, that of v1.1 counts 0."""
+  gold = {'a': ['x'], 'b': ['y'], 'c': ['']}
+  found = qa_metrics.answer_scores(gold, {'a': 'x', 'c': 'z'}, rules='squad_v2')
+  assert (found.ids, found.f1.value) == (('a', 'c'), 0.5)
+  assert qa_metrics.answer_scores(gold, {'a': 'x'}).f1.value == pytest.approx(
+    1 / 3
+  )
+  with raises_error(errors.CorpusError, got=0):
+    qa_metrics.answer_scores(gold, {}, rules='squad_v2')

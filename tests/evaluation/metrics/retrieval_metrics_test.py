@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+from xlflax.evaluation.metrics import retrieval_metrics
+from xlflax.evaluation.metrics.string_overlap import Kind
+from xlflax.similarity import cosine
+
+
+def test_layers_in_both_directions():
+  """Layer 0: the first sentence of the second side finds the wrong one."""
+  first = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1, 0], [0, 1]]])
+  second = np.array([[[0.1, 1.0], [0.0, 1.0]], [[1, 0], [0, 1]]])
+  found = retrieval_metrics.score_layers(first, second)
+  np.testing.assert_array_equal(found.forward, [1, 1])
+  np.testing.assert_array_equal(found.backward, [0.5, 1])
+  np.testing.assert_array_equal(found.mean, [0.75, 1])
+
+
+def test_csls_passes_over_a_hub():
+  """Key 2 is near to everything, and nearest to query 0 by cosine."""
+  angles = np.deg2rad([[0, 40, 80], [-14, 54, 12]])
+  first, second = np.stack([np.cos(angles), np.sin(angles)], -1)
+  assert cosine.find_nearest(first, second).forward.tolist() == [2, 1, 1]
+  found = retrieval_metrics.nearest_by_csls(first, second, k=2)
+  similar = first @ second.T
+  scores = (
+    2 * similar
+    - np.sort(similar, 1)[:, 1:].mean(1)[:, None]
+    - np.sort(similar, 0)[1:].mean(0)
+  )
+  np.testing.assert_array_equal(found.forward, scores.argmax(1))
+  np.testing.assert_array_equal(found.backward, scores.argmax(0))
+  assert found.forward[0] == 0
+
+
+def test_mean_cosines_agree_with_the_whole_matrix():
+  draw = np.random.default_rng(0)
+  sides = draw.normal(size=(2, 9, 4)) + 1
+  units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
+  matrix = units[0] @ units[1].T
+  found = retrieval_metrics.mean_cosines(*sides)
+  assert found.pairs == pytest.approx(matrix.trace() / 9)
+  assert found.others == pytest.approx(matrix[~np.eye(9, dtype=bool)].mean())
+
+
+def test_one_pair_has_no_others():
+  found = retrieval_metrics.mean_cosines(np.ones((1, 2)), np.ones((1, 2)))
+  assert found.pairs == pytest.approx(1) and np.isnan(found.others)
+
+
+def test_accuracies_of_kinds():
+  kinds = np.array([Kind.UNSHARED, Kind.UNSHARED, Kind.EQUAL, Kind.UNSHARED])
+  found = retrieval_metrics.retrieval_accuracies('csls', np.array([0, 2, 2, 3]), kinds)
+  assert found.pop('csls_shared') != found['csls']  # NaN: there is none
+  assert found == {'csls': 3 / 4, 'csls_unshared': 2 / 3}

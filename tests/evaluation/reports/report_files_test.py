@@ -1,0 +1,283 @@
+import csv
+import dataclasses
+import json
+import math
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import plots
+from xlflax.evaluation.metrics import corpus_statistics
+from xlflax.evaluation.reports import (leaderboard, report_files, score_table, text)
+from xlflax.utils import errors
+
+
+def _score(task, metric, language, value, size=None):
+  examples = None
+  if size:
+    right = (np.arange(size) < value * size).astype(float)
+    examples = (corpus_statistics.Statistics(right),) * 2  # seeds
+  return score_table.Score(task, metric, language, value, examples)
+
+
+def _table(model, shift=0.0):
+  return score_table.ScoreTable(
+    model,
+    (
+      _score('xnli', 'accuracy', 'en', 0.75 + shift, 100),
+      _score('xnli', 'accuracy', 'de', 0.5 + shift, 100),
+      _score('xnli', 'accuracy', 'sw', 0.25 + shift, 100),
+      _score('mlqa', 'f1', 'en', 0.7),
+      _score('mlqa', 'exact_match', 'en', 0.5),
+      _score('mlqa', 'exact_match', 'zh', 0.1),
+      _score('mlqa', 'f1', 'zh', 0.3),
+      _score('translation', 'bleu', 'en-ja', 20.0),
+      _score('word_alignment', 'aer', 'en-de', 0.3 + shift),
+      _score('broken', 'accuracy', 'de', math.nan),
+    ),
+    notes=('a note & more',),
+  )
+
+
+def test_summary_by_hand():
+  found = leaderboard.summarize(_table('m'))
+  assert list(found.tasks) == ['xnli', 'mlqa', 'translation', 'word_alignment']
+  assert found.tasks['xnli'].score == pytest.approx(50)
+  assert found.tasks['xnli'].gap == pytest.approx(37.5)
+  mlqa = found.tasks['mlqa']
+  assert mlqa.languages == pytest.approx({'en': 60, 'zh': 20})
+  assert (mlqa.score, mlqa.gap) == pytest.approx((40, 40))
+  assert mlqa.metric_means == pytest.approx({'exact_match': 30, 'f1': 50})
+  assert found.average == pytest.approx((50 + 40 + 20) / 3)
+  assert found.gap == pytest.approx((37.5 + 40) / 2)
+  assert found.xtreme == {}
+  german = leaderboard.summarize(_table('m'), source='de')
+  assert german.tasks['xnli'].gap == pytest.approx(0)
+
+
+def test_comparison():
+  found = leaderboard.compare([_table('a'), _table('b', 0.2)], samples=200)
+  by_key = {(one.task, one.metric, one.language): one for one in found}
+  # What is not finite is left out; xnli has a mean and a gap, too.
+  assert len(found) == 9 + 2
+  xnli = by_key['xnli', 'accuracy', 'sw']
+  assert xnli.difference == pytest.approx(20) and xnli.better
+  assert xnli.significance.p_value < 0.05
+  assert xnli.adjusted_p >= xnli.significance.p_value
+  tested = [one for one in found if one.significance is not None]
+  assert len(tested) == 5  # one family, whatever the metric and the task
+  least = min(tested, key=lambda one: one.significance.p_value)
+  assert least.adjusted_p == pytest.approx(5 * least.significance.p_value)
+  mean = by_key['xnli', 'accuracy', 'mean']
+  assert (mean.first, mean.second) == pytest.approx((50, 70)) and mean.better
+  gap = by_key['xnli', 'accuracy', 'gap']
+  assert (gap.first, gap.second) == pytest.approx((37.5, 37.5))
+  assert xnli.significance.runs == (2, 2)
+  worse = by_key['word_alignment', 'aer', 'en-de']
+  assert worse.difference == pytest.approx(20) and worse.better is False
+  assert worse.significance is None
+  assert by_key['mlqa', 'f1', 'zh'].better is None
+  with raises_error(errors.CorpusError, mentions=(100, 10)):
+    leaderboard.compare(
+      [
+        _table('a'),
+        score_table.ScoreTable(
+          'b', (_score('xnli', 'accuracy', 'en', 0.5, 10),)
+        ),
+      ]
+    )
+
+
+def test_all_files_are_written(tmp_path):
+  tables = [_table('a|b <i>'), _table('c', 0.1)]
+  written = report_files.write(tmp_path, tables, samples=50)
+  assert sorted(tmp_path.iterdir()) == sorted(written)
+  for path in written:
+    if path.suffix == '.png':
+      assert matplotlib.image.imread(path).std() > 0.05
+  record = json.loads((tmp_path / report_files.JSON).read_text(encoding='utf-8'))
+  assert record['models'][0]['tasks']['xnli']['score'] == pytest.approx(50)
+  rows = list(csv.DictReader((tmp_path / report_files.CSV).open(encoding='utf-8')))
+  assert len(rows) == 20
+  assert rows[0] == {
+    'model': 'a|b <i>',
+    'task': 'xnli',
+    'metric': 'accuracy',
+    'language': 'en',
+    'score': '75.0',
+  }
+  markdown = (tmp_path / report_files.MARKDOWN).read_text(encoding='utf-8')
+  row = (
+    r'\| a\\\|b <i> \| 50.0 ± \d+\.\d \| 37.5 ± \d+\.\d '
+    r'\|( (75|50|25).0 ± \d+\.\d \|){3}\n'
+  )
+  assert re.search(row, markdown)
+  assert '## mlqa (mean of F1 and exact match)' in markdown
+  widths = [
+    line.replace('\\|', '').count('|')
+    for line in markdown.split('## xnli')[1].splitlines()[2:5]
+  ]
+  assert len(set(widths)) == 1
+
+
+def test_the_page_needs_no_network(tmp_path):
+  report_files.write(tmp_path, [_table('a <i>')])
+  page = (tmp_path / report_files.PAGE).read_text(encoding='utf-8')
+  assert 'a &lt;i&gt;' in page and 'a <i>' not in page
+  assert 'a note &amp; more' in page
+  sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
+  assert len(sources) == 6
+  assert all(one.startswith('data:image/png;base64,') for one in sources)
+
+
+def test_tables_are_read_back(tmp_path):
+  report_files.write(tmp_path, [_table('a')])
+  (found,) = report_files.read(tmp_path)
+  assert found.to_json() == _table('a').to_json()
+  assert math.isnan(found.scores[-1].score)
+  old = found.examples('xnli', 'accuracy', 'de')
+  assert [run.value for run in old] == pytest.approx([0.5, 0.5])
+
+
+def test_a_model_without_some_tasks(tmp_path):
+  small = score_table.ScoreTable(
+    'small', (_score('xnli', 'accuracy', 'de', 0.5),)
+  )
+  report_files.write(tmp_path, [_table('a'), small], samples=10)
+  markdown = (tmp_path / report_files.MARKDOWN).read_text(encoding='utf-8')
+  assert (
+    '| small | – (1 of 4 tasks, 1 of 3 languages) | 50.0 (1 of 3 languages) '
+    '| – | – | – |'
+  ) in markdown
+  assert '| a | – (3 of 4 tasks, 6 of 6 languages) | 50.0 ±' in markdown
+
+
+def test_what_a_suite_has_and_a_model_lacks():
+  """No mean of two of nine tasks, nor of some languages of one."""
+  right = (corpus_statistics.Statistics(np.arange(20) < 10),)
+  scores = [
+    score_table.Score(task, 'accuracy', f'l{i}', 0.5, right)
+    for task, number in (('udpos', 2), ('tatoeba', 5))
+    for i in range(number)
+  ]
+  expected = {'udpos': 33, 'tatoeba': 36} | {f't{i}': 9 for i in range(7)}
+  table = score_table.ScoreTable('a', tuple(scores), expected=expected)
+  wanted = leaderboard.expected([table])
+  found = leaderboard.summarize(table, wanted=wanted)
+  assert (found.average, found.gap, found.xtreme) == (None, None, {})
+  assert found.missing == '(2 of 9 tasks, 7 of 69 languages)'
+  assert found.tasks['udpos'].missing == '(2 of 33 languages)'
+  assert (
+    leaderboard.expected([score_table.ScoreTable.from_json(table.to_json())])
+    == wanted
+  )
+  other = dataclasses.replace(table, model='b')
+  compared = leaderboard.compare([table, other], samples=20)
+  assert {one.task for one in compared} == {'udpos', 'tatoeba'}
+
+
+def test_intervals_of_means_and_gaps():
+  """Languages whose examples are translations are drawn together."""
+  right = np.random.default_rng(0).random(200) < 0.6
+  one = (corpus_statistics.Statistics(right.astype(float)),)
+  table = score_table.ScoreTable(
+    'a',
+    tuple(
+      score_table.Score('xnli', 'accuracy', language, right.mean(), one)
+      for language in ('en', 'de', 'sw')
+    ),
+  )
+  found = leaderboard.intervals(table)
+  expected = 100 * 1.96 * right.std() / np.sqrt(200)
+  for key in (('xnli', 'de'), ('xnli', 'mean'), ('all tasks', 'mean')):
+    assert found[key].reach == pytest.approx(expected, rel=0.1)
+  assert found['xnli', 'gap'].reach == found['all tasks', 'gap'].reach == 0
+
+
+def test_curves(tmp_path):
+  steps = {step: _table('x', step / 1000) for step in (20, 10, 30)}
+  written = report_files.write_curves(tmp_path, {'a': steps})
+  assert [path.name for path in written] == [
+    'xnli.curves.png',
+    'mlqa.curves.png',
+  ]
+  found = report_files._curves('xnli', steps, 'en')
+  assert found['source'] == [
+    (10, pytest.approx(76)),
+    (20, pytest.approx(77)),
+    (30, pytest.approx(78)),
+  ]
+  assert found['gap'][0] == (10, pytest.approx(37.5))
+  assert found['transfer'][0] == (10, pytest.approx(38.5))
+  assert not report_files.write_curves(tmp_path, {'a': {10: steps[10]}})
+
+
+def test_no_label_is_cut_off():
+  names = [f'a rather long name {i}' for i in range(30)]
+  canvas = plots.bar_chart(
+    'title',
+    'score',
+    {
+      model: {name: 50.0 for name in names}
+      for model in ('first', 'second model with a long name')
+    },
+  )
+  canvas.draw_without_rendering()
+  whole = canvas.get_window_extent()
+  labels = [
+    label
+    for axes in canvas.axes
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels())
+  ]
+  assert len(labels) > 30
+  for label in (*labels, *canvas.legends[0].get_texts()):
+    box = label.get_window_extent()
+    assert box.x0 >= whole.x0 and box.x1 <= whole.x1
+    assert box.y0 >= whole.y0 and box.y1 <= whole.y1
+
+
+def test_models_have_different_names(tmp_path):
+  for tables in ([], [_table('a'), _table('a')]):
+    with raises_error(errors.ConfigError, mentions='ScoreTable'):
+      report_files.write(tmp_path, tables)
+  with raises_error(errors.ConfigError, where="ScoreTable 'a'", mentions='en'):
+    score_table.ScoreTable('a', 2 * (_score('xnli', 'accuracy', 'en', 1),))
+
+
+def test_points():
+  assert score_table.points('accuracy', 0.5) == 50
+  assert score_table.points('bleu', 50) == 50
+  assert score_table.lower_is_better('perplexity')
+  assert not score_table.is_averaged('aer')
+  assert report_files._label(['perplexity']) == 'perplexity'
+  assert report_files._label(['las']) == 'LAS (points)'
+  assert text.metric_name('exact_match') == 'exact match'
+
+
+@pytest.mark.parametrize('kind', ['bars', 'curves'])
+def test_long_names_of_models_are_not_cut_off(tmp_path, kind):
+  names = [
+    f'the quite long name of model {i} after pretraining' for i in range(5)
+  ]
+  if kind == 'bars':
+    canvas = plots.bar_chart('t', 'v', {name: {'en': 50.0} for name in names})
+  else:
+    canvas = plots.transfer_curves(
+      't',
+      'v',
+      'en',
+      {
+        name: {
+          key: [(0, 1.0), (1, 2.0)] for key in ('transfer', 'source', 'gap')
+        }
+        for name in names
+      },
+    )
+  plots.save_figure(canvas, tmp_path / 'x.png', dpi=100)
+  image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
+  assert image.min() < 0.5
+  for edge in (image[0], image[-1], image[:, 0], image[:, -1]):
+    assert edge.min() > 0.99

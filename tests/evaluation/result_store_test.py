@@ -1,0 +1,169 @@
+import dataclasses
+import json
+import types
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import (eval_task, result_store, sentence_embedding)
+from xlflax.utils import errors
+from xlflax.training.checkpointing import run_directory
+
+RESULT = eval_task.EvalResult(metrics={'m/de': 0.5, 'm/mean': 0.25})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Source:
+  split: str = 'test'
+  text: str = 'a'
+
+  def fingerprint(self):
+    return self.text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task(eval_task.EvalTask):
+  name: str = 'task'
+  source: _Source | None = dataclasses.field(default_factory=_Source)
+  layer: int = 1
+
+
+def _identity(task=None, seed=0, **more):
+  model = types.SimpleNamespace()
+  return result_store.result_identity(
+    task or _Task(), model=model, vocabulary_hash='v', seed=seed, **more
+  )
+
+
+@pytest.fixture(autouse=True)
+def described(monkeypatch):
+  monkeypatch.setattr(result_store.description, 'describe', lambda model: 'model')
+
+
+def test_a_result_is_found_by_its_settings(tmp_path):
+  file = result_store.write_result(tmp_path, RESULT, step=10, identity=_identity())
+  assert file.name == '10.json'
+  assert file.parent.parent == tmp_path / 'eval' / 'task'
+  assert file.parent.name.startswith('test-')
+  assert result_store.read_finished(tmp_path, _identity(), 10) == RESULT
+  changed = _identity() | {'checkpoint': 'another'}
+  assert result_store.result_path(tmp_path, changed, 10) == file
+  assert result_store.read_finished(tmp_path, changed, 10) is None
+  assert result_store.read_result(file) == RESULT
+  record = json.loads(file.read_text())
+  assert record['step'] == 10
+  assert record['settings'] == _identity()
+
+
+@pytest.mark.parametrize(
+  'other',
+  [
+    dict(task=_Task(source=_Source(split='validation'))),
+    dict(task=_Task(source=_Source(text='b'))),
+    dict(task=_Task(layer=2)),
+    dict(seed=1),
+    dict(parameters='not averaged'),
+    dict(sentence=sentence_embedding.SentenceEncoding(normalize=True)),
+  ],
+)
+def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
+  """Neither replaces the other, and neither joins the other's curve."""
+  for step in (10, 20):
+    result_store.write_result(tmp_path, RESULT, step=step, identity=_identity())
+  changed = eval_task.EvalResult(metrics={'m/de': 0.9})
+  result_store.write_result(tmp_path, changed, step=20, identity=_identity(**other))
+  found = result_store.find_results(tmp_path, 'task')
+  assert found == {
+    result_store.result_group(_identity()): {10: RESULT, 20: RESULT},
+    result_store.result_group(_identity(**other)): {20: changed},
+  }
+
+
+def test_a_task_without_splits(tmp_path):
+  group = result_store.result_group(_identity(_Task(source=None)))
+  assert (group.task, group.split) == ('task', 'all')
+
+
+def test_a_split_that_is_no_file_name():
+  group = result_store.result_group(
+    _identity(_Task(source=_Source(split='test[:5%]/x')))
+  )
+  assert group.split == 'test_5_x'
+
+
+def test_a_result_with_failures_is_not_finished(tmp_path):
+  failed = eval_task.EvalResult(
+    metrics={}, failures=(eval_task.Failure(task='t', part='de', message='m'),)
+  )
+  file = result_store.write_result(tmp_path, failed, step=1, identity=_identity())
+  assert result_store.read_finished(tmp_path, _identity(), 1) is None
+  assert result_store.read_result(file) == failed
+
+
+def test_a_result_of_another_run_is_not_used(tmp_path, caplog):
+  """Although task, text and seed are the same: in no report, nor again."""
+  files = []
+  for name in 'ab':
+    run_directory.write_json(tmp_path / name / 'model.json', {'run': name})
+    files.append(
+      result_store.write_result(
+        tmp_path / name, RESULT, step=1, identity=_identity()
+      )
+    )
+  files[1].replace(files[0])
+  assert result_store.read_result(files[0]) is None
+  assert result_store.read_finished(tmp_path / 'a', _identity(), 1) is None
+  assert result_store.find_results(tmp_path / 'a') == {}
+  assert caplog.records
+  elsewhere = tmp_path / 'elsewhere' / files[0].relative_to(tmp_path / 'a')
+  elsewhere.parent.mkdir(parents=True)
+  files[0].replace(elsewhere)  # where no run says that it is another's
+  assert result_store.read_result(elsewhere) == RESULT
+
+
+@pytest.mark.parametrize('text', ['', '{"metrics": {', '[]', '{"step": 1}'])
+def test_what_is_no_result_is_none(tmp_path, text):
+  (tmp_path / '1.json').write_text(text)
+  assert result_store.read_result(tmp_path / '1.json') is None
+  assert result_store.read_result(tmp_path / 'missing.json') is None
+
+
+def test_nothing_but_the_result_is_left_in_the_folder(tmp_path):
+  file = result_store.write_result(tmp_path, RESULT, step=1, identity=_identity())
+  assert [path.name for path in file.parent.iterdir()] == ['1.json']
+
+
+def test_find_orders_by_step_after_the_untrained_model(tmp_path):
+  for step in (100, 'untrained', 20):
+    result_store.write_result(tmp_path, RESULT, step=step, identity=_identity())
+  (found,) = result_store.find_results(tmp_path).values()
+  assert list(found) == ['untrained', 20, 100]
+  assert result_store.find_results(tmp_path, 'other') == {}
+
+
+def test_the_checkpoint_identity_is_that_of_its_content(tmp_path):
+  folder = tmp_path / 'checkpoints' / '5'
+  for item in ('params', 'train'):
+    (folder / item).mkdir(parents=True)
+    assert result_store.checkpoint_identity(tmp_path, 5) == ''
+    (folder / item / 'digests.json').write_text('a')
+  first = result_store.checkpoint_identity(tmp_path, 5)
+  (folder / 'params/digests.json').write_text('b')
+  assert first and result_store.checkpoint_identity(tmp_path, 5) != first
+
+
+def test_predictions_that_have_changed_are_refused(tmp_path):
+  """What tables of examples and submissions are made from."""
+  identity = _identity()
+  result = eval_task.EvalResult(metrics={'a': 1.0}, files={'en.tsv': 'x\n'})
+  folder = result_store.write_result(
+    tmp_path, result, step=5, identity=identity
+  ).with_suffix('')
+  result_store.check_files(folder)
+  (folder / 'en.tsv').write_text('y\n')
+  with raises_error(errors.RunDirectoryError, where='5', mentions='en.tsv'):
+    result_store.check_files(folder)
+  (folder / 'en.tsv').unlink()
+  with raises_error(errors.RunDirectoryError, where='5', mentions='en.tsv'):
+    result_store.check_files(folder)
+  result_store.check_files(tmp_path / 'elsewhere')

@@ -1,0 +1,156 @@
+import csv
+import dataclasses
+import math
+import re
+
+import rich.console
+
+from tests.errors import assert_mentions
+from xlflax.evaluation import (eval_task, result_store, result_tables)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Task(eval_task.EvalTask):
+  name: str = 'retrieval'
+  primary_metric: str = 'accuracy'
+
+
+def _result(**metrics):
+  return eval_task.EvalResult(
+    metrics={f'accuracy/{k}': v for k, v in metrics.items()} | {'x/de': 9.0}
+  )
+
+
+def _printed(by_step, task=_Task(), **options) -> list[list[str]]:
+  """The words of each line of the table, frames left out."""
+  console = rich.console.Console(width=120)
+  with console.capture() as capture:
+    console.print(result_tables.result_table(task, by_step, **options))
+  lines = re.sub('[│┃]', ' ', capture.get()).splitlines()
+  return [line.split() for line in lines if line.split()]
+
+
+def test_a_table_has_parts_down_and_steps_across():
+  lines = _printed(
+    {
+      'untrained': _result(de=0.1, mean=0.1),
+      20: _result(de=0.5, sw=12345.0, mean=math.nan),
+    }
+  )
+  assert ' '.join(lines[0] + lines[1]) == (
+    'retrieval: accuracy (0 to 1, higher is better)'
+  )
+  assert lines[3] == ['untrained', '20']
+  assert lines[5:8] == [
+    ['de', '0.100', '0.500'],
+    ['sw', '-', '1.234e+04'],
+    ['mean', '0.100', '-'],
+  ]
+
+
+def test_a_long_table_shows_the_first_and_the_last_steps():
+  header = _printed({step: _result(de=0.5) for step in range(100, 120)})[2]
+  assert list(map(int, header)) == [100, *range(113, 120)]
+
+
+def test_further_metrics_stand_beside_the_main_one():
+  class Further(_Task):
+    further_metrics = ('alone', 'not_found')
+
+  results_ = {
+    step: eval_task.EvalResult(metrics={'accuracy/de': 0.5, 'alone/de': value})
+    for step, value in (('untrained', 0.1), (10, 0.2), (20, 0.3))
+  }
+  lines = _printed(results_, Further())
+  assert lines[2:4] == [
+    ['alone', 'alone'],
+    ['untrained', '10', '20', 'untrained', '20'],
+  ]
+  assert lines[5] == ['de', '0.500', '0.500', '0.500', '0.100', '0.300']
+  assert result_tables.summary_line(
+    Further(), eval_task.EvalResult(metrics={'alone/mean': 1})
+  ) == ('retrieval accuracy -, alone 1.000')
+
+
+def test_languages_that_the_vocabulary_lacks_are_marked():
+  result = _result(de=0.1, xx=0.9, mean=0.5)
+  result.tables['pairs'] = [{'pair': 'de', 'sentences': 1200}]
+  lines = _printed({20: result}, languages=('de', 'en'))
+  assert lines[2] == ['sentences', '20']
+  assert [' '.join(line) for line in lines[4:8]] == [
+    'de 1,200 0.100',
+    'xx (not in the vocabulary) 0.900',
+    'mean 0.500',
+    'mean of the vocabulary’s 1 0.100',
+  ]
+  # Parts that are no languages, and those of a vocabulary that names none.
+  for languages in ((), ('fr', 'es')):
+    printed = _printed({20: result}, languages=languages)
+    assert 'vocabulary' not in str(printed)
+
+
+def test_the_csv_has_every_number(tmp_path):
+  file = result_tables.write_csv(
+    tmp_path,
+    {
+      result_store.Group('retrieval', split, 'abc'): {
+        'untrained': _result(de=0.1),
+        20: _result(de=0.5),
+      }
+      for split in ('validation', 'test')
+    },
+  )
+  with file.open() as stream:
+    rows = list(csv.DictReader(stream))
+  assert file == tmp_path / 'eval' / 'summary.csv'
+  assert rows[0] == {
+    'task': 'retrieval',
+    'split': 'validation',
+    'settings': 'abc',
+    'step': 'untrained',
+    'metric': 'accuracy/de',
+    'value': '0.1',
+  }
+  assert len(rows) == 8
+
+
+def test_the_log_line_says_the_mean():
+  assert result_tables.summary_line(_Task(), _result(mean=0.6123)) == (
+    'retrieval accuracy 0.612'
+  )
+
+
+def test_coverage_counts_a_pair_with_english_by_its_other_language():
+  pairs = eval_task.EvalResult(metrics={}, tables={'pairs': []})
+  text = eval_task.EvalResult(metrics={})
+  assert result_tables.describe_coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
+    '1 of 2 languages (none of ru)'
+  )
+  assert result_tables.describe_coverage(
+    ['mean', 'en', 'fra'], ['en', 'fr'], text
+  ) == ('2 of 2 languages')
+  assert not result_tables.describe_coverage(['part one'], ['en', 'fr'], text)
+
+
+def test_a_page_has_chance_and_coverage(tmp_path):
+  task = _Task()
+  result = eval_task.EvalResult(
+    metrics={'accuracy/de': 0.5, 'majority/de': 0.4, 'accuracy/mean': 0.5}
+  )
+  shown = result_tables.result_table(
+    task, {7: result}, languages=('de', 'ja'), folder=tmp_path
+  )
+  assert_mentions(shown.title, 1, 2, 'ja')
+  assert [[*column.cells] for column in shown.columns][1] == ['0.400', '']
+  assert len(result_tables.result_table(task, {7: result}).columns) == 2
+
+
+def test_the_mean_of_perplexities_is_geometric():
+  task = _Task(primary_metric='perplexity')
+  metrics = {'de': 10.0, 'en': 1000.0, 'xx': 50.0, 'mean': 79.37}
+  result = eval_task.EvalResult(
+    metrics={f'perplexity/{k}': v for k, v in metrics.items()}
+  )
+  lines = _printed({20: result}, task, languages=('de', 'en'))
+  [last] = [line for line in lines if 'vocabulary’s' in line]
+  assert last[-1] == '100.000'

@@ -1,0 +1,277 @@
+"""One definition of a model's vector, for `encode` and for every task."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+import xlflax
+from tests.errors import raises_error
+from tests.evaluation import one_hot_model
+from tests.interop.huggingface import published_encoders
+from tests.interop.huggingface.published_encoders import STYLES, TEXTS
+from xlflax.analysis import corpus_hidden_states
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import beir
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import (sentence_embedding, text_sources)
+from xlflax.evaluation.tasks import (mteb_tasks, mining_task, retrieval_predictions, retrieval_task, sentence_task, similarity_search)
+from xlflax.utils import errors
+from xlflax.interop import mteb_encoder
+from xlflax.objectives.model_calls import Pooling
+from xlflax.training.checkpointing import run_directory
+
+_FIRST, _SECOND = TEXTS[:2], TEXTS[2:]
+
+
+@pytest.fixture(scope='module', params=list(STYLES))
+def published(request, tmp_path_factory):
+  """(its folder, the imported run, its style)."""
+  style = STYLES[request.param]
+  folder = published_encoders.write(
+    tmp_path_factory.mktemp('published') / 'model', style
+  )
+  return folder, xlflax.from_huggingface(folder, languages=['en']), style
+
+
+def _own(published, texts, *names):
+  """The library's vectors, with the first of some prompts that there is."""
+  folder, _, style = published
+  found = [style.prompts[name] for name in names if name in style.prompts]
+  default = style.prompts.get(style.default_prompt or '', '')
+  return published_encoders.vectors(folder, texts, [*found, default][0])
+
+
+def _compared(run, tasks, monkeypatch):
+  """What each task compares: name -> its vectors, all sides together."""
+  seen: dict[str, np.ndarray] = {}
+  original = sentence_task.SentenceTask.centred
+
+  def centred(self, subject, sides, notes):
+    found = original(self, subject, sides, notes)
+    seen[self.name] = np.concatenate(found)  # of retrieval: the last layer's
+    return found
+
+  monkeypatch.setattr(sentence_task.SentenceTask, 'centred', centred)
+  for task in tasks:
+    result = task.evaluate(run.subject())
+    assert not result.failures, result.failures
+    assert sum('vectors are ' in note for note in result.notes) == 1
+  return seen
+
+
+class _Pairs(text_sources.PairSource):
+  def pairs(self):
+    return (('en', 'en'),)
+
+  def load(self, pair):
+    del pair
+    return text_sources.PairedText(_FIRST, _SECOND)
+
+
+_MINED = labeled_examples.MinedSentences(
+  languages=('en', 'en'),
+  first=dict(zip('ab', _FIRST, strict=True)),
+  second=dict(zip('cd', _SECOND, strict=True)),
+  gold=frozenset({('a', 'c'), ('b', 'd')}),
+)
+
+
+class _Mined(example_source.MinedSource):
+  def languages(self):
+    return ('en-en',)
+
+  def load(self, part):
+    del part
+    return _MINED
+
+
+_RATED = tuple(
+  labeled_examples.RatedPair(
+    id=str(i), language='en', text=first, paired_text=second, score=float(i)
+  )
+  for i, (first, second) in enumerate(zip(_FIRST, _SECOND, strict=True))
+)
+
+
+def _tasks():
+  """One of each kind, of the same four texts in the same order."""
+  pairs = one_hot_model.Held(parts=(('en', _RATED),))
+  mined = _Mined()
+  return [
+    retrieval_task.Retrieval(source=_Pairs(), leave_out='nothing', csls=None),
+    similarity_search.SimilaritySearch(source=_Pairs(), k=1),
+    mining_task.BitextMining(source=mined, k=1),
+    retrieval_predictions.NearestSentences(source=mined),
+    mteb_tasks.SemanticSimilarity(source=pairs),
+    mteb_tasks.PairClassification(source=pairs),
+  ]
+
+
+def test_encode_and_every_task_have_the_models_own_vectors(
+  published, monkeypatch
+):
+  run = published[1]
+  want = _own(published, TEXTS)
+  np.testing.assert_allclose(run.encode(TEXTS), want, atol=1e-6)
+  found = _compared(run, _tasks(), monkeypatch)
+  assert len(found) == 6
+  for name, vectors in found.items():
+    np.testing.assert_allclose(vectors, want, atol=1e-6, err_msg=name)
+
+
+def test_queries_and_documents_have_their_prompts(
+  published, monkeypatch, tmp_path
+):
+  part = tmp_path / 'en'
+  part.mkdir()
+  for name, texts in (('queries', _FIRST), ('documents', _SECOND)):
+    lines = [f'{name[0]}{i}\t{text}\n' for i, text in enumerate(texts)]
+    (part / f'{name}.tsv').write_text(''.join(lines))
+  (part / 'relevance.tsv').write_text('q0 0 d0 1\nq1 0 d1 1\n')
+  task = mteb_tasks.Ranking(
+    source=beir.RankedFolder(directory=str(tmp_path))
+  )
+  run = published[1]
+  found = _compared(run, [task], monkeypatch)['ranking']
+  want = [
+    _own(published, _FIRST, 'query'),
+    _own(published, _SECOND, 'document', 'passage'),
+  ]
+  np.testing.assert_allclose(found, np.concatenate(want), atol=1e-6)
+  for texts, name, vectors in zip(
+    (_FIRST, _SECOND), ('query', 'document'), want, strict=True
+  ):
+    np.testing.assert_allclose(
+      run.encode(texts, prompt_name=name), vectors, atol=1e-6
+    )
+  own = {'query': 'a ', 'document': 'cat ', 'default': 'dog '}
+  changed = dataclasses.replace(task, prompts=own)
+  folder = published[0]
+  np.testing.assert_allclose(
+    _compared(run, [changed], monkeypatch)['ranking'],
+    np.concatenate(
+      [
+        published_encoders.vectors(folder, _FIRST, 'a '),
+        published_encoders.vectors(folder, _SECOND, 'cat '),
+      ]
+    ),
+    atol=1e-6,
+  )
+
+
+def test_mteb_has_the_prompts_of_the_side_the_task_and_the_kind(published):
+  folder, run, _ = published
+  task = types.SimpleNamespace(
+    hf_subsets_to_langscripts={}, name='Hard', type='Retrieval'
+  )
+
+  def encode(model, side):
+    return model.encode(
+      [{'text': TEXTS}],
+      task_metadata=task,
+      hf_split='test',
+      hf_subset='default',
+      prompt_type=side and types.SimpleNamespace(value=side),
+    )
+
+  model = mteb_encoder.MtebEncoder(run, default_language='en')
+  for side, names in (
+    ('query', ('query',)),
+    ('document', ('document', 'passage')),
+    (None, ()),
+  ):
+    np.testing.assert_allclose(
+      encode(model, side), _own(published, TEXTS, *names), atol=1e-6
+    )
+  prompts = {'query': 'a ', 'Retrieval-query': 'cat ', 'Hard': 'dog '}
+  for text in ('dog ', 'cat ', 'a '):  # the first that there is
+    model = mteb_encoder.MtebEncoder(
+      run, default_language='en', prompts=prompts
+    )
+    np.testing.assert_allclose(
+      encode(model, 'query'),
+      published_encoders.vectors(folder, TEXTS, text),
+      atol=1e-6,
+    )
+    prompts = {name: own for name, own in prompts.items() if own != text}
+
+
+def test_a_tasks_own_setting_is_told(published):
+  run = published[1]
+  source = one_hot_model.Held(parts=(('en', _RATED),))
+  task = mteb_tasks.SemanticSimilarity(source=source, pooling='mean', layer=1)
+  notes = task.evaluate(run.subject()).notes
+  assert any('special of layer 1' in note for note in notes)
+  assert any(f"the model's own are {run.sentence}" in note for note in notes)
+  np.testing.assert_allclose(
+    task.vectors(run.subject(), TEXTS, ['en'] * 4, []),
+    run.encode(TEXTS, pooling='mean', layer=1),
+    atol=1e-6,
+  )
+  with raises_error(
+    errors.ConfigError, got='qeury', where='Run.encode.prompt_name'
+  ):
+    run.encode(TEXTS, prompt_name='qeury')
+
+
+def test_a_definition_is_saved_with_the_run_and_part_of_results(
+  published, tmp_path
+):
+  _, run, style = published
+  source = one_hot_model.Held(parts=(('en', _RATED),))
+  task = mteb_tasks.SemanticSimilarity(source=source)
+  before = run.evaluate([task], output=tmp_path)
+  mixed = sentence_embedding.SentenceEncoding(
+    pooling=Pooling.MEAN, layers=(0, 2), prompts={'x': 'a '}, default_prompt='x'
+  )
+  sentence_embedding.write_sentence_encoding(run.directory, mixed)
+  try:
+    other = xlflax.open_run(run.directory)
+    assert other.sentence == mixed
+    layers = other.encode_layers(TEXTS)
+    np.testing.assert_allclose(
+      other.encode(TEXTS), (layers[0] + layers[2]) / 2, atol=1e-6
+    )
+    found = other.evaluate([task], output=tmp_path)
+    assert found['semantic_similarity'].notes != before[task.name].notes
+    with raises_error(
+      errors.RunDirectoryError, where='sentence.json', mentions='max'
+    ):
+      _damaged(run.directory, mixed)
+  finally:
+    sentence_embedding.write_sentence_encoding(run.directory, run.sentence)
+  assert xlflax.open_run(run.directory).sentence == run.sentence
+  assert run.sentence.prompts == style.prompts
+
+
+def _damaged(directory, encoding):
+  value = encoding.describe() | {'pooling': 'max'}
+  run_directory.write_part(directory, run_directory.SENTENCE, value)
+  sentence_embedding.read_sentence_encoding(directory)
+
+
+def test_without_its_dense_layers_a_vector_is_of_the_states(caplog, published):
+  run = published[1]
+  found = sentence_embedding.of_run(run.directory, {'model': {}})
+  assert found.dense == () and found.pooling is run.sentence.pooling
+  assert ('lacks the dense' in caplog.text) == bool(run.sentence.dense)
+
+
+def test_analyses_pool_as_the_model_does(published):
+  run = published[1]
+  (block,) = corpus_hidden_states.sentence_blocks(run.subject(), TEXTS, 'en')
+  np.testing.assert_allclose(block, run.encode_layers(TEXTS), atol=1e-6)
+
+
+def test_a_run_that_starts_from_the_model_keeps_its_definition(
+  published, tmp_path
+):
+  run = published[1]
+  run_directory.copy_origin([run.directory], tmp_path)
+  assert sentence_embedding.read_sentence_encoding(tmp_path) == run.sentence
+  other = sentence_embedding.SentenceEncoding(pooling=Pooling.FIRST)
+  sentence_embedding.write_sentence_encoding(tmp_path, other)
+  run_directory.copy_origin([run.directory], tmp_path)  # it is resumed
+  assert sentence_embedding.read_sentence_encoding(tmp_path) == other

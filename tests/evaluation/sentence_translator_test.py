@@ -1,0 +1,196 @@
+"""Batches of sentences through an encoder-decoder."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import translation_options
+from xlflax.evaluation import sentence_translator
+from xlflax.utils import errors
+from xlflax.models import (model_params, encoder_decoder)
+from xlflax.models import encoder_decoder_config
+from xlflax.objectives.pretraining import denoising, seq2seq
+from xlflax.objectives.pretraining.seq2seq import SourceSymbols
+from xlflax.training.devices import partitioning
+
+pytest_plugins = [
+  'tests.evaluation.fixtures',
+  'tests.evaluation.translation_fixtures',
+]
+
+_Options = translation_options.TranslationOptions
+
+
+def _translate(subject, texts, **options):
+  return sentence_translator.Translator(
+    subject, source='en', target='de', options=_Options(**options)
+  ).translate(texts)
+
+
+def _best(found):
+  return [hypotheses[0].text for hypotheses in found.hypotheses]
+
+
+def test_copies_come_back_in_order(copier, sentences):
+  texts = [*sentences('en', 20), '', *sentences('de', 15)]
+  found = _translate(copier, texts)
+  assert _best(found) == texts and found.cut == 0
+  assert found.hypotheses[20] == [('', 0.0)]
+  assert all(
+    -0.1 < hypotheses[0].score < 0 for hypotheses in found.hypotheses[:20]
+  )
+
+
+def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
+  """The end symbol is among the five best tokens everywhere."""
+  texts = sentences('en', 20)
+  full = _translate(copier, texts, early_stopping='full')
+  exact = _translate(copier, texts, early_stopping='exact')
+  greedy = _translate(copier, texts, beam_size=1)
+  assert _best(greedy) == _best(exact) == texts
+  shorter = [
+    a
+    for a, b in zip(_best(full), texts, strict=True)
+    if a != b and b.startswith(a)
+  ]
+  assert len(shorter) > 5
+  assert all(
+    a[0].score <= b[0].score + 1e-6
+    for a, b in zip(full.hypotheses, exact.hypotheses, strict=True)
+  )
+
+
+def test_long_sentences_are_cut_and_counted(copier):
+  found = _translate(copier, ['milk ' * 40, 'milk', 'dog ' * 50], max_length=12)
+  assert found.cut == 2
+  long, short, _ = _best(found)
+  assert short == 'milk' and long and ('milk ' * 40).startswith(long)
+
+
+@pytest.fixture(scope='module')
+def untrained(copier):
+  """A model that says something else for each sentence and language."""
+  model = encoder_decoder.EncoderDecoder(
+    encoder_decoder_config.EncoderDecoderConfig(
+      family='post_ln',
+      num_encoder_layers=1,
+      num_decoder_layers=1,
+      hidden_dim=8,
+      mlp_dim=12,
+      num_heads=2,
+      max_length=40,
+      vocab_size=len(copier.vocabulary),
+      initializer_range=0.9,
+      use_language_embeddings=True,
+      num_languages=3,
+    )
+  )
+  boxed = model_params.init_params(model, jax.random.key(3))
+  return dataclasses.replace(
+    copier, model=model, params={'model': nn.unbox(boxed)}
+  ), boxed
+
+
+def test_batches_and_devices_do_not_matter(untrained, sentences):
+  subject, boxed = untrained
+  texts = sentences('en', 11)
+  options = dict(beam_size=2, n_best=2, max_length=16)
+  want = _translate(subject, texts, **options)
+  assert len(set(_best(want))) > 3
+  partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
+  sharded = dataclasses.replace(
+    subject,
+    partitioner=partitioner,
+    params={
+      'model': jax.device_put(
+        subject.params['model'], partitioner.shardings(boxed)
+      )
+    },
+  )
+  for other in (dataclasses.replace(subject, batch_size=3), sharded):
+    got = _translate(other, texts, **options)
+    for a, b in zip(want.hypotheses, got.hypotheses, strict=True):
+      assert [x.text for x in a] == [x.text for x in b]
+      np.testing.assert_allclose(
+        [x.score for x in a], [x.score for x in b], atol=1e-5
+      )
+
+
+def test_a_sentence_has_a_limit_of_its_own(untrained):
+  """3 tokens may become 10 + 1, in a batch with longer ones, too."""
+  subject, _ = untrained
+  encode = subject.vocabulary.encode
+  short, long = _best(
+    _translate(
+      subject,
+      ['a', 'the small dog drinks warm milk 1 2 3'],
+      beam_size=1,
+      max_length_ratio=0.01,
+    )
+  )
+  assert len(encode(short)) <= 10 and len(encode(long)) <= 10
+  (free,) = _best(_translate(subject, ['a'], beam_size=1, max_length_ratio=9.0))
+  assert len(encode(free)) > 10 and free.startswith(short[:3])
+
+
+def test_options_come_from_what_was_trained(copier):
+  def begun(*objectives, **options):
+    return translation_options.decoding_symbols(
+      _Options(**options), {o.name: o for o in objectives}
+    )
+
+  trained = seq2seq.Translation(
+    decoder_start='eos', source_symbols='language_last'
+  )
+  other = denoising.SpanCorruption(decoder_start='pad')
+  assert begun(other, trained) == (
+    trained.decoder_start,
+    SourceSymbols.LANGUAGE_LAST,
+  )
+  assert begun(other)[0] is other.decoder_start
+  assert begun(trained, decoder_start='bos')[0].value == 'bos'
+  with raises_error(
+    errors.ConfigError,
+    mentions=('decoder_start', 'language', 'bos', 'pad', 'eos'),
+  ):
+    begun()
+  assert (
+    'starts with bos'
+    in sentence_translator.Translator(copier, source='en', target='de').describe()
+  )
+
+
+def test_symbols_of_the_source_are_those_of_training(copier):
+  """With `x </s> <lang:en>` the copy lacks x's first token."""
+  found = _translate(
+    copier,
+    ['warm milk'],
+    source_symbols='language_last',
+    decoder_start='language',
+  )
+  pieces = copier.vocabulary.encode('warm milk')
+  assert _best(found) == [copier.vocabulary.decode(pieces[1:])]
+
+
+@pytest.mark.parametrize(
+  'options, values',
+  [
+    (dict(beam_size=0), ('beam_size', 0)),
+    (dict(n_best=6), ('n_best', 6, 5)),
+    (dict(max_length=2), ('max_length', 2)),
+    (dict(max_length_ratio=0), ('max_length_ratio', 0)),
+    (dict(decoder_start='x'), ('x', 'language', 'bos', 'pad', 'eos')),
+  ],
+)
+def test_impossible_options(options, values):
+  with raises_error(errors.ConfigError, mentions=values):
+    _Options(**options)
+
+
+def test_a_model_without_a_decoder(subject):
+  with raises_error(errors.ConfigError, got='Encoder'):
+    sentence_translator.Translator(subject, source='en', target='de')

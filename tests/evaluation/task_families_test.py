@@ -1,0 +1,108 @@
+"""Task families register themselves and declare what they report."""
+
+import dataclasses
+
+from tests.errors import raises_error
+from xlflax.evaluation import (eval_task, task_families)
+from xlflax.evaluation.metrics import metric
+from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
+from xlflax.utils import errors
+
+_OPTIONS = {'corpus': 'c', 'mixture': 'm', 'tatoeba': 't'}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OneFile(eval_task.EvalTask):
+  """A family of a user's own, without a source."""
+
+  METRICS = (Metric('test_gap', Better.LOWER, title='gap'), metric.F1)
+  name: str = 'one_file'
+
+
+def test_every_family_of_the_package_declares_its_metrics():
+  assert set(task_families.task_names()) >= {
+    'bitext_mining',
+    'classification',
+    'nearest_sentences',
+    'parsing',
+    'perplexity',
+    'question_answering',
+    'retrieval',
+    'tagging',
+    'tatoeba',
+    'translation',
+    'translation_perplexity',
+    'word_alignment',
+  }
+  for name in task_families.task_names():
+    cls = task_families.find_task_class(name)
+    if cls.__module__.startswith('xlflax.'):
+      task = cls(**task_families.task_arguments(name, _OPTIONS))
+      declared = {metric.name for metric in cls.METRICS}
+      assert {
+        task.primary_metric,
+        *task.score_metrics,
+        *task.further_metrics,
+      } <= declared, name
+      assert (
+        task_families.find_metric(task.primary_metric).better is not Better.NEITHER
+      )
+
+
+def test_text_of_a_family():
+  made = task_families.task_arguments('tatoeba', _OPTIONS)
+  assert (made['name'], made['source'].directory) == ('tatoeba', 't')
+  assert (
+    task_families.task_arguments('tagging', _OPTIONS)['source'].kind == 'tagging'
+  )
+  assert task_families.task_arguments('one_file', _OPTIONS) == {}
+  with raises_error(errors.ConfigError, mentions='--mixture=NAME'):
+    task_families.task_arguments('parsing', {'corpus': 'c'})
+
+
+def test_text_options_are_what_the_source_of_a_task_reads():
+  corpus = {'corpus', 'mixture', 'split', 'languages', 'max_examples'}
+  assert set(task_families.text_options('retrieval')) == corpus
+  assert set(task_families.text_options('tatoeba')) == {'tatoeba', 'languages'}
+  assert set(task_families.text_options('parsing')) == corpus - {'corpus'}
+  assert set(task_families.text_options('one_file')) == set()
+
+
+def test_metrics():
+  assert task_families.find_metric('test_gap').better is Better.LOWER
+  assert task_families.find_metric('bleu').unit is Unit.POINTS
+  assert task_families.find_metric('exact_match').title == 'exact match'
+  assert task_families.find_metric('unheard_of') == Metric('unheard_of')
+  assert task_families.better_of('any/argmax_aer/de-en') is Better.LOWER
+  for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
+    with raises_error(errors.ConfigError, mentions=unknown):
+      task_families.better_of(unknown)
+
+
+def test_names_and_metrics_are_declared_once():
+  with raises_error(errors.ConfigError, mentions='one_file'):
+
+    class Second(eval_task.EvalTask):
+      name: str = 'one_file'
+
+    del Second
+  with raises_error(
+    errors.ConfigError,
+    mentions=(
+      'aer',
+      'test_names_and_metrics_are_declared_once.<locals>.Third.METRICS',
+    ),
+  ):
+
+    class Third(eval_task.EvalTask):
+      METRICS = (Metric('aer'),)
+      name: str = 'third'
+
+    del Third
+  assert 'third' not in eval_task.known_tasks()
+  assert OneFile().score_metrics == ('test_gap',)
+
+
+def test_a_task_without_metrics():
+  with raises_error(errors.ConfigError, where='EvalTask'):
+    _ = eval_task.EvalTask(name='x').primary_metric

@@ -1,0 +1,287 @@
+"""Classification by a head that is told what to say."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from tests.evaluation import one_hot_model
+from xlflax.data import batch_keys
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import (eval_task, head_predictions)
+from xlflax.evaluation.tasks import classification_task
+from xlflax.utils import errors
+from xlflax.objectives.finetuning import (
+  question_answering,
+  sequence_classification,
+)
+from xlflax.training.devices import partitioning
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_LABELS = ('no', 'yes', 'unclear')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lengths(sequence_classification.SequenceClassification):
+  """The class is the number of tokens modulo three."""
+
+  def predict(self, model, params, batch, vocabulary):
+    count = jnp.sum(batch[batch_keys.SEGMENT_IDS] > 0, axis=1)
+    return jax.nn.one_hot(count % 3, 3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examples(example_source.ExampleSource):
+  """Part -> examples; one without any can't be read."""
+
+  parts: dict
+
+  def languages(self):
+    return tuple(self.parts)
+
+  def load(self, part):
+    if self.parts[part] is None:
+      raise errors.CorpusError('The file is broken', where=part)
+    return self.parts[part]
+
+
+def make_examples(sentences, language, labels, paired=True):
+  texts = sentences(language, 2 * len(labels))
+  return [
+    labeled_examples.ClassifiedText(
+      id=str(i),
+      language=language,
+      text=texts[2 * i],
+      paired_text=texts[2 * i + 1] if paired else None,
+      label=label,
+    )
+    for i, label in enumerate(labels)
+  ]
+
+
+def _with_head(subject, objective):
+  head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
+  return dataclasses.replace(
+    subject,
+    objectives={objective.name: objective},
+    inputs={objective.name: one_hot_model.INPUTS},
+    params=subject.params | {'heads': {objective.name: head}},
+  )
+
+
+@pytest.fixture(scope='module')
+def fixed(subject):
+  return _with_head(subject, Lengths(labels=_LABELS))
+
+
+def _expected(subject, examples, length=32):
+  encode = subject.vocabulary.encode
+  return [
+    _LABELS[
+      min(length, sum(len(encode(t)) + 2 for t in (e.text, e.paired_text) if t))
+      % 3
+    ]
+    for e in examples
+  ]
+
+
+def test_rows_that_are_full_are_told(fixed, sentences):
+  """Whose text may have been cut, which training warns of too."""
+  examples = make_examples(sentences, 'en', ['yes'] * 4)
+  long = classification_task.Classification(
+    source=Examples(parts={'en': examples}), length=None
+  )
+  assert long.evaluate(fixed).notes[0].startswith('en: 2 of 4 rows have 32')
+  result = dataclasses.replace(long, length=6).evaluate(fixed)
+  _, note = result.notes
+  assert note.startswith('en: 4 of 4 rows have 6 tokens')
+
+
+def test_scores_of_known_predictions(fixed, sentences):
+  blank = make_examples(sentences, 'en', [None] * 20)
+  right = _expected(fixed, blank)
+  gold = ['yes' if i < 5 else label for i, label in enumerate(right)]
+  labelled = [
+    dataclasses.replace(e, label=label)
+    for e, label in zip(blank, gold, strict=True)
+  ]
+  single = [
+    dataclasses.replace(e, paired_text=None, language='de') for e in labelled
+  ]
+  result = classification_task.Classification(
+    source=Examples(
+      parts={'en': labelled, 'de': single, 'ja': blank, 'xx': None}
+    )
+  ).evaluate(fixed)
+  share = np.mean([a == b for a, b in zip(gold, right, strict=True)])
+  assert 0 < share < 1
+  assert result.metrics['accuracy/en'] == pytest.approx(share)
+  other = np.mean(
+    [a == b for a, b in zip(gold, _expected(fixed, single), strict=True)]
+  )
+  assert result.metrics['accuracy/de'] == pytest.approx(other)
+  assert result.metrics['accuracy/mean'] == pytest.approx((share + other) / 2)
+  assert (
+    result.metrics['majority/en']
+    == max(gold.count(label) for label in _LABELS) / 20
+  )
+  assert result.files['en.tsv'].splitlines() == right
+  counted = {
+    (r['gold'], r['predicted']): r['examples']
+    for r in result.tables['confusion']
+    if r['part'] == 'en'
+  }
+  assert counted['yes', 'yes'] == sum(
+    a == b == 'yes' for a, b in zip(gold, right, strict=True)
+  )
+  assert sum(counted.values()) == 20
+  # A blind part has predictions only, a broken one is a failure.
+  assert 'accuracy/ja' not in result.metrics
+  assert result.files['ja.tsv'].splitlines() == right
+  assert any(
+    'ja: 20 of 20 examples have no gold labels' in n for n in result.notes
+  )
+  assert [f.part for f in result.failures] == ['xx']
+  assert 'The file is broken' in result.failures[0].message
+
+
+def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
+  mixed = make_examples(sentences, 'en', ['yes', None, 'no', 'yes'])
+  whole = [example for example in mixed if example.label is not None]
+  task = classification_task.Classification(source=Examples(parts={'en': mixed}))
+  result = task.evaluate(fixed)
+  alone = dataclasses.replace(
+    task, source=Examples(parts={'en': whole})
+  ).evaluate(fixed)
+  assert result.metrics == alone.metrics
+  assert len(result.files['en.tsv'].splitlines()) == 4
+  assert 'en: 1 of 4 examples have no gold labels; predictions only' in (
+    result.notes
+  )
+
+
+def test_a_label_that_was_not_seen_is_an_error_or_wrong(fixed, sentences):
+  source = Examples(
+    parts={'en': make_examples(sentences, 'en', ['yes', 'perhaps'])}
+  )
+  strict = classification_task.Classification(source=source, unseen='error')
+  result = strict.evaluate(fixed)
+  assert not result.metrics
+  assert "'perhaps' in en, example 1" in result.failures[0].message
+  other = Examples(parts={'en': make_examples(sentences, 'en', ['0', '1'])})
+  result = classification_task.Classification(source=other).evaluate(fixed)
+  assert "Got: '0' in en" in result.failures[0].message  # none is known
+  result = classification_task.Classification(source=source).evaluate(fixed)
+  assert result.metrics['accuracy/en'] <= 0.5
+  assert not result.failures
+  assert any('perhaps (1)' in note for note in result.notes)
+
+
+def test_examples_of_another_kind_are_an_error(fixed):
+  source = Examples(
+    parts={
+      'en': [],
+      'de': [labeled_examples.TaggedSentence(id='0', language='de', words=('a',))],
+    }
+  )
+  result = classification_task.Classification(source=source).evaluate(fixed)
+  assert [
+    'no example' in f.message or 'tagging examples' in f.message
+    for f in result.failures
+  ] == [True, True]
+
+
+def test_a_run_without_the_head_is_an_error(subject, fixed):
+  task = classification_task.Classification(source=Examples(parts={}))
+  for other, error in (
+    (subject, errors.ConfigError),
+    (
+      _with_head(
+        subject,
+        question_answering.QuestionAnswering(name='sequence_classification'),
+      ),
+      errors.ConfigError,
+    ),
+    (dataclasses.replace(fixed, params=subject.params), errors.CheckpointError),
+  ):
+    with pytest.raises(error):
+      task.evaluate(other)
+
+
+@pytest.fixture(scope='module')
+def trained(subject):
+  return _with_head(
+    subject, sequence_classification.SequenceClassification(labels=_LABELS)
+  )
+
+
+def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
+  examples = make_examples(sentences, 'en', ['yes'] * 13)
+  task = classification_task.Classification(source=Examples(parts={'en': examples}))
+  one = task.evaluate(trained)
+  assert len(set(one.files['en.tsv'].split())) > 1
+  eight = task.evaluate(
+    dataclasses.replace(trained, partitioner=partitioning.Partitioner())
+  )
+  small = task.evaluate(dataclasses.replace(trained, batch_size=3))
+  assert one.files == eight.files == small.files
+  assert one.metrics == eight.metrics == small.metrics
+
+
+def test_logits_come_back_in_the_order_of_rows(trained, sentences):
+  objective = trained.objectives['sequence_classification']
+  task = classification_task.Classification(source=Examples(parts={}))
+  maker = classification_task.classification_rows.ClassificationRows(labels=_LABELS)
+  examples = make_examples(sentences, 'de', [None] * 7)
+  rows = maker.text_rows(examples, trained.vocabulary, length=32)
+  found = dict(
+    head_predictions.predict_rows(trained, objective, rows, maker, max_length=32)
+  )
+  assert sorted(found) == list(range(7))
+  for index in (0, 6):
+    ((_, alone),) = head_predictions.predict_rows(
+      trained, objective, [rows[index]], maker, max_length=32
+    )
+    np.testing.assert_allclose(found[index], alone, atol=1e-5)
+  assert task.primary_metric == 'accuracy'
+  assert (
+    list(
+      head_predictions.predict_rows(trained, objective, [], maker, max_length=32)
+    )
+    == []
+  )
+
+
+def test_settings_are_part_of_the_identity(sentences):
+  source = Examples(parts={'en': make_examples(sentences, 'en', ['yes'])})
+  task = classification_task.Classification(source=source, separator='bert')
+  settings = eval_task.task_settings(task)
+  assert settings['separator'] == 'bert'
+  assert 'fingerprint' in settings['source']
+
+
+def test_a_positive_class(fixed, sentences):
+  """The metrics of GLUE, for whoever names a class."""
+  examples = make_examples(sentences, 'en', ['yes', 'no', 'yes', 'yes'])
+  found = classification_task.Classification(
+    source=Examples(parts={'en': examples}), positive='yes', length=32
+  ).evaluate(fixed)
+  said = [one == 'yes' for one in _expected(fixed, examples)]
+  right = said[0] + said[2] + said[3]
+  assert found.metrics['f1/en'] == pytest.approx(2 * right / (sum(said) + 3))
+  assert 'matthews/mean' in found.metrics
+  plain = classification_task.Classification(source=Examples(parts={'en': examples}))
+  assert 'f1/en' not in plain.evaluate(fixed).metrics
+
+
+def test_a_positive_class_that_is_none(fixed, sentences):
+  examples = make_examples(sentences, 'en', ['yes', 'no'])
+  result = classification_task.Classification(
+    source=Examples(parts={'en': examples}), positive='1', length=32
+  ).evaluate(fixed)
+  assert 'f1/en' not in result.metrics

@@ -1,0 +1,284 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.evaluation import (eval_task, hidden_states)
+from xlflax.evaluation.tasks import mining_task
+from xlflax.utils import errors
+from xlflax.similarity import margin_scoring
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given(example_source.MinedSource):
+  """Collections from memory; a part without any fails."""
+
+  parts: dict
+
+  def languages(self):
+    return tuple(self.parts)
+
+  def load(self, part):
+    if self.parts[part] is None:
+      raise errors.CorpusError('This text is broken', where='x.tsv:3')
+    return self.parts[part]
+
+
+def _mined(first, second, gold, languages=('de', 'en')):
+  """Sentence i of a side has the id <code>-<i>."""
+  sides = [
+    {f'{code}-{i:02}': text for i, text in enumerate(texts)}
+    for code, texts in zip(languages, (first, second), strict=True)
+  ]
+  pairs = (
+    None
+    if gold is None
+    else frozenset(
+      (f'{languages[0]}-{i:02}', f'{languages[1]}-{j:02}') for i, j in gold
+    )
+  )
+  return labeled_examples.MinedSentences(
+    languages=languages, first=sides[0], second=sides[1], gold=pairs
+  )
+
+
+@pytest.fixture
+def hidden(sentences):
+  """Ten German sentences that are among twelve others, in another order."""
+  text = sentences('de', 30)
+  return _mined(
+    text[:20], text[10:32], [(i, i - 10) for i in range(10, 20)], ('de', 'de')
+  )
+
+
+@pytest.mark.parametrize(
+  'margin, least', [('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)]
+)
+def test_sentences_that_are_the_same_on_both_sides_are_found(
+  subject, hidden, margin, least
+):
+  """By cosine all; an isolated pair can have a greater margin than they."""
+  task = mining_task.BitextMining(
+    source=Given(parts={'de-de': hidden}), margin=margin
+  )
+  result = task.evaluate(subject)
+  assert result.metrics['f1/de-de'] == result.metrics['f1/mean'] >= least
+  assert result.metrics['recall/de-de'] >= least
+  found = set(result.files['de-de.tsv'].splitlines())
+  right = {f'de-{i:02}\tde-{i - 10:02}' for i in range(10, 20)}
+  assert len(found & right) == 10 * result.metrics['recall/de-de']
+  assert len(found & right) == len(found) * result.metrics['precision/de-de']
+  assert any('no development data' in note for note in result.notes)
+
+
+def test_everything_agrees_with_loops_over_sentences(subject, sentences):
+  """Ratio margin, forward, k = 2; the best of all possible thresholds."""
+  text = sentences('de', 9), sentences('en', 12)
+  gold = [(i, i) for i in range(7)]
+  task = mining_task.BitextMining(
+    source=Given(parts={'de-en': _mined(*text, gold)}),
+    k=2,
+    direction='forward',
+    layer=1,
+    pooling='first',
+  )
+  result = task.evaluate(subject)
+  x, y = (
+    hidden_states.sentence_states(
+      subject, side, [i] * len(side), pooling=task.pooling
+    ).states[1]
+    for i, side in enumerate(text)
+  )
+  cosine = np.array(
+    [[a @ b / np.sqrt((a @ a) * (b @ b)) for b in y] for a in x]
+  )
+  scored = {}
+  for i in range(9):
+    near = np.argsort(-cosine[i])[:2]
+    margins = [
+      cosine[i, j]
+      / (
+        np.sort(cosine[i])[-2:].sum() / 4 + np.sort(cosine[:, j])[-2:].sum() / 4
+      )
+      for j in near
+    ]
+    scored[i, int(near[np.argmax(margins)])] = max(margins)
+  best = 0
+  for threshold in scored.values():
+    found = {pair for pair, score in scored.items() if score >= threshold}
+    best = max(best, 2 * len(found & set(gold)) / (len(found) + len(gold)))
+  assert result.metrics['f1/de'] == pytest.approx(best)
+  (row,) = result.tables['pairs']
+  assert (row['candidates'], row['gold'], row['tuned_on']) == (9, 7, 'itself')
+  kept = {
+    pair
+    for pair, score in scored.items()
+    if score >= result.metrics['threshold/de'] - 1e-5
+  }
+  assert result.files['de.tsv'] == ''.join(
+    sorted(f'de-{i:02}\ten-{j:02}\n' for i, j in kept)
+  )
+
+
+def test_the_threshold_of_development_data_is_used(subject, sentences, hidden):
+  text = sentences('de', 30)
+  blind = dataclasses.replace(hidden, gold=None)
+  development = Given(
+    parts={
+      'de-de': _mined(
+        text[:8], text[4:12], [(i, i - 4) for i in range(4, 8)], ('de', 'de')
+      )
+    }
+  )
+  alone = mining_task.BitextMining(source=development).evaluate(subject)
+  task = mining_task.BitextMining(
+    source=Given(parts={'de-de': blind}), development=development
+  )
+  result = task.evaluate(subject)
+  assert result.metrics == {'threshold/de-de': alone.metrics['threshold/de-de']}
+  scored = mining_task.BitextMining(
+    source=Given(parts={'de-de': hidden}), development=development
+  )
+  with_gold = scored.evaluate(subject)
+  assert with_gold.files['de-de.tsv'] == result.files['de-de.tsv']
+  assert with_gold.tables['pairs'][0]['tuned_on'] == 'development'
+  assert 'f1/de-de' in with_gold.metrics
+  assert not any('no development' in note for note in with_gold.notes)
+
+
+def _official(mined, scored, pairs):
+  """XTREME's bucc_eval of candidates by text, and evaluate.py of the ids.
+
+  Candidates of a text that a side has several times are dropped; all of the
+  published gold pairs count.
+  """
+  ids = []
+  for side in (mined.first, mined.second):
+    texts = list(side.values())
+    ids.append({v: k for k, v in side.items() if texts.count(v) == 1})
+  kept = {
+    (ids[0][x], ids[1][y]): score
+    for (x, y), score in scored.items()
+    if x in ids[0] and y in ids[1]
+  }
+  best = (0.0, 0.0)
+  for place in range(len(kept)):
+    ranked = sorted(kept, key=lambda pair: -kept[pair])[: place + 1]
+    right = len(mined.gold.intersection(ranked))
+    best = max(best, (2 * right / (len(ranked) + len(mined.gold)), -place))
+  right = len(mined.gold & pairs)
+  return best[0], 2 * right / (len(pairs) + len(mined.gold))
+
+
+def test_repeated_sentences_count_as_by_xtreme(subject, hidden):
+  first = hidden.first | {
+    'again-1': hidden.first['de-12'],
+    'again-2': hidden.first['de-00'],
+  }
+  gold = hidden.gold | {('again-1', 'de-02')}
+  mined = dataclasses.replace(hidden, first=first, gold=gold)
+  task = mining_task.BitextMining(source=Given(parts={'x': mined}))
+  result = task.evaluate(subject)
+  texts = [
+    list(dict.fromkeys(side.values())) for side in (mined.first, mined.second)
+  ]
+  sides = task.sides(subject, [['de'] * len(side) for side in texts], texts, [])
+  found = margin_scoring.find_candidates(*sides, k=task.k)
+  scored = {
+    (texts[0][i], texts[1][j]): score
+    for i, j, score in zip(found.first, found.second, found.scores, strict=True)
+  }
+  pairs = {
+    tuple(line.split('\t')) for line in result.files['de-de.tsv'].splitlines()
+  }
+  assert len(pairs) > 5 and not any('again' in name for name, _ in pairs)
+  ours = result.metrics['f1/de-de']
+  assert _official(mined, scored, pairs) == pytest.approx((ours, ours))
+  assert result.metrics['recall/de-de'] <= 9 / 11
+  assert any('4 sentences of x' in note for note in result.notes)
+
+
+def test_a_broken_part_is_named_and_the_others_are_scored(subject, hidden):
+  task = mining_task.BitextMining(
+    source=Given(
+      parts={
+        'fr-en': None,
+        'de-de': hidden,
+        'ja-en': dataclasses.replace(hidden, gold=None),
+        'en-de': dataclasses.replace(
+          hidden, gold=frozenset({('de-99', 'de-00')})
+        ),
+        'de-ja': dataclasses.replace(hidden, first={}, gold=frozenset()),
+      }
+    )
+  )
+  result = task.evaluate(subject)
+  assert result.metrics['f1/mean'] == result.metrics['f1/de-de']
+  messages = {f.part: str(f) for f in result.failures}
+  assert 'This text is broken. Where: x.tsv:3.' in messages['fr-en']
+  assert 'cannot be chosen without gold pairs' in messages['ja-en']
+  assert 'Got: de-99 and de-00' in messages['en-de']
+  assert 'A collection has no sentence' in messages['de-ja']
+
+
+def test_bad_settings(subject, hidden):
+  given = Given(parts={'de-de': hidden})
+  with raises_error(
+    errors.ConfigError,
+    got='cosine',
+    where='BitextMining.margin',
+    mentions=('absolute', 'distance'),
+  ):
+    mining_task.BitextMining(source=given, margin='cosine')
+  with raises_error(
+    errors.ConfigError,
+    got='both',
+    where='BitextMining.direction',
+    mentions=('forward', 'backward'),
+  ):
+    mining_task.BitextMining(source=given, direction='both')
+  task = mining_task.BitextMining(source=given, layer=5)
+  (failure,) = eval_task.evaluate_task(task, subject).failures
+  assert failure
+
+
+def test_collections_are_compared_without_the_means_of_their_languages(
+  subject, sentences
+):
+  text = sentences('de', 70)
+  mined = _mined(
+    text[:60], text[10:], [(i, i - 10) for i in range(10, 60)], ('de', 'de')
+  )
+  thresholds = {
+    centre: mining_task.BitextMining(
+      source=Given(parts={'de-de': mined}), margin='absolute', centre=centre
+    )
+    .evaluate(subject)
+    .metrics['threshold/de-de']
+    for centre in ('auto', 'language', 'none')
+  }
+  assert thresholds['auto'] == thresholds['language'] != thresholds['none']
+
+
+def test_sides_are_centred_apart(subject, sentences):
+  text = sentences('de', 60), sentences('en', 50)
+  task = mining_task.BitextMining(source=Given(parts={}), layer=1)
+  notes = []
+  sides = task.sides(subject, (['de'] * 60, ['en'] * 50), text, notes)
+  for i, (found, side) in enumerate(zip(sides, text, strict=True)):
+    raw = hidden_states.sentence_states(subject, side, [i] * len(side)).states[1]
+    np.testing.assert_allclose(found, raw - raw.mean(0), atol=1e-5)
+  assert notes[-1] == 'the mean of its language is taken away from each vector'
+
+
+def test_two_directions_would_have_one_result(subject):
+  task = mining_task.BitextMining(source=Given(parts={'fr-en': None, 'en-fr': None}))
+  with raises_error(
+    errors.ConfigError, got='fr-en, en-fr', where='bitext_mining'
+  ):
+    task.evaluate(subject)

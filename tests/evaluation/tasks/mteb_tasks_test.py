@@ -1,0 +1,277 @@
+"""Tasks on frozen vectors: equal texts are nearest, whatever the model."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from tests.evaluation import one_hot_model
+from xlflax import cli
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import beir
+from xlflax.evaluation import result_store
+from xlflax.evaluation.tasks import mteb_tasks
+from xlflax.utils import errors
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_TEXTS = ('der Hund', 'die kleine Katze', 'und', 'warme Milch')
+
+
+def _pairs(*rows):
+  return tuple(
+    labeled_examples.RatedPair(
+      id=str(i), language='de', text=a, paired_text=b, score=score
+    )
+    for i, (a, b, score) in enumerate(rows)
+  )
+
+
+def _held(part, found):
+  return one_hot_model.Held(parts=((part, found),))
+
+
+def test_pairs_of_texts(subject):
+  found = _pairs(
+    ('und', 'und', 1.0),
+    ('der Hund', 'der Hund', 1.0),
+    ('der Hund', 'warme Milch', 0.0),
+    ('die kleine Katze', 'und', 0.0),
+    ('und', 'der Hund', None),
+  )
+  result = mteb_tasks.PairClassification(source=_held('de', found)).evaluate(
+    subject
+  )
+  assert result.metrics['average_precision/de'] == 1
+  assert result.metrics['positive/mean'] == 0.5 and not result.failures
+  result = mteb_tasks.SemanticSimilarity(source=_held('de', found)).evaluate(
+    subject
+  )
+  assert 0.8 < result.metrics['spearman/mean'] <= 1
+  assert set(result.metrics) == {
+    f'{name}/{part}'
+    for name in ('spearman', 'pearson')
+    for part in ('de', 'mean')
+  }
+
+
+def test_pairs_without_the_mean_of_either_side(subject):
+  """Only where the task says so: single pairs have no test set about them."""
+  found = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
+  plain, centred = (
+    mteb_tasks.SemanticSimilarity(source=_held('de', found), **settings)
+    for settings in ({}, {'centre': 'language'})
+  )
+  notes = []
+  first, second = (
+    plain.vectors(subject, texts, ['de'] * len(found), notes)
+    for texts in (
+      [one.text for one in found],
+      [one.paired_text for one in found],
+    )
+  )
+  for task, sides in (
+    (plain, (first, second)),
+    (centred, (first - first.mean(0), second - second.mean(0))),
+  ):
+    units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
+    np.testing.assert_allclose(
+      mteb_tasks.pair_cosines(task, subject, found, notes),
+      (units[0] * units[1]).sum(1),
+      atol=1e-5,
+    )
+
+
+def test_clusters(subject):
+  found = tuple(
+    labeled_examples.ClassifiedText(id=str(i), language='de', text=text, label=text)
+    for i, text in enumerate(_TEXTS * 3)
+  )
+  task = mteb_tasks.Clustering(source=_held('de', found))
+  assert task.evaluate(subject).metrics['v_measure/de'] == pytest.approx(1)
+
+
+def _classified(count, label):
+  return tuple(
+    labeled_examples.ClassifiedText(
+      id=str(i), language='de', text=f'{text} {i % 7}', label=label(text)
+    )
+    for i, text in enumerate(_TEXTS * (count // 4))
+  )
+
+
+def test_probes_of_every_layer(subject):
+  train = _classified(40, lambda text: text[0])
+  test = _classified(24, lambda text: text[0])
+  task = mteb_tasks.Probe(
+    train=_held('de', train), source=_held('de', test), k=3
+  )
+  result = task.evaluate(subject)
+  assert not result.failures
+  rows = result.tables['layers']
+  assert [(row['layer'], row['method']) for row in rows] == [
+    (layer, kind) for layer in range(3) for kind in ('linear', 'k-NN')
+  ]
+  for row in rows:
+    assert 0 <= row['low'] <= row['accuracy'] <= row['high'] <= 1
+    assert (row['examples'], row['trained_on']) == (24, 40)
+    assert row['chance'] == result.metrics['majority/de'] == 0.5
+  assert rows[4]['accuracy'] == result.metrics['accuracy/de'] > 0.9
+  assert result.metrics['knn/mean'] == rows[5]['accuracy'] > 0.9
+  first = dataclasses.replace(task, layer=0).evaluate(subject)
+  assert first.metrics['accuracy/de'] == rows[0]['accuracy']
+  assert task.evaluate(subject) == result  # nothing is drawn anew
+
+
+def test_probes_from_the_command_line(make_run, tmp_path):
+  run = make_run(tmp_path / 'run', steps=(1,))
+  for name, count in (('train', 16), ('test', 8)):
+    (tmp_path / name).write_text(
+      ''.join(
+        f'{text} {i}\t{text[0]}\n' for i, text in enumerate(_TEXTS * count)
+      )
+    )
+  files = {x: str({'de': str(tmp_path / x)}) for x in ('train', 'test')}
+  arguments = [
+    f'--model_dir={run}',
+    '--gin_file=evaluate/probe.gin',
+    f'--gin.TRAIN_FILES={files["train"]}',
+    f'--gin.TEST_FILES={files["test"]}',
+    '--gin.embeddings.Probe.penalty=10.0',
+  ]
+  assert cli.main(['evaluate', *arguments]) == 0
+  assert list((run / 'eval').glob('probe*.layers.png'))
+  ((found,),) = (x.values() for x in result_store.find_results(run).values())
+  row = found.tables['layers'][-1]
+  assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
+
+
+def test_probes_of_labels_that_say_nothing_are_at_chance(subject):
+  flips = np.random.default_rng(0).integers(2, size=400).astype(str).tolist()
+  found = [_classified(count, lambda _: flips.pop()) for count in (160, 120)]
+  result = mteb_tasks.Probe(
+    train=_held('de', found[0]), source=_held('de', found[1])
+  ).evaluate(subject)
+  for row in result.tables['layers']:
+    assert row['low'] < 0.55 and row['high'] > 0.45
+
+
+def test_probes_refuse_pairs_and_note_unknown_classes(subject):
+  train = _classified(8, lambda text: text[0])
+  pairs = tuple(dataclasses.replace(one, paired_text='und') for one in train)
+  task = mteb_tasks.Probe(train=_held('de', train), source=_held('de', pairs))
+  (failure,) = task.evaluate(subject).failures
+  assert 'single texts with a class. Got: pairs' in failure.message
+  blind = tuple(dataclasses.replace(one, label=None) for one in train)
+  without = dataclasses.replace(task, source=_held('de', blind))
+  (failure,) = without.evaluate(subject).failures
+  assert 'Got: none. Where: de' in failure.message
+  other = (dataclasses.replace(train[0], label='x'), *train[1:])
+  result = dataclasses.replace(task, source=_held('de', other)).evaluate(
+    subject
+  )
+  assert any('not seen in training' in note for note in result.notes)
+  assert result.metrics['knn/de'] <= 7 / 8
+
+
+def test_probes_take_away_a_language_s_mean(subject):
+  train = _classified(8, lambda text: text[0])
+  task = mteb_tasks.Probe(
+    train=_held('de', train), source=_held('de', train), centre='language'
+  )
+  notes = task.evaluate(subject).notes
+  assert any('the mean of its language is taken away' in one for one in notes)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'de').mkdir()
+  for name, text in {
+    'queries.tsv': 'q1\tder Hund\nq2\tund\nq3\twarme Milch\n',
+    'documents.jsonl': ''.join(
+      f'{{"_id": "d{i}", "title": "", "text": "{text}", "language": "de"}}\n'
+      for i, text in enumerate(_TEXTS)
+    ),
+    'relevance.tsv': 'q1 0 d0 1\nq2 0 d2 1\nq2 0 d1 0\nq3 0 d0 1\n',
+  }.items():
+    (tmp_path / 'de' / name).write_text(text)
+  return tmp_path
+
+
+def test_ranking(subject, folder):
+  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(folder)))
+  result = task.evaluate(subject)
+  lines = [line.split() for line in result.files['de.tsv'].splitlines()]
+  assert [line[2] for line in lines if line[3] == '1'] == ['d0', 'd2', 'd3']
+  place = next(int(x[3]) for x in lines if x[0] == 'q3' and x[2] == 'd0')
+  assert result.metrics['mrr@20/de'] == pytest.approx((2 + 1 / place) / 3)
+  assert result.metrics['ndcg@10/mean'] == pytest.approx(
+    (2 + 1 / np.log2(place + 1)) / 3
+  )
+  assert result.metrics['recall@100/de'] == 1
+  (folder / 'de' / 'candidates.tsv').write_text('q1 d1\nq2 d2\nq3 d0\n')
+  reranked = task.evaluate(subject)
+  assert reranked.metrics['mrr@20/de'] == pytest.approx(2 / 3)
+  assert task.source.fingerprint() != dataclasses.replace(
+    task.source, parts=('de',), directory=str(folder / 'de')
+  )
+
+
+def test_equal_documents_are_ranked_as_trec_eval_ranks_them(subject, folder):
+  """By falling id; where the file has the right one says nothing."""
+  names = ('d2', 'd10', 'd1', 'd0')
+  (folder / 'de' / 'documents.jsonl').write_text(
+    ''.join(f'{{"_id": "{name}", "text": "und"}}\n' for name in names)
+  )
+  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(folder)))
+  result = task.evaluate(subject)
+  lines = [line.split() for line in result.files['de.tsv'].splitlines()]
+  assert [line[2] for line in lines if line[0] == 'q2'] == sorted(names)[::-1]
+  assert len({line[4] for line in lines if line[0] == 'q2'}) == 1
+  assert result.metrics['mrr@20/de'] == pytest.approx((1 / 4 + 1 + 1 / 4) / 3)
+
+
+def test_queries_of_many_languages_are_scored_by_language(subject, folder):
+  (folder / 'de').rename(folder / 'all')
+  texts = (('q1', 'der Hund', 'de'), ('q2', 'und', 'fr'), ('q3', 'warme', 'de'))
+  (folder / 'all' / 'queries.jsonl').write_text(
+    ''.join(
+      json.dumps({'_id': name, 'text': text, 'language': language}) + '\n'
+      for name, text, language in texts
+    )
+  )
+  task = mteb_tasks.Ranking(source=beir.RankedFolder(directory=str(folder)))
+  metrics = task.evaluate(subject).metrics
+  assert metrics['mrr@20/fr'] == 1 and metrics['mrr@20/de'] < 1
+  assert metrics['mrr@20/mean'] == (1 + metrics['mrr@20/de']) / 2
+
+
+def test_rankings_in_the_form_of_beir(folder):
+  (folder / 'de' / 'relevance.tsv').write_text(
+    'query-id\tcorpus-id\tscore\nq1\td0\t2\n'
+  )
+  held = beir.RankedFolder(directory=str(folder)).load('de')
+  assert held.relevance == {'q1': {'d0': 2.0}}
+  assert held.documents['d2'] == beir.Text('und', 'de')
+
+
+@pytest.mark.parametrize(
+  'name, text, values',
+  [
+    ('relevance.tsv', 'q1 0 d9 1\n', ('d9', 'de')),
+    ('relevance.tsv', 'a 0 b 1\nq1 d0\n', ('q1 d0', 'relevance.tsv:2')),
+    ('queries.tsv', 'q1\tx\nq1\ty\n', ('q1', 'id', 'y', 'queries.tsv:2')),
+    ('documents.jsonl', '{"_id": "d"}\n', ('d', 'id', 'documents.jsonl:1')),
+  ],
+)
+def test_broken_rankings(folder, name, text, values):
+  (folder / 'de' / name).write_text(text)
+  with raises_error(errors.CorpusError, mentions=values):
+    beir.RankedFolder(directory=str(folder)).load('de')
+
+
+def test_a_folder_without_a_part(folder):
+  with raises_error(errors.CorpusError, got='sw'):
+    beir.RankedFolder(directory=str(folder), parts=('sw',)).languages()

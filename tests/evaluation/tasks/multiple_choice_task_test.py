@@ -1,0 +1,218 @@
+"""Multiple choice of known scores: files, accuracy, loss."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from tests.data.labelled_words import WordVocabulary
+from tests.errors import raises_error
+from tests.evaluation import one_hot_model
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.featurizers import choice_featurizer
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.evaluation.tasks import multiple_choice_task
+from xlflax.utils import errors
+from xlflax.objectives import objective_base
+from xlflax.objectives.finetuning import multiple_choice
+from xlflax.training import train_step
+
+_WORDS = ('rain', 'wet', 'dry', 'sun', 'What', 'was', 'the', 'cause?')
+_OBJECTIVE = multiple_choice.MultipleChoice(
+  num_choices=2, pooling='mean', head='output', head_dropout=0.0
+)
+
+
+def _line(first, second, label=None, question='cause'):
+  return json.dumps(
+    {
+      'premise': 'rain',
+      'question': question,
+      'choice1': first,
+      'choice2': second,
+    }
+    | ({} if label is None else {'label': label})
+  )
+
+
+@pytest.fixture
+def read(tmp_path):
+  def make(*lines):
+    path = tmp_path / 'a.jsonl'
+    path.write_text('\n'.join(lines) + '\n')
+    return file_formats.read_files('xcopa', str(path), 'en').examples
+
+  return make
+
+
+@pytest.fixture(scope='module')
+def subject():
+  """`wet` is worth more than anything else, `dry` less."""
+  vocabulary = WordVocabulary(_WORDS)
+  kernel = np.zeros((32, 1), np.float32)
+  kernel[one_hot_model.piece(vocabulary, 'wet')] = 9
+  kernel[one_hot_model.piece(vocabulary, 'dry')] = -9
+  head = {'output': {'kernel': kernel, 'bias': np.zeros(1, np.float32)}}
+  return one_hot_model.subject_of(_OBJECTIVE, head, vocabulary, batch_size=4)
+
+
+def test_accuracy_and_files(subject, read):
+  gold = read(
+    _line('wet', 'dry', 0), _line('sun', 'wet', 0), _line('sun', 'dry', 0)
+  )
+  blind = read(_line('dry', 'wet'))
+  task = multiple_choice_task.MultipleChoice(
+    source=one_hot_model.Held(parts=(('en', gold), ('sw', blind)))
+  )
+  result = task.evaluate(subject)
+  assert result.files['en.jsonl'] == (
+    '{"label": 0}\n{"label": 1}\n{"label": 0}\n'
+  )
+  assert result.files['sw.jsonl'] == '{"label": 1}\n'
+  assert result.metrics == {
+    'accuracy/en': pytest.approx(2 / 3),
+    'accuracy/mean': pytest.approx(2 / 3),
+    'chance/en': 0.5,
+    'chance/mean': 0.5,
+  }
+  assert json.loads(result.files['en.examples']).keys() == {'accuracy'}
+  assert result.notes == ('sw: choices have no labels; predictions only',)
+
+
+def _context(subject, **more):
+  return objective_base.Context(
+    vocabulary=subject.vocabulary.spec,
+    step=jnp.int32(0),
+    rng=jax.random.key(0),
+    train=False,
+    **more,
+  )
+
+
+def _batch(subject, examples, size):
+  maker = choice_featurizer.ChoiceRows()
+  rows = [
+    row
+    for own in maker.make(examples, subject.vocabulary, length=16)
+    for row in own
+  ]
+  fields = maker.fields(16, subject.vocabulary.spec)
+  batch = featurizer.stack_features(rows, fields)
+  padding = {
+    key: np.full((size - len(rows), *value.shape[1:]), field.fill, value.dtype)
+    for (key, value), field in zip(
+      batch.items(), (fields[key] for key in batch), strict=True
+    )
+  }
+  return {
+    key: jnp.asarray(np.concatenate([value, padding[key]]))
+    for key, value in batch.items()
+  }
+
+
+def test_loss_of_known_scores(subject, read):
+  """By hand, under jit, with rows of padding, with finite gradients."""
+  examples = read(_line('wet', 'dry', 0), _line('sun', 'sun', 1))
+  context = _context(subject)
+
+  def output(params, batch):
+    return _OBJECTIVE(subject.model, params, batch, context)
+
+  batch = _batch(subject, examples, 4)
+  scores = _OBJECTIVE.predict(
+    subject.model, subject.params, batch, subject.vocabulary.spec
+  )
+  first = np.log(1 + np.exp(float(scores[1] - scores[0])))
+  found = output(subject.params, batch)
+  assert float(found.loss.total) == pytest.approx(first + np.log(2), rel=1e-5)
+  assert float(found.loss.weight) == 2
+  padded = jax.jit(output)(subject.params, _batch(subject, examples, 8))
+  assert float(padded.loss.total) == pytest.approx(float(found.loss.total))
+  assert float(padded.loss.weight) == 2
+  gradient = jax.grad(lambda p: output(p, batch).loss.total)(subject.params)
+  leaves = jax.tree.leaves(gradient['heads'])
+  assert all(np.isfinite(x).all() for x in leaves)
+  assert any(np.abs(x).max() > 0 for x in leaves)
+
+
+def test_the_loss_is_a_sum_over_questions_with_its_gradient(subject, read):
+  """Scipy's softmax; parts, finite differences, nothing but padding."""
+  lines = (_line('wet', 'dry', 0), _line('sun', 'wet', 1), _line('dry', 'x', 0))
+  context = _context(subject)
+
+  @jax.jit
+  def output(params, batch):
+    return _OBJECTIVE(subject.model, params, batch, context)
+
+  def total(params, batch):
+    return float(output(params, batch).loss.total)
+
+  batch = _batch(subject, read(*lines), 6)
+  scores = np.asarray(
+    _OBJECTIVE.predict(
+      subject.model, subject.params, batch, subject.vocabulary.spec
+    )
+  ).reshape(3, 2)
+  expected = -special.log_softmax(scores, -1)[[0, 1, 2], [0, 1, 0]]
+  found = output(subject.params, batch)
+  np.testing.assert_allclose(found.loss.total, expected.sum(), rtol=1e-5)
+  right = found.metrics['multiple_choice/accuracy']
+  assert (
+    right.weight.sum() == 3
+    and right.total.sum() == (scores.argmax(-1) == [0, 1, 0]).sum()
+  )
+  alone = [
+    total(subject.params, _batch(subject, read(line), 6)) for line in lines
+  ]
+  np.testing.assert_allclose(alone, expected, rtol=1e-4, atol=1e-6)
+  blind = batch | {'labels': jnp.full(6, -1)}
+  nothing = output(subject.params, blind)
+  assert float(nothing.loss.total) == float(nothing.loss.weight) == 0
+  kernel = subject.params['heads']['multiple_choice']['output']['kernel']
+  slopes = jax.grad(
+    lambda k: output(_with(subject.params, k), batch).loss.total
+  )(kernel)
+  step = np.random.default_rng(0).normal(size=kernel.shape).astype(np.float32)
+  ahead, behind = (
+    total(_with(subject.params, kernel + sign * 1e-2 * step), batch)
+    for sign in (1, -1)
+  )
+  assert float(np.vdot(slopes, step)) == pytest.approx(
+    (ahead - behind) / 2e-2, rel=2e-2
+  )
+
+
+def _with(params, kernel):
+  head = params['heads']['multiple_choice']['output'] | {'kernel': kernel}
+  return params | {'heads': {'multiple_choice': {'output': head}}}
+
+
+def test_mistakes(subject, read):
+  with raises_error(
+    errors.ConfigError, got=1, where='MultipleChoice.num_choices'
+  ):
+    multiple_choice.MultipleChoice(num_choices=1)
+  three = dataclasses.replace(_OBJECTIVE, num_choices=3)
+  batch = _batch(subject, read(_line('wet', 'dry', 0)), 2)
+  context = _context(subject)
+  with raises_error(errors.ConfigError, mentions=(2, 'group_size')):
+    three(subject.model, subject.params, batch, context)
+
+
+def test_micro_batches_are_of_whole_questions(subject, read):
+  """Their losses and weights add up to those of the batch."""
+  lines = [_line('wet', 'dry', i % 2) for i in range(4)]
+  batch = _batch(subject, read(*lines), 8)
+  micros = train_step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)
+  whole, first, second = (
+    _OBJECTIVE(subject.model, subject.params, part, _context(subject)).loss
+    for part in (batch, *({k: v[j] for k, v in micros.items()} for j in (0, 1)))
+  )
+  assert first.weight == second.weight == 2
+  assert first.total + second.total == pytest.approx(float(whole.total))
+  with raises_error(errors.ConfigError, mentions=(16, 8)):
+    train_step.micro_batches(batch, 4, together=4)

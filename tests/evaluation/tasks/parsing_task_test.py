@@ -1,0 +1,204 @@
+"""Parsing with known scores: trees, scores, files, devices."""
+
+import dataclasses
+import itertools
+
+import conllu
+import numpy as np
+import pytest
+
+from tests.data.labelled_words import WordVocabulary
+from tests.errors import assert_mentions
+from tests.evaluation import one_hot_model
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation.tasks import parsing_task
+from xlflax.objectives.finetuning import dependency_parsing
+from xlflax.training.devices import partitioning
+
+_RELATIONS = ('root', 'nsubj', 'det', 'punct')
+_OBJECTIVE = dependency_parsing.DependencyParsing(
+  relations=_RELATIONS, arc_dim=32, relation_dim=32
+)
+_WORDS = ('the', 'dogs', 'bark', '.')
+
+
+def _sentence(
+  words=_WORDS,
+  heads=(2, 3, 0, 3),
+  relations=('det', 'nsubj:pass', 'root', 'punct'),
+  id='0',
+  tags=('DET', 'NOUN', 'VERB', 'PUNCT'),
+):
+  return labeled_examples.ParsedSentence(
+    id=id,
+    language='en',
+    words=words,
+    tags=tags,
+    heads=heads,
+    relations=relations,
+  )
+
+
+@pytest.fixture(scope='module')
+def subject():
+  """`dogs` and `bark` both like the root; `the` is taken for a subject."""
+  vocabulary = WordVocabulary(_WORDS)
+  head = one_hot_model.parser(
+    vocabulary,
+    _RELATIONS,
+    arcs=[
+      ('bark', None),
+      ('dogs', None),
+      ('dogs', 'bark'),
+      ('the', 'dogs'),
+      ('.', 'bark'),
+    ],
+    names={'the': 'nsubj', 'dogs': 'nsubj', 'bark': 'root', '.': 'punct'},
+  )
+  return one_hot_model.subject_of(_OBJECTIVE, head, vocabulary, batch_size=2)
+
+
+def _task(*parts, **fields):
+  return parsing_task.Parsing(source=one_hot_model.Held(parts=parts), **fields)
+
+
+def test_scores_and_trees(subject):
+  result = _task(('en', (_sentence(),))).evaluate(subject)
+  assert not result.failures
+  assert result.metrics['uas/en'] == 1.0
+  assert result.metrics['las/en'] == 0.75  # `the` is no nsubj
+  # Heads in the word before: 1 of 4; in the word after: 2 of 4.
+  assert result.metrics['right_branching/en'] == 0.25
+  assert result.metrics['left_branching/en'] == 0.5
+  assert result.metrics['las/mean'] == 0.75
+  assert result.notes == (
+    'punctuation is included; subtypes of relations do not count',
+  )
+  [tree] = conllu.parse(result.files['en.conllu'])
+  assert [(t['form'], t['upos'], t['head'], t['deprel']) for t in tree] == [
+    ('the', 'DET', 2, 'nsubj'),
+    ('dogs', 'NOUN', 3, 'nsubj'),
+    ('bark', 'VERB', 0, 'root'),
+    ('.', 'PUNCT', 3, 'punct'),
+  ]
+  assert tree.metadata == {'sent_id': '0'}
+
+
+def test_without_punctuation(subject):
+  result = _task(('en', (_sentence(),)), punctuation='excluded').evaluate(
+    subject
+  )
+  assert result.metrics['las/en'] == pytest.approx(2 / 3)
+  assert 'punctuation is excluded' in result.notes[0]
+
+
+def test_long_sentences_are_one_tree(subject):
+  """Rows of three tokens of text: `the dogs`, `bark .`; the first row's root
+  is `dogs`, and `bark` becomes its dependent."""
+  result = _task(
+    (
+      'en',
+      (
+        _sentence(),
+        _sentence(
+          words=('bark',), heads=(0,), relations=('root',), tags=('VERB',)
+        ),
+      ),
+    ),
+    length=5,
+  ).evaluate(subject)
+  first, second = conllu.parse(result.files['en.conllu'])
+  assert [(t['head'], t['deprel']) for t in first] == [
+    (2, 'nsubj'),
+    (0, 'root'),
+    (2, 'nsubj'),
+    (3, 'punct'),
+  ]
+  assert [t['head'] for t in second] == [0]
+  assert 'en: 1 sentences did not fit into one row and were split' in (
+    result.notes
+  )
+
+
+def test_eight_devices_say_the_same(subject):
+  task = _task(('en', (_sentence(), _sentence(id='1'))), ('fr', (_sentence(),)))
+  sharded = dataclasses.replace(subject, partitioner=partitioning.Partitioner())
+  assert task.evaluate(sharded) == task.evaluate(subject)
+
+
+def test_blind_and_broken_parts(subject):
+  blind = dataclasses.replace(_sentence(), heads=None, relations=None)
+  empty = dataclasses.replace(_sentence(id='3'), words=())
+  result = _task(
+    ('en', (_sentence(), blind)), ('fr', (empty,)), ('zh', (blind,))
+  ).evaluate(subject)
+  assert [f.part for f in result.failures] == ['fr']
+  assert_mentions(result.failures[0], 3)
+  assert result.metrics['las/en'] == 0.75 and 'las/zh' not in result.metrics
+  assert set(result.files) == {'en.conllu', 'en.examples', 'zh.conllu'}
+  assert (
+    'en: 1 of 2 examples have no gold labels; predictions only' in result.notes
+  )
+
+
+def test_relations_that_are_not_known(subject):
+  """A subtype is; another relation is wrong, or an error."""
+  other = _sentence(relations=('clf', 'nsubj:x', 'root', 'punct'))
+  result = _task(('zh', (other,))).evaluate(subject)
+  assert result.metrics['las/zh'] == 0.75
+  assert result.notes[1] == (
+    'zh: labels that were not seen in training count as wrong: clf (1)'
+  )
+  result = _task(('zh', (other,)), unseen='error').evaluate(subject)
+  assert "Got: 'clf' in en, example 0" in result.failures[0].message
+
+
+def _is_tree(heads) -> bool:
+  """One root, and every word reaches it."""
+  if sum(head == 0 for head in heads) != 1:
+    return False
+  for word in range(1, len(heads) + 1):
+    seen = set()
+    while word and word not in seen:
+      seen.add(word)
+      word = heads[word - 1]
+    if word:
+      return False
+  return True
+
+
+def _best(scores):
+  count = len(scores) - 1
+  words = np.arange(1, count + 1)
+  return max(
+    (
+      heads
+      for heads in itertools.product(range(count + 1), repeat=count)
+      if _is_tree(heads)
+    ),
+    key=lambda heads: scores[words, list(heads)].sum(),
+  )
+
+
+def test_the_docstrings_example():
+  scores = np.array([[0, 0, 0], [1, 0, 5], [3, 2, 0]])
+  assert parsing_task.decode_tree(scores).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize('seed', range(12))
+def test_all_trees_of_a_few_words(seed):
+  rng = np.random.default_rng(seed)
+  scores = rng.normal(0, 5, (5, 5))
+  scores[:, 0] += 4 * (seed % 2)  # roots that tempt to take several
+  assert tuple(parsing_task.decode_tree(scores)) == _best(scores)
+
+
+def test_a_word_alone_and_impossible_arcs():
+  assert parsing_task.decode_tree(np.full((2, 2), -np.inf)).tolist() == [0]
+  scores = np.log(
+    np.array([[1, 1, 1, 1], [0, 0, 1, 0], [1, 0, 0, 0], [0.5, 0, 0.5, 0]])
+    + 1e-300
+  )
+  scores[0] = np.inf  # is not looked at
+  with np.errstate(all='raise'):
+    assert parsing_task.decode_tree(scores).tolist() == [2, 0, 2]

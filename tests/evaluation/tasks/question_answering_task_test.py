@@ -1,0 +1,267 @@
+"""Extractive question answering: decoding by brute force, parts, devices."""
+
+import dataclasses
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from tests.data.supervised.featurizers.question_featurizer_test import Letters
+from tests.errors import raises_error
+from tests.evaluation import one_hot_model
+from tests.evaluation.tasks.classification_task_test import Examples
+from xlflax.data import batch_keys
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import question_featurizer
+from xlflax.evaluation import qa_decoding
+from xlflax.evaluation.tasks import question_answering_task
+from xlflax.utils import errors
+from xlflax.objectives.finetuning import question_answering as objectives
+from xlflax.training.devices import partitioning
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+def _question(context, answer, place=None, number=0, **more):
+  answers = (
+    ()
+    if answer is None
+    else (
+      labeled_examples.Answer(
+        answer, context.index(answer) if place is None else place
+      ),
+    )
+  )
+  return labeled_examples.Question(
+    **{
+      'id': f'q{number}',
+      'language': 'en',
+      'question': 'who sleeps',
+      'context': context,
+      'answers': answers,
+      **more,
+    }
+  )
+
+
+def _windows(context, length, stride):
+  return question_featurizer.QuestionRows(doc_stride=stride).windows(
+    [_question(context, None, question='xy')], Letters(), length=length
+  )[0]
+
+
+def _brute_force(context, windows, logits, longest):
+  """Every span of every window, by the definition."""
+  found = {}
+  for number, (window, (start, end)) in enumerate(
+    zip(windows, logits, strict=True)
+  ):
+    for i, j in itertools.product(range(window.num_tokens), repeat=2):
+      if not i <= j < i + longest:
+        continue
+      token = window.first + i
+
+      def margin(other, token=token):
+        left = token - other.first
+        right = other.first + other.num_tokens - 1 - token
+        return min(left, right) + 0.01 * other.num_tokens
+
+      inside = [
+        k
+        for k, w in enumerate(windows)
+        if w.first <= token and window.first + j < w.first + w.num_tokens
+      ]
+      owner = max(inside, key=lambda k: (margin(windows[k]), -k))
+      if owner != number:
+        continue
+      text = context[
+        slice(*window.characters(window.offset + i, window.offset + j))
+      ].strip()
+      score = float(start[window.offset + i]) + float(end[window.offset + j])
+      found[text] = max(found.get(text, -np.inf), score)
+  return sorted(found.items(), key=lambda item: -item[1])
+
+
+@pytest.mark.parametrize(
+  ('length', 'stride', 'longest'),
+  [(40, 8, 4), (16, 4, 3), (13, 2, 30), (12, 1, 1)],
+)
+def test_the_best_spans_are_those_of_all_windows(length, stride, longest):
+  context = 'ab cdef ghij klab mnopq r'
+  windows = _windows(context, length, stride)
+  rng = np.random.default_rng(length)
+  logits = [
+    tuple(rng.normal(size=(2, length)).astype(np.float32)) for _ in windows
+  ]
+  found = qa_decoding.n_best(
+    context,
+    windows,
+    logits,
+    decoding=qa_decoding.Decoding(n_best=7, max_answer_length=longest),
+  )
+  expected = _brute_force(context, windows, logits, longest)[:7]
+  assert [c.text for c in found] == [text for text, _ in expected]
+  np.testing.assert_allclose(
+    [c.score for c in found], [score for _, score in expected], rtol=1e-6
+  )
+  for candidate in found:
+    assert context[candidate.start :].startswith(candidate.text)
+
+
+def test_the_gold_positions_give_the_gold_text():
+  context = '猫が いる。 東京（2021年）に 住む'
+  windows = _windows(context, 14, 3)
+  for start, stop in itertools.combinations(range(len(context) + 1), 2):
+    text = context[start:stop]
+    if text != text.strip():
+      continue
+    logits, held = [], False
+    for window in windows:
+      arrays = np.full((2, 14), -9.0)
+      place = window.positions(start, stop)
+      if place is not None:
+        arrays[0, place[0]] = arrays[1, place[1]] = 9
+        held = True
+      logits.append(tuple(arrays))
+    if held and stop - start < 5:
+      best = qa_decoding.n_best(context, windows, logits)[0]
+      assert best.text == text
+
+
+@pytest.mark.parametrize(
+  'threshold, expected', [(None, 'b'), (0.0, ''), (2.5, 'b')]
+)
+def test_no_answer_where_its_score_is_above_the_threshold(threshold, expected):
+  task = question_answering_task.ExtractiveQA(
+    source=Examples(parts={}), null_threshold=threshold, rules='squad_v2'
+  )
+  best = [qa_decoding.Candidate(3.0, 'b', 0)]
+  logits = [
+    (np.array([2.5, 0.0]), np.array([2.5, 0.0])),  # 2 above the span's score
+    (np.array([9.0, 0.0]), np.array([9.0, 0.0])),
+  ]
+  assert qa_decoding.null_score(logits) == 5
+  assert task._chosen(best, logits) == expected
+
+
+def test_a_context_without_tokens_has_no_answer():
+  assert qa_decoding.n_best('  ', [], []) == []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seeks(objectives.QuestionAnswering):
+  """The answer begins and ends at a token with this id."""
+
+  token: int
+
+  def predict(self, model, params, batch, vocabulary):
+    found = (batch[batch_keys.TOKEN_IDS] == self.token) & (
+      batch[batch_keys.CONTEXT_MASK] > 0
+    )
+    logits = jnp.where(found, 5.0, 0.0)
+    return objectives.SpanLogits(logits, logits)
+
+
+def _with_head(subject, objective):
+  head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
+  return dataclasses.replace(
+    subject,
+    objectives={objective.name: objective},
+    inputs={objective.name: one_hot_model.INPUTS},
+    params=subject.params | {'heads': {objective.name: head}},
+  )
+
+
+def _task(parts, **settings):
+  return question_answering_task.ExtractiveQA(
+    source=Examples(parts=parts), length=32, doc_stride=4, **settings
+  )
+
+
+def test_scores_files_problems_and_failures(subject):
+  vocabulary = subject.vocabulary
+  seeks = _with_head(subject, Seeks(token=vocabulary.encode('warm')[-1]))
+  context = 'the dog sleeps and the cat drinks warm milk'
+  known = [
+    _question(context, 'warm', number=0),
+    _question(context, 'the dog', number=1),
+    _question(context, 'warm', 3, number=2),
+  ]
+  blind = [_question(context, None, number=5)]
+  crossed = [dataclasses.replace(known[0], question_language='de')]
+  result = _task(
+    {'en': known, 'de': blind, 'en-de': crossed, 'xx': None}
+  ).evaluate(seeks)
+  answers = json.loads(result.files['en.json'])
+  assert list(answers) == ['q0', 'q1', 'q2']
+  assert 'warm' in answers['q0'] and answers['q0'] in context
+  exact = answers['q0'] == 'warm'
+  assert result.metrics['exact_match/en'] == pytest.approx(2 * exact / 3)
+  assert result.metrics['f1/en'] >= result.metrics['exact_match/en']
+  assert result.metrics['f1/en-de'] == float(exact)
+  assert 'f1/de' not in result.metrics
+  assert json.loads(result.files['de.json']) == {'q5': answers['q0']}
+  assert result.metrics['f1/mean'] == pytest.approx(
+    (result.metrics['f1/en'] + result.metrics['f1/en-de']) / 2
+  )
+  assert result.tables['problems'] == [
+    {'part': 'en', 'problem': 'question q2: an answer is not where it says'}
+  ]
+  notes = ' '.join(result.notes)
+  assert 'en: 1 problems' in notes and 'de: 1 of 1 examples' in notes
+  assert [f.part for f in result.failures] == ['xx']
+
+
+def test_problems_of_the_file_are_listed_once(subject):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class Told(Examples):
+    def problems(self, part):
+      return ('question q0: the context has it nowhere',)
+
+  context = 'the dog sleeps'
+  task = question_answering_task.ExtractiveQA(
+    length=32, source=Told(parts={'en': [_question(context, 'cow', -1)]})
+  )
+  result = task.evaluate(_with_head(subject, objectives.QuestionAnswering()))
+  assert [row['problem'] for row in result.tables['problems']] == [
+    'question q0: the context has it nowhere'
+  ]
+  assert result.metrics['exact_match/en'] == 0  # scored by its text
+
+
+def test_eight_devices_and_any_batch_size_answer_the_same(subject, sentences):
+  trained = _with_head(subject, objectives.QuestionAnswering())
+  examples = [
+    _question(' '.join(sentences('en', 3 + i)), 'the', number=i)
+    for i in range(5)
+  ]
+  task = _task({'en': examples})
+  one = task.evaluate(trained)
+  assert len(set(json.loads(one.files['en.json']).values())) > 1
+  eight = task.evaluate(
+    dataclasses.replace(trained, partitioner=partitioning.Partitioner())
+  )
+  small = task.evaluate(dataclasses.replace(trained, batch_size=3))
+  assert one.files == eight.files == small.files
+  assert one.metrics == eight.metrics == small.metrics
+
+
+def test_mistakes_are_told(subject):
+  with raises_error(errors.ConfigError, got=0, where='ExtractiveQA.n_best'):
+    _task({}, n_best=0)
+  with raises_error(
+    errors.ConfigError, got='trivia', where='ExtractiveQA.rules'
+  ):
+    _task({}, rules='trivia')
+  with raises_error(errors.ConfigError, got=0, where='ExtractiveQA.doc_stride'):
+    question_answering_task.ExtractiveQA(source=Examples(parts={}), doc_stride=0)
+  trained = _with_head(subject, objectives.QuestionAnswering())
+  result = _task(
+    {'en': [], 'sw': [_question('the dog', 'dog')]}, rules='mlqa'
+  ).evaluate(trained)
+  assert result.metrics['f1/sw'] >= 0  # the answers' language is English
+  assert 'no example' in result.failures[0].message

@@ -1,0 +1,109 @@
+"""Regression by a head that says how long a row is."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from scipy import stats
+
+from tests.evaluation import one_hot_model
+from tests.evaluation.tasks.classification_task_test import Examples
+from xlflax.data import batch_keys
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import classification_featurizer
+from xlflax.evaluation.tasks import regression_task
+from xlflax.objectives.finetuning import sequence_regression
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lengths(sequence_regression.SequenceRegression):
+  """The number is that of the tokens."""
+
+  def predict(self, model, params, batch, vocabulary):
+    return jnp.sum(batch[batch_keys.SEGMENT_IDS] > 0, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope='module')
+def fixed(subject):
+  objective = Lengths()
+  head = nn.meta.unbox(objective.init_heads(subject.model, jax.random.key(4)))
+  return dataclasses.replace(
+    subject,
+    objectives={objective.name: objective},
+    inputs={objective.name: one_hot_model.INPUTS},
+    params=subject.params | {'heads': {objective.name: head}},
+  )
+
+
+def _examples(sentences, scores):
+  texts = sentences('en', 2 * len(scores))
+  return [
+    labeled_examples.RatedPair(
+      id=str(i),
+      language='en',
+      text=texts[2 * i],
+      paired_text=texts[2 * i + 1],
+      score=score,
+    )
+    for i, score in enumerate(scores)
+  ]
+
+
+def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
+  scores = [0.0, 3.2, 5.0, 1.25, None, 4.0]
+  examples = _examples(sentences, scores)
+  task = regression_task.Regression(source=Examples(parts={'en': examples}))
+  found = task.evaluate(fixed)
+  lines = found.files['en.tsv'].splitlines()
+  encode = fixed.vocabulary.encode
+  lengths = [
+    len(encode(one.text)) + len(encode(one.paired_text)) + 4 for one in examples
+  ]
+  most = fixed.model.config.max_length
+  assert [float(line) for line in lines] == [min(one, most) for one in lengths]
+  known = [i for i, score in enumerate(scores) if score is not None]
+  sides = [scores[i] for i in known], [float(lines[i]) for i in known]
+  for name in ('pearson', 'spearman'):
+    expected = getattr(stats, f'{name}r')(*sides).statistic
+    assert found.metrics[f'{name}/en'] == pytest.approx(expected)
+  assert task.score_metrics == ('pearson', 'spearman')
+  (tmp_path / 'en.examples').write_text(found.files['en.examples'])
+  assert task.statistics('en', tmp_path)['pearson'].value == pytest.approx(
+    found.metrics['pearson/en']
+  )
+
+
+def test_ratings_of_two_kinds_have_an_area_under_the_curve(fixed, sentences):
+  scores = [0.0, 1.0, 1.0, 0.0, 1.0]
+  task = regression_task.Regression(
+    source=Examples(
+      parts={
+        'en': _examples(sentences, scores),
+        'de': _examples(sentences, [0.0, 0.5, 1.0]),
+      }
+    )
+  )
+  found = task.evaluate(fixed)
+  numbers = [float(line) for line in found.files['en.tsv'].splitlines()]
+  pairs = [
+    (numbers[i] > numbers[j]) + 0.5 * (numbers[i] == numbers[j])
+    for i in (1, 2, 4)
+    for j in (0, 3)
+  ]
+  assert found.metrics['roc_auc/en'] == pytest.approx(np.mean(pairs))
+  assert 'roc_auc/de' not in found.metrics
+
+
+def test_rows_keep_each_number(fixed, sentences):
+  """`labels` are the bits of 3.2 and 0.25; an open pair gives no row."""
+  maker = classification_featurizer.RegressionRows()
+  examples = _examples(sentences, [3.2, None, 0.25])
+  made = maker.make(examples, fixed.vocabulary, length=32)
+  assert [len(rows) for rows in made] == [1, 0, 1]
+  bits = np.array([made[i][0][batch_keys.LABELS] for i in (0, 2)], np.int32)
+  assert bits.view(np.float32).tolist() == [np.float32(3.2), 0.25]

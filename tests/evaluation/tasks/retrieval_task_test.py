@@ -1,0 +1,379 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.spatial import distance
+
+from tests.errors import assert_mentions, raises_error
+from xlflax.evaluation import (eval_task, text_sources, hidden_states)
+from xlflax.evaluation.tasks import retrieval_task
+from xlflax.utils import errors
+from xlflax.objectives.model_calls import Pooling
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Given(text_sources.PairSource):
+  """Pairs from memory; a pair without text fails."""
+
+  text: dict
+
+  def pairs(self):
+    return tuple(self.text)
+
+  def load(self, pair):
+    if self.text[pair] is None:
+      raise errors.CorpusError('This text is broken', where='x.tsv:3')
+    return text_sources.PairedText(*self.text[pair])
+
+
+def test_sentences_that_are_the_same_on_both_sides_are_all_found(
+  subject, sentences
+):
+  text = sentences('de', 30)
+  task = retrieval_task.Retrieval(
+    source=Given(text={('de', 'de'): (text, text)}), leave_out='nothing'
+  )
+  result = task.evaluate(subject)
+  assert result.metrics['accuracy/de-de'] == 1.0
+  assert {row['accuracy'] for row in result.tables['layers']} == {1.0}
+
+
+def test_the_ten_nearest_agree_with_a_sort(subject, sentences, tmp_path):
+  text = sentences('de', 30), sentences('en', 30)
+  task = retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), layer=1, centre='none'
+  )
+  result = task.evaluate(subject)
+  sides = [
+    hidden_states.sentence_states(subject, side, [i] * 30).states[1]
+    for i, side in enumerate(text)
+  ]
+  cosine = 1 - distance.cdist(*sides, 'cosine')
+  expected = [
+    np.mean([i in np.argsort(-row)[:10] for i, row in enumerate(way)])
+    for way in (cosine, cosine.T)
+  ]
+  assert min(expected) > 10 / 30 and max(expected) < 1
+  found = [result.metrics[f'{way}_top10/de'] for way in ('forward', 'backward')]
+  assert found == pytest.approx(expected)
+  assert result.metrics['accuracy_top10/de'] == pytest.approx(np.mean(expected))
+  for name, content in result.files.items():
+    (tmp_path / name).write_text(content)
+  held = task.statistics('de', tmp_path)
+  assert held['backward_top10'].value == pytest.approx(expected[1])
+  assert held['forward'].value == pytest.approx(result.metrics['forward/de'])
+
+
+@pytest.mark.parametrize('pooling', list(Pooling))
+def test_accuracy_agrees_with_a_double_loop(subject, pooling, sentences):
+  text = sentences('de', 12), sentences('en', 12)
+  task = retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), pooling=pooling, layer=1
+  )
+  result = task.evaluate(subject)
+  first = hidden_states.sentence_states(subject, text[0], [0] * 12, pooling=pooling)
+  second = hidden_states.sentence_states(subject, text[1], [1] * 12, pooling=pooling)
+  for layer in range(3):
+    x, y = first.states[layer], second.states[layer]
+    cosine = 1 - distance.cdist(x, y, 'cosine')
+    forward = sum(int(np.argmax(cosine[i])) == i for i in range(12)) / 12
+    backward = sum(int(np.argmax(cosine[:, i])) == i for i in range(12)) / 12
+    rows = {
+      row['query']: row['accuracy']
+      for row in result.tables['layers']
+      if row['layer'] == layer
+    }
+    assert rows == {'de': forward, 'en': backward}
+    if layer == 1:
+      assert result.metrics['forward/de'] == forward
+      assert result.metrics['backward/de'] == backward
+      assert result.metrics['accuracy/de'] == (forward + backward) / 2
+
+
+def test_best_and_mean_follow_from_the_layers(subject, sentences):
+  task = retrieval_task.Retrieval(
+    source=Given(
+      text={
+        ('de', 'en'): (sentences('de', 9), sentences('en', 9)),
+        ('en', 'ja'): (sentences('en', 9), sentences('ja', 9)),
+      }
+    )
+  )
+  result = task.evaluate(subject)
+  table = {
+    name: np.mean(
+      [
+        [
+          row['accuracy']
+          for row in result.tables['layers']
+          if row['pair'] == name and row['query'] == query
+        ]
+        for query in (name, 'en')
+      ],
+      axis=0,
+    )
+    for name in ('de', 'ja')
+  }
+  metrics = result.metrics
+  for name, by_layer in table.items():
+    assert metrics[f'accuracy/{name}'] == by_layer[-1]
+    assert metrics[f'best_accuracy/{name}'] == max(by_layer)
+    assert by_layer[metrics[f'best_layer/{name}']] == max(by_layer)
+  mean = (table['de'] + table['ja']) / 2
+  assert metrics['accuracy/mean'] == pytest.approx(mean[-1])
+  assert metrics['best_accuracy/mean'] == pytest.approx(max(mean))
+  assert 'layer 2 of 0..2' in result.notes[0]
+
+
+def test_a_broken_pair_is_named_and_the_others_are_scored(subject, sentences):
+  text = sentences('de', 5), sentences('en', 5)
+  task = retrieval_task.Retrieval(
+    source=Given(
+      text={
+        ('en', 'ja'): None,
+        ('de', 'en'): text,
+        ('de', 'ja'): (text[0], text[1][:3]),
+      }
+    )
+  )
+  result = task.evaluate(subject)
+  assert result.metrics['accuracy/mean'] == result.metrics['accuracy/de']
+  assert [(f.task, f.part) for f in result.failures] == [
+    ('retrieval', 'ja'),
+    ('retrieval', 'de-ja'),
+  ]
+  assert_mentions(result.failures[0], 'x', 'x.tsv:3')
+  assert_mentions(result.failures[1], 5, 3)
+
+
+def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
+  subject, sentences
+):
+  text = sentences('de', 5), sentences('en', 5)
+  task = retrieval_task.Retrieval(source=Given(text={('en', 'tr'): text}))
+  result = task.evaluate(subject)
+  assert 'accuracy/tr' in result.metrics
+  assert any('no language tr' in note for note in result.notes)
+
+
+def test_cut_sentences_are_noted(subject, sentences):
+  text = sentences('de', 9), sentences('en', 9)
+  task = retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), max_length=8
+  )
+  notes = task.evaluate(subject).notes
+  assert any('sentences of de-en were cut' in note for note in notes)
+
+
+@pytest.mark.parametrize('layer', [3, -4])
+def test_a_layer_that_the_model_lacks_is_one_clear_message(subject, layer):
+  task = retrieval_task.Retrieval(source=Given(text={}), layer=layer)
+  (failure,) = eval_task.evaluate_task(task, subject).failures
+  assert_mentions(failure, 0, 2)
+
+
+def test_pooling_by_name():
+  source = Given(text={})
+  task = retrieval_task.Retrieval(source=source, pooling='first')
+  assert task.pooling is Pooling.FIRST
+  with raises_error(
+    errors.ConfigError, got='max', mentions=('mean', 'mean_all')
+  ):
+    retrieval_task.Retrieval(source=source, pooling='max')
+
+
+def _given_vectors(monkeypatch, layers):
+  """States [L, 2N, H], the first side's first, whatever the texts."""
+
+  def given(subject, texts, ids, **settings):
+    del subject, ids, settings
+    assert len(texts) == layers.shape[1]
+    return hidden_states.SentenceStates(np.asarray(layers, np.float32), 0)
+
+  monkeypatch.setattr(hidden_states, 'sentence_states', given)
+
+
+# Two pairs without and two with a shared string; one pair of equal sides, one
+# of a number.
+_FIRST = [
+  'ein Hund', 'Python 3', 'zwei Katzen', 'Öl im PDF-Buch', 'OK!', '12 %'
+]  # fmt: skip
+_SECOND = [
+  'a dog', 'python, the language', 'two cats', 'oil in a pdf', 'ok', '12 per cent'
+]  # fmt: skip
+
+
+def _task(**settings):
+  text = (_FIRST, _SECOND)
+  return retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), **settings
+  )
+
+
+def test_pairs_with_and_without_shared_strings_are_scored_apart(
+  subject, monkeypatch, tmp_path
+):
+  """Sentence 0 finds its translation; 2 is nearer to what is 3's."""
+  x = np.eye(4)
+  y = x[[0, 1, 3, 3]] + [[0] * 4, [0] * 4, [0, 0, 0.1, 0], [0] * 4]
+  _given_vectors(monkeypatch, np.repeat(np.concatenate([x, y])[None], 3, 0))
+  result = _task().evaluate(subject)
+  # 2 asks: 2 (the only one that has its direction); 3 asks: 3; back, 2's asks
+  # and finds 3.
+  expected = {
+    'forward/de': 1,
+    'backward/de': 3 / 4,
+    'accuracy/de': 7 / 8,
+    'accuracy_unshared/de': 3 / 4,
+    'accuracy_shared/de': 1,
+    'accuracy_unshared/mean': 3 / 4,
+  }
+  assert {name: result.metrics[name] for name in expected} == expected
+  for name, content in result.files.items():
+    (tmp_path / name).write_text(content)
+  unshared = _task().statistics('de', tmp_path)['accuracy_unshared']
+  assert unshared.value == 3 / 4 and len(unshared.rows) == 2
+  (row,) = result.tables['pairs']
+  counts = ('sentences', 'unshared', 'shared', 'equal', 'without_letters')
+  assert [row[name] for name in counts] == [4, 2, 2, 1, 1]
+  assert (
+    'de-en: 1 pairs with equal sides and 1 with a side without letters are '
+    'left out'
+  ) in result.notes
+  assert {row['sentences'] for row in result.tables['layers']} == {4}
+
+
+def test_all_pairs_are_scored_where_nothing_is_left_out(subject, monkeypatch):
+  _given_vectors(monkeypatch, np.tile(np.eye(6), (3, 2, 1)))
+  result = _task(leave_out='nothing').evaluate(subject)
+  assert {row['sentences'] for row in result.tables['layers']} == {6}
+  assert not any('left out' in note for note in result.notes)
+
+
+def test_a_pair_without_anything_to_score_fails(subject):
+  text = ['OK', '7'], ['ok.', '7!']
+  task = retrieval_task.Retrieval(source=Given(text={('de', 'en'): text}))
+  (failure,) = task.evaluate(subject).failures
+  assert_mentions(failure, 1)
+
+
+def _language_vectors(count: int, seed: int = 0):
+  """Sides whose meaning is hidden by a large mean of each language."""
+  draw = np.random.default_rng(seed)
+  meaning = draw.normal(size=(count, 8))
+  noise = draw.normal(size=(2, count, 8)) * 0.3
+  means = 20 * draw.normal(size=(2, 1, 8))
+  return meaning + noise + means
+
+
+def _words(language: str, count: int) -> list[str]:
+  letters = {'de': 'abcdefghij', 'en': 'klmnopqrst'}[language]
+  return [''.join(letters[int(c)] for c in str(i)) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+  'count, centre, is_centred',
+  [
+    (50, 'auto', True),
+    (49, 'auto', False),
+    (49, 'language', True),
+    (60, 'none', False),
+  ],
+)
+def test_each_language_s_mean_is_taken_away(
+  subject, monkeypatch, count, centre, is_centred
+):
+  """Accuracy and mean cosines by loops, of the states as they should be."""
+  sides = _language_vectors(count)
+  _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
+  text = _words('de', count), _words('en', count)
+  result = retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), centre=centre
+  ).evaluate(subject)
+  raw = 1 - distance.cdist(*sides, 'cosine')
+  compared = raw
+  if is_centred:
+    compared = 1 - distance.cdist(*(s - s.mean(0) for s in sides), 'cosine')
+  order = np.arange(count)
+  assert result.metrics['forward/de'] == np.mean(compared.argmax(1) == order)
+  assert result.metrics['backward/de'] == np.mean(compared.argmax(0) == order)
+  others = ~np.eye(count, dtype=bool)
+  row = result.tables['layers'][0]
+  for name, matrix in (('', raw), ('compared_', compared)):
+    assert row[f'{name}pair_cosine'] == pytest.approx(matrix.trace() / count)
+    assert row[f'{name}other_cosine'] == pytest.approx(matrix[others].mean())
+  assert result.metrics['pair_cosine/de'] == row['pair_cosine']
+  said = 'the mean of its language is taken away from each vector'
+  assert (said in result.notes) == is_centred
+  if centre == 'auto' and not is_centred:
+    assert any('49 sentences of' in note for note in result.notes)
+
+
+def test_centred_states_find_what_a_mean_hides(subject, monkeypatch):
+  sides = _language_vectors(60)
+  _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
+  text = _words('de', 60), _words('en', 60)
+  found = {
+    centre: retrieval_task.Retrieval(
+      source=Given(text={('de', 'en'): text}), centre=centre
+    )
+    .evaluate(subject)
+    .metrics['accuracy/de']
+    for centre in ('auto', 'none')
+  }
+  assert found['none'] < 0.4 < 0.8 < found['auto']
+
+
+@pytest.mark.parametrize('centre, best', [('auto', 1), ('none', 0)])
+def test_the_best_layer_is_that_of_what_is_compared(
+  subject, monkeypatch, centre, best
+):
+  """Layer 1 has most, behind its means; layer 2 has nothing."""
+  hidden = _language_vectors(60)
+  shown = hidden - hidden.mean(1, keepdims=True)
+  shown[1] += np.random.default_rng(1).normal(size=shown[1].shape)
+  layers = [shown, hidden, np.ones_like(hidden)]
+  _given_vectors(monkeypatch, np.array([np.concatenate(x) for x in layers]))
+  text = _words('de', 60), _words('en', 60)
+  metrics = (
+    retrieval_task.Retrieval(source=Given(text={('de', 'en'): text}), centre=centre)
+    .evaluate(subject)
+    .metrics
+  )
+  assert metrics['best_layer/de'] == metrics['best_layer/mean'] == best
+  assert metrics['best_accuracy/de'] > 0.4
+  assert metrics['accuracy/de'] <= 1 / 60
+
+
+@pytest.mark.parametrize('k', [1, 3])
+def test_csls_agrees_with_its_formula(subject, monkeypatch, k):
+  sides = _language_vectors(12, seed=3)
+  _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
+  text = _words('de', 12), _words('en', 12)
+  result = retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), csls=k, centre='language'
+  ).evaluate(subject)
+  cosine = 1 - distance.cdist(*(s - s.mean(0) for s in sides), 'cosine')
+  of_first = np.sort(cosine, 1)[:, -k:].mean(1)
+  of_second = np.sort(cosine, 0)[-k:].mean(0)
+  scores = 2 * cosine - of_first[:, None] - of_second
+  ways = [np.mean(scores.argmax(axis) == np.arange(12)) for axis in (1, 0)]
+  assert result.metrics['csls/de'] == np.mean(ways)
+  assert result.metrics['csls_unshared/de'] == np.mean(ways)
+  assert 'accuracy_shared/de' not in result.metrics  # there is no such pair
+
+
+def test_without_csls_nothing_of_it_is_reported(subject, sentences):
+  task = _task(csls=None)
+  result = task.evaluate(subject)
+  assert not any(name.startswith('csls') for name in result.metrics)
+  assert not any('csls' in row for row in result.tables['layers'])
+
+
+def test_string_overlap_is_a_baseline_of_the_same_pairs(subject):
+  """Of the four kept pairs those with `python` and `pdf` are found."""
+  metrics = _task().evaluate(subject).metrics
+  assert metrics['string_overlap_unshared/de'] == 0
+  assert metrics['string_overlap/de'] == 1 / 2

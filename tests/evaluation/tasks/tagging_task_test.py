@@ -1,0 +1,146 @@
+"""Tagging of known predictions: scores, files, failures, devices."""
+
+import dataclasses
+
+import pytest
+from seqeval.metrics import f1_score
+from sklearn.metrics import accuracy_score
+
+from tests.data.labelled_words import WordVocabulary
+from tests.evaluation import one_hot_model
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation.tasks import tagging_task
+from xlflax.utils import errors
+from xlflax.objectives.finetuning import token_classification
+from xlflax.training.devices import partitioning
+
+_LABELS = ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
+_SAYS = {'Ada': 'B-PER', 'King': 'I-LOC', 'Rom': 'I-LOC', 'Max': 'I-PER'}
+_OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)
+
+
+def _sentence(text, language='en', id='0'):
+  """`word/TAG`s; without tags if none has one."""
+  words, _, tags = zip(*(x.partition('/') for x in text.split()), strict=True)
+  return labeled_examples.TaggedSentence(
+    id=id, language=language, words=words, tags=tags if any(tags) else None
+  )
+
+
+_ENGLISH = (
+  _sentence('Ada/B-PER King/I-PER saw/O Rom/B-LOC'),
+  _sentence('Max/B-PER sees/O Ada/B-PER', id='1'),
+)
+# A B alone or an I that follows it gets the last one's type.
+_FOUND = [['B-LOC', 'I-LOC', 'O', 'B-LOC'], ['B-PER', 'O', 'B-PER']]
+_RAW = [['B-PER', 'I-LOC', 'O', 'I-LOC'], ['I-PER', 'O', 'B-PER']]
+
+
+@pytest.fixture(scope='module')
+def subject():
+  vocabulary = WordVocabulary(
+    ('Ada', 'King', 'saw', 'Rom', 'Max', 'sees', 'Rome')
+  )
+  return one_hot_model.subject_of(
+    _OBJECTIVE,
+    one_hot_model.tagger(vocabulary, _LABELS, _SAYS),
+    vocabulary,
+    batch_size=2,
+  )
+
+
+def _task(*parts, **fields):
+  return tagging_task.Tagging(source=one_hot_model.Held(parts=parts), **fields)
+
+
+def test_entities(subject):
+  result = _task(('en', _ENGLISH), scheme='entities').evaluate(subject)
+  gold = [list(e.tags) for e in _ENGLISH]
+  assert result.metrics['f1/en'] == pytest.approx(f1_score(gold, _FOUND))
+  assert result.metrics['f1/en'] == pytest.approx(0.75)
+  assert result.metrics['precision/en'] == pytest.approx(0.75)
+  assert result.metrics['accuracy/en'] == pytest.approx(5 / 7)
+  assert result.metrics['majority/en'] == pytest.approx(3 / 7)
+  assert result.metrics['f1/mean'] == result.metrics['f1/en']
+  assert result.files.keys() == {'en.tsv', 'en.examples'}
+  assert result.files['en.tsv'] == (
+    'B-LOC\nI-LOC\nO\nB-LOC\n\nB-PER\nO\nB-PER\n'
+  )
+  rows = {row['type']: row for row in result.tables['types']}
+  assert (rows['PER']['gold'], rows['PER']['predicted']) == (3, 2)
+  assert rows['LOC']['recall'] == 1.0
+  assert not result.failures and not result.notes
+
+
+def test_tags_are_not_repaired(subject):
+  result = _task(('en', _ENGLISH), scheme='tags').evaluate(subject)
+  flat = [sum(map(list, x), []) for x in ((e.tags for e in _ENGLISH), _RAW)]
+  assert result.metrics['accuracy/en'] == pytest.approx(accuracy_score(*flat))
+  assert result.files['en.tsv'].splitlines()[1] == 'I-LOC'
+  assert 'precision/en' not in result.metrics and 'types' not in result.tables
+
+
+def test_long_sentences_lose_no_word(subject):
+  """Rows of two tokens of text; `sees` has two of its own."""
+  whole, split = (
+    _task(('en', _ENGLISH), length=length).evaluate(subject)
+    for length in (None, 4)
+  )
+  assert split.files == whole.files and split.metrics == whole.metrics
+  assert split.notes[1:] == (
+    'en: 2 sentences did not fit into one row and were split',
+  )
+
+
+def test_eight_devices_say_the_same(subject):
+  task = _task(('en', _ENGLISH), ('fr', _ENGLISH), scheme='entities')
+  sharded = dataclasses.replace(subject, partitioner=partitioning.Partitioner())
+  assert task.evaluate(sharded) == task.evaluate(subject)
+
+
+def test_blind_parts_give_predictions_only(subject):
+  blind = tuple(dataclasses.replace(e, tags=None) for e in _ENGLISH)
+  result = _task(('en', _ENGLISH), ('fr', blind)).evaluate(subject)
+  assert result.files['fr.tsv'] == result.files['en.tsv']
+  assert not [key for key in result.metrics if key.endswith('/fr')]
+  assert result.notes == (
+    'fr: 2 of 2 examples have no gold labels; predictions only',
+  )
+
+
+def test_one_broken_part_does_not_lose_the_others(subject):
+  unknown = (_sentence('Rome/B-ORG', language='de', id='7'),)
+  broken = errors.CorpusError('A file is cut off', where='fr.conllu:3')
+  other = (labeled_examples.ClassifiedText(id='0', language='it', text='x'),)
+  task = _task(
+    ('de', unknown), ('en', _ENGLISH), ('fr', broken), ('it', other), ('es', ())
+  )
+  result = task.evaluate(subject)
+  assert set(result.files) == {'en.tsv', 'en.examples'}
+  assert result.metrics['accuracy/mean'] == result.metrics['accuracy/en']
+  failures = {f.part: f.message for f in result.failures}
+  assert "'B-ORG' in de, example 7" in failures['de']
+  assert 'not seen in training' in failures['de']
+  assert 'fr.conllu:3' in failures['fr']
+  assert 'Got: classification examples' in failures['it']
+  assert 'Got: no example' in failures['es'] and len(failures) == 4
+
+
+def test_an_unseen_label_counts_as_wrong(subject):
+  unknown = (_sentence('Rome/B-ORG saw/O', language='de'),)
+  strict = _task(('de', unknown), unseen='error').evaluate(subject)
+  assert "'B-ORG' in de, example 0" in strict.failures[0].message
+  result = _task(('de', unknown)).evaluate(subject)
+  assert result.metrics['accuracy/de'] == 0.5
+  assert result.notes == (
+    'de: labels that were not seen in training count as wrong: B-ORG (1)',
+  )
+
+
+def test_run_without_the_head(subject):
+  for changed, error in (
+    (dict(objectives={}), errors.ConfigError),
+    (dict(params={'model': {}}), errors.CheckpointError),
+  ):
+    with pytest.raises(error):
+      _task(('en', _ENGLISH)).evaluate(dataclasses.replace(subject, **changed))

@@ -1,0 +1,114 @@
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import tatoeba_pairs
+from xlflax.utils import errors
+
+
+def _tatoeba(directory, files):
+  for name, lines in files.items():
+    (directory / name).write_text(''.join(f'{x}\n' for x in lines), 'utf-8')
+  return str(directory)
+
+
+@pytest.fixture
+def tatoeba(tmp_path):
+  return _tatoeba(
+    tmp_path,
+    {
+      'tatoeba.deu-eng.deu': ['Hallo', 'Ja '],
+      'tatoeba.deu-eng.eng': ['Hello', 'Yes'],
+      'tatoeba.swh-eng.swh': ['Jambo'],
+      'tatoeba.swh-eng.eng': ['Hi'],
+      'README': ['nothing'],
+    },
+  )
+
+
+def test_tatoeba_pairs_have_two_letter_codes(tatoeba):
+  source = tatoeba_pairs.Tatoeba(directory=tatoeba)
+  assert source.pairs() == (('de', 'en'), ('sw', 'en'))
+  assert source.load(('de', 'en')) == (['Hallo', 'Ja'], ['Hello', 'Yes'])
+
+
+@pytest.mark.parametrize('languages', [('sw',), ('swh',)])
+def test_tatoeba_languages_can_be_chosen(tatoeba, languages):
+  source = tatoeba_pairs.Tatoeba(directory=tatoeba, languages=languages)
+  assert source.pairs() == (('sw', 'en'),)
+
+
+def test_tatoeba_names_languages_that_are_missing(tatoeba):
+  source = tatoeba_pairs.Tatoeba(directory=tatoeba, languages=('de', 'tur'))
+  with raises_error(errors.CorpusError, got='tr', mentions=('de-en', 'sw-en')):
+    source.pairs()
+
+
+def test_tatoeba_files_of_different_length(tmp_path):
+  source = tatoeba_pairs.Tatoeba(
+    directory=_tatoeba(
+      tmp_path,
+      {'tatoeba.deu-eng.deu': ['a', 'b'], 'tatoeba.deu-eng.eng': ['c']},
+    )
+  )
+  with raises_error(errors.CorpusError, mentions=(2, 1)):
+    source.load(('de', 'en'))
+
+
+def test_tatoeba_file_without_counterpart(tmp_path):
+  source = tatoeba_pairs.Tatoeba(
+    directory=_tatoeba(tmp_path, {'tatoeba.deu-eng.deu': ['a']})
+  )
+  with raises_error(errors.CorpusError, mentions='deu-eng.eng'):
+    source.load(('de', 'en'))
+
+
+def test_tatoeba_file_that_is_empty(tmp_path):
+  source = tatoeba_pairs.Tatoeba(
+    directory=_tatoeba(
+      tmp_path, {'tatoeba.deu-eng.deu': [], 'tatoeba.deu-eng.eng': []}
+    )
+  )
+  with raises_error(errors.CorpusError, mentions='tatoeba.deu-eng.deu'):
+    source.load(('de', 'en'))
+
+
+def test_tatoeba_file_that_is_not_utf8(tmp_path):
+  directory = _tatoeba(tmp_path, {'tatoeba.deu-eng.eng': ['a']})
+  (tmp_path / 'tatoeba.deu-eng.deu').write_bytes(b'\xff\xfe\n')
+  source = tatoeba_pairs.Tatoeba(directory=directory)
+  with raises_error(
+    errors.CorpusError, where='tatoeba.deu-eng.deu:1', mentions='UTF-8'
+  ):
+    source.load(('de', 'en'))
+
+
+@pytest.mark.parametrize('name', ['nothing', '.'])
+def test_a_folder_without_tatoeba_files(tmp_path, name):
+  source = tatoeba_pairs.Tatoeba(directory=str(tmp_path / name))
+  with raises_error(errors.CorpusError, mentions=tmp_path / name):
+    source.pairs()
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+  source = tatoeba_pairs.Tatoeba(
+    directory=_tatoeba(
+      tmp_path,
+      {
+        'tatoeba.deu-eng.deu': ['\ufeffHallo', 'Ja\u2028nein'],
+        'tatoeba.deu-eng.eng': ['\ufeffHello', 'Yes'],
+      },
+    )
+  )
+  assert source.load(('de', 'en')) == (
+    ['Hallo', 'Ja\u2028nein'],
+    ['Hello', 'Yes'],
+  )
+
+
+def test_a_fingerprint_can_be_taken_of_broken_text(tmp_path):
+  source = tatoeba_pairs.Tatoeba(
+    directory=_tatoeba(tmp_path, {'tatoeba.deu-eng.deu': ['a']})
+  )
+  broken = source.fingerprint()
+  _tatoeba(tmp_path, {'tatoeba.deu-eng.eng': ['b']})
+  assert source.fingerprint() != broken

@@ -1,0 +1,114 @@
+import gzip
+import pathlib
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation import text_sources
+from xlflax.utils import errors
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+
+def test_corpus_pairs(corpus, sentences):
+  source = text_sources.CorpusPairs(directory=corpus, max_pairs=3)
+  assert source.pairs() == (('de', 'en'), ('en', 'ja'))
+  text = source.load(('en', 'ja'))
+  assert list(text.first) == sentences('en', 3)
+  assert list(text.second) == sentences('ja', 3)
+
+
+@pytest.mark.parametrize('languages', [('ja',), ('en', 'ja'), ('en-ja',)])
+def test_corpus_pairs_by_language_or_pair(corpus, languages):
+  source = text_sources.CorpusPairs(directory=corpus, languages=languages)
+  assert source.pairs() == (('en', 'ja'),)
+
+
+def test_a_language_that_is_in_no_pair_is_guessed(corpus):
+  source = text_sources.CorpusPairs(directory=corpus, languages=('jp',))
+  with raises_error(errors.CorpusError, got='jp', mentions='ja'):
+    source.pairs()
+
+
+def test_corpus_text(corpus, sentences):
+  source = text_sources.CorpusText(directory=corpus, languages=('ja', 'de'))
+  assert source.languages_found() == ('ja', 'de')
+  assert source.load('de') == sentences('de', 40)
+
+
+def test_a_split_without_text(corpus):
+  source = text_sources.CorpusText(directory=corpus, split='validation')
+  with pytest.raises(errors.CorpusError):
+    source.languages_found()
+
+
+def test_a_language_without_text(corpus):
+  source = text_sources.CorpusText(directory=corpus, languages=('de', 'tr'))
+  with raises_error(errors.CorpusError, got='tr', mentions=('de', 'en', 'ja')):
+    source.languages_found()
+
+
+def test_the_fingerprint_follows_the_text_not_the_path(tmp_path):
+  prints = []
+  for name, lines in (('a', 'x\ny\n'), ('b', 'x\ny\n'), ('c', 'x\nz\n')):
+    folder = tmp_path / name / 'test' / 'mono'
+    folder.mkdir(parents=True)
+    (folder / 'de.txt.gz').write_bytes(gzip.compress(lines.encode()))
+    prints.append(
+      text_sources.CorpusText(
+        directory=str(pathlib.Path(tmp_path / name))
+      ).fingerprint()
+    )
+  assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize(
+  'pair, name',
+  [(('de', 'en'), 'de'), (('en', 'sw'), 'sw'), (('de', 'fr'), 'de-fr')],
+)
+def test_pair_name(pair, name):
+  assert text_sources.pair_name(pair) == name
+
+
+def test_columns_and_aligned_files(tmp_path):
+  (tmp_path / 'a.tsv').write_text('1\tcat\t猫\n2\tdog\t犬\n')
+  (tmp_path / 'x.de').write_text('Katze\n')
+  (tmp_path / 'x.ru').write_text('кошка\n')
+  source = text_sources.FilePairs(
+    columns=(1, 2),
+    files={
+      'en-ja': str(tmp_path / 'a.tsv'),
+      'de-ru': (str(tmp_path / 'x.de'), str(tmp_path / 'x.ru')),
+    },
+  )
+  assert source.pairs() == (('en', 'ja'), ('de', 'ru'))
+  assert source.load(('en', 'ja')) == (['cat', 'dog'], ['猫', '犬'])
+  assert source.load(('de', 'ru')) == (['Katze'], ['кошка'])
+  before = source.fingerprint()
+  (tmp_path / 'x.ru').write_text('кот\n')
+  assert source.fingerprint() != before
+
+
+def test_max_pairs(tmp_path):
+  (tmp_path / 'a.tsv').write_text('cat\tchat\ndog\tchien\n')
+  source = text_sources.FilePairs(
+    files={'en-fr': str(tmp_path / 'a.tsv')}, max_pairs=1
+  )
+  assert source.load(('en', 'fr')) == (['cat'], ['chat'])
+
+
+def test_names_of_pairs():
+  with raises_error(
+    errors.ConfigError, got='en', where='FilePairs.files', mentions='en-ja'
+  ):
+    text_sources.FilePairs(files={'en': 'a.tsv'})
+
+
+def test_two_directions_of_a_pair_would_have_one_result():
+  files = {'en-fr': 'a.tsv', 'fr-en': 'b.tsv', 'de-fr': 'c.tsv'}
+  with raises_error(
+    errors.ConfigError, got='en-fr, fr-en, de-fr', where='FilePairs.files'
+  ):
+    text_sources.FilePairs(files=files).pairs()
+  del files['fr-en']
+  assert len(text_sources.FilePairs(files=files).pairs()) == 2

@@ -1,0 +1,370 @@
+"""Grids over training that costs nothing: order, records, selection."""
+
+import contextlib
+import dataclasses
+import json
+import os
+
+import pytest
+
+from tests.errors import raises_error
+from tests.finetuning import fakes
+from xlflax.config import gin_config
+from xlflax.finetuning import (finetune_grid, hyperparameter_grid, grid_trials)
+from xlflax.utils import errors
+from xlflax.storage import directory_lease
+from xlflax.training.initialization import init_from
+
+pytest_plugins = ['tests.finetuning.fixtures']
+SELECT = 'dev/accuracy/en'
+
+
+@pytest.fixture
+def run(tmp_path, training_gin, fake_training):
+  """Runs a grid in one directory; keyword arguments are `finetune`'s."""
+
+  def call(*axes, bindings=(), **fields):
+    fake_training.clear()
+    return finetune_grid.finetune(
+      output=str(tmp_path / 'out'),
+      axes=tuple(map(hyperparameter_grid.parse_axis, axes)),
+      configuration=gin_config.load_gin_files(
+        [training_gin], bindings, partial=True
+      ),
+      **({'select': SELECT} | fields),
+    )
+
+  return call
+
+
+def test_a_grid(run, tmp_path):
+  report = run(
+    'LEARNING_RATE=0.2,0.4', 'SEED=0,1', test_tasks=[fakes.Counted()]
+  )
+  assert fakes.CALLS == [
+    'LEARNING_RATE=0.2,SEED=0',
+    'LEARNING_RATE=0.2,SEED=1',
+    'LEARNING_RATE=0.4,SEED=0',
+    'LEARNING_RATE=0.4,SEED=1',
+    'counted',
+    'counted',
+  ]  # only the two seeds of the selected setting
+  assert [(c.step, c.value) for c in report.trials] == [
+    (10, 0.2),
+    (10, pytest.approx(0.21)),
+    (10, 0.4),
+    (10, pytest.approx(0.41)),
+  ]
+  record = json.loads((tmp_path / 'out' / 'grid.json').read_text())
+  assert record['selected'] == 'LEARNING_RATE=0.4'
+  assert record['best_two']['dev'] == pytest.approx(0.305)
+  assert record['settings'][1]['test']['counted/accuracy/fr']['count'] == 2
+  assert record['settings'][0]['test'] == {}
+
+
+def test_only_the_best_checkpoint_is_kept(run, tmp_path):
+  run('LEARNING_RATE=0.2')
+  folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'checkpoints'
+  assert [p.name for p in folder.iterdir() if p.name.isdigit()] == ['10']
+
+
+@pytest.mark.parametrize('again', [False, True])
+def test_all_checkpoints_are_kept(run, tmp_path, again):
+  """Also by a later call that would keep fewer of a new trial."""
+  run('LEARNING_RATE=0.2', keep='all')
+  if again:
+    run('LEARNING_RATE=0.2')
+  folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'checkpoints'
+  assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {'10', '20'}
+
+
+def test_nothing_finished_is_computed_again(run):
+  first = run('LEARNING_RATE=0.2,0.4', test_tasks=[fakes.Counted()])
+  again = run('LEARNING_RATE=0.2,0.4', test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == []
+  assert again.to_json() == first.to_json()
+  run('LEARNING_RATE=0.2,0.4,0.6')
+  assert fakes.CALLS == ['LEARNING_RATE=0.6']
+
+
+def test_a_diverged_trial_does_not_lose_the_others(run):
+  report = run('LEARNING_RATE=0.2,9.0,0.4')
+  assert [c.status.value for c in report.trials] == [
+    'finished',
+    'diverged',
+    'finished',
+  ]
+  assert 'not finite' in report.trials[1].message
+  assert report.ranking[0].name == 'LEARNING_RATE=0.4'
+  assert not report.is_complete
+  run('LEARNING_RATE=0.2,9.0,0.4')
+  assert fakes.CALLS == []  # it would diverge again
+
+
+def test_a_failed_trial_is_tried_again(run):
+  report = run('LEARNING_RATE=-1.0,0.4')
+  assert [c.status.value for c in report.trials] == ['failed', 'finished']
+  assert 'A rate is negative' in report.trials[0].message
+  run('LEARNING_RATE=-1.0,0.4')
+  assert fakes.CALLS == ['LEARNING_RATE=-1.0']
+
+
+def test_another_configuration_in_the_folder(run):
+  run('LEARNING_RATE=0.2')
+  with raises_error(errors.RunDirectoryError, where='--output'):
+    run('LEARNING_RATE=0.2', bindings=('SEED=3',))
+
+
+def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
+  """The best checkpoint by the new one may be gone."""
+  first = run('LEARNING_RATE=0.2,0.4')
+  with raises_error(errors.RunDirectoryError, where='--output'):
+    run('LEARNING_RATE=0.2,0.4', select='dev/f1/en')
+  assert fakes.CALLS == []
+  assert run('LEARNING_RATE=0.2,0.4').to_json() == first.to_json()
+
+
+@pytest.mark.parametrize('first', ['finished', 'stopped', 'killed'])
+@pytest.mark.parametrize('other_config', ['refuse', 'accept'])
+def test_scores_of_two_dev_sets_are_not_compared(
+  run, monkeypatch, first, other_config
+):
+  trained = fakes.FakeTrainer.train
+
+  def ended(self, **arguments):
+    if first == 'killed':
+      raise KeyboardInterrupt
+    return trained(self, **arguments) | {'finished': first == 'finished'}
+
+  with monkeypatch.context() as patch:
+    patch.setattr(fakes.FakeTrainer, 'train', ended)
+    with contextlib.suppress(KeyboardInterrupt):
+      run('LEARNING_RATE=0.2')
+  other = ("dev/fakes.Counted.scores=(('en', 0.1),)",)
+  with raises_error(errors.RunDirectoryError, where='--output'):
+    run('LEARNING_RATE=0.2', bindings=other, other_config=other_config)
+  assert fakes.CALLS == []
+
+
+def test_a_folder_in_which_another_process_trains(run, tmp_path):
+  other = os.getppid()
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, 'getpid', lambda: other)
+    held = directory_lease.Lease(tmp_path / 'out')
+    held.__enter__()
+  try:
+    with raises_error(errors.RunDirectoryError, where='out', mentions=other):
+      run('LEARNING_RATE=0.2')
+  finally:
+    held.__exit__(None, None, None)
+  assert not (tmp_path / 'out' / 'trials').exists()
+
+
+def test_a_longer_run_goes_on(run):
+  run('LEARNING_RATE=0.2')
+  run('LEARNING_RATE=0.2', bindings=('fakes.FakeTrainer.total_steps=40',))
+  assert fakes.CALLS == ['LEARNING_RATE=0.2']
+
+
+def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
+  """Its source may move, but not be another checkpoint, text or cache."""
+  source, moved = tmp_path / 'source', tmp_path / 'moved'
+  make_run(source, [1])
+  text = tmp_path / 'corpus/mono/en.txt'
+  text.parent.mkdir(parents=True)
+  text.write_text('a\n')
+  runner = grid_trials.TrialRunner(
+    output=tmp_path / 'out',
+    configuration=gin_config.Configuration(bound={}, imports=set()),
+  )
+  (trial,) = hyperparameter_grid.expand_grid([])
+
+  def begin(directory):
+    fakes.CALLS.clear()
+    trainer = fakes.FakeTrainer(
+      pretrained=str(pretrained),
+      model_dir=str(runner.directory(trial)),
+      learning_rate=0.2,
+      seed=0,
+      init_from=init_from.InitFrom(model_dir=str(directory)),
+      corpus=str(tmp_path / 'corpus'),
+    )
+    return runner.run(grid_trials.MadeTrial(trial, trainer, lambda: ''))
+
+  first = begin(source)
+  assert fakes.CALLS == ['single']
+  source.rename(moved)
+  assert begin(moved) == first and fakes.CALLS == []
+  text.write_text('a\nb\n')
+  with raises_error(errors.RunDirectoryError, where='--output'):
+    begin(moved)
+  text.write_text('a\n')
+  assert begin(moved) == first
+  make_run(moved, [2])
+  with raises_error(errors.RunDirectoryError, where='--output'):
+    begin(moved)
+  assert fakes.CALLS == []
+
+
+def test_what_is_kept_and_evaluated(training_gin, tmp_path):
+  """Selection needs the best checkpoint; the configuration says the rest."""
+  configuration = gin_config.load_gin_files(
+    [training_gin],
+    ['EVALUATION=None', 'checkpoints.CheckpointOptions.keep_last=5'],
+    partial=True,
+  )
+  runner = grid_trials.TrialRunner(
+    output=tmp_path, configuration=configuration, select='dev/loss/en'
+  )
+  (trial,) = hyperparameter_grid.expand_grid([hyperparameter_grid.parse_axis('SEED=3')])
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(grid_trials.trainer_lib, 'Trainer', fakes.FakeTrainer)
+    made = runner.make(trial)
+    every = dataclasses.replace(runner, keep=grid_trials.Keep.ALL).make(trial)
+  assert made.trainer.seed == 3
+  assert made.trainer.model_dir == str(tmp_path / 'trials' / 'SEED=3')
+  options = made.trainer.checkpoints
+  assert (options.keep_last, options.every_steps) == (1, 10)
+  assert (options.best_metric, options.best_is_highest) == (
+    'dev/loss/en',
+    False,
+  )
+  assert [task.name for task in made.trainer.evaluation.tasks] == ['dev']
+  assert every.trainer.checkpoints.keep_last == 5
+  assert made.fingerprint == every.fingerprint
+
+
+def test_one_trial_without_a_metric(run, tmp_path):
+  report = run(select=None, test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == ['single', 'counted']
+  assert report.trials[0].step == 20  # the last
+  assert (tmp_path / 'out' / 'trials' / 'single.json').exists()
+
+
+def test_several_settings_need_a_metric(run):
+  with raises_error(
+    errors.ConfigError, where='--metric_for_best_model', mentions=2
+  ):
+    run('LEARNING_RATE=0.2,0.4', select=None)
+  assert fakes.CALLS == []
+
+
+def test_a_macro_that_there_is_not(run):
+  with raises_error(errors.ConfigError, got='LEARNING_RAT'):
+    run('LEARNING_RAT=0.2,0.4')
+  assert fakes.CALLS == []
+
+
+@pytest.mark.parametrize(
+  'tested, number',
+  [
+    ('selected', 1),
+    pytest.param('best_two', 2, marks=pytest.mark.slow),
+    pytest.param('all', 3, marks=pytest.mark.slow),
+  ],
+)
+def test_which_settings_are_tested(run, tested, number):
+  report = run(
+    'LEARNING_RATE=0.1,0.3,0.2', test_tasks=[fakes.Counted()], tested=tested
+  )
+  assert fakes.CALLS.count('counted') == number
+  assert ('LEARNING_RATE=0.2' in report.tests) == (tested != 'selected')
+  if tested == 'best_two':
+    assert report.best_two()['test']['counted/accuracy/fr'] == 0.5
+
+
+def test_a_broken_language_does_not_lose_the_others(run):
+  report = run('LEARNING_RATE=0.2', test_tasks=[fakes.Counted(broken='fr')])
+  assert report.tests['LEARNING_RATE=0.2'] == {'counted/accuracy/en': 0.8}
+  assert report.failures
+  assert not report.is_complete
+
+
+def test_a_test_task_keeps_the_results_of_the_dev_task(run, tmp_path):
+  report = run('LEARNING_RATE=0.2', test_tasks=[fakes.Counted(name='dev')])
+  assert report.primary_metrics == ('dev_test/accuracy',)
+  folder = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2' / 'eval'
+  assert list(folder.glob('dev_test/*/10.json'))
+
+
+def test_a_signal_stops_the_grid(run, monkeypatch):
+  trained = fakes.FakeTrainer.train
+
+  def stopped(self, **arguments):
+    return trained(self, **arguments) | {'finished': False}
+
+  monkeypatch.setattr(fakes.FakeTrainer, 'train', stopped)
+  report = run('LEARNING_RATE=0.2,0.4')
+  assert [c.status.value for c in report.trials] == ['stopped']
+
+
+def test_directions(tmp_path, training_gin, fake_training):
+  (tmp_path / 'd.gin').write_text(
+    f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
+    'from __gin__ import dynamic_registration\n'
+    'from tests.finetuning import fakes\n'
+    'fakes.Counted.name = %TRAIN_LANGUAGE\n'
+  )
+  reports = finetune_grid.finetune_directions(
+    languages=['en', 'fr'],
+    output=str(tmp_path / 'out'),
+    configuration=gin_config.load_gin_files(
+      [str(tmp_path / 'd.gin')], partial=True
+    ),
+    select='dev/accuracy/en',
+    test_tasks=[fakes.Counted()],
+  )
+  assert list(reports) == ['en', 'fr']
+  assert fake_training == ['single', 'counted', 'single', 'counted']
+  table = (tmp_path / 'out' / 'directions.counted.csv').read_text()
+  assert table.splitlines()[0] == 'train,en,fr,gap'
+  with raises_error(errors.ConfigError, where='--train_languages'):
+    finetune_grid.finetune_directions(
+      languages=['en', 'fr'],
+      output=str(tmp_path / 'other'),
+      configuration=gin_config.load_gin_files([training_gin], partial=True),
+    )
+
+
+@pytest.mark.parametrize('axes', [(), ('LEARNING_RATE=0.2,0.4', 'SEED=0,1')])
+def test_the_same_from_random_parameters_stands_beside(
+  run, pretrained, tmp_path, axes
+):
+  """Not ranked with the others; the best of either kind is tested."""
+  start = (f"fakes.FakeTrainer.init_from='{pretrained}'",)
+  report = run(
+    *axes, bindings=start, untrained=True, test_tasks=[fakes.Counted()]
+  )
+  names = [one.trial.name for one in report.trials]
+  trained = names[: len(names) // 2]
+  assert names[len(trained) :] == [
+    'untrained' if name == 'single' else f'untrained,{name}' for name in trained
+  ]
+  assert report.ranking[0].name == ('LEARNING_RATE=0.4' if axes else 'single')
+  (best, *others) = report.untrained_ranking
+  assert best.name.startswith('untrained') and len(others) == bool(axes)
+  assert set(report.tests) == {
+    one.trial.name for s in (report.ranking[0], best) for one in s.results
+  }
+  record = json.loads((tmp_path / 'out' / 'grid.json').read_text())
+  assert record['untrained'] == best.name
+  fakes.CALLS.clear()
+  run(*axes, bindings=start, test_tasks=[fakes.Counted()])
+  assert fakes.CALLS == []  # a later call without the baseline reads it back
+
+
+def test_what_an_untrained_trial_starts_from(
+  tmp_path, training_gin, fake_training, pretrained
+):
+  runner = grid_trials.TrialRunner(
+    output=tmp_path / 'out',
+    configuration=gin_config.load_gin_files(
+      [training_gin],
+      (f"fakes.FakeTrainer.init_from='{pretrained}'",),
+      partial=True,
+    ),
+  )
+  made = finetune_grid.make_trials(runner, (), untrained=True)
+  assert [bool(one.trainer.init_from) for one in made] == [True, False]
+  assert 'init_from = None' in made[1].gin_config()
+  assert made[0].fingerprint != made[1].fingerprint

@@ -1,0 +1,185 @@
+"""Selection and the files of a grid, from made-up trials."""
+
+import csv
+import io
+import json
+import math
+import pathlib
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax import evaluate as evaluate_lib
+from xlflax.evaluation import eval_task
+from xlflax.finetuning import (hyperparameter_grid, grid_report, model_selection)
+from xlflax.finetuning import grid_trials
+from xlflax.utils import errors
+
+Status = grid_trials.Status
+METRIC = 'nli/accuracy/en'
+
+
+class _Task(eval_task.EvalTask):
+  @property
+  def primary_metric(self):
+    return 'accuracy'
+
+
+def make_trial(rate: str, seed: str, value, status=Status.FINISHED):
+  return grid_trials.TrialResult(
+    trial=hyperparameter_grid.Trial({'RATE': rate, 'SEED': seed}),
+    directory=pathlib.Path(f'trials/{rate}-{seed}'),
+    status=status,
+    config='abc',
+    step=10,
+    value=value,
+    metrics={} if value is None else {METRIC: value},
+  )
+
+
+def make_report(**scores):
+  """Rates with the dev scores of two seeds."""
+  return grid_report.GridReport(
+    select=METRIC,
+    trials=tuple(
+      make_trial(rate[1:], str(seed), value)
+      for rate, values in scores.items()
+      for seed, value in enumerate(values)
+    ),
+  )
+
+
+def with_test(grid_report, number: int, **accuracies):
+  result = grid_report.trials[number]
+  return grid_report.with_test(
+    result,
+    evaluate_lib.Report(
+      (_Task(name='nli'),),
+      {
+        'nli': {
+          10: eval_task.EvalResult(
+            metrics={
+              f'accuracy/{part}': value for part, value in accuracies.items()
+            }
+          )
+        }
+      },
+      (),
+      1,
+    ),
+  )
+
+
+def test_the_mean_over_seeds_selects():
+  found = make_report(_1=[0.9, 0.1], _2=[0.6, 0.6], _3=[0.5, 0.5])
+  assert [s.name for s in found.ranking] == ['RATE=2', 'RATE=1', 'RATE=3']
+  assert found.ranking[0].dev.mean == pytest.approx(0.6)
+  spread = found.ranking[1].dev
+  assert spread.std == pytest.approx(math.sqrt(2 * 0.4**2))
+  assert str(spread) == '0.5000 ± 0.5657'
+
+
+def test_of_equals_the_earlier_is_selected():
+  assert make_report(_2=[0.5], _1=[0.5]).ranking[0].name == 'RATE=2'
+
+
+def test_of_errors_the_lowest_is_best():
+  trials = [make_trial('1', '0', 3.0), make_trial('2', '0', 2.0)]
+  ranked = model_selection.rank_settings(
+    model_selection.results_by_setting(trials), 'perplexity/perplexity/en'
+  )
+  assert [s.name for s in ranked] == ['RATE=2', 'RATE=1']
+
+
+@pytest.mark.parametrize('status', [Status.DIVERGED, Status.FAILED])
+def test_a_setting_without_all_seeds_is_not_selected(status):
+  found = grid_report.GridReport(
+    select=METRIC,
+    trials=(
+      make_trial('1', '0', 0.9),
+      make_trial('1', '1', None, status),
+      make_trial('2', '0', 0.2),
+      make_trial('2', '1', 0.2),
+    ),
+  )
+  assert [s.name for s in found.ranking] == ['RATE=2']
+  assert not found.is_complete
+  assert found.best_two() is None
+
+
+def test_several_settings_need_a_metric():
+  with raises_error(
+    errors.ConfigError, where='--metric_for_best_model', mentions=2
+  ):
+    model_selection.check_metric(None, 2)
+  model_selection.check_metric(None, 1)
+
+
+def test_best_two_and_test_scores():
+  found = make_report(_1=[0.4, 0.6], _2=[0.7, 0.7], _3=[0.1, 0.1])
+  for number, accuracy in enumerate((0.2, 0.4, 0.5, 0.7)):
+    found = with_test(found, number, fr=accuracy)
+  two = found.best_two()
+  assert two['settings'] == ['RATE=2', 'RATE=1']
+  assert two['dev'] == pytest.approx(0.6)
+  assert two['test'] == {'nli/accuracy/fr': pytest.approx(0.45)}
+  spread = found.test_spreads(found.ranking[0])['nli/accuracy/fr']
+  assert (spread.mean, spread.std) == pytest.approx((0.6, 0.1 * 2**0.5))
+
+
+def test_files(tmp_path):
+  found = with_test(make_report(_1=[0.5, math.nan]), 0, fr=0.25)
+  found.write(tmp_path)
+  record = json.loads((tmp_path / 'grid.json').read_text())
+  assert record['selected'] == 'RATE=1'
+  assert record['settings'][0]['dev'] == {
+    'mean': 0.5,
+    'std': None,
+    'min': 0.5,
+    'max': 0.5,
+    'count': 1,
+  }
+  assert record['trials'][1]['value'] is None
+  assert record['trials'][0]['test'] == {'nli/accuracy/fr': 0.25}
+  rows = list(csv.DictReader(io.StringIO((tmp_path / 'grid.csv').read_text())))
+  assert [
+    (
+      r['RATE'],
+      r['SEED'],
+      r['status'],
+      r[f'dev/{METRIC}'],
+      r['test/nli/accuracy/fr'],
+    )
+    for r in rows
+  ] == [
+    ('1', '0', 'finished', '0.5', '0.25'),
+    ('1', '1', 'finished', 'nan', ''),
+  ]
+
+
+def test_tables_name_what_is_selected():
+  found = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
+  settings, test = grid_report.grid_tables(found)
+  shown = [list(column.cells) for column in settings.columns]
+  assert shown[0] == ['RATE=1', 'RATE=2', 'mean of the best two']
+  assert shown[3] == ['', 'selected', '']
+  assert [list(column.cells) for column in test.columns] == [
+    ['nli/accuracy/fr'],
+    ['0.2500'],
+  ]
+
+
+def test_the_page_has_both_tables_and_what_failed(tmp_path):
+  found = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
+  failed = make_trial('3', '0', None, Status.DIVERGED)
+  page = grid_report.write_page(
+    tmp_path,
+    {'en': found.with_trial(failed)},
+    command=['xlflax', 'finetune', '--grid', 'RATE=1,2'],
+  )
+  text = page.read_text()
+  assert '<h2>en, dev: nli/accuracy/en</h2>' in text
+  assert '<h2>en, test: mean ± std over seeds</h2>' in text
+  assert text.count('<img') == 1 and list(tmp_path.glob('*.png'))
+  assert 'diverged: RATE=3' in text
+  assert '<pre>xlflax finetune \\\n    --grid RATE=1,2' in text

@@ -1,0 +1,97 @@
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import read_only
+from tests.errors import raises_error
+from xlflax.data.supervised.sources import example_source
+from xlflax.finetuning import pseudo_labels
+from xlflax.utils import errors
+from xlflax.objectives.finetuning import token_classification
+from xlflax.training import train_state
+from xlflax.training.checkpointing import (checkpoints, objective_config)
+
+pytest_plugins = ['tests.finetuning.fixtures']
+_LABELS = ('DET', 'NOUN', 'VERB')
+
+
+@pytest.fixture(scope='module')
+def teacher(make_run, subject, tmp_path_factory):
+  """A run whose head is random."""
+  objective = token_classification.TokenClassification(labels=_LABELS)
+  directory = make_run(tmp_path_factory.mktemp('teacher') / 'run')
+  objective_config.write_objectives(
+    directory, [objective], {objective.name: {'length': 32}}
+  )
+  heads = {
+    objective.name: {
+      'output': {
+        'kernel': np.random.default_rng(0).normal(size=(16, 3)).astype('f'),
+        'bias': np.zeros(3, 'f'),
+      }
+    }
+  }
+  saved = checkpoints.Checkpoints(
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  saved.save(
+    train_state.TrainState(
+      step=jnp.int32(5),
+      params=subject.params | {'heads': jax.tree.map(jnp.asarray, heads)},
+      opt_state={'m': jnp.zeros(2)},
+      ema=(),
+      objective_state={},
+    ),
+    {'seed': 0},
+  )
+  saved.close()
+  return str(directory)
+
+
+def test_text_becomes_training_data(teacher, tmp_path):
+  text = tmp_path / 'de.txt'
+  text.write_text(
+    '\ufeffder Hund schläft\n\nund die kleine Katze\n', encoding='utf-8'
+  )
+  source = pseudo_labels.WordLines(files={'de': str(text)})
+  with read_only.only_read(pathlib.Path(teacher)):
+    files = pseudo_labels.pseudo_label(
+      teacher=teacher, source=source, output=str(tmp_path / 'labelled')
+    )
+  assert files == {'de': str(tmp_path / 'labelled' / 'de.conll')}
+  # What is written is read as labelled examples.
+  first, second = example_source.FileExamples(format='conll', files=files).load(
+    'de'
+  )
+  assert first.words == ('der', 'Hund', 'schläft')
+  assert second.words == ('und', 'die', 'kleine', 'Katze')
+  assert {*first.tags, *second.tags} <= set(_LABELS)
+  again = pseudo_labels.pseudo_label(  # the labels that are there are not read
+    teacher=teacher,
+    output=str(tmp_path / 'again'),
+    source=example_source.FileExamples(format='conll', files=files),
+  )
+  assert open(again['de']).read() == open(files['de']).read()
+
+
+def test_text_without_a_word(teacher, tmp_path):
+  (tmp_path / 'de.txt').write_text('\n \n')
+  with raises_error(errors.CorpusError, where='run'):
+    pseudo_labels.pseudo_label(
+      teacher=teacher,
+      output=str(tmp_path / 'out'),
+      source=pseudo_labels.WordLines(files={'de': str(tmp_path / 'de.txt')}),
+    )
+
+
+def test_a_teacher_that_labels_nothing(make_run, tmp_path):
+  run = make_run(tmp_path / 'run', [1])
+  with raises_error(errors.ConfigError, where='run'):
+    pseudo_labels.pseudo_label(
+      teacher=str(run),
+      output=str(tmp_path / 'out'),
+      source=pseudo_labels.WordLines(files={}),
+    )

@@ -1,0 +1,339 @@
+"""A tiny artefact of each kind, made by the functions that the commands call."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.analysis import (fakes, analysis_report_test)
+from tests.data.supervised import supervised_loader_test
+from tests.evaluation import fixtures
+from tests.evaluation.reports import report_files_test as leaderboard_test
+from tests.training import tiny
+from xlflax.analysis import analysis_report
+from xlflax.analysis import activation_cache
+from xlflax.data.cache import cache_writer
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_writer
+from xlflax.data.preprocessing import (text_filters, pipeline, text_processing)
+from xlflax.data.plain_text import corpus_directory_tasks
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.evaluation import (eval_task, result_store)
+from xlflax.evaluation.reports import report_files as reports
+from xlflax.finetuning import hyperparameter_grid
+from xlflax.finetuning import grid_report
+from xlflax.finetuning import grid_trials
+from xlflax.interop.huggingface import (huggingface_export, folder_writer)
+from xlflax.models import (encoder_config, encoder)
+from xlflax.storage import (checksums, manifests)
+from xlflax.suites import (suite_result_store, suite_export)
+from xlflax.suites import suite_report as suite_results
+from xlflax.training.checkpointing import (checkpoints, config_serialization, data_fingerprint, run_directory, objective_config)
+from xlflax.training.checkpointing import saved_run
+from xlflax.training.optimization import optimizers
+
+_LINES = '{"step": 1, "train": {"loss": 2.5}}\n'
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+  """What a trainer's description has of a vocabulary, and a number."""
+
+  vocabulary: str
+  number: int
+
+
+def corpus(directory: pathlib.Path, number: int) -> pathlib.Path:
+  """A corpus of German and English; number 1 has more of it."""
+  pairs = []
+  for language in ('de', 'en'):
+    lines = fixtures.make_sentences(language, 40 + number)
+    corpus_writer.write_monolingual(directory, language, [lines])
+    pairs.append(lines)
+  corpus_writer.write_parallel(
+    directory, ('de', 'en'), zip(*pairs, strict=True)
+  )
+  corpus_writer.write_dictionary(directory, ('de', 'en'), [('Hund', 'dog')])
+  return directory
+
+
+def vocabulary(directory: pathlib.Path, number: int) -> None:
+  text = corpus(directory.with_name(f'{directory.name}-text'), number)
+  vocabulary_training.train_vocabulary(
+    corpus_directory.Corpus(text), directory, size=50 + number, num_threads=1
+  )
+
+
+def run(
+  directory: pathlib.Path,
+  number: int,
+  *,
+  finished: bool = True,
+  of: pathlib.Path | None = None,
+) -> None:
+  """A run with two checkpoints, a best one, metrics and a result.
+
+  Args:
+    directory: of the run.
+    number: of the artefact.
+    finished: whether it reached its last step.
+    of: the artefact that it is a part of.
+  """
+  of = of or directory
+  words = of.with_name(f'{of.name}-vocabulary')
+  if not words.exists():
+    vocabulary(words, number)
+  loaded = base_vocabulary.Vocabulary.load(words)
+  settings = config_serialization.to_json_config(_Settings(str(words), number))
+  run_directory.claim_run_directory(
+    directory, settings, gin_config=f'A = {number}\n'
+  )
+  model = encoder.Encoder(encoder_config.EncoderConfig(**_SIZES))
+  model = model.clone(config=encoder_config.with_vocabulary(model.config, loaded.spec))
+  run_directory.write_model(directory, model)
+  objective_config.write_objectives(directory, [])
+  run_directory.copy_vocabulary(words, directory)
+  told = {'vocabulary': loaded.hash, 'streams': {}}
+  data_fingerprint.record_inputs(directory, told, {})
+  (directory / run_directory.METRICS).write_text(_LINES * (1 + number))
+  _checkpoints(directory, model, told, number)
+  identity = {
+    **dict.fromkeys(result_store._SHARED, 0),
+    'task': {'name': 'probe'},
+    'split': 'test',
+    'checkpoint': result_store.checkpoint_identity(directory, 2),
+  }
+  result_store.write_result(
+    directory,
+    eval_task.EvalResult(
+      metrics={'accuracy': 0.25 + number}, files={'en.tsv': f'a\t{number}\n'}
+    ),
+    step=2,
+    identity=identity,
+  )
+  if finished:
+    saved_run.mark_finished(directory, 2)
+
+
+_SIZES = dict(
+  num_layers=1,
+  hidden_dim=8,
+  mlp_dim=8,
+  num_heads=2,
+  max_length=12,
+  position_offset=1,
+)
+
+
+@functools.cache
+def _params(model):
+  return jax.tree.map(
+    np.asarray, tiny.numbered(tiny.make_factory(model=model).init_params())
+  )
+
+
+def _checkpoints(directory, model, told, number) -> None:
+  options = checkpoints.CheckpointOptions(
+    asynchronous=False, best_metric='a/b', keep_last=1
+  )
+  saved = checkpoints.Checkpoints(directory, options)
+  state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
+  state = state.replace(
+    params=jax.tree.map(lambda leaf: leaf + number, state.params)
+  )
+  written = checksums.digest_file(directory / run_directory.METRICS)
+  for step, score in ((1, 0.9), (2, 0.5)):
+    saved.save(
+      state.replace(step=jnp.int32(step)),
+      {'seed': number, 'metrics_file': written, 'inputs': told},
+      {'a/b': score + number},
+    )
+  saved.close()
+
+
+def cache(directory: pathlib.Path, number: int) -> None:
+  """A token cache of three tasks, with cached rows of labelled examples."""
+  text = directory.with_name('cache-text')
+  words = directory.with_name('cache-vocabulary')
+  if number:
+    text, words = (p.with_name(f'{p.name}-1') for p in (text, words))
+  corpus(text, number)
+  vocabulary(words, number)
+  cache_writer.write_cache(
+    cache_writer.Plan(
+      directory=directory,
+      mixtures=['corpus.mono', 'corpus.parallel'],
+      vocabulary=base_vocabulary.Vocabulary.load(words),
+      open_tasks=functools.partial(corpus_directory_tasks.CorpusTasks, str(text)),
+      shard_size=512,
+    )
+  )
+  rows(directory, number)
+
+
+def rows(directory: pathlib.Path, number: int) -> None:
+  source = supervised_loader_test.FakeSource(sizes=(('de', 3 + number), ('en', 4)))
+  supervised_loader_test._open(cache_dir=directory, source=source)
+
+
+def prepared(directory: pathlib.Path, number: int) -> None:
+  text = corpus(directory.with_name(f'{directory.name}-text'), number)
+  pipeline.preprocess_corpus(
+    corpus_directory.Corpus(text),
+    directory,
+    processing=text_processing.TextProcessing(moses=True),
+    filters=text_filters.TextFilters(min_characters=4 + number),
+  )
+
+
+def grid(
+  directory: pathlib.Path, number: int, *, of: pathlib.Path | None = None
+) -> None:
+  """Two trials with their records, and what the grid says of them."""
+  runner = grid_trials.TrialRunner(output=directory, configuration=None)
+  report = grid_report.GridReport(select=None)
+  for seed in (0, 1):
+    trial = hyperparameter_grid.Trial({'SEED': str(seed)})
+    run(runner.directory(trial), number, of=of or directory)
+    result = grid_trials.TrialResult(
+      trial=trial,
+      directory=runner.directory(trial),
+      status=grid_trials.Status.FINISHED,
+      config=f'{number} 2 None',
+      step=2,
+      seconds=1.5,
+    )
+    runner._write(result)
+    report = report.with_trial(result)
+    report.write(directory)
+  grid_report.write_page(directory, {'': report})
+
+
+def suite(directory: pathlib.Path, number: int) -> None:
+  """A task that needed no training, and one with a grid."""
+  found = [
+    suite_results.TaskResult(
+      task=task,
+      family='f',
+      label='mlm',
+      step=20,
+      values={'accuracy/en': (0.5 + number / 10,)},
+      main=('accuracy',),
+    )
+    for task in ('plain', 'tuned')
+  ]
+  for one in found:
+    suite_result_store.write(one, directory)
+  report = suite_results.SuiteReport(
+    suite='made', source_language='en', results=tuple(found)
+  )
+  suite_export.write(report, directory)
+  grid(directory / 'mlm@20/tuned', number, of=directory)
+
+
+def evaluation(directory: pathlib.Path, number: int) -> None:
+  """Results that lie by themselves."""
+  made = directory.with_name(f'{directory.name}-run')
+  run(made, number)
+  made.joinpath('eval').rename(_new(directory) / 'eval')
+
+
+def report(directory: pathlib.Path, number: int) -> None:
+  table = leaderboard_test._table('a', shift=number / 10)
+  reports.write(directory, [table], samples=10)
+
+
+def analysis(directory: pathlib.Path, number: int) -> None:
+  found = analysis_report_test._analysis(notes=[f'number {number}'])
+  analysis_report.write(directory, found, command=['xlflax', str(number)])
+
+
+def states(directory: pathlib.Path, number: int) -> None:
+  """Sentence states of two blocks, by a model that is none."""
+  kept = directory.with_name(f'{directory.name}-all')
+
+  class Reader(activation_cache.SentenceReader):
+    def _compute(self, opened, ref, texts, language):
+      for start in range(0, len(texts), self.block):
+        count = len(texts[start : start + self.block])
+        yield np.full((2, count, 3), start + number, np.float32)
+
+  reader = Reader(directory=str(kept), block=2)
+  opened = fakes.FakeModels()
+  ref = fakes.models.ModelRef(f'run{number}', 1)
+  assert len(list(reader.blocks(opened, ref, ['a', 'b', 'c'], 'en'))) == 2
+  [folder] = kept.iterdir()
+  folder.rename(directory)
+
+
+def export(directory: pathlib.Path, number: int) -> None:
+  """An exported model of a run whose parameters are the model's own."""
+  made = directory.with_name(f'{directory.name}-run')
+  words = directory.with_name(f'{directory.name}-vocabulary')
+  vocabulary(words, number)
+  spec = base_vocabulary.Vocabulary.load(words).spec
+  model = encoder.Encoder(encoder_config.EncoderConfig(**_SIZES))
+  model = model.clone(config=encoder_config.with_vocabulary(model.config, spec))
+  run_directory.write_model(made, model)
+  run_directory.copy_vocabulary(words, made)
+  params = fixtures.nn.meta.unbox(
+    fixtures.api.init_params(model, jax.random.key(number))
+  )
+  saved = checkpoints.Checkpoints(
+    made, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
+  saved.save(state.replace(params={'model': params}), {})
+  saved.close()
+  limit = folder_writer.MAX_SHARD_BYTES  # as the command gives it
+  folder_writer.write_folder(
+    huggingface_export.check_export(made), directory, max_shard_bytes=limit
+  )
+
+
+def _new(directory: pathlib.Path) -> pathlib.Path:
+  directory.mkdir(parents=True)
+  return directory
+
+
+def _row_folder(directory: pathlib.Path, number: int) -> None:
+  kept = directory.with_name(f'{directory.name}-all')
+  rows(kept, number)
+  [folder] = (kept / 'labelled').iterdir()
+  folder.rename(directory)
+
+
+Kind = manifests.Kind
+
+
+def pretraining(directory: pathlib.Path, number: int) -> None:
+  vocabulary(directory / 'vocabulary', number)
+  cache(directory / 'cache', number)
+  run(directory / 'model', number)
+  record = json.dumps({'asked': {'steps': 5 + number}, 'choice': {}})
+  manifests.write_files(directory, Kind.PRETRAINING, {'pretrain.json': record})
+
+
+MAKERS: types.MappingProxyType = types.MappingProxyType(
+  {
+    Kind.RUN: run,
+    Kind.CACHE: cache,
+    Kind.ROWS: _row_folder,
+    Kind.VOCABULARY: vocabulary,
+    Kind.CORPUS: prepared,
+    Kind.GRID: grid,
+    Kind.SUITE: suite,
+    Kind.EVALUATION: evaluation,
+    Kind.REPORT: report,
+    Kind.ANALYSIS: analysis,
+    Kind.STATES: states,
+    Kind.EXPORT: export,
+    Kind.PRETRAINING: pretraining,
+  }
+)

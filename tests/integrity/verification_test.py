@@ -1,0 +1,77 @@
+"""What `xlflax verify` says of directories, whole and damaged."""
+
+import json
+
+import jax.numpy as jnp
+import pytest
+
+from tests.training import tiny
+from xlflax import (cli, integrity)
+from xlflax.utils import errors
+from xlflax.storage import checksums
+from xlflax.training.checkpointing import checkpoints, run_directory
+from xlflax.training.optimization import optimizers
+
+
+@pytest.fixture
+def run(tmp_path):
+  directory = tmp_path / 'run'
+  run_directory.write_model(directory, tiny.make_model())
+  saved = checkpoints.Checkpoints(
+    directory, checkpoints.CheckpointOptions(asynchronous=False)
+  )
+  lines = b'{"step": 1}\n'
+  (directory / run_directory.METRICS).write_bytes(lines)
+  state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
+  saved.save(
+    state.replace(step=jnp.int32(1)),
+    {'metrics_file': checksums.digest_content(lines)},
+  )
+  saved.close()
+  return directory
+
+
+def _problems(directory):
+  return {
+    finding.what: finding.problems
+    for finding in integrity.verify_directory(directory).findings
+    if not finding.is_whole
+  }
+
+
+def test_run(run, capsys):
+  """Its vocabulary is missing; the rest is whole until it is changed."""
+  found = integrity.verify_directory(run)
+  assert found.kind == 'run' and list(_problems(run)) == ['vocabulary']
+  assert '  whole    checkpoint 1' in integrity.to_text(found)
+  (file,) = (run / 'checkpoints/1/params/d').iterdir()
+  file.write_bytes(file.read_bytes()[:-1])
+  (run / run_directory.METRICS).write_bytes(b'')
+  (run / run_directory.MODEL).write_text('{}')
+  assert list(_problems(run)) == [
+    'model.json',
+    'configuration',
+    'vocabulary',
+    'checkpoint 1',
+    'metrics.jsonl',
+  ]
+  assert cli.main(['verify', str(run)]) == 2
+  text = capsys.readouterr().out
+  assert f'params/d/{file.name} has' in text and 'What to do: ' in text
+
+
+def test_exported_model(tmp_path, capsys):
+  (tmp_path / 'config.json').write_text('{}')
+  checksums.seal_directory(tmp_path)
+  assert cli.main(['verify', str(tmp_path), '--json']) == 0
+  (told,) = json.loads(capsys.readouterr().out)
+  assert told['kind'] == 'exported model'
+  (tmp_path / 'config.json').write_text('[]')
+  assert _problems(tmp_path) == {
+    'config.json': ('config.json has another content than was written',)
+  }
+
+
+def test_anything_else(tmp_path):
+  with pytest.raises(errors.RunDirectoryError, match='nothing that xlflax'):
+    integrity.verify_directory(tmp_path)

@@ -1,0 +1,92 @@
+"""Which architecture, task and parameters an export takes."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.utils import errors
+from xlflax.interop.huggingface import export_plan as choices
+from xlflax.interop.huggingface.architectures import architecture_registry
+from xlflax.models import encoder_config as model_config
+from xlflax.objectives.finetuning import sequence_classification
+from xlflax.objectives.pretraining import sentence_alignment
+
+_ROBERTA = model_config.EncoderConfig(
+  hidden_dim=8,
+  mlp_dim=8,
+  num_heads=2,
+  num_layers=1,
+  position_offset=2,
+  type_vocab_size=1,
+  cross_attention=True,
+)
+
+
+def test_the_plug_in_module_is_plugged_out():
+  names = [
+    'model/layers/cross_attention/query/kernel',
+    'model/layers_0/cross_attention_norm/scale',
+    'model/layers/attention/query/kernel',
+  ]
+  config, left = choices.plug_out(_ROBERTA, names)
+  assert not config.cross_attention and left == names[:2]
+  assert choices.plug_out(config, names) == (config, [])
+
+
+def test_the_head_of_tokens_stays_behind_where_a_task_has_none():
+  names = ['model/head_dense/kernel', 'model/output_bias', 'model/layers/x']
+  task = architecture_registry.Task.SEQUENCE_CLASSIFICATION
+  config, left = choices.without_token_head(_ROBERTA, task, names)
+  assert config.mlm_head == 'none' and left == names[:2]
+  same = choices.without_token_head(
+    _ROBERTA, architecture_registry.Task.MASKED_LM, names
+  )
+  assert same == (_ROBERTA, [])
+
+
+def test_heads_of_training_stay_behind():
+  names = [
+    'heads/moco/inner/kernel',
+    'heads/pooler/dense/kernel',
+    'heads/topics/output/kernel',
+    'heads/sentence_dense_0/kernel',
+  ]
+  trained = {
+    'moco': sentence_alignment.SentenceAlignment(name='moco'),
+    'topics': sequence_classification.SequenceClassification(
+      labels=('a', 'b'), name='topics'
+    ),
+  }
+  assert choices.training_heads(names, trained) == names[:1]
+
+
+@pytest.mark.parametrize(
+  'wanted, origins, found',
+  [
+    (None, ['xlm-roberta', 'roberta'], 'xlm-roberta'),
+    (None, [None, 'roberta'], 'roberta'),
+    (None, ['bert', None], 'roberta'),  # which cannot express it
+    ('xlm-roberta', ['roberta'], 'xlm-roberta'),
+  ],
+)
+def test_the_tokenizers_type_comes_first(wanted, origins, found):
+  config, _ = choices.plug_out(_ROBERTA, [])
+  chosen, same = choices.choose_architecture(config, wanted, origins, pad_id=1)
+  assert chosen.model_type == found and same == config
+
+
+def test_several_labelled_heads_need_a_choice():
+  found = architecture_registry.find_architecture('roberta')
+  names = [
+    'heads/sequence_classification/output/bias',
+    'heads/token_classification/output/bias',
+  ]
+  with raises_error(
+    errors.ConfigError,
+    got='sequence_classification, token_classification',
+    where='heads/',
+  ):
+    choices.choose_task(_ROBERTA, found, wanted=None, origin=None, names=names)
+  one = choices.choose_task(
+    _ROBERTA, found, wanted=None, origin='masked_lm', names=names[1:]
+  )
+  assert one is architecture_registry.Task.TOKEN_CLASSIFICATION

@@ -1,0 +1,157 @@
+"""Translation models generate in transformers as they do here."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import xlflax
+from tests.errors import raises_error
+from tests.interop.huggingface import reference_tokenizers
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax import cli
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer)
+from xlflax.models import encoder_decoder, encoder_decoder_config
+from xlflax.objectives.pretraining import seq2seq
+from xlflax.training.checkpointing import objective_config
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+_TEXTS = ['der Hund schläft', 'die kleine Katze', 'Milch']
+
+
+@pytest.fixture
+def translator(run_of):
+  """The directory of a run that translates, with some symbols."""
+
+  def make(start, symbols):
+    directory, *_ = run_of(
+      encoder_decoder.EncoderDecoder(
+        encoder_decoder_config.EncoderDecoderConfig(
+          family='pre_ln',
+          num_encoder_layers=1,
+          num_decoder_layers=1,
+          hidden_dim=16,
+          mlp_dim=32,
+          num_heads=2,
+          max_length=24,
+          initializer_range=0.5,
+          layer_norm_epsilon=1e-5,
+        )
+      ),
+      change=lambda params: jax.tree.map(lambda x: 4 * x, params),
+    )
+    objective = seq2seq.Translation(decoder_start=start, source_symbols=symbols)
+    objective_config.write_objectives(directory, [objective])
+    return directory
+
+  return make
+
+
+@pytest.mark.parametrize(
+  ('start', 'symbols'), [('language', 'language_last'), ('eos', 'bos')]
+)
+def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
+  directory = translator(start, symbols)
+  folder = tmp_path / 'out'
+  notes = folder_writer.write_folder(
+    huggingface_export.check_export(directory, direction=('de', 'en')), folder
+  )
+  assert not notes
+  wanted = xlflax.open_run(directory).translate(
+    _TEXTS, source='de', target='en', beam_size=1
+  )
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+  made = tokenizer(_TEXTS, padding=True, return_tensors='pt')
+  made.pop('token_type_ids', None)
+  with torch.no_grad():
+    found = model.generate(**made, num_beams=1, do_sample=False)
+  texts = tokenizer.batch_decode(found, skip_special_tokens=True)
+  assert len(set(wanted)) > 1
+  for one, other in zip(wanted, texts, strict=True):
+    assert other.startswith(one)  # xlflax ends after 3n + 10 tokens
+
+
+def test_a_direction_that_is_not_given_is_said(translator, tmp_path):
+  directory = translator('language', 'bos')
+  notes = folder_writer.write_folder(
+    huggingface_export.check_export(directory), tmp_path / 'out'
+  )
+  assert [n for n in notes if '--target_lang' in n]
+  written = json.loads((tmp_path / 'out/generation_config.json').read_text())
+  assert 'decoder_start_token_id' not in written
+  assert written['eos_token_id'] == 2
+
+
+def test_a_direction_of_an_encoder_is_refused(run_of):
+  directory, *_ = run_of()
+  with raises_error(
+    errors.ConfigError, where='direction', mentions='masked_lm'
+  ):
+    huggingface_export.check_export(directory, direction=('de', 'en'))
+
+
+@pytest.mark.parametrize(
+  ('kind', 'symbols', 'noted'),
+  [
+    ('mbart', 'bos', True),
+    ('mbart', 'language_last', True),
+    ('mt5', 'bos', False),
+  ],
+)
+def test_a_published_models_texts_are_framed_as_in_training(
+  tmp_path, kind, symbols, noted
+):
+  """mBART's own frame is `x </s> en_XX`; T5's `<pad>` is not looked at."""
+  folder, directory = tmp_path / kind, tmp_path / 'run'
+  folder.mkdir()
+  tokenizer = getattr(reference_tokenizers, kind)(folder)
+  sizes = {
+    'mbart': dict(
+      d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16,
+      decoder_ffn_dim=16, encoder_attention_heads=2, decoder_attention_heads=2,
+      max_position_embeddings=24,
+    ),
+    'mt5': dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2),
+  }  # fmt: skip
+  model = {
+    'mbart': transformers.MBartForConditionalGeneration,
+    'mt5': transformers.MT5ForConditionalGeneration,
+  }[kind]
+  model(
+    model.config_class(vocab_size=len(tokenizer), **sizes[kind])
+  ).save_pretrained(folder)
+  tokenizer.save_pretrained(folder)
+  flags = ['from-hf', str(folder), f'--output={directory}']
+  assert cli.main(['convert', *flags]) == 0
+  objective = seq2seq.Translation(
+    decoder_start='language' if kind == 'mbart' else 'bos',
+    source_symbols=symbols,
+  )
+  objective_config.write_objectives(directory, [objective])
+  codes = ('de', 'en') if kind == 'mbart' else None
+  notes = folder_writer.write_folder(
+    huggingface_export.check_export(directory, direction=codes), tmp_path / 'out'
+  )
+  assert any('frames source texts' in note for note in notes) == noted
+  run = xlflax.open_run(directory)
+  vocabulary = run.vocabulary
+  row = featurizer.text_row(
+    [np.asarray(vocabulary.encode('ein Hund'), np.int32)],
+    (vocabulary.language_id('de') if kind == 'mbart' else 0,),
+    vocabulary.spec,
+  )
+  rows = {name: jax.numpy.asarray(value)[None] for name, value in row.items()}
+  rows = seq2seq.with_symbols(rows, objective.source_symbols, vocabulary.spec)
+  ids = rows['token_ids'][0].tolist()
+  written = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+  assert written('ein Hund').input_ids == [
+    i for i in ids if i != vocabulary.spec.pad_id
+  ]

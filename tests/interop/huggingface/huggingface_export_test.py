@@ -1,0 +1,269 @@
+"""The models of `models/*.gin` become Hugging Face folders exactly."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax import linen as nn
+
+from tests.errors import assert_mentions, raises_error
+from tests.models import random_parameters
+from xlflax.config import gin_config
+from xlflax.config import config_files
+from xlflax.utils import errors
+from xlflax.interop.huggingface import (huggingface_export, folder_writer)
+from xlflax.models import (encoder_config, encoder, encoder_decoder, encoder_decoder_config)
+from xlflax.training import train_state
+from xlflax.training.checkpointing import checkpoints, run_directory
+
+pytest_plugins = ['tests.evaluation.fixtures']
+
+_SIZES = dict(
+  num_layers=2,
+  hidden_dim=16,
+  mlp_dim=32,
+  num_heads=2,
+  max_length=12,
+  initializer_range=0.5,
+  layer_norm_epsilon=1e-5,
+)
+
+
+@pytest.fixture
+def run_of(tmp_path, vocabulary, vocabulary_dir):
+  """A function that writes a run of a model with some options."""
+
+  def make(made=None, *, change=lambda params: params, **options):
+    made = made or encoder.Encoder(encoder_config.EncoderConfig(**_SIZES | options))
+    model = made.clone(
+      config=encoder_config.with_vocabulary(made.config, vocabulary.spec)
+    )
+    directory = tmp_path / 'run'
+    directory.mkdir()
+    run_directory.write_model(directory, model)
+    run_directory.copy_vocabulary(pathlib.Path(vocabulary_dir), directory)
+    params = change(random_parameters.of(model, spread=0.3))
+    saved = checkpoints.Checkpoints(
+      directory,
+      checkpoints.CheckpointOptions(keep_last=None, asynchronous=False),
+    )
+    state = train_state.TrainState(
+      step=jnp.int32(3),
+      params={'model': params},
+      opt_state={'m': jnp.zeros(2)},
+      ema=(),
+      objective_state={},
+    )
+    saved.save(state, {'seed': 0})
+    saved.close()
+    return directory, model, params
+
+  return make
+
+
+@pytest.mark.parametrize(
+  ('options', 'model_type', 'first_row'),
+  [
+    ({}, 'bert', 0),
+    ({'head_activation': 'gelu', 'activation': 'relu'}, 'roberta', 1),
+    ({'norm_position': 'pre'}, 'roberta-prelayernorm', 1),
+    ({'norm_position': 'pre', 'embedding_norm': False}, 'xlm-roberta-xl', 1),
+    ({'type_vocab_size': 1, 'position_offset': 1}, 'roberta', 0),
+    ({'type_vocab_size': 1, 'position_offset': 2}, 'roberta', 0),
+    ({'norm_position': 'pre', 'position_offset': 3}, 'roberta-prelayernorm', 0),
+  ],
+)
+def test_models_of_xlflax_are_exported_exactly(
+  run_of, tmp_path, options, model_type, first_row
+):
+  directory, model, params = run_of(**options)
+  folder = tmp_path / 'out'
+  folder_writer.write_folder(huggingface_export.check_export(directory), folder)
+  written = json.loads((folder / 'config.json').read_text())
+  assert written['model_type'] == model_type
+  assert written['type_vocab_size'] == 1
+  theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+  ids = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
+  mask = ids != 0
+  logits = jax.jit(model.apply)(
+    {'params': params}, ids, segment_ids=mask.astype(int)
+  )
+  with torch.no_grad():
+    found = theirs(
+      input_ids=torch.tensor(ids, dtype=torch.long),
+      attention_mask=torch.tensor(mask, dtype=torch.long),
+    ).logits.numpy()
+  np.testing.assert_allclose(found[mask], logits[mask], atol=2e-4)
+  table = next(
+    value
+    for name, value in theirs.state_dict().items()
+    if name.endswith('position_embeddings.weight')
+  )
+  after_padding = model_type != 'bert'
+  assert len(table) == 12 + after_padding
+  assert not table[:first_row].any()
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  assert written['pad_token_id'] == tokenizer.pad_token_id == 0
+
+
+def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
+  directory, model, params = run_of(type_vocab_size=1, position_offset=2)
+  folder = tmp_path / 'out'
+  folder_writer.write_folder(huggingface_export.check_export(directory), folder)
+  texts = ['the dog sleeps', 'die Katze', 'a']
+  made = transformers.AutoTokenizer.from_pretrained(folder)(
+    texts, padding=True, truncation=True, return_tensors='pt'
+  )
+  theirs = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+  with torch.no_grad():
+    found = theirs(**made).logits.numpy()
+  mask = made['attention_mask'].numpy()
+  logits = jax.jit(model.apply)(
+    {'params': params}, made['input_ids'].numpy(), segment_ids=mask
+  )
+  real = mask > 0
+  np.testing.assert_allclose(found[real], logits[real], atol=2e-4)
+
+
+def test_constant_positions_that_begin_elsewhere_are_not_exported():
+  sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
+  made = encoder_decoder_config.EncoderDecoderConfig(
+    **sizes,
+    family='pre_ln',
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    position_embedding='sinusoidal_halves',
+    embedding_norm=False,
+    output_bias=False,
+    position_offset=2,
+  )
+  assert huggingface_export.expressed_as(made, pad_id=1) == 'm2m_100'
+  told = huggingface_export.expressed_as(made, pad_id=0)
+  assert_mentions(told, 'm2m_100', 'position_offset', 2, 'id', 1)
+  moved = dataclasses.replace(made, position_offset=1)
+  assert huggingface_export.expressed_as(moved, pad_id=0) == 'm2m_100'
+
+
+def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
+  sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
+  directory, model, params = run_of(
+    encoder_decoder.EncoderDecoder(
+      encoder_decoder_config.EncoderDecoderConfig(
+        **sizes, family='post_ln', num_encoder_layers=2, num_decoder_layers=1
+      )
+    )
+  )
+  folder = tmp_path / 'out'
+  folder_writer.write_folder(huggingface_export.check_export(directory), folder)
+  theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+  assert type(theirs).__name__ == 'BartForConditionalGeneration'
+  source = np.array([[1, 9, 8, 7, 10, 2], [1, 20, 21, 2, 0, 0]], np.int32)
+  target = np.array([[1, 11, 12, 2], [1, 22, 2, 0]], np.int32)
+  logits = jax.jit(model.apply)(
+    {'params': params},
+    source,
+    segment_ids=(source != 0).astype(np.int32),
+    decoder_token_ids=target,
+    decoder_segment_ids=(target != 0).astype(np.int32),
+  )
+  with torch.no_grad():
+    found = theirs(
+      input_ids=torch.tensor(source, dtype=torch.long),
+      attention_mask=torch.tensor(source != 0, dtype=torch.long),
+      decoder_input_ids=torch.tensor(target, dtype=torch.long),
+    ).logits.numpy()
+  np.testing.assert_allclose(found[target != 0], logits[target != 0], atol=2e-4)
+  for side in (theirs.model.encoder, theirs.model.decoder):
+    table = side.embed_positions.weight
+    assert len(table) == 14 and not table[:2].any() and table[2:].any()
+
+
+def test_files_that_others_can_read(run_of, tmp_path):
+  directory, *_ = run_of()
+  folder = tmp_path / 'out'
+  mask = os.umask(0o022)
+  try:
+    folder_writer.write_folder(huggingface_export.check_export(directory), folder)
+  finally:
+    os.umask(mask)
+  assert {oct(p.stat().st_mode & 0o777) for p in folder.iterdir()} == {'0o644'}
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  assert tokenizer.model_max_length == 12
+  assert len(tokenizer('dog ' * 50, truncation=True)['input_ids']) == 12
+
+
+def test_what_a_model_can_be_exported_as(vocabulary):
+  made = encoder_config.with_vocabulary(encoder_config.EncoderConfig(**_SIZES), vocabulary.spec)
+  assert huggingface_export.expressed_as(made, pad_id=0) == 'bert'
+  odd = dataclasses.replace(made, scale_embeddings=True)
+  text = huggingface_export.expressed_as(odd, pad_id=0)
+  assert text.startswith('nothing: ') and 'scale_embeddings' in text
+
+
+# What each size that comes with the package becomes.
+_SHIPPED = {
+  'base': 'bert', 'ecs': 'xlm', 'eurobert_210m': 'eurobert', 'large': 'bert', 'mbart': 'mbart',
+  'mmbert_base': 'modernbert', 'modernbert_base': 'modernbert',
+  'mt5_base': 't5', 'small': 'bert', 't5_small': 't5', 'tiny': 'bert',
+  'tiny_mbart': 'mbart', 'tiny_t5': 't5', 'tiny_transformer': 'bart',
+  'transformer_base': 'bart', 'umt5_base': 'umt5',
+}  # fmt: skip
+# The decoder of VECO is the encoder with cross-attention.
+_TIED = {'veco_small_translation', 'veco_translation'}
+
+
+def _sizes_of_the_package() -> dict[str, nn.Module]:
+  found = {}
+  for name in config_files.shipped_file_names():
+    if (
+      name.startswith('models/')
+      and not config_files.read_gin_file(name).required()
+    ):
+      configuration = gin_config.load_gin_files([name], partial=True)
+      with contextlib.suppress(errors.ConfigError):  # a part of others
+        found[pathlib.Path(name).stem] = configuration.macro('MODEL')
+  return found
+
+
+def test_every_size_of_the_package_can_be_exported():
+  told = {
+    name: huggingface_export.expressed_as(model.config, pad_id=0)
+    for name, model in _sizes_of_the_package().items()
+  }
+  tied = {name: told.pop(name) for name in _TIED}
+  assert told == _SHIPPED
+  assert all('tie_decoder is True' in why for why in tied.values())
+
+
+@pytest.mark.parametrize(
+  ('value', 'dtype', 'values'),
+  [
+    (np.nan, 'float32', ('model/embeddings/token', 'NaN', 1, '2,048', '3')),
+    (-np.inf, 'bfloat16', ('model/embeddings/token', 'NaN', 1, '2,048', '3')),
+    (1e6, 'float16', ('NaN', 1, 3, 'float16')),
+  ],
+)
+def test_what_is_not_finite_is_not_exported(
+  run_of, tmp_path, value, dtype, values
+):
+  """Nor what the type of the folder cannot hold."""
+
+  def change(params):
+    table = np.array(params['embeddings']['token'])
+    table[3, 2] = value
+    return params | {'embeddings': params['embeddings'] | {'token': table}}
+
+  directory, _, _ = run_of(change=change)
+  checked = huggingface_export.check_export(directory, dtype=dtype)
+  with raises_error(errors.CheckpointError, mentions=values) as caught:
+    folder_writer.write_folder(checked, tmp_path / 'hf')
+  assert ('--dtype=bfloat16' in str(caught.value)) == (dtype == 'float16')
+  assert not (tmp_path / 'hf').exists()

@@ -1,0 +1,135 @@
+"""Pairs of texts get the symbols that the run's rows had."""
+
+import json
+
+import pytest
+import transformers
+
+from tests.errors import assert_mentions
+from tests.interop.huggingface import reference_tokenizers
+from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.data.supervised.featurizers import (classification_featurizer, featurizer, tagging_featurizer)
+from xlflax.data.dataset_config import Separator
+from xlflax.interop.huggingface import (huggingface_export, folder_writer)
+from xlflax.interop.huggingface.tokenizers import (post_processor, tokenizer_reader)
+from xlflax.interop.huggingface.verification import tokenizer_checks
+from xlflax.training.checkpointing import (run_directory, objective_config)
+
+pytest_plugins = ['tests.evaluation.fixtures']
+__all__ = ['run_of']
+
+_PAIR = ('the dog', 'the cat sleeps')
+
+
+@pytest.fixture(scope='module')
+def bert(tmp_path_factory):
+  """A BERT tokenizer's folder and the vocabulary that it is."""
+  folder = tmp_path_factory.mktemp('bert')
+  reference_tokenizers.bert(folder, do_lower_case=False).save_pretrained(folder)
+  return folder, tokenizer_reader.read_tokenizer(
+    folder, model_type='bert', size=None, languages=('en',)
+  )
+
+
+def _row(vocabulary, separator):
+  sides = [vocabulary.encode(text) for text in _PAIR]
+  return featurizer.text_row(sides, (0, 0), vocabulary.spec, separator=separator)
+
+
+@pytest.mark.parametrize('separator', Separator)
+def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
+  folder, vocabulary = bert
+  for path in folder.iterdir():
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+  changed = post_processor.match_run_template(tmp_path, vocabulary, separator, types=2)
+  assert changed == (separator is not Separator.BERT)
+  found = transformers.AutoTokenizer.from_pretrained(tmp_path)(*_PAIR)
+  row = _row(vocabulary, separator)
+  assert found['input_ids'] == row['token_ids'].tolist()
+  assert found['token_type_ids'] == row['side_ids'].tolist()
+  single = transformers.AutoTokenizer.from_pretrained(tmp_path)(_PAIR[0])
+  before = transformers.AutoTokenizer.from_pretrained(folder)(_PAIR[0])
+  assert single['input_ids'] == before['input_ids']
+
+
+def test_other_separators_than_the_tokenizers_are_said(bert, caplog):
+  _, vocabulary = bert
+  one = dict(labels=('a', 'b'))
+  fitting = classification_featurizer.ClassificationRows(separator='bert', **one)
+  featurizer.warn_of_frame(fitting, vocabulary)
+  featurizer.warn_of_frame(tagging_featurizer.TaggingRows(**one), vocabulary)
+  assert not caplog.text
+  featurizer.warn_of_frame(classification_featurizer.ClassificationRows(**one), vocabulary)
+  assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
+
+
+def _trained(directory, *streams):
+  """Notes streams as a run's."""
+  made = [{'class': 'stream', 'fields': fields} for fields in streams]
+  run_directory.write_part(
+    directory,
+    run_directory.TRAINER,
+    {'class': 'trainer', 'fields': {'streams': made}},
+  )
+
+
+def test_the_separator_of_a_run(tmp_path):
+  """That of the heads' inputs, else that of pretraining."""
+  pairs = {
+    'layout': 'pairs',
+    'pairs': {'class': 'pair_options', 'fields': {'separator': 'xlm'}},
+  }
+  assert post_processor.separator_of(tmp_path) is None
+  _trained(tmp_path, pairs)
+  assert post_processor.separator_of(tmp_path) is Separator.XLM
+  objective_config.write_objectives(
+    tmp_path, [], {'tagger': {'length': 9}, 'pairs': {'separator': 'bert'}}
+  )
+  assert post_processor.separator_of(tmp_path) is Separator.BERT
+  objective_config.write_objectives(
+    tmp_path, [], {'one': {'separator': 'xlmr'}, 'two': {'separator': 'bert'}}
+  )
+  assert post_processor.separator_of(tmp_path) is None
+
+
+def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
+  directory, *_ = run_of(type_vocab_size=2)
+  folder_writer.write_folder(
+    huggingface_export.check_export(directory), tmp_path / 'out'
+  )
+  found = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')(*_PAIR)
+  row = _row(vocabulary, Separator.XLMR)
+  assert found['input_ids'] == row['token_ids'].tolist()
+  assert found['token_type_ids'] == row['side_ids'].tolist()
+  assert (
+    json.loads((tmp_path / 'out/config.json').read_text())['type_vocab_size']
+    == 2
+  )
+
+
+def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
+  """As those of some Sentence-Transformers folders."""
+  folder, vocabulary = bert
+  made = post_processor.load_without_truncation(folder)
+  made.enable_padding(length=20)
+  made.enable_truncation(8)
+  made.save(str(tmp_path / 'tokenizer.json'))
+  assert len(post_processor.load_without_truncation(tmp_path).encode(_PAIR[0]).ids) < 20
+  tokenizer_checks.check_tokenizer(vocabulary, tmp_path)
+  assert not post_processor.match_run_template(
+    tmp_path, vocabulary, Separator.BERT, types=2
+  )
+
+
+def test_positions_that_the_exported_model_does_not_have(run_of, tmp_path):
+  """Published models have no positions that start again in the second text."""
+  directory, *_ = run_of()
+  notes = {}
+  for positions in ('running', 'reset'):
+    task = huggingface_export.check_export(directory).task.value
+    inputs = {task: {'separator': 'xlmr', 'positions': positions}}
+    objective_config.write_objectives(directory, [], inputs)
+    notes[positions] = folder_writer.write_folder(
+      huggingface_export.check_export(directory), tmp_path / positions
+    )
+  assert len(notes['reset']) == len(notes['running']) + 1

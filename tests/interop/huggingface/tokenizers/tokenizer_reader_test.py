@@ -1,0 +1,371 @@
+"""Imported tokenizers give the ids that the originals give."""
+
+import json
+import pathlib
+import unicodedata
+
+import numpy as np
+import pytest
+import tokenizers as library
+import transformers
+
+from tests.errors import raises_error
+from tests.interop.huggingface import reference_tokenizers
+from tests.slow import mark_slow
+from xlflax.data.tokenizers import token_normalization
+from xlflax.data.tokenizers import vocabulary_training
+from xlflax.data.tokenizers import base_vocabulary
+from xlflax.utils import errors
+from xlflax.interop.huggingface.tokenizers import sentencepiece_files
+from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
+
+# A folder of texts that may lie beside the repository.
+_UDHR = pathlib.Path(__file__).parents[5] / 'shared/data/udhr'
+EDGE_CASES = [
+  '',
+  ' ',
+  '  two  spaces  ',
+  '\ttab\tand\nnewline\r\n',
+  'ALL CAPS é É ñ',
+  'e\u0301 combining',
+  'ﬁ ligature ½ ① ﾊﾝｶｸ Ｆｕｌｌ',
+  '👍🏽 family 👨‍👩‍👧',
+  '日本語テキスト',
+  'zero\u200bwidth\u00a0nbsp\ufeffbom',
+  'control\x07bell',
+  '▁underline ▁▁',
+  "don't won't I'm they'll",
+  'a,b;c:d!e?f(g)[h]{i}',
+  '1234567890',
+  'supercalifragilisticexpialidocious' * 4,
+  '\u202eright-to-left',
+  'under_score-dash—em…',
+  'İstanbul ß ẞ',
+  '𝔘𝔫𝔦𝔠𝔬𝔡𝔢',
+]
+
+
+_BYTES = dict(byte_fallback=True, vocab_size=480)
+_KINDS = {
+  'bert': ('bert', reference_tokenizers.bert),
+  'bert_cased': (
+    'bert',
+    lambda f: reference_tokenizers.bert(f, do_lower_case=False),
+  ),
+  'roberta': ('roberta', reference_tokenizers.roberta),
+  'xlm-roberta': ('xlm-roberta', reference_tokenizers.xlmr),
+  'mt5': ('mt5', reference_tokenizers.mt5),
+  'mbart': ('mbart', reference_tokenizers.mbart),
+}
+
+
+@pytest.fixture(scope='module', params=_KINDS)
+def pair(request, tmp_path_factory):
+  """(reference tokenizer, vocabulary of its saved form, of its old files)."""
+  model_type, make = _KINDS[request.param]
+  old = tmp_path_factory.mktemp(request.param)
+  reference = make(old)
+  new = tmp_path_factory.mktemp(request.param + '_saved')
+  reference.save_pretrained(new)
+  kwargs = dict(model_type=model_type, size=None, languages=('en', 'de'))
+  return (
+    reference,
+    importer.read_tokenizer(new, **kwargs),
+    importer.read_tokenizer(old, **kwargs),
+  )
+
+
+def _ids(reference, texts):
+  return [reference.encode(text, add_special_tokens=False) for text in texts]
+
+
+def test_ids_equal_the_reference(pair):
+  reference, vocabulary, _ = pair
+  texts = reference_tokenizers.LINES[:11] + EDGE_CASES
+  assert vocabulary.encode_batch(texts) == _ids(reference, texts)
+  ids, lengths = vocabulary.encode_ragged(texts)
+  assert lengths.tolist() == [len(row) for row in _ids(reference, texts)]
+  assert ids.dtype == np.int32
+
+
+@pytest.mark.parametrize('kind', ['bert', 'bert_cased', 'roberta'])
+def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
+  """Written beside them, it gives the ids that were read from them."""
+  model_type, make = _KINDS[kind]
+  reference = make(tmp_path)
+  found = importer.read_tokenizer(
+    tmp_path, model_type=model_type, size=None, languages=('en',)
+  )
+  (tmp_path / 'tokenizer.json').write_bytes(found.files()['tokenizer.json'])
+  (tmp_path / 'config.json').write_text(f'{{"model_type": "{model_type}"}}')
+  made = transformers.AutoTokenizer.from_pretrained(tmp_path)
+  for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
+    assert made.encode(text) == reference.encode(text), text
+    assert made.encode(text, text) == reference.encode(text, text), text
+
+
+def test_old_files_give_the_same_ids(pair):
+  reference, saved, old = pair
+  texts = reference_tokenizers.LINES[:11] + EDGE_CASES[4:6]
+  if isinstance(reference, transformers.MBartTokenizer):
+    # The library leaves out the model's own normalisation.
+    texts = [t for t in texts if unicodedata.normalize('NFKC', t) == t]
+  assert old.encode_batch(texts) == _ids(reference, texts)
+  assert len(old) == len(saved) == len(reference)
+  assert old.spec.special_ids == saved.spec.special_ids
+  assert old.piece(7) == saved.piece(7) == reference.convert_ids_to_tokens(7)
+  assert old.decode(old.encode(reference_tokenizers.LINES[0])) == saved.decode(
+    saved.encode(reference_tokenizers.LINES[0])
+  )
+
+
+def test_decoding_gives_back_what_the_reference_does(pair):
+  reference, vocabulary, _ = pair
+  for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
+    ids = vocabulary.encode(text)
+    assert vocabulary.decode(ids) == reference.decode(
+      ids, clean_up_tokenization_spaces=False
+    )
+    framed = [vocabulary.spec.bos_id, *ids, vocabulary.spec.eos_id]
+    assert vocabulary.decode(framed) == vocabulary.decode(ids)
+
+
+def test_special_ids(pair):
+  reference, vocabulary, _ = pair
+  spec = vocabulary.spec
+  assert (spec.pad_id, spec.unk_id) == (
+    reference.pad_token_id,
+    reference.unk_token_id,
+  )
+  if reference.cls_token_id is None:  # T5
+    assert spec.eos_id == reference.eos_token_id
+    assert spec.bos_id == spec.pad_id
+    assert spec.sentinel_ids == tuple(
+      reference.convert_tokens_to_ids(f'<extra_id_{i}>') for i in range(100)
+    )
+  else:
+    assert (spec.bos_id, spec.eos_id, spec.mask_id) == (
+      reference.cls_token_id,
+      reference.sep_token_id,
+      reference.mask_token_id,
+    )
+  assert set(reference.all_special_ids) <= set(spec.special_ids)
+  assert spec.size == len(reference)
+  assert spec.languages == ('en', 'de')
+
+
+def test_symbols_of_languages(tmp_path):
+  reference = reference_tokenizers.mbart(tmp_path)
+  saved = tmp_path / 'saved'
+  reference.save_pretrained(saved)
+  for folder in (tmp_path, saved):
+    every, some = (
+      importer.read_tokenizer(
+        folder, model_type='mbart', size=None, languages=codes
+      )
+      for codes in (None, ('ro', 'en'))
+    )
+    assert len(every.spec.languages) == 25
+    for code, index in zip(
+      every.spec.languages, every.spec.language_symbol_ids, strict=True
+    ):
+      piece = reference.convert_ids_to_tokens(index)
+      assert piece.startswith(f'{code}_') and every.piece(index) == piece
+      assert every.piece_id(piece) == index
+    assert some.spec.languages == ('ro', 'en')
+    assert some.spec.language_symbol_ids == tuple(
+      reference.convert_tokens_to_ids(['ro_RO', 'en_XX'])
+    )
+    assert set(every.spec.language_symbol_ids) <= set(some.spec.special_ids)
+    assert some != every
+    with raises_error(
+      errors.VocabularyError, got='tlh', where='--languages', mentions='ro'
+    ):
+      importer.read_tokenizer(
+        folder, model_type='mbart', size=None, languages=('en', 'tlh')
+      )
+
+
+def test_sentinels_with_a_space_in_front(tmp_path):
+  """mT5's SentencePiece model has its sentinels among its pieces."""
+  reference_tokenizers.sentencepiece(
+    tmp_path,
+    'spiece.model',
+    pad_id=0,
+    eos_id=1,
+    unk_id=2,
+    bos_id=-1,
+    user_defined_symbols=[f'▁<extra_id_{i}>' for i in reversed(range(3))],
+  )
+  (tmp_path / 'tokenizer_config.json').write_text('{"extra_ids": 0}')
+  found = importer.read_tokenizer(
+    tmp_path, model_type='mt5', size=None, languages=('en',)
+  )
+  assert [found.piece(i) for i in found.spec.sentinel_ids] == [
+    f'▁<extra_id_{i}>' for i in range(3)
+  ]
+  assert found.spec.mask_id == found.spec.sentinel_ids[0]
+  assert found.spec.bos_id == found.spec.pad_id == 0
+
+
+def test_special_symbols_are_no_encoding_of_text(pair):
+  _, vocabulary, old = pair
+  text = f'a {vocabulary.piece(vocabulary.spec.mask_id)} b </s> [SEP] c'
+  named = {vocabulary.spec.mask_id, vocabulary.spec.eos_id}
+  assert not named & set(vocabulary.encode(text))
+  assert not named & set(old.encode(text))
+
+
+def test_it_is_loaded_as_it_was_written(pair, tmp_path):
+  for i, vocabulary in enumerate(pair[1:]):
+    directory = tmp_path / str(i)
+    vocabulary_training.write_vocabulary(
+      vocabulary, vocabulary.describe(), directory
+    )
+    loaded = base_vocabulary.Vocabulary.load(directory)
+    assert loaded == vocabulary
+    assert loaded.spec == vocabulary.spec
+    assert loaded.encode_batch(EDGE_CASES) == vocabulary.encode_batch(
+      EDGE_CASES
+    )
+    name = next(iter(vocabulary.files()))
+    (directory / name).write_bytes(b'{}')
+    with pytest.raises(errors.VocabularyError):
+      base_vocabulary.Vocabulary.load(directory)
+
+
+def test_word_starts(pair):
+  _, vocabulary, _ = pair
+  bits = np.unpackbits(
+    np.frombuffer(vocabulary.spec.word_starts, np.uint8), bitorder='little'
+  )
+  starts = {
+    vocabulary.piece(i)
+    for i in np.flatnonzero(bits)
+    if i not in vocabulary.spec.special_ids
+  }
+  wordpiece = vocabulary.piece(vocabulary.spec.bos_id) == '[CLS]'
+  assert starts
+  if wordpiece:
+    assert not any(piece.startswith('##') for piece in starts)
+  else:
+    marked = {piece for piece in starts if piece[0] in 'Ġ▁'}
+    assert marked
+    notation = token_normalization.notation_of(sorted(marked))
+    others = token_normalization.plain_tokens(sorted(starts - marked), notation)
+    assert all(map(token_normalization.may_be_word, others))
+
+
+@pytest.mark.parametrize(
+  'pair', mark_slow(_KINDS, set(_KINDS) - {'xlm-roberta'}), indirect=True
+)
+def test_texts_of_every_script(pair):
+  if not _UDHR.is_dir():
+    pytest.skip('no folder of texts beside the project')
+  reference, vocabulary, _ = pair
+  for path in sorted(_UDHR.glob('*.txt')):
+    lines = path.read_text(encoding='utf-8', errors='replace').splitlines()
+    assert vocabulary.encode_batch(lines) == _ids(reference, lines), path.name
+
+
+def test_rows_without_a_token(tmp_path):
+  reference_tokenizers.bert(tmp_path)
+  short = importer.read_tokenizer(
+    tmp_path, model_type='bert', size=None, languages=('en',)
+  )
+  kept = importer.read_tokenizer(
+    tmp_path, model_type='bert', size=len(short) + 3, languages=('en',)
+  )
+  assert kept.spec.size == len(short) + 3
+  assert set(range(len(short), len(short) + 3)) <= set(kept.spec.special_ids)
+  assert kept.piece(len(short)) == f'<unused:{len(short)}>'
+  assert kept.encode('the cat') == short.encode('the cat')
+  assert kept != short
+
+
+def test_a_folder_without_tokenizer_is_refused(tmp_path):
+  with raises_error(
+    errors.VocabularyError, mentions=('tokenizer.json', 'vocab.txt')
+  ):
+    importer.read_tokenizer(
+      tmp_path, model_type='bert', size=None, languages=('en',)
+    )
+
+
+def test_m2m_100_without_tokenizer_json_is_refused(tmp_path):
+  """Its ids stand in vocab.json, not in the order of the model."""
+  reference_tokenizers.sentencepiece(tmp_path, 'sentencepiece.bpe.model')
+  (tmp_path / 'vocab.json').write_text('{"<s>": 0, "a": 1}')
+  with pytest.raises(errors.VocabularyError) as caught:
+    importer.read_tokenizer(
+      tmp_path, model_type='m2m_100', size=400, languages=None
+    )
+  assert 'tokenizer.json' in caught.value.fix
+
+
+@pytest.mark.parametrize(
+  ('kind', 'options'),
+  [('xlm-roberta', {}), ('mbart', {}), ('mt5', {}), ('mt5', _BYTES)],
+  ids=['xlmr', 'mbart', 'mt5', 'mt5_bytes'],
+)
+def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
+  kind, options, tmp_path
+):
+  name = {'mt5': 'spiece.model'}.get(kind, 'sentencepiece.bpe.model')
+  ids = {'mt5': dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)}.get(kind, {})
+  reference_tokenizers.sentencepiece(tmp_path, name, **ids | options)
+  found = importer.read_tokenizer(
+    tmp_path, model_type=kind, size=None, languages=('en',)
+  )
+  out = tmp_path / 'out'
+  out.mkdir()
+  for path, content in sentencepiece_files.convert_sentencepiece(found).items():
+    (out / path).write_bytes(content)
+  (out / 'config.json').write_text(f'{{"model_type": "{kind}"}}')
+  made = transformers.AutoTokenizer.from_pretrained(out)
+  for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
+    if '▁' not in text:
+      ids = found.encode(text)
+      assert made.encode(text, add_special_tokens=False) == ids, text
+  assert len(made) == len(found)
+  assert made.pad_token_id == found.spec.pad_id
+  framed = {
+    'xlm-roberta': [found.spec.bos_id, *ids, found.spec.eos_id],
+    'mbart': [*ids, found.spec.eos_id, found.piece_id('en_XX')],
+    'mt5': [*ids, found.spec.eos_id],
+  }[kind]
+  assert made.encode(text) == framed
+
+
+def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
+  """As XLM-R's: its added tokens alone would have a gap of 250,000 ids."""
+  special = ['<s>', '<pad>', '</s>', '<unk>']
+  pieces = [*special, *(f'▁w{i}' for i in range(70_000)), '<mask>']
+  made = library.Tokenizer(
+    library.models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3)
+  )
+  made.add_special_tokens([*special, '<mask>'])
+  made.save(str(tmp_path / 'tokenizer.json'))
+  found = importer.read_tokenizer(
+    tmp_path, model_type='xlm-roberta', size=None, languages=('en',)
+  )
+  assert found.spec.mask_id == len(pieces) - 1
+
+
+@pytest.mark.parametrize(
+  'settings',
+  [
+    {'tokenizer_class': 'BertJapaneseTokenizer'},
+    {'word_tokenizer_type': 'mecab'},
+    {'tokenizer_class': 'HerbertTokenizerFast'},
+  ],
+)
+def test_a_tokenizer_of_other_rules_is_refused(tmp_path, settings):
+  reference_tokenizers.bert(tmp_path)
+  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(settings))
+  with raises_error(
+    errors.VocabularyError, mentions=('tokenizer.json', 'DistilBert')
+  ):
+    importer.read_tokenizer(
+      tmp_path, model_type='bert', size=None, languages=('en',)
+    )

@@ -1,0 +1,310 @@
+"""xlflax's models under T5X: the same losses, gradients and parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.interop.t5x import conftest
+from xlflax.data import dataset_config
+from xlflax.data.batching import collate as rows
+from xlflax.data.tokenizers import vocabulary_spec
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
+from xlflax.models import (
+  decoding,
+  encoder,
+  encoder_decoder,
+  encoder_decoder_config,
+)
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import (sentence_alignment, masked_lm, seq2seq)
+from xlflax.training import param_tree
+from xlflax.training import randomness, train_step
+from xlflax.training import train_state as own_train_state
+from xlflax.training.optimization import optimizers
+
+t5x_optimizers = conftest.import_t5x('t5x.optimizers')
+
+from t5x import partitioning, train_state, trainer  # noqa: E402
+
+from xlflax.interop.t5x import (logical_axes, objective_model)  # noqa: E402
+from xlflax.interop.t5x import t5x_models  # noqa: E402
+
+_SPEC = vocabulary_spec.make_dummy_spec(64, num_languages=3)
+_TINY = dict(
+  hidden_dim=16,
+  mlp_dim=32,
+  num_heads=2,
+  max_length=32,
+  dropout_rate=0.1,
+  attention_dropout_rate=0.1,
+)
+_RATE = 0.01
+
+
+class _Vocabulary:
+  """What models take of a SeqIO vocabulary."""
+
+  class vocabulary:
+    spec = _SPEC
+
+
+def _text(seed, size):
+  first = max(_SPEC.special_ids) + 1
+  return (
+    np.random.default_rng(seed)
+    .integers(first, _SPEC.size, size)
+    .astype(np.int32)
+  )
+
+
+def _batch(layout):
+  made = [
+    rows.Row([(_text(2 * i, 4 + i), _text(2 * i + 1, 9 - i))], (i % 2, 2))
+    for i in range(4)
+  ]
+  if layout == 'sentences':
+    made = [rows.Row([row.units[0][:1]], row.languages[:1]) for row in made]
+  length = 24 if layout == 'pairs' else 12
+  return rows.build_batch(
+    made,
+    dataset_config.Stream(
+      name='s', mixture='m', layout=layout, length=length, batch_size=4
+    ),
+    _SPEC,
+  )
+
+
+def _encoder_model(objective, layout, **options):
+  module = encoder.Encoder(
+    model_config.EncoderConfig(num_layers=2, **_TINY, **options)
+  )
+  return t5x_models.EncoderModel(
+    module=module,
+    vocabulary=_Vocabulary(),
+    objective=objective,
+    optimizer_def=t5x_optimizers.sgd(_RATE),
+    layout=layout,
+  )
+
+
+def _pair_model(**options):
+  module = encoder_decoder.EncoderDecoder(
+    encoder_decoder_config.EncoderDecoderConfig(
+      family='t5',
+      num_encoder_layers=2,
+      num_decoder_layers=2,
+      gated_mlp=True,
+      activation='gelu_tanh',
+      output_embeddings='own',
+      layer_norm_epsilon=1e-6,
+      **_TINY,
+    )
+  )
+  return t5x_models.EncoderDecoderModel(
+    module=module,
+    vocabulary=_Vocabulary(),
+    layout='sides',
+    objective=seq2seq.Translation(decoder_start='pad'),
+    optimizer_def=t5x_optimizers.sgd(_RATE),
+    decoding_options=decoding.DecodingOptions(method='greedy', max_length=6),
+    **options,
+  )
+
+
+_MODELS = {
+  'mlm': lambda: (
+    _encoder_model(masked_lm.MaskedLM(mask_ratio=0.3), 'sentences'),
+    'sentences',
+  ),
+  'tlm': lambda: (
+    _encoder_model(
+      masked_lm.TranslationLM(mask_ratio=0.3),
+      'pairs',
+      type_vocab_size=2,
+      use_language_embeddings=True,
+    ),
+    'pairs',
+  ),
+  'translation': lambda: (_pair_model(), 'sides'),
+}
+
+
+def test_rows_that_an_objective_does_not_read_are_refused():
+  with pytest.raises(errors.ConfigError, match='one row.*SENTENCES'):
+    _encoder_model(masked_lm.TranslationLM(), 'sentences')
+
+
+@pytest.fixture(scope='module', params=list(_MODELS))
+def case(request):
+  """A model, a batch, and T5X's fresh state."""
+  model, layout = _MODELS[request.param]()
+  batch = {k: jnp.asarray(v) for k, v in _batch(layout).items()}
+  state = train_state.FlaxOptimTrainState.create(
+    model.optimizer_def, model.get_initial_variables(jax.random.PRNGKey(1), {})
+  )
+  return model, batch, state
+
+
+def _own_step(model, params, batch):
+  """One step of `xlflax train`: (output, parameters)."""
+  optimizer = optimizers.SGD(learning_rate=_RATE)
+  builder = train_step.TrainStepBuilder(
+    model.module,
+    objective_mixture.ObjectiveMixture(
+      entries=(objective_mixture.Entry(stream='s', objective=model.objective),)
+    ),
+    optimizer,
+    _SPEC,
+    seed=3,
+  )
+  state = own_train_state.TrainState(
+    step=jnp.int32(0),
+    params=params,
+    ema=(),
+    objective_state={},
+    opt_state=optimizer.transform.init(params),
+  )
+  state, output = jax.jit(builder.build((0,)))(state, {'s': batch})
+  return output, state.params
+
+
+def test_a_step_is_that_of_xlflax(case):
+  model, batch, state = case
+  params = objective_model.unfreeze_params(state.params)
+  output, wanted = _own_step(model, params, batch)
+  key = randomness.purpose_key(3, randomness.Purpose.TRAINING)
+  for _ in range(2):  # of the step, and of the entry
+    key = jax.random.fold_in(key, 0)
+  after, metrics = jax.jit(
+    lambda s, b: trainer.train_with_lr(s, b, _RATE, key, model, None)
+  )(state, batch)
+  np.testing.assert_allclose(metrics['loss'].compute(), output.loss, atol=1e-5)
+  found = param_tree.flatten_params(
+    objective_model.unfreeze_params(after.params)
+  )
+  for name, array in param_tree.flatten_params(wanted).items():
+    np.testing.assert_allclose(found[name], array, atol=1e-6, err_msg=name)
+
+
+def test_evaluations_mask_the_same_tokens(case):
+  model, batch, state = case
+  first, metrics = model.eval_fn(state.params, batch)
+  second, _ = model.eval_fn(state.params, batch)
+  assert first == second and np.isfinite(first)
+  np.testing.assert_allclose(metrics['loss'].compute(), first, rtol=1e-6)
+
+
+def test_scores_do_not_depend_on_the_other_rows(case):
+  model, batch, state = case
+  scores, more = model.score_batch(
+    state.params, batch, return_intermediates=True
+  )
+  order = np.array([2, 0, 3, 1])
+  again = model.score_batch(
+    state.params, {key: array[order] for key, array in batch.items()}
+  )
+  np.testing.assert_allclose(again, scores[order], atol=1e-4)
+  assert np.all(scores < 0) and np.all(more['tokens'] >= 1)
+
+
+def test_every_parameter_has_axes_that_the_partitioner_knows(case):
+  model, _, state = case
+  partitioner = partitioning.PjitPartitioner(
+    num_partitions=1,
+    logical_axis_rules=(
+      partitioning.standard_logical_axis_rules(
+        additional_rules=logical_axes.additional_rules()
+      )
+    ),
+  )
+  variables = model.get_initial_variables(jax.random.PRNGKey(1), {})
+  names = param_tree.flatten_params(
+    objective_model.unfreeze_params(variables['params'])
+  )
+  mesh_axes = partitioner.get_mesh_axes(state)
+  found = param_tree.flatten_params(
+    objective_model.unfreeze_params(mesh_axes.params)
+  )
+  assert set(found) == set(names)
+  token = next(n for n in names if n.endswith('token'))
+  assert found[token] == jax.sharding.PartitionSpec('model', None)
+
+
+def test_an_encoder_fills_masks_in():
+  model, _ = _MODELS['mlm']()
+  params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
+  batch = _batch('sentences')
+  batch['token_ids'][0, 2] = _SPEC.mask_id
+  found, aux = model.predict_batch_with_aux(params, batch)
+  changed = np.asarray(found) != batch['token_ids']
+  assert changed[0, 2] and changed.sum() == 1
+  assert int(found[0, 2]) not in _SPEC.special_ids
+  assert aux['scores'][0] < 0 and np.all(aux['scores'][1:] == 0)
+  np.testing.assert_array_equal(model.predict_batch(params, batch), found)
+
+
+def test_an_encoder_decoder_generates():
+  model, _ = _MODELS['translation']()
+  params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
+  batch = _batch('sides')
+  found, aux = jax.jit(model.predict_batch_with_aux)(params, batch)
+  assert found.shape == (4, 6) and aux['scores'].shape == (4,)
+  wanted = decoding.generate(
+    model.module,
+    objective_model.unfreeze_params(params),
+    {k: v for k, v in batch.items() if not k.startswith('paired_')},
+    options=decoding.DecodingOptions(method='greedy', max_length=6),
+    vocabulary=_SPEC,
+    decoder_start=np.full(4, _SPEC.pad_id),
+  )
+  np.testing.assert_array_equal(found, wanted.token_ids[:, 0])
+
+
+def test_the_gradient_of_the_sum():
+  mean, total = _pair_model(), _pair_model(normalization='sum')
+  params = mean.get_initial_variables(jax.random.PRNGKey(1), {})['params']
+  batch = _batch('sides')
+  weight = mean.eval_fn(params, batch)[1]['loss'].count
+  np.testing.assert_allclose(
+    total.eval_fn(params, batch)[0],
+    mean.eval_fn(params, batch)[0] * weight,
+    rtol=1e-6,
+  )
+
+
+def test_schedules_are_refused():
+  with pytest.raises(errors.ConfigError, match='Got: mask_ratio'):
+    _encoder_model(
+      masked_lm.MaskedLM(
+        mask_ratio=lambda step: 0.1 + 0 * step, max_mask_ratio=0.2
+      ),
+      'sentences',
+    )
+
+
+def test_states_are_refused():
+  with pytest.raises(errors.ConfigError, match='which T5X does not keep'):
+    _encoder_model(
+      sentence_alignment.SentenceAlignment(
+        direction='forward', queue=sentence_alignment.MomentumQueue(size=8)
+      ),
+      'sides',
+    )
+
+
+def test_an_encoder_can_not_translate():
+  with pytest.raises(errors.ConfigError, match='needs an encoder-decoder'):
+    _encoder_model(seq2seq.Translation(), 'sides')
+
+
+def test_masked_language_models_predict_no_rows():
+  with pytest.raises(errors.ConfigError, match='use an EncoderModel'):
+    t5x_models.EncoderDecoderModel(
+      module=_pair_model().module,
+      vocabulary=_Vocabulary(),
+      objective=masked_lm.MaskedLM(),
+      layout='sentences',
+      optimizer_def=t5x_optimizers.sgd(_RATE),
+    )

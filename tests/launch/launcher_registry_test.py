@@ -1,0 +1,83 @@
+"""Launchers of one's own: registered by a module, started by `xlflax`."""
+
+import pytest
+
+from xlflax import cli
+from xlflax.utils import errors
+from xlflax.launch import (job_base, launcher_registry, slurm)
+
+_TOY = """
+import dataclasses
+
+from xlflax.launch import base, registry
+
+
+@registry.register('toy', help='nothing at all', example='xlflax launch toy')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToyJob(job_base.Job):
+  '''A toy.
+
+  Attributes:
+    nodes: Number of toy machines.
+  '''
+
+  command: tuple[str, ...]
+  nodes: int = 1
+
+  def render(self):
+    return f'{self.nodes} x {" ".join(self.command)}'
+
+  def launch(self):
+    print('started', self.render())
+    return 7
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+  """A module `toy_launcher` in the working directory."""
+  monkeypatch.setattr(launcher_registry, '_launchers', launcher_registry.load())
+  monkeypatch.setattr('xlflax.utils.logs.set_up', lambda *_, **__: None)
+  monkeypatch.delitem(__import__('sys').modules, 'toy_launcher', raising=False)
+  (tmp_path / 'toy_launcher.py').write_text(_TOY)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  return ['launch', '--launcher_module=toy_launcher', 'toy']
+
+
+def test_a_launcher_of_ones_own_starts(toy, capsys):
+  assert cli.main([*toy, '--nodes=3', '--', 'train', '--x']) == 7
+  assert capsys.readouterr().out == 'started 3 x train --x\n'
+
+
+def test_a_launcher_of_ones_own_is_rendered(toy, capsys):
+  assert cli.main([*toy, '--dry_run', '--', 'xlflax', 'train']) == 0
+  assert capsys.readouterr().out == '1 x train\n'
+
+
+def test_its_flags_have_help(toy, capsys):
+  assert cli.main([*toy, '--help']) == 0
+  assert 'toy machines' in capsys.readouterr().out
+
+
+def test_launchers_of_the_package_are_found():
+  assert list(launcher_registry.load()) == [
+    'kubernetes',
+    'local',
+    'node',
+    'slurm',
+    'tpu',
+  ]
+  assert launcher_registry.find('slurm').job is slurm.SlurmJob
+
+
+def test_a_missing_module_is_named():
+  with pytest.raises(errors.ConfigError) as raised:
+    launcher_registry.find('slurm', ['no_such'])
+  assert raised.value.got == 'no_such'
+
+
+def test_two_launchers_can_not_have_one_name():
+  with pytest.raises(errors.ConfigError):
+    launcher_registry.register('slurm', help='', example='')(job_base.Job)
+  assert launcher_registry.find('slurm').job is slurm.SlurmJob

@@ -1,0 +1,45 @@
+"""The target of a traced program."""
+
+import os
+
+import jax
+
+from xlflax.models import compile_targets
+
+
+def test_is_the_default_device_unless_another_is_compiled_for():
+  here = compile_targets.Target(jax.default_backend())
+  assert compile_targets.current_target() == here
+  hopper = compile_targets.Target('gpu', (9, 0))
+  with compile_targets.compiling_for(hopper):
+    assert compile_targets.current_target() is hopper
+    with compile_targets.compiling_for(compile_targets.Target('tpu')):
+      assert compile_targets.current_target().platform == 'tpu'
+    assert compile_targets.current_target() is hopper
+  assert compile_targets.current_target() == here
+
+
+def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
+  """CPUs optimize them less, unless the flags name a level, as the tests'."""
+  level = 'xla_backend_optimization_level'
+  assert level in os.environ['XLA_FLAGS']
+  assert compile_targets.options_of_one_run() == {}
+  assert compile_targets.compiler_options(1000) == {}
+  monkeypatch.setenv('XLA_FLAGS', '')
+  assert compile_targets.options_of_one_run() == {level: 1}
+  assert compile_targets.compiler_options(1000) == {level: 2}
+  assert compile_targets.compiler_options(100_000_000) == {}
+  assert compile_targets.compiler_options() == {}
+  with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
+    assert compile_targets.options_of_one_run() == {}
+    assert compile_targets.compiler_options(1000) == {}
+  with compile_targets.compiling_for(compile_targets.Target('tpu')):
+    assert level not in compile_targets.compiler_options(1000)
+
+
+def test_options_are_those_of_the_compiler_that_stands_in():
+  with compile_targets.compiling_for(compile_targets.Target('tpu'), by='cpu'):
+    assert compile_targets.current_target().platform == 'tpu'
+    assert not any('tpu' in name for name in compile_targets.compiler_options())
+  with compile_targets.compiling_for(compile_targets.Target('tpu')):
+    assert all('tpu' in name for name in compile_targets.compiler_options())

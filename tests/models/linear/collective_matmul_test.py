@@ -1,0 +1,65 @@
+"""Products of split weights as TPUs compute them, on eight CPU devices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xlflax.models import compile_targets
+from xlflax.models.linear import (dense, collective_matmul)
+from xlflax.training.devices import partitioning
+
+_AXES = ('mlp', 'embed')
+
+
+def _gradients(partitioner, kernel, inputs, axes, contracted):
+  """The traced gradients of a product's squares, and their values."""
+
+  def loss(kernel, inputs):
+    out = dense.sharded_matmul(inputs, kernel, jnp.float32, axes, contracted)
+    return jnp.square(out).sum()
+
+  tpu = compile_targets.Target('tpu')
+  with partitioner.scope(), compile_targets.compiling_for(tpu):
+    lowered = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(kernel, inputs)
+  return lowered.as_text(), lowered.compile()(kernel, inputs)
+
+
+@pytest.mark.parametrize('mesh', [dict(fsdp=8), dict(data=2, fsdp=2, tensor=2)])
+def test_weights_are_gathered_and_parts_of_gradients_exchanged(mesh):
+  partitioner = partitioning.Partitioner(**mesh)
+  kernel = jax.random.normal(jax.random.key(0), (12, 16))
+  inputs = jax.random.normal(jax.random.key(1), (8, 6, 12))
+  tensor = 'tensor' if 'tensor' in mesh else None
+  spec = NamedSharding(partitioner.mesh, PartitionSpec(tensor, 'fsdp'))
+  split = jax.device_put(kernel, spec)
+  rows = jax.device_put(inputs, partitioner.batch_sharding)
+  text, found = _gradients(partitioner, split, rows, _AXES, 1)
+  assert 'stablehlo.all_to_all' in text
+  out = 2 * inputs @ kernel
+  want = jnp.einsum('btm,bte->me', inputs, out), out @ kernel.T
+  for got, wanted in zip(found, want, strict=True):
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+  assert found[0].sharding.is_equivalent_to(spec, 2)
+
+
+def test_several_axes_of_outputs():
+  """Queries of heads, of rows that do not divide over the devices."""
+  partitioner = partitioning.Partitioner(fsdp=8)
+  kernel = jax.random.normal(jax.random.key(0), (16, 2, 3))
+  inputs = jax.random.normal(jax.random.key(1), (3, 5, 16))
+  axes = ('embed', 'heads', 'kv')
+  _, found = _gradients(partitioner, kernel, inputs, axes, 1)
+  out = 2 * jnp.einsum('bth,hnd->btnd', inputs, kernel)
+  want = jnp.einsum('bth,btnd->hnd', inputs, out)
+  np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-4)
+
+
+def test_only_several_tpus_split():
+  with compile_targets.compiling_for(compile_targets.Target('tpu')):
+    assert not collective_matmul.is_split()
+    with partitioning.Partitioner(fsdp=8).scope():
+      assert collective_matmul.is_split()
+  with partitioning.Partitioner(fsdp=8).scope():
+    assert not collective_matmul.is_split()

@@ -1,0 +1,122 @@
+"""Weights and tables of several devices, and what travels for them."""
+
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xlflax.models import (embeddings, compile_targets)
+from xlflax.models.linear import dense
+from xlflax.training.devices import partitioning
+
+_FSDP = PartitionSpec(None, 'fsdp')
+_BOTH = ('data', 'fsdp')
+
+
+def _compiled(partitioner, function, *arguments):
+  """The gradient of the first argument, split like the argument."""
+  with partitioner.scope():
+    return (
+      jax.jit(
+        jax.grad(function), out_shardings=NamedSharding(partitioner.mesh, _FSDP)
+      )
+      .lower(*arguments)
+      .compile()
+    )
+
+
+def _largest_exchanged(program) -> int:
+  """Elements of the largest array of a collective."""
+  lines = re.findall(
+    r'= (.*) (?:all-\w+|reduce-scatter|collective-permute)\(', program.as_text()
+  )
+  shapes = re.findall(r'\[([\d,]+)\]', ' '.join(lines))
+  return max(int(np.prod([int(n) for n in s.split(',')])) for s in shapes)
+
+
+def test_a_large_table_stays_where_it_is():
+  """Ids and rows travel; the table and its gradient do not."""
+  partitioner = partitioning.Partitioner(fsdp=8)
+  table = jax.random.normal(jax.random.key(0), (4096, 16))
+  ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
+
+  def loss(table, ids):
+    return jnp.square(embeddings.embedding_lookup(table, ids, 'vocab')).sum()
+
+  split = jax.device_put(table, NamedSharding(partitioner.mesh, _FSDP))
+  ids = jax.device_put(ids, partitioner.batch_sharding)
+  program = _compiled(partitioner, loss, split, ids)
+  assert _largest_exchanged(program) <= ids.size * 16
+  want = np.zeros(table.shape, np.float32)
+  np.add.at(want, np.asarray(ids), 2 * np.asarray(table)[np.asarray(ids)])
+  np.testing.assert_allclose(program(split, ids), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize('width, columns', [(16, _BOTH), (12, 'fsdp')])
+def test_columns_of_a_table_are_split_over_all_devices(width, columns):
+  """Of lookups only rows travel; where it cannot be, over `fsdp` alone."""
+  partitioner = partitioning.Partitioner(
+    data=2, fsdp=4, rules=(*partitioning.DEFAULT_RULES, ('columns', _BOTH))
+  )
+  table = jax.random.normal(jax.random.key(0), (4096, width))
+  ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
+  sharding = partitioner.shardings(
+    nn.LogicallyPartitioned(table, ('vocab', 'columns'))
+  )
+  assert sharding.spec == PartitionSpec('tensor', columns)
+
+  def loss(table, ids):
+    rows = embeddings.embedding_lookup(table, ids, 'vocab')
+    head = dense.for_head(table, jnp.float32)
+    return jnp.square(rows).sum() + jnp.square(head[:8]).sum()
+
+  def lookup(table, ids):
+    return jnp.square(embeddings.embedding_lookup(table, ids, 'vocab')).sum()
+
+  want = jax.grad(loss)(table, ids)
+  split = jax.device_put(table, sharding)
+  ids = jax.device_put(ids, partitioner.batch_sharding)
+  with partitioner.scope():
+    got = jax.jit(jax.grad(loss), out_shardings=sharding)(split, ids)
+    alone = jax.jit(jax.grad(lookup), out_shardings=sharding).lower(split, ids)
+  np.testing.assert_allclose(got, want, rtol=1e-6)
+  if columns == _BOTH:
+    assert _largest_exchanged(alone.compile()) <= ids.size * width
+
+
+def test_gradients_of_a_tied_table_are_added_where_both_are_split():
+  """XLA then adds them on each device, before it sums them over nodes.
+
+  Otherwise XLA:GPU scatters a lookup's into the sum of the head's, and each
+  crosses the nodes by itself.
+  """
+  partitioner = partitioning.Partitioner(data=2, fsdp=4)
+  table = jax.random.normal(jax.random.key(0), (4096, 16))
+  ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
+
+  def loss(table, ids):
+    rows = embeddings.embedding_lookup(table, ids, 'vocab')
+    head = dense.for_head(table, jnp.bfloat16)
+    return jnp.square(jnp.einsum('bth,vh->btv', rows, head)).mean()
+
+  with (
+    partitioner.scope(),
+    compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))),
+  ):
+    jaxpr = jax.make_jaxpr(jax.grad(loss))(table, ids).jaxpr
+  makers = {str(v): e for e in jaxpr.eqns for v in e.outvars}
+  (added,) = [e for e in jaxpr.eqns if e.primitive.name == 'add_any']
+  for part in added.invars:
+    maker = makers[str(part)]
+    assert maker.primitive.name == 'sharding_constraint'
+    assert maker.params['sharding'].spec == PartitionSpec('tensor', 'fsdp')
+    assert part.aval.dtype == jnp.float32
+  want = jax.grad(loss)(table, ids)
+  split = jax.device_put(table, NamedSharding(partitioner.mesh, _FSDP))
+  ids = jax.device_put(ids, partitioner.batch_sharding)
+  program = _compiled(partitioner, loss, split, ids)
+  np.testing.assert_allclose(program(split, ids), want, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,92 @@
+"""Products in eight bits beside those in float32."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from tests.training import tiny
+from xlflax.utils import errors
+from xlflax.models import compile_targets
+from xlflax.models.linear import fp8
+from xlflax.training.devices import flops
+
+
+def _factors():
+  keys = jax.random.split(jax.random.key(0), 3)
+  inputs = 30 * jax.random.normal(keys[0], (4, 8, 2, 16))
+  weights = 1e-3 * jax.random.normal(keys[1], (2, 16, 24))
+  return inputs, weights, jax.random.normal(keys[2], (4, 8, 24)) * 1e-6
+
+
+def _error(got, want):
+  """Root of the mean square of the difference, to that of what is wanted."""
+  return float(
+    jnp.sqrt(jnp.mean(jnp.square(got - want)) / jnp.mean(jnp.square(want)))
+  )
+
+
+def test_products_and_gradients_are_close():
+  """Three bits of mantissa: 2^-4 at most a factor; gradients have two."""
+  inputs, weights, gradient = _factors()
+  got, back = jax.vjp(
+    lambda x, w: fp8.fp8_matmul(x, w, 2), inputs, weights
+  )
+  want, plain = jax.vjp(lambda x, w: jnp.tensordot(x, w, 2), inputs, weights)
+  assert 1e-3 < _error(got, want) < 0.05
+  for a, b in zip(back(gradient), plain(gradient), strict=True):
+    assert a.shape == b.shape
+    assert 1e-3 < _error(a, b) < 0.1
+
+
+def test_what_eight_bits_hold_is_exact():
+  """Small whole numbers whose largest is a power of two of the format's."""
+  rng = np.random.default_rng(0)
+  inputs = jnp.asarray(rng.integers(-7, 8, (5, 6)), jnp.float32).at[0, 0].set(7)
+  weights = jnp.asarray(rng.integers(-7, 8, (6, 3)), jnp.float32)
+  weights = weights.at[0, 0].set(7)
+  got = fp8.fp8_matmul(inputs, weights, 1)
+  np.testing.assert_allclose(got, inputs @ weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize('value', [0.0, 1e30, 1e-30])
+def test_extreme_sizes(value):
+  inputs = jnp.full((2, 4), value)
+  found = fp8.fp8_matmul(inputs, jnp.eye(4), 1)
+  np.testing.assert_allclose(found, inputs, rtol=1e-6)
+
+
+def test_the_dtype_stays():
+  inputs, weights, _ = _factors()
+  found = fp8.fp8_matmul(
+    inputs.astype(jnp.bfloat16), weights.astype(jnp.bfloat16), 2
+  )
+  assert found.dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize(
+  'target', [compile_targets.Target('tpu'), compile_targets.Target('gpu', (8, 0))]
+)
+def test_devices_without_them_are_refused(target):
+  with (
+    compile_targets.compiling_for(target),
+    raises_error(errors.ConfigError, mentions='eight_bits'),
+  ):
+    fp8.fp8_matmul(jnp.ones((2, 3)), jnp.ones((3, 4)), 1)
+
+
+def test_a_model_multiplies_so_in_its_layers():
+  """Six products of a layer: queries, keys, values, output, and the MLP's."""
+  model = tiny.make_model(num_layers=1, products='eight_bits')
+  batch = tiny.make_batch()
+  traced = jax.make_jaxpr(
+    lambda key: model.init_with_output(key, batch['token_ids'])[0]
+  )(jax.random.key(0))
+  found = [
+    e
+    for e in flops.iterate_equations(traced.jaxpr)
+    if e.primitive.name == 'dot_general'
+    and all(v.aval.dtype == jnp.float8_e4m3fn for v in e.invars)
+  ]
+  assert len(found) >= 6

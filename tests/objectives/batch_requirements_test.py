@@ -1,0 +1,150 @@
+"""Which streams an objective reads."""
+
+import dataclasses
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.data import dataset_config
+from xlflax.data.supervised import supervised_dataset as labelled_stream
+from xlflax.data.supervised.featurizers import (choice_featurizer, translation_featurizer, featurizer)
+from xlflax.data.supervised.featurizers.classification_featurizer import ClassificationRows
+from xlflax.data.supervised.featurizers.parsing_featurizer import ParsingRows
+from xlflax.data.supervised.featurizers.question_featurizer import QuestionRows
+from xlflax.data.supervised.featurizers.tagging_featurizer import TaggingRows
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import errors
+from xlflax.models import encoder_config
+from xlflax.objectives import objective_base
+from xlflax.objectives.finetuning import (
+  dependency_parsing,
+  multiple_choice,
+  question_answering,
+  sequence_classification,
+  token_classification,
+)
+from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm, denoising, masked_lm, replaced_token, seq2seq)
+
+_FILES = example_source.FileExamples(format='tsv', files={'en': 'a.tsv'})
+_LABELS = ('a', 'b')
+
+
+def _stream(layout: str) -> dataset_config.Stream:
+  return dataset_config.Stream(
+    name='s', mixture='m', layout=layout, length=16, batch_size=4
+  )
+
+
+def _labelled(maker: featurizer.RowMaker, **fields):
+  return labelled_stream.LabelledStream(
+    name='s', source=_FILES, rows=maker, length=16, batch_size=4, **fields
+  )
+
+
+_ROWS = {
+  'classes': ClassificationRows(labels=_LABELS),
+  'tags': TaggingRows(labels=_LABELS),
+  'trees': ParsingRows(relations=_LABELS),
+  'questions': QuestionRows(),
+}
+_STREAMS = {
+  **{layout.value: _stream(layout.value) for layout in dataset_config.Layout},
+  **{name: _labelled(maker) for name, maker in _ROWS.items()},
+  'choices': _labelled(choice_featurizer.ChoiceRows(), group_size=2),
+}
+_TEXT = {'blocks', 'sentences', 'pairs', 'sides', 'adjacent'}
+_SINGLE = {*_STREAMS} - {'sides', 'adjacent'}
+_GENERATOR = encoder_config.EncoderConfig(
+  num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
+)
+
+# Objective -> the streams that it reads.
+_READ = {
+  masked_lm.MaskedLM(): {*_STREAMS},
+  masked_lm.TranslationLM(): {'pairs'},
+  cross_attention_mlm.CrossAttentionMLM(): {'sides', 'adjacent'},
+  sentence_alignment.SentenceAlignment(): {'sides', 'adjacent'},
+  seq2seq.Translation(): {'sides'},
+  denoising.SpanCorruption(): _SINGLE,
+  denoising.Infilling(): _SINGLE,
+  denoising.TokenMasking(): _SINGLE,
+  replaced_token.ReplacedTokenDetection(generator=_GENERATOR): _SINGLE,
+  sequence_classification.SequenceClassification(labels=_LABELS): {
+    'classes',
+    'choices',
+  },
+  token_classification.TokenClassification(labels=_LABELS): {'tags'},
+  dependency_parsing.DependencyParsing(relations=_LABELS): {'trees'},
+  question_answering.QuestionAnswering(): {'questions'},
+  multiple_choice.MultipleChoice(num_choices=2): {'choices'},
+}
+
+
+@pytest.mark.parametrize('name', _STREAMS)
+@pytest.mark.parametrize('objective', _READ, ids=lambda one: one.name)
+def test_an_objective_reads_its_streams_and_no_others(objective, name):
+  if name in _READ[objective]:
+    objective.check_stream(_STREAMS[name])
+    return
+  with pytest.raises(errors.ConfigError) as caught:
+    objective.check_stream(_STREAMS[name])
+  text = str(caught.value)
+  assert f'objective {objective.name!r}, stream' in text
+  assert 'Got: ' in text and 'Expected: ' in text and 'What to do: ' in text
+
+
+@pytest.mark.parametrize(
+  'objective, maker',
+  [
+    (
+      sequence_classification.SequenceClassification(labels=('b', 'a')),
+      'classes',
+    ),
+    (token_classification.TokenClassification(labels=('a', 'c')), 'tags'),
+    (dependency_parsing.DependencyParsing(relations=('b', 'a')), 'trees'),
+  ],
+)
+def test_classes_of_rows_and_objective_are_the_same(objective, maker):
+  with pytest.raises(errors.ConfigError):
+    objective.check_stream(_STREAMS[maker])
+
+
+def test_plugged_in_features_need_a_second_side():
+  objective = sequence_classification.SequenceClassification(
+    labels=_LABELS, features='plug_in'
+  )
+  with raises_error(
+    errors.ConfigError,
+    mentions=(
+      'PairedRows',
+      'ClassificationRows',
+      'sequence_classification',
+      's',
+    ),
+  ):
+    objective.check_stream(_STREAMS['classes'])
+  paired = translation_featurizer.PairedRows(rows=_ROWS['classes'], counterparts=_FILES)
+  objective.check_stream(_labelled(paired))
+  other = dataclasses.replace(objective, labels=('b', 'a'))
+  with raises_error(
+    errors.ConfigError, mentions=('sequence_classification', 's')
+  ):
+    other.check_stream(_labelled(paired))
+
+
+def test_the_choices_of_a_question_are_in_one_batch():
+  objective = multiple_choice.MultipleChoice(num_choices=2)
+  one = dataclasses.replace(_STREAMS['choices'], group_size=1)
+  with raises_error(
+    errors.ConfigError, got='group_size=1', mentions=('multiple_choice', 's')
+  ):
+    objective.check_stream(one)
+
+
+def test_an_objective_of_a_users_own_reads_anything():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class Own(objective_base.Objective):
+    name: str = 'own'
+
+  for stream in _STREAMS.values():
+    Own().check_stream(stream)

@@ -1,0 +1,262 @@
+"""What heads read: layers, plugged-in features, frozen and shared bodies."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from tests.errors import raises_error
+from tests.objectives.finetuning import fixtures
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder_decoder, encoder_decoder_config
+from xlflax.models.heads import classification_heads
+from xlflax.models.variants import (veco, parameter_sharing)
+from xlflax.objectives import model_calls
+from xlflax.objectives.finetuning.token_classification import (
+  TokenClassification,
+)
+
+_LABELS = ('a', 'b', 'c')
+
+
+def _states(objective, model, params, batch):
+  return np.asarray(
+    jax.jit(objective.states, static_argnums=(0, 3))(
+      model, params, batch, fixtures.SPEC
+    )
+  )
+
+
+def _every_layer(model, params, batch):
+  return np.asarray(
+    jax.jit(model.apply, static_argnames='method')(
+      {'params': params['model']},
+      batch['token_ids'],
+      segment_ids=batch['segment_ids'],
+      positions=batch['positions'],
+      language_ids=batch['language_ids'],
+      method='encode_layers',
+    )
+  )
+
+
+def test_layer_is_the_encoders(model, batch):
+  params = fixtures.make_params(model, TokenClassification(labels=_LABELS))
+  every = _every_layer(model, params, batch)
+  for layer, expected in ((None, 2), (0, 0), (1, 1), (-1, 2), (2, 2)):
+    objective = TokenClassification(labels=_LABELS, layer=layer)
+    np.testing.assert_allclose(
+      _states(objective, model, params, batch), every[expected], atol=1e-5
+    )
+
+
+def test_plugged_in_features_are_those_of_pairs(batch):
+  model = fixtures.make_model(cross_attention=True)
+  objective = TokenClassification(
+    labels=_LABELS, features='plug_in', head='dense'
+  )
+  params = fixtures.make_params(model, objective)
+  head = params['heads']['token_classification']
+  assert head['dense']['kernel'].shape == (16, 8)
+  names = ('token_ids', 'segment_ids', 'positions', 'language_ids')
+  first = {name: batch[name] for name in names}
+  second = {name: batch[name][::-1] for name in names}
+  pairs = batch | {f'paired_{name}': second[name] for name in names}
+  expected, _ = jax.jit(
+    lambda params: model.apply(
+      {'params': params}, first, second, method=veco.pair_features
+    )
+  )(params['model'])
+  np.testing.assert_allclose(
+    _states(objective, model, params, pairs), expected, atol=1e-5
+  )
+  with raises_error(
+    errors.ConfigError,
+    where="objective 'token_classification'",
+    mentions='heads',
+  ):
+    objective.states(model, params, batch, fixtures.SPEC)
+
+
+def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
+  objective = TokenClassification(
+    labels=_LABELS, body='frozen', layer=1, head_layers=1, head_dropout=0.0
+  )
+  params = fixtures.make_params(model, objective)
+  _, gradient = fixtures.run(objective, model, params, batch)
+  assert not any(np.any(x) for x in jax.tree.leaves(gradient['model']))
+  head = gradient['heads'][objective.name]
+  assert set(head) == {'layers', 'output'} and set(head['layers']) == {
+    'layer_0'
+  }
+  for leaf in jax.tree.leaves(head['output']):
+    assert np.any(leaf)
+  assert np.any(head['layers']['layer_0']['mlp']['wi']['kernel'])
+  plain = TokenClassification(labels=_LABELS, body='frozen', head_dropout=0.0)
+  trained, still = jax.jit(
+    lambda params: [
+      plain(model, params, batch, fixtures.make_context(train=train)).loss.total
+      for train in (True, False)
+    ]
+  )(params)
+  np.testing.assert_allclose(trained, still, rtol=1e-6)
+
+
+def test_head_layers_that_would_not_see_positions_are_refused(model):
+  config = dataclasses.replace(
+    model.config, position_embedding='disentangled', relative_buckets=4
+  )
+  objective = TokenClassification(labels=_LABELS, head_layers=2)
+  with raises_error(
+    errors.ConfigError,
+    where='TokenClassification.head_layers',
+    mentions='head_layers=2',
+  ):
+    objective._check(model.clone(config=config))
+
+
+def test_head_layers_do_not_see_padding(model, batch):
+  objective = TokenClassification(labels=_LABELS, head_layers=2)
+  params = fixtures.make_params(model, objective)
+  first = _states(objective, model, params, batch)
+  other = batch | {
+    'token_ids': np.where(batch['segment_ids'] > 0, batch['token_ids'], 9)
+  }
+  text = batch['segment_ids'] > 0
+  np.testing.assert_allclose(
+    _states(objective, model, params, other)[text], first[text], atol=1e-5
+  )
+
+
+@pytest.mark.parametrize('head', ['output', 'dense', 'dense_norm'])
+def test_fresh_heads_are_trees_of_the_heads_module(model, head):
+  objective = TokenClassification(labels=_LABELS, head=head)
+  made = nn.meta.unbox(objective.init_heads(model, jax.random.key(0)))
+  shapes = jax.tree.map(jnp.shape, made)
+  expected = {'output': {'kernel': (8, 3), 'bias': (3,)}}
+  if head != 'output':
+    expected['dense'] = {'kernel': (8, 8), 'bias': (8,)}
+  if head == 'dense_norm':
+    expected['norm'] = {'scale': (8,)}
+  assert shapes == expected
+  assert not np.any(made['output']['bias'])
+  spread = np.std(made['output']['kernel'])
+  assert 0.25 < spread < 0.75  # initializer_range is 0.5
+  assert classification_heads.token_logits(made, jnp.ones((1, 2, 8))).shape == (1, 2, 3)
+
+
+def test_shared_plan_reads_with_the_languages_own_parts(batch):
+  model = fixtures.make_model(
+    sharing=parameter_sharing.SharingPlan(embeddings=True, layers=1)
+  )
+  objective = TokenClassification(labels=_LABELS)
+  params = fixtures.make_params(model, objective)
+  german = {key: value[1:2] for key, value in batch.items()}
+  plain = fixtures.make_model()
+  expected = _every_layer(
+    plain,
+    {
+      'model': parameter_sharing.select_language_params(
+        model.config.sharing, params['model'], 1
+      )
+    },
+    german,
+  )[-1]
+  np.testing.assert_allclose(
+    _states(objective, model, params, german), expected, atol=1e-5
+  )
+  _, gradient = fixtures.run(objective, model, params, german)
+  own = gradient['model']['language_specific']['embeddings']['token']
+  assert [bool(np.any(x)) for x in own] == [False, True, False]
+
+
+def test_encoder_of_an_encoder_decoder(batch):
+  model = encoder_decoder.EncoderDecoder(
+    model_config.with_vocabulary(
+      encoder_decoder_config.EncoderDecoderConfig(
+        family='t5',
+        num_encoder_layers=2,
+        num_decoder_layers=1,
+        hidden_dim=8,
+        mlp_dim=12,
+        num_heads=2,
+        max_length=16,
+      ),
+      fixtures.SPEC,
+    )
+  )
+  objective = TokenClassification(labels=_LABELS, layer=1, head_layers=1)
+  params = fixtures.make_params(model, objective)
+  output, gradient = fixtures.run(objective, model, params, batch)
+  assert np.isfinite(output.loss.total)
+  assert np.any(gradient['model']['encoder']['token'])
+  assert not any(
+    np.any(x) for x in jax.tree.leaves(gradient['model']['decoder'])
+  )
+
+
+def test_states_from_a_decoder_that_cannot_be_read(model):
+  with raises_error(errors.ConfigError, got="layer=1, features='plug_out'"):
+    TokenClassification(labels=_LABELS, layer=1, states_from='decoder')
+  objective = TokenClassification(labels=_LABELS, states_from='decoder')
+  with raises_error(errors.ConfigError, got='Encoder'):
+    fixtures.make_params(model, objective)
+
+
+def test_states_are_those_of_encode(model, batch):
+  """The last layer, as other objectives read it."""
+  objective = TokenClassification(labels=_LABELS)
+  params = fixtures.make_params(model, objective)
+  context = fixtures.make_context()
+  expected = jax.jit(
+    lambda params, batch: model_calls.encode_batch(
+      model, params, batch, rng=jax.random.key(0), context=context
+    )
+  )(params, batch)
+  np.testing.assert_allclose(
+    _states(objective, model, params, batch), expected, atol=1e-5
+  )
+
+
+@pytest.mark.parametrize(
+  ('fields', 'values'),
+  [
+    (dict(head_dropout=1.0), (1.0, 'TokenClassification.head_dropout')),
+    (dict(head_layers=-1), (-1, 'TokenClassification.head_layers')),
+    (dict(activation='tan'), ('tan', 'TokenClassification')),
+    (dict(features='plug_in', layer=1), ('layer=1', 'TokenClassification')),
+    (dict(body='cold'), ('cold', 'TokenClassification.body')),
+    (dict(labels=('a',)), ("('a',)", 'TokenClassification.labels')),
+    (dict(labels=('a', 'a')), ("('a', 'a')", 'TokenClassification.labels')),
+  ],
+)
+def test_settings_that_are_wrong(fields, values):
+  with raises_error(errors.ConfigError, mentions=values):
+    TokenClassification(**dict(labels=_LABELS) | fields)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'of_model', 'values'),
+  [
+    (dict(layer=3), {}, (3, 'TokenClassification.layer')),
+    (dict(layer=-4), {}, (-4, 'TokenClassification.layer')),
+    (
+      dict(features='plug_in'),
+      {},
+      ('cross_attention', 'TokenClassification.features'),
+    ),
+    (
+      dict(features='plug_in'),
+      dict(cross_attention=True, sharing=parameter_sharing.SharingPlan(layers=1)),
+      ('plug_in', 'features=', 'TokenClassification.features'),
+    ),
+  ],
+)
+def test_models_that_do_not_fit(fields, of_model, values):
+  objective = TokenClassification(labels=_LABELS, **fields)
+  with raises_error(errors.ConfigError, mentions=values):
+    objective.init_heads(fixtures.make_model(**of_model), jax.random.key(0))

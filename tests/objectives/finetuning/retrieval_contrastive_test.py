@@ -1,0 +1,283 @@
+"""The loss of search against torch; parts and devices change nothing."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from tests.errors import raises_error
+from tests.objectives.finetuning import fixtures
+from xlflax.data.supervised import supervised_dataset
+from xlflax.data.supervised.featurizers import classification_featurizer
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import errors
+from xlflax.objectives import sequence_packing
+from xlflax.objectives.finetuning import retrieval_contrastive
+
+_VECTORS = np.random.default_rng(0).normal(size=(5, 3, 8)).astype(np.float32)
+
+
+def _torch_loss(vectors, scale=20.0):
+  """MultipleNegativesRankingLoss of Sentence-Transformers, written out."""
+  made = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=-1)
+  documents = torch.cat([made[:, i] for i in range(1, made.shape[1])])
+  scores = made[:, 0] @ documents.T * scale
+  return torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+
+
+@pytest.mark.parametrize('group', [2, 3])
+def test_the_loss_is_that_of_sentence_transformers(group):
+  objective = retrieval_contrastive.SearchContrast(group=group)
+  vectors = _VECTORS[:, :group]
+  found = objective.ranked(jnp.asarray(vectors))
+  np.testing.assert_allclose(found.loss.mean(), _torch_loss(vectors), rtol=1e-6)
+
+
+def test_gradients_are_those_of_torch():
+  objective = retrieval_contrastive.SearchContrast(group=3)
+  found = jax.grad(lambda v: objective.ranked(v).loss.mean())(_VECTORS)
+  given = torch.from_numpy(_VECTORS).requires_grad_()
+  made = torch.nn.functional.normalize(given, dim=-1)
+  documents = torch.cat([made[:, 1], made[:, 2]])
+  torch.nn.functional.cross_entropy(
+    made[:, 0] @ documents.T * 20, torch.arange(5)
+  ).backward()
+  np.testing.assert_allclose(found, given.grad, atol=1e-6)
+
+
+def test_the_library_has_the_same_loss():
+  library = pytest.importorskip('sentence_transformers.losses')
+  model = torch.nn.Identity()
+  theirs = library.MultipleNegativesRankingLoss(model)
+  columns = [torch.from_numpy(_VECTORS[:, i]) for i in range(3)]
+  expected = theirs.compute_loss_from_embeddings(columns, None)
+  objective = retrieval_contrastive.SearchContrast(group=3)
+  found = objective.ranked(jnp.asarray(_VECTORS)).loss.mean()
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_equal_documents_and_queries_are_no_negatives():
+  objective = retrieval_contrastive.SearchContrast(group=3)
+  tokens = jnp.arange(3 * 3 * 2).reshape(3, 3, 2)
+  tokens = tokens.at[1, 0].set(tokens[0, 0])  # an equal query
+  tokens = tokens.at[2, 2].set(tokens[0, 1])  # a negative is 0's document
+  out = objective._excluded(tokens, jnp.array([True, True, False]))
+  np.testing.assert_array_equal(
+    out,
+    [
+      #  documents        negatives
+      [0, 1, 1, 0, 0, 1],
+      [1, 0, 1, 0, 0, 1],
+      [0, 0, 0, 0, 0, 1],
+    ],
+  )
+
+
+def test_cut_vectors_have_the_sum_of_their_losses():
+  objective = retrieval_contrastive.SearchContrast(group=3, dimensions=(2, 8))
+  found = sum(
+    objective.ranked(jnp.asarray(_VECTORS[..., :size])).loss.mean()
+    for size in objective.dimensions
+  )
+  expected = _torch_loss(_VECTORS[..., :2]) + _torch_loss(_VECTORS)
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def _run(objective, model, params, batch):
+  """Loss and gradient."""
+  return jax.jit(
+    jax.value_and_grad(
+      lambda p: objective(model, p, batch, fixtures.make_context()).loss.total
+    )
+  )(params)
+
+
+@pytest.fixture(scope='module')
+def whole(model):
+  """A batch of eight groups of two, its parameters, loss and gradient."""
+  ids = np.random.default_rng(3).integers(5, 23, (16, 6))
+  ids[:, 0], ids[::3, 4:] = 1, 0
+  present = (ids > 0).astype(np.int32)
+  batch = {
+    'token_ids': ids.astype(np.int32),
+    'segment_ids': present,
+    'positions': np.arange(6)[None] * present,
+    'language_ids': present * 0,
+    'labels': np.tile([0, 1], 8).astype(np.int32),
+  }
+  params = fixtures.make_params(model)
+  objective = retrieval_contrastive.SearchContrast(dimensions=(4, 8))
+  return batch, params, _run(objective, model, params, batch)
+
+
+def _same(found, expected):
+  assert np.linalg.norm(jax.tree.leaves(expected[1])[0]) > 1e-3
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+    found,
+    expected,
+  )
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, whole):
+  batch, params, expected = whole
+  objective = retrieval_contrastive.SearchContrast(dimensions=(4, 8), rows_at_once=4)
+  _same(_run(objective, model, params, batch), expected)
+
+
+@pytest.mark.parametrize('rows_at_once', [None, 8])
+def test_documents_of_all_devices_are_negatives(model, whole, rows_at_once):
+  batch, params, expected = whole
+  rows = NamedSharding(
+    Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
+  )
+  objective = retrieval_contrastive.SearchContrast(
+    dimensions=(4, 8), rows_at_once=rows_at_once
+  )
+  found = _run(objective, model, params, jax.device_put(batch, rows))
+  _same(found, expected)
+
+
+def test_parts_have_states_of_their_rows_only(model, whole):
+  batch, params, _ = whole
+
+  def largest(rows_at_once):
+    objective = retrieval_contrastive.SearchContrast(rows_at_once=rows_at_once)
+    traced = jax.make_jaxpr(
+      lambda p: objective(model, p, batch, fixtures.make_context()).loss.total
+    )(params)
+    return str(traced).count('[16,6,8]')
+
+  assert largest(None) and not largest(4)
+
+
+def _taught(batch, width=8):
+  gold = np.random.default_rng(5).normal(size=(8, width)).astype(np.float32)
+  gold = np.repeat(gold, 2, axis=0)  # a text and its translation
+  return gold, batch | {'vectors': gold.view(np.int32)}
+
+
+def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
+  """Sentence-Transformers' MSELoss is torch's, of all texts of the batch."""
+  batch, params, contrast = whole
+  gold, batch = _taught(batch)
+  objective = retrieval_contrastive.SearchDistillation()
+  found = np.asarray(
+    objective._vectors(model, params, batch, fixtures.make_context())[0]
+  ).reshape(16, 8)
+  expected = torch.nn.MSELoss()(torch.tensor(found), torch.from_numpy(gold))
+  loss, gradient = _run(objective, model, params, batch)
+  np.testing.assert_allclose(loss / 8, expected, rtol=1e-6)
+  np.testing.assert_allclose(
+    loss / 8, np.square(found - gold).mean(), rtol=1e-6
+  )
+  parts = retrieval_contrastive.SearchDistillation(rows_at_once=4)
+  _same(_run(parts, model, params, batch), (loss, gradient))
+  # Cut vectors have the sum of their losses, and contrast is added.
+  both = retrieval_contrastive.SearchDistillation(dimensions=(4, 8), contrast=0.5)
+  np.testing.assert_allclose(
+    _run(both, model, params, batch)[0] / 8,
+    np.square(found - gold)[:, :4].mean() + (loss + contrast[0] / 2) / 8,
+    rtol=1e-5,
+  )
+  assert not both.sentence['normalize']
+
+
+def test_the_library_has_the_same_distance(model, whole):
+  library = pytest.importorskip('sentence_transformers.losses')
+  batch, params, _ = whole
+  gold, batch = _taught(batch)
+  objective = retrieval_contrastive.SearchDistillation()
+  found = np.array(
+    objective._vectors(model, params, batch, fixtures.make_context())[0]
+  ).reshape(8, 2, 8)
+  columns = [torch.from_numpy(found[:, i]) for i in range(2)]
+  theirs = library.MSELoss(torch.nn.Identity())
+  expected = theirs.compute_loss_from_embeddings(
+    columns, [torch.from_numpy(gold[::2])] * 2
+  )
+  loss, _ = _run(objective, model, params, batch)
+  np.testing.assert_allclose(loss / 8, expected, rtol=1e-6)
+
+
+def test_a_teacher_of_another_size_is_refused(model, whole):
+  batch, params, _ = whole
+  objective = retrieval_contrastive.SearchDistillation()
+  with raises_error(
+    errors.ConfigError, where="objective 'search'", mentions=(8, 6)
+  ):
+    _run(objective, model, params, _taught(batch, 6)[1])
+
+
+def test_parts_that_do_not_fill_the_batch():
+  stream = supervised_dataset.LabelledStream(
+    name='pairs',
+    source=example_source.FileExamples(format='search', files={'en': 'pairs.tsv'}),
+    rows=classification_featurizer.ClassificationRows(labels=('query', 'document')),
+    length=8,
+    batch_size=6,
+    group_size=2,
+  )
+  objective = retrieval_contrastive.SearchContrast(rows_at_once=4)
+  with raises_error(
+    errors.ConfigError,
+    got='rows_at_once=4, batch_size=6',
+    mentions=('search', 'pairs'),
+  ):
+    objective.check_stream(stream)
+
+
+def test_what_does_not_fit_is_refused():
+  with raises_error(errors.ConfigError, got=1, where='SearchContrast.group'):
+    retrieval_contrastive.SearchContrast(group=1)
+
+
+@pytest.mark.parametrize('rows_at_once', [None, 8])
+@pytest.mark.parametrize('pooling', ['mean_all', 'mean', 'first'])
+def test_texts_that_share_rows_have_the_gradient_of_rows_apart(
+  model, whole, pooling, rows_at_once
+):
+  batch, params, _ = whole
+  apart = retrieval_contrastive.SearchContrast(pooling=pooling)
+  packed = dataclasses.replace(apart, packed=0.9, rows_at_once=rows_at_once)
+  expected = _run(apart, model, params, batch)
+  _same(_run(packed, model, params, batch), expected)
+
+
+def test_packed_documents_of_all_devices_are_negatives(model, whole):
+  batch, params, expected = whole
+  rows = NamedSharding(
+    Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
+  )
+  objective = retrieval_contrastive.SearchContrast(dimensions=(4, 8), packed=0.9)
+  found = _run(objective, model, params, jax.device_put(batch, rows))
+  _same(found, expected)
+
+
+def test_queries_without_room_are_left_out_and_counted(
+  model, whole, monkeypatch
+):
+  """The batch's texts have 6, and each third 4, tokens."""
+  batch, params, _ = whole
+  monkeypatch.setattr(sequence_packing, '_WIDTH', 6)
+  context = fixtures.make_context()
+  objective = retrieval_contrastive.SearchContrast(packed=0.5)
+  output = jax.jit(lambda p: objective(model, p, batch, context))(params)
+  placed = sequence_packing.pack_sequences(
+    batch, context.vocabulary, share=0.5, longest=16
+  ).placed
+  assert placed.sum() == 8  # one in each row of six tokens
+  kept = np.asarray(placed).reshape(8, 2).all(axis=1)
+  share = output.metrics['search/left_out']
+  assert share.total.sum() / share.weight.sum() == 1 - kept.mean()
+  missing = {
+    **batch,
+    'labels': np.where(np.repeat(kept, 2), batch['labels'], -1),
+  }
+  apart = retrieval_contrastive.SearchContrast()(model, params, missing, context)
+  np.testing.assert_allclose(output.loss.total, apart.loss.total, rtol=1e-5)
+  assert output.loss.weight == kept.sum() == apart.loss.weight

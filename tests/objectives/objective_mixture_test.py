@@ -1,0 +1,192 @@
+"""Which entries each step trains, and where each stream is."""
+
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from xlflax.utils import errors
+from xlflax.objectives.objective_mixture import (Combine, Entry, ObjectiveMixture)
+from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
+from xlflax.objectives.pretraining.masked_lm import MaskedLM, TranslationLM
+
+MLM = Entry(stream='mono', objective=MaskedLM())
+TLM = Entry(stream='pairs', objective=TranslationLM(), weight=0.5)
+ALIGN = Entry(stream='sides', objective=SentenceAlignment(), weight=2.0)
+SHARED = Entry(stream='mono', objective=MaskedLM(name='other'))
+
+MIXTURES = [
+  ObjectiveMixture(entries=(MLM, TLM, ALIGN)),
+  ObjectiveMixture(entries=(MLM, TLM), combine=Combine.ALTERNATE),
+  ObjectiveMixture(
+    entries=(MLM, TLM), combine=Combine.ALTERNATE, pattern=(0, 0, 1)
+  ),
+  ObjectiveMixture(
+    entries=(MLM, TLM, ALIGN, SHARED),
+    combine=Combine.ALTERNATE,
+    pattern=((0, 3), (1, 2), 0, 2),
+  ),
+  ObjectiveMixture(
+    entries=(MLM, TLM, ALIGN, SHARED), combine=Combine.SAMPLE, seed=7
+  ),
+]
+
+
+@pytest.mark.parametrize('mixture', MIXTURES)
+def test_stream_step_counts_the_steps_before(mixture):
+  seen = dict.fromkeys(mixture.streams, 0)
+  groups = set()
+  for step in range(60):
+    assert {s: mixture.stream_step(s, step) for s in seen} == seen
+    active = mixture.active(step)
+    groups.add(active)
+    for stream in {mixture.entries[i].stream for i in active}:
+      seen[stream] += 1
+  assert groups == set(mixture.groups)
+
+
+def test_active_by_hand():
+  total, turns, pattern, grouped, _ = MIXTURES
+  assert [total.active(s) for s in (0, 5)] == [(0, 1, 2)] * 2
+  assert [turns.active(s) for s in range(4)] == [(0,), (1,), (0,), (1,)]
+  assert [pattern.active(s) for s in (0, 1, 2, 3)] == [(0,), (0,), (1,), (0,)]
+  assert [grouped.active(s) for s in (4, 5, 6)] == [(0, 3), (1, 2), (0,)]
+  assert grouped.streams == ('mono', 'pairs', 'sides')
+
+
+def _sampled(weights, seed=0):
+  entries = tuple(
+    Entry(stream=f's{i}', weight=w, objective=MaskedLM())
+    for i, w in enumerate(weights)
+  )
+  return ObjectiveMixture(entries=entries, combine=Combine.SAMPLE, seed=seed)
+
+
+@pytest.mark.parametrize(
+  'weights, block, counts',
+  [
+    ((0.7, 0.3), 10, (7, 3)),
+    ((1, 2, 3), 6, (1, 2, 3)),
+    ((5,), 1, (1,)),
+    ((2**0.5, 1), 1000, (586, 414)),
+    ((1, 1e-9), 1000, (999, 1)),
+    ((0.5, 1e-7, 1e-7), 1000, (998, 1, 1)),
+  ],
+)
+def test_sampled_shares_are_exact_in_every_block(weights, block, counts):
+  mixture = _sampled(weights)
+  for start in (0, block, 7 * block):
+    drawn = [mixture.active(start + i)[0] for i in range(block)]
+    np.testing.assert_array_equal(np.bincount(drawn), counts)
+
+
+def test_samples_are_fixed_by_seed_and_step_for_ever():
+  drawn = [_sampled((3, 2), seed=1).active(s)[0] for s in range(15)]
+  assert drawn == [_sampled((3, 2), seed=1).active(s)[0] for s in range(15)]
+  assert drawn == [0, 0, 0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1]
+  other = [_sampled((3, 2), seed=2).active(s)[0] for s in range(15)]
+  assert drawn != other
+
+
+def test_sampled_order_is_uniform():
+  """Each of the 10 orders of (0, 0, 0, 1, 1) is as likely in a block."""
+  mixture = _sampled((3, 2))
+  orders = [
+    tuple(mixture.active(5 * b + i)[0] for i in range(5)) for b in range(2000)
+  ]
+  counts = np.unique(orders, axis=0, return_counts=True)[1]
+  assert len(counts) == 10
+  assert ((counts - 200) ** 2 / 200).sum() < 27.9  # chi2(9), p = 0.001
+
+
+def test_far_steps_are_cheap_and_right():
+  far = 10**15 + 3
+  for mixture in MIXTURES:
+    for stream in mixture.streams:
+      grown = mixture.stream_step(stream, far + 1) - mixture.stream_step(
+        stream, far
+      )
+      active = {mixture.entries[i].stream for i in mixture.active(far)}
+      assert grown == (stream in active)
+
+
+def test_shares_of_streams_and_factors_of_losses():
+  def shares(mixture, steps):
+    return [mixture.stream_step(s, steps) / steps for s in mixture.streams]
+
+  total, _, pattern, _, sample = MIXTURES
+  assert shares(total, 1) == [1, 1, 1]
+  assert shares(pattern, 3) == pytest.approx([2 / 3, 1 / 3])
+  assert shares(sample, 10**6) == pytest.approx(
+    [2 / 4.5, 0.5 / 4.5, 2 / 4.5], abs=1e-3
+  )
+  assert [total.loss_weight(i) for i in range(3)] == [1.0, 0.5, 2.0]
+  assert sample.loss_weight(2) == 1.0
+
+
+def test_objectives_are_listed_once():
+  twice = ObjectiveMixture(
+    entries=(MLM, Entry(stream='more', objective=MaskedLM()), TLM)
+  )
+  assert twice.objectives == (MLM.objective, TLM.objective)
+
+
+@pytest.mark.parametrize(
+  'settings, got',
+  [
+    ({'entries': ()}, None),
+    (
+      {'entries': (MLM, Entry(stream='b', objective=MaskedLM(mask_ratio=0.3)))},
+      'mlm',
+    ),
+    ({'entries': (MLM,), 'pattern': (0,)}, 'Combine.SUM'),
+    (
+      {'entries': (MLM, TLM), 'pattern': (0, 2), 'combine': Combine.ALTERNATE},
+      '(0, 2)',
+    ),
+    (
+      {'entries': (MLM, TLM), 'pattern': (0, 0), 'combine': Combine.ALTERNATE},
+      '(0, 0)',
+    ),
+    (
+      {
+        'entries': (MLM, TLM),
+        'pattern': ((0, 0), 1),
+        'combine': Combine.ALTERNATE,
+      },
+      '((0, 0), 1)',
+    ),
+  ],
+)
+def test_bad_settings(settings, got):
+  with raises_error(errors.ConfigError, got=got):
+    ObjectiveMixture(**settings)
+
+
+@pytest.mark.parametrize('weight', [0.0, -1, 1e308, float('nan')])
+def test_a_weight_is_a_finite_number_above_0(weight):
+  with raises_error(errors.ConfigError, where='Entry.weight'):
+    Entry(stream='a', objective=MaskedLM(), weight=weight)
+
+
+def test_unknown_stream():
+  with raises_error(errors.ConfigError, got='x', mentions=('mono', 'pairs')):
+    MIXTURES[1].stream_step('x', 0)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'period'),
+  [
+    ({}, 1),
+    ({'combine': Combine.ALTERNATE, 'pattern': (0,) * 300 + (1,)}, 301),
+    ({'combine': Combine.SAMPLE}, 1000),
+  ],
+)
+def test_a_period_has_every_group(fields, period):
+  entries = (
+    Entry(stream='a', objective=MLM.objective, weight=0.999),
+    Entry(stream='b', objective=TLM.objective, weight=0.001),
+  )
+  mixture = ObjectiveMixture(entries=entries, **fields)
+  assert mixture.period == period
+  active = {mixture.active(step) for step in range(period)}
+  assert active == set(mixture.groups)

@@ -1,0 +1,53 @@
+"""The least that devices send, counted by hand."""
+
+import math
+
+import jax
+
+from tests.training import (training_setup_test, tiny)
+from xlflax.planning import communication_lower_bound
+from xlflax.training import param_tree
+from xlflax.training import training_setup
+from xlflax.training.devices import partitioning
+from xlflax.training.optimization import optimizers
+
+
+def _sent(mesh, **fields):
+  """The bytes; sizes of parameters that are split, and of those that are not."""
+  setup = training_setup.Setup(
+    training_setup_test.make_settings(
+      partitioner=partitioning.Partitioner(**mesh), **fields
+    )
+  )
+  split, whole = {}, {}
+  for name, leaf in param_tree.flatten_params(
+    setup.factory.abstract_sharded.params
+  ).items():
+    found = whole if leaf.sharding.is_fully_replicated else split
+    found[name] = math.prod(leaf.shape)
+  return communication_lower_bound.minimum_bytes_sent(setup), split, whole
+
+
+def test_copies_are_all_reduced():
+  sent, split, whole = _sent({'data': 8})
+  assert not split and sent == 4 * 2 * 7 / 8 * sum(whole.values())
+  half, *_ = _sent({'data': 8}, model=tiny.make_model(dtype='bfloat16'))
+  assert half == sent / 2
+
+
+def test_what_is_split_is_gathered_and_its_gradient_scattered():
+  """By two devices; four others have the same half. Norms are whole."""
+  mesh = {'data': 4, 'fsdp': 2}
+  sent, split, whole = _sent(mesh)
+  halves = sum(split.values()) / 2
+  assert halves > sum(whole.values()) > 0
+  gradients = halves * (1 + 2 * 3 / 4) + 2 * 7 / 8 * sum(whole.values())
+  assert sent == 4 * (halves + gradients)
+  frozen = optimizers.AdamW(learning_rate=0.1, frozen=('token',))
+  less, *_ = _sent(mesh, optimizer=frozen)
+  table = split['model/embeddings/token'] / 2
+  assert sent - less == 4 * table * (1 + 2 * 3 / 4)
+
+
+def test_one_device_sends_nothing():
+  assert _sent({'devices': tuple(jax.devices()[:1])})[0] == 0

@@ -1,0 +1,289 @@
+"""Plans for described machines: memory, warnings, and what is compiled."""
+
+import dataclasses
+import functools
+import io
+import pathlib
+import re
+import types
+
+import jax
+import pytest
+import rich.console
+
+from tests.training import (training_setup_test, tiny)
+from xlflax.utils import errors
+from xlflax.planning import (recommendations, compiled_plan, memory, dry_run, plan_report, step_time)
+from xlflax.training import training_setup
+from xlflax.training import train_state
+from xlflax.training.devices import (accelerators, machine_topology, partitioning)
+from xlflax.training.optimization import optimizers
+
+
+def _settings(devices: str, **fields):
+  return training_setup_test.make_settings(
+    **({'partitioner': partitioning.Partitioner()} | fields)
+  ).on(machine_topology.parse_topology(devices))
+
+
+@pytest.fixture(scope='module')
+def made():
+  """8 H200 in two nodes; the vocabulary is sizes only."""
+  return dry_run.make_plan(_settings('gpu:H200:8/4'), by=dry_run.By.ESTIMATE)
+
+
+def test_plan_for_a_described_machine(made):
+  assert made['machine'] == {
+    'devices': '8 x H200 in 2 nodes',
+    'count': 8,
+    'nodes': 2,
+    'per_node': 4,
+  }
+  assert made['mesh'] == {'data': 2, 'fsdp': 4, 'tensor': 1}
+  assert made['streams'] == {}
+  assert made['basis'].startswith('an estimate') and not made['compiled']
+  used = made['memory']
+  assert used['parameters'] > 0 and used['temporary'] > 0
+  assert used['total'] == sum(v for k, v in used.items() if k != 'total')
+
+
+def test_collectives_of_the_plan(made):
+  """Each layer's weights are gathered in both passes, inside of nodes.
+
+  Only of the table of tokens, which is split over all, half crosses them.
+  """
+  gathered = made['collectives']['all-gather']
+  assert gathered['count'] >= 2 * 2 * 6  # passes, layers, kernels
+  config = tiny.make_model().config
+  table = 4 * config.table_size * config.hidden_dim
+  assert 0 < gathered['sent_outside'] <= table / 2
+  assert gathered['sent'] < gathered['bytes']
+  crossing = sum(kind['sent_outside'] for kind in made['collectives'].values())
+  assert 0 < crossing < made['memory']['parameters'] * 2
+  (step,) = made['steps']
+  assert (step['fraction'], step['tokens']) == (1.0, 8 * 12)
+
+
+def test_parts_of_the_step(made):
+  """Both layers are in one row, and the parts add up to the step."""
+  (step,) = made['steps']
+  parts = {(row['part'], row['phase']): row for row in step['parts']}
+  assert len(parts) == len(step['parts'])
+  assert {'attention', 'MLP', 'norms', 'optimizer'} <= {p for p, _ in parts}
+  assert sum(r['flops'] for r in step['parts']) == step['program_flops']
+  time = made['estimate']['parts']
+  assert sum(r['seconds'] for r in step['parts']) == pytest.approx(
+    time['matmuls'] + time['misaligned'] + time['attention'] + time['memory']
+  )
+  printed = io.StringIO()
+  plan_report.print_plan(made, rich.console.Console(file=printed, width=160))
+  assert 'optimizer' in printed.getvalue()
+
+
+def test_rates_of_the_plan(made):
+  estimate = made['estimate']
+  assert made['seconds_per_step'] == estimate['seconds_per_step']
+  assert estimate['tokens_per_second'] == pytest.approx(
+    96 / estimate['seconds_per_step']
+  )
+  assert estimate['mfu'] == pytest.approx(
+    made['flops_per_step'] / estimate['seconds_per_step'] / (8 * 989e12)
+  )
+  assert made['seconds_per_step_basis'] == step_time.BASIS
+
+
+@pytest.mark.slow
+def test_cpus_have_memory_by_xla_and_no_roofline():
+  made = dry_run.make_plan(_settings('cpu:2'))
+  used = made['memory']
+  assert made['estimate'] is None
+  assert 'just measured' in made['seconds_per_step_basis']
+  assert used['total'] == (
+    used['parameters']
+    + used['optimizer']
+    + used['other_state']
+    + used['batch']
+    + used['temporary']
+  )
+
+
+def _setup(devices, **fields):
+  return training_setup.Setup(_settings(devices, **fields))
+
+
+def test_replayed_steps_need_room_for_a_second_state():
+  """And XLA's own checker is planned for TPUs, wherever that is done."""
+  setup = _setup('tpu:v5e:4', replay_every=100, xla_checker=True)
+  step = types.SimpleNamespace(peak=1000, batch=10, memory={'temporary': 100})
+  used = compiled_plan.memory_per_device(setup, [step])
+  state = memory.per_device(setup.factory.abstract_sharded)
+  assert used['replay'] == state and used['total'] == 1000 + state
+  with pytest.raises(errors.ConfigError, match='Got: gpu. Expected: TPUs'):
+    _setup('gpu:H100:2', replay_every=100, xla_checker=True)
+
+
+def test_split_state_falls_as_the_number_of_devices():
+  def split(count):
+    return memory.fully_sharded_fraction(
+      _setup(f'gpu:H200:{count}').factory.abstract_sharded
+    )
+
+  alone = split(1)
+  assert alone['split'] == 0
+  for count in (2, 4, 8):
+    found = split(count)
+    assert found['split'] * count == found['whole'] > 0
+    assert found['whole'] + found['replicated'] == alone['replicated']
+    assert found['replicated'] < found['whole'] / 4
+
+
+def _boxed(setup):
+  return jax.eval_shape(
+    functools.partial(
+      train_state.init_params, setup.model, setup.settings.objectives
+    ),
+    jax.random.key(0),
+  )
+
+
+def _warnings(monkeypatch, *, big=1, **fields):
+  monkeypatch.setattr(recommendations, 'BIG', big)
+  setup = _setup('gpu:H200:8', **fields)
+  return recommendations.of_sharding(setup, _boxed(setup))
+
+
+def test_dimensions_that_do_not_divide(monkeypatch):
+  """Two layers of width 12 over fsdp = 8; 2 heads over tensor = 8."""
+  model = tiny.make_model(hidden_dim=12, num_heads=2, mlp_dim=32)
+  warnings = _warnings(monkeypatch, model=model)
+  (text,) = (w for w in warnings if 'mlp/wi/kernel' in w)
+  assert '[2, 12, 32]: dimension 1 (embed) of 12' in text
+  assert 'not divisible by fsdp = 8' in text
+  assert (
+    'fsdp = 4, and data for the rest; or tensor = 2 with tensor_splits'
+    in (text)
+  )
+  tensor = partitioning.Partitioner(fsdp=1, tensor=8)
+  (text,) = (
+    w for w in _warnings(monkeypatch, partitioner=tensor) if 'query/kernel' in w
+  )
+  assert 'take tensor = 2' in text
+  (text,) = (
+    w
+    for w in _warnings(
+      monkeypatch,
+      model=tiny.make_model(vocab_size=None),
+      partitioner=partitioning.Partitioner(fsdp=1, tensor=8),
+      vocabulary=dataclasses.replace(tiny.SPEC, size=65),
+    )
+    if 'embeddings/token' in w
+  )
+  assert 'pad_vocab_size_multiple = 8' in text
+
+
+def test_arrays_that_nothing_splits(monkeypatch):
+  """Norms have no rule that splits them; small ones are not worth a word."""
+  warnings = _warnings(monkeypatch)
+  assert any(
+    w.startswith(
+      'model/layers/mlp_norm/scale [2, 16]: 0.0 MiB whole '
+      'on each device: no rule'
+    )
+    for w in warnings
+  )
+  assert any(w.startswith('optimizer/') for w in warnings)
+  assert _warnings(monkeypatch, big=2**20) == []
+
+
+def test_state_that_is_on_every_device(monkeypatch):
+  setup = _setup('gpu:H200:8', partitioner=partitioning.Partitioner(data=-1))
+  boxed = _boxed(setup)
+  assert recommendations.of_sharding(setup, boxed) == []
+  monkeypatch.setattr(memory, 'per_device', lambda tree: 3 * 2**30)
+  (text,) = recommendations.of_sharding(setup, boxed)
+  assert text.startswith('Parameters and optimizer, 3.0 GiB, are whole on each')
+
+
+def test_memory_that_is_not_there(monkeypatch):
+  """On GPUs it is the share that the run will take, or that is set."""
+  machine = machine_topology.parse_topology('gpu:V100:8')
+  for name in ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION'):
+    monkeypatch.delenv(name, raising=False)
+  (text,) = recommendations.of_memory(machine, 30e9, accumulation=2)
+  assert (
+    '27.9 GiB on each device; a run may use 26.8 GiB of the 29.8 GiB of a V100 '
+    '(90%, XLA_CLIENT_MEM_FRACTION)'
+  ) in text
+  assert 'accumulation (now 2)' in text
+  assert recommendations.of_memory(machine, 28e9, accumulation=1) == []
+  monkeypatch.setenv('XLA_CLIENT_MEM_FRACTION', '.75')
+  (text,) = recommendations.of_memory(machine, 28e9, accumulation=1)
+  assert '22.4 GiB of the 29.8 GiB' in text
+  assert (
+    recommendations.of_memory(machine_topology.parse_topology('tpu:v6e:8'), 28e9, accumulation=1)
+    == []
+  )
+  assert (
+    recommendations.of_memory(machine_topology.parse_topology('cpu:8'), 1e15, accumulation=1)
+    == []
+  )
+
+
+def test_arithmetic_that_is_not_there():
+  half = tiny.make_model(dtype='bfloat16')
+
+  def said(devices, **fields):
+    settings = _settings(devices, **fields)
+    return ' '.join(recommendations.of_machine(settings.partitioner.machine, settings))
+
+  assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
+  assert 'half the rate' in said('gpu:H200:8')
+  assert said('gpu:H200:8', model=half) == said('tpu:v5p:8') == ''
+
+
+def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
+  """Adafactor's factored moments are on every device, and said to be."""
+  monkeypatch.setattr(recommendations, 'BIG', 128)
+  setup = _setup(
+    'gpu:H200:8',
+    optimizer=optimizers.Adafactor(learning_rate=0.1, min_dim_size_to_factor=8),
+  )
+  assert any(
+    w.startswith('optimizer/') and 'v_row' in w
+    for w in recommendations.of_sharding(setup, _boxed(setup))
+  )
+
+
+def test_every_accelerator_can_be_planned_for():
+  for accelerator in accelerators.TABLE:
+    machine = machine_topology.parse_topology(
+      f'{accelerator.platform}:{accelerator.name}:8'
+    )
+    assert machine.accelerator is accelerator
+    assert machine.per_node == min(8, accelerator.per_node)
+
+
+_ROOT = pathlib.Path(__file__).parents[2]
+# As in `--target_topology=gpu:H200:64` and `gpu:A100-80GB:8` of texts and help.
+_DOCUMENTED = re.compile(r'\b((?:gpu|tpu):[\w-]+):\d+')
+
+
+def _documented() -> list[str]:
+  pages = [*(_ROOT / 'docs').glob('*.md'), *_ROOT.glob('*.md')]
+  pages += [*(_ROOT / 'launch').glob('*.md'), *_ROOT.glob('benchmarks/*.md')]
+  pages += (_ROOT / 'xlflax' / 'commands').rglob('*.py')
+  found = [m for p in pages for m in _DOCUMENTED.findall(p.read_text())]
+  return sorted({*found, 'tpu:v5p', 'tpu:v6e', 'tpu:v7', 'gpu:B300'})
+
+
+def test_documented_devices_are_known():
+  for kind in _documented():
+    assert machine_topology.parse_topology(f'{kind}:1').accelerator
+
+
+@pytest.mark.parametrize('devices', ['gpu:H200:1', 'tpu:v6e:1'])
+def test_one_device_is_planned_for_by_estimate(devices):
+  made = dry_run.make_plan(_settings(devices), by=dry_run.By.ESTIMATE)
+  assert made['basis'].startswith('an estimate')
+  assert made['memory']['total'] > 0 and made['collectives'] == {}
+  assert made['estimate']['seconds_per_step'] > 0

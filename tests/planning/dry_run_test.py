@@ -1,0 +1,122 @@
+"""The dry run's figures."""
+
+import dataclasses
+import io
+import types
+
+import jax
+import pytest
+import rich.console
+
+from tests.training import (training_setup_test, tiny)
+from xlflax.data import loader_base
+from xlflax.planning import (dry_run, plan_report)
+from xlflax.training import param_tree
+from xlflax.training import training_setup
+from xlflax.training.optimization import optimizers
+
+
+@dataclasses.dataclass
+class _Loader:
+  """Two tasks; says when it is closed."""
+
+  stream: object
+  closed: bool = False
+
+  def statistics(self):
+    more = dict(dropped=3, truncated=0, tokens=None)
+    return [
+      loader_base.TaskStatistics(
+        task='de', languages=('de',), examples=5000, rate=0.75, rows=300, **more
+      ),
+      loader_base.TaskStatistics(
+        task='en', languages=('en',), examples=10, rate=0.25, rows=None, **more
+      ),
+    ]
+
+  def close(self):
+    self.closed = True
+
+
+@pytest.fixture(scope='module')
+def result():
+  """The plan of a run of 100 steps of 8 rows with frozen embeddings."""
+  settings = training_setup_test.make_settings(
+    partitioner=tiny.partitioning.Partitioner(data=4, fsdp=2),
+    optimizer=optimizers.AdamW(learning_rate=0.1, frozen=('embeddings',)),
+    replay_every=20,
+  )
+  loader = _Loader(training_setup_test.MONO)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      training_setup.Setup, 'open_loaders', lambda self: {'mono': loader}
+    )
+    made = dry_run.make_plan(settings)
+  assert loader.closed
+  return types.SimpleNamespace(
+    made=made, params=training_setup.Setup(settings).factory.abstract.params
+  )
+
+
+def test_parameters(result):
+  sizes = {
+    n: leaf.size for n, leaf in param_tree.flatten_params(result.params).items()
+  }
+  made = result.made['parameters']
+  assert made['total'] == sum(sizes.values()) == sum(made['modules'].values())
+  assert made['trainable'] == sum(
+    n for name, n in sizes.items() if 'embeddings' not in name
+  )
+  assert made['modules']['model/output_bias'] == 64
+
+
+def test_memory_per_device(result):
+  """Half of what 'embed' shards lies on each device of fsdp = 2."""
+  memory = result.made['memory']
+  whole = sum(leaf.size * 4 for leaf in jax.tree.leaves(result.params))
+  assert whole / 2 < memory['parameters'] < whole
+  assert 0 < memory['optimizer'] < 2 * memory['parameters']  # some are frozen
+  assert memory['batch'] == 4 * 1 * 12 * 4  # arrays, rows, tokens, bytes
+  assert memory['temporary'] > 0
+  assert memory['total'] == sum(v for k, v in memory.items() if k != 'total')
+
+
+def test_what_replay_costs(result):
+  """A copy of the state, its step included, and one step in 20 more."""
+  memory, replay = result.made['memory'], result.made['replay']
+  state = memory['parameters'] + memory['optimizer'] + memory['other_state']
+  assert memory['replay'] == replay['memory'] == state + 4
+  assert replay['every'] == 20 and replay['share'] == 0.05
+  assert result.made['seconds_per_step'] == pytest.approx(
+    1.05 * replay['seconds']
+  )
+  printed = io.StringIO()
+  plan_report.print_plan(result.made, rich.console.Console(file=printed, width=160))
+  assert (
+    f'one of 20 steps is computed twice: {plan_report.format_mebibytes(state + 4)} per '
+    'device, at least 5.00% more time'
+  ) in printed.getvalue()
+  assert 'memory per device: copy of the state' in printed.getvalue()
+
+
+def test_streams(result):
+  first, second = result.made['streams']['mono']
+  assert (first['task'], first['batches'], first['epochs']) == (
+    'de',
+    75.0,
+    75 * 8 / 300,
+  )
+  assert (second['batches'], second['epochs']) == (25.0, None)
+  assert first['unseen'] == 0 and second['unseen'] is None
+  assert first['tokens_read'] == (
+    None if first['tokens'] is None else 2 * first['tokens']
+  )
+
+
+def test_time(result):
+  made = result.made
+  assert made['flops_per_step'] > 0 and made['seconds_per_step'] > 0
+  assert 'just measured' in made['seconds_per_step_basis']
+  assert (made['total_steps'], made['finished_steps']) == (100, [])
+  assert made['vocabulary'] == {'size': 64, 'languages': ['en', 'de']}
+  assert made['mesh'] == {'data': 4, 'fsdp': 2, 'tensor': 1}

@@ -1,0 +1,230 @@
+"""Opening, encoding, evaluating, translating and converting from Python."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import xlflax
+from xlflax import evaluation
+from xlflax.evaluation import hidden_states
+from xlflax.utils import errors
+from xlflax.objectives.model_calls import Pooling
+from xlflax.training.devices import partitioning
+
+pytest_plugins = [
+  'tests.evaluation.fixtures',
+  'tests.evaluation.translation_fixtures',
+]
+
+
+def _one_device() -> partitioning.Partitioner:
+  return partitioning.Partitioner(devices=(jax.devices()[0],))
+
+
+def _open(directory, **options) -> xlflax.Run:
+  return xlflax.open_run(directory, partitioner=_one_device(), **options)
+
+
+@pytest.fixture(scope='module')
+def directory(make_run, tmp_path_factory):
+  made = make_run(tmp_path_factory.mktemp('runs') / 'run', [10, 20])
+  lines = [
+    '{"step": 10, "eval": {"retrieval/accuracy/mean": 0.9}}\n',
+    '{"step": 20, "eval": {"retrieval/accuracy/mean": 0.5}}\n',
+  ]
+  (made / 'metrics.jsonl').write_text(''.join(lines))
+  return made
+
+
+@pytest.fixture(scope='module')
+def run(directory):
+  return _open(directory)
+
+
+def test_a_run_in_a_notebook(run):
+  text = run._repr_html_()
+  assert '<th>checkpoints</th><td>10, 20</td>' in text
+  assert 'Encoder' in text and 'num_layers' in text
+
+
+def test_a_run_opens_at_a_checkpoint(directory, run, subject):
+  assert run.steps == [10, 20]
+  assert run.step == 20
+  assert run.model == subject.model
+  assert run.vocabulary.hash == subject.vocabulary.hash
+  best = run.at('best', best_metric='retrieval/accuracy/mean')
+  assert best.step == 10
+  assert _open(directory, step=10).step == 10
+  np.testing.assert_allclose(
+    best.params()['model']['embeddings']['token'],
+    subject.params['model']['embeddings']['token'] * 1.1,
+    rtol=1e-6,
+  )
+
+
+def test_parameters_of_another_step(run, subject):
+  assert run.params() is run.params(20)
+  scale = [
+    float(run.params(step)['model']['embeddings']['token'].std())
+    for step in (10, 20)
+  ]
+  assert scale[1] / scale[0] == pytest.approx(1.2 / 1.1, rel=1e-5)
+  for name, step in (('last', 20), (10, 10)):
+    np.testing.assert_array_equal(
+      run.params(name)['model']['embeddings']['token'],
+      run.params(step)['model']['embeddings']['token'],
+    )
+  fresh = run.params('untrained')['model']
+  assert jax.tree.structure(fresh) == jax.tree.structure(
+    subject.params['model']
+  )
+
+
+@pytest.mark.parametrize(
+  'step, message',
+  [
+    (30, 'no checkpoint of some steps'),
+    ('best', 'needs a metric'),
+    ('newest', "'last', 'best' or 'untrained'"),
+  ],
+)
+def test_unknown_checkpoints(directory, step, message):
+  with pytest.raises(errors.XlflaxError, match=message):
+    _open(directory, step=step)
+
+
+@pytest.mark.parametrize(
+  'options, layer, pooling',
+  [
+    ({}, 2, Pooling.MEAN),
+    (dict(layer=-1, pooling='first'), 2, Pooling.FIRST),
+    (dict(layer=0, pooling='mean'), 0, Pooling.MEAN),
+  ],
+)
+def test_encode_is_a_layer_of_the_states(
+  run, sentences, options, layer, pooling
+):
+  texts = [*sentences('de', 5), *sentences('ja', 4)]
+  codes = ['de'] * 5 + ['ja'] * 4
+  found = run.encode(texts, languages=codes, **options)
+  expected = hidden_states.sentence_states(
+    run.subject(), texts, [0] * 5 + [2] * 4, pooling=pooling
+  ).states[layer]
+  assert found.shape == (9, 16)
+  assert found.dtype == np.float32
+  np.testing.assert_array_equal(found, expected)
+
+
+def test_states_of_tokens(run, sentences):
+  """Their mean over a text's tokens is the text's vector, at every layer."""
+  texts = [*sentences('de', 2), *sentences('ja', 1)]
+  codes = ['de', 'de', 'ja']
+  found = run.states(texts, languages=codes)
+  ids = [
+    run.tokenizer.encode(text, language=code)
+    for text, code in zip(texts, codes, strict=True)
+  ]
+  assert [one.shape for one in found] == [(3, len(own), 16) for own in ids]
+  means = np.stack([one.mean(1) for one in found], 1)
+  expected = run.encode_layers(texts, languages=codes)
+  np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-5)
+  (cut,) = run.states(texts[:1], languages='de', max_length=4)
+  assert cut.shape == (3, 2, 16)
+
+
+def test_a_masked_place_is_filled(run, sentences):
+  (text,) = sentences('de', 1)
+  left, _, right = text.partition(' ')
+  (found,) = run.fill_mask([f'{left} <mask> {right}'], languages='de', top_k=3)
+  ids = [run.tokenizer.encode(side, language='de') for side in (left, right)]
+  spec = run.vocabulary.spec
+  row = np.array([[spec.bos_id, *ids[0], spec.mask_id, *ids[1], spec.eos_id]])
+  logits = run.model.apply(
+    {'params': run.params()['model']}, row, language_ids=np.zeros_like(row)
+  )
+  expected = jax.nn.softmax(logits[0, len(ids[0]) + 1])
+  best = np.argsort(-expected)[:3]
+  assert [one.id for one in found] == best.tolist()
+  np.testing.assert_allclose(
+    [one.probability for one in found], expected[best], rtol=1e-4
+  )
+  assert found[0].token == run.tokenizer.decode([found[0].id], language='de')
+
+
+@pytest.mark.parametrize('text', ['none', '<mask> and <mask>'])
+def test_one_place_is_masked(run, text):
+  with pytest.raises(errors.ConfigError, match='<mask> once'):
+    run.fill_mask([text], languages='de')
+
+
+def test_one_language_for_all_texts(run, sentences):
+  texts = sentences('ja', 3)
+  found = run.encode(texts, languages='ja')
+  np.testing.assert_array_equal(found, run.encode(texts, languages=['ja'] * 3))
+  assert np.abs(found - run.encode(texts, languages='de')).max() > 1e-3
+
+
+def test_encode_layers(run, sentences):
+  texts = sentences('de', 3)
+  found = run.encode_layers(texts, languages='de')
+  assert found.shape == (3, 3, 16)
+  np.testing.assert_array_equal(
+    found[1], run.encode(texts, languages='de', layer=1)
+  )
+  assert run.encode([], languages='de').shape == (0, 16)
+
+
+def test_cut_texts_are_told(run, sentences, caplog):
+  run.encode([' '.join(sentences('de', 9)), 'Hund'], languages='de')
+  assert '1 of 2 texts were cut' in caplog.text
+
+
+@pytest.mark.parametrize(
+  'texts, options, message',
+  [
+    ('Hund', dict(languages='de'), 'into a list'),
+    (['Hund'], {}, 'languages do not fit'),
+    (['Hund'], dict(languages=['de', 'ja']), '2 for 1 texts'),
+    (['Hund'], dict(languages='fr'), 'no parameters for a language'),
+    (['Hund'], dict(languages='de', layer=3), r'0 \(embeddings\) to 2'),
+    (['Hund'], dict(languages='de', layer='first'), "'last' or an index"),
+    (['Hund'], dict(languages='de', pooling='max'), 'mean'),
+  ],
+)
+def test_what_encode_refuses(run, texts, options, message):
+  with pytest.raises(errors.XlflaxError, match=message):
+    run.encode(texts, **options)
+
+
+def test_evaluate_writes_and_returns_results(run, corpus):
+  task = evaluation.Retrieval(source=evaluation.CorpusPairs(directory=corpus))
+  (result,) = run.evaluate([task]).values()
+  assert 0 <= result.metrics['accuracy/mean'] <= 1
+  written = (run.directory / 'eval' / 'retrieval').glob('*/20.json')
+  assert len(list(written)) == 1
+  untrained = run.at('untrained').evaluate([task])['retrieval']
+  assert untrained.metrics != result.metrics
+
+
+def test_evaluate_needs_a_readable_checkpoint(directory, tmp_path, corpus):
+  copy = tmp_path / 'run'
+  shutil.copytree(directory, copy)
+  shutil.rmtree(copy / 'eval', ignore_errors=True)
+  shutil.rmtree(copy / 'checkpoints' / '20' / 'params')
+  (copy / 'checkpoints' / '20' / 'params').mkdir()
+  task = evaluation.Retrieval(source=evaluation.CorpusPairs(directory=corpus))
+  with pytest.raises(errors.CheckpointError, match='at step 20'):
+    _open(copy).evaluate([task])
+
+
+def test_translate(copying_run):
+  run = _open(copying_run)
+  texts = ['the dog sleeps', '', 'warm milk']
+  assert run.translate(texts, source='en', target='de', beam_size=2) == texts
+
+
+def test_only_encoder_decoders_translate(run):
+  with pytest.raises(errors.ConfigError, match='Only an encoder-decoder'):
+    run.translate(['Hund'], source='de', target='en')

@@ -1,0 +1,72 @@
+"""Buckets that can't be used are found before anything is computed."""
+
+import pathlib
+import time
+
+import pytest
+
+from tests import fake_azure, fake_bucket
+from tests.errors import raises_error
+from xlflax.utils import errors
+from xlflax.storage import (bucket_access, paths)
+
+
+@pytest.fixture
+def bucket():
+  """A bucket that answers; emptied for each test."""
+  pytest.importorskip('gcsfs')
+  found = fake_bucket.shared()
+  found.objects.clear()
+  found.writable, found.silent = True, False
+  yield found
+  found.writable, found.silent = True, False
+
+
+def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
+  bucket_access.check_usable(paths.to_path('gs://bucket/run'))
+  assert bucket.objects == {}
+  bucket_access.check_usable(tmp_path / 'none')
+  assert not (tmp_path / 'none').exists()
+
+
+def _refusal(name, **options) -> str:
+  with pytest.raises(errors.RunDirectoryError) as caught:
+    bucket_access.check_usable(paths.to_path(name), **options)
+  text = str(caught.value)
+  assert 'The bucket cannot be used.' in text
+  assert f'Where: {name}.' in text and 'credentials' in text
+  return text
+
+
+def test_bucket_that_does_not_exist(bucket):
+  assert "http_response_code='404'" in _refusal('gs://nosuch/run')
+
+
+def test_bucket_that_may_not_be_written(bucket):
+  bucket.writable = False
+  assert "http_response_code='403'" in _refusal('gs://bucket/run')
+
+
+def test_bucket_that_does_not_answer(bucket):
+  bucket.silent = True
+  start = time.monotonic()
+  assert 'no answer within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
+  assert time.monotonic() - start < 5
+
+
+def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
+  """Also above a directory that is not there yet; nothing is left."""
+  bucket_access.check_usable(tmp_path / 'a/b')
+  assert not list(tmp_path.iterdir())
+  with raises_error(errors.RunDirectoryError, mentions='/proc/results'):
+    bucket_access.check_usable(pathlib.Path('/proc/results'))
+
+
+def test_a_container_in_azure():
+  """Text and folders can be written there, checkpoints cannot."""
+  fake_azure.shared()
+  folder = paths.to_path('az://bucket/x')
+  bucket_access.check_usable(folder, checkpoints=False)
+  bucket_access.check_readable(folder)
+  with raises_error(errors.RunDirectoryError, mentions='TensorStore'):
+    bucket_access.check_usable(folder)

@@ -1,0 +1,134 @@
+"""One writer of a directory at a time; dead ones do not count."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.utils import errors
+from xlflax.storage import directory_lease
+
+_HOLD = """
+import pathlib, sys, time
+from xlflax.storage import lease
+with directory_lease.Lease(pathlib.Path(sys.argv[1])):
+  print('held', flush=True)
+  time.sleep(60)
+"""
+
+
+def _elsewhere(path, **fields):
+  """A lease of a process on another host."""
+  content = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
+  path.write_text(
+    json.dumps(content | {'refreshed': time.time(), 'time': 'noon'} | fields)
+  )
+
+
+def test_it_is_there_for_as_long_as_it_is_held(tmp_path):
+  directory = tmp_path / 'run'
+  with directory_lease.Lease(directory) as held:
+    found = json.loads((directory / directory_lease.FILE).read_text())
+    assert found['pid'] == os.getpid() and found['host']
+    held.check()
+  assert not (directory / directory_lease.FILE).exists()
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
+  process = subprocess.Popen(
+    [sys.executable, '-c', _HOLD, str(tmp_path)],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout is not None
+  assert process.stdout.readline() == 'held\n'
+  with raises_error(
+    errors.RunDirectoryError,
+    status=errors.ExitStatus.FAILURE,
+    mentions=process.pid,
+  ):
+    directory_lease.Lease(tmp_path).__enter__()
+  process.kill()
+  process.wait()
+  start = time.monotonic()
+  with directory_lease.Lease(tmp_path):
+    assert time.monotonic() - start < 10  # no waiting on one host
+
+
+def test_a_process_number_that_is_used_again(tmp_path):
+  """As in a container, whose first process is always number 1."""
+  with directory_lease.Lease(tmp_path):
+    content = json.loads((tmp_path / directory_lease.FILE).read_text())
+  content |= {'owner': 'before', 'started': '1'}
+  (tmp_path / directory_lease.FILE).write_text(json.dumps(content))
+  with directory_lease.Lease(tmp_path):
+    pass
+  content |= {'pid': os.getppid()}
+  (tmp_path / directory_lease.FILE).write_text(json.dumps(content))
+  with directory_lease.Lease(tmp_path):
+    pass
+
+
+def test_another_host_is_watched(tmp_path):
+  path = tmp_path / directory_lease.FILE
+  _elsewhere(path)
+  with directory_lease.Lease(tmp_path, stale_seconds=0.3):
+    pass  # no sign of life: taken over
+  _elsewhere(path)
+  sign = threading.Timer(0.3, _elsewhere, [path])
+  sign.start()
+  with raises_error(errors.RunDirectoryError, mentions=7):
+    directory_lease.Lease(tmp_path, stale_seconds=5).__enter__()
+  sign.join()
+  _elsewhere(path, refreshed=time.time() - 3600)
+  start = time.monotonic()
+  with directory_lease.Lease(tmp_path):
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize('content', ['', '{', '[]', '[' * 10**5])
+def test_a_damaged_lease_is_nobodys(tmp_path, content):
+  (tmp_path / directory_lease.FILE).write_text(content)
+  with directory_lease.Lease(tmp_path, stale_seconds=0.1):
+    pass
+
+
+def test_one_that_was_taken_over_is_told(tmp_path):
+  path = tmp_path / directory_lease.FILE
+  with directory_lease.Lease(tmp_path, refresh_seconds=0.05) as held:
+    _elsewhere(path)
+    for _ in range(100):
+      time.sleep(0.05)
+      try:
+        held.check()
+      except errors.RunDirectoryError:
+        break
+    else:
+      raise AssertionError('not noticed')
+  assert path.exists()  # the other's
+
+
+@pytest.mark.parametrize(
+  'number, status',
+  [
+    (errno.ENOSPC, 'FAILURE'),
+    (errno.ESTALE, 'FAILURE'),
+    (errno.EACCES, 'MISTAKE'),
+  ],
+)
+def test_a_directory_that_cannot_be_written(
+  tmp_path, monkeypatch, number, status
+):
+  def refuse(*unused, **named):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr(directory_lease.pathlib.Path, 'open', refuse)
+  with pytest.raises(errors.RunDirectoryError) as error:
+    directory_lease.Lease(tmp_path).__enter__()
+  assert error.value.status.name == status

@@ -1,0 +1,37 @@
+"""One writer of a directory, or of a share of it."""
+
+import contextlib
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.utils import errors
+from xlflax.storage import file_lock
+
+
+def _alone(directory, share=None):
+  return file_lock.lock_directory(
+    directory, name='.lock', what='table', error=errors.CorpusError, share=share
+  )
+
+
+@pytest.mark.parametrize(
+  'held, asked',
+  [(None, None), (None, (0, 2)), ((0, 2), None), ((1, 2), (1, 2))],
+)
+def test_a_second_writer_is_rejected(tmp_path, held, asked):
+  directory = tmp_path / 'made'
+  with _alone(directory, held):
+    with raises_error(
+      errors.CorpusError, where=directory, status=errors.ExitStatus.FAILURE
+    ):
+      with _alone(directory, asked):
+        pass
+  with _alone(directory, asked):  # the lock is free again
+    pass
+
+
+def test_shares_are_written_at_the_same_time(tmp_path):
+  with contextlib.ExitStack() as stack:
+    for share in ((0, 3), (1, 3), (2, 3)):
+      stack.enter_context(_alone(tmp_path, share))

@@ -1,0 +1,214 @@
+"""Descriptions of runs: built again, compared, and what may change."""
+
+import dataclasses
+import enum
+import json
+from typing import Any
+
+import pytest
+
+from tests.errors import raises_error
+from tests.training import (training_setup_test, tiny)
+from xlflax import trainer
+from xlflax.utils import (errors, class_registry)
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import masked_lm
+from xlflax.training.checkpointing import (checkpoints, config_serialization)
+from xlflax.training.devices import partitioning
+from xlflax.training.optimization import optimizers, schedules
+
+
+class _Colour(enum.Enum):
+  RED = 'red'
+  BLUE = 'blue'
+
+
+@class_registry.register('settings_of_the_description_test')
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+  name: str
+  colour: _Colour | None = _Colour.RED
+  colours: tuple[_Colour, ...] = ()
+  sizes: tuple = ()
+  rate: float | None = None
+  files: dict | None = None
+  place: Any = class_registry.changeable_field(default='here')
+
+
+def _through_json(value):
+  return json.loads(json.dumps(config_serialization.to_json_config(value)))
+
+
+def test_settings_are_built_again():
+  settings = _Settings(
+    'a',
+    colour=_Colour.BLUE,
+    colours=(_Colour.RED, _Colour.BLUE),
+    sizes=(1, (2, 'x'), _Settings('inner', colour=None)),
+    rate=0.1,
+    files={'en': ('a.txt', 'b.txt')},
+  )
+  assert config_serialization.from_json_config(_through_json(settings)) == settings
+
+
+def test_setting_that_cannot_be_recorded():
+  with raises_error(errors.ConfigError, mentions='<built-in'):
+    config_serialization.to_json_config(_Settings('a', sizes=(len,)))
+
+
+def test_changeable_setting_that_cannot_be_recorded_is_text():
+  described = config_serialization.to_json_config(_Settings('a', place=len))
+  assert 'built-in' in described['fields']['place']
+
+
+def test_a_field_that_is_gone_is_told():
+  described = _through_json(_Settings('a'))
+  described['fields']['gone'] = 1
+  with raises_error(
+    errors.RunDirectoryError, mentions='settings_of_the_description_test'
+  ):
+    config_serialization.from_json_config(described)
+
+
+def test_identity_leaves_out_what_may_change():
+  parts = config_serialization.config_identity(_Settings('a', sizes=(_Settings('b'),)))
+  assert parts['name'] == 'a' and parts['sizes[0].name'] == 'b'
+  assert not [key for key in parts if key.endswith('place')]
+
+
+def test_a_new_field_with_its_default_is_the_same_run():
+  old, new = _through_json(_Settings('a')), _through_json(_Settings('a'))
+  del old['fields']['rate']
+  assert not config_serialization.config_difference(old, new)
+  other = _through_json(_Settings('a', rate=0.5))
+  assert config_serialization.config_difference(old, other) == [
+    '- rate: null',
+    '+ rate: 0.5',
+  ]
+
+
+def _trainer(**fields) -> trainer.Trainer:
+  settings = training_setup_test.make_settings(**fields)
+  return trainer.Trainer(
+    **{f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+  )
+
+
+def _print(run) -> str:
+  return config_serialization.config_fingerprint(run.resolved(None))
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [
+    {'model_dir': 'elsewhere'},
+    {'corpus': 'elsewhere'},
+    {'total_steps': 200},
+    {'log_every_steps': 7},
+    {'prefetch': 4},
+    {'stop_at_step': 5},
+    {'task_modules': ('a.b',)},
+    {'partitioner': partitioning.Partitioner(fsdp=4)},
+    {'checkpoints': checkpoints.CheckpointOptions(every_steps=5)},
+  ],
+)
+def test_what_may_change(fields):
+  assert _print(_trainer(**fields)) == _print(_trainer())
+
+
+def _mixture(**fields):
+  return tiny.make_mixture(
+    objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM(**fields))
+  )
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [
+    {'seed': 1},
+    {'cache_dir': 'cache'},
+    {'ema_decay': 0.9},
+    {'optimizer': optimizers.AdamW(learning_rate=0.02)},
+    {'optimizer': optimizers.Adam(learning_rate=0.01)},
+    {'objectives': _mixture(mask_ratio=0.3)},
+    {'streams': (dataclasses.replace(training_setup_test.MONO, length=8),)},
+    {'model': tiny.make_model(num_layers=1)},
+  ],
+)
+def test_what_may_not_change(fields):
+  assert _print(_trainer(**fields)) != _print(_trainer())
+
+
+def test_where_a_cache_lies_does_not_matter():
+  one, two = (_print(_trainer(cache_dir=place)) for place in ('a', 'b/c'))
+  assert one == two
+
+
+def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
+  def run(steps):
+    rate = schedules.Linear(peak=0.1)
+    return _print(
+      _trainer(optimizer=optimizers.Adam(learning_rate=rate), total_steps=steps)
+    )
+
+  assert run(100) != run(200)
+
+
+def test_every_field_of_a_registered_class_counts_or_is_marked():
+  for name, cls in class_registry.registered_classes().items():
+    for field in config_serialization.described_fields(cls):
+      described = {
+        'class': name,
+        'fields': {field.name: 'a value that no field has'},
+      }
+      counts = field.name in config_serialization.identity_of_description(described)
+      assert counts or class_registry.is_changeable(field), (name, field.name)
+
+
+def test_trainers_are_built_from_their_descriptions_classes():
+  """No class of a run is named by where it is defined."""
+  parts = config_serialization.config_identity(_trainer())
+  assert not [v for k, v in parts.items() if k.endswith('.class') and ':' in v]
+
+
+@class_registry.register('start_of_the_description_test')
+@dataclasses.dataclass(frozen=True)
+class _Start:
+  place: str = class_registry.known_by_content(lambda place: _PLACES.get(place))
+  step: int = 0
+
+
+_PLACES = {'run': 'content 1', '/home/me/run': 'content 1', 'other': '2'}
+
+
+def test_paths_count_by_what_lies_there():
+  """However they are spelled; what is there now need not be there later."""
+  one, same, other = (_Settings('a', sizes=(_Start(p),)) for p in _PLACES)
+  old = _through_json(one)
+  assert config_serialization.from_json_config(old) == one
+  assert config_serialization.config_fingerprint(one) == config_serialization.config_fingerprint(
+    same
+  )
+  assert config_serialization.config_fingerprint(one) != config_serialization.config_fingerprint(
+    other
+  )
+  assert config_serialization.config_difference(old, _through_json(same)) == []
+  assert config_serialization.config_difference(old, _through_json(other)) == [
+    '- sizes[0].place: "run" (content 1)',
+    '+ sizes[0].place: "other" (2)',
+  ]
+
+
+def test_paths_that_cannot_be_read_count_as_they_are_spelled(monkeypatch):
+  old = _through_json(_Start('run'))
+  monkeypatch.setattr(
+    'tests.training.checkpointing.config_serialization_test._PLACES', {}
+  )
+  gone, elsewhere = _through_json(_Start('run')), _through_json(_Start('/x'))
+  assert 'contents' in old and 'contents' not in gone
+  assert config_serialization.config_difference(old, gone) == []
+  assert config_serialization.config_difference(gone, old) == []
+  assert config_serialization.config_difference(old, elsewhere) == [
+    '- place: "run"',
+    '+ place: "/x"',
+  ]

@@ -1,0 +1,119 @@
+"""The identity of what a run reads."""
+
+import pathlib
+import types
+
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from tests.training import tiny
+from xlflax.data import dataset_config
+from xlflax.utils import errors
+from xlflax.training.checkpointing import (data_fingerprint, run_directory)
+
+
+def _loader(identity, signature=''):
+  return types.SimpleNamespace(
+    identity=identity, signature=signature, stream=types.SimpleNamespace()
+  )
+
+
+def _pairs(order, *languages):
+  return types.SimpleNamespace(
+    identity='',
+    signature='',
+    stream=types.SimpleNamespace(
+      layout=dataset_config.Layout.SIDES, pairs=types.SimpleNamespace(order=order)
+    ),
+    statistics=lambda: [types.SimpleNamespace(languages=x) for x in languages],
+  )
+
+
+@pytest.mark.parametrize(
+  ('order', 'written'),
+  [
+    (dataset_config.SideOrder.AS_IS, {'de', 'fr'}),
+    (dataset_config.SideOrder.REVERSED, {'en'}),
+    (dataset_config.SideOrder.RANDOM, {'de', 'en', 'fr'}),
+  ],
+)
+def test_languages_that_a_run_learns_to_write(tmp_path, order, written):
+  assert data_fingerprint.recorded_languages(tmp_path) is None
+  loader = _pairs(order, ('en', 'de'), ('en', 'fr'))
+  data_fingerprint.record_inputs(tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': loader})
+  assert data_fingerprint.recorded_languages(tmp_path) == written
+  data_fingerprint.record_inputs(
+    tmp_path, data_fingerprint.describe_inputs('v', {}), {'a': _loader('1')}
+  )
+  assert data_fingerprint.recorded_languages(tmp_path) is None
+  for content in ('{}', None):
+    path = tmp_path / data_fingerprint.FILE
+    path.unlink() if content is None else path.write_text(content)
+    with raises_error(errors.RunDirectoryError, mentions='--repair'):
+      data_fingerprint.recorded_languages(tmp_path)
+
+
+def test_other_data_is_refused():
+  saved = data_fingerprint.describe_inputs('v', {'a': _loader('1'), 'b': _loader('2')})
+  data_fingerprint.check_inputs(saved, saved, where=pathlib.Path('c'))
+  data_fingerprint.check_inputs(
+    saved,
+    data_fingerprint.describe_inputs('v', {'a': _loader('1')}),
+    where=pathlib.Path('c'),
+  )
+  other = data_fingerprint.describe_inputs('w', {'a': _loader('1'), 'b': _loader('3')})
+  with raises_error(
+    errors.RunDirectoryError, mentions='--on_config_mismatch=continue'
+  ):
+    data_fingerprint.check_inputs(saved, other, where=pathlib.Path('c'))
+
+
+def test_caches_are_verified_once(tmp_path, caplog):
+  """And again where the record is damaged."""
+  assert data_fingerprint.verified_signatures(tmp_path) == frozenset()
+  loaders = {'a': _loader('1', 's'), 'b': _loader('2')}
+  data_fingerprint.record_inputs(tmp_path, data_fingerprint.describe_inputs('v', loaders), loaders)
+  assert data_fingerprint.verified_signatures(tmp_path) == {'s'}
+  path = tmp_path / data_fingerprint.FILE
+  path.write_text(path.read_text().replace('"s"', '"t"'))
+  assert data_fingerprint.verified_signatures(tmp_path) == frozenset()
+  assert caplog.records
+
+
+def test_a_record_of_another_run_is_not_used(tmp_path, caplog):
+  """Else its caches would count as compared, and its languages as trained."""
+  loader = _pairs(dataset_config.SideOrder.AS_IS, ('en', 'de'))
+  loader.signature = 's'
+  for name in 'ab':
+    run_directory.write_model(tmp_path / name, tiny.make_model())
+    data_fingerprint.record_inputs(
+      tmp_path / name, data_fingerprint.describe_inputs('v', {}), {'a': loader}
+    )
+    assert data_fingerprint.verified_signatures(tmp_path / name) == {'s'}
+  (tmp_path / 'b' / data_fingerprint.FILE).replace(tmp_path / 'a' / data_fingerprint.FILE)
+  assert data_fingerprint.verified_signatures(tmp_path / 'a') == frozenset()
+  assert_mentions(caplog.text, 'inputs.json')
+  with raises_error(errors.RunDirectoryError, where='inputs.json'):
+    data_fingerprint.recorded_languages(tmp_path / 'a')
+
+
+def _vocabulary(size, content):
+  return types.SimpleNamespace(
+    spec=types.SimpleNamespace(size=size), hash=content * 16
+  )
+
+
+@pytest.mark.parametrize('other', [_vocabulary(400, 'abcd'), None])
+def test_another_vocabulary_is_refused(tmp_path, other):
+  """Of another size, or of this size and another content; wherever it lies."""
+  own = _vocabulary(4000, '0123')
+  data_fingerprint.check_vocabulary(own, tmp_path, where='v')  # nothing is recorded
+  run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=own)
+  data_fingerprint.check_vocabulary(own, tmp_path, where='v')
+  other = other or _vocabulary(4000, 'abcd')
+  with pytest.raises(errors.VocabularyError) as error:
+    data_fingerprint.check_vocabulary(other, tmp_path, where='v')
+  text = str(error.value)
+  assert 'not the one that the model was trained with' in text
+  assert f'Got: {other.spec.size:,} entries, abcdabcdabcd' in text
+  assert f'Expected: 4,000 entries, 012301230123, as {tmp_path}' in text

@@ -1,0 +1,136 @@
+"""A model directory opened for reading."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.errors import raises_error
+from tests.evaluation.fixtures import (  # noqa: F401
+  corpus,
+  make_run,
+  model,
+  subject,
+  vocabulary,
+  vocabulary_dir,
+)
+from tests.training import tiny
+from xlflax.utils import errors
+from xlflax.training import param_tree
+from xlflax.training import train_state
+from xlflax.training.checkpointing import checkpoints, run_directory
+from xlflax.training.checkpointing import saved_run
+from xlflax.training.devices import partitioning
+
+
+@pytest.fixture(scope='module')
+def directory(make_run, tmp_path_factory):  # noqa: F811
+  return make_run(tmp_path_factory.mktemp('runs') / 'run', steps=(2, 10))
+
+
+def _mesh():
+  return partitioning.Partitioner(fsdp=2, tensor=2)
+
+
+def test_what_it_holds(directory, subject):  # noqa: F811
+  run = saved_run.open_run(str(directory))
+  assert run.steps == [2, 10]
+  assert run.model == subject.model
+  assert run.vocabulary.hash == subject.vocabulary.hash
+  assert not run.is_finished()
+
+
+def test_finished_runs_say_so(directory, tmp_path):
+  saved_run.mark_finished(tmp_path, 10)
+  assert saved_run.SavedRun(tmp_path, None, None).is_finished()
+
+
+@pytest.mark.parametrize('partitioner', [None, _mesh()])
+def test_parameters_of_a_checkpoint(directory, subject, partitioner):  # noqa: F811
+  params = saved_run.open_run(directory).restore_params(
+    10, partitioner=partitioner
+  )
+  tiny.assert_trees_equal(
+    params, jax.tree.map(lambda x: x * 1.1, subject.params)
+  )
+  table = params['model']['embeddings']['token']
+  assert len(table.sharding.device_set) == (8 if partitioner else 1)
+
+
+def test_heads_come_along(make_run, tmp_path, subject):  # noqa: F811
+  directory = make_run(tmp_path / 'run')
+  heads = {'align': {'out': {'kernel': jnp.full((2, 3), 7.0)}}}
+  saved = checkpoints.Checkpoints(directory)
+  saved.save(
+    train_state.TrainState(
+      step=jnp.int32(1),
+      params=subject.params | {'heads': heads},
+      opt_state=(),
+      ema=(),
+      objective_state={},
+    ),
+    {},
+  )
+  saved.close()
+  params = saved_run.open_run(directory).restore_params(1)
+  tiny.assert_trees_equal(params['heads'], heads)
+
+
+def test_untrained_parameters(directory):
+  run = saved_run.open_run(directory)
+  alone, sharded = (
+    run.untrained_params(seed=1, partitioner=p) for p in (None, _mesh())
+  )
+  other = param_tree.flatten_params(run.untrained_params(seed=2))
+  for name, leaf in param_tree.flatten_params(alone).items():
+    np.testing.assert_array_equal(
+      leaf, param_tree.flatten_params(sharded)[name]
+    )
+  assert not np.array_equal(
+    alone['model']['embeddings']['token'], other['model/embeddings/token']
+  )
+
+
+def test_no_such_directory(tmp_path):
+  with pytest.raises(errors.RunDirectoryError) as error:
+    saved_run.open_run(tmp_path / 'none')
+  assert str(error.value) == (
+    f'There is no such model directory. Got: {tmp_path / "none"}. Expected: '
+    'a directory that `xlflax train` made.'
+  )
+
+
+def test_directory_that_is_no_run(tmp_path):
+  with raises_error(errors.RunDirectoryError, mentions='model.json'):
+    saved_run.open_run(tmp_path)
+
+
+def test_vocabulary_that_is_missing(tmp_path):
+  run_directory.write_model(tmp_path, tiny.make_model())
+  with pytest.raises(errors.VocabularyError):
+    saved_run.open_run(tmp_path)
+
+
+def test_no_such_step(directory):
+  with raises_error(errors.CheckpointError, mentions=(3, 2, 10)):
+    saved_run.open_run(directory).restore_params(3)
+
+
+def test_a_running_average_is_what_is_read(make_run, tmp_path, subject):  # noqa: F811
+  directory = make_run(tmp_path / 'run')
+  average = jax.tree.map(lambda x: x + 1.0, subject.params)
+  saved = checkpoints.Checkpoints(directory)
+  saved.save(
+    train_state.TrainState(
+      step=jnp.asarray(3),
+      params=subject.params,
+      opt_state=(),
+      ema=average,
+      objective_state={},
+    ),
+    {},
+  )
+  saved.close()
+  tiny.assert_trees_equal(
+    saved_run.open_run(directory).restore_params(3), average
+  )

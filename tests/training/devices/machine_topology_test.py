@@ -1,0 +1,126 @@
+"""Described machines, and nodes found in real ones."""
+
+import types
+
+import pytest
+
+from xlflax.utils import errors
+from xlflax.training.devices import (accelerators, device_rates, machine_topology)
+
+
+@pytest.mark.parametrize(
+  ('text', 'name', 'count', 'nodes', 'per_node'),
+  [
+    ('gpu:H200:512', 'H200', 512, 64, 8),
+    ('GPU:a100-80gb:8', 'A100-80GB', 8, 1, 8),
+    ('tpu:v5p:256', 'v5p', 256, 1, 256),
+    ('tpu:v5e:512', 'v5e', 512, 2, 256),
+    ('gpu:H100:4', 'H100', 4, 1, 4),
+    ('gpu:A100-40GB:64/4', 'A100-40GB', 64, 16, 4),
+    ('gpu:A100:8', 'A100-80GB', 8, 1, 8),
+    ('gpu:GB200:144', 'GB200', 144, 2, 72),
+    ('gpu:rtx4090:2', 'RTX4090', 2, 1, 2),
+    ('gpu:MI300X:8', 'MI300X', 8, 1, 8),
+    ('tpu:v7:16', 'v7', 16, 1, 16),
+    ('tpu:tpu7x:16', 'v7', 16, 1, 16),
+  ],
+)
+def test_described_machines(text, name, count, nodes, per_node):
+  machine = machine_topology.parse_topology(text)
+  assert machine.accelerator is not None
+  assert machine.accelerator.name == name
+  assert machine.platform == text[:3].lower()
+  assert (machine.count, machine.nodes, machine.per_node) == (
+    count,
+    nodes,
+    per_node,
+  )
+
+
+def test_cpus_have_no_data_sheet():
+  machine = machine_topology.parse_topology('cpu:8')
+  assert machine.accelerator is None
+  assert (machine.platform, machine.count, machine.nodes) == ('cpu', 8, 1)
+  assert str(machine) == '8 x CPU'
+  assert str(machine_topology.parse_topology('gpu:H200:16')) == '16 x H200 in 2 nodes'
+
+
+@pytest.mark.parametrize(
+  ('text', 'parts'),
+  [
+    (
+      'gpu:H300:8',
+      (
+        'The GPU is not in the table',
+        'Got: H300',
+        'one of B300, GB200, B200, GH200, H200',
+        'accelerators.py',
+      ),
+    ),
+    ('tpu:H200:8', ('The TPU is not in the table', 'one of v4, v5e')),
+    ('gpu:H200', ('not described as they can be', 'gpu:H200:512')),
+    ('H200:8', ('not described as they can be', 'Got: H200:8')),
+    ('cuda:H200:8', ('not described as they can be',)),
+    ('gpu:H200:0', ('The number of devices is not usable', '0 in gpu:H200:0')),
+    ('gpu:H200:many', ('The number of devices is not usable', 'from 1')),
+    (
+      'gpu:H200:12',
+      (
+        'do not fill their nodes',
+        '12 devices in nodes of 8',
+        'a multiple of 8',
+        'gpu:H200:12/4',
+      ),
+    ),
+    ('cpu:x', ('The number of devices is not usable',)),
+  ],
+)
+def test_descriptions_that_are_none(text, parts):
+  with pytest.raises(errors.ConfigError) as error:
+    machine_topology.parse_topology(text)
+  for part in (*parts, 'Where: --target_topology'):
+    assert part in str(error.value)
+
+
+def _devices(count, platform='gpu', *, processes=1, **attributes):
+  return [
+    types.SimpleNamespace(
+      platform=platform, process_index=i * processes // count, **attributes
+    )
+    for i in range(count)
+  ]
+
+
+@pytest.mark.parametrize(
+  ('found', 'environment', 'size'),
+  [
+    (_devices(8), {}, 8),
+    (_devices(16, processes=2), {}, 8),
+    (_devices(16, processes=16), {}, 1),
+    (_devices(16, processes=16), {'SLURM_STEP_TASKS_PER_NODE': '8(x2)'}, 8),
+    (_devices(16, processes=16), {'SLURM_STEP_TASKS_PER_NODE': '12,4'}, 1),
+    (_devices(8, processes=8), {'OMPI_COMM_WORLD_LOCAL_SIZE': '4'}, 4),
+    (_devices(256, 'tpu', processes=64), {}, 256),
+    (
+      _devices(8, 'tpu', slice_index=0) + _devices(8, 'tpu', slice_index=1),
+      {},
+      8,
+    ),
+    (_devices(8, slice_index=0) + _devices(4, slice_index=1), {}, 1),
+  ],
+)
+def test_nodes_of_a_job(found, environment, size):
+  assert machine_topology.node_size(found, environment) == size
+
+
+def test_rates_of_the_table_are_those_of_real_devices():
+  for accelerator in accelerators.TABLE:
+    assert accelerators.of_kind(accelerator.kinds[0]) is accelerator
+    assert (
+      device_rates.peak_flops(
+        types.SimpleNamespace(device_kind=accelerator.kinds[0])
+      )
+      == accelerator.flops
+    )
+    assert accelerator.inside > accelerator.outside
+    assert accelerator.bandwidth > accelerator.inside

@@ -1,0 +1,209 @@
+"""Which job a process is a part of, from flags and schedulers' variables."""
+
+import pytest
+
+from xlflax.utils import errors
+from xlflax.training.distributed import cluster_detection
+
+_SLURM = {  # of task 5 of two nodes with four each, as Slurm sets them
+  'SLURM_JOB_ID': '4097',
+  'SLURM_STEP_NODELIST': 'gpu[07-08]',
+  'SLURM_NTASKS': '8',
+  'SLURM_STEP_NUM_TASKS': '8',
+  'SLURM_PROCID': '5',
+  'SLURM_LOCALID': '1',
+  'SLURM_STEP_NUM_NODES': '2',
+  'SLURM_NODEID': '1',
+  'SLURM_STEP_TASKS_PER_NODE': '4(x2)',
+}
+_OPEN_MPI = {
+  'OMPI_MCA_orte_hnp_uri': '1531576320.0;tcp://10.96.0.1,10.148.0.1:34911',
+  'OMPI_COMM_WORLD_SIZE': '4',
+  'OMPI_COMM_WORLD_RANK': '3',
+  'OMPI_COMM_WORLD_LOCAL_RANK': '1',
+  'OMPI_COMM_WORLD_LOCAL_SIZE': '2',
+}
+
+
+@pytest.fixture
+def detect(monkeypatch):
+  """`cluster_detection.detect_job`, with the environment that JAX reads too."""
+
+  def call(environment, **given):
+    for name, value in environment.items():
+      monkeypatch.setenv(name, value)
+    return cluster_detection.detect_job(environment, **given)
+
+  return call
+
+
+def _parts(job):
+  return job.coordinator_address, job.num_processes, job.process_id, job.source
+
+
+def test_one_process():
+  assert cluster_detection.detect_job({}) is None
+
+
+def test_flags():
+  job = cluster_detection.detect_job(
+    {}, coordinator_address='a:1', num_processes=2, process_id=1
+  )
+  assert _parts(job) == ('a:1', 2, 1, 'flags')
+
+
+def test_variables():
+  job = cluster_detection.detect_job(
+    {
+      'XLFLAX_COORDINATOR': 'a:1',
+      'XLFLAX_NUM_PROCESSES': '2',
+      'XLFLAX_PROCESS_ID': '1',
+    }
+  )
+  assert _parts(job) == ('a:1', 2, 1, 'environment')
+
+
+def test_flags_win_over_variables():
+  job = cluster_detection.detect_job(
+    {
+      'XLFLAX_COORDINATOR': 'a:1',
+      'XLFLAX_NUM_PROCESSES': '2',
+      'XLFLAX_PROCESS_ID': '1',
+    },
+    process_id=0,
+  )
+  assert _parts(job) == ('a:1', 2, 0, 'environment')
+
+
+def test_slurm(detect):
+  assert _parts(detect(_SLURM)) == ('gpu07:61441', 8, 5, 'slurm')
+
+
+def test_slurm_with_a_coordinator_of_its_own(detect):
+  assert _parts(detect(_SLURM, coordinator_address='ib07:99')) == (
+    'ib07:99',
+    8,
+    5,
+    'slurm',
+  )
+
+
+def test_slurm_with_a_variable(detect):
+  assert detect(
+    _SLURM | {'XLFLAX_COORDINATOR': 'ib07:99'}
+  ).coordinator_address == ('ib07:99')
+
+
+def test_open_mpi(detect):
+  assert _parts(detect(_OPEN_MPI)) == ('10.96.0.1:62624', 4, 3, 'openmpi')
+
+
+@pytest.mark.parametrize(
+  'environment',
+  [
+    {'SLURM_JOB_ID': '1', 'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'},  # sbatch
+    _SLURM | {'SLURM_STEP_NUM_TASKS': '1'},  # srun --pty bash
+    {'OMPI_COMM_WORLD_SIZE': '1'},
+  ],
+)
+def test_one_process_under_a_scheduler(environment):
+  assert cluster_detection.detect_job(environment) is None
+
+
+def test_none_looks_at_nothing():
+  assert (
+    cluster_detection.detect_job(
+      _SLURM | {'XLFLAX_NUM_PROCESSES': '2'}, cluster=cluster_detection.Cluster.NONE
+    )
+    is None
+  )
+
+
+def test_cluster_that_is_not_there():
+  with pytest.raises(
+    errors.ConfigError,
+    match='not started as --cluster says. Got: --cluster=slurm',
+  ):
+    cluster_detection.detect_job({}, cluster=cluster_detection.Cluster.SLURM)
+
+
+@pytest.mark.parametrize(
+  'environment, given',
+  [
+    ({}, dict(coordinator_address='a:1')),
+    ({}, dict(num_processes=2, process_id=0)),
+    ({'XLFLAX_NUM_PROCESSES': '2'}, {}),
+  ],
+)
+def test_job_described_in_part(environment, given):
+  with pytest.raises(errors.ConfigError, match='described incompletely'):
+    cluster_detection.detect_job(environment, **given)
+
+
+def test_variable_that_is_no_number():
+  with pytest.raises(errors.ConfigError, match="Got: 'two'.*NUM_PROCESSES"):
+    cluster_detection.detect_job({'XLFLAX_NUM_PROCESSES': 'two'})
+
+
+@pytest.mark.parametrize('coordinator', ['host', ':80', 'host:x', 'host:0'])
+def test_unusable_address(coordinator):
+  with pytest.raises(errors.ConfigError, match='Expected: HOST:PORT'):
+    cluster_detection.detect_job(
+      {}, coordinator_address=coordinator, num_processes=2, process_id=1
+    )
+
+
+def test_number_out_of_range():
+  with pytest.raises(errors.ConfigError, match='process_id=2, num_proc.*=2'):
+    cluster_detection.detect_job(
+      {}, coordinator_address='a:1', num_processes=2, process_id=2
+    )
+
+
+@pytest.mark.parametrize(
+  'more, expected',
+  [
+    ({}, None),  # no GPUs
+    ({'SLURM_GPUS_ON_NODE': '4'}, (1,)),
+    (
+      {'SLURM_GPUS_ON_NODE': '8', 'CUDA_VISIBLE_DEVICES': '0,1,2,3,4,5,6,7'},
+      (2, 3),
+    ),
+    ({'SLURM_GPUS_ON_NODE': '4', 'CUDA_VISIBLE_DEVICES': '0'}, None),  # bound
+    ({'SLURM_GPUS_ON_NODE': '8', 'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}, None),
+  ],
+)
+def test_gpus_of_a_slurm_task(more, expected):
+  assert cluster_detection.local_devices(_SLURM | more, cluster_detection.Cluster.SLURM) == expected
+
+
+def test_gpus_of_an_mpi_process():
+  assert cluster_detection.local_devices(
+    _OPEN_MPI | {'CUDA_VISIBLE_DEVICES': '0,1,2,3'}, cluster_detection.Cluster.OPEN_MPI
+  ) == (2, 3)
+
+
+def test_gpus_that_can_not_be_shared():
+  with pytest.raises(errors.ConfigError, match='4 processes, 6 GPUs'):
+    cluster_detection.local_devices(
+      _SLURM | {'SLURM_GPUS_ON_NODE': '6'}, cluster_detection.Cluster.SLURM
+    )
+
+
+@pytest.mark.parametrize('node, tasks', [('0', 2), ('2', 2), ('3', 1)])
+def test_tasks_on_a_node(node, tasks):
+  assert (
+    cluster_detection.tasks_on_node(
+      {'SLURM_NODEID': node, 'SLURM_STEP_TASKS_PER_NODE': '2(x3),1'}
+    )
+    == tasks
+  )
+
+
+def test_tasks_of_slurm_without_srun_are_refused():
+  """In a batch script, xlflax by itself would be one process of many."""
+  environment = {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}
+  with pytest.raises(errors.ConfigError, match='srun did not start'):
+    cluster_detection.detect_job(environment)
+  assert cluster_detection.detect_job(environment, cluster=cluster_detection.Cluster.NONE) is None
+  assert cluster_detection.detect_job(environment | {'SLURM_NTASKS': '1'}) is None

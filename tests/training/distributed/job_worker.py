@@ -1,0 +1,79 @@
+"""A process of a job that exchanges a number in each step, for tests.
+
+Its argument is a JSON object: arguments of `distributed.initialize`, and
+`versions` of packages, a `fault` at step 20, and `signal_at_start`.
+It prints 'step 5' once, an error as JSON, and the step at which it stops.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import jax
+import numpy as np
+
+from xlflax.utils import errors
+from xlflax.training.distributed import (distributed_job, joining, preemption)
+
+_FAULT_STEP = 20
+_LAST_STEP = 2000
+
+
+def _train(fault: str) -> int:
+  from jax.experimental import multihost_utils
+
+  step = 0
+  distributed_job.at_failure_of_others(
+    lambda: 'Last checkpoint: 4.', lambda: f'training (step {step})'
+  )
+  with preemption.StopRequest() as stop:
+    while step < _LAST_STEP and not stop.should_stop():
+      multihost_utils.process_allgather(np.array([step]))
+      step += 1
+      if step == 5:
+        print('step 5', flush=True)
+      if step == _FAULT_STEP:
+        _fail(fault)
+      time.sleep(0.02)
+  return step
+
+
+def _fail(fault: str) -> None:
+  if fault == 'bug':
+    raise ZeroDivisionError('a bug')
+  if fault == 'mistake':
+    raise errors.CorpusError('No text', got='nothing')
+  if fault == 'hang':
+    distributed_job.end_job(
+      errors.TrainingError('A hang', status=errors.ExitStatus.FAILURE)
+    )
+
+
+def main(text: str) -> int:
+  given = json.loads(text)
+  jax.config.update('jax_platforms', 'cpu')
+  fault, versions = given.pop('fault', ''), given.pop('versions', {})
+  signal_at_start = given.pop('signal_at_start', False)
+  package_versions = joining.package_versions()
+  joining.package_versions = lambda: package_versions | versions
+  try:
+    with distributed_job.leaving_together('train'):
+      distributed_job.initialize_distributed(**given)
+      if signal_at_start:
+        from xlflax.utils import signals
+
+        signals.note_signal(signal.SIGUSR1)
+      step = _train(fault)
+      print(json.dumps({'stopped_at': step}), flush=True)
+  except errors.XlflaxError as error:
+    print(json.dumps({'error': error.parts, 'class': type(error).__name__}))
+    return error.status
+  return 0
+
+
+if __name__ == '__main__':
+  signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+  os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+  sys.exit(main(sys.argv[1]))

@@ -1,0 +1,37 @@
+"""Jobs that asked for an accelerator, where there is none."""
+
+import pytest
+
+from xlflax.utils import errors
+from xlflax.training.distributed import platforms
+
+GPU, TPU = platforms.Platform.GPU, platforms.Platform.TPU
+
+
+def test_what_was_asked_for_is_there():
+  platforms.check_platform(None)
+  platforms.check_platform(platforms.Platform.CPU)
+  platforms.check_platform(GPU, found='gpu')
+
+
+def test_no_package_is_a_mistake(monkeypatch):
+  monkeypatch.setattr(
+    platforms.accelerator_packages, 'installed', lambda kind: []
+  )
+  with pytest.raises(
+    errors.ConfigError, match='There is no GPU here'
+  ) as caught:
+    platforms.check_platform(GPU, found='cpu')
+  assert caught.value.status is errors.ExitStatus.MISTAKE
+  assert "extra 'gpu'" in caught.value.fix
+
+
+def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
+  monkeypatch.setattr(
+    platforms.accelerator_packages, 'installed', lambda kind: [kind]
+  )
+  with pytest.raises(
+    errors.ConfigError, match='There is no TPU here'
+  ) as caught:
+    platforms.check_platform(TPU, found='cpu')
+  assert caught.value.status is errors.ExitStatus.FAILURE

@@ -1,0 +1,150 @@
+"""Signals: the first one asks to stop, a second Ctrl-C interrupts."""
+
+import hashlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from xlflax.utils import signals
+from xlflax.training.distributed import preemption
+
+
+@pytest.mark.parametrize('number', signals.SIGNALS)
+def test_signal_asks_to_stop(number, warnings_logged):
+  with preemption.StopRequest() as stop:
+    assert not stop.should_stop()
+    os.kill(os.getpid(), number)
+    assert stop.should_stop() and stop.should_stop()
+  assert warnings_logged() == [
+    f'{number.name}: saving a checkpoint at the end of this step.'
+  ]
+
+
+def test_a_request_before_the_first_look_is_kept():
+  """One that came before the run was opened too: what is noted counts."""
+  with preemption.StopRequest() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.should_stop()
+  signals.note_signal(signal.SIGTERM)
+  try:
+    with preemption.StopRequest() as stop:
+      assert stop.should_stop()
+  finally:
+    signals.note_signal(None)
+
+
+def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
+  """To the caller, or in a command to what comes next."""
+  seen = []
+  before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))
+  try:
+    for is_command in (False, True):
+      monkeypatch.setattr(signals.leaving, '_is_command', is_command)
+      with preemption.StopRequest() as stop:
+        assert not stop.should_stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert seen == [signal.SIGTERM]
+    with pytest.raises(signals.Stopped):
+      signals.check_stop_request()
+  finally:
+    signals.note_signal(None)
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_hangup_that_nohup_ignores_is_none():
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+  try:
+    with preemption.StopRequest() as stop:
+      os.kill(os.getpid(), signal.SIGHUP)
+      assert not stop.should_stop()
+  finally:
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_second_interrupt_does_not_wait():
+  with preemption.StopRequest() as stop:
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+      os.kill(os.getpid(), signal.SIGINT)
+    assert stop.should_stop()
+
+
+def test_second_sigterm_is_patient():
+  with preemption.StopRequest() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.should_stop()
+
+
+def test_handlers_are_put_back():
+  before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
+  with preemption.StopRequest():
+    assert signal.getsignal(signal.SIGTERM) is not before[0]
+  assert [
+    signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)
+  ] == before
+
+
+def test_outside_the_main_thread_it_is_silent():
+  seen = []
+
+  def work():
+    with preemption.StopRequest() as stop:
+      seen.append(stop.should_stop())
+
+  thread = threading.Thread(target=work)
+  thread.start()
+  thread.join()
+  assert seen == [False]
+
+
+def test_what_blocks_the_main_thread_does_not_keep_a_signal_out():
+  """A call into JAX that waits for devices; here one that computes."""
+  asked = []
+  with preemption.StopRequest(lambda: asked.append(time.monotonic())) as stop:
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    while not stop.should_stop():
+      hashlib.pbkdf2_hmac('sha256', b'', b'', 1_500_000)
+      end = time.monotonic()
+    timer.join()
+  assert len(asked) == 1 and asked[0] < end - 0.05
+
+
+def test_who_else_hears_signals_is_put_back():
+  reader, writer = os.pipe()
+  os.set_blocking(writer, False)
+  before = signal.set_wakeup_fd(writer)
+  try:
+    with preemption.StopRequest() as stop:
+      os.kill(os.getpid(), signal.SIGINT)
+      assert stop.should_stop()
+    assert signal.set_wakeup_fd(before) == writer
+  finally:
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+  'asked, number',
+  [(1, 'SIGTERM'), pytest.param(0, 'SIGINT', marks=pytest.mark.slow)],
+)
+def test_all_processes_stop_after_the_same_step(start_job, asked, number):
+  job = start_job({}, {})
+  job.wait_for_step()
+  job.signal(asked, signal.Signals[number])
+  assert job.exit_codes() == [0, 0], job.errors()
+  first, second = (result['stopped_at'] for result in job.results())
+  assert 5 <= first == second < 2000
+
+
+def test_a_request_before_the_first_step_stops_all_before_it(start_job):
+  """JAX's own service loses it if a run is resumed at a later step."""
+  job = start_job({}, {'signal_at_start': True})
+  assert job.exit_codes() == [0, 0], job.errors()
+  first, second = (result['stopped_at'] for result in job.results())
+  assert first == second < 2000

@@ -1,0 +1,60 @@
+"""What a restart cost, by phase."""
+
+import json
+import time
+
+from xlflax.launch import supervisor
+from xlflax.training.distributed import (goodput, restarts)
+
+
+class _Clock:
+  now = 0.0
+
+  def __call__(self):
+    return self.now
+
+
+def _restart(told, clock, records=({'step': 7},)):
+  at = goodput.Activities(clock)
+  clock.now += 2  # restoring
+  environment = {supervisor.RESTART_VARIABLE: json.dumps(told)} if told else {}
+  return at, restarts.Restart(environment, at, records)
+
+
+def _failure(now: float, what: str = 'process 2 on n1') -> dict:
+  return {'failure': what, 'noticed': now, 'started': now + 1}
+
+
+def test_phases_of_a_restart():
+  now, clock = time.time(), _Clock()
+  at, restart = _restart([_failure(now - 10)], clock)
+  at.begin(goodput.Activity.COMPILATION)
+  clock.now += 3
+  at.begin(goodput.Activity.STEP)
+  assert restart.costs(7) is None  # not past it yet
+  costs = restart.costs(8)
+  assert costs['agree'] == 1
+  assert (costs['restore'], costs['compile']) == (2, 3)
+  assert abs(costs['start'] - 7) < 1 and abs(costs['lost'] - 10) < 1
+  phases = ('agree', 'start', 'restore', 'compile', 'repeat')
+  assert abs(sum(costs[name] for name in phases) - costs['lost']) < 1e-6
+  assert (costs['generation'], costs['failure']) == (1, 'process 2 on n1')
+  assert 0 <= costs['processor/compile'] < 1 < costs['processor/start']
+  assert restart.costs(9) is None  # told once
+  text = restarts.format_restart_costs(costs)
+  assert 'lost by failure 1 (process 2 on n1): agree 1.0 s, start' in text
+
+
+def test_a_failure_before_the_lost_steps_are_repeated_adds_to_it():
+  now = time.time()
+  told = [_failure(now - t, f'at {t}') for t in (90, 30, 10)]
+  records = [{'step': 4, 'restart': {'noticed': now - 90}}, {'step': 9}]
+  _, restart = _restart(told, _Clock(), records)
+  costs = restart.costs(10)
+  assert costs['failure'] == 'at 30; at 10' and costs['generation'] == 2
+  assert abs(costs['lost'] - 30) < 1 and costs['agree'] == 1
+
+
+def test_a_first_start_cost_nothing():
+  _, restart = _restart(None, _Clock())
+  assert restart.costs(100) is None

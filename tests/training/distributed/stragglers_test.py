@@ -1,0 +1,100 @@
+"""Who holds up the others."""
+
+import numpy as np
+import pytest
+
+from xlflax.training.distributed import stragglers
+
+
+class _Clock:
+  now = 0.0
+
+  def __call__(self):
+    return self.now
+
+
+def _times(own, loading=None, step=1.0):
+  own = np.asarray(own, np.float32)
+  return stragglers.Times(
+    step=np.full(own.shape, step, np.float32),
+    own=own,
+    loading=own if loading is None else np.asarray(loading, np.float32),
+  )
+
+
+def test_what_a_process_spends_by_itself():
+  clock = _Clock()
+  times = stragglers.StepTimes(clock)
+  times.restart(3)
+  for _ in range(4):
+    with times.loading():
+      clock.now += 1
+    with times.waiting():
+      clock.now += 4
+    clock.now += 0.5
+  found = times.take(7)
+  assert (found.step[0], found.own[0], found.loading[0]) == (5.5, 1.5, 1.0)
+  assert times.take(7) is None  # no step since then
+  assert found.metrics() == {
+    'step_seconds_median': 5.5,
+    'step_seconds_slowest': 5.5,
+    'own_seconds_median': 1.5,
+    'own_seconds_slowest': 1.5,
+    'loading_seconds_slowest': 1.0,
+    'slowest_process': 0,
+  }
+
+
+def test_what_happened_before_a_restart_does_not_count():
+  clock = _Clock()
+  times = stragglers.StepTimes(clock)
+  with times.loading():
+    clock.now += 100
+  times.restart(1)
+  clock.now += 2
+  assert times.take(3).step[0] == 1.0
+
+
+@pytest.mark.parametrize(
+  ('own', 'stragglers'),
+  [
+    ([0.1], []),
+    ([0.1, 0.1, 0.12, 0.1], []),
+    ([0.1, 0.1, 0.5, 0.1], [2]),
+    ([0.1, 0.9, 0.5, 0.1, 0.1], [1, 2]),
+    ([0.001, 0.01, 0.001], []),  # little beside a step of a second
+    ([0.1, 0.9], [1]),
+    ([0.009, 0.012], []),  # a third more, and milliseconds
+  ],
+)
+def test_stragglers(own, stragglers):
+  assert _times(own).stragglers() == stragglers
+
+
+def test_milliseconds_hold_up_nobody():
+  assert _times([0.009, 0.014], step=0.02).stragglers() == []
+  assert _times([0.009, 0.034], step=0.05).stragglers() == [1]
+
+
+def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
+  """Of a busy machine, whose processes are late by turns."""
+  monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['a', 'b', 'c'])
+  times = stragglers.StepTimes()
+  for own in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
+    times.report(_times(own))
+  assert 'holds up' not in caplog.text
+
+
+def test_a_straggler_is_named_once(caplog, monkeypatch):
+  monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['a', 'b', 'c'])
+  times = stragglers.StepTimes()
+  for own in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:
+    times.report(_times(own, loading=[0, 0, 0.5]))
+  assert caplog.text.count('holds up the others') == 1
+  assert 'Process 2 on c holds up the others: 0.600 s of a step' in caplog.text
+  assert '0.500 s of it waiting for batches; the median is 0.100 s' in (
+    caplog.text
+  )
+  for own in ([0.1, 0.1, 0.1], [0.6, 0.1, 0.1], [0.6, 0.1, 0.1]):
+    times.report(_times(own))
+  assert 'Process 0 on a holds up' in caplog.text

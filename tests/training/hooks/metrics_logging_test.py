@@ -1,0 +1,138 @@
+"""Reports: metrics and speed on disk, FLOPs, and the result of a run."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+
+from tests.training import fake_run
+from xlflax.training import metric_accumulator, train_loop
+from xlflax.training.hooks import (hook_base, metrics_logging, progress_logging, step_time_logging)
+
+
+class _Clock:
+  """Seconds that rise by one each time that they are read."""
+
+  def __init__(self):
+    self._now = 0.0
+
+  def __call__(self):
+    self._now += 1
+    return self._now
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+  """A run on an accelerator of 100 FLOP/s."""
+  monkeypatch.setattr(progress_logging.announcement, 'announce', lambda *_, **__: None)
+  monkeypatch.setattr(progress_logging.devices, 'peak_flops', lambda _: 100.0)
+  monkeypatch.setattr(progress_logging.progress_lib.time, 'perf_counter', _Clock())
+  made = fake_run.make_run(
+    monkeypatch,
+    tmp_path,
+    [1.0] * 24,
+    steps=20,
+    last_step=20,
+    objectives=types.SimpleNamespace(
+      groups=((0,), (1,)),
+      active=lambda step: (int(step % 4 == 3),),
+      stream_step=lambda name, step: step,
+    ),
+    optimizer=types.SimpleNamespace(rate_at=lambda step: step / 100),
+    partitioner=types.SimpleNamespace(
+      mesh=types.SimpleNamespace(size=2), batch_sharding=None
+    ),
+  )
+  made.setup.flops = lambda active: 40 if active == (0,) else 80
+  lines = progress_logging.ProgressHook()
+  hook = metrics_logging.MetricsHook(lines, step_time_logging.StepTimeHook(made.clock))
+  monkeypatch.setattr(hook, 'before_training', lambda run: None)
+  made.hooks = [lines, hook]
+  made.before_training()
+  yield made
+  made.close()
+
+
+def _lines(directory):
+  lines = (directory / 'metrics.jsonl').read_text().splitlines()
+  return [json.loads(line) for line in lines]
+
+
+def _report(run, step, **fields):
+  run.step = step
+  sums = metric_accumulator.Sums(
+    **{'steps': 5, 'loss': 2.0, 'grad_norm': 0.5, 'tokens': 50.0} | fields
+  )
+  run.hooks[1].report(run, sums)
+
+
+def test_a_report(run, tmp_path):
+  metrics = {'mlm/loss': (np.array(6.0), np.array(4.0))}
+  _report(run, 5, skipped=1, spikes=2, metrics=metrics)
+  run.write_metrics(5, eval={'f1': 0.25})
+  _report(run, 10)
+  report, evaluation, later = _lines(tmp_path)
+  assert report['environment']['device'] == 'cpu'
+  assert report['environment'].keys() >= {'python', 'jax', 'devices'}
+  assert 'environment' not in later
+  assert report['train'] == {
+    'loss': 2.0,
+    'grad_norm': 0.5,
+    'learning_rate': 0.04,  # Of the fifth step, whose index is 4.
+    'mlm/loss': 1.5,
+    'skipped_steps': 1,
+    'skipped_spikes': 2,
+  }
+  assert evaluation == {'step': 5, 'eval': {'f1': 0.25}}
+
+
+def test_a_callback_gets_the_lines_of_the_file(run, tmp_path):
+  calls = []
+  run._writer.close()
+  run._report = lambda step, metrics: calls.append((step, metrics))
+  run._open_metrics(first_time=False)
+  metrics = {'mlm/loss': (np.array(6.0), np.array(4.0))}
+  _report(run, 5, metrics=metrics)
+  run.write_metrics(5, eval={'f1': 0.25})
+  (first, second) = calls
+  assert first[0] == 5 and first[1]['train'] == _lines(tmp_path)[0]['train']
+  assert second == (5, {'eval': {'f1': 0.25}})
+
+
+def test_flops_are_the_mean_over_the_schedule_of_objectives(run, tmp_path):
+  """Of four steps three take 40 and one takes 80; five take a second here."""
+  _report(run, 5)
+  [report] = _lines(tmp_path)
+  speed = report['speed']
+  seconds = speed['seconds_per_step']
+  assert speed['tokens_per_second'] == pytest.approx(10 / seconds)
+  assert speed['mfu'] == pytest.approx(50 / seconds / 200)
+  spent = [v for k, v in speed.items() if k.startswith('run_seconds/')]
+  assert speed['run_seconds'] == sum(spent) > 0
+
+
+@pytest.mark.parametrize('step', [10, 20])
+def test_the_result(run, tmp_path, step):
+  _report(run, step, loss=float('nan'))
+  result = run.summary()
+  assert result.pop('seconds').keys() >= {'start', 'step', 'save'}
+  assert result == {
+    'step': step,
+    'loss': None,
+    'model_dir': str(tmp_path),
+    'finished': step == 20,
+    'interrupted': False,
+  }
+
+
+def test_other_processes_write_nothing(tmp_path, monkeypatch):
+  class _Writes(hook_base.Hook):
+    def after_step(self, run, step, output):
+      run.write_metrics(step, mine={'one': 1.0})
+
+  run = fake_run.make_run(monkeypatch, tmp_path, [1.0] * 24, hooks=[_Writes()])
+  for module in (fake_run.training_run.distributed, metrics_logging.distributed):
+    monkeypatch.setattr(module, 'is_lead', lambda: False)
+  train_loop.run_steps(run)
+  assert not (tmp_path / 'metrics.jsonl').exists()

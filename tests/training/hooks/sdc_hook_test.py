@@ -1,0 +1,345 @@
+"""Replay on eight devices: what is found, what it says, what it leaves."""
+
+import dataclasses
+import types
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.training import (corruption, training_setup_test, tiny)
+from xlflax.data import dataset_config
+from xlflax.utils import errors
+from xlflax.models import compile_targets
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import (sentence_alignment, masked_lm, momentum_contrast)
+from xlflax.training import (step_benchmark, param_tree)
+from xlflax.training import training_setup
+from xlflax.training.devices import partitioning
+from xlflax.training.hooks import sdc_hook
+from xlflax.training.distributed import stragglers
+
+_ACTIVE = (0,)
+_KERNEL = 'params/model/layers/mlp/wi/kernel'
+_NORM = 'params/model/head_norm/scale'  # whole on each device
+_FIX = (
+  'What to do: take that machine out of the job and test it. This state is '
+  'not saved: started again, the run goes on from its last good checkpoint, '
+  'step 1.'
+)
+
+
+def _settings(**fields):
+  mesh = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
+  return training_setup_test.make_settings(partitioner=mesh, **fields)
+
+
+@pytest.fixture(scope='module')
+def made():
+  """A run on eight devices, its step, and a state to begin with."""
+  inputs = step_benchmark.make_inputs(_settings(replay_every=2, ema_decay=0.9))
+  return types.SimpleNamespace(
+    **inputs._asdict(),
+    step=inputs.setup.jitted_step(_ACTIVE),
+    begin=jax.device_get(inputs.state),
+  )
+
+
+@pytest.fixture
+def state(made):
+  """The first state, in memory of its own."""
+  return jax.device_put(made.begin, made.setup.factory.shardings)
+
+
+@pytest.fixture
+def replayed(made, monkeypatch):
+  monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['node-a'])
+  with made.setup.settings.partitioner.scope():
+    yield sdc_hook.SilentDataCorruptionHook(made.setup, lambda: 1)
+
+
+class _Spoilt:
+  """The step; something spoils what goes into or comes out of one call."""
+
+  def __init__(self, step, call: int, *, into=None, out_of=None):
+    self._step, self._call = step, call
+    self._into, self._out_of = into, out_of
+    self.calls = 0
+
+  def __call__(self, state, batches):
+    self.calls += 1
+    spoils = self.calls == self._call
+    if spoils and self._into:
+      batches = self._into(batches)
+    state, output = self._step(state, batches)
+    return (
+      self._out_of(state, output)
+      if spoils and self._out_of
+      else (state, output)
+    )
+
+
+def _run_step(hook, step_function, step: int, state, batches):
+  """Takes the step with a number as the training loop does."""
+  run = types.SimpleNamespace(step=step - 1)
+  return hook.wrap_train_step(run, step_function, _ACTIVE)(state, batches)
+
+
+def _with_leaf(tree, name: str, change):
+  return param_tree.map_named(
+    lambda n, leaf: change(leaf) if n == name else leaf, tree
+  )
+
+
+def _on_device(tree, name: str, number: int, bit: int = 1):
+  """The tree with a flipped bit in one device's copy of an array."""
+  device = jax.devices()[number]
+  return _with_leaf(
+    tree, name, lambda leaf: corruption.on_device(leaf, device, bit=bit)
+  )
+
+
+def _fails(call, *arguments) -> str:
+  with pytest.raises(errors.TrainingError) as error:
+    call(*arguments)
+  assert error.value.status == errors.ExitStatus.FAILURE
+  assert '\n' not in str(error.value)
+  return str(error.value)
+
+
+def test_a_replayed_step_is_the_step(made, state, replayed):
+  """The same bits; what is not due is computed once."""
+  run = _Spoilt(made.step, 0)
+  theirs = jax.tree.map(jnp.copy, state)
+  for step, calls in ((1, 1), (2, 3), (3, 4), (4, 6)):
+    state, output = _run_step(replayed, run, step, state, made.batches)
+    assert run.calls == calls
+    theirs, expected = made.step(theirs, made.batches)
+    tiny.assert_trees_equal((state, output), (theirs, expected))
+    replayed.check_replicas(state)
+
+
+@pytest.mark.parametrize('call', [1, 2])
+@pytest.mark.parametrize('name', [_KERNEL, 'ema/model/output_bias', 'loss'])
+def test_a_flipped_bit_of_a_result_is_named(made, state, replayed, call, name):
+  """On one device, in either result: an array of the state, or a metric."""
+
+  def spoil(*result):
+    return tuple(_on_device(part, name, 5) for part in result)
+
+  run = _Spoilt(made.step, call, out_of=spoil)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  assert text.startswith(
+    'A device computes or keeps wrong values: A step that was computed twice '
+    f'gave different bits. Got: {name} on process 0 on node-a (device 5: '
+    'cpu). Expected: the same bits both times;'
+  )
+  assert text.endswith(f'Where: step 2 (replays that agreed: none). {_FIX}')
+
+
+def test_what_goes_wrong_before_gradients_are_summed(made, state, replayed):
+  """It is found, and said that all devices have it by then."""
+
+  def spoil(batches):
+    return {'mono': _on_device(batches['mono'], 'token_ids', 3, bit=5)}
+
+  run = _Spoilt(made.step, 2, into=spoil)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  devices = ', '.join(str(i) for i in range(8))
+  assert f'on process 0 on node-a (device {devices}: cpu)' in text
+  assert ' and ' in text and ' more on process' in text  # many arrays
+  assert 'where every device differs, one of them was wrong before' in text
+
+
+def test_a_replica_that_differs_is_named(made, state, replayed):
+  """Both results have it alike: only the comparison of copies finds it."""
+  spoilt = _on_device(state, _NORM, 6)
+  run = _Spoilt(made.step, 0)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, spoilt, made.batches)
+  assert run.calls == 0
+  assert text.startswith(
+    'A device computes or keeps wrong values: Devices hold different bits of '
+    f'what should be copies of one array. Got: {_NORM} on process 0 on node-a '
+    '(device 6: cpu). Expected: the same bits on all;'
+  )
+
+
+def test_a_copy_that_differs_is_named(made, state, replayed):
+  copy = replayed._copy
+  replayed._copy = lambda tree: _on_device(copy(tree), _KERNEL, 2)
+  run = _Spoilt(made.step, 0)
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  assert 'A state and its copy, made a moment ago, differ' in text
+  assert f'Got: {_KERNEL} on process 0 on node-a (device 2: cpu)' in text
+
+
+def test_a_result_that_is_wrong_twice_alike_on_one_device(
+  made, state, replayed
+):
+  """A device that is wrong in the same way each time: its copies tell."""
+
+  def run(state, batches):
+    state, output = made.step(state, batches)
+    return _on_device(state, _NORM, 4), output
+
+  text = _fails(replayed.compute_twice, run, _ACTIVE, 2, state, made.batches)
+  assert 'Devices hold different bits' in text
+  assert f'Got: {_NORM} on process 0 on node-a (device 4: cpu)' in text
+
+
+def test_a_state_is_compared_before_it_is_saved(made, state, replayed):
+  """Between replays too; where it was just compared, not again."""
+  state, _ = _run_step(replayed, made.step, 1, state, made.batches)
+  text = _fails(replayed.check_replicas, _on_device(state, _NORM, 7))
+  assert f'{_NORM} on process 0 on node-a (device 7: cpu)' in text
+  assert 'Where: step 1 (replays that agreed: none)' in text
+  state, _ = replayed.compute_twice(made.step, _ACTIVE, 2, state, made.batches)
+  replayed._digest = None
+  replayed.check_replicas(state)
+
+
+@pytest.mark.parametrize('every', [None, 0])
+def test_off_costs_nothing(made, state, replayed, every, monkeypatch):
+  """No copy, no digest, no other program, no option of the compiler."""
+  settings = training_setup_test.make_settings(replay_every=every)
+  off = sdc_hook.SilentDataCorruptionHook(
+    types.SimpleNamespace(settings=settings), None
+  )
+  monkeypatch.setattr(off, '_digest', None)
+  monkeypatch.setattr(off, '_copy', None)
+  run = _Spoilt(made.step, 0)
+  for step in (1, 2):
+    state, _ = _run_step(off, run, step, state, made.batches)
+    off.check_replicas(state)
+  assert run.calls == 2
+
+
+@pytest.mark.parametrize('every', [-1, 1.5])
+def test_what_is_no_number_of_steps(every):
+  with pytest.raises(errors.ConfigError) as error:
+    training_setup_test.make_settings(replay_every=every)
+  assert f'Got: {every!r}' in str(error.value)
+  assert 'replay_every' in str(error.value)
+
+
+def test_xlas_checker_is_for_tpus():
+  with pytest.raises(errors.ConfigError, match='without replay_every'):
+    training_setup_test.make_settings(xla_checker=True)
+  with pytest.raises(errors.ConfigError) as error:
+    training_setup.Setup(_settings(replay_every=2, xla_checker=True))
+  assert 'Got: cpu. Expected: TPUs. Where: Trainer.xla_checker' in str(
+    error.value
+  )
+
+
+def test_xlas_checker_ends_the_run(made, state, replayed, monkeypatch):
+  """It takes the step on a copy, by a program of its own, before the two."""
+  settings = types.SimpleNamespace(replay_every=2, xla_checker=True)
+  programs = []
+
+  def jitted_step(active, *, checked):
+    assert (active, checked) == (_ACTIVE, True)
+    programs.append(active)
+    return made.step
+
+  setup = types.SimpleNamespace(
+    settings=settings, factory=made.setup.factory, jitted_step=jitted_step
+  )
+  checking = sdc_hook.SilentDataCorruptionHook(
+    setup, lambda: None
+  )
+  run = _Spoilt(made.step, 0)
+  for step in (2, 4):
+    state, _ = checking.compute_twice(run, _ACTIVE, step, state, made.batches)
+  assert (programs, run.calls) == ([_ACTIVE], 4)
+
+  def broken(*_):
+    raise jax.errors.JaxRuntimeError('INTERNAL: mismatch on core 1\nat …')
+
+  checking._checked[_ACTIVE] = broken
+  text = _fails(checking.compute_twice, run, _ACTIVE, 6, state, made.batches)
+  assert "XLA's own checker has ended a step" in text
+  assert 'Got: INTERNAL: mismatch on core 1.' in text
+  assert 'Where: step 6, process 0 on node-a' in text
+  assert run.calls == 4
+
+
+def test_options_of_compilers():
+  """Only TPUs get the checker's, only GPUs those of repeatable programs."""
+  for platform, repeatable in (('cpu', False), ('tpu', False), ('gpu', True)):
+    with compile_targets.compiling_for(compile_targets.Target(platform)):
+      assert bool(compile_targets.repeatable_options()) == repeatable
+      if platform == 'tpu':
+        options = compile_targets.checker_options()
+        assert options and all(o.startswith('xla_tpu_') for o in options)
+      else:
+        with pytest.raises(errors.ConfigError, match='has no checker'):
+          compile_targets.checker_options()
+
+
+def test_the_option_of_repeatable_programs_is_xlas():
+  with compile_targets.compiling_for(compile_targets.Target('gpu')):
+    options = compile_targets.repeatable_options()
+  with pytest.raises(jax.errors.JaxRuntimeError, match='No such compile'):
+    jax.jit(jnp.sin, compiler_options={'xla_gpu_made_up': True})(1.0)
+  assert jax.jit(jnp.sin, compiler_options=options)(0.0) == 0
+
+
+def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
+  """Each kind is replayed; the state has the bits of a run without replay."""
+  monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['node-a'])
+  setup = training_setup.Setup(
+    _settings(
+      replay_every=1,
+      accumulation=2,
+      model=tiny.make_model(num_layers=1, scan_layers=False),
+      objectives=tiny.make_mixture(_MLM, _MOCO, combine='alternate'),
+      streams=(_MONO, _SIDES),
+    )
+  )
+  taken = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
+  with setup.settings.partitioner.scope():
+    ours, theirs = setup.initial_state(), setup.initial_state()
+    for step in range(2):
+      active = setup.settings.objectives.active(step)
+      batches, run = _batches(setup, active), setup.jitted_step(active)
+      ours, output = taken.compute_twice(run, active, step + 1, ours, batches)
+      theirs, expected = run(theirs, batches)
+      tiny.assert_trees_equal((ours, output), (theirs, expected))
+  assert active == (1,) and taken._agreed == 2
+
+
+def _batches(setup, active):
+  return {
+    name: {
+      key: jax.device_put(value, setup.settings.partitioner.batch_sharding)
+      for key, value in _rows(name).items()
+    }
+    for name in setup.streams_of(active)
+  }
+
+
+def _rows(name: str):
+  rows = tiny.make_batch(rows=16)
+  if name == 'mono':
+    return rows
+  paired = tiny.make_batch(rows=16, seed=1)
+  return rows | {f'paired_{k}': v for k, v in paired.items()}
+
+
+_MONO = dataclasses.replace(training_setup_test.MONO, batch_size=16)
+_SIDES = dataset_config.Stream(
+  name='sides',
+  mixture='corpus.parallel',
+  layout='sides',
+  length=12,
+  batch_size=16,
+)
+_MLM = objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM())
+_MOCO = objective_mixture.Entry(
+  stream='sides',
+  objective=sentence_alignment.SentenceAlignment(
+    queue=momentum_contrast.MomentumQueue(size=32, momentum=0.9),
+    direction='forward',
+  ),
+)

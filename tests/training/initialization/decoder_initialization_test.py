@@ -1,0 +1,357 @@
+"""Encoder-decoders that start from encoders, stacked or not."""
+
+import types
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from tests.slow import mark_slow
+from xlflax.utils import errors
+from xlflax.models import (model_params, encoder, encoder_decoder, encoder_decoder_config)
+from xlflax.models import encoder_config as model_config
+from xlflax.training import param_tree
+from xlflax.training import train_state
+from xlflax.training.checkpointing import checkpoints
+from xlflax.training.initialization import init_from as initialization
+from xlflax.training.initialization import parameter_assignment
+from xlflax.training.initialization.decoder_initialization import (DecoderInitialization, Layers)
+from xlflax.training.initialization.parameter_assignment import Source
+
+_SIZES = dict(
+  hidden_dim=8,
+  mlp_dim=16,
+  num_heads=2,
+  vocab_size=20,
+  pad_vocab_size_multiple=1,
+  max_length=10,
+)
+
+
+def _params(model, seed):
+  shapes = nn.meta.unbox(
+    jax.eval_shape(lambda: model_params.init_params(model, jax.random.key(0)))
+  )
+  rng = np.random.default_rng(seed)
+  return {
+    'model': jax.tree.map(
+      lambda s: jnp.asarray(rng.normal(size=s.shape), jnp.float32), shapes
+    )
+  }
+
+
+def _state(params, step=0):
+  return train_state.TrainState(
+    step=jnp.int32(step),
+    params=params,
+    opt_state={},
+    ema=(),
+    objective_state={},
+  )
+
+
+def _encoder(**fields):
+  return encoder.Encoder(
+    model_config.EncoderConfig(**({'num_layers': 3} | _SIZES | fields))
+  )
+
+
+def _translator(**fields):
+  return encoder_decoder.EncoderDecoder(
+    encoder_decoder_config.EncoderDecoderConfig(
+      **(
+        dict(
+          family='post_ln',
+          num_encoder_layers=3,
+          num_decoder_layers=2,
+          mlm_head='transform',
+        )
+        | _SIZES
+        | fields
+      )
+    )
+  )
+
+
+def _save(directory, model):
+  params = _params(model, 1)
+  saved = checkpoints.Checkpoints(directory)
+  saved.save(_state(params, 7), {})
+  saved.close()
+  return str(directory), param_tree.flatten_params(params['model'])
+
+
+@pytest.fixture(scope='module')
+def veco(tmp_path_factory):
+  return _save(tmp_path_factory.mktemp('veco'), _encoder(cross_attention=True))
+
+
+@pytest.fixture(scope='module')
+def unrolled(tmp_path_factory):
+  return _save(
+    tmp_path_factory.mktemp('unrolled'),
+    _encoder(cross_attention=True, scan_layers=False),
+  )
+
+
+@pytest.fixture(scope='module')
+def plain(tmp_path_factory):
+  return _save(tmp_path_factory.mktemp('plain'), _encoder())
+
+
+def _apply(inits, params):
+  shardings = jax.tree.map(lambda x: x.sharding, params)
+  factory = types.SimpleNamespace(
+    shardings=types.SimpleNamespace(params=shardings)
+  )
+  state = initialization.initialize_from_runs(inits, _state(params), factory)
+  return param_tree.flatten_params(state.params['model'])
+
+
+def _start(run, params, **fields):
+  return _apply(
+    initialization.InitFrom(
+      model_dir=run[0], decoder=DecoderInitialization(**fields)
+    ),
+    params,
+  )
+
+
+def _layer(named, name, i):
+  """Layer i's part of a parameter, stacked or not."""
+  stacked = f'layers/{name}'
+  return named[stacked][i] if stacked in named else named[f'layers_{i}/{name}']
+
+
+def _check(got, source, layers, *, fresh=None):
+  """Every parameter of `got` against the encoder's; `layers` of it in the
+  decoder; `fresh`: what cross-attention keeps."""
+  for name, value in got.items():
+    side, _, rest = name.partition('/')
+    own = side == 'decoder' and 'cross_attention' in rest
+    if own and fresh is not None:
+      want = fresh[name]
+    elif '/layers/' in name:
+      rest = rest.removeprefix('layers/')
+      taken = layers if side == 'decoder' else range(3)
+      want = jnp.stack([_layer(source, rest, i) for i in taken])
+    elif '/layers_' in name:
+      place, _, rest = rest.removeprefix('layers_').partition('/')
+      want = _layer(
+        source, rest, (layers[int(place)] if side == 'decoder' else int(place))
+      )
+    else:
+      want = source[rest]
+    np.testing.assert_array_equal(value, want, err_msg=name)
+
+
+@pytest.mark.parametrize(
+  ('layers', 'taken'), [('first', (0, 1)), ('last', (1, 2))]
+)
+@pytest.mark.parametrize('tied', [False, True])
+@pytest.mark.parametrize('scanned', [False, True])
+@pytest.mark.parametrize(
+  'run', mark_slow(['veco', 'unrolled'], slow=['unrolled'])
+)
+def test_every_parameter(run, request, layers, taken, tied, scanned):
+  """Tied or not, scanned or not on either side, the first or last layers."""
+  run = request.getfixturevalue(run)
+  params = _params(
+    _translator(tie_decoder=tied, tied_layers=layers, scan_layers=scanned), 2
+  )
+  got = _start(run, params, layers=layers)
+  _check(got, run[1], taken)
+  if tied:  # only the cross-attention is the decoder's own
+    assert all('cross_attention' in n for n in got if n.startswith('decoder'))
+
+
+@pytest.mark.parametrize('tied', ['first', 'last'])
+def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
+  model = _translator(tie_decoder=True, tied_layers=tied)
+  assert DecoderInitialization().of_model(model).layers.value == tied
+  other = {'first': Layers.LAST, 'last': Layers.FIRST}[tied]
+  with raises_error(
+    errors.ConfigError, where='DecoderInitialization.layers', mentions='layers='
+  ):
+    DecoderInitialization(layers=other).of_model(model)
+  plain = _translator(tie_decoder=False, tied_layers=tied)
+  assert DecoderInitialization().of_model(plain).layers is None
+
+
+def test_as_deep_a_decoder(veco):
+  _check(
+    _start(veco, _params(_translator(num_decoder_layers=3), 2)),
+    veco[1],
+    (0, 1, 2),
+  )
+
+
+def test_encoder_without_cross_attention(plain):
+  """XLM-R: encoder-to-decoder attention keeps its initialisation."""
+  params = _params(_translator(), 2)
+  got = _start(plain, params, cross_attention='fresh')
+  _check(
+    got, plain[1], (1, 2), fresh=param_tree.flatten_params(params['model'])
+  )
+
+
+def test_missing_cross_attention_is_said(plain):
+  with pytest.raises(errors.CheckpointError) as raised:
+    _start(plain, _params(_translator(), 2))
+  text = str(raised.value)
+  assert (
+    'model/layers/cross_attention/key/kernel is not in the checkpoint' in text
+  )
+  assert "set DecoderInitialization.cross_attention = 'fresh'" in text
+
+
+def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
+  """VECO's f is pretrained, so a decoder without it must say so."""
+  params = _params(_translator(mlm_head='tied'), 2)
+  with raises_error(
+    errors.CheckpointError,
+    mentions=('model/head_dense/bias', 'model/head_dense/kernel'),
+  ):
+    _start(veco, params)
+  got = _apply(
+    initialization.InitFrom(
+      model_dir=veco[0], decoder=DecoderInitialization(), unused=('/head_',)
+    ),
+    params,
+  )
+  _check(got, veco[1], (1, 2))
+
+
+def test_plug_in_may_be_left_behind_by_a_fresh_attention(veco):
+  params = _params(_translator(), 2)
+  got = _start(veco, params, cross_attention='fresh')
+  _check(got, veco[1], (1, 2), fresh=param_tree.flatten_params(params['model']))
+
+
+def test_encoder_decoder_without_saying_so(veco):
+  with raises_error(
+    errors.CheckpointError,
+    where='7',
+    mentions=('InitFrom.decoder', 'model/decoder/embeddings/norm/bias'),
+  ):
+    _apply(
+      initialization.InitFrom(model_dir=veco[0]), _params(_translator(), 2)
+    )
+
+
+def test_bad_choices():
+  for settings in ({'layers': 'middle'}, {'cross_attention': 'some'}):
+    with pytest.raises(errors.ConfigError):
+      DecoderInitialization(**settings)
+
+
+def test_other_shapes_are_all_listed(veco):
+  params = _params(_translator(mlp_dim=24, num_encoder_layers=4), 2)
+  with pytest.raises(errors.CheckpointError) as raised:
+    _start(veco, params)
+  text = str(raised.value)
+  assert (
+    'model/encoder/layers/mlp/wi/kernel is (4, 8, 24) here, (3, 8, 16)' in text
+  )
+  assert (
+    'model/decoder/layers/mlp/wo/kernel is (2, 24, 8) here, (2, 16, 8)' in text
+  )
+  assert 'model/encoder/layers/attention_norm/bias is (4, 8) here' in text
+
+
+def test_deeper_decoder_than_the_encoder(veco):
+  with raises_error(
+    errors.CheckpointError,
+    where='7',
+    mentions=(4, 8, 3, 'model/decoder/layers/attention/key/bias'),
+  ):
+    _start(veco, _params(_translator(num_decoder_layers=4), 2))
+
+
+@pytest.mark.parametrize('scanned', [False, True])
+def test_encoder_from_the_other_way_of_keeping_layers(veco, unrolled, scanned):
+  run = unrolled if scanned else veco
+  params = _params(_encoder(cross_attention=True, scan_layers=scanned), 2)
+  got = _apply(initialization.InitFrom(model_dir=run[0]), params)
+  other = (veco if scanned else unrolled)[1]
+  assert got.keys() == other.keys()
+  for name, value in got.items():
+    parts = name.split('/')
+    rest = '/'.join(parts[1:])
+    if parts[0] == 'layers':
+      want = jnp.stack([_layer(run[1], rest, i) for i in range(3)])
+    elif parts[0].startswith('layers_'):
+      want = _layer(run[1], rest, int(parts[0].removeprefix('layers_')))
+    else:
+      want = run[1][name]
+    np.testing.assert_array_equal(value, want)
+
+
+def test_several_runs_in_order(veco, plain):
+  """The body of one run, the embeddings of another."""
+  params = _params(_encoder(), 2)
+  got = _apply(
+    (
+      initialization.InitFrom(model_dir=plain[0]),
+      initialization.InitFrom(model_dir=veco[0], include=('embeddings/',)),
+    ),
+    params,
+  )
+  for name, value in got.items():
+    source = veco if name.startswith('embeddings/') else plain
+    np.testing.assert_array_equal(value, source[1][name])
+
+
+def test_several_runs_log_what_is_fresh(veco, caplog):
+  caplog.set_level('INFO')
+  _apply(
+    [
+      initialization.InitFrom(model_dir=veco[0], include=('layers/',)),
+      initialization.InitFrom(model_dir=veco[0], include=('token',)),
+    ],
+    _params(_encoder(cross_attention=True), 2),
+  )
+  assert_mentions(caplog.text, 'model/embeddings/position')
+  assert 'model/embeddings/token' not in caplog.text
+
+
+@pytest.mark.parametrize(
+  ('name', 'depth', 'want'),
+  [
+    ('layers/w', 2, Source(('layers/w',), rows=(1, 2))),
+    ('layers/w', 3, Source(('layers/w',))),
+    ('layers_1/w', 2, Source(('layers/w',), rows=2)),
+    (
+      'top/layers/v',
+      2,
+      Source(('top/layers_1/v', 'top/layers_2/v'), stacked=True),
+    ),
+    ('top/layers_0/v', 2, Source(('top/layers_1/v',))),
+    ('layers/none', 2, None),
+    ('head', None, Source(('head',))),
+    ('tail', None, None),
+    ('layers_5/w', 2, None),
+  ],
+)
+def test_sources(name, depth, want):
+  saved = {
+    'layers/w': (3, 4),
+    'head': (2,),
+    **{f'top/layers_{i}/v': (5,) for i in range(3)},
+  }
+  choose = DecoderInitialization().choose
+  assert parameter_assignment.find_source(name, depth, saved, choose) == want
+
+
+def test_depths():
+  assert parameter_assignment.stack_depths(
+    {
+      'a/layers/w': (3, 4),
+      'b/layers_0/w': (4,),
+      'b/layers_1/w': (4,),
+      'head': (2,),
+    }
+  ) == {'a/layers/w': 3, 'b/layers_0/w': 2, 'b/layers_1/w': 2}

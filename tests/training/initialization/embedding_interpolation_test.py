@@ -1,0 +1,130 @@
+"""Rows of unmatched tokens are means of the matched ones that they are near."""
+
+import json
+import random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.errors import assert_mentions, raises_error
+from tests.training.vocabularies import Pieces
+from xlflax.utils import errors
+from xlflax.training.initialization import (embedding_interpolation, embedding_transfer, vocabulary_matching)
+from xlflax.training.initialization.vocabulary_matching import (
+  Kind,
+  Mixing,
+  Norms,
+  VocabularyMatching,
+)
+
+PIECES = ('▁sea', '▁ship', '▁oven', '▁bread', '▁море', '▁печь')
+
+
+class Words(Pieces):
+  """A vocabulary of whole words."""
+
+  def encode(self, text: str, *, language: str) -> list[int]:
+    del language
+    return [self.all.index(f'▁{word}') for word in text.split()]
+
+
+@pytest.fixture
+def text(tmp_path):
+  draw = random.Random(0)
+  groups = ('sea ship море'.split(), 'bread oven печь'.split())
+  lines = [' '.join(draw.choices(groups[i % 2], k=8)) for i in range(60)]
+  (tmp_path / 'mono').mkdir()
+  (tmp_path / 'mono/en.txt').write_text('\n'.join(lines), encoding='utf-8')
+  return str(tmp_path)
+
+
+def test_sparsemax_is_the_nearest_point_of_the_simplex():
+  """Against a search over a grid of the simplex."""
+  scores = np.array([0.9, 0.7, 0.1])
+  grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 101)] * 2), -1).reshape(-1, 2)
+  grid = np.concatenate([grid, 1 - grid.sum(1, keepdims=True)], axis=1)
+  grid = grid[grid[:, 2] >= -1e-9]
+  best = grid[((grid - scores) ** 2).sum(1).argmin()]
+  found = embedding_interpolation.sparsemax(scores)
+  np.testing.assert_allclose(found, best, atol=1e-6)
+  assert found[2] == 0 and found.sum() == pytest.approx(1)
+
+
+def test_tokens_are_near_those_of_their_sentences():
+  rng = np.random.default_rng(0)
+  texts = [rng.permutation([0, 1, 2, 3]) + 4 * (i % 2) for i in range(60)]
+  found = embedding_interpolation.static_token_vectors(texts, 9)
+  same = found[:8] @ found[:8].T
+  assert same[:4, :4].min() > same[:4, 4:].max() + 0.1
+  assert not found[8].any()  # in no text
+
+
+def test_rows_of_what_is_near(text, tmp_path):
+  target, source = Words(PIECES), Words(PIECES[:4])
+  matching = VocabularyMatching(text=text).match(target, source)
+  made = embedding_transfer.MatchedRows(target, source, matching, norms=Norms.SOURCE)
+  rows = np.zeros((len(source), 2), np.float32)
+  places = [source.all.index(piece) for piece in PIECES[:4]]
+  rows[places] = [[1, 0], [1, 0], [0, 1], [0, 1]]
+  sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  fresh = jnp.full((len(target) + 3, 2), 7.0)
+  found = np.asarray(made.fill(fresh, jnp.asarray(rows), sharding))
+  sea, oven = (target.all.index(piece) for piece in PIECES[4:])
+  assert found[sea, 0] > 0.9 > 0.2 > found[sea, 1]
+  assert found[oven, 1] > 0.9 > 0.2 > found[oven, 0]
+  np.testing.assert_allclose(found[[sea, oven]].sum(1), 1, rtol=1e-5)
+  np.testing.assert_array_equal(found[len(target) :], 7.0)
+  assert made.matching.kinds[sea] == Kind.INTERPOLATED
+  made.report(tmp_path / 'report')
+  told = json.loads((tmp_path / 'report' / embedding_transfer.REPORT).read_text())
+  assert told['counts']['interpolated'] == 2
+
+
+def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
+  """WECHSEL: rows by the source's tokens, though the two share no sentence."""
+  monkeypatch.setattr(embedding_interpolation, '_DIMENSIONS', 3)
+  draw = random.Random(0)
+  english = 'sea ship sail oven bread flour king queen crown'.split()
+  (tmp_path / 'mono').mkdir()
+  for code, words in (('en', english), ('xx', [f'x{own}' for own in english])):
+    groups = [words[i : i + 3] for i in (0, 3, 6)]
+    lines = [' '.join(draw.choices(groups[i % 3], k=8)) for i in range(300)]
+    (tmp_path / 'mono' / f'{code}.txt').write_text('\n'.join(lines))
+  source = Words(tuple(f'▁{word}' for word in english))
+  target = Words(tuple(f'▁x{word}' for word in english))
+  (tmp_path / 'dictionaries').mkdir()
+  words = tmp_path / 'dictionaries/en-xx.tsv'
+  words.write_text(
+    ''.join(f'{word}\tx{word}\n' for word in english if word != 'ship')
+  )
+  made = VocabularyMatching(
+    text=str(tmp_path), dictionaries=(str(words),), mixing=Mixing.TRANSLATED
+  )
+  found = made.match(target, source)
+  ship = target.all.index('▁xship')
+  assert found.kinds[ship] == Kind.INTERPOLATED
+  assert (found.kinds == Kind.DICTIONARY).sum() == 8
+  ids, weights = found.rows()
+  assert weights[ship].sum() == pytest.approx(1, rel=1e-5)
+  near = [source.all.index(f'▁{word}') for word in english[:3]]
+  assert weights[ship][np.isin(ids[ship], near)].sum() > 0.9
+  monkeypatch.setattr(embedding_interpolation, '_DIMENSIONS', 20)
+  assert made.match(target, source).kinds[ship] == Kind.RANDOM
+  assert_mentions(caplog.text, 'xx')
+
+
+def test_mixing_without_text_is_refused():
+  with raises_error(
+    errors.ConfigError, got='no text', where='VocabularyMatching.text'
+  ):
+    VocabularyMatching(mixing='translated')
+
+
+def test_without_text_rows_stay_fresh():
+  target, source = Words(PIECES), Words(PIECES[:4])
+  made = embedding_transfer.MatchedRows(
+    target, source, vocabulary_matching.match_tokens(target, source)
+  )
+  assert made.matching.counts()['interpolated'] == 0

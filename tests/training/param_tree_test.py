@@ -1,0 +1,56 @@
+"""Names of parameters, and selecting them by pattern."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlflax.utils import errors
+from xlflax.training import param_tree
+from xlflax.training.optimization import optimizers
+
+_TREE = {'model': {'b': jnp.ones((2, 3)), 'a': [jnp.ones(4), jnp.ones(())]}}
+
+
+def test_names_are_paths_in_the_order_of_the_leaves():
+  assert list(param_tree.flatten_params(_TREE)) == [
+    'model/a/0',
+    'model/a/1',
+    'model/b',
+  ]
+  assert [leaf.shape for leaf in param_tree.flatten_params(_TREE).values()] == [
+    leaf.shape for leaf in jax.tree.leaves(_TREE)
+  ]
+
+
+def test_nest_is_the_inverse_of_names():
+  tree = {'a': {'b': 1, 'c': {'d': 2}}, 'e': 3}
+  assert param_tree.unflatten_params(param_tree.flatten_params(tree)) == tree
+
+
+def test_names_of_named_tuples():
+  state = optimizers.Adam(learning_rate=0.1).transform.init(_TREE)
+  assert '0/mu/model/b' in param_tree.flatten_params(state)
+
+
+def test_map_with_names():
+  out = param_tree.map_named(
+    lambda n, x, y: (n, x.shape == y.shape), _TREE, _TREE
+  )
+  assert out['model']['b'] == ('model/b', True)
+
+
+@pytest.mark.parametrize(
+  ('patterns', 'matched'),
+  [(('b$',), True), (('^b',), False), (('zzz', 'l/b'), True), ((), False)],
+)
+def test_patterns_match_anywhere(patterns, matched):
+  assert param_tree.matches_pattern(patterns, 'model/b') == matched
+
+
+def test_patterns_that_select_nothing_are_told_with_names():
+  with pytest.raises(errors.ConfigError) as error:
+    param_tree.check_patterns(('b$', 'c$'), _TREE, where='here')
+  assert str(error.value) == (
+    'A parameter pattern matches no parameter. Got: c$. Expected: part of '
+    'one of model/a/0, model/a/1, model/b. Where: here.'
+  )

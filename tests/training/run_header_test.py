@@ -1,0 +1,108 @@
+"""What a run says at its start."""
+
+import types
+
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax.data import loader_base
+from xlflax.training import run_header
+from xlflax.training.checkpointing import checkpoints
+from xlflax.training.optimization import optimizers
+
+
+def _task(name, languages, rate, *, rows=1000, unknown=None):
+  return loader_base.TaskStatistics(
+    task=name,
+    languages=languages,
+    examples=rows,
+    rate=rate,
+    rows=rows,
+    dropped=0,
+    truncated=0,
+    tokens=None,
+    unknown=unknown,
+  )
+
+
+@pytest.fixture
+def setup(tmp_path):
+  partitioner = tiny.one_device()
+  stream = types.SimpleNamespace(name='mono', batch_size=64, length=256)
+  settings = types.SimpleNamespace(
+    model=tiny.make_model(),
+    streams=[stream],
+    partitioner=partitioner,
+    objectives=types.SimpleNamespace(stream_step=lambda name, step: step),
+    optimizer=optimizers.AdamW(learning_rate=1e-3),
+    checkpoints=checkpoints.CheckpointOptions(every_steps=500),
+    evaluation=types.SimpleNamespace(
+      tasks=[types.SimpleNamespace(name='retrieval')], every_steps=250
+    ),
+    accumulation=2,
+    steps=2000,
+    last_step=2000,
+    log_every_steps=50,
+  )
+  return types.SimpleNamespace(
+    settings=settings,
+    followed_rate='0.1, by a rule',
+    model=settings.model,
+    factory=tiny.make_factory(partitioner=partitioner),
+    model_dir=tmp_path / 'run',
+  )
+
+
+def test_header(setup, tmp_path):
+  tasks = {
+    'mono': [
+      _task('corpus.mono.en', ('en',), 0.75),
+      _task('corpus.mono.de', ('de',), 0.25),
+    ]
+  }
+  count = sum(
+    int(np.prod(x.shape))
+    for x in __import__('jax').tree.leaves(setup.factory.abstract.params)
+  )
+  assert run_header.run_header_lines(setup, tasks, first_step=1500) == [
+    f'Model: Encoder, 2 layers of 16, {count:,} parameters, float32 over '
+    'float32, xla attention.',
+    'Stream mono: 64 rows of 256 tokens a step, in 2 micro-batches; en 75.0 %, '
+    'de 25.0 %.',
+    'Learning rate: 0.1, by a rule.',
+    'Devices: 1 x cpu, data 1 x fsdp 1 x tensor 1, 1 process.',
+    'Steps: 1,500 to 2,000, a report every 50, a checkpoint every 500, '
+    'retrieval every 250.',
+    f'Results: {tmp_path / "run"}.',
+  ]
+
+
+def test_many_languages_are_cut_off():
+  tasks = [_task(f't{i}', (f'l{i}',), 0.05) for i in range(20)]
+  assert run_header.format_sequence_shares(tasks).endswith(' and 8 more')
+
+
+def test_warnings(setup):
+  tasks = {
+    'mono': [
+      _task('small', ('sw',), 0.5, rows=100),  # 640 times over
+      _task('large', ('en',), 0.5, rows=100_000),
+      _task('odd', ('en', 'am'), 0.0, unknown=(0.001, 0.31)),
+    ]
+  }
+  small, odd = run_header.data_warnings(setup.settings, tasks)
+  assert small.startswith('small (stream mono) is read 640 times over: give sw')
+  assert odd.startswith('31.0% of the pieces of am in odd (stream mono) are')
+
+
+def test_a_stream_of_every_other_step_is_read_half_as_often(setup):
+  setup.settings.objectives.stream_step = lambda name, step: step // 2
+  tasks = {'mono': [_task('small', ('sw',), 0.5, rows=100)]}
+  [small] = run_header.data_warnings(setup.settings, tasks)
+  assert 'is read 320 times over' in small
+
+
+def test_a_live_stream_has_no_rows(setup):
+  tasks = {'mono': [_task('live', ('en',), 1.0, rows=None)]}
+  assert run_header.data_warnings(setup.settings, tasks) == []

@@ -1,0 +1,241 @@
+"""Settings that fit together, and what is made of them."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from tests.training import tiny
+from xlflax import trainer as trainer_lib
+from xlflax.data import dataset_config
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
+from xlflax.models import encoder
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import (sentence_alignment, denoising, masked_lm)
+from xlflax.training import (step_benchmark, train_loop, train_step)
+from xlflax.training import training_setup
+from xlflax.training.checkpointing import checkpoints, run_directory
+from xlflax.training.devices import partitioning
+from xlflax.training.optimization import optimizers, schedules
+
+MONO = dataset_config.Stream(
+  name='mono', mixture='corpus.mono', layout='blocks', length=12, batch_size=8
+)
+_SIDES = dataset_config.Stream(
+  name='sides',
+  mixture='corpus.parallel',
+  layout='sides',
+  length=10,
+  batch_size=16,
+)
+_MLM = objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM())
+_ALIGN = objective_mixture.Entry(
+  stream='sides', objective=sentence_alignment.SentenceAlignment()
+)
+
+
+def _unsized():
+  """The tiny encoder, as configurations give it: sizes left open."""
+  model = tiny.make_model()
+  return encoder.Encoder(
+    dataclasses.replace(model.config, vocab_size=None, num_languages=None)
+  )
+
+
+def make_settings(**fields) -> trainer_lib.Trainer:
+  given = dict(
+    model_dir='unused',
+    model=_unsized(),
+    objectives=tiny.make_mixture(_MLM),
+    streams=(MONO,),
+    vocabulary=tiny.SPEC,
+    total_steps=100,
+    optimizer=optimizers.AdamW(learning_rate=0.01),
+    corpus=None,
+    cache_dir=None,
+    task_modules=(),
+    partitioner=partitioning.Partitioner(fsdp=2),
+    checkpoints=checkpoints.CheckpointOptions(),
+    evaluation=None,
+    init_from=None,
+    seed=0,
+    accumulation=1,
+    ema_decay=None,
+    non_finite=train_step.NonFinite.STOP,
+    log_every_steps=10,
+    prefetch=2,
+    stop_at_step=None,
+    other_config=run_directory.OtherConfig.REFUSE,
+  )
+  return trainer_lib.Trainer(**(given | fields))
+
+
+def _fails(**fields) -> str:
+  with pytest.raises(errors.ConfigError) as error:
+    make_settings(**fields)
+  return str(error.value)
+
+
+@pytest.mark.parametrize(
+  'field', ['total_steps', 'accumulation', 'log_every_steps', 'prefetch']
+)
+def test_numbers_that_must_be_positive(field):
+  with pytest.raises(errors.ConfigError) as error:
+    make_settings(**{field: 0})
+  assert error.value.where == f'Trainer.{field}'
+
+
+def test_streams_of_one_name():
+  assert "Two streams have the same name. Got: ['mono', 'mono']" in _fails(
+    streams=(MONO, MONO)
+  )
+
+
+@pytest.mark.parametrize(
+  ('entries', 'streams'), [((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))]
+)
+def test_streams_that_nothing_reads_or_gives(entries, streams):
+  text = _fails(objectives=tiny.make_mixture(*entries), streams=streams)
+  assert 'Streams and objectives do not match' in text
+  assert f'streams {sorted(s.name for s in streams)}' in text
+  assert f'objectives read {sorted(e.stream for e in entries)}' in text
+
+
+def test_batch_that_does_not_divide_names_its_stream():
+  text = _fails(streams=(dataclasses.replace(MONO, batch_size=12),))
+  assert 'Got: 12. Expected: a multiple of 8' in text
+  assert 'Where: stream mono' in text
+  assert 'a multiple of 16' in _fails(accumulation=2)
+
+
+def test_last_step():
+  assert make_settings().last_step == 100
+  assert make_settings(stop_at_step=7).last_step == 7
+  assert make_settings(stop_at_step=700).last_step == 100
+
+
+def test_rows_longer_than_the_model_takes():
+  settings = make_settings(streams=(dataclasses.replace(MONO, length=33),))
+  with pytest.raises(errors.ConfigError) as error:
+    training_setup.Setup(settings)
+  assert str(error.value) == (
+    'A stream has longer rows than the model takes. Got: length 33. '
+    'Expected: at most 32. Where: stream mono. What to do: shorten the '
+    "stream, or raise the model's max_length."
+  )
+
+
+@pytest.mark.parametrize(
+  ('length', 'message'),
+  [
+    (36, 'needs an encoder-decoder'),  # the next check: 32 tokens are taken
+    (37, 'Got: length 33. Expected: at most 32'),
+  ],
+)
+def test_rows_that_the_objective_shortens(length, message):
+  """Span corruption makes shorter rows than those of its stream."""
+  entry = objective_mixture.Entry(stream='mono', objective=denoising.SpanCorruption())
+  with pytest.raises(errors.ConfigError, match=message):
+    training_setup.Setup(
+      make_settings(
+        streams=(dataclasses.replace(MONO, length=length),),
+        objectives=tiny.make_mixture(entry),
+      )
+    )
+
+
+def test_model_of_another_vocabulary():
+  with pytest.raises(errors.VocabularyError) as error:
+    training_setup.Setup(make_settings(model=tiny.make_model(vocab_size=65)))
+  assert '65 in the model, 64 in the vocabulary' in str(error.value)
+
+
+@pytest.fixture(scope='module')
+def setup():
+  return training_setup.Setup(
+    make_settings(
+      objectives=tiny.make_mixture(
+        _MLM, _ALIGN, combine=objective_mixture.Combine.ALTERNATE
+      ),
+      streams=(MONO, _SIDES),
+      ema_decay=0.9,
+    )
+  )
+
+
+def test_sizes_come_from_the_vocabulary(setup):
+  assert setup.model.config.vocab_size == 64
+  assert setup.model.config.num_languages == 2
+  assert isinstance(setup.model.config, model_config.EncoderConfig)
+  assert setup.factory.abstract.params['model']['embeddings'][
+    'token'
+  ].shape == (64, 16)
+  assert jax.tree.leaves(setup.factory.abstract.ema)
+
+
+def test_batches_of_the_active_entries(setup):
+  assert setup.settings.objectives.groups == ((0,), (1,))
+  assert setup.streams_of((0, 1)) == ['mono', 'sides']
+  ((name, keys),) = setup.abstract_batches((1,)).items()
+  assert name == 'sides' and 'paired_token_ids' in keys
+  for leaf in keys.values():
+    assert leaf.shape == (16, 10) and leaf.dtype == 'int32'
+    assert leaf.sharding == setup.settings.partitioner.batch_sharding
+
+
+def test_learning_rate_that_follows_from_the_run():
+  """96 tokens and 320 in turn; its number is what the run is known by."""
+  fields = dict(
+    model=tiny.make_model(hidden_dim=256, vocab_size=None, num_languages=None),
+    objectives=tiny.make_mixture(
+      _MLM, _ALIGN, combine=objective_mixture.Combine.ALTERNATE
+    ),
+    streams=(MONO, _SIDES),
+    total_steps=3000,
+  )
+
+  def made(peak):
+    rate = schedules.Linear(peak=peak)
+    return training_setup.Setup(
+      make_settings(optimizer=optimizers.AdamW(learning_rate=rate), **fields)
+    )
+
+  setup = made(None)
+  assert setup.followed_rate == (
+    '5.7e-4, from width 256, 208 tokens a step, 3,000 steps, post-norm; '
+    'set LEARNING_RATE to choose'
+  )
+  assert setup.settings.optimizer.rate_at(0) == pytest.approx(5.7e-4)
+  given = made(5.7e-4)
+  assert given.followed_rate == ''
+  assert given.description == setup.description
+
+
+def test_flops_of_each_kind_of_step(setup):
+  """An encoder over 320 tokens of pairs costs more than over 96."""
+  assert 0 < setup.flops((0,)) < setup.flops((1,))
+
+
+def test_benchmark_of_a_configuration():
+  """Times real steps; its figures are consistent."""
+  settings = make_settings(partitioner=tiny.one_device(), replay_every=50)
+  result = step_benchmark.time_steps(settings, steps=2)
+  seconds = result['seconds_per_step']
+  assert 0 < seconds['min'] <= seconds['median'] <= seconds['max']
+  assert result['tokens_per_second'] == pytest.approx(
+    8 * 12 / seconds['median']
+  )
+  assert result['mesh'] == {'data': 1, 'fsdp': 1, 'tensor': 1}
+  assert result['devices'] == 1 and result['steps'] == 2
+  assert result['mfu'] is None  # the peak of a CPU is not known
+  assert result['vocabulary_size'] == 64 and result['peak_memory_bytes'] > 0
+  assert result['loss'] == pytest.approx(4.16, abs=0.3)  # log 64
+  assert result['replay']['every'] == 50
+  assert result['replay']['seconds_per_step'] > 0
+
+
+def test_training_needs_more_than_the_vocabularys_sizes():
+  with pytest.raises(errors.ConfigError) as error:
+    train_loop.train(make_settings(partitioner=tiny.one_device()))
+  assert error.value.where == 'Trainer.vocabulary'

@@ -1,0 +1,170 @@
+"""When a run is on the plateau of token frequencies."""
+
+import logging
+import types
+
+import numpy as np
+import pytest
+
+from tests.training import tiny
+from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import (sentence_alignment, cross_attention_mlm, masked_lm)
+from xlflax.training import unigram_plateau
+
+
+class _Loader:
+  """Rows of tokens 10 and 11 in one language, of 20 in the other."""
+
+  signature = 'of a cache'
+
+  def __init__(self, tokens, languages, batch_size=1):
+    self.stream = types.SimpleNamespace(
+      length=len(tokens[0]), batch_size=batch_size
+    )
+    self._tokens = np.array(tokens, np.int32)
+    self._languages = np.array(languages, np.int32)[:, None]
+    self.read = []
+
+  def rows(self, step, start, stop):
+    assert (start, stop) == (0, self.stream.batch_size)
+    self.read.append(step)
+    return {
+      'token_ids': self._tokens,
+      'segment_ids': (self._tokens != 0).astype(np.int32),
+      'positions': self._tokens,
+      'language_ids': np.broadcast_to(self._languages, self._tokens.shape),
+    }
+
+
+@pytest.fixture
+def few(monkeypatch):
+  """One batch of four rows is counted."""
+  monkeypatch.setattr(unigram_plateau, '_ROWS', 4)
+
+
+# Special ids 1, 2 and 4, and padding, are not predicted.
+_ROWS = [
+  [1, 10, 10, 11, 2, 0],
+  [1, 10, 10, 11, 2, 0],
+  [1, 20, 20, 20, 2, 4],
+  [1, 20, 20, 20, 2, 4],
+]
+_LANGUAGES = [0, 0, 1, 1]
+# Half of the tokens in each language, of which one has a choice of two; the
+# three kinds in two languages were seen in twelve tokens.
+_THIRDS = -(2 / 3 * np.log(2 / 3) + 1 / 3 * np.log(1 / 3))
+_ENTROPY = _THIRDS / 2 + (3 - 2) / 2 / 12
+
+
+def test_entropy_of_text_given_its_language(few):
+  loader = _Loader(_ROWS, _LANGUAGES, batch_size=4)
+  found = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
+  assert found.within == pytest.approx(_ENTROPY, rel=1e-9)
+  joint = -(np.log(1 / 3) / 3 + np.log(1 / 6) / 6 + np.log(1 / 2) / 2)
+  assert found.joint == pytest.approx(joint + 2 / 24)
+  assert loader.read == [0]
+
+
+def test_both_sides_of_pairs_count(few):
+  class Pairs(_Loader):
+    def rows(self, step, start, stop):
+      batch = super().rows(step, start, stop)
+      first = {k: v[:2] for k, v in batch.items()}
+      return first | {f'paired_{k}': v[2:] for k, v in batch.items()}
+
+  loader = Pairs(_ROWS, _LANGUAGES, batch_size=4)
+  assert unigram_plateau.unigram_entropy([loader], tiny.SPEC).within == pytest.approx(
+    _ENTROPY
+  )
+
+
+def test_a_large_sample_is_near_the_entropy_of_its_source():
+  """Numpy's sum of -p log p; 262,144 tokens of 59 kinds."""
+  p = np.random.default_rng(0).dirichlet(np.ones(59))
+
+  class Drawn(_Loader):
+    def rows(self, step, start, stop):
+      rng = np.random.default_rng(step)
+      self._tokens = 5 + rng.choice(59, (64, 32), p=p).astype(np.int32)
+      self._languages = np.zeros((64, 1), np.int32)
+      return super().rows(step, start, stop)
+
+  loader = Drawn([[0] * 32], [0], batch_size=64)
+  found = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
+  assert (
+    found.within
+    == found.joint
+    == pytest.approx(-np.sum(p * np.log(p)), abs=0.01)
+  )
+  assert loader.read == list(range(128))
+
+
+def test_what_is_said_of_a_run():
+  one = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
+  assert one.add(50, 8.5) == one.advice() == ''
+  assert one.add(100, 7.2) == (
+    'mlm: the loss (7.20) has come near the entropy of token frequencies '
+    '(7.00, within a language 6.00): until it is below 5.70, the model has learned frequencies only.'
+  )
+  assert one.add(150, 5.9) == ''
+  assert one.advice().startswith(
+    'mlm: the loss (5.90) is still near the entropy of token frequencies '
+    '(7.00, within a language 6.00): the model has learned frequencies only, since step 100. Train'
+  )
+  assert one.add(1230, 5.69, 3.1e6) == (
+    'mlm: left the plateau of token frequencies (entropy 7.00, within a '
+    'language 6.00) by step 1,230 after 1,130 on it (3.1M tokens).'
+  )
+  assert one.add(1300, 5.9) == one.add(1350, 5.0) == one.advice() == ''
+  assert (one.reached, one.left) == (100, 1230)
+
+
+def test_a_loss_that_is_no_number_says_nothing():
+  one = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
+  assert one.add(50, float('nan')) == one.advice() == ''
+
+
+def _plateaus(loaders):
+  two_losses = cross_attention_mlm.CrossAttentionMLM()
+  entries = (
+    objective_mixture.Entry(stream='mono', objective=two_losses),
+    objective_mixture.Entry(stream='mono', objective=masked_lm.MaskedLM()),
+    objective_mixture.Entry(stream='live', objective=masked_lm.MaskedLM(name='l')),
+    objective_mixture.Entry(stream='mono', objective=sentence_alignment.SentenceAlignment()),
+  )
+  mixture = tiny.make_mixture(*entries)
+  return unigram_plateau.Plateaus(
+    unigram_plateau.mixture_entropies(mixture, loaders, tiny.SPEC)
+  )
+
+
+def test_of_a_run_and_of_the_run_that_goes_on(few, caplog):
+  """Live loaders are not read; what was reported before is not said again."""
+  caplog.set_level(logging.INFO)
+  live = _Loader(_ROWS, _LANGUAGES, batch_size=4)
+  live.signature = ''
+  loaders = {'mono': _Loader(_ROWS, _LANGUAGES, batch_size=4), 'live': live}
+  assert _plateaus({}).result() == {}
+  ones = _plateaus(loaders)
+  assert live.read == []
+  reports = [(10, 2.0), (20, _ENTROPY), (30, _ENTROPY / 2)]
+  records = []
+  for step, loss in reports:
+    metrics = {'mlm/loss': loss}
+    ones.add(step, metrics, 100.0 * step)
+    assert metrics['mlm/unigram_entropy'] == pytest.approx(_ENTROPY)
+    records.append({'step': step, 'train': metrics})
+  told = [r.getMessage() for r in caplog.records]
+  assert len(told) == 2 and 'by step 30' in told[1]
+  whole = ones.result()
+  assert list(whole) == ['mlm']
+  assert (whole['mlm']['reached'], whole['mlm']['left']) == (20, 30)
+  caplog.clear()
+  again = _plateaus(loaders)
+  again.go_on([*records[:2], {'step': 20, 'eval': {'f1': 1.0}}])
+  assert caplog.records == []
+  again.add(30, {'mlm/loss': _ENTROPY / 2}, 3000.0)
+  assert again.result() == whole
+  again.go_on(records[:2])  # back to the checkpoint of step 20
+  assert again.result()['mlm']['left'] is None
+  assert 'since step 20. Train more steps' in caplog.text

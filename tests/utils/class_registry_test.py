@@ -1,0 +1,31 @@
+"""Stable names of classes."""
+
+import pytest
+
+from xlflax.utils import (errors, class_registry)
+
+
+def test_names_lead_to_classes_and_back():
+  cls = class_registry.class_of('masked_lm')
+  assert cls.__name__ == 'MaskedLM' and class_registry.name_of(cls) == 'masked_lm'
+  assert class_registry.name_of(int) is None
+
+
+def test_a_name_is_of_one_class():
+  with pytest.raises(errors.ConfigError, match='Two classes.*masked_lm'):
+
+    @class_registry.register('masked_lm')
+    class Other:
+      pass
+
+    del Other
+
+
+def test_an_unknown_name():
+  with pytest.raises(errors.RunDirectoryError, match='not registered. Got: no'):
+    class_registry.class_of('no')
+
+
+def test_names_are_snake_case():
+  for name in class_registry.registered_classes():
+    assert name == name.lower() and name.isidentifier(), name

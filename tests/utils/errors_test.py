@@ -1,0 +1,65 @@
+"""Exit statuses: what starting again can mend, and what it cannot."""
+
+import errno
+import os
+import pickle
+
+import pytest
+
+from xlflax.utils import errors
+
+Exit = errors.ExitStatus
+
+
+def _os_error(number):
+  return OSError(number, os.strerror(number), 'a.txt')
+
+
+@pytest.mark.parametrize(
+  'number',
+  [errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO]
+  + [errno.ETIMEDOUT, errno.EFBIG],
+)
+def test_an_error_from_what_may_pass_is_worth_a_restart(number):
+  try:
+    raise errors.CorpusError('No text') from _os_error(number)
+  except errors.CorpusError as error:
+    assert error.status is Exit.FAILURE
+    assert pickle.loads(pickle.dumps(error)).status is Exit.FAILURE
+  with pytest.raises(errors.XlflaxError, match=r'Where: b\.txt') as raised:
+    error = OSError(number, os.strerror(number))
+    errors.check_system(error, 'b.txt')
+  assert raised.value.status is Exit.FAILURE
+
+
+@pytest.mark.parametrize('number', [errno.EACCES, errno.ENOENT, errno.EINVAL])
+def test_an_error_from_what_lasts_is_a_mistake(number):
+  try:
+    raise errors.CorpusError('No text') from _os_error(number)
+  except errors.CorpusError as error:
+    assert error.status is Exit.MISTAKE
+
+
+def test_what_is_missing_or_malformed_is_told_by_its_reader():
+  errors.check_system(_os_error(errno.ENOENT), 'a')
+  errors.check_system(_os_error(errno.ENOTDIR), 'a')
+  errors.check_system(OSError('Not a gzipped file'), 'a')
+  errors.check_system(ValueError('no JSON'), 'a')
+  with pytest.raises(errors.XlflaxError, match='Permission denied') as raised:
+    errors.check_system(_os_error(errno.EACCES), 'a')
+  assert raised.value.status is Exit.MISTAKE
+
+
+@pytest.mark.parametrize(
+  ('parts', 'joint'),
+  [
+    ([], Exit.DONE),
+    ([0, 0], Exit.DONE),
+    ([0, 2], Exit.MISTAKE),
+    ([2, 74, 0], Exit.FAILURE),
+    ([74, 1], Exit.BUG),
+    ([1, 75, 2], Exit.STOPPED),
+  ],
+)
+def test_the_status_of_parts(parts, joint):
+  assert errors.joint_status(parts) is joint

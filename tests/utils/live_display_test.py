@@ -1,0 +1,94 @@
+"""The screen of a terminal: what is logged stays, the live line goes."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import terminal
+
+_RUN = """
+import logging, sys, time, warnings
+from xlflax.utils import logs, progress, screen
+from xlflax.training import progress as training
+
+logs.set_up()
+run = training.Progress(
+  first_step=0, total_steps=60, flops_per_step=None, peak_flops=None
+)
+time.sleep(0.6)
+run.begin(1, 9.5, 0.5)
+for step in range(2, 61):
+  time.sleep(0.01)
+  run.advance(step)
+  if step % 10 == 0:
+    run.report(step, 10 / step, 100)
+  if step == 30:
+    with progress.named('retrieval'):
+      with progress.Progress('rows', unit='rows', total=40) as report:
+        for _ in range(4):
+          time.sleep(0.11)
+          report(10)
+        logging.info('between')
+  if step == 45:
+    print('printed', file=sys.stderr)
+    print('to standard output')
+run.close()
+logging.info('the end %s', 'x' * 130)
+"""
+
+
+@pytest.mark.parametrize('width', [80, 120])
+def test_no_line_of_a_run_is_lost_or_glued(width):
+  seen = terminal.lines([sys.executable, '-c', _RUN], width)
+  told = [line.partition(' I ')[2] or line for line in seen]
+  assert told[0].startswith('step 1/60 | loss 9.5000 | the first step took')
+  reports = [line for line in told if ' tok/s' in line]
+  assert [line.partition(' | ')[0] for line in reports] == [
+    f'step {step}/60' for step in range(10, 61, 10)
+  ]
+  assert all('ETA 00:00:0' in line for line in reports)
+  assert [line for line in told[1:] if line not in reports] == [
+    'between',
+    'printed',
+    'to standard output',
+    'the end ' + 'x' * 130,
+  ]
+
+
+def test_the_line_is_there_while_the_command_works():
+  """What is on the screen when the process is gone in the middle."""
+  program = _RUN.replace('run.close()', 'import os; os._exit(0)')
+  seen = terminal.lines([sys.executable, '-c', program], 80)
+  (live,) = [line for line in seen if '━' in line]
+  assert re.search(r'step \d+/60 \| loss \d\.\d{4} \| ETA 00:00:0', live)
+  assert len(live) <= 80
+
+
+_PLAIN = """
+import logging
+from xlflax.utils import logs, progress, screen
+logs.set_up()
+with progress.named('quiet'):
+  logging.warning('a line')
+print(screen.is_live())
+"""
+
+
+def test_a_log_has_plain_lines():
+  done = subprocess.run(
+    [sys.executable, '-c', _PLAIN], capture_output=True, text=True, check=True
+  )
+  assert done.stderr.partition(' W ')[2] == 'a line\n'
+  assert done.stdout == 'False\n'
+  dumb = terminal.lines(
+    [sys.executable, '-c', _PLAIN], 80, environment={'TERM': 'dumb'}
+  )
+  assert dumb[0][9:] == 'W a line' and dumb[1:] == ['False']
+
+
+def test_quiet_shows_warnings_only():
+  program = _RUN.replace('logs.set_up()', 'logs.set_up(logging.WARNING)')
+  seen = terminal.lines([sys.executable, '-c', program], 80)
+  assert seen == ['printed', 'to standard output']

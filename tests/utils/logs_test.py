@@ -1,0 +1,62 @@
+"""Lines of the log as JSON, and errors in them."""
+
+import json
+import logging
+import os
+
+import pytest
+
+from xlflax.utils import (errors, logs, live_display)
+
+
+@pytest.fixture
+def as_json(monkeypatch):
+  """A log of JSON lines; the session's own one afterwards."""
+  root = logging.getLogger()
+  monkeypatch.setattr(root, 'handlers', root.handlers[:])
+  level = root.level
+  logs.set_up(as_json=True)
+  yield
+  root.setLevel(level)
+  live_display.allow_live_lines(True)
+
+
+def _lines(capsys) -> list[dict]:
+  return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_record_is_an_object_with_its_fields(as_json, capsys):
+  logging.warning('Two\nlines "here"', extra={'fields': dict(step=3, loss=1.5)})
+  (line,) = _lines(capsys)
+  assert line.pop('time').endswith('+00:00')
+  assert line == {
+    'level': 'warning',
+    'message': 'Two\nlines "here"',
+    'step': 3,
+    'loss': 1.5,
+  }
+
+
+def test_a_traceback_is_part_of_its_record(as_json, capsys):
+  try:
+    raise ValueError('a bug')
+  except ValueError:
+    logging.exception('It failed')
+  (line,) = _lines(capsys)
+  assert 'ValueError: a bug' in line['trace']
+
+
+def test_there_is_no_live_line(as_json, monkeypatch):
+  monkeypatch.setattr('sys.stderr.isatty', lambda: True, raising=False)
+  monkeypatch.setitem(os.environ, 'TERM', 'xterm')
+  assert not live_display.is_live()
+
+
+def test_an_error_has_its_parts(as_json, capsys):
+  error = errors.CorpusError('No text', got=0, where='a.txt:3', fix='add some')
+  logs.log_exit('train', error, as_json=True)
+  (line,) = _lines(capsys)
+  assert line['level'] == 'error' and line['message'] == str(error)
+  assert line['what'] == 'No text' and line['got'] == '0'
+  assert line['fix'] == 'add some' and line['status'] == 2
+  assert 'expected' not in line

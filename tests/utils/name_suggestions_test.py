@@ -1,0 +1,55 @@
+"""Names that resemble a misspelt one."""
+
+from xlflax.utils import name_suggestions
+
+_NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
+
+
+def test_close_names():
+  assert name_suggestions.close_matches('--model-dir', _NAMES) == ['--model_dir']
+  assert name_suggestions.close_matches('RETREIVAL', _NAMES) == ['retrieval']
+  assert name_suggestions.close_matches('taging', _NAMES) == ['Tagging']
+  assert name_suggestions.close_matches('xyz', _NAMES) == []
+
+
+def test_sentences():
+  assert name_suggestions.did_you_mean('retreival', _NAMES) == (
+    'did you mean retrieval?'
+  )
+  assert name_suggestions.did_you_mean('xyz', _NAMES) is None
+  assert name_suggestions.or_else('xyz', _NAMES, 'look.') == 'look.'
+  assert name_suggestions.or_else('taging', _NAMES, 'look.') == (
+    'did you mean Tagging? look.'
+  )
+
+
+def test_languages_are_meant_by_other_codes_and_names():
+  codes = ['en', 'de', 'ja', 'swa', 'zh_CN', 'aa']
+  for got, meant in {
+    'jp': 'ja',
+    'deu': 'de',
+    'de-AT': 'de',
+    'German': 'de',
+    'sw': 'swa',
+    'uk': 'en',
+    'zh_CM': 'zh_CN',
+    'DE': 'de',
+  }.items():
+    assert (
+      name_suggestions.suggest_language(got, codes) == f'did you mean {meant}?'
+    ), got
+  assert name_suggestions.suggest_language('qx', codes) is None
+  assert (
+    name_suggestions.suggest_languages(['en', 'jp'], codes) == 'did you mean ja?'
+  )
+  assert name_suggestions.suggest_languages(['jp', 'deu', 'qx'], codes) == (
+    'jp: did you mean ja?; deu: did you mean de?'
+  )
+  assert name_suggestions.suggest_languages(['qx', 'qy'], codes) is None
+  assert name_suggestions.suggest_languages(['en'], codes) is None
+
+
+def test_long_lists_are_cut():
+  assert name_suggestions.some_of(['b', 'a']) == 'one of a, b'
+  text = name_suggestions.some_of(f'n{i:02}' for i in range(23))
+  assert text.endswith('n19 and 3 more')

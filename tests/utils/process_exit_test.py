@@ -1,0 +1,27 @@
+"""The end of a command does not wait for foreign code, and keeps its status."""
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import sys, threading, time
+from xlflax import cli
+from xlflax.utils import leaving
+def run(name, arguments, level):
+  thread = threading.Thread(target=time.sleep, args=(60,), daemon=False)
+  thread.start()
+  assert leaving.is_command()
+  leaving.leave_to_itself(thread)
+  print('done')
+  return 3
+cli._run_command = run
+sys.argv = ['xlflax', 'train']
+sys.exit(cli.main())
+"""
+
+
+def test_a_thread_that_goes_on():
+  done = subprocess.run(
+    [sys.executable, '-c', _PROGRAM], capture_output=True, text=True, timeout=50
+  )
+  assert (done.returncode, done.stdout) == (3, 'done\n')

@@ -1,0 +1,64 @@
+"""Lines about progress, every half a minute and not more often."""
+
+import pytest
+
+from xlflax.evaluation import hidden_states
+from xlflax.utils import progress_reporting
+
+
+class _Clock:
+  """Moves on by ten seconds each time that it is asked."""
+
+  def __init__(self):
+    self.now = 0.0
+
+  def monotonic(self) -> float:
+    self.now += 10
+    return self.now
+
+
+@pytest.fixture
+def lines(monkeypatch, caplog):
+  monkeypatch.setattr(progress_reporting, 'time', _Clock())
+  caplog.set_level('INFO')
+  return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_a_line_every_half_a_minute(lines):
+  report = progress_reporting.Progress('retrieval', total=7000)
+  for _ in range(7):
+    report(1000)
+  assert lines() == [
+    'retrieval | 3,000 of 7,000 sentences | 100/s | 1 min left',
+    'retrieval | 6,000 of 7,000 sentences | 100/s | 0 min left',
+  ]
+
+
+def test_what_was_done_before_has_no_part_in_the_speed(lines):
+  report = progress_reporting.Progress('words', done=10**6)
+  for _ in range(3):
+    report(6)
+  assert lines() == ['words | 1,000,018 sentences | 0.6/s']
+
+
+def test_batches_report_under_the_name_that_is_given(lines):
+  def read() -> None:
+    plan = hidden_states.plan_batches([5] * 70, max_length=16, batch_size=10)
+    assert sum(len(indices) for indices, _, _ in plan) == 70
+
+  read()
+  assert progress_reporting.current_progress_name() is None and lines() == []
+  with progress_reporting.progress_name('bleu'):
+    read()
+  assert progress_reporting.current_progress_name() is None
+  assert [line.split(' | ')[:2] for line in lines()] == [
+    ['bleu', '30 of 70 rows'],
+    ['bleu', '60 of 70 rows'],
+  ]
+
+
+def test_how_much_there_is_is_told_on_the_way(lines):
+  with progress_reporting.Progress('cache', unit='shards') as report:
+    for done in (10, 11, 12, 13):
+      report.reach(done, 13)
+  assert lines() == ['cache | 12 of 13 shards | 0.067/s | 0 min left']

@@ -1,0 +1,53 @@
+import io
+
+import pytest
+import rich.console
+import rich.table
+
+from xlflax.utils import rich_tables
+
+
+def _table(columns):
+  table = rich.table.Table(title='Stream', title_justify='left')
+  table.add_column('task')
+  for n in range(columns):
+    table.add_column(f'column{n}', justify='right')
+  table.add_row('en', *(f'{1_000_000 + n:,}' for n in range(columns)))
+  table.add_row('mean', *('-' for _ in range(columns)), style='bold')
+  return table
+
+
+def _shown(table, width):
+  stream = io.StringIO()
+  rich_tables.print_table(
+    table, rich.console.Console(file=stream, width=width)
+  )
+  return stream.getvalue()
+
+
+@pytest.mark.parametrize('width', [24, 40, 80, 200])
+def test_no_column_is_lost(width):
+  text = _shown(_table(9), width)
+  assert all(f'column{n}' in text for n in range(9))
+  assert all(f'{1_000_000 + n:,}' in text for n in range(9))
+  assert '…' not in text
+  assert max(map(len, text.splitlines())) <= width
+
+
+def test_every_part_repeats_the_names_of_the_rows():
+  text = _shown(_table(9), 60)
+  parts = text.count('task')
+  assert parts > 1
+  assert text.count('Stream (continued)') == parts - 1
+  assert text.count('mean') == parts
+
+
+def test_a_table_that_fits_stays_whole():
+  text = _shown(_table(3), 80)
+  assert text.count('task') == 1 and 'continued' not in text
+
+
+def test_a_wide_column_is_folded():
+  table = rich.table.Table('task', 'value')
+  table.add_row('a', 'x' * 100)
+  assert _shown(table, 40).count('x') == 100

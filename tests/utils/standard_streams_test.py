@@ -1,0 +1,104 @@
+"""Standard streams that are closed, full, or read by nobody."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from xlflax.utils import standard_streams
+
+_PROGRAM = """
+import sys
+from xlflax.utils import outputs
+outputs.open_closed()
+outputs.drop_unread(stdout=sys.argv[1] == 'drop')
+file = open(sys.argv[2], 'w')  # gets no stream's number
+for _ in range(3):
+  print('told')
+  sys.stdout.flush()
+  print('logged', file=sys.stderr)
+print(len(sys.stdin.read()), file=file)
+file.close()
+outputs.end()
+"""
+
+
+def _run(shell: str, how: str, file) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    ['bash', '-c', f'set -o pipefail; "$0" -c "$1" "$2" "$3" {shell}']
+    + [sys.executable, _PROGRAM, how, str(file)],
+    capture_output=True,
+    text=True,
+    stdin=subprocess.DEVNULL,
+    check=False,
+  )
+
+
+_CLOSED = [
+  ' '.join(chosen)
+  for count in range(1, 4)
+  for chosen in itertools.combinations(('<&-', '>&-', '2>&-'), count)
+]
+
+
+@pytest.mark.parametrize('closed', _CLOSED)
+def test_what_is_closed_takes_anything(tmp_path, closed):
+  """And no file that is opened later gets what is printed."""
+  done = _run(closed, 'keep', tmp_path / 'file')
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'file').read_text() == '0\n'
+  assert done.stdout == ('' if ' >&-' in f' {closed}' else 'told\n' * 3)
+  assert done.stderr == ('' if '2>&-' in closed else 'logged\n' * 3)
+
+
+@pytest.mark.parametrize('into', ['| true', '2>&1 >/dev/null | true'])
+def test_what_nobody_reads_is_dropped(tmp_path, into):
+  done = _run(f'{into}; exit ${{PIPESTATUS[0]}}', 'drop', tmp_path / 'file')
+  assert done.returncode == 0 and 'Error' not in done.stderr
+  assert (tmp_path / 'file').exists()
+
+
+def test_a_full_disk_under_a_log_is_no_failure(tmp_path):
+  done = _run('2>/dev/full', 'keep', tmp_path / 'file')
+  assert (done.returncode, done.stdout) == (0, 'told\n' * 3)
+
+
+def test_a_full_disk_under_results_is(tmp_path):
+  done = _run('>/dev/full', 'drop', tmp_path / 'file')
+  assert done.returncode == 1
+  assert "No space left on device: 'standard output'" in done.stderr
+
+
+def test_whether_somebody_reads(monkeypatch):
+  reader, writer = os.pipe()
+  with os.fdopen(writer, 'w') as stream:
+    monkeypatch.setattr(sys, 'stdout', stream)
+    assert not standard_streams.is_unread()
+    os.close(reader)
+    assert standard_streams.is_unread()
+
+
+@pytest.mark.parametrize('encoding', ['ascii', 'latin-1', 'cp1252', 'utf-8'])
+@pytest.mark.parametrize('stream', ['stdout', 'stderr'])
+def test_streams_take_any_text(encoding, stream):
+  """Characters that the encoding lacks become the escapes of JSON."""
+  text = 'é 猫 🐈 \udcff'
+  program = f"""
+import json, sys
+from xlflax.utils import outputs
+outputs.open_closed()
+outputs.drop_unread(stdout=True)
+print(json.dumps({ascii(text)}, ensure_ascii=False), file=sys.{stream})
+outputs.end()
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    capture_output=True,
+    env={**os.environ, 'PYTHONIOENCODING': encoding},
+    check=True,
+  )
+  written = getattr(done, stream).decode(encoding)
+  assert json.loads(written) == text

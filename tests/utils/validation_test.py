@@ -1,0 +1,292 @@
+"""Tests of `xlflax.utils.validation`."""
+
+import copy
+import dataclasses
+import enum
+import inspect
+import math
+import pathlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+import gin
+import numpy as np
+import pydantic
+import pytest
+from flax import linen as nn
+
+from tests.errors import raises_error
+from xlflax.utils import (errors, validation)
+
+
+class _Pooling(enum.Enum):
+  MEAN = 'mean'
+  FIRST = 'first'
+
+
+class _Sized(Protocol):
+  size: int
+
+
+class _Box:
+  size = 3
+
+
+class _Opened:
+  OPENED_BY = 'open_it({})'
+
+
+@validation.validate_fields
+@dataclasses.dataclass(frozen=True)
+class _Engine:
+  power: validation.PositiveFloat
+  gears: tuple[validation.PositiveInt, ...] = (1, 2)
+  pooling: _Pooling = _Pooling.MEAN
+  name: str = 'engine'
+  is_fast: bool = False
+  sizes: Mapping[str, validation.Fraction] = dataclasses.field(
+    default_factory=dict
+  )
+  box: _Sized | None = None
+  step: validation.NonNegativeInt | Literal['last'] = 'last'
+  schedule: validation.PositiveFloat | _Box = 1.0
+  texts: str | Sequence[str] = ''
+  opened: _Opened | None = None
+  function: Callable[[int], int] | None = None
+  data: Annotated[
+    Mapping[str, str], pydantic.Field(description='a mapping of names')
+  ] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self):
+    assert isinstance(self.gears, tuple)  # Values are converted before.
+
+
+class _Layer(nn.Module):
+  size: validation.PositiveInt
+  pooling: _Pooling = _Pooling.MEAN
+
+
+validation.validate_fields(_Layer)
+
+
+@validation.validate_call
+def _encode(
+  texts: Iterable[str],
+  vectors: np.ndarray | None = None,
+  *languages: str,
+  pooling: _Pooling | str = 'mean',
+  path: validation.FilePath = '.',
+  batch_size: validation.PositiveInt = 8,
+):
+  return texts, vectors, languages, pooling, path, batch_size
+
+
+def test_values_are_converted_to_the_declared_types():
+  engine = _Engine(
+    np.float32(0.5),
+    gears=[1e4, np.int64(2)],
+    pooling='FIRST',
+    name=pathlib.Path('/a'),
+    is_fast=np.bool_(True),
+    sizes={'en': 1},
+    box=_Box(),
+    step=np.int32(3),
+    texts=np.array(['a', 'b']),
+    function=len,
+  )
+  assert (engine.power, engine.gears) == (0.5, (10_000, 2))
+  assert all(type(gear) is int for gear in engine.gears)
+  assert (engine.pooling, engine.name) == (_Pooling.FIRST, '/a')
+  assert engine.is_fast is True
+  assert (engine.step, engine.texts) == (3, ['a', 'b'])
+
+
+def test_a_validated_dataclass_behaves_like_a_dataclass():
+  engine = _Engine(3)
+  assert dataclasses.replace(engine, power=4).power == 4
+  assert copy.copy(engine) == pickle.loads(pickle.dumps(engine)) == engine
+  assert list(inspect.signature(_Engine).parameters)[:2] == ['power', 'gears']
+  assert validation.is_validated(_Engine)
+  assert validation.validate_fields(_Engine) is _Engine
+
+
+@pytest.mark.parametrize(
+  ('field', 'value', 'where'),
+  [
+    ('power', 0, 'power'),
+    ('power', True, 'power'),
+    ('power', '20', 'power'),
+    ('power', math.nan, 'power'),
+    ('power', math.inf, 'power'),
+    ('power', 1e40, 'power'),  # Infinite in float32.
+    ('gears', 3, 'gears'),
+    ('gears', {1, 2}, 'gears'),  # A set has no order.
+    ('gears', (1, 0), 'gears[1]'),
+    ('gears', (1.5,), 'gears[0]'),
+    ('gears', (2**31,), 'gears[0]'),
+    ('pooling', 'last', 'pooling'),
+    ('pooling', 3, 'pooling'),
+    ('name', 3, 'name'),
+    ('is_fast', 1, 'is_fast'),
+    ('is_fast', 'no', 'is_fast'),
+    ('sizes', {'en': 2}, "sizes['en']"),
+    ('sizes', 'en', 'sizes'),
+    ('box', _Box, 'box'),
+    ('box', 'box', 'box'),
+    ('step', 'first', 'step'),
+    ('step', -1, 'step'),
+    ('schedule', -1, 'schedule'),
+    ('schedule', _Box, 'schedule'),
+    ('texts', ['a', 3], 'texts[1]'),
+    ('function', 3, 'function'),
+  ],
+)
+def test_invalid_values_raise_config_errors(field, value, where):
+  with pytest.raises(errors.ConfigError) as error:
+    _Engine(**{'power': 1, field: value})
+  assert error.value.where == f'_Engine.{where}'
+  assert error.value.got and error.value.expected
+  with pytest.raises(errors.ConfigError):
+    dataclasses.replace(_Engine(1), **{field: value})
+
+
+@pytest.mark.parametrize(
+  ('fields', 'fix'),
+  [
+    ({'gear': (1,)}, 'gears'),
+    ({'pooling': 'frist'}, 'first'),
+    ({'power': '20'}, '20'),
+    ({'gears': 3}, '[3]'),
+    ({'box': _Box}, '_Box(...)'),
+    ({'opened': 'a'}, "open_it('a')"),
+  ],
+)
+def test_errors_suggest_a_correction(fields, fix):
+  with pytest.raises(errors.ConfigError) as error:
+    _Engine(**({'power': 1} | fields))
+  assert fix in error.value.fix
+
+
+def test_missing_and_positional_arguments():
+  with pytest.raises(errors.ConfigError) as error:
+    _Engine()
+  assert (error.value.got, error.value.where) == ('no power', '_Engine')
+  with pytest.raises(errors.ConfigError):
+    _Engine(*range(99))
+  with pytest.raises(errors.ConfigError):
+    _encode()
+
+
+def test_a_description_is_what_is_expected():
+  with pytest.raises(errors.ConfigError) as error:
+    _Engine(1, data=3)
+  assert error.value.expected == 'a mapping of names'
+
+
+def test_linen_modules_keep_their_values():
+  assert _Layer(size=3.0, pooling='first').pooling == 'first'
+  assert _Layer(3, name='layer').name == 'layer'
+  for fields in ({'size': 0}, {'size': 1, 'pooling': 'last'}, {}):
+    with pytest.raises(errors.ConfigError):
+      _Layer(**fields)
+
+
+def test_arguments_of_functions_are_converted():
+  texts, vectors, languages, pooling, path, batch_size = _encode(
+    ['a'], [[1, 2]], 'en', pooling='first', path=pathlib.Path('a')
+  )
+  assert (texts, languages) == (['a'], ('en',))
+  assert isinstance(vectors, np.ndarray)
+  assert (pooling, path, batch_size) == (_Pooling.FIRST, 'a', 8)
+
+
+def test_items_of_iterators_are_validated_when_they_are_read():
+  texts = _encode(iter(['a', 3]))[0]
+  assert next(texts) == 'a'
+  with pytest.raises(errors.ConfigError):
+    next(texts)
+
+
+@pytest.mark.parametrize(
+  ('args', 'kwargs', 'where'),
+  [
+    (('a',), {}, 'texts'),
+    ((['a', 3],), {}, 'texts[1]'),
+    (([], ['a']), {}, 'vectors'),
+    (([], [[1], [2, 3]]), {}, 'vectors'),
+    (([], None, 3), {}, 'languages'),
+    (([],), {'path': 3}, 'path'),
+    (([],), {'pooling': 'last'}, 'pooling'),
+    (([],), {'batch_size': 0}, 'batch_size'),
+  ],
+)
+def test_invalid_arguments_raise_config_errors(args, kwargs, where):
+  with pytest.raises(errors.ConfigError) as error:
+    _encode(*args, **kwargs)
+  assert error.value.where == f'_encode.{where}'
+
+
+def test_validate_names_the_location():
+  assert validation.validate('mean', _Pooling, name='p') is _Pooling.MEAN
+  with pytest.raises(errors.ConfigError) as error:
+    validation.validate(0, validation.PositiveInt, name='n', where='a.gin:3')
+  assert error.value.where == 'a.gin:3'
+  assert validation.validate(0, Any, name='n') == 0
+
+
+def test_gin_can_raise_the_error():
+  configurable = gin.external_configurable(_Engine, 'engine')
+  with pytest.raises(errors.ConfigError) as error:
+    configurable(power=0)
+  assert error.value.where == '_Engine.power'
+
+
+def test_numeric_types():
+  hint = dict[int, tuple[validation.PositiveInt, ...]] | float | None
+  assert list(validation.numeric_types(hint)) == [validation.PositiveInt, float]
+
+
+def test_importing_does_not_import_jax():
+  program = (
+    'import sys, xlflax.utils.validation; '
+    "print({'jax', 'numpy', 'tensorflow'} & set(sys.modules))"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, check=True
+  )
+  assert done.stdout.strip() == 'set()'
+
+
+def test_views_of_a_mapping_are_iterables():
+  @validation.validate_call
+  def count(pairs: Iterable[tuple[str, int]]) -> int:
+    return sum(number for _, number in pairs)
+
+  assert count({'a': 1, 'b': 2}.items()) == 3
+  with pytest.raises(errors.ConfigError) as caught:
+    count({('a', 1)})
+  assert str(caught.value.where).endswith('count.pairs')
+
+
+@pytest.mark.parametrize('path', ['a\udcff', 'runs/x\r', 'a\0', 'a\x1b[0m'])
+def test_paths_are_utf8_without_control_characters(path):
+  @validation.validate_call
+  def read(path: validation.FilePath):
+    raise AssertionError(path)
+
+  with raises_error(errors.ConfigError):
+    read(path)
+  with raises_error(errors.ConfigError):
+    read(pathlib.Path(path))
+
+
+@pytest.mark.parametrize('path', ['a b', 'é/猫', 'gs://bucket/x'])
+def test_other_paths_are_accepted(path):
+  @validation.validate_call
+  def read(path: validation.FilePath):
+    return path
+
+  assert read(path) == path

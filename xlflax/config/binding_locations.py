@@ -1,0 +1,166 @@
+"""Locations of gin bindings: the file and line, or the flag, of each value.
+
+Gin does not keep where a value was bound. `read_bindings` parses the files
+and flags once more, as text, so that an error about a field of an object can
+name the binding.
+"""
+
+import dataclasses
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gin import config_parser
+
+from xlflax.config import command_line_bindings
+from xlflax.config import config_files
+from xlflax.utils import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Binding:
+  """A statement that binds a parameter or a macro.
+
+  Attributes:
+    scope: The scopes of the parameter, such as 'train/mono', or ''.
+    selector: The configurable, such as 'dataset_config.Stream'. For a macro, its name.
+    parameter: The name of the parameter. For a macro, ''.
+    macros: The macros that the value refers to.
+    location: 'FILE:LINE' or '--gin.NAME'.
+    is_shipped: Whether the statement is in a file of the package.
+  """
+
+  scope: str
+  selector: str
+  parameter: str
+  macros: tuple[str, ...]
+  location: str
+  is_shipped: bool
+
+  @property
+  def name(self) -> str:
+    """The bound name, as in a gin file."""
+    scope = f'{self.scope}/' if self.scope else ''
+    return scope + '.'.join(filter(None, (self.selector, self.parameter)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Macro:
+  name: str
+
+
+class _Delegate(config_parser.ParserDelegate):
+  """Parses references without resolving them."""
+
+  def configurable_reference(self, scoped_configurable_name, evaluate):
+    del evaluate
+    return scoped_configurable_name
+
+  def macro(self, macro_name):
+    return _Macro(macro_name)
+
+
+def read_bindings(
+  files: Sequence[config_files.GinFile], flags: Sequence[str]
+) -> list[Binding]:
+  """Returns the bindings of files and flags, in the order of precedence.
+
+  Args:
+    files: The gin files, included files before those that include them.
+    flags: 'NAME=VALUE' from the command line.
+
+  Raises:
+    ConfigError: If a statement is malformed.
+  """
+  bindings = []
+  for file in files:
+    is_shipped = file.path.is_relative_to(config_files.SHIPPED)
+    for statement in _parse(file.text, str(file.path)):
+      location = f'{file.path}:{statement.location.line_num}'
+      bindings.append(_to_binding(statement, location, is_shipped))
+  for flag in flags:
+    location = f'--gin.{flag.partition("=")[0].strip()}'
+    for statement in _parse(command_line_bindings.quote_bare_word(flag)):
+      bindings.append(_to_binding(statement, location, False))
+  return bindings
+
+
+def find_binding_location(
+  bindings: Sequence[Binding], where: str, scope: str
+) -> str | None:
+  """Returns the locations of the value of a field, or None.
+
+  Args:
+    bindings: All bindings, in the order of precedence.
+    where: The field, such as 'Stream.length', as in `XlflaxError.where`.
+    scope: The scope in which the object is constructed.
+  """
+  match = re.match(r'(\w+)\.(\w+)', where)
+  if match is None:
+    return None
+  candidates = [
+    binding
+    for binding in bindings
+    if binding.parameter == match[2]
+    and binding.selector.rpartition('.')[2] == match[1]
+    and f'{scope}/'.startswith(f'{binding.scope}/' if binding.scope else '')
+  ]
+  if not candidates:
+    return None
+  # Gin prefers the innermost scope, and then the last statement.
+  binding = max(candidates, key=lambda x: len(x.scope.split('/')))
+  binding = [x for x in candidates if x.scope == binding.scope][-1]
+  locations = [binding.location]
+  macros = list(binding.macros)
+  for name in macros:
+    values = [x for x in bindings if not x.parameter and x.name == name]
+    if values:
+      locations.append(values[-1].location)
+      macros += [x for x in values[-1].macros if x not in macros]
+  return ' and '.join(dict.fromkeys(locations))
+
+
+def _parse(
+  text: str, path: str | None = None
+) -> Iterator[config_parser.BindingStatement]:
+  """Yields the bindings of a file, or of a flag if there is no path."""
+  try:
+    for statement in config_parser.ConfigParser(text, _Delegate()):
+      if isinstance(statement, config_parser.BindingStatement):
+        yield statement
+  except (SyntaxError, ValueError, tokenize.TokenError) as error:
+    line = getattr(error, 'lineno', None) or 1
+    source = text.splitlines()[line - 1].strip() if text else ''
+    raise errors.ConfigError(
+      'Malformed gin statement',
+      got=source if path else f'--gin.{text}',
+      expected=f'NAME = VALUE; {command_line_bindings.VALUES}',
+      where=f'{path}:{line}' if path else f'--gin.{text.partition("=")[0]}',
+    ) from error
+
+
+def _to_binding(
+  statement: config_parser.BindingStatement, location: str, is_shipped: bool
+) -> Binding:
+  return Binding(
+    scope=statement.scope or '',
+    selector=statement.selector,
+    parameter=statement.arg_name or '',
+    macros=tuple(_macros(statement.value)),
+    location=location,
+    is_shipped=is_shipped,
+  )
+
+
+def _macros(value: Any) -> Iterator[str]:
+  """Yields the macros that a value refers to."""
+  if isinstance(value, _Macro):
+    yield value.name
+  elif isinstance(value, dict):
+    for key, item in value.items():
+      yield from _macros(key)
+      yield from _macros(item)
+  elif isinstance(value, list | tuple):
+    for item in value:
+      yield from _macros(item)

@@ -1,0 +1,289 @@
+"""Segmentation of text into words, in scripts with and without spaces.
+
+`Segmenter.split` splits text into alternating separators and words, so that
+words can be replaced while everything else stays byte for byte. No word begins
+with a combining mark.
+
+- Scripts with spaces: a word is a run of letters, digits and combining marks,
+  with apostrophes and hyphens inside (`don't`, `well-known`). In French,
+  Italian and similar languages an apostrophe ends a word (`l'`, `homme`). The
+  Ethiopic word space (`፡`) and the Tibetan tsheg (`་`) are separators, so that
+  Tibetan words are syllables.
+- Chinese: the words of jieba.
+- Japanese, Thai, Lao, Khmer, Burmese: the words of ICU's dictionaries. Known
+  words that consist of several of these stay one word.
+- Other scripts without spaces (Javanese, Balinese, Tai Tham, New Tai Lue): ICU
+  has no dictionary for them. A run is split at known words that begin and end
+  at grapheme clusters; the text between two known words is one word.
+"""
+
+import functools
+import importlib
+import importlib.metadata
+import itertools
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from xlflax.data.corpus import language_codes
+from xlflax.utils import user_modules
+
+# Stands between texts that are split in one call; never a character of text.
+BORDER = '\0'
+
+_ELIDING = frozenset(
+  ('fr', 'it', 'ca', 'oc', 'co', 'fur', 'lij', 'lmo', 'pms', 'scn', 'vec', 'wa')
+)
+_LAST_BMP, _LAST_MARK = 0xFFFF, 0x1FFFF
+_BEYOND_BMP = re.compile('[\U00010000-\U0010ffff]')
+_MAX_REMEMBERED = 1 << 16
+_LETTER = re.compile(r'\w')
+# Scripts without spaces for which ICU has a dictionary of words.
+_ICU_SCRIPTS = frozenset(
+  ('Hira', 'Jpan', 'Kana', 'Khmr', 'Laoo', 'Mymr', 'Thai')
+)
+
+
+@functools.cache
+def word_pattern(language: str) -> re.Pattern[str]:
+  """Matches the words of a text, and `BORDER`.
+
+  With 'en', the matches in `don't re-read it - now` are `don't`, `re-read`,
+  `it`, `now`; with 'fr', those in `l'au-delà` are `l'` and `au-delà`.
+  """
+  return _pattern(language_codes.short_code(language) in _ELIDING, _LAST_MARK)
+
+
+@functools.cache
+def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
+  """Knows marks up to a code point: with few or none it is much faster."""
+  inner = '‐‑-' if eliding else "'’‐‑-"
+  more = rf'[{inner}](?=\w)'
+  if last_mark:
+    more += f'|[{combining_marks(last_mark)}]'
+  word = rf'\w+(?:(?:{more})\w*)*'
+  if eliding:
+    word += r"(?:['’](?=\w))?"
+  return re.compile(f'({word}|{BORDER})')
+
+
+def count_words(text: str, language: str) -> int:
+  """Words of a text by `word_pattern`; a run without spaces is one."""
+  return len(word_pattern(language).findall(text))
+
+
+class Segmenter:
+  """Splits the text of one language into separators and words."""
+
+  def __init__(self, language: str, words: Collection[str] = ()):
+    """Creates a segmenter.
+
+    Args:
+      language: Language code.
+      words: Known words, such as the entries of a dictionary. In scripts
+        without spaces they stay together, except in Chinese. Other scripts
+        ignore them.
+
+    Raises:
+      ConfigError: If the language is written without spaces and the package
+        that segments it (jieba or icu4py) is not installed.
+    """
+    self._eliding = language_codes.short_code(language) in _ELIDING
+    self._cut: Callable[[str], tuple[str, ...]] | None = None
+    code = language_codes.parse_language_code(language)
+    if code.is_chinese:
+      cut = chinese_words()
+      self._cut = functools.lru_cache(_MAX_REMEMBERED)(
+        lambda run: tuple(_attach_marks(cut(run)))
+      )
+    elif not code.uses_spaces:
+      _icu_breakers()
+      known = KnownWords(words)
+      atoms = icu_words if code.script in _ICU_SCRIPTS else grapheme_clusters
+      merge_rest = code.script not in _ICU_SCRIPTS
+      self._cut = functools.lru_cache(_MAX_REMEMBERED)(
+        lambda run: tuple(known.join(atoms(run), merge_rest=merge_rest))
+      )
+
+  def split(self, text: str) -> list[str]:
+    """Splits a text.
+
+    `'A cat, no?'` becomes `['', 'A', ' ', 'cat', ', ', 'no', '?']`. `BORDER` is
+    a word of its own.
+
+    Args:
+      text: Any text.
+
+    Returns:
+      Separators at even and words at odd positions. Joined, they are `text`.
+    """
+    parts = _pattern(self._eliding, _last_mark(text)).split(text)
+    return parts if self._cut is None else self._expand(parts)
+
+  def _expand(self, parts: list[str]) -> list[str]:
+    """Splits the runs of characters of scripts without spaces."""
+    out = [parts[0]]
+    for run, separator in zip(parts[1::2], parts[2::2], strict=True):
+      if not language_codes.TEXT_WITHOUT_SPACES.search(run):
+        out += (run, separator)
+        continue
+      for segment in self._cut(run):  # type: ignore[misc]
+        if _LETTER.search(segment):
+          out += (segment, '')
+        else:  # A hyphen or a joiner between two words.
+          out[-1] += segment
+      out[-1] += separator
+    return out
+
+
+def icu_words(text: str) -> list[str]:
+  """Splits a run of letters and marks at ICU's word boundaries.
+
+  `ผมชื่อสมชาย` becomes `ผม`, `ชื่อ`, `สมชาย`. Joined, the words are `text`.
+  """
+  return _attach_marks(_icu_breakers().WordBreaker(text, 'en'))
+
+
+def grapheme_clusters(text: str) -> list[str]:
+  """Splits a text into grapheme clusters (Unicode Standard Annex 29)."""
+  return _attach_marks(_icu_breakers().CharacterBreaker(text, 'en'))
+
+
+def icu_version() -> str:
+  """Returns the version of icu4py. Another version may find other words."""
+  return importlib.metadata.version('icu4py')
+
+
+@functools.cache
+def _icu_breakers():
+  """Imports ICU's segmentation.
+
+  Raises:
+    ConfigError: If icu4py is not installed.
+  """
+  return user_modules.import_optional(
+    'icu4py.breakers',
+    'Words of a language without spaces need icu4py',
+    fix='pip install icu4py',
+  )
+
+
+def _attach_marks(parts: Iterable[str]) -> list[str]:
+  """Appends each part that begins with a combining mark to its predecessor."""
+  words: list[str] = []
+  for part in parts:
+    if words and unicodedata.category(part[0])[0] == 'M':
+      words[-1] += part
+    else:
+      words.append(part)
+  return words
+
+
+class KnownWords:
+  """Words that stay together although a segmenter splits them.
+
+  With the known words `ab` and `abc`, the segments `a`, `b`, `c`, `d` become
+  `abc`, `d`. Of several known words that begin at the same segment, the longest
+  is used.
+  """
+
+  def __init__(self, words: Iterable[str]):
+    self._words = frozenset(words)
+    lengths: dict[str, set[int]] = {}
+    for word in self._words:
+      if word:
+        lengths.setdefault(word[0], set()).add(len(word))
+    self._lengths = {
+      first: sorted(sizes, reverse=True) for first, sizes in lengths.items()
+    }
+
+  def join(
+    self, segments: Sequence[str], *, merge_rest: bool = False
+  ) -> list[str]:
+    """Joins segments that form known words.
+
+    Args:
+      segments: Consecutive segments of a text.
+      merge_rest: Whether segments between two known words are joined, too.
+
+    Returns:
+      Words. Joined, they are the joined segments.
+    """
+    if not self._words and not merge_rest:
+      return list(segments)
+    text = ''.join(segments)
+    boundaries = [0, *itertools.accumulate(map(len, segments))]
+    index_of_boundary = {place: i for i, place in enumerate(boundaries)}
+    words: list[str] = []
+    rest, i = '', 0
+    while i < len(segments):
+      known = self._longest(text, boundaries[i], index_of_boundary)
+      if known or not merge_rest:
+        words += (
+          [rest, known or segments[i]] if rest else [known or segments[i]]
+        )
+        rest = ''
+      else:
+        rest += segments[i]
+      i = index_of_boundary[boundaries[i] + len(known or segments[i])]
+    return [*words, rest] if rest else words
+
+  def _longest(self, text: str, start: int, ends: Collection[int]) -> str:
+    """Returns the longest known word at a position, or an empty string."""
+    for size in self._lengths.get(text[start], ()):
+      word = text[start : start + size]
+      if start + size in ends and word in self._words:
+        return word
+    return ''
+
+
+@functools.cache
+def chinese_words():
+  """jieba's function from a text to a list of its words.
+
+  Raises:
+    ConfigError: jieba is not installed.
+  """
+  jieba = user_modules.import_optional(
+    'jieba', 'Chinese words need jieba', fix='pip install jieba'
+  )
+  jieba.setLogLevel(logging.WARNING)
+  return jieba.Tokenizer().lcut
+
+
+def chinese_version() -> str:
+  """That of jieba: another one may cut differently."""
+  chinese_words()
+  return str(importlib.import_module('jieba').__version__)
+
+
+def _last_mark(text: str) -> int:
+  """A code point up to which marks have to be known for this text."""
+  if text.isascii():
+    return 0
+  if _BEYOND_BMP.search(text):
+    return _LAST_MARK
+  return _LAST_BMP if _bmp_mark().search(text) else 0
+
+
+@functools.cache
+def _bmp_mark() -> re.Pattern[str]:
+  return re.compile(f'[{combining_marks(_LAST_BMP)}]')
+
+
+@functools.cache
+def combining_marks(last: int = _LAST_MARK) -> str:
+  r"""Combining marks as ranges for a character class; `\w` lacks them.
+
+  Vowel signs of Indic and Thai text are marks, as are decomposed accents.
+  """
+  ranges: list[list[int]] = []
+  for code in range(0x300, last + 1):
+    if unicodedata.category(chr(code))[0] == 'M':
+      if ranges and ranges[-1][1] == code - 1:
+        ranges[-1][1] = code
+      else:
+        ranges.append([code, code])
+  joiners = '\u200c\u200d'
+  return joiners + ''.join(f'{chr(a)}-{chr(b)}' for a, b in ranges)

@@ -1,0 +1,106 @@
+"""Reads gettext catalogs, as text (.po) and compiled (.mo), through polib."""
+
+import dataclasses
+import gettext
+import pathlib
+import re
+import struct
+from collections.abc import Iterator
+
+from xlflax.utils import errors
+
+# The numbers for which singular and plural translations are looked up: the
+# plural of 5 is the most common form where a language has several.
+_ONE, _MANY = 1, 5
+_PLURAL_FORMS = re.compile(r'plural\s*=\s*([^;\n]+)')
+
+_NAME_DOMAINS = ('iso3166-1', 'iso4217', 'iso15924', 'iso639-5')
+_NAME_LOCALES = {'zh': 'zh_CN', 'pt': 'pt_BR', 'no': 'nb_NO'}
+_MAX_WORDS = 3  # of a name
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+  """One message: its source text and its translation."""
+
+  source: str
+  translation: str
+
+
+def read_catalog(path: pathlib.Path) -> list[Message]:
+  """Returns the translated messages of a .po or .mo file.
+
+  Fuzzy, obsolete and untranslated messages are left out. A message with
+  plural forms gives two: the singular with the form for n = 1 and the plural
+  with the form for n = 5.
+
+  Raises:
+    CorpusError: the file is not a gettext catalog.
+  """
+  import polib
+
+  read = polib.mofile if path.suffix == '.mo' else polib.pofile
+  try:
+    catalog = read(str(path), encoding='utf-8')
+    plural = gettext.c2py(_plural_rule(catalog.metadata))
+    return [
+      message
+      for entry in catalog
+      if not entry.obsolete and 'fuzzy' not in entry.flags
+      for message in _messages(entry, plural)
+      if message.translation
+    ]
+  except (OSError, ValueError, KeyError, struct.error) as error:
+    raise errors.CorpusError(
+      'A message catalog cannot be read',
+      got=error,
+      expected='a gettext .po or .mo file in UTF-8',
+      where=path,
+      fix='reinstall the package it belongs to',
+    ) from error
+
+
+def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
+  """Returns pycountry's English names with their translations.
+
+  The names are those of countries, currencies, scripts and language families.
+  Names of more than three words, names with an explanation in brackets and
+  names without a translation of their own are left out. A language that
+  pycountry does not know has none.
+
+  Args:
+    language: language code.
+    locales: pycountry's folder `locales`.
+  """
+  locale = _NAME_LOCALES.get(language, language)
+  found: dict[str, str] = {}
+  for domain in _NAME_DOMAINS:
+    path = locales / locale / 'LC_MESSAGES' / f'{domain}.mo'
+    if not path.exists():
+      continue
+    for message in read_catalog(path):
+      pair = (message.source.strip(), message.translation.strip())
+      if pair[0] != pair[1] and all(map(_is_name, pair)):
+        found.setdefault(*pair)
+  return found
+
+
+def _plural_rule(metadata: dict[str, str]) -> str:
+  """The C expression for the number of a plural form; English's by default."""
+  found = _PLURAL_FORMS.search(metadata.get('Plural-Forms', ''))
+  return found[1].strip() if found else 'n != 1'
+
+
+def _messages(entry, plural) -> Iterator[Message]:
+  if not entry.msgid_plural:
+    yield Message(entry.msgid, entry.msgstr)
+    return
+  forms = entry.msgstr_plural
+  yield Message(entry.msgid, forms.get(plural(_ONE), ''))
+  yield Message(entry.msgid_plural, forms.get(plural(_MANY), ''))
+
+
+def _is_name(text: str) -> bool:
+  return 0 < len(text.split()) <= _MAX_WORDS and not any(
+    character in text for character in '(;,\t\n'
+  )

@@ -1,0 +1,61 @@
+"""Registers the tasks that a command names. Needs TensorFlow."""
+
+import importlib
+from collections.abc import Sequence
+
+import seqio
+
+from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.seqio_tasks import corpus_tasks
+from xlflax.utils import user_modules
+
+PUBLIC_TASK_MODULES = (
+  'wiki40b',
+  'mc4',
+  'opus',
+  'paracrawl',
+  'wmt',
+  'ecs',
+  'labelled_tfds',
+)
+
+
+def register_tasks(
+  corpus: Corpus | str | None,
+  task_modules: Sequence[str] = (),
+  tfds_data_dir: str | None = None,
+) -> None:
+  """Registers public tasks, those of a corpus directory, and those of modules.
+
+  `functools.partial(register_tasks, corpus, modules)` can be pickled for
+  other processes.
+
+  Args:
+    corpus: a corpus or its directory; None registers none.
+    task_modules: see `import_task_modules`; they may build on the tasks of
+      the corpus.
+    tfds_data_dir: folder of prepared TensorFlow datasets.
+  """
+  if tfds_data_dir:
+    seqio.set_tfds_data_dir_override(tfds_data_dir)
+  import_public_tasks()
+  if isinstance(corpus, str):
+    corpus = Corpus(corpus)
+  if corpus is not None:
+    corpus_tasks.register_corpus(corpus)
+  import_task_modules(task_modules)
+
+
+def import_public_tasks() -> None:
+  """Registers the tasks over public corpora: the modules of xlflax.tasks."""
+  for module in PUBLIC_TASK_MODULES:
+    importlib.import_module(f'xlflax.tasks.{module}')
+
+
+def import_task_modules(modules: Sequence[str]) -> None:
+  """Imports modules that register tasks (`--task_module`).
+
+  Raises:
+    ConfigError: a module is not found.
+  """
+  user_modules.import_modules(modules, where='--task_module')

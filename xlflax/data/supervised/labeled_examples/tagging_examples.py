@@ -1,0 +1,57 @@
+"""Sentences whose words have labels."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from xlflax.data.supervised.labeled_examples import example_base
+from xlflax.data.supervised.labeled_examples.example_features import (Role, feature_field)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggedSentence(example_base.Example):
+  """Words with a label each: parts of speech, or entities in IOB2.
+
+  Predictions are the labels of each sentence. Their file has one label a line
+  and an empty line between sentences.
+
+  Attributes:
+    words: W of them.
+    tags: W labels, or None.
+  """
+
+  KIND = 'tagging'
+
+  words: tuple[str, ...] = feature_field(Role.PER_WORD)
+  tags: tuple[str, ...] | None = feature_field(
+    Role.GOLD | Role.LABELS | Role.PER_WORD, default=None
+  )
+
+  @property
+  def has_words(self) -> bool:
+    return bool(self.words)
+
+  @classmethod
+  def write_predictions(
+    cls,
+    examples: Sequence['TaggedSentence'],
+    predictions: Sequence[Sequence[str]],
+  ) -> str:
+    """See the class; predictions are labels for each word of each sentence."""
+    example_base.check_number(len(examples), len(predictions), 'sentences')
+    for example, predicted in zip(examples, predictions, strict=True):
+      example_base.check_number(
+        len(example.words), len(predicted), f'tags of sentence {example.id}'
+      )
+    return '\n'.join(map(example_base.join_lines, predictions))
+
+  @classmethod
+  def read_predictions(
+    cls, examples: Sequence['TaggedSentence'], text: str
+  ) -> list[list[str]]:
+    """The labels of each sentence."""
+    rest = iter(text.removesuffix('\n').split('\n'))
+    predictions = []
+    for example in examples:
+      predictions.append([next(rest) for _ in example.words])
+      next(rest, None)  # the empty line between sentences
+    return predictions

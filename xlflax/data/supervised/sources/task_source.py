@@ -1,0 +1,159 @@
+"""Labelled examples of SeqIO tasks; TensorFlow is imported when they are read."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.labeled_examples import choice_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import (errors, class_registry, validation)
+
+
+@class_registry.register('task_examples')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskExamples(example_source.ExampleSource):
+  """The examples of a SeqIO task, or of a mixture's tasks.
+
+  Each task's languages (`add_labelled_task`, or
+  `task_registry.set_task_languages`) are the name of its part: 'fr', 'es-en'.
+
+  Attributes:
+    mixture: name of a task or mixture, such as 'xtreme.xnli'.
+    kind: of the examples, such as 'tagging'; their features are the columns
+      of the kind's class.
+    split: of the tasks.
+    parts: those to take; None: all there are.
+    max_examples: the first so many of a part; None: all.
+  """
+
+  mixture: str
+  kind: str
+  split: str = 'test'
+  parts: tuple[str, ...] | None = None
+  max_examples: validation.PositiveInt | None = None
+
+  def __post_init__(self):
+    labeled_examples.class_of(self.kind)
+
+  def languages(self) -> tuple[str, ...]:
+    found = tuple(_tasks(self.mixture, self.split))
+    missing = set(self.parts or ()) - set(found)
+    if missing:
+      raise errors.CorpusError(
+        'A mixture has no examples of some languages',
+        got=', '.join(sorted(missing)),
+        expected='some of ' + ', '.join(found),
+        where=_where(self),
+      )
+    return found if self.parts is None else tuple(self.parts)
+
+  def load(self, part: str) -> list[labeled_examples.Example]:
+    examples: list[labeled_examples.Example] = []
+    for name, rows in _rows(self, part):
+      examples += [
+        labeled_examples.class_of(self.kind).from_columns(
+          row,
+          number=number,
+          languages=tuple(part.split('-')),
+          where=f'task {name}',
+        )
+        for number, row in enumerate(rows, start=len(examples))
+      ]
+    if not examples:
+      raise errors.CorpusError(
+        'A task has no examples', got=part, where=_where(self)
+      )
+    return choice_examples.take_first_questions(examples, self.max_examples)
+
+  def problems(self, part: str) -> tuple[str, ...]:
+    names = _names(self, part)
+    _registry()
+    from xlflax.data.supervised.sources import supervised_tasks  # imports TensorFlow
+
+    return tuple(
+      itertools.chain.from_iterable(
+        supervised_tasks.find_example_problems(name, self.split) for name in names
+      )
+    )
+
+
+@class_registry.register('task_mined')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskMined(example_source.MinedSource):
+  """Collections of SeqIO tasks registered with `add_mined_task`.
+
+  Attributes:
+    mixture: name of a task or mixture, such as 'xtreme.bucc2018'.
+    split: of the tasks.
+  """
+
+  mixture: str
+  split: str = 'test'
+
+  def languages(self) -> tuple[str, ...]:
+    return tuple(_tasks(self.mixture, self.split))
+
+  def load(self, part: str) -> labeled_examples.MinedSentences:
+    languages = file_formats.two_languages(part)
+    sentences = (
+      labeled_examples.MinedSentence.from_columns(
+        row, number=number, languages=languages, where=f'task {name}'
+      )
+      for name, rows in _rows(self, part)
+      for number, row in enumerate(rows)
+    )
+    return labeled_examples.MinedSentences.of(sentences, languages)
+
+
+def _tasks(mixture: str, split: str) -> dict[str, list[str]]:
+  """Part -> names of the mixture's tasks of it that have the split."""
+  registry = _registry()
+  tasks: dict[str, list[str]] = {}
+  for name in registry.expand(mixture, split=split):
+    part = '-'.join(registry.task_languages(name))
+    tasks.setdefault(part, []).append(name)
+  return tasks
+
+
+def _names(source: TaskExamples | TaskMined, part: str) -> list[str]:
+  tasks = _tasks(source.mixture, source.split)
+  if part not in tasks:
+    raise errors.CorpusError(
+      'A mixture has no examples of a language',
+      got=part,
+      expected='one of ' + ', '.join(tasks),
+      where=_where(source),
+    )
+  return tasks[part]
+
+
+def _rows(
+  source: TaskExamples | TaskMined, part: str
+) -> Iterator[tuple[str, Iterator[dict]]]:
+  names = _names(source, part)
+  registry = _registry()
+  from xlflax.data.seqio_tasks import data_sources  # imports TensorFlow
+
+  for name in names:
+    dataset = registry.get_task(name, split=source.split).get_dataset(
+      sequence_length=None,
+      split=source.split,
+      shuffle=False,
+      try_in_mem_cache=False,
+    )
+    yield name, data_sources.numpy_examples(dataset)
+
+
+def _registry():
+  from xlflax.data.seqio_tasks import tensorflow_setup
+
+  tensorflow_setup.load_tensorflow()
+  from xlflax.data.seqio_tasks import task_registry
+
+  return task_registry
+
+
+def _where(source: TaskExamples | TaskMined) -> str:
+  return f'the {source.split} split of {source.mixture}'

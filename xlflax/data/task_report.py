@@ -1,0 +1,188 @@
+"""Tables and examples of tasks, for people. Needs TensorFlow."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import seqio
+import tensorflow as tf
+
+from xlflax.data.corpus.corpus_directory import TRAIN
+from xlflax.data.supervised.sources import supervised_tasks
+from xlflax.data.seqio_tasks import data_sources
+from xlflax.data.seqio_tasks import task_registry
+from xlflax.data.seqio_tasks.seqio_vocabulary import (DeferredVocabulary, SeqioVocabulary, resolve_deferred)
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
+
+_MAX_TOKENS = 64
+_MAX_CHARACTERS = 200
+
+
+def list_registered() -> list[dict]:
+  """One dict per task and mixture: name, kind, languages, splits."""
+  tasks = [
+    {
+      'name': name,
+      'kind': supervised_tasks.kind_of(name) or 'task',
+      'languages': list(task_registry.known_languages(name)),
+      'splits': list(seqio.TaskRegistry.get(name).splits),
+    }
+    for name in sorted(seqio.TaskRegistry.names())
+  ]
+  mixtures = []
+  for name in sorted(seqio.MixtureRegistry.names()):
+    members = seqio.MixtureRegistry.get(name).tasks
+    languages = {
+      code
+      for task in members
+      for code in task_registry.known_languages(task.name)
+    }
+    splits = dict.fromkeys(s for task in members for s in task.splits)
+    mixtures.append(
+      {
+        'name': name,
+        'kind': f'mixture of {len(members)}',
+        'languages': sorted(languages),
+        'splits': list(splits),
+      }
+    )
+  return tasks + mixtures
+
+
+def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
+  """One dict per task: name, languages, examples, rate, share of the rates.
+
+  Raises:
+    CorpusError: unknown name, or no task has the split.
+  """
+  rates = task_registry.expand_mixture(name, split=split)
+  total = sum(rates.values())
+  return [
+    {
+      'name': task,
+      'languages': list(task_registry.known_languages(task)),
+      'examples': task_registry.num_examples(task, split),
+      'rate': f'{rate:.4g}',
+      'share': f'{rate / total:.1%}',
+    }
+    for task, rate in rates.items()
+  ]
+
+
+def describe_preprocessing(
+  name: str,
+  vocabulary: Vocabulary | None,
+  *,
+  split: str = TRAIN,
+  num_examples: int = 3,
+) -> Iterator[str]:
+  """Yields lines that show a task's examples after each preprocessing step.
+
+  Without a vocabulary, a task that has none of its own is shown up to
+  tokenisation.
+
+  Raises:
+    CorpusError: no such task or split, or a malformed line.
+    VocabularyError: the task has another vocabulary.
+  """
+  task = task_registry.get_task(name, split=split)
+  languages = task_registry.known_languages(name)
+  if vocabulary:
+    task = resolve_deferred(task, vocabulary, languages=languages)
+  yield (
+    f'{name}: {"-".join(languages) or "languages unknown"}, splits '
+    f'{", ".join(task.splits)}'
+  )
+  dataset = task.source.get_dataset(split=split, shuffle=False)
+  yield f'\n0. source: {type(task.source).__name__}'
+  yield from _examples(dataset, task, num_examples)
+  for number, step in enumerate(task.preprocessors, start=1):
+    yield f'\n{number}. {_step_name(step)}'
+    if step is task_registry.tokenize and _is_deferred(task):
+      yield '  (not shown: give a vocabulary by --vocabulary=DIR)'
+      return
+    step = seqio.utils.add_kwargs_to_transform(
+      step, sequence_length=None, output_features=task.output_features
+    )
+    dataset = step(dataset)
+    yield from _examples(dataset, task, num_examples)
+
+
+def format_table(rows: Sequence[dict], columns: Sequence[str]) -> str:
+  """Rows as aligned text under a line of the columns' names."""
+  lines = [list(columns)] + [
+    [_cell(row[column]) for column in columns] for row in rows
+  ]
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  return '\n'.join(
+    '  '.join(
+      cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+    ).rstrip()
+    for line in lines
+  )
+
+
+def _cell(value) -> str:
+  if isinstance(value, list):
+    shown = value if len(value) <= 8 else [*value[:8], f'… ({len(value)})']
+    return ' '.join(shown)
+  return f'{value:,}' if isinstance(value, int) else str(value)
+
+
+def _is_deferred(task: seqio.Task) -> bool:
+  return any(
+    isinstance(feature.vocabulary, DeferredVocabulary)
+    for feature in task.output_features.values()
+  )
+
+
+def _step_name(step) -> str:
+  step = getattr(step, 'func', step)  # Of a functools.partial.
+  return getattr(step, '__name__', type(step).__name__)
+
+
+def _examples(
+  dataset: tf.data.Dataset, task: seqio.Task, num_examples: int
+) -> Iterator[str]:
+  examples = data_sources.numpy_examples(dataset.take(num_examples))
+  for index, example in enumerate(itertools.islice(examples, num_examples)):
+    if not isinstance(example, dict):
+      example = {'': example}
+    for position, (key, value) in enumerate(sorted(example.items())):
+      mark = f'[{index}]' if position == 0 else '   '
+      for line in _value_lines(key, value, task):
+        yield f'  {mark} {line}'
+        mark = '   '
+
+
+def _value_lines(key: str, value, task: seqio.Task) -> Iterator[str]:
+  if isinstance(value, bytes):
+    text = value.decode('utf-8', errors='replace')
+    yield f'{key}: {_shorten(text)!r}'
+    return
+  if isinstance(value, np.ndarray) and value.dtype == object:
+    texts = [item.decode('utf-8', errors='replace') for item in value]
+    yield f'{key}: {_shorten(str(texts))}'
+    return
+  feature = task.output_features.get(key)
+  is_ids = (
+    np.ndim(value) == 1
+    and np.issubdtype(value.dtype, np.integer)
+    and supervised_tasks.kind_of(task.name) is None
+  )
+  if feature is None or not is_ids:
+    yield f'{key}: {value}'
+    return
+  ids = value.tolist()
+  yield f'{key}: {len(ids)} ids {_shorten(" ".join(map(str, ids)))}'
+  if isinstance(feature.vocabulary, SeqioVocabulary):
+    pieces = ' '.join(map(feature.vocabulary.piece, ids[:_MAX_TOKENS]))
+    yield f'  pieces:  {_shorten(pieces)}'
+  if not isinstance(feature.vocabulary, seqio.PassThroughVocabulary):
+    yield f'  decoded: {_shorten(feature.vocabulary.decode(ids))!r}'
+
+
+def _shorten(text: str) -> str:
+  if len(text) <= _MAX_CHARACTERS:
+    return text
+  return text[:_MAX_CHARACTERS] + f'… ({len(text)} characters)'

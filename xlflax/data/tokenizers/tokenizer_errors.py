@@ -1,0 +1,31 @@
+"""Conversion of exceptions and panics of the `tokenizers` library."""
+
+import contextlib
+from collections.abc import Iterator
+
+from xlflax.utils import errors
+
+
+@contextlib.contextmanager
+def converting_tokenizer_errors(message: str) -> Iterator[None]:
+  """Raises a VocabularyError for whatever the library raises in the block.
+
+  The library's panics do not derive from `Exception`, so nothing else catches
+  them.
+
+  Args:
+    message: Message of the error.
+  """
+  try:
+    yield
+  except (KeyboardInterrupt, SystemExit, GeneratorExit, errors.XlflaxError):
+    raise
+  except BaseException as error:
+    is_panic = type(error).__name__ == 'PanicException'
+    if not isinstance(error, Exception) and not is_panic:
+      raise
+    raise errors.VocabularyError(
+      message,
+      got=f'{type(error).__name__}: {error}'[:300],
+      fix='take the tokenizer from where the model was published',
+    ) from error

@@ -1,0 +1,467 @@
+"""The result store of evaluations: `eval/<task>/<split>-<settings>/<step>.json`.
+
+Results in the same folder differ only in the checkpoint. The folder is named
+after the split and a hash of the task's settings, its text and the seed.
+Validation scores of training and test scores of `xlflax evaluate` therefore
+never replace each other, and a curve never joins them.
+
+Results are stored in the run's directory, or in an output directory of their
+own if the run is only read. An output directory records in `eval/run.json`
+which run its results belong to, so that the results of two runs are never
+mixed.
+"""
+
+import json
+import logging
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from xlflax.evaluation import (eval_task, sentence_embedding)
+from xlflax.utils import (errors, validation)
+from xlflax.storage import (bucket_access, checksums, paths)
+from xlflax.training.checkpointing import (checkpoint_items, config_serialization, run_directory, checkpoint_reader)
+from xlflax.training.checkpointing import saved_run
+
+UNTRAINED = 'untrained'
+OWNER_FILE = 'run.json'
+_FORMAT = 2
+# The keys of an identity that every result of one folder shares.
+_SHARED = ('task', 'seed', 'parameters', 'sentence')
+
+Step = validation.NonNegativeInt | str
+
+
+class ResultStore:
+  """The stored results of one run's evaluations.
+
+  A result is identified by the task's settings, the text that the task reads,
+  the model, the vocabulary, the seed and the content of the checkpoint. `read`
+  returns a stored result only if all of these are unchanged, so an evaluation
+  that was interrupted resumes where it stopped.
+
+  Attributes:
+    run: The run that is evaluated.
+    directory: Directory that contains `eval/` with the results.
+    seed: Seed of the tasks' random choices.
+  """
+
+  def __init__(
+    self,
+    run: saved_run.SavedRun,
+    *,
+    seed: int,
+    output: str | os.PathLike[str] | None = None,
+  ):
+    """Opens the store without reading or writing results.
+
+    Args:
+      run: The run. It is only read if `output` is another directory.
+      seed: Seed of the tasks' random choices.
+      output: Directory to store `eval/` in. If None, the run's directory.
+
+    Raises:
+      RunDirectoryError: If `output` has the results of another run.
+    """
+    self.run = run
+    self.seed = seed
+    self.directory = _store_directory(run, output)
+    self._task_identities: dict[str, dict[str, Any]] = {}
+    self._checkpoint_identities: dict[Step, str] = {}
+
+  def read(self, task: eval_task.EvalTask, step: Step) -> eval_task.EvalResult | None:
+    """Returns the complete result of a task at a checkpoint, if it is stored."""
+    return read_finished(self.directory, self._identity(task, step), step)
+
+  def write(
+    self, task: eval_task.EvalTask, step: Step, result: eval_task.EvalResult
+  ) -> None:
+    """Stores the result of a task at a checkpoint."""
+    _record_owner(self.directory, self.run)
+    write_result(
+      self.directory, result, step=step, identity=self._identity(task, step)
+    )
+
+  def read_all(self) -> 'dict[Group, dict[Step, eval_task.EvalResult]]':
+    """Returns all stored results, those of earlier calls included."""
+    return find_results(self.directory)
+
+  def group(self, task: eval_task.EvalTask) -> 'Group':
+    """Returns the group of a task's results."""
+    return result_group(self._task_identity(task))
+
+  def folder(self, group: 'Group') -> pathlib.Path:
+    """Returns the folder with the results of a group."""
+    return self.directory / run_directory.EVALUATION / group.folder
+
+  def _identity(self, task: eval_task.EvalTask, step: Step) -> dict[str, Any]:
+    if step not in self._checkpoint_identities:
+      self._checkpoint_identities[step] = checkpoint_identity(
+        self.run.directory, step
+      )
+    checkpoint = self._checkpoint_identities[step]
+    return self._task_identity(task) | {'checkpoint': checkpoint}
+
+  def _task_identity(self, task: eval_task.EvalTask) -> dict[str, Any]:
+    """Returns the identity without the checkpoint; reads the task's text."""
+    if task.name not in self._task_identities:
+      self._task_identities[task.name] = result_identity(
+        task,
+        model=self.run.model,
+        vocabulary_hash=self.run.vocabulary.hash,
+        seed=self.seed,
+        sentence=sentence_embedding.read_sentence_encoding(self.run.directory),
+      )
+    return self._task_identities[task.name]
+
+
+class Group(NamedTuple):
+  """Results that may stand in one curve.
+
+  Attributes:
+    task: name of the task.
+    split: of the text, such as 'test'.
+    settings: hash of the task's settings, its text and the seed.
+  """
+
+  task: str
+  split: str
+  settings: str
+
+  @property
+  def folder(self) -> str:
+    """The folder's path under `eval/`."""
+    return f'{self.task}/{self.split}-{self.settings}'
+
+
+def result_identity(
+  task: eval_task.EvalTask,
+  *,
+  model: Any,
+  vocabulary_hash: str,
+  seed: int,
+  parameters: str = 'default',
+  sentence: sentence_embedding.SentenceEncoding | None = None,
+) -> dict[str, Any]:
+  """Returns all that a result depends on but the checkpoint, as JSON values.
+
+  Args:
+    task: the task; its settings and the text that it reads count.
+    model: the Linen module.
+    vocabulary_hash: of the run's vocabulary.
+    seed: of the evaluation.
+    parameters: which of a checkpoint's parameters are read: 'default', the
+      running average where the run keeps one, or 'not averaged'.
+    sentence: what the run says of its sentence vectors, if it does.
+  """
+  return {
+    'format': _FORMAT,
+    'split': task.split,
+    'task': eval_task.task_settings(task),
+    'model': config_serialization.to_json_config(model),
+    'vocabulary': vocabulary_hash,
+    'seed': seed,
+    'parameters': parameters,
+  } | ({'sentence': sentence.describe()} if sentence else {})
+
+
+def result_group(identity: Mapping[str, Any]) -> Group:
+  """Returns the group of the results with an identity."""
+  shared = {key: identity[key] for key in _SHARED if key in identity}
+  return Group(
+    identity['task']['name'],
+    re.sub(r'[^\w.]+', '_', identity['split']),
+    eval_task.settings_hash(shared)[:8],
+  )
+
+
+def result_path(
+  directory: pathlib.Path, identity: Mapping[str, Any], step: Step
+) -> pathlib.Path:
+  """Returns the file of one result; `directory` is that of the run."""
+  folder = directory / run_directory.EVALUATION / result_group(identity).folder
+  return folder / f'{step}.json'
+
+
+def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
+  """Returns a hash that differs between runs' checkpoints of the same step.
+
+  It is of their content, and survives copying; '' for the untrained model.
+  """
+  if step == UNTRAINED:
+    return ''
+  return checkpoint_items.checkpoint_identity(
+    directory / checkpoint_reader.DIRECTORY / str(step)
+  )
+
+
+def write_result(
+  directory: pathlib.Path,
+  result: eval_task.EvalResult,
+  *,
+  step: Step,
+  identity: Mapping[str, Any],
+) -> pathlib.Path:
+  """Writes a result, its settings and its files into a run's directory.
+
+  Args:
+    directory: of the run.
+    result: what the task found; its files are written to `<step>/<name>`.
+    step: of the checkpoint.
+    identity: see `identity`; it decides on the folder.
+
+  Returns:
+    The JSON file, written last: a result that is there is complete.
+  """
+  file = result_path(directory, identity, step)
+  for name, text in result.files.items():
+    paths.write_atomically(file.with_suffix('') / name, text)
+  record = {
+    'run': run_directory.run_id(directory),
+    'step': step,
+    'settings_hash': eval_task.settings_hash(identity),
+    'settings': identity,
+    'files': {
+      name: checksums.digest_content(text) for name, text in result.files.items()
+    },
+  } | result.to_json()
+  paths.write_atomically(
+    file,
+    json.dumps(checksums.add_digest(record), indent=2, ensure_ascii=False) + '\n',
+  )
+  return file
+
+
+def read_result(
+  file: pathlib.Path, *, directory: pathlib.Path | None = None
+) -> eval_task.EvalResult | None:
+  """Returns a result whatever its settings; None if it cannot be used.
+
+  Args:
+    file: missing, broken, or another run's, it cannot.
+    directory: of the run; None: that of the folder `eval` that holds the file.
+  """
+  record = _load(file, directory or file.parents[3])
+  return None if record is None else eval_task.EvalResult.from_json(record)
+
+
+def check_files(folder: pathlib.Path) -> None:
+  """Refuses predictions that are not as a result was written with.
+
+  Args:
+    folder: of the predictions, beside the result.
+
+  Raises:
+    RunDirectoryError: a file is missing, or has changed.
+  """
+  file = folder.with_name(f'{folder.name}.json')
+  record = _load(file, file.parents[3])
+  problems = checksums.find_changes(
+    folder, record.get('files', {}) if record else {}
+  )
+  if problems:
+    raise errors.RunDirectoryError(
+      'Predictions are not as they were written',
+      got='; '.join(problems.values()),
+      where=str(folder),
+      fix=f'delete {folder.name}.json beside them, and evaluate again',
+    )
+
+
+def read_finished(
+  directory: pathlib.Path, identity: Mapping[str, Any], step: Step
+) -> eval_task.EvalResult | None:
+  """Returns the result with exactly this identity; None if it has failures."""
+  record = _load(result_path(directory, identity, step), directory)
+  if record is None or record.get('settings_hash') != eval_task.settings_hash(
+    identity
+  ):
+    return None
+  result = eval_task.EvalResult.from_json(record)
+  return None if result.failures else result
+
+
+def find_results(
+  directory: pathlib.Path, task: str | None = None
+) -> dict[Group, dict[Step, eval_task.EvalResult]]:
+  """Returns a run's results by group, then by step, the untrained model first.
+
+  Args:
+    directory: of the run.
+    task: name of a task; None for all tasks.
+  """
+  found: dict[Group, dict[Step, eval_task.EvalResult]] = {}
+  evaluations = directory / run_directory.EVALUATION
+  for of_task in paths.list_directory(evaluations):
+    if of_task.is_dir() and task in (None, of_task.name):
+      for folder in (
+        one for one in paths.list_directory(of_task) if one.is_dir()
+      ):
+        split, _, settings = folder.name.rpartition('-')
+        by_step = _read_folder(folder)
+        if by_step:
+          found[Group(of_task.name, split, settings)] = by_step
+  return found
+
+
+def step_sort_key(step: Step) -> int:
+  """Returns a sorting key of steps: the untrained model before step 0."""
+  return step if isinstance(step, int) else -1
+
+
+def _read_folder(folder: pathlib.Path) -> dict[Step, eval_task.EvalResult]:
+  found: dict[Step, eval_task.EvalResult] = {}
+  for file in folder.glob('*.json'):
+    result = read_result(file)
+    if result is not None:
+      found[int(file.stem) if file.stem.isdigit() else file.stem] = result
+  return {step: found[step] for step in sorted(found, key=step_sort_key)}
+
+
+def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
+  """Returns the file's JSON if it is a result of this run, else None."""
+  if not file.exists():
+    return None
+  try:
+    record = checksums.read_json(
+      file,
+      error=errors.RunDirectoryError,
+      what='A result is damaged and not used',
+      own=True,
+      fix='evaluate again',
+    )
+  except errors.RunDirectoryError as error:
+    logging.warning('%s', error)
+    return None
+  try:
+    if str(record.get('step')) != file.stem:
+      raise ValueError(f'step {record.get("step")}')
+    eval_task.EvalResult.from_json(record)
+  except (TypeError, ValueError, LookupError, AttributeError) as error:
+    logging.warning(
+      '%s is not the result that its name says (%s).', file, error
+    )
+    return None
+  ours, theirs = _run_of(directory), record.get('run', '')
+  if ours and theirs and ours != theirs:
+    logging.warning(
+      '%s is a result of another run (%s, and not %s); it is not used.',
+      file,
+      theirs,
+      ours,
+    )
+    return None
+  return record
+
+
+def _run_of(directory: pathlib.Path) -> str:
+  """What tells the run from others; '' where that cannot be read."""
+  try:
+    return run_directory.run_id(directory)
+  except errors.RunDirectoryError:
+    return ''
+
+
+def check_writable(
+  model_dir: str | os.PathLike[str], output: str | os.PathLike[str] | None
+) -> None:
+  """Checks that results can be stored, before anything is computed.
+
+  Args:
+    model_dir: Directory of the run, which need not exist yet.
+    output: Output directory. If None, the run's directory.
+
+  Raises:
+    RunDirectoryError: If the directory is not writable.
+  """
+  if output is not None:
+    bucket_access.check_usable(paths.to_path(output))
+    return
+  run = paths.to_path(model_dir)
+  try:
+    bucket_access.check_usable(run)
+  except errors.RunDirectoryError as error:
+    if error.status is not errors.ExitStatus.MISTAKE:
+      raise
+    raise errors.RunDirectoryError(
+      'The run directory is read-only',
+      got=error.got,
+      expected='a directory that this user may write',
+      where=str(run),
+      fix='Pass --output=DIR (in Python, output=DIR) to store results, tables '
+      'and predictions in another directory.',
+    ) from error
+
+
+def run_of(folder: pathlib.Path) -> pathlib.Path:
+  """Returns the directory of the run whose results a directory stores."""
+  owner = _read_owner(folder)
+  return paths.to_path(owner['run']) if owner else folder
+
+
+def _store_directory(
+  run: saved_run.SavedRun, output: str | os.PathLike[str] | None
+) -> pathlib.Path:
+  """Returns the directory for the results of a run.
+
+  Raises:
+    RunDirectoryError: If the directory has the results of another run.
+  """
+  if output is None or _is_same(paths.to_path(output), run.directory):
+    return run.directory
+  directory = paths.to_absolute_path(output)
+  owner, run_id = _read_owner(directory), run_directory.run_id(run.directory)
+  if (directory / run_directory.MODEL).exists():
+    got = 'the directory of another run'
+  elif owner and (owner['id'] or run_id) and owner['id'] != run_id:
+    got = f'results of {owner["run"]}'
+  else:
+    return directory
+  raise errors.RunDirectoryError(
+    'The output directory belongs to another run',
+    got=got,
+    expected=f'a new directory, or one with results of {run.directory}',
+    where=str(directory),
+    fix='Pass another --output.',
+  )
+
+
+def _record_owner(directory: pathlib.Path, run: saved_run.SavedRun) -> None:
+  """Records the run of an output directory; not in the run's own directory."""
+  if _is_same(directory, run.directory):
+    return
+  owner = {
+    'run': os.fspath(paths.to_absolute_path(run.directory)),
+    'id': run_directory.run_id(run.directory),
+  }
+  paths.write_atomically(
+    directory / run_directory.EVALUATION / OWNER_FILE,
+    json.dumps(checksums.add_digest(owner), indent=2) + '\n',
+  )
+
+
+def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns what `_record_owner` wrote; {} if it wrote nothing."""
+  path = directory / run_directory.EVALUATION / OWNER_FILE
+  if not path.exists():
+    return {}
+  owner = checksums.read_json(
+    path,
+    error=errors.RunDirectoryError,
+    what='The record of the run of these results is damaged',
+    own=True,
+    fix='Pass another --output.',
+  )
+  if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
+    raise errors.RunDirectoryError(
+      'The record of the run of these results is invalid', where=str(path)
+    )
+  return owner
+
+
+def _is_same(first: pathlib.Path, second: pathlib.Path) -> bool:
+  if paths.is_bucket(first) or paths.is_bucket(second):
+    return os.fspath(first).rstrip('/') == os.fspath(second).rstrip('/')
+  return first.resolve() == second.resolve()

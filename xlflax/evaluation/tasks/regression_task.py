@@ -1,0 +1,57 @@
+"""Numbers for texts and pairs of texts, by a fine-tuned head: correlations."""
+
+import dataclasses
+
+import numpy as np
+
+from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.featurizers import classification_featurizer
+from xlflax.evaluation.metrics.corpus_statistics import (Aggregate, Statistics)
+from xlflax.evaluation.metrics.metric import Metric
+from xlflax.evaluation.tasks import (mteb_tasks, head_task)
+from xlflax.utils import validation
+from xlflax.objectives.finetuning import sequence_regression
+
+
+@validation.validate_fields
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Regression(head_task.HeadOnTexts):
+  """How predicted numbers go with people's ratings (GLUE's STS-B).
+
+  Metrics: `spearman/<part>`, `pearson/<part>` and their means; a task's score
+  is the mean of both. `roc_auc/<part>` where all ratings are 0 or 1 (SEAHORSE,
+  Clark et al. 2023). The file `<part>.tsv` has a number a line.
+  """
+
+  METRICS = (
+    Metric('spearman'),
+    Metric('pearson'),
+    Metric('roc_auc', title='area under the ROC curve'),
+  )
+  EXAMPLE = labeled_examples.RatedPair
+  HEAD = sequence_regression.SequenceRegression
+  ROWS = classification_featurizer.RegressionRows
+  name: str = 'regression'
+  objective: str = 'sequence_regression'
+
+  @property
+  def score_metrics(self) -> tuple[str, ...]:
+    return 'pearson', 'spearman'
+
+  def score_part(
+    self, subject, objective, part, examples, result, notes
+  ) -> None:
+    """Adds a part's predictions and scores to the result."""
+    outputs = self.outputs(subject, objective, examples, notes)
+    found = [str(float(one[0])) for one in outputs]
+    self.add_scores(part, examples, found, result, notes)
+
+  def example_statistics(self, gold, predictions):
+    ratings = np.array([one.score for one in gold])
+    found = mteb_tasks.rating_correlations(
+      ratings, np.array(predictions, float)
+    )
+    if set(ratings) == {0, 1}:
+      rows = found['pearson'].rows
+      found['roc_auc'] = Statistics(rows, Aggregate.ROC_AUC)
+    return found

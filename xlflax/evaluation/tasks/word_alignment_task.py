@@ -1,0 +1,288 @@
+"""Word alignment without training: links from the states of every layer.
+
+Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4: alignment error
+rate by layer, with optimal transport; SimAlign (Jalili Sabet et al., 2020) for
+mutual argmax.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from xlflax.data.corpus import language_codes
+from xlflax.data.supervised import labeled_examples
+from xlflax.evaluation import (eval_task, hidden_states, word_states)
+from xlflax.evaluation.metrics import alignment_error_rate
+from xlflax.evaluation.metrics.metric import (Better, Metric, Unit)
+from xlflax.evaluation.tasks import labelled_task
+from xlflax.utils import (errors, validation)
+from xlflax.similarity import word_links
+from xlflax.similarity.word_links import (Mass, Method)
+
+_BLOCK = 128  # sentence pairs whose states are kept together
+
+
+def _prefix(method: Method) -> str:
+  return f'{method.value}_'
+
+
+def _title(prefix: str, name: str) -> str:
+  return prefix.replace('_', ' ') + name
+
+
+def _declared(prefix: str) -> tuple[Metric, ...]:
+  """The metrics of one method."""
+  return (
+    Metric(f'{prefix}aer', Better.LOWER, title=_title(prefix, 'AER')),
+    Metric(f'{prefix}best_aer', Better.LOWER, title=_title(prefix, 'best AER')),
+    Metric(f'{prefix}best_layer', Better.NEITHER, Unit.UNBOUNDED),
+    Metric(f'{prefix}precision'),
+    Metric(f'{prefix}recall'),
+  )
+
+
+_PREFIXES = ('', *map(_prefix, Method))
+
+# method -> the scores of each layer
+ByMethod = dict[Method, list[alignment_error_rate.AlignmentScores]]
+
+
+@validation.validate_fields
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordAlignment(labelled_task.LabelledTask):
+  """Alignment error rate (AER) of every layer; lower is better.
+
+  Metrics, for each part (`ja-en`): `aer/<part>`, `precision/<part>`,
+  `recall/<part>` of the first method at `layer`; `best_aer/<part>` and
+  `best_layer/<part>`, the layer chosen on the test sentences themselves; the
+  same for other methods with the method's name in front (`argmax_aer`); and
+  `aer/mean`, `best_aer/mean`, `best_layer/mean` over parts.
+  The table `layers` has every layer of every method; `problems`, if there are
+  any, links that the source left out. The files
+  `<part>.<method>.txt` have the links at `layer` in Pharaoh's format, counted
+  from 0, a sentence a line.
+
+  A word is the mean over its tokens. Words beyond the model's length get no
+  link.
+
+  Attributes:
+    source: parts of aligned sentences.
+    methods: how links follow from similarities; see
+      `xlflax.similarity.word_links`.
+    layer: the layer that `aer` reports; 0 is the embedding output, -1 the last
+      layer.
+    regularization: entropy of the transport.
+    mass: how much of a sentence each word is, for the transport.
+    threshold: see `word_links.link_matrix`; None: the greatest.
+    max_length: tokens a sentence, at most; None: as many as the model reads.
+  """
+
+  METRICS = tuple(
+    metric for prefix in _PREFIXES for metric in _declared(prefix)
+  )
+  EXAMPLE = labeled_examples.AlignedSentence
+  name: str = 'word_alignment'
+  methods: tuple[Method, ...] = tuple(reversed(Method))
+  layer: validation.LayerIndex = -1
+  regularization: validation.PositiveFloat = 0.1
+  mass: Mass = Mass.UNIFORM
+  threshold: validation.Fraction | None = None
+  max_length: validation.PositiveInt | None = None
+
+  def __post_init__(self):
+    methods = word_links.parse_methods(
+      self.methods, where=f'{self.name}.methods'
+    )
+    object.__setattr__(self, 'methods', methods)
+
+  def evaluate(self, subject: eval_task.Subject) -> eval_task.EvalResult:
+    """Scores the subject; parts that fail are listed in the result."""
+    layer = hidden_states.layer_index(subject, self.layer, where=self.name)
+    failures = eval_task.Failures(self.name)
+    notes = [
+      f'aer is that of {self.methods[0].value} at layer {layer} of '
+      f'0..{subject.model.config.num_layers}'
+    ]
+    scores: dict[str, ByMethod] = {}
+    files: dict[str, str] = {}
+    problems: list[eval_task.Row] = []
+    for part in self.source.languages():
+      with failures.guard(part):
+        examples = self._load(part)
+        problems += [
+          {'part': part, 'problem': problem}
+          for problem in self.source.problems(part)
+        ]
+        links = self._align(subject, part, examples, notes)
+        gold = [
+          alignment_error_rate.GoldLinks(example.sure, example.possible)
+          for example in examples
+        ]
+        scores[part] = {
+          method: [
+            alignment_error_rate.alignment_scores(gold, found) for found in by_layer
+          ]
+          for method, by_layer in links.items()
+        }
+        first = scores[part][self.methods[0]][layer]
+        files |= eval_task.statistics_files(part, {'aer': first.statistics})
+        files |= {
+          f'{part}.{method.value}.txt': ''.join(
+            alignment_error_rate.write_pharaoh(found) + '\n' for found in by_layer[layer]
+          )
+          for method, by_layer in links.items()
+        }
+    rows = [row for part, found in scores.items() for row in _rows(part, found)]
+    tables = {'layers': rows}
+    if problems:
+      tables['problems'] = problems
+      notes.append(
+        f'{len(problems)} problems of single links; see the table `problems`'
+      )
+    return eval_task.EvalResult(
+      metrics=self._metrics(scores, layer),
+      tables=tables,
+      notes=tuple(notes),
+      failures=failures.collected(),
+      files=files,
+    )
+
+  def _align(
+    self, subject, part, examples, notes
+  ) -> dict[Method, list[list[frozenset[alignment_error_rate.Link]]]]:
+    """method -> for each layer the links of each sentence."""
+    num_layers = subject.model.config.num_layers + 1
+    links: dict[Method, list[list[frozenset[alignment_error_rate.Link]]]] = {
+      method: [[] for _ in range(num_layers)] for method in self.methods
+    }
+    cut = 0
+    for start in range(0, len(examples), _BLOCK):
+      block = examples[start : start + _BLOCK]
+      for example, sides in zip(
+        block, self._states(subject, block, notes), strict=True
+      ):
+        cut += sides[0].shape[1] < len(example.source_words) or sides[1].shape[
+          1
+        ] < len(example.target_words)
+        for method, matrices in self._links(*sides).items():
+          for found, matrix in zip(links[method], matrices, strict=True):
+            found.append(word_links.matrix_to_links(matrix))
+    if cut:
+      notes.append(f'{cut} sentences of {part} were cut')
+    return links
+
+  def _load(self, part: str) -> list[labeled_examples.AlignedSentence]:
+    examples = [
+      example
+      for example in self.source.load(part)
+      if isinstance(example, labeled_examples.AlignedSentence)
+    ]
+    if not examples:
+      raise errors.CorpusError(
+        f'There are no {labeled_examples.AlignedSentence.KIND} examples',
+        where=f'part {part}',
+        expected='sentences with gold links',
+      )
+    return examples
+
+  def _states(self, subject, block: list[labeled_examples.AlignedSentence], notes):
+    """Yields (source, target) vectors [L + 1, W, H] of each sentence."""
+    sentences: list[tuple[str, ...]] = []
+    languages: list[tuple[str, int]] = []
+    for example in block:
+      for words, code in (
+        (example.source_words, example.language),
+        (example.target_words, example.target_language),
+      ):
+        sentences.append(words)
+        languages.append(
+          (
+            code,
+            language_codes.language_id(
+              subject.vocabulary, code, notes, required=subject.needs_languages
+            ),
+          )
+        )
+    found = {
+      one.sentence: one.states
+      for one in word_states.word_states(
+        subject, sentences, languages, max_length=self.max_length
+      )
+    }
+    for i in range(len(block)):
+      yield found[2 * i], found[2 * i + 1]
+
+  def _links(
+    self, source: np.ndarray, target: np.ndarray
+  ) -> dict[Method, np.ndarray]:
+    """{method: bool [L + 1, M, N]} of vectors [L + 1, M, H], [L + 1, N, H]."""
+    shape = (len(source), source.shape[1], target.shape[1])
+    if 0 in shape:
+      return dict.fromkeys(self.methods, np.zeros(shape, bool))
+    similarity = word_links.cosine_similarities(source, target)
+    plan = None
+    if set(self.methods) != {Method.ARGMAX}:
+      plan = word_links.transport_plan(
+        similarity,
+        word_links.word_weights(source, self.mass),
+        word_links.word_weights(target, self.mass),
+        regularization=self.regularization,
+      )
+    return {
+      method: word_links.link_matrix(
+        similarity, method, plan=plan, threshold=self.threshold
+      )
+      for method in self.methods
+    }
+
+  def _metrics(
+    self, scores: dict[str, ByMethod], layer: int
+  ) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    for method in self.methods:
+      prefix = '' if method is self.methods[0] else _prefix(method)
+      rates = {
+        part: np.array([score.error_rate for score in found[method]])
+        for part, found in scores.items()
+      }
+      for part, found in scores.items():
+        metrics |= _summary(prefix, part, rates[part], layer)
+        metrics |= {
+          f'{prefix}precision/{part}': found[method][layer].precision,
+          f'{prefix}recall/{part}': found[method][layer].recall,
+        }
+      if rates:
+        mean = np.mean(list(rates.values()), axis=0)
+        metrics |= _summary(prefix, 'mean', mean, layer)
+    return metrics
+
+
+def _rows(part: str, by_method: ByMethod) -> list[eval_task.Row]:
+  return [
+    {
+      'pair': part,
+      'method': method.value,
+      'layer': layer,
+      'aer': score.error_rate,
+      'precision': score.precision,
+      'recall': score.recall,
+    }
+    for method, by_layer in by_method.items()
+    for layer, score in enumerate(by_layer)
+  ]
+
+
+def _summary(
+  prefix: str, name: str, by_layer: np.ndarray, layer: int
+) -> dict[str, float]:
+  known = not np.isnan(by_layer).all()
+  return {
+    f'{prefix}aer/{name}': float(by_layer[layer]),
+    f'{prefix}best_aer/{name}': (
+      float(np.nanmin(by_layer)) if known else math.nan
+    ),
+    f'{prefix}best_layer/{name}': (
+      int(np.nanargmin(by_layer)) if known else -1
+    ),
+  }

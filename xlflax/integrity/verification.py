@@ -1,0 +1,107 @@
+"""Says of a directory that xlflax wrote what is in it and whether it is whole.
+
+`xlflax verify` prints it. Everything is read: files are compared with the
+digests that were written of them, and what is missing is found by manifests.
+"""
+
+import contextlib
+import pathlib
+from collections.abc import Callable
+
+from xlflax.integrity import (cache_integrity, corpus_integrity, result_integrity, folder_integrity, pretraining_integrity, run_integrity)
+from xlflax.integrity.verification_report import Examination
+from xlflax.integrity.artifact_types import Artefact
+from xlflax.utils import (errors, validation)
+from xlflax.storage import (directory_lease, manifests, paths)
+
+# In the order in which their marks are looked for.
+ARTEFACTS = (
+  pretraining_integrity.ARTEFACT,
+  cache_integrity.ARTEFACT,
+  run_integrity.ARTEFACT,
+  corpus_integrity.VOCABULARY,
+  corpus_integrity.CORPUS,
+  folder_integrity.GRID,
+  folder_integrity.SUITE,
+  result_integrity.ARTEFACT,
+  folder_integrity.REPORT,
+  folder_integrity.ANALYSIS,
+  folder_integrity.STATES,
+  folder_integrity.ROWS,
+  folder_integrity.EXPORT,
+)
+_PASSES = 3  # what was mended may show more that is damaged
+
+
+@validation.validate_call
+def verify_directory(directory: validation.FilePath) -> Examination:
+  """Looks at everything in a directory that xlflax wrote.
+
+  Raises:
+    RunDirectoryError: there is nothing that xlflax wrote.
+  """
+  place = paths.to_path(directory)
+  artefact = _artefact(place)
+  return Examination(place, artefact.kind, tuple(artefact.look(place)))
+
+
+@validation.validate_call
+def repair_directory(
+  directory: validation.FilePath, *, report: Callable[[str], None]
+) -> Examination:
+  """Makes again what can be made again; says what is left.
+
+  Args:
+    directory: that xlflax wrote; nothing else may be writing there.
+    report: is told what was done, a sentence each.
+
+  Raises:
+    RunDirectoryError: there is nothing that xlflax wrote, or another process
+      writes there.
+  """
+  tried: set[str] = set()
+  for _ in range(_PASSES):
+    found = verify_directory(directory)
+    mendable = [
+      one
+      for one in found.findings
+      if one.mend and not one.is_whole and one.what not in tried
+    ]
+    if not mendable:
+      return found
+    with _alone(found):
+      for one in mendable:
+        assert one.mend is not None
+        try:
+          report(f'{one.what}: {one.mend()}')
+        except (errors.XlflaxError, OSError, ValueError) as error:
+          tried.add(one.what)
+          report(f'{one.what} could not be mended: {error}')
+  return verify_directory(directory)
+
+
+def _alone(found: Examination) -> contextlib.AbstractContextManager:
+  """Keeps trainers out of a run or a grid while it is mended."""
+  if found.kind in (manifests.Kind.RUN, manifests.Kind.GRID):
+    return directory_lease.Lease(found.directory)
+  return contextlib.nullcontext()
+
+
+def _artefact(directory: pathlib.Path) -> Artefact:
+  """What a directory is: what its manifest says, or what it looks like."""
+  with contextlib.suppress(errors.RunDirectoryError):
+    known = manifests.read_manifest(directory)
+    for one in ARTEFACTS:
+      if known and known.kind == one.kind:
+        return one
+  for one in ARTEFACTS:
+    if one.is_marked(directory):
+      return one
+  marks = dict.fromkeys(mark for one in ARTEFACTS for mark in one.marks)
+  raise errors.RunDirectoryError(
+    'There is nothing that xlflax wrote',
+    got=str(directory),
+    expected=', '.join(str(one.kind) for one in ARTEFACTS)
+    + ': a directory with '
+    + ' or '.join(marks),
+  )

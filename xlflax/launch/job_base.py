@@ -1,0 +1,306 @@
+"""Base class of launchers, and checks of the command that a job runs."""
+
+import abc
+import dataclasses
+import pathlib
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from xlflax.config import config_files
+from xlflax.utils import errors
+from xlflax.storage import paths
+
+# Commands whose processes join into one JAX job.
+DISTRIBUTED_COMMANDS = ('train',)
+# Commands whose processes divide the work, with --shard_from_env.
+SHARDED_COMMANDS = ('cache', 'preprocess', 'vocab')
+# Flags of the joining processes.
+COORDINATOR_FLAG = '--coordinator_address'
+JOIN_TIMEOUT_FLAG = '--initialization_timeout'
+PREEMPTION_FLAG = f'--preemption_exit_code={errors.ExitStatus.STOPPED}'
+# Flags of a command that the launcher sets.
+_LAUNCHER_FLAGS = (
+  COORDINATOR_FLAG,
+  '--num_processes',
+  '--process_id',
+  '--cluster',
+  PREEMPTION_FLAG.partition('=')[0],
+)
+MULTILINE = 'multiline'  # key in the metadata of a field
+_VARIABLE_NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
+_IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
+
+
+class Job(abc.ABC):
+  """A job of several processes that run the same command.
+
+  A launcher is a frozen dataclass that derives from this class and is
+  registered with `xlflax.launch.launcher_registry.register`. Its fields are the options
+  of `xlflax launch NAME`.
+
+  Attributes:
+    command: Command that each process runs, such as
+      `('train', '--gin_file=pretrain/mlm.gin')`.
+    commands: Names of the commands that the launcher can start.
+    internal_fields: Names of fields that are not options.
+  """
+
+  command: tuple[str, ...]
+  commands: ClassVar[tuple[str, ...]] = DISTRIBUTED_COMMANDS
+  internal_fields: ClassVar[tuple[str, ...]] = ()
+
+  def check(self) -> None:
+    """Checks what the processes would read, before rendering or launching.
+
+    Raises:
+      ConfigError: If a gin file is missing, if the nodes do not share the
+        model directory, or if the processes cannot install xlflax.
+    """
+    check_gin_files(self.command)
+
+  @abc.abstractmethod
+  def render(self) -> str:
+    """Returns the text that `--dry_run` prints."""
+
+  @abc.abstractmethod
+  def launch(self) -> int:
+    """Starts or submits the job and returns the exit status.
+
+    Raises:
+      ConfigError: If a program is missing or the cluster rejects the job.
+    """
+
+
+def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
+  """Parses the values NAME=VALUE of a repeated option.
+
+  Raises:
+    ConfigError: If a value has no name or no equals sign, or if a name occurs
+      twice.
+  """
+  pairs: dict[str, str] = {}
+  for value in values:
+    name, sign, text = value.partition('=')
+    if not name or not sign:
+      raise errors.ConfigError(
+        'A name has no value', got=value, expected='NAME=VALUE', where=option
+      )
+    if name in pairs:
+      raise errors.ConfigError(
+        'A name has two values', got=value, expected='one value', where=option
+      )
+    pairs[name] = text
+  return pairs
+
+
+def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
+  """Parses environment variables NAME=VALUE; see `parse_pairs`.
+
+  Raises:
+    ConfigError: Also if a name cannot be that of an environment variable.
+  """
+  pairs = parse_pairs(values, option)
+  for name in pairs:
+    if not _VARIABLE_NAME.fullmatch(name):
+      raise errors.ConfigError(
+        'The name of an environment variable is not valid',
+        got=name,
+        expected='letters, digits and underscores',
+        where=option,
+      )
+  return pairs
+
+
+def check_command(
+  command: Sequence[str], commands: Sequence[str] = DISTRIBUTED_COMMANDS
+) -> tuple[str, ...]:
+  """Returns the command of a job without a leading 'xlflax'.
+
+  Args:
+    command: Words of a command line.
+    commands: Names of the commands that the launcher can start.
+
+  Raises:
+    ConfigError: If there is no command, if it does not run as several
+      processes, or if it has a flag that the launcher sets.
+  """
+  words = tuple(command)
+  if words[:1] == ('xlflax',):
+    words = words[1:]
+  if not words:
+    raise errors.ConfigError(
+      'The command to launch is missing',
+      expected='a command after --',
+      fix='xlflax launch local --nproc_per_node=2 -- train --gin_file=...',
+    )
+  name = words[0]
+  if name not in commands:
+    raise errors.ConfigError(
+      'This command does not run as several processes',
+      got=name,
+      expected='one of ' + ', '.join(commands),
+    )
+  if name in SHARDED_COMMANDS and '--shard_from_env' not in words:
+    raise errors.ConfigError(
+      'Without --shard_from_env every process would do all of the work',
+      got=' '.join(words),
+      expected='--shard_from_env',
+    )
+  if name in DISTRIBUTED_COMMANDS:
+    for flag in _LAUNCHER_FLAGS:
+      if any(w == flag or w.startswith(f'{flag}=') for w in words):
+        raise errors.ConfigError(
+          'The launcher sets this flag of the command',
+          got=flag,
+          fix='Remove it.',
+        )
+  return words
+
+
+def flag_value(command: Sequence[str], flag: str) -> str | None:
+  """Returns the last value of `--flag=value` or `--flag value`."""
+  values = flag_values(command, flag)
+  return values[-1] if values else None
+
+
+def flag_values(command: Sequence[str], flag: str) -> list[str]:
+  """Returns all values of `--flag=value` or `--flag value`."""
+  values = []
+  for i, word in enumerate(command):
+    if word.startswith(f'{flag}='):
+      values.append(word.partition('=')[2])
+    elif word == flag and i + 1 < len(command):
+      values.append(command[i + 1])
+  return values
+
+
+def check_gin_files(
+  command: Sequence[str], *, has_own_files: bool = False
+) -> None:
+  """Checks that the gin files of a command exist.
+
+  Args:
+    command: Command of the job.
+    has_own_files: Whether the processes have other files than this machine,
+      as in a container. Absolute paths are not checked then.
+
+  Raises:
+    ConfigError: If a file is neither shipped with xlflax nor found on the
+      search path.
+  """
+  search_paths = flag_values(command, '--gin_search_paths')
+  folders = config_files.split_search_paths(search_paths)
+  for name in flag_values(command, '--gin_file'):
+    if has_own_files and (name.startswith('/') or paths.is_bucket(name)):
+      continue
+    config_files.find_gin_file(name, folders)
+
+
+def platform_flags(command: Sequence[str], platform: str | None) -> list[str]:
+  """Returns the flag that makes a job fail if its accelerators are missing.
+
+  The list is empty if the job has no accelerators, if the command has the flag
+  itself, and for commands whose processes do not join.
+  """
+  if (
+    platform is None
+    or command[0] not in DISTRIBUTED_COMMANDS
+    or flag_value(command, '--platform') is not None
+  ):
+    return []
+  return [f'--platform={platform}']
+
+
+def model_dir(command: Sequence[str]) -> pathlib.Path | None:
+  """Returns the value of `--model_dir` as a path."""
+  value = flag_value(command, '--model_dir')
+  return paths.to_path(value) if value else None
+
+
+def last_checkpoint(directory: pathlib.Path | None) -> int | None:
+  """Returns the step of the newest complete checkpoint of a run."""
+  if directory is None:
+    return None
+  steps = [
+    int(path.name)
+    for path in paths.list_directory(directory / 'checkpoints')
+    if path.name.isdigit() and _is_complete(path)
+  ]
+  return max(steps, default=None)
+
+
+def _is_complete(checkpoint: pathlib.Path) -> bool:
+  # In a bucket, an unfinished checkpoint has its final name already.
+  return (
+    not paths.is_bucket(checkpoint)
+    or (checkpoint / 'commit_success.txt').exists()
+  )
+
+
+def multiline(**arguments) -> Any:
+  """Returns a dataclass field whose text may have several lines."""
+  return dataclasses.field(metadata={MULTILINE: True}, **arguments)
+
+
+def check_text(job: Any) -> None:
+  """Rejects control characters in every field of a job, at any depth.
+
+  Templates quote each value for YAML or for a shell. A line break, NUL or
+  escape character is not safe in a comment, in a terminal or in a directive
+  even if it is quoted.
+
+  Raises:
+    ConfigError: If a value contains a control character. Line breaks and tabs
+      are allowed in fields made by `multiline`.
+  """
+  for field in dataclasses.fields(job):
+    allowed = '\n\t' if field.metadata.get(MULTILINE) else ''
+    for text in _iterate_text(getattr(job, field.name)):
+      for character in text:
+        if _is_control(character) and character not in allowed:
+          raise errors.ConfigError(
+            'A value of the job contains a control character',
+            got=repr(text),
+            expected=f'text without {character!r}',
+            where=field.name,
+          )
+
+
+def check_image(image: str | None) -> None:
+  """Rejects text that is not the name of a container image.
+
+  Raises:
+    ConfigError: If the text could be read as a flag, a variable or several
+      words.
+  """
+  if image is not None and not _IMAGE.fullmatch(image):
+    raise errors.ConfigError(
+      'The name of the container image is not valid',
+      got=image,
+      expected='REGISTRY/NAME:TAG or REGISTRY/NAME@DIGEST',
+      where='--image',
+    )
+
+
+def _is_control(character: str) -> bool:
+  return unicodedata.category(character) in ('Cc', 'Cs', 'Zl', 'Zp')
+
+
+def _iterate_text(value: Any) -> Iterator[str]:
+  """Yields all text in a value, including keys, items and fields."""
+  if isinstance(value, str):
+    yield value
+  elif isinstance(value, Mapping):
+    for key, item in value.items():
+      yield from _iterate_text(key)
+      yield from _iterate_text(item)
+  elif isinstance(value, Sequence) and not isinstance(value, bytes):
+    for item in value:
+      yield from _iterate_text(item)
+  elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+    for field in dataclasses.fields(value):
+      yield from _iterate_text(getattr(value, field.name))
+  elif hasattr(value, '__fspath__'):
+    yield str(value)

@@ -1,0 +1,200 @@
+"""Calls of the kernels for GPUs: which part of the arrays a program sees."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from xlflax.models.attention.fused import kernel_spec
+from xlflax.models.attention.fused import triton_kernels as kernels
+
+_Arrays = kernel_spec.Arrays
+_Options = kernel_spec.Options
+
+
+def triton_forward(options: _Options, arrays: _Arrays):
+  """Returns the output [B, T, N, D] and log-sum-exp [B, N, T], float32."""
+  batch, length, heads, width = arrays.query.shape
+  return _call(
+    kernels.forward_kernel,
+    options,
+    arrays,
+    {},
+    grid=(length // options.block[0], batch, heads),
+    block=0,
+    out=[
+      (arrays.query.shape, arrays.query.dtype, 'queries'),
+      ((batch, heads, length), jnp.float32, 'query_row'),
+    ],
+    name='attention_forward',
+  )
+
+
+def triton_backward(
+  options: _Options, arrays: _Arrays, output, normaliser, gradient
+):
+  """Returns the gradients of query, key, value and bias (None without)."""
+  batch, length, heads, width = arrays.query.shape
+  memory_length, groups = arrays.key.shape[1:3]
+  delta = kernel_spec.output_gradient_products(options, output, gradient)
+  more = {'gradient': gradient, 'normaliser': normaliser, 'delta': delta}
+  (d_query,) = _call(
+    kernels.query_kernel,
+    options,
+    arrays,
+    more,
+    grid=(length // options.block[0], batch, heads),
+    block=0,
+    out=[(arrays.query.shape, arrays.query.dtype, 'queries')],
+    name='attention_query_gradient',
+  )
+  # One gradient for each query head; heads that share keys are summed below.
+  shape = (batch, memory_length, heads, width)
+  d_key, d_value = _call(
+    kernels.memory_kernel,
+    options,
+    arrays,
+    more,
+    grid=(memory_length // options.block[1], batch, heads),
+    block=1,
+    out=[(shape, arrays.key.dtype, 'keys')] * 2,
+    name='attention_memory_gradient',
+  )
+  if groups != heads:
+    d_key, d_value = (
+      jnp.sum(x.reshape(*shape[:2], groups, -1, width), axis=3)
+      for x in (d_key, d_value)
+    )
+  d_bias = None
+  if arrays.bias is not None:
+    d_bias = _bias_gradient(options, arrays, more)
+  return d_query, d_key, d_value, d_bias
+
+
+def _bias_gradient(options, arrays, more):
+  """float32 [N, T, S]: the scores' gradients, summed over the batch."""
+  batch, length, heads, width = arrays.query.shape
+  memory_length = arrays.key.shape[1]
+  grid = (length // options.block[0], memory_length // options.block[1], heads)
+  (found,) = _call(
+    functools.partial(kernels.bias_kernel, batch=batch),
+    options,
+    arrays,
+    more,
+    grid=grid,
+    block=None,
+    out=[((heads, length, memory_length), jnp.float32, 'bias_block')],
+    name='attention_bias_gradient',
+  )
+  return found
+
+
+def _call(kernel, options, arrays, more, *, grid, block, out, name):
+  """Calls a kernel with references by name.
+
+  Args:
+    kernel: (options, references by name) -> None.
+    options: see `Options`.
+    arrays: see `Arrays`.
+    more: further inputs by name.
+    grid: of programs: (blocks, batch, heads), or of `bias_kernel`.
+    block: which blocks the grid goes over, 0 for queries and 1 for keys; None
+      for both, in `bias_kernel`.
+    out: shape, dtype and kind of each result.
+    name: of the kernel, in profiles.
+  """
+  given = {
+    'query': arrays.query,
+    'key': arrays.key,
+    'value': arrays.value,
+    'bias': arrays.bias,
+    'query_segments': arrays.query_segments,
+    'key_segments': arrays.key_segments,
+    'window': arrays.window,
+    'row_bits': arrays.row_bits,
+    'column_bits': arrays.column_bits,
+  } | more
+  given = {key: value for key, value in given.items() if value is not None}
+  specs = _specs(options, arrays, block)
+  names = list(given) + [f'out_{i}' for i in range(len(out))]
+
+  def run(*references):
+    kernel(options, dict(zip(names, references, strict=True)))
+
+  return pl.pallas_call(
+    run,
+    grid=grid,
+    in_specs=[specs[_KINDS[key]] for key in given],
+    out_specs=[specs[kind] for _, _, kind in out],
+    out_shape=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype, _ in out],
+    name=name,
+    interpret=options.interpret,
+    compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=2),
+  )(*given.values())
+
+
+# What part of an input a program sees; see `_specs`.
+_KINDS = {
+  'query': 'queries',
+  'key': 'grouped_keys',
+  'value': 'grouped_keys',
+  'bias': 'bias',
+  'query_segments': 'query_segments',
+  'key_segments': 'key_segments',
+  'window': 'window',
+  'row_bits': 'query_row',
+  'column_bits': 'columns',
+  'gradient': 'queries',
+  'normaliser': 'query_row',
+  'delta': 'query_row',
+}
+
+
+def _specs(options: _Options, arrays: _Arrays, block: int | None):
+  """The block of each kind of array that a program (i, b, n) sees."""
+  batch, length, heads, width = arrays.query.shape
+  memory_length, groups = arrays.key.shape[1:3]
+  repeats = heads // groups
+  queries, keys = options.block
+  if block is None:  # programs (i, j, n), which go over the batch themselves
+    return _bias_specs(options, arrays, repeats)
+  t, s = (queries if block == 0 else length), (keys if block else memory_length)
+  at_t = (lambda i: i) if block == 0 else (lambda i: 0)
+  at_s = (lambda i: i) if block == 1 else (lambda i: 0)
+  spec = pl.BlockSpec
+  return {
+    'queries': spec((None, t, None, width), lambda i, b, n: (b, at_t(i), n, 0)),
+    'keys': spec((None, s, None, width), lambda i, b, n: (b, at_s(i), n, 0)),
+    'grouped_keys': spec(
+      (None, s, None, width), lambda i, b, n: (b, at_s(i), n // repeats, 0)
+    ),
+    'bias': spec((None, t, s), lambda i, b, n: (n, at_t(i), at_s(i))),
+    'query_segments': spec((None, t), lambda i, b, n: (b, at_t(i))),
+    'key_segments': spec((None, s), lambda i, b, n: (b, at_s(i))),
+    'query_row': spec((None, None, t), lambda i, b, n: (b, n, at_t(i))),
+    'columns': spec((s,), lambda i, b, n: (at_s(i),)),
+    'window': spec((1,), lambda i, b, n: (0,)),
+  }
+
+
+def _bias_specs(options: _Options, arrays: _Arrays, repeats: int):
+  batch, _, _, width = arrays.query.shape
+  queries, keys = options.block
+  spec = pl.BlockSpec
+  return {
+    'queries': spec(
+      (batch, queries, None, width), lambda i, j, n: (0, i, n, 0)
+    ),
+    'grouped_keys': spec(
+      (batch, keys, None, width), lambda i, j, n: (0, j, n // repeats, 0)
+    ),
+    'bias': spec((None, queries, keys), lambda i, j, n: (n, i, j)),
+    'bias_block': spec((None, queries, keys), lambda i, j, n: (n, i, j)),
+    'query_segments': spec((batch, queries), lambda i, j, n: (0, i)),
+    'key_segments': spec((batch, keys), lambda i, j, n: (0, j)),
+    'query_row': spec((batch, None, queries), lambda i, j, n: (0, n, i)),
+    'columns': spec((keys,), lambda i, j, n: (j,)),
+    'window': spec((1,), lambda i, j, n: (0,)),
+  }

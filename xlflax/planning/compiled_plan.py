@@ -1,0 +1,196 @@
+"""The plan for a described machine: memory, communication, time and advice."""
+
+import functools
+from typing import Any
+
+import jax
+
+from xlflax.planning import (recommendations, communication_lower_bound, memory, step_costs, step_time)
+from xlflax.planning import step_plan
+from xlflax.training import training_setup
+from xlflax.training import train_state
+from xlflax.training.devices import machine_topology
+
+
+def analyze_run(
+  setup: training_setup.Setup, machine: machine_topology.Machine, *, is_compiled: bool
+) -> dict[str, Any]:
+  """Returns memory, communication, estimated time and warnings.
+
+  Args:
+    setup: The run on the machine's own devices or on CPU devices.
+    machine: Machine that is planned for.
+    is_compiled: Whether the machine's own compiler compiles the steps.
+
+  Returns:
+    'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind
+    of step), 'collectives' (of the mean step), 'ideal_sent' (bytes that a
+    device has to send), 'estimate' (None for CPUs), 'flops_per_step' and
+    'warnings'.
+  """
+  mixture = setup.settings.objectives
+  schedule = [mixture.active(i) for i in range(mixture.period)]
+  cost_step = step_plan.compile_step if is_compiled else step_plan.estimate_step
+  steps = [
+    cost_step(setup, active, machine, schedule.count(active) / len(schedule))
+    for active in dict.fromkeys(schedule)
+  ]
+  used = memory_per_device(setup, steps)
+  return {
+    'machine': {
+      'devices': str(machine),
+      'count': machine.count,
+      'nodes': machine.nodes,
+      'per_node': machine.per_node,
+    },
+    'memory': used,
+    'sharding': memory.fully_sharded_fraction(setup.factory.abstract_sharded),
+    'flops_per_step': sum(step.fraction * step.flops for step in steps),
+    'steps': [_describe_step(setup, machine, step) for step in steps],
+    'collectives': step_plan.mean_collectives(steps),
+    'ideal_sent': communication_lower_bound.minimum_bytes_sent(setup),
+    'estimate': _estimate(setup, machine, steps),
+    'warnings': _warnings(setup, machine, used['total'], steps)
+    + _advise_batch(setup, machine, used['total'], steps),
+  }
+
+
+def _warnings(setup, machine, total, steps) -> list[str]:
+  boxed = jax.eval_shape(
+    functools.partial(
+      train_state.init_params, setup.model, setup.settings.objectives
+    ),
+    jax.eval_shape(lambda: jax.random.key(0)),
+  )
+  return [
+    *recommendations.of_sharding(setup, boxed),
+    *recommendations.of_memory(machine, total, accumulation=setup.settings.accumulation),
+    *recommendations.of_machine(machine, setup.settings),
+    *dict.fromkeys(
+      warning
+      for step in steps
+      for warning in recommendations.describe_misalignment(setup, machine, step.costs)
+    ),
+  ]
+
+
+def _advise_batch(setup, machine, total, steps) -> list[str]:
+  estimate = _estimate(setup, machine, steps)
+  if estimate is None:
+    return []
+  update_seconds = sum(
+    step.fraction * row['seconds']
+    for step in steps
+    for row in describe_parts(setup, machine, step.costs)
+    if row['phase'] == 'update'
+  )
+  return recommendations.advise_batch(
+    machine,
+    total=total,
+    state=memory.per_device(setup.factory.abstract_sharded),
+    seconds=estimate['seconds_per_step'],
+    update_seconds=update_seconds,
+  )
+
+
+def memory_per_device(
+  setup: training_setup.Setup, steps: list[step_plan.Step]
+) -> dict[str, int]:
+  """Returns bytes per device by kind, and the peak of the largest step."""
+  largest = max(steps, key=lambda step: step.peak)
+  replay = memory.of_replay(setup)
+  return (
+    memory.of_state(setup.factory.abstract_sharded)
+    | {'batch': max(step.batch for step in steps)}
+    | largest.memory
+    | replay
+    | {'total': largest.peak + sum(replay.values())}
+  )
+
+
+def update_fraction(setup: training_setup.Setup) -> float:
+  """Returns the fraction of the train state that each device updates."""
+  state = setup.factory.abstract_sharded
+  complete = sum(
+    leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)
+  )
+  return memory.per_device(state) / max(complete, 1)
+
+
+def _estimate(setup, machine, steps) -> dict[str, Any] | None:
+  if machine.accelerator is None:
+    return None
+  fraction = update_fraction(setup)
+  times = [
+    (
+      step.fraction,
+      step_time.estimate_time(
+        step.costs, machine, step.collectives, update_fraction=fraction
+      ),
+    )
+    for step in steps
+  ]
+  return step_time.describe_time(
+    machine,
+    step_time.mean_time(times),
+    flops=sum(step.fraction * step.flops for step in steps),
+    tokens=sum(step.fraction * step.tokens for step in steps),
+  )
+
+
+def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
+  largest = sorted(
+    step.collectives.items(), key=lambda item: -item[0].sent * item[1]
+  )
+  return {
+    'objectives': list(step.objectives),
+    'fraction': step.fraction,
+    'tokens': step.tokens,
+    'flops': step.flops,
+    'program_flops': step.costs.total('flops'),
+    'program_bytes': step.costs.total('bytes'),
+    'xla_costs': step.xla_costs,
+    'memory': step.memory | {'total': step.peak},
+    'compile_seconds': step.compile_seconds,
+    'parts': describe_parts(setup, machine, step.costs),
+    'largest_collectives': [
+      {
+        'kind': collective.kind,
+        'dtype': collective.dtype,
+        'shape': list(collective.shape),
+        'bytes': collective.bytes,
+        'sent': collective.sent,
+        'count': count,
+      }
+      for collective, count in largest[:8]
+    ],
+  }
+
+
+def describe_parts(
+  setup, machine: machine_topology.Machine, costs: step_costs.StepCosts
+) -> list[dict[str, Any]]:
+  """Returns operations, FLOPs, bytes and seconds by part and phase.
+
+  FLOPs and bytes are those of all devices, seconds those of one device.
+  """
+  if machine.accelerator is None:
+    return []
+  fraction = update_fraction(setup)
+  rows: dict[tuple[str, str], dict[str, Any]] = {}
+  for operation in costs.operations:
+    row = rows.setdefault(
+      (operation.part, operation.phase),
+      {'part': operation.part, 'phase': operation.phase}
+      | dict.fromkeys(('count', 'flops', 'bytes', 'seconds'), 0.0),
+    )
+    row['count'] += operation.count
+    row['flops'] += operation.count * operation.flops
+    row['bytes'] += operation.count * operation.bytes
+    row['seconds'] += operation.count * step_time.operation_seconds(
+      operation,
+      machine.accelerator,
+      devices=machine.count,
+      update_fraction=fraction,
+    )
+  return sorted(rows.values(), key=lambda row: -row['seconds'])

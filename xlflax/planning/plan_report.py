@@ -1,0 +1,211 @@
+"""A plan as tables on the terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import rich.console
+import rich.table
+
+from xlflax.utils import rich_tables
+from xlflax.training import progress_lines
+
+
+def print_plan(
+  plan: dict[str, Any], console: rich.console.Console | None = None
+) -> None:
+  """Prints what `xlflax.planning.dry_run.make_plan` returns."""
+  console = console or rich.console.Console()
+  rich_tables.print_table(_overview(plan), console)
+  for name, tasks in plan['streams'].items():
+    rich_tables.print_table(_stream(name, tasks), console)
+  if plan.get('collectives'):
+    rich_tables.print_table(
+      _collectives(plan['collectives'], plan['ideal_sent']), console
+    )
+  for step in plan.get('steps', ()):
+    if step['parts']:
+      rich_tables.print_table(_parts(step), console)
+  if plan.get('estimate'):
+    rich_tables.print_table(_estimate(plan['estimate']), console)
+    console.print(plan['estimate']['known_error'], markup=False)
+  for warning in plan.get('warnings', ()):
+    console.print(f'Warning: {warning}', markup=False, highlight=False)
+
+
+def show_phases(
+  plans: Mapping[str, dict[str, Any]],
+  console: rich.console.Console | None = None,
+) -> None:
+  """Prints the plans of runs that follow each other in one table."""
+  columns = 'steps left', 'memory per device', 'estimated time'
+  table = rich_tables.make_table(['phase'], columns, title='All phases')
+  total = 0.0
+  for name, plan in plans.items():
+    remaining = _remaining(plan)
+    seconds = remaining * plan['seconds_per_step']
+    total += seconds
+    table.add_row(
+      name,
+      f'{remaining:,}',
+      format_mebibytes(plan['memory']['total']),
+      progress_lines.format_duration(seconds),
+    )
+  table.add_row('all', '', '', progress_lines.format_duration(total))
+  rich_tables.print_table(table, console or rich.console.Console())
+
+
+def _remaining(plan: dict[str, Any]) -> int:
+  """Steps up to the end of a run."""
+  return plan['total_steps'] - max(plan['finished_steps'], default=0)
+
+
+def _overview(plan) -> rich.table.Table:
+  table = rich.table.Table(title='Plan', show_header=False)
+  if 'machine' in plan:
+    table.add_row('planned for', plan['machine']['devices'])
+    table.add_row('by', plan['basis'])
+  table.add_row('mesh', ' x '.join(f'{k} {v}' for k, v in plan['mesh'].items()))
+  table.add_row(
+    'vocabulary',
+    f'{plan["vocabulary"]["size"]:,} entries, '
+    f'{len(plan["vocabulary"]["languages"])} languages',
+  )
+  parameters = plan['parameters']
+  table.add_row(
+    'parameters',
+    f'{parameters["total"]:,} ({parameters["trainable"]:,} trainable)',
+  )
+  for name, size in parameters['modules'].items():
+    table.add_row(f'  {name}', f'{size:,}')
+  for name, size in plan['memory'].items():
+    table.add_row(
+      f'memory per device: {_MEMORY.get(name, name)}', format_mebibytes(size)
+    )
+  if 'sharding' in plan:
+    table.add_row(
+      'state that not all devices split',
+      format_mebibytes(plan['sharding']['replicated']),
+    )
+  table.add_row('FLOPs per step', f'{plan["flops_per_step"]:.3g}')
+  if 'replay' in plan:
+    table.add_row('replay', _replay(plan['replay']))
+  if plan.get('learning_rate'):
+    table.add_row('learning rate', plan['learning_rate'])
+  remaining = _remaining(plan)
+  table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
+  duration = progress_lines.format_duration(remaining * plan['seconds_per_step'])
+  table.add_row(
+    'estimated time', f'{duration} (at {plan["seconds_per_step_basis"]})'
+  )
+  return table
+
+
+def _replay(costs: dict[str, Any]) -> str:
+  return (
+    f'one of {costs["every"]:,} steps is computed twice: '
+    f'{format_mebibytes(costs["memory"])} per device, '
+    f'at least {costs["share"]:.2%} more time'
+  )
+
+
+_MEMORY = {
+  'arguments': 'state and batch as the compiler lays them out',
+  'temporary': 'temporary',
+  'outputs': 'results beside the state',
+  'replay': 'copy of the state, to compute a step twice',
+  'total': 'all at their most',
+}
+
+
+def _collectives(kinds, ideal: float) -> rich.table.Table:
+  columns = 'count', 'arrays', 'sent', 'sent to other nodes'
+  table = rich_tables.make_table(
+    ['kind'], columns, title='Collectives of a step, per device'
+  )
+  for kind, row in kinds.items():
+    table.add_row(
+      kind,
+      f'{row["count"]:,.0f}',
+      *(
+        format_mebibytes(row[name])
+        for name in ('bytes', 'sent', 'sent_outside')
+      ),
+    )
+  sent = sum(row['sent'] for row in kinds.values())
+  table.add_row('all', '', '', format_mebibytes(sent), '')
+  table.add_row('minimum', '', '', format_mebibytes(ideal), '')
+  return table
+
+
+def _parts(step) -> rich.table.Table:
+  names = ', '.join(step['objectives'])
+  table = rich_tables.make_table(
+    ('part', 'phase'),
+    ('operations', 'GFLOP', 'memory', 'estimate', 'fraction'),
+    title=f'Parts of a step of {names}',
+  )
+  total = sum(row['seconds'] for row in step['parts'])
+  for row in step['parts']:
+    table.add_row(
+      row['part'],
+      row['phase'],
+      f'{row["count"]:,.0f}',
+      f'{row["flops"] / 1e9:,.0f}',
+      format_mebibytes(row['bytes']),
+      format_milliseconds(row['seconds']),
+      f'{row["seconds"] / max(total, 1e-12):.0%}',
+    )
+  return table
+
+
+def _estimate(estimate) -> rich.table.Table:
+  table = rich.table.Table(title='Estimated time of a step', show_header=False)
+  for name, label in (
+    ('matmuls', 'matmuls'),
+    ('misaligned', 'misaligned rows of matmuls'),
+    ('attention', 'attention kernels'),
+    ('memory', 'memory traffic of other operations'),
+    ('launches', 'kernel launches'),
+    ('exposed', 'communication that is not hidden'),
+  ):
+    table.add_row(label, format_milliseconds(estimate['parts'][name]))
+  table.add_row(
+    'step',
+    f'{format_milliseconds(estimate["seconds_per_step"])}, '
+    f'{estimate["tokens_per_second"]:,.0f} tokens/s, '
+    f'MFU {estimate["mfu"]:.1%}',
+  )
+  table.add_row('largest part', estimate['limit'])
+  table.add_row('rates', estimate['basis'])
+  return table
+
+
+def _stream(name, tasks) -> rich.table.Table:
+  table = rich.table.Table(title=f'Stream {name}')
+  table.add_column('task', overflow='fold', min_width=24)
+  columns = 'examples,dropped,rows,share,batches,epochs,tokens read,unseen'
+  for column in columns.split(','):
+    table.add_column(column, justify='right')
+  for task in tasks:
+    table.add_row(
+      task['task'],
+      f'{task["examples"]:,}',
+      f'{task["dropped"]:,}',
+      f'{task["rows"]:,}' if task['rows'] else '?',
+      f'{task["rate"]:.2%}',
+      f'{task["batches"]:,.1f}',
+      f'{task["epochs"]:.2f}' if task['epochs'] is not None else '?',
+      '?' if task['tokens_read'] is None else f'{task["tokens_read"]:,}',
+      '?' if task['unseen'] is None else f'{task["unseen"]:.1%}',
+    )
+  return table
+
+
+def format_mebibytes(size: float) -> str:
+  """As in '1,024.0 MiB'."""
+  return f'{size / 2**20:,.1f} MiB'
+
+
+def format_milliseconds(seconds: float) -> str:
+  """As in '1,024.00 ms'."""
+  return f'{seconds * 1e3:,.2f} ms'

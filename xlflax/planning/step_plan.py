@@ -1,0 +1,186 @@
+"""The costs of one kind of step of a run."""
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlflax.data import batch_keys
+from xlflax.models import compile_targets
+from xlflax.planning import (traceable_attention, collectives, compilers, memory, cpu_stand_in, step_costs)
+from xlflax.training import training_setup
+from xlflax.training.devices import machine_topology
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """The costs of one kind of step.
+
+  Attributes:
+    fraction: Fraction of all steps.
+    objectives: Names of the objectives that it trains.
+    costs: Operations of all devices.
+    collectives: Collectives of one device.
+    batch: Bytes of a device's shard of the batches.
+    memory: Bytes of one device besides state and batch, by kind.
+    peak: Bytes of one device in total.
+    flops: Model FLOPs of all devices.
+    tokens: Positions of all batches, including padding.
+    xla_costs: FLOPs and bytes of one device as counted by the compiler, which
+      counts the body of a loop once and no Pallas kernels.
+    compile_seconds: Seconds of the machine's own compiler. None if the CPU's
+      compiler was used.
+  """
+
+  fraction: float
+  objectives: tuple[str, ...]
+  costs: step_costs.StepCosts
+  collectives: collectives.Counts
+  batch: int
+  memory: dict[str, int]
+  peak: int
+  flops: float
+  tokens: int
+  xla_costs: dict[str, float]
+  compile_seconds: float | None = None
+
+
+def compile_step(
+  setup: training_setup.Setup, active, machine: machine_topology.Machine, fraction: float
+) -> Step:
+  """Compiles a step with the machine's own compiler.
+
+  Args:
+    setup: The run on the machine's devices.
+    active: Entries of the objective mixture that the step trains.
+    machine: Machine that is planned for.
+    fraction: Fraction of all steps.
+  """
+  batches = setup.abstract_batches(active)
+  with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
+    compiled = compilers.compile_step(
+      machine,
+      setup.jitted_step(active),
+      setup.factory.abstract_sharded,
+      batches,
+      **(compile_targets.repeatable_options() if setup.settings.replay_every else {}),
+    )
+    flops = setup.flops(active)
+  used = compiled.memory
+  return Step(
+    fraction=fraction,
+    objectives=_objectives(setup, active),
+    costs=step_costs.count_costs(compiled.jaxpr),
+    collectives=_collectives(compiled.text, machine),
+    batch=memory.per_device(batches),
+    memory={
+      'arguments': used.arguments,
+      'outputs': used.outputs,
+      'temporary': used.temporary,
+    },
+    peak=used.peak,
+    flops=flops,
+    tokens=count_tokens(batches),
+    xla_costs=compiled.costs,
+    compile_seconds=compiled.seconds,
+  )
+
+
+def estimate_step(
+  setup: training_setup.Setup, active, machine: machine_topology.Machine, fraction: float
+) -> Step:
+  """Costs a step without the machine's compiler.
+
+  The step is traced for the machine. If it has several devices, the CPU's
+  compiler partitions the step with plain attention, for the collectives.
+
+  Args:
+    setup: The run on CPU devices that stand in for the machine's.
+    active: Entries of the objective mixture that the step trains.
+    machine: Machine that is planned for.
+    fraction: Fraction of all steps.
+  """
+  batches = setup.abstract_batches(active)
+  state = setup.factory.abstract_sharded
+  traceable = training_setup.Setup(
+    traceable_attention.with_traceable_attention(setup.settings, machine)
+  )
+  with (
+    compilers.trace_for_machine(machine, by='cpu'),
+    setup.settings.partitioner.scope(),
+  ):
+    jaxpr = traceable.jitted_step(active).trace(state, batches).jaxpr.jaxpr
+    flops = traceable.flops(active)
+  costs = step_costs.count_costs(jaxpr)
+  counts: collectives.Counts = collections.Counter()
+  temporary, xla_costs = int(costs.peak_bytes / machine.count), {}
+  if machine.count > 1 or machine.accelerator is None:
+    compiled, text = _compile_on_cpu(setup, active, machine)
+    counts = _collectives(text, machine)
+    xla_costs = compilers.cost_analysis(compiled)
+    if machine.accelerator is None:  # This is the machine's own compiler.
+      analysis = compiled.memory_analysis()
+      temporary = getattr(analysis, 'temp_size_in_bytes', 0)
+  batch = memory.per_device(batches)
+  return Step(
+    fraction=fraction,
+    objectives=_objectives(setup, active),
+    costs=costs,
+    collectives=counts,
+    batch=batch,
+    memory={'temporary': temporary},
+    peak=sum(memory.of_state(state).values()) + batch + temporary,
+    flops=flops,
+    tokens=count_tokens(batches),
+    xla_costs=xla_costs,
+  )
+
+
+def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
+  """Returns the step compiled with plain attention, and its partitioned HLO."""
+  plain = training_setup.Setup(traceable_attention.with_plain_attention(setup.settings))
+  state = plain.factory.abstract_sharded
+  with (
+    compilers.trace_for_machine(machine, by='cpu'),
+    plain.settings.partitioner.scope(),
+  ):
+    lowered = plain.jitted_step(active).lower(
+      state, plain.abstract_batches(active)
+    )
+    return cpu_stand_in.compile_partitioned(lowered)
+
+
+def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
+  """Returns the collectives of the mean step by kind."""
+  mean: dict[str, dict[str, float]] = {}
+  for step in steps:
+    for kind, row in collectives.summarize_collectives(
+      step.collectives
+    ).items():
+      total = mean.setdefault(kind, dict.fromkeys(row, 0.0))
+      for name, value in row.items():
+        total[name] += step.fraction * value
+  return {kind: mean[kind] for kind in collectives.KINDS if kind in mean}
+
+
+def _collectives(text: str, machine: machine_topology.Machine) -> collectives.Counts:
+  return collectives.find_collectives(
+    text, devices=machine.count, per_node=machine.per_node
+  )
+
+
+def _objectives(setup: training_setup.Setup, active) -> tuple[str, ...]:
+  entries = setup.settings.objectives.entries
+  return tuple(entries[i].objective.name for i in active)
+
+
+def count_tokens(batches: dict[str, Any]) -> int:
+  """Returns the number of positions of batches, including padding."""
+  return sum(
+    int(np.prod(leaf.shape))
+    for batch in batches.values()
+    for key, leaf in batch.items()
+    if key.removeprefix(batch_keys.PAIRED) == batch_keys.SEGMENT_IDS
+  )

@@ -1,0 +1,66 @@
+"""Attention in place of kernels that a CPU cannot trace or compile."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from xlflax.utils import errors
+from xlflax.models import encoder_config as model_config
+from xlflax.models.attention import attention_backends
+from xlflax.planning import compilers
+from xlflax.training import run_header
+from xlflax.training.devices import machine_topology
+
+if TYPE_CHECKING:
+  from xlflax import trainer as trainer_lib
+
+
+_Backend = model_config.AttentionBackend
+
+
+def with_traceable_attention(
+  settings: 'trainer_lib.Trainer', machine: machine_topology.Machine
+) -> 'trainer_lib.Trainer':
+  """Returns the settings without cuDNN attention.
+
+  JAX traces cuDNN attention only if cuDNN is installed. The fused kernels have
+  the same estimated cost.
+
+  Args:
+    settings: The run.
+    machine: Machine that is planned for.
+
+  Raises:
+    ConfigError: If the configured backend cannot be used on the machine.
+  """
+  config: Any = settings.model.config
+  if not hasattr(config, 'attention_backend'):
+    return settings
+  case = run_header.attention_case(settings, compilers.target_of(machine))
+  if attention_backends.resolve_backend(config.attention_backend, case) is not (
+    _Backend.CUDNN
+  ):
+    return settings
+  try:
+    backend = attention_backends.resolve_backend(_Backend.FUSED, case)
+  except errors.ConfigError:
+    backend = _Backend.XLA
+  return _with_backend(settings, backend)
+
+
+def with_plain_attention(
+  settings: 'trainer_lib.Trainer',
+) -> 'trainer_lib.Trainer':
+  """Returns the settings with plain attention, which compiles on a CPU."""
+  if not hasattr(settings.model.config, 'attention_backend'):
+    return settings
+  return _with_backend(settings, _Backend.XLA)
+
+
+def _with_backend(
+  settings: 'trainer_lib.Trainer', backend: _Backend
+) -> 'trainer_lib.Trainer':
+  config: Any = settings.model.config
+  config = dataclasses.replace(config, attention_backend=backend)
+  return dataclasses.replace(
+    settings, model=settings.model.clone(config=config)
+  )

@@ -1,0 +1,100 @@
+"""Checks of the shapes and values of vectors."""
+
+import numpy as np
+
+from xlflax.utils import errors
+
+_BLOCK = 1 << 22  # Number of values that are checked at once.
+
+
+def check_vectors(array: np.ndarray, name: str) -> np.ndarray:
+  """Returns an array if it consists of N > 0 finite vectors, [N, D].
+
+  Args:
+    array: Array to check.
+    name: Description of the vectors for the error message.
+
+  Raises:
+    AnalysisError: If the array is not a matrix, is empty, or contains a value
+      that is not finite.
+  """
+  array = np.asarray(array)
+  if array.ndim != 2 or not array.size:
+    raise errors.AnalysisError(
+      f'The vectors of {name} must be a non-empty matrix',
+      got=f'shape {array.shape}',
+      expected='an array of shape [vectors, dimensions]',
+    )
+  step = max(1, _BLOCK // array.shape[1])
+  for start in range(0, len(array), step):
+    finite = np.isfinite(array[start : start + step]).all(-1)
+    if not finite.all():
+      raise errors.AnalysisError(
+        f'The vectors of {name} must be finite',
+        got='NaN or infinity',
+        where=f'row {start + int(finite.argmin())}',
+        fix='Check whether the parameters of the checkpoint are finite.',
+      )
+  return array
+
+
+def check_same_dimension(first: np.ndarray, second: np.ndarray) -> None:
+  """Raises AnalysisError unless [..., D] and [..., E] have D = E."""
+  if first.shape[-1] != second.shape[-1]:
+    raise errors.AnalysisError(
+      'Both sets of vectors must have the same dimension',
+      got=f'{first.shape[-1]} and {second.shape[-1]} dimensions',
+      expected='equal dimensions',
+    )
+
+
+def check_same_length(first: np.ndarray, second: np.ndarray) -> None:
+  """Raises AnalysisError unless [N, …] and [M, …] have N = M."""
+  if len(first) != len(second):
+    raise errors.AnalysisError(
+      'Paired sets of vectors must have the same length',
+      got=f'{len(first)} and {len(second)} vectors',
+      expected='equal numbers of vectors',
+    )
+
+
+def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
+  """Returns an array if it has the expected axes.
+
+  Args:
+    array: Array to check.
+    name: Name of the array for the error message.
+    axes: Names of the expected axes, such as 'sentences, dimensions'. '...,
+      words' accepts any leading axes.
+
+  Raises:
+    AnalysisError: If the number of axes differs.
+  """
+  array = np.asarray(array)
+  names = axes.removeprefix('..., ').split(', ')
+  is_valid = array.ndim == len(names)
+  if axes.startswith('...'):
+    is_valid = array.ndim >= len(names)
+  if not is_valid:
+    raise errors.AnalysisError(
+      f'`{name}` has the wrong number of axes',
+      got=f'shape {array.shape}',
+      expected=f'[{axes}]',
+      where=name,
+      fix='Pass one array with these axes. array[None] adds a leading axis.',
+    )
+  return array
+
+
+def check_shape(
+  expected: tuple[int, ...], array: np.ndarray, name: str
+) -> None:
+  """Raises AnalysisError unless an array has the expected shape."""
+  if array.shape != expected:
+    raise errors.AnalysisError(
+      f'The shape of `{name}` does not match the other arrays',
+      got=f'shape {array.shape}',
+      expected=f'shape {expected}',
+      where=name,
+      fix='Pass arrays of the same words in the same order.',
+    )

@@ -1,0 +1,183 @@
+"""Checks of the access to buckets and directories before a computation starts."""
+
+import functools
+import os
+import pathlib
+import queue
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from xlflax.utils import errors
+from xlflax.storage import (tensorstore_specs, paths)
+
+SECONDS = 60  # Default time limit for the response of a bucket.
+_READABLE: set[str] = set()  # Paths that have been listed successfully.
+
+
+def check_usable(
+  path: pathlib.Path, *, checkpoints: bool = True, seconds: float = SECONDS
+) -> None:
+  """Writes a small test object to a bucket, reads it and deletes it.
+
+  In a directory on disk, a small file is written and removed.
+
+  Args:
+    path: Output directory, on disk or in a bucket.
+    checkpoints: Whether to test TensorStore, which writes the parameters of
+      checkpoints, too.
+    seconds: Time limit for the response of the bucket.
+
+  Raises:
+    RunDirectoryError: If the bucket does not exist, cannot be reached, is not
+      writable, or does not support checkpoints.
+  """
+  if paths.is_bucket(path):
+    _request(
+      functools.partial(_probe, path, checkpoints),
+      path,
+      seconds,
+      expected='permission to write, read and delete objects',
+    )
+  else:
+    _probe_disk(path)
+
+
+def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
+  """Lists a directory in a bucket, once per process. Does nothing on disk.
+
+  Args:
+    path: Directory, which does not need to exist.
+    seconds: Time limit for the response of the bucket.
+
+  Raises:
+    RunDirectoryError: If the bucket does not exist, cannot be reached, or is
+      not readable.
+  """
+  if paths.is_bucket(path) and os.fspath(path) not in _READABLE:
+    _request(
+      functools.partial(paths.list_directory, path),
+      path,
+      seconds,
+      expected='permission to list and read objects',
+    )
+    _READABLE.add(os.fspath(path))
+
+
+def _request(
+  send: Callable[[], Any], path: pathlib.Path, seconds: float, *, expected: str
+) -> None:
+  """Runs a request to a bucket.
+
+  Args:
+    send: Function that sends the request.
+    path: Path in the bucket, for the error message.
+    seconds: Time limit for the response.
+    expected: Required permissions, for the error message.
+
+  Raises:
+    RunDirectoryError: If the request fails or exceeds the time limit.
+  """
+  responses: queue.Queue[Exception | None] = queue.Queue()
+
+  def run():
+    try:
+      send()
+      responses.put(None)
+    except Exception as error:
+      responses.put(error)
+
+  # A thread enforces the time limit, since the libraries have no limit that
+  # covers all of their requests.
+  threading.Thread(target=run, name='xlflax bucket', daemon=True).start()
+  try:
+    error = responses.get(timeout=seconds)
+  except queue.Empty:
+    error = TimeoutError(f'no answer within {seconds:g} s')
+  if isinstance(error, errors.XlflaxError):
+    raise error
+  if error is not None:
+    raise errors.RunDirectoryError(
+      'The bucket cannot be used',
+      got=_one_line(error),
+      expected=expected,
+      where=os.fspath(path),
+      fix="Check the bucket's name, this machine's credentials "
+      '(gs: `gcloud auth application-default login`, or '
+      'GOOGLE_APPLICATION_CREDENTIALS; s3: `aws configure`, and '
+      'AWS_ENDPOINT_URL for a store other than Amazon S3; az: `az login`, and '
+      'AZURE_STORAGE_ACCOUNT_NAME) and its network.',
+      status=_status(error),
+    ) from error
+
+
+def _status(error: Exception) -> errors.ExitStatus:
+  """Returns FAILURE if the bucket may respond later, MISTAKE otherwise."""
+  if errors.is_away(error):
+    return errors.ExitStatus.FAILURE
+  return errors.ExitStatus.MISTAKE
+
+
+def _probe_disk(path: pathlib.Path) -> None:
+  """Writes a file to a directory, or to its nearest existing parent."""
+  directory = path.absolute()
+  try:
+    while not directory.exists():
+      directory = directory.parent
+    if not directory.is_dir():
+      return  # The code that creates the directory raises the error.
+    probe = directory / f'.probe-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+    try:
+      probe.write_bytes(b'xlflax' * 1000)
+    finally:
+      probe.unlink(missing_ok=True)
+  except OSError as error:
+    raise errors.RunDirectoryError(
+      'The output directory is not writable',
+      got=error.strerror or type(error).__name__,
+      expected='a writable directory with free space',
+      where=str(path),
+      fix='Pass another directory, or check its permissions and its disk.',
+      status=errors.of_os_error(error).status,
+    ) from error
+
+
+def _probe(path: pathlib.Path, checkpoints: bool) -> None:
+  """Writes, reads and deletes an object."""
+  name = f'.probe-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+  probe = path / name
+  if checkpoints:
+    _write_by_tensorstore(path, name)
+  else:
+    probe.write_bytes(b'xlflax')
+  content = probe.read_bytes()
+  probe.unlink()
+  if content != b'xlflax':
+    raise OSError(f'the content of {probe} differs from what was written')
+
+
+def _write_by_tensorstore(path: pathlib.Path, name: str) -> None:
+  import tensorstore
+
+  spec = tensorstore_specs.kvstore_spec(os.fspath(path) + '/')
+  store = tensorstore.KvStore.open(
+    spec,
+    # By default, TensorStore retries 32 times, for a quarter of an hour.
+    context=tensorstore.Context(
+      {
+        f'{spec["driver"].removesuffix("_grpc")}_request_retries': {
+          'max_retries': 3,
+          'initial_delay': '500ms',
+          'max_delay': '2s',
+        }
+      }
+    ),
+  ).result()
+  store.write(name, b'xlflax').result()
+
+
+def _one_line(error: BaseException) -> str:
+  text = ' '.join(str(error).split())
+  return f'{type(error).__name__}: {text}'[:300]

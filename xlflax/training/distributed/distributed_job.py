@@ -1,0 +1,217 @@
+"""A job of several processes: its start, its failures, and its end.
+
+Three parts rely on `jax.distributed`, which connects the processes (`joining`),
+detects lost and frozen ones, and waits for all of them at the end. Failures are
+reported to the other processes by `failures`, and requests to stop by
+`preemption`, through the key-value store of JAX's coordination service.
+docs/reliability.md lists what happens when a process fails, with times.
+"""
+
+import contextlib
+import faulthandler
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+import jax
+
+from xlflax.utils import (errors, process_exit, signals)
+from xlflax.training.distributed import cluster_detection
+from xlflax.training.distributed import (failures, joining, proxies)
+
+_monitor: failures.FailureMonitor | None = None
+
+
+def initialize_distributed(
+  *,
+  coordinator_address: str | None = None,
+  num_processes: int | None = None,
+  process_id: int | None = None,
+  cluster: cluster_detection.Cluster = cluster_detection.Cluster.AUTO,
+  configuration: str = '',
+  initialization_timeout: int = 300,
+  heartbeat_timeout_seconds: int = 30,
+) -> None:
+  """Joins the other processes of the job. Does nothing for a single process.
+
+  It must run before the first use of a device. A process that cannot connect
+  prints a message and exits, as JAX would abort it.
+
+  Args:
+    coordinator_address: 'HOST:PORT' of process 0. If None, it is detected, like the
+      next two arguments (see `cluster`).
+    num_processes: Number of processes of the job.
+    process_id: Number of this process, starting at 0.
+    cluster: Environment in which missing values are detected.
+    configuration: Text that must be the same in all processes.
+    initialization_timeout: Seconds to wait for the other processes.
+    heartbeat_timeout_seconds: Seconds without a heartbeat after which a
+      process counts as lost, and the others end.
+
+  Raises:
+    ConfigError: If only some of the three values are known, or the processes
+      were started differently.
+  """
+  global _monitor
+  job = cluster_detection.detect_job(
+    os.environ,
+    coordinator_address=coordinator_address,
+    num_processes=num_processes,
+    process_id=process_id,
+    cluster=cluster,
+    initialization_timeout=initialization_timeout,
+  )
+  if job is None or job.num_processes == 1:
+    return
+  _prefix_log(job)
+  proxies.exempt_coordinator(job.coordinator_address, os.environ)
+  joining.connect_processes(
+    job,
+    initialization_timeout=initialization_timeout,
+    heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+  )
+  process_exit.part_by(_leave)
+  hosts = joining.compare_processes(
+    job, configuration, timeout_seconds=initialization_timeout
+  )
+  _monitor = failures.FailureMonitor(
+    job.process_id, hosts, joining.coordination_client()
+  )
+  _monitor.start()
+  _log_devices(job, hosts)
+
+
+def _leave() -> None:
+  """Waits until all processes have come to their end, and leaves the job."""
+  if _monitor is not None:
+    _monitor.doing = lambda: 'waiting for the other processes to end'
+  with contextlib.suppress(Exception):
+    jax.distributed.shutdown()
+  if _monitor is not None:
+    _monitor.close()
+
+
+def failure_monitor() -> failures.FailureMonitor | None:
+  """Returns the monitor of the job's failures; None for a single process."""
+  return _monitor
+
+
+def checked_versions() -> dict[str, str]:
+  """Returns the versions that must be the same in all processes."""
+  return joining.package_versions()
+
+
+def is_lead() -> bool:
+  """Returns whether this process writes logs and reports."""
+  return jax.process_index() == 0
+
+
+def _prefix_log(job: cluster_detection.Job) -> None:
+  """Puts the process number in front of the log lines, except in process 0."""
+  for handler in logging.getLogger().handlers:
+    formatter = handler.formatter
+    if formatter is not None and job.process_id:
+      handler.setFormatter(
+        logging.Formatter(
+          f'[process {job.process_id}] {formatter._fmt}',
+          datefmt=formatter.datefmt,
+        )
+      )
+
+
+def _log_devices(job: cluster_detection.Job, hosts: list[str]) -> None:
+  """Logs the devices of this process, and in process 0 the hosts of all.
+
+  Afterwards only process 0 logs more than errors.
+  """
+  devices = jax.local_devices()
+  logging.info(
+    'Process %d of %d (%s) on %s: %d of %d devices, %s.',
+    job.process_id,
+    job.num_processes,
+    job.source,
+    hosts[job.process_id],
+    len(devices),
+    jax.device_count(),
+    devices[0].device_kind,
+  )
+  if job.process_id == 0:
+    logging.info('Processes: %s.', failures.describe_hosts(hosts))
+    return
+  for handler in logging.getLogger().handlers:
+    handler.setLevel(logging.ERROR)
+
+
+def at_failure_of_others(
+  last_words: Callable[[], str], doing: Callable[[], str]
+) -> None:
+  """Sets what this process prints when the failure of another one ends it.
+
+  Args:
+    last_words: Returns a sentence, such as where the run can be resumed.
+    doing: Returns what this process does, such as 'training (step 5)'. It
+      must not wait for anything.
+  """
+  if _monitor is not None:
+    _monitor.last_words, _monitor.doing = last_words, doing
+
+
+def end_job(error: errors.TrainingError) -> NoReturn:
+  """Ends all processes of a job that hangs; each writes its stacks.
+
+  Args:
+    error: Reason; its exit code is that of all processes.
+  """
+  with contextlib.suppress(Exception):
+    faulthandler.dump_traceback(2, all_threads=True)
+  logging.error('%s', error)
+  if _monitor is not None:
+    _monitor.fail(str(error), error.status, stacks=True)
+  os._exit(error.status)
+
+
+@contextlib.contextmanager
+def leaving_together(command: str, *, stopped_status: int = 0):
+  """Context in which the failure of one process ends all of them.
+
+  A single process raises its exception. In a job, the process that fails prints
+  its message (or, for a bug, its traceback) and reports it to the others, which
+  print it and exit: they would wait for it in a collective forever.
+
+  Args:
+    command: Name of the command, for the message.
+    stopped_status: Exit code after a signal that came before training; 0 for
+      that of an interruption.
+  """
+  try:
+    yield
+  except (Exception, KeyboardInterrupt) as error:
+    if _monitor is None:
+      raise
+    if failures.is_raised_by_jax(error) and failures.is_lost_peer(error):
+      _monitor.end_after_lost_connection(error)
+    text, status = _describe_failure(error, command)
+    if isinstance(error, KeyboardInterrupt) and stopped_status:
+      status = stopped_status
+    print(text, file=sys.stderr, flush=True)
+    _monitor.fail(text.rstrip().splitlines()[-1], status)
+    sys.stdout.flush()
+    os._exit(status)  # JAX would wait for the others.
+
+
+def _describe_failure(error: BaseException, command: str) -> tuple[str, int]:
+  """Returns what to print, and the exit code."""
+  name = f'process {jax.process_index()} of {jax.process_count()}'
+  error = errors.of_full_device(error) or error
+  if isinstance(error, errors.XlflaxError):
+    return f'xlflax {command}: {name}: {error}', error.status
+  if isinstance(error, KeyboardInterrupt):
+    return (
+      f'xlflax {command}: {name}: {signals.describe_stop(error)}.',
+      errors.ExitStatus.INTERRUPTED,
+    )
+  trace = ''.join(traceback.format_exception(error))
+  return f'xlflax {command}: {name} failed:\n{trace}', errors.ExitStatus.BUG

@@ -1,0 +1,326 @@
+"""Failure propagation: all processes of a job end when one of them fails.
+
+`jax.distributed` detects processes that were killed or that are frozen by
+missing heartbeats, and aborts the others. This module adds what it lacks:
+
+- Exit code 74 instead of SIGABRT (134), the Python stacks of all threads, the
+  host names, and what this process was doing (`abort_handler`).
+- The message and the exit code of a process that fails with an exception. JAX
+  would end the other processes with "another task died" (`FailureMonitor`).
+- The numbers of the processes that do not respond, a few seconds after a
+  connection is lost, instead of after the heartbeat timeout (a roll call).
+
+Why not another mechanism of JAX: `missed_heartbeat_callback` cannot be a Python
+function, because its argument has no Python type in jaxlib 0.10 (it terminates
+with std::bad_cast). `jax_enable_recoverability` reports lost processes to
+Python, but is experimental, and the loss of process 0 aborts the others anyway.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import itertools
+import json
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from xlflax.utils import errors
+
+_EVENT_KEY = 'xlflax/event/'
+_ROLL_CALL = 'xlflax/roll_call'
+_FOREVER_MS = 10**9
+_OWN_ERROR_SECONDS = 3.0  # For a process to raise the same error by itself.
+_ROLL_CALL_SECONDS = 5.0
+_STACKS_SECONDS = 20.0  # Writing the stacks takes time on a busy machine.
+_SERVICE_SECONDS = 1.0  # Process 0 keeps JAX's service for the last replies.
+_JOIN_SECONDS = 10.0
+_MAX_NUMBERS = 10
+# Errors of Gloo, NCCL and JAX's coordination service after a process is lost.
+_LOST_PROCESS = re.compile(
+  r'(closed|reset) by peer|gloo .*(timed? ?out|connect|read error)|'
+  r'nccl.*(remote process|network error|system error|abort)|'
+  r'(?<!optimization[_-])(?<!opt-)barrier|coordination service|heartbeat|'
+  r'task .*(unhealthy|disconnect|died)',
+  re.IGNORECASE | re.DOTALL,
+)
+_STATUS = re.compile(r'[A-Z_]+: ')
+# The end of the error of a barrier of JAX that timed out.
+_TIMED_OUT_TASKS = re.compile(r'timed out task names:\s*((?:\d+\s)+)')
+
+
+def is_lost_peer(error: BaseException) -> bool:
+  """Returns whether an error reports that another process is gone."""
+  return bool(_LOST_PROCESS.search(errors.error_reason(error)))
+
+
+def is_raised_by_jax(error: BaseException) -> bool:
+  """Returns whether JAX may have raised an error.
+
+  Some errors of collectives are a ValueError with the text of a C++ status.
+  """
+  is_status = isinstance(error, ValueError) and _STATUS.match(str(error))
+  return isinstance(error, RuntimeError) or bool(is_status)
+
+
+def timed_out_processes(text: str) -> list[int]:
+  """Returns the processes that did not reach a barrier.
+
+  Args:
+    text: Message of JAX about the barrier.
+  """
+  match = _TIMED_OUT_TASKS.search(text)
+  return sorted(map(int, match[1].split())) if match else []
+
+
+def describe_processes(
+  numbers: Sequence[int], hosts: Sequence[str] = ()
+) -> str:
+  """Returns '2 on host-b, 5 on host-c and 12 more'.
+
+  Args:
+    numbers: Process numbers.
+    hosts: Host name of each process of the job; may be empty.
+  """
+  names = [
+    f'{number} on {hosts[number]}' if number < len(hosts) else str(number)
+    for number in numbers[:_MAX_NUMBERS]
+  ]
+  more = len(numbers) - _MAX_NUMBERS
+  return ', '.join(names) + (f' and {more} more' if more > 0 else '')
+
+
+def describe_hosts(hosts: Sequence[str]) -> str:
+  """Returns '0-3 on host-a, 4-7 on host-b'."""
+  texts, first = [], 0
+  for host, group in itertools.groupby(hosts):
+    last = first + len(list(group)) - 1
+    texts.append(f'{first if first == last else f"{first}-{last}"} on {host}')
+    first = last + 1
+  return ', '.join(texts)
+
+
+@contextlib.contextmanager
+def abort_handler(end: Callable[[], object]) -> Iterator[None]:
+  """Context in which SIGABRT calls a function, before the process aborts.
+
+  JAX aborts from a C++ thread, where `signal.signal` has no effect: Python
+  would run its handler in the main thread, after the process has died.
+
+  Args:
+    end: Ends the process. It runs in the thread that aborts.
+  """
+  c_library = ctypes.CDLL(None)
+  c_library.signal.restype = ctypes.c_void_p
+  c_library.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+  handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: end())
+  pointer = ctypes.cast(handler, ctypes.c_void_p)
+  previous = c_library.signal(signal.SIGABRT, pointer)
+  try:
+    yield
+  finally:
+    c_library.signal(signal.SIGABRT, previous)
+
+
+class FailureMonitor:
+  """Reports failures to the other processes, and follows theirs.
+
+  Events (failures, and requests to stop) are values in the key-value store of
+  JAX's coordination service, numbered in the order in which they came. A
+  thread in each process waits for the next one.
+
+  Args:
+    process_id: Number of this process.
+    hosts: Host name of each process.
+    client: Client of JAX's coordination service.
+    exit_process: Ends the process, given its exit code.
+
+  Attributes:
+    process_id: Number of this process.
+    hosts: Host name of each process.
+    client: Client of JAX's coordination service.
+    doing: Returns what this process does.
+    last_words: Returns a sentence that is printed when the failure of another
+      process ends this one, such as where the run can be resumed.
+    on_stop_request: Called with the description of a request to stop.
+  """
+
+  def __init__(
+    self,
+    process_id: int,
+    hosts: Sequence[str],
+    client: Any,
+    exit_process: Callable[[int], object] = os._exit,
+  ):
+    self.process_id, self.hosts, self.client = process_id, hosts, client
+    self.doing: Callable[[], str] = lambda: 'starting'
+    self.last_words: Callable[[], str] = lambda: ''
+    self.on_stop_request: Callable[[str], None] = lambda reason: None
+    self._exit = exit_process
+    self._exit_code: int | None = None
+    self._ending = threading.Lock()  # Never released: one thread ends.
+    self._num_events = 0
+    self._context = contextlib.ExitStack()
+    self._thread = threading.Thread(
+      target=self._listen, name='xlflax failures', daemon=True
+    )
+
+  def start(self) -> None:
+    """Starts to follow the failures of other processes."""
+    self._context.enter_context(abort_handler(self._end_after_abort))
+    self._thread.start()
+
+  def close(self) -> None:
+    """Stops to follow failures. JAX's client must be shut down before."""
+    self._thread.join(_JOIN_SECONDS)
+    self._context.close()
+
+  @property
+  def name(self) -> str:
+    """This process in messages."""
+    host = self.hosts[self.process_id]
+    return f'process {self.process_id} of {len(self.hosts)} on {host}'
+
+  def request_stop(self, reason: str) -> None:
+    """Asks all processes, this one included, to stop."""
+    self._publish({'stop': reason})
+
+  def fail(self, message: str, exit_code: int, *, stacks: bool = False) -> None:
+    """Reports the failure of this process, which then has to exit.
+
+    Args:
+      message: Reason of the failure.
+      exit_code: Exit code of this process and of the others.
+      stacks: Whether the other processes write the stacks of their threads.
+    """
+    self._ending.acquire()
+    self._exit_code = exit_code
+    failure = {
+      'process': self.process_id,
+      'message': f'{self.name} failed: {message}',
+      'exit_code': int(exit_code),
+      'stacks': stacks,
+      'wait': 0.0 if stacks else _OWN_ERROR_SECONDS,
+    }
+    self._publish({'failure': failure})
+    self._call_roll(failure)
+
+  def end_after_lost_connection(self, error: BaseException) -> NoReturn:
+    """Ends all processes after an error that `is_lost_peer` recognizes.
+
+    If the process that is gone has reported its own failure, this process
+    ends as that failure demands.
+    """
+    failure = {
+      'process': self.process_id,
+      'message': f'{self.name} lost the connection to another process: '
+      f'{_first_line(error)}',
+      'exit_code': int(errors.ExitStatus.FAILURE),
+      'stacks': False,
+      'wait': 0.0,
+    }
+    self._publish({'failure': failure})
+    # The thread follows this event, or an earlier one, and ends the process.
+    time.sleep(_ROLL_CALL_SECONDS + _STACKS_SECONDS)
+    write_to_stderr(f'xlflax: {failure["message"]}\n')
+    os._exit(errors.ExitStatus.FAILURE)
+
+  def _listen(self) -> None:
+    while True:
+      key = f'{_EVENT_KEY}{self._num_events}'
+      try:
+        text = self.client.blocking_key_value_get(key, _FOREVER_MS)
+      except Exception:  # The job has ended, or JAX aborts this process.
+        return
+      self._num_events += 1
+      event = json.loads(text)
+      if 'stop' in event:
+        self.on_stop_request(event['stop'])
+      else:
+        self._follow(event['failure'])
+
+  def _publish(self, event: Mapping[str, Any]) -> None:
+    """Appends an event, or does nothing if JAX's service is gone."""
+    for number in itertools.count(self._num_events):
+      try:
+        self.client.key_value_set(f'{_EVENT_KEY}{number}', json.dumps(event))
+        return
+      except Exception as error:
+        if 'ALREADY_EXISTS' not in str(error):
+          return
+
+  def _follow(self, failure: Mapping[str, Any]) -> None:
+    time.sleep(failure['wait'])
+    self._ending.acquire()  # Blocks while the main thread ends the process.
+    self._exit_code = failure['exit_code']
+    if failure['stacks']:
+      _write_stacks()
+    last_words = _text_or_nothing(self.last_words)
+    write_to_stderr(
+      f'xlflax: {failure["message"]}\n'
+      f'xlflax: {self.name} ends with it. {last_words}'.rstrip()
+      + '\n'
+    )
+    missing = self._call_roll(failure)
+    if missing:
+      write_to_stderr(
+        'xlflax: no response from process '
+        f'{describe_processes(missing, self.hosts)}.\n'
+      )
+    if self.process_id == 0:
+      time.sleep(_SERVICE_SECONDS)
+    self._exit(failure['exit_code'])
+
+  def _call_roll(self, failure: Mapping[str, Any]) -> list[int]:
+    """Waits until all processes know the failure; returns who did not answer."""
+    seconds = _STACKS_SECONDS if failure['stacks'] else _ROLL_CALL_SECONDS
+    try:
+      self.client.wait_at_barrier(_ROLL_CALL, int(1000 * seconds))
+    except Exception as error:
+      return timed_out_processes(f'{error}\n')
+    return []
+
+  def _end_after_abort(self) -> NoReturn:
+    """Ends this process instead of the abort by JAX."""
+    if self._exit_code is None:
+      _write_stacks()
+      error = errors.TrainingError(
+        'A process of the job was lost, or this process failed inside of JAX',
+        got=f'{self.name} was {_text_or_nothing(self.doing)}',
+        expected='heartbeats of all processes',
+        where='the message of JAX above names the process as a task number; '
+        'without a number it is process 0, which runs the coordination '
+        f'service; {describe_hosts(self.hosts)}',
+        fix='look at that machine, and start the run again: it resumes from '
+        'its last checkpoint (docs/trouble.md#killed-or-stopped)',
+        status=errors.ExitStatus.FAILURE,
+      )
+      write_to_stderr(f'xlflax: {error}\n')
+      self._exit_code = errors.ExitStatus.FAILURE
+    os._exit(self._exit_code)
+
+
+def write_to_stderr(text: str) -> None:
+  """Writes to the file descriptor, whatever holds Python's own stream."""
+  with contextlib.suppress(OSError):
+    os.write(2, text.encode(errors='replace'))
+
+
+def _write_stacks() -> None:
+  with contextlib.suppress(Exception):
+    faulthandler.dump_traceback(2, all_threads=True)
+
+
+def _first_line(error: BaseException) -> str:
+  return f'{type(error).__name__}: {(str(error).splitlines() or [""])[0]}'
+
+
+def _text_or_nothing(describe: Callable[[], str]) -> str:
+  try:
+    return describe()
+  except Exception:  # A lost disk, for example, which may be the reason.
+    return ''

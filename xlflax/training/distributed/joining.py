@@ -1,0 +1,384 @@
+"""Joining the processes of a job by `jax.distributed`.
+
+`jax.distributed.initialize` connects the processes, and gives up after
+`initialization_timeout`. This module adds a message that names the processes
+which did not join, and then compares what must be the same in all of them: the
+number of processes, the versions of the packages, and a digest of the
+configuration. JAX itself joins processes that expect different numbers of
+processes without an error.
+"""
+
+import contextlib
+import difflib
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+from jax._src import distributed as jax_distributed
+
+from xlflax.utils import errors
+from xlflax.training.distributed import (cluster_detection, failures)
+
+_SHUTDOWN_SECONDS = (
+  10**6
+)  # A process that fails or freezes ends the job sooner.
+_REPLY_SECONDS = 5  # For the reply of process 0 after its own timeout.
+_PORT_SECONDS = 10.0  # For an earlier start of the job to end.
+_MAX_DIFFERENCES = 20
+_PREFIX = 'xlflax/joining'
+
+
+def package_versions() -> dict[str, str]:
+  """Returns the versions that must be the same in all processes."""
+  names = ('xlflax', 'jax', 'jaxlib')
+  return {name: importlib.metadata.version(name) for name in names}
+
+
+def coordination_client() -> Any:
+  """Returns this process's client of JAX's coordination service."""
+  return jax_distributed.global_state.client
+
+
+def connect_processes(
+  job: cluster_detection.Job,
+  *,
+  initialization_timeout: int,
+  heartbeat_timeout_seconds: int,
+) -> None:
+  """Connects this process with the others.
+
+  If that fails, the process prints a message and exits, as JAX would abort it.
+
+  Args:
+    job: Job of this process.
+    initialization_timeout: Seconds to wait for the other processes.
+    heartbeat_timeout_seconds: Seconds without a heartbeat after which a
+      process counts as lost, and JAX ends the others.
+
+  Raises:
+    ConfigError: If JAX raises an error.
+  """
+  # Its handler would replace the one of `preemption` for SIGTERM.
+  jax.config.update('jax_enable_preemption_service', False)
+  if jax.config.jax_platforms == 'cpu':  # type: ignore[attr-defined]
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  if job.process_id == 0:
+    _check_port(job)
+  with _captured_stderr() as release, contextlib.ExitStack() as context:
+    context.enter_context(
+      failures.abort_handler(
+        lambda: _end(_joining_error(job, release(), initialization_timeout))
+      )
+    )
+    context.enter_context(_registration_timeout(initialization_timeout))
+    try:
+      jax.distributed.initialize(
+        job.coordinator_address,
+        job.num_processes,
+        job.process_id,
+        local_device_ids=job.local_devices,
+        cluster_detection_method='deactivate',
+        initialization_timeout=initialization_timeout
+        + (_REPLY_SECONDS if job.process_id else 0),
+        heartbeat_timeout_seconds=heartbeat_timeout_seconds,
+        shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
+      )
+    except RuntimeError as error:
+      raise _joining_error(
+        job, f'{release()}\n{error}', initialization_timeout
+      ) from error
+
+
+def compare_processes(
+  job: cluster_detection.Job, configuration: str, *, timeout_seconds: int
+) -> list[str]:
+  """Checks that all processes were started alike.
+
+  Each process compares itself with process 0, which collects the results.
+
+  Args:
+    job: Job of this process.
+    configuration: Text that must be the same in all processes.
+    timeout_seconds: Seconds to wait for the other processes.
+
+  Returns:
+    The host name of each process.
+
+  Raises:
+    ConfigError: If they differ. All processes raise the same error.
+  """
+  try:
+    result = _exchange(job, configuration, 1000 * timeout_seconds)
+  except RuntimeError as error:
+    raise errors.ConfigError(
+      'The processes of the job lost each other while joining',
+      got=str(error).splitlines()[0],
+      expected=f'{job.num_processes} processes within {timeout_seconds} s',
+      where=f'process {job.process_id}, coordinator {job.coordinator_address}',
+      fix='look into the logs of the other processes',
+      status=errors.ExitStatus.FAILURE,
+    ) from error
+  if result['difference']:
+    raise errors.ConfigError(**result['difference'])
+  return result['hosts']
+
+
+def _exchange(
+  job: cluster_detection.Job, configuration: str, timeout_ms: int
+) -> Mapping[str, Any]:
+  store = coordination_client()
+  settings = {
+    'host': socket.gethostname(),
+    'num_processes': job.num_processes,
+    'versions': package_versions(),
+    'digest': hashlib.sha256(configuration.encode()).hexdigest(),
+  }
+  if job.process_id == 0:
+    store.key_value_set(f'{_PREFIX}/configuration', configuration)
+    store.key_value_set(f'{_PREFIX}/settings', json.dumps(settings))
+  first = json.loads(
+    store.blocking_key_value_get(f'{_PREFIX}/settings', timeout_ms)
+  )
+
+  def first_configuration() -> str:
+    key = f'{_PREFIX}/configuration'
+    return store.blocking_key_value_get(key, timeout_ms)
+
+  difference = _difference(
+    job.process_id, first, settings, first_configuration, configuration
+  )
+  row = {'host': settings['host'], 'difference': difference}
+  store.key_value_set(f'{_PREFIX}/rows/{job.process_id}', json.dumps(row))
+  store.wait_at_barrier(f'{_PREFIX}/compared', timeout_ms)
+  if job.process_id == 0:
+    rows = {
+      int(key.rpartition('/')[2]): json.loads(text)
+      for key, text in store.key_value_dir_get(f'{_PREFIX}/rows')
+    }
+    result = {
+      'hosts': [rows[number]['host'] for number in sorted(rows)],
+      'difference': next(
+        (r['difference'] for _, r in sorted(rows.items()) if r['difference']),
+        None,
+      ),
+    }
+    store.key_value_set(f'{_PREFIX}/result', json.dumps(result))
+  return json.loads(
+    store.blocking_key_value_get(f'{_PREFIX}/result', timeout_ms)
+  )
+
+
+def _difference(
+  process_id: int,
+  first: Mapping[str, Any],
+  settings: Mapping[str, Any],
+  first_configuration: Callable[[], str],
+  configuration: str,
+) -> dict[str, str] | None:
+  """Returns arguments of the error if a process differs from process 0."""
+  names = (
+    f'process 0 on {first["host"]}',
+    f'process {process_id} on {settings["host"]}',
+  )
+
+  def values(key: str) -> str:
+    pairs = zip(names, (first, settings), strict=True)
+    return ', '.join(f'{_shown(one[key])} in {name}' for name, one in pairs)
+
+  if settings['num_processes'] != first['num_processes']:
+    return dict(
+      what='The processes expect different numbers of processes',
+      got=values('num_processes'),
+      expected='the same --num_processes in all processes',
+    )
+  if settings['versions'] != first['versions']:
+    return dict(
+      what='The processes have different versions of packages',
+      got=values('versions'),
+      expected='the same versions in all processes',
+    )
+  if settings['digest'] != first['digest']:
+    lines = _changed_lines(first_configuration(), configuration, names)
+    return dict(
+      what='The processes have different configurations',
+      got='\n' + '\n'.join(lines) + '\n',
+      expected='the same flags and gin files in all processes',
+    )
+  return None
+
+
+def _shown(value: Any) -> str:
+  if isinstance(value, dict):
+    return ' '.join(f'{name} {one}' for name, one in sorted(value.items()))
+  return str(value)
+
+
+def _changed_lines(
+  first: str, second: str, names: tuple[str, str]
+) -> list[str]:
+  difference = difflib.unified_diff(
+    first.splitlines(), second.splitlines(), *names, lineterm='', n=0
+  )
+  lines = [line for line in difference if not line.startswith('@@')]
+  more = len(lines) - _MAX_DIFFERENCES
+  return lines[:_MAX_DIFFERENCES] + (
+    [f'and {more} more lines'] if more > 0 else []
+  )
+
+
+@contextlib.contextmanager
+def _registration_timeout(seconds: int) -> Iterator[None]:
+  """Context in which process 0 waits for others to register for these seconds.
+
+  JAX's service waits for an hour, and only its own timeout names the processes
+  that are missing. `jax.distributed.initialize` has no argument for it.
+  """
+  library = jax_distributed._jax
+  create = library.get_distributed_runtime_service
+
+  def create_with_timeout(*args, **kwargs):
+    return create(*args, cluster_register_timeout=seconds, **kwargs)
+
+  library.get_distributed_runtime_service = create_with_timeout
+  try:
+    yield
+  finally:
+    library.get_distributed_runtime_service = create
+
+
+@contextlib.contextmanager
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+  """Context that keeps what JAX writes to standard error until its end.
+
+  Yields a function that ends it earlier, and returns the text, which is then
+  not written: JAX reports why the processes could not join, between C++ stack
+  traces, in no other place.
+  """
+  try:
+    original = os.dup(2)
+  except OSError:  # It is closed.
+    yield lambda: ''
+    return
+  sys.stderr.flush()
+  with tempfile.TemporaryFile() as file:
+    os.dup2(file.fileno(), 2)
+
+    def restore() -> bytes:
+      with contextlib.suppress(Exception):
+        sys.stderr.flush()
+      os.dup2(original, 2)
+      file.seek(0)
+      return file.read()
+
+    def release() -> str:
+      text = restore().decode(errors='replace')
+      file.truncate(0)
+      return text
+
+    try:
+      yield release
+    finally:
+      text = restore()
+      with contextlib.suppress(OSError):
+        os.write(2, text)
+      os.close(original)
+
+
+def _check_port(job: cluster_detection.Job) -> None:
+  """Raises ConfigError if the coordinator's port is taken.
+
+  JAX's service may end the process by a segmentation fault then.
+  """
+  port = int(job.coordinator_address.rpartition(':')[2])
+  deadline = time.monotonic() + _PORT_SECONDS
+  while True:
+    try:
+      is_dual = socket.has_dualstack_ipv6()
+      family = socket.AF_INET6 if is_dual else socket.AF_INET
+      socket.create_server(
+        ('', port), family=family, dualstack_ipv6=is_dual
+      ).close()
+      return
+    except OSError as error:
+      if time.monotonic() > deadline:
+        raise errors.ConfigError(
+          'Process 0 cannot serve the job',
+          got=f'port {port}: {error.strerror}',
+          expected='a port that no other program uses',
+          where=f'process 0 on {socket.gethostname()}, coordinator '
+          f'{job.coordinator_address}',
+          fix='end what uses the port, or choose another one',
+          status=errors.ExitStatus.FAILURE,
+        ) from error
+    time.sleep(0.2)
+
+
+def _end(error: errors.ConfigError) -> None:
+  failures.write_to_stderr(f'xlflax: {error}\n')
+  os._exit(error.status)
+
+
+def _joining_error(
+  job: cluster_detection.Job, text: str, timeout_seconds: int
+) -> errors.ConfigError:
+  """Returns the error that describes why the processes could not join.
+
+  Args:
+    job: Job of this process.
+    text: Messages of JAX.
+    timeout_seconds: Seconds that JAX has waited.
+  """
+  own = f'process {job.process_id} on {socket.gethostname()}'
+  where = f'{own}, coordinator {job.coordinator_address}'
+  failure = errors.ExitStatus.FAILURE
+  reason = re.search(r'absl::Status: (.*)', text)
+  got = reason[1] if reason else (text.strip().splitlines() or [''])[-1]
+  missing = failures.timed_out_processes(text)
+  if missing:
+    joined = job.num_processes - len(missing)
+    return errors.ConfigError(
+      'Processes of the job did not join',
+      got=f'{joined} of {job.num_processes} processes within '
+      f'{timeout_seconds} s; missing: {failures.describe_processes(missing)}',
+      expected=f'{job.num_processes} processes',
+      where=where,
+      fix='look into the logs of the missing processes, and check that they '
+      'run and reach the coordinator',
+      status=failure,
+    )
+  if 'ALREADY_EXISTS' in text:
+    return errors.ConfigError(
+      'Another process of the job has the number of this one',
+      got=got,
+      expected='each number from 0 to num_processes - 1 once',
+      where=where,
+      fix='correct --process_id. If it is right, another job uses the '
+      'coordinator address: choose another port',
+    )
+  if job.process_id == 0:
+    return errors.ConfigError(
+      'Process 0 cannot serve the job',
+      got=got,
+      expected=f'{job.num_processes} processes within {timeout_seconds} s',
+      where=where,
+      fix='look into the logs of the other processes',
+      status=failure,
+    )
+  return errors.ConfigError(
+    'Process 0 of the job did not accept this process',
+    got=got,
+    expected=f'process 0 within {timeout_seconds} s',
+    where=where,
+    fix='look into the log of process 0, and check that its host and port can '
+    'be reached from here',
+    status=failure,
+  )

@@ -1,0 +1,18 @@
+"""Periodic checkpoints."""
+
+from xlflax.training.hooks import hook_base
+
+
+class CheckpointHook(hook_base.Hook):
+  """Requests checkpoints, and reports those that could not be written."""
+
+  def after_step(self, run, step, output):
+    """See base class.
+
+    Raises:
+      CheckpointError: If a checkpoint could not be written in the background.
+    """
+    run.checkpoints.check()
+    if step % run.trainer.checkpoints.every_steps == 0:
+      return hook_base.Request(save=True)
+    return None

@@ -1,0 +1,40 @@
+"""Evaluation during training."""
+
+from xlflax.utils import errors
+from xlflax.training import interfaces
+from xlflax.training.hooks import hook_base
+from xlflax.training.distributed import goodput
+
+
+class EvaluationHook(hook_base.Hook):
+  """Evaluates the state periodically, and saves it for the best metric.
+
+  Args:
+    evaluation: The tasks, and when they run.
+  """
+
+  def __init__(self, evaluation: interfaces.Evaluation):
+    self._evaluation = evaluation
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    if not self._evaluation.is_due(step, run.trainer.steps):
+      return None
+    run.activities.begin(goodput.Activity.EVALUATION, f'step {step}')
+    metrics = self._evaluation.run(run.setup, run.state)
+    run.write_metrics(step, eval=metrics)
+    run.restart_clocks()
+    best = run.trainer.checkpoints.best_metric
+    if best is None:
+      return None
+    if best in metrics:
+      return hook_base.Request(save=True, metrics=metrics)
+    return hook_base.Request(
+      save=True,
+      error=errors.ConfigError(
+        'The metric that selects the best checkpoint was not evaluated',
+        got=best,
+        expected='one of ' + ', '.join(sorted(metrics)),
+        where='CheckpointOptions.best_metric',
+      ),
+    )

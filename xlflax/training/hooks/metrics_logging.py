@@ -1,0 +1,116 @@
+"""Periodic reports of training metrics and speed."""
+
+import platform
+from typing import Any
+
+import jax
+
+from xlflax.objectives import objective_base as objectives_base
+from xlflax.objectives import objective_metrics
+from xlflax.training import (metric_accumulator, unigram_plateau)
+from xlflax.training.checkpointing import metrics_file
+from xlflax.training.hooks import (hook_base, progress_logging, step_time_logging)
+from xlflax.training.metric_writers import run_metrics
+from xlflax.training.distributed import distributed_job
+
+
+class MetricsHook(hook_base.Hook):
+  """Writes the mean metrics of the steps since the last report.
+
+  Args:
+    progress_hook: Logs a line at each report and computes the speed.
+    step_time_hook: Compares the step times of all processes.
+  """
+
+  def __init__(
+    self,
+    progress_hook: progress_logging.ProgressHook,
+    step_time_hook: step_time_logging.StepTimeHook,
+  ):
+    self._progress, self._step_times = progress_hook, step_time_hook
+    self._plateaus = unigram_plateau.Plateaus({})
+    self._environment: dict[str, Any] = {'environment': _environment()}
+
+  def before_training(self, run):
+    """See base class."""
+    if distributed_job.is_lead():
+      self._plateaus = unigram_plateau.Plateaus(
+        unigram_plateau.mixture_entropies(
+          run.trainer.objectives, run.loaders, run.setup.spec
+        )
+      )
+    self._read_plateaus(run)
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    if run.is_report_step:
+      run.wait_for_steps()
+      with run.clock.waiting():
+        sums = run.accumulator.take()
+      self.report(run, sums)
+
+  def after_rewind(self, run, from_step):
+    """See base class."""
+    self._read_plateaus(run)
+
+  def after_training(self, run):
+    """See base class."""
+    plateaus = self._plateaus.result()
+    if plateaus:
+      run.results['plateau'] = plateaus
+
+  def report(self, run, sums: metric_accumulator.Sums) -> None:
+    """Writes one report.
+
+    Args:
+      run: The run.
+      sums: Sums of the steps since the last report.
+    """
+    step, tokens_per_step = run.step, sums.tokens / sums.steps
+    metrics = _train_metrics(run, sums)
+    seconds = run.activities.seconds()
+    speed = {
+      **self._progress.report(step, sums.loss, tokens_per_step),
+      **self._step_times.report(step),
+      'goodput': run.activities.goodput(),
+      'run_seconds': sum(seconds.values()),
+      **{f'run_seconds/{name}': spent for name, spent in seconds.items()},
+    }
+    self._plateaus.add(step, metrics, step * tokens_per_step)
+    run.write_metrics(step, train=metrics, speed=speed, **self._environment)
+    run.results['loss'] = run_metrics.json_number(sums.loss)
+    self._environment = {}
+
+  def _read_plateaus(self, run) -> None:
+    """Resumes the plateau detection from the metrics written before."""
+    if distributed_job.is_lead():
+      self._plateaus.go_on(metrics_file.read_metrics(run.model_dir))
+
+
+def _train_metrics(run, sums: metric_accumulator.Sums) -> dict[str, float]:
+  """Returns mean metrics by name, overall and per language."""
+  means = {
+    name: objectives_base.WeightedMean(*pair)
+    for name, pair in sums.metrics.items()
+  }
+  metrics = {
+    'loss': sums.loss,
+    'grad_norm': sums.grad_norm,
+    'learning_rate': float(run.trainer.optimizer.rate_at(run.step - 1)),
+  } | objective_metrics.finalize_metrics(means, run.setup.spec.languages)
+  if sums.skipped:
+    metrics['skipped_steps'] = sums.skipped
+  if sums.spikes:
+    metrics['skipped_spikes'] = sums.spikes
+  return metrics
+
+
+def _environment() -> dict[str, str]:
+  """Returns versions and devices, for the first report of a process."""
+  return {
+    'python': platform.python_version(),
+    **distributed_job.checked_versions(),
+    'device': jax.devices()[0].device_kind,
+    'devices': str(jax.device_count()),
+    'processes': str(jax.process_count()),
+  }

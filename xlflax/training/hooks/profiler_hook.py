@@ -1,0 +1,107 @@
+"""Traces of a few steps, for TensorBoard and Perfetto."""
+
+import dataclasses
+import logging
+import pathlib
+import re
+from typing import Any, Self
+
+import jax
+
+from xlflax.utils import errors
+from xlflax.training.hooks import hook_base
+
+DIRECTORY = 'profile'
+MEMORY = 'memory.prof'
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """The steps after `first`, up to and with `last`."""
+
+  first: int
+  last: int
+
+  @classmethod
+  def of(cls, text: str | None) -> Self | None:
+    """Reads 'FIRST:LAST'; None without.
+
+    Raises:
+      ConfigError: it is something else.
+    """
+    if text is None:
+      return None
+    match = re.fullmatch(r'(\d+):(\d+)', text)
+    if not match or not int(match[1]) < int(match[2]):
+      raise errors.ConfigError(
+        'The steps of a profile are not usable',
+        got=text,
+        expected='FIRST:LAST, such as 100:105, with FIRST below LAST',
+        where='Trainer.profile_steps',
+      )
+    return cls(int(match[1]), int(match[2]))
+
+
+class ProfilerHook(hook_base.Hook):
+  """Traces some steps of a run.
+
+  Args:
+    steps: Steps to trace.
+    directory: Run directory. The trace is written to its folder `profile/`,
+      which `tensorboard --logdir` and ui.perfetto.dev read.
+    memory: Whether to profile the memory of the devices, too, after the last
+      traced step.
+  """
+
+  def __init__(
+    self, steps: Steps, directory: pathlib.Path, *, memory: bool = False
+  ):
+    self._steps: Steps | None = steps
+    self._directory = directory / DIRECTORY
+    self._memory = memory
+    self._is_tracing = False
+
+  def before_training(self, run):
+    """See base class."""
+    self.start(run.step)
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    self.stop(step, output)
+    if step < run.trainer.last_step:
+      self.start(step)
+
+  def after_training(self, run):
+    """See base class."""
+    self.close()
+
+  def start(self, step: int) -> None:
+    """Starts the trace if the step after `step` is the first to trace."""
+    if self._steps and step > self._steps.first and not self._is_tracing:
+      logging.warning(
+        'Steps %s are not traced, because the run resumes at step %s.',
+        f'{self._steps.first:,} to {self._steps.last:,}',
+        f'{step:,}',
+      )
+      self._steps = None
+    if self._steps and step == self._steps.first:
+      jax.profiler.start_trace(str(self._directory))
+      self._is_tracing = True
+
+  def stop(self, step: int, output: Any) -> None:
+    """Stops the trace after the last step to trace, waiting for its output."""
+    if self._is_tracing and self._steps and step == self._steps.last:
+      jax.block_until_ready(output)
+      self.close()
+      if self._memory:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        jax.profiler.save_device_memory_profile(
+          str(self._directory / f'{MEMORY}.{jax.process_index()}')
+        )
+
+  def close(self) -> None:
+    """Stops a trace that the end of training interrupts."""
+    if self._is_tracing:
+      self._is_tracing, self._steps = False, None
+      jax.profiler.stop_trace()
+      logging.info('Wrote the trace of the steps to %s.', self._directory)

@@ -1,0 +1,36 @@
+"""Costs of the failures that restarted a run."""
+
+import logging
+import os
+
+from xlflax.training.hooks import hook_base
+from xlflax.training.distributed import (distributed_job, restarts)
+
+
+class RestartCostHook(hook_base.Hook):
+  """Reports the time lost by a failure, once the lost steps are repeated."""
+
+  _restart: restarts.Restart | None = None
+
+  def before_training(self, run):
+    """See base class."""
+    if distributed_job.is_lead():
+      self._restart = restarts.Restart(
+        os.environ, run.activities, run.previous_records
+      )
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    self._report(run)
+
+  def before_checkpoint(self, run):
+    """See base class."""
+    self._report(run)
+    return True
+
+  def _report(self, run) -> None:
+    step = run.finished_on_devices
+    costs = self._restart.costs(step) if self._restart else None
+    if costs:
+      logging.info('Step %d: %s.', step, restarts.format_restart_costs(costs))
+      run.write_metrics(step, restart=costs)

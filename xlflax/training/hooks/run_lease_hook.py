@@ -1,0 +1,21 @@
+"""Lease of the run directory."""
+
+from xlflax.training.hooks import hook_base
+
+
+class RunLeaseHook(hook_base.Hook):
+  """Ends a run whose directory was taken over by another process.
+
+  It raises RunDirectoryError before anything is written.
+  """
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    if run.is_report_step:
+      self.before_checkpoint(run)
+
+  def before_checkpoint(self, run):
+    """See base class."""
+    if run.lease:
+      run.lease.check()
+    return True

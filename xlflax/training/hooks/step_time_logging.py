@@ -1,0 +1,31 @@
+"""Step times by process, and stragglers."""
+
+from xlflax.training.hooks import hook_base
+from xlflax.training.distributed import stragglers
+
+
+class StepTimeHook(hook_base.Hook):
+  """Compares the step times of all processes at each report.
+
+  Args:
+    clock: Step times of this process.
+  """
+
+  def __init__(self, clock: stragglers.StepTimes):
+    self._clock = clock
+
+  def before_training(self, run):
+    """See base class."""
+    self._clock.restart(run.step)
+
+  def report(self, step: int) -> dict[str, float]:
+    """Returns step times since the last report, and warns of stragglers.
+
+    Args:
+      step: Number of finished steps, the same on all processes.
+    """
+    times = self._clock.take(step)
+    if not times:
+      return {}
+    self._clock.report(times)
+    return times.metrics()

@@ -1,0 +1,36 @@
+"""Stop requests by signals, such as SIGTERM at a preemption."""
+
+from collections.abc import Callable
+
+from xlflax.training.hooks import hook_base
+from xlflax.training.distributed import preemption
+
+
+class StopRequestHook(hook_base.Hook):
+  """Stops all processes after the same step when one receives a signal.
+
+  Args:
+    on_request: Function called in another thread when a signal arrives.
+  """
+
+  def __init__(self, on_request: Callable[[], None] = lambda: None):
+    self._stop = preemption.StopRequest(on_request)
+
+  def running(self, run):
+    """See base class. Signals are handled until the last checkpoint."""
+    return self._stop
+
+  def before_training(self, run):
+    """See base class."""
+    return self._request(run)
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    return self._request(run)
+
+  def _request(self, run) -> hook_base.Request | None:
+    """Returns a request to stop. All processes call it equally often."""
+    if run.step >= run.trainer.last_step or not self._stop.should_stop():
+      return None
+    run.results['interrupted'] = True
+    return hook_base.Request(stop=True)

@@ -1,0 +1,41 @@
+"""Watchdog of a run that makes no progress."""
+
+import contextlib
+
+from xlflax.training.hooks import hook_base
+from xlflax.training.distributed import goodput
+from xlflax.training.distributed import hang_watchdog
+
+
+class WatchdogHook(hook_base.Hook):
+  """Ends a run that stays at one activity for too long.
+
+  Args:
+    activities: Activities of the run.
+    timeout_seconds: Maximum duration of a batch, a step or a checkpoint.
+  """
+
+  def __init__(
+    self, activities: goodput.Activities, timeout_seconds: float
+  ):
+    self._watchdog = hang_watchdog.Watchdog(activities, timeout_seconds)
+
+  def stopping(self) -> None:
+    """Limits the time of the current step, since a stop was requested."""
+    self._watchdog.stopping()
+
+  def running(self, run) -> contextlib.AbstractContextManager:
+    """See base class."""
+    return self._watchdog
+
+  def after_step(self, run, step, output):
+    """See base class."""
+    self._watch_writing(run)
+
+  def after_checkpoint(self, run, step):
+    """See base class."""
+    self._watch_writing(run)
+
+  def _watch_writing(self, run) -> None:
+    """Watches a checkpoint that is written in the background."""
+    self._watchdog.background_write(lambda: run.checkpoints.is_writing)

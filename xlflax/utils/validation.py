@@ -1,0 +1,716 @@
+"""Validation of configuration fields and function arguments with pydantic.
+
+Fields and parameters declare what they accept by their annotations. Numbers
+are constrained with `annotated_types`; the aliases below cover the common
+cases:
+
+    @validation.validate_fields
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Adam:
+      learning_rate: validation.PositiveFloat
+      warmup_steps: validation.NonNegativeInt = 0
+      power: Annotated[float, annotated_types.Interval(gt=0, le=2)] = 1.0
+
+`validate_fields` validates the fields of a dataclass or Linen module when an
+instance is created, `validate_call` the arguments of a function. Both convert
+values to the declared type and raise `ConfigError` for invalid values.
+Validators are built at the first call, so that imports stay fast.
+
+The rules are those of pydantic, with these differences: booleans and strings
+are not numbers; numbers must be finite in float32 and fit in int32; a string
+field accepts `os.PathLike`; enums are accepted by value, in any letter case;
+a class is accepted only by its instances, a protocol by any object that has
+its attributes; an array of shape [n] is accepted as a list.
+"""
+
+import collections.abc
+import dataclasses
+import enum
+import functools
+import inspect
+import numbers
+import os
+import pathlib
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Annotated, Any, TypeVar, cast
+
+import annotated_types as at
+import pydantic
+from pydantic_core import PydanticCustomError
+
+from xlflax.utils import (errors, name_suggestions)
+
+_T = TypeVar('_T')
+_Class = TypeVar('_Class', bound=type)
+_Function = TypeVar('_Function', bound=Callable[..., Any])
+
+INT32_MAX = 2**31 - 1
+
+# Integers.
+Int32 = Annotated[int, at.Interval(ge=-INT32_MAX - 1, le=INT32_MAX)]
+NonNegativeInt = Annotated[int, at.Ge(0)]
+PositiveInt = Annotated[int, at.Ge(1)]
+Seed = Annotated[int, at.Interval(ge=0, le=2**32 - 1)]
+# The index of a layer. A negative index counts from the last layer.
+LayerIndex = Annotated[int, at.Interval(ge=-10_000, le=10_000)]
+NumLayers = Annotated[int, at.Interval(ge=1, le=10_000)]
+Dimension = Annotated[int, at.Interval(ge=1, le=2**20)]
+NumProcesses = Annotated[int, at.Interval(ge=1, le=1024)]
+NumThreads = NumProcesses
+NumBytes = Annotated[int, at.Interval(ge=1, le=2**53)]
+Port = Annotated[int, at.Interval(ge=1, le=65_535)]
+
+# Real numbers, which are always finite.
+FiniteFloat = pydantic.FiniteFloat
+NonNegativeFloat = Annotated[float, at.Ge(0)]
+PositiveFloat = Annotated[float, at.Gt(0)]
+Fraction = Annotated[float, at.Interval(ge=0, le=1)]
+PositiveFraction = Annotated[float, at.Interval(gt=0, le=1)]
+FractionBelowOne = Annotated[float, at.Interval(ge=0, lt=1)]
+OpenFraction = Annotated[float, at.Interval(gt=0, lt=1)]
+# The exponent of dataset sizes in sampling rates: 0 is uniform sampling, 1 is
+# sampling in proportion to the sizes.
+SamplingExponent = Annotated[float, at.Interval(ge=0, le=10)]
+
+
+def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+  """Checks that a path is UTF-8 without control characters.
+
+  Paths are recorded in JSON files and messages, which cannot hold other bytes.
+  A carriage return at the end of a path usually comes from a script with the
+  line ends of Windows.
+
+  Args:
+    path: A path, or a command line argument that may contain one.
+
+  Returns:
+    The path.
+
+  Raises:
+    ValueError: If the path is not UTF-8 or has a control character.
+  """
+  text = os.fspath(path)
+  if match := _NOT_IN_PATHS.search(text):
+    kind = (
+      'control characters' if match[0] < ' ' else 'bytes that are not UTF-8'
+    )
+    raise ValueError(f'a path in UTF-8 without {kind}')
+  return path
+
+
+FilePath = Annotated[
+  str | os.PathLike[str],
+  pydantic.Field(description='a path'),
+  pydantic.AfterValidator(check_path),
+]
+
+_NOT_IN_PATHS = re.compile('[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]')
+_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+_CONFIG = pydantic.ConfigDict(
+  arbitrary_types_allowed=True, allow_inf_nan=False, hide_input_in_errors=True
+)
+_VALIDATED = '__xlflax_validated__'
+_UNIONS = (typing.Union, types.UnionType)
+_MAX_REPR_LENGTH = 80
+# Parts of pydantic's messages that the fields of an error repeat.
+_PREFIX = re.compile(r'^Input should be |, got .*')
+
+
+def validate_fields(cls: _Class) -> _Class:
+  """Validates the fields of a dataclass when an instance is created.
+
+  The fields of the instance have the converted values. A Linen module keeps
+  the values that it was given.
+
+  Args:
+    cls: The class. If it is not a dataclass, it is returned unchanged.
+
+  Returns:
+    The same class, with an `__init__` that raises `ConfigError` for invalid
+    values.
+  """
+  if not dataclasses.is_dataclass(cls) or is_validated(cls):
+    return cls
+  init: Any = cls.__init__  # type: ignore[misc]
+  is_module = _is_linen_module(cls)
+  validate_arguments = _argument_validator(
+    init, cls.__name__, functools.partial(field_types, cls), noun='field'
+  )
+
+  @functools.wraps(init)
+  def validated_init(self, *args, **kwargs):
+    converted, named = validate_arguments(self, *args, **kwargs)
+    if is_module:
+      init(self, *args, **kwargs)
+    else:
+      init(*converted, **named)
+
+  # Gin reads the signature of the function itself.
+  validated_init.__signature__ = inspect.signature(init)  # type: ignore[attr-defined]
+  cls.__init__ = validated_init  # type: ignore[method-assign]
+  setattr(cls, _VALIDATED, True)
+  return cls
+
+
+def validate_call(function: _Function) -> _Function:
+  """Validates the arguments of a function against its annotations.
+
+  Items of an iterator are validated when they are read.
+
+  Args:
+    function: A function or method.
+
+  Returns:
+    A function that raises `ConfigError` for invalid arguments, and otherwise
+    calls `function` with the converted arguments.
+  """
+  validate_arguments = _argument_validator(
+    function,
+    function.__qualname__,
+    lambda: typing.get_type_hints(function, include_extras=True),
+    noun='argument',
+  )
+
+  @functools.wraps(function)
+  def validated(*args, **kwargs):
+    args, kwargs = validate_arguments(*args, **kwargs)
+    return function(*args, **kwargs)
+
+  setattr(validated, _VALIDATED, True)
+  return cast(_Function, validated)
+
+
+@typing.overload
+def validate(
+  value: Any, hint: type[_T], *, name: str, where: str | None = None
+) -> _T: ...
+
+
+@typing.overload
+def validate(
+  value: Any, hint: Any, *, name: str, where: str | None = None
+) -> Any: ...
+
+
+def validate(
+  value: Any, hint: Any, *, name: str, where: str | None = None
+) -> Any:
+  """Validates a value against a type annotation.
+
+  Args:
+    value: The value.
+    hint: The annotation.
+    name: The name of the value, for the message.
+    where: The location of the value. If None, `name`.
+
+  Returns:
+    The value, converted to the type.
+
+  Raises:
+    ConfigError: If the value is invalid.
+  """
+  try:
+    return _adapter(hint).validate_python(value)
+  except pydantic.ValidationError as error:
+    details = [(detail['loc'], detail['msg']) for detail in error.errors()]
+    raise _invalid_value(details, value, hint, name, where) from None
+
+
+def is_validated(target: Any) -> bool:
+  """Returns whether a class or function validates its fields or arguments."""
+  if isinstance(target, type):
+    return _VALIDATED in vars(target)
+  return hasattr(target, _VALIDATED)
+
+
+@functools.cache
+def field_types(cls: type) -> dict[str, Any]:
+  """Returns the annotated types of the fields of a dataclass, by name.
+
+  The fields that Flax adds to Linen modules are not included.
+
+  Args:
+    cls: The dataclass.
+  """
+  if _is_linen_module(cls):
+    hints = dict(cls.__init__.__annotations__)  # type: ignore[misc]
+    return {key: hints[key] for key in hints.keys() - {'parent', 'name'}}
+  hints = typing.get_type_hints(cls, include_extras=True)
+  return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
+
+
+def numeric_types(hint: Any) -> Iterator[Any]:
+  """Yields the numeric types in a type annotation, with their constraints.
+
+  Keys of mappings and types in the signature of a callable are not included.
+
+  Args:
+    hint: An annotation such as `PositiveInt | None`.
+  """
+  origin, args = typing.get_origin(hint), typing.get_args(hint)
+  if hint in (int, float) or (origin is Annotated and args[0] in (int, float)):
+    yield hint
+  elif origin is Annotated:
+    yield from numeric_types(args[0])
+  elif _is_subclass(origin, collections.abc.Mapping):
+    yield from numeric_types(args[1])
+  elif origin is not collections.abc.Callable:
+    for arg in args:
+      yield from numeric_types(arg)
+
+
+def _is_linen_module(cls: type) -> bool:
+  """Returns whether a class is a Flax module, without importing Flax."""
+  return any(base.__module__.startswith('flax.') for base in cls.__mro__)
+
+
+def _is_subclass(hint: Any, base: type) -> bool:
+  return isinstance(hint, type) and issubclass(hint, base)
+
+
+# Conversion of annotations to types that pydantic validates as described in
+# the module's docstring.
+
+
+def _adapter(hint: Any) -> pydantic.TypeAdapter:
+  try:
+    return _cached_adapter(hint)
+  except TypeError:  # The metadata of the annotation is not hashable.
+    return pydantic.TypeAdapter(_to_pydantic(hint), config=_CONFIG)
+
+
+@functools.cache
+def _cached_adapter(hint: Any) -> pydantic.TypeAdapter:
+  return pydantic.TypeAdapter(_to_pydantic(hint), config=_CONFIG)
+
+
+def _argument_validator(
+  function: Callable[..., Any],
+  name: str,
+  hints: Callable[[], dict[str, Any]],
+  *,
+  noun: str,
+) -> Callable[..., tuple[tuple, dict[str, Any]]]:
+  """Returns a function that validates and returns its arguments.
+
+  Args:
+    function: The function whose signature is used.
+    name: The name of the function or class, for messages.
+    hints: Returns the type annotations by parameter, when they are needed.
+    noun: 'field' or 'argument', for messages.
+  """
+  signature = inspect.signature(function)
+  get_hints = functools.cache(hints)
+
+  @functools.cache
+  def validator() -> Callable[..., tuple[tuple, dict[str, Any]]]:
+    def collect(*args, **kwargs):
+      return args, kwargs
+
+    types_ = {key: _to_pydantic(hint) for key, hint in get_hints().items()}
+    parameters = [
+      parameter.replace(annotation=types_.get(key, Any))
+      for key, parameter in signature.parameters.items()
+    ]
+    collect.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    collect.__annotations__ = {p.name: p.annotation for p in parameters}
+    return pydantic.validate_call(config=_CONFIG)(collect)
+
+  def validate_arguments(*args, **kwargs):
+    try:
+      return validator()(*args, **kwargs)
+    except pydantic.ValidationError as error:
+      raise _invalid_call(
+        error, signature, get_hints(), name, noun, (args, kwargs)
+      ) from None
+
+  return validate_arguments
+
+
+def _to_pydantic(hint: Any) -> Any:
+  """Returns the type annotation with which pydantic validates a type."""
+  origin, args = typing.get_origin(hint), typing.get_args(hint)
+  if isinstance(hint, TypeVar):
+    return Any
+  if hint in (int, float):
+    return _to_pydantic_number(hint, ())
+  if origin is Annotated:
+    if any(isinstance(x, pydantic.SkipValidation) for x in args[1:]):
+      return Any
+    if args[0] in (int, float):
+      return _to_pydantic_number(args[0], args[1:])
+    return Annotated[_to_pydantic(args[0]), *args[1:]]
+  if hint is bool:
+    return Annotated[pydantic.StrictBool, pydantic.BeforeValidator(_unbox)]
+  if hint is str:
+    return (
+      pydantic.StrictStr | Annotated[Any, pydantic.PlainValidator(_path_to_str)]
+    )
+  if origin in _UNIONS:
+    return _to_pydantic_union(args)
+  if origin is collections.abc.Iterable:
+    item: Any = _to_pydantic(args[0])
+    return Annotated[
+      Annotated[list[item], pydantic.Strict()]
+      | Annotated[tuple[item, ...], pydantic.Strict()]
+      | Annotated[Any, pydantic.PlainValidator(_LazyValidator(args[0]))],
+      pydantic.BeforeValidator(_to_sequence),
+    ]
+  if origin is tuple or hint is tuple:
+    items: Any = tuple(x if x is ... else _to_pydantic(x) for x in args)
+    kind: Any = tuple[items] if items else tuple
+    return Annotated[kind, pydantic.BeforeValidator(_to_sequence)]
+  if args and _is_subclass(origin, collections.abc.Mapping):
+    return origin[tuple(map(_to_pydantic, args))]
+  if args and (origin is list or origin is collections.abc.Sequence):
+    kind = origin[_to_pydantic(args[0])]
+    return Annotated[kind, pydantic.BeforeValidator(_to_sequence)]
+  if origin is collections.abc.Callable or origin is typing.Literal:
+    return hint
+  if isinstance(origin or hint, type):
+    return _to_pydantic_class(origin or hint)
+  return hint
+
+
+def _to_pydantic_number(kind: Any, constraints: tuple[Any, ...]) -> Any:
+  """Returns the annotation for a number in int32 or float32."""
+  if kind is float:
+    to_number = functools.partial(_to_number, noun='a number')
+    limits: list[Any] = [pydantic.AfterValidator(_check_float32)]
+  else:
+    to_number = functools.partial(_to_number, noun='an integer')
+    limits = []
+    if not any(getattr(x, 'ge', None) is not None for x in constraints):
+      limits.append(at.Ge(-INT32_MAX - 1))
+    if not any(getattr(x, 'le', None) is not None for x in constraints):
+      limits.append(at.Le(INT32_MAX))
+  return Annotated[
+    kind, *constraints, *limits, pydantic.BeforeValidator(to_number)
+  ]
+
+
+def _to_pydantic_union(args: tuple[Any, ...]) -> Any:
+  """Returns the union of types; text is never accepted next to an enum."""
+  has_enum = any(_is_subclass(arg, enum.Enum) for arg in args)
+  return typing.Union[  # noqa: UP007
+    tuple(_to_pydantic(x) for x in args if not (has_enum and x is str))
+  ]
+
+
+def _to_pydantic_class(cls: type) -> Any:
+  """Returns the annotation for instances of a class without type arguments."""
+  if cls in (object, Any):
+    return Any
+  if cls in (type(None), bytes, dict, list, Mapping, Sequence, Callable):
+    return cls
+  if issubclass(cls, enum.Enum):
+    return Annotated[cls, pydantic.BeforeValidator(_lower)]
+  if issubclass(cls, pathlib.PurePath):
+    return Annotated[Any, pydantic.PlainValidator(_check_path)]
+  elif (cls.__module__, cls.__name__) == ('numpy', 'ndarray'):
+    check = _to_array
+  else:
+    check = functools.partial(_check_instance, cls=cls)
+  return Annotated[Any, pydantic.PlainValidator(check)]
+
+
+def _to_number(value: Any, *, noun: str) -> int | float:
+  """Converts numbers of NumPy to those of Python; rejects everything else."""
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    raise PydanticCustomError('type', 'Input should be {noun}', {'noun': noun})
+  if isinstance(value, numbers.Integral):
+    return int(value)
+  return float(value)
+
+
+def _check_float32(value: float) -> float:
+  if abs(value) > _FLOAT32_MAX:
+    raise PydanticCustomError('type', 'Input should be finite in float32')
+  return value
+
+
+def _unbox(value: Any) -> Any:
+  """Converts a NumPy boolean to a boolean."""
+  is_numpy = type(value).__module__ == 'numpy' and value.ndim == 0
+  return value.item() if is_numpy else value
+
+
+def _lower(value: Any) -> Any:
+  return value.lower() if type(value) is str else value
+
+
+def _check_path(value: Any) -> Any:
+  if not isinstance(value, str | os.PathLike):
+    raise PydanticCustomError('type', 'Input should be a path')
+  return value
+
+
+def _path_to_str(value: Any) -> str:
+  if not isinstance(value, os.PathLike):
+    raise PydanticCustomError('type', 'Input should be a valid string')
+  return os.fspath(value)
+
+
+def _to_sequence(value: Any) -> Any:
+  """Converts an array of shape [n] to a list; rejects values without order."""
+  if getattr(value, 'ndim', None) == 1 and hasattr(value, 'tolist'):
+    return value.tolist()
+  # The views of a mapping are sets that have an order.
+  is_unordered = isinstance(value, Set) and not isinstance(
+    value, collections.abc.MappingView
+  )
+  if is_unordered or isinstance(value, str | bytes | Mapping):
+    raise PydanticCustomError('type', 'Input should be a list')
+  return value
+
+
+def _to_array(value: Any) -> Any:
+  """Converts numbers to a NumPy array."""
+  import numpy as np  # Checking a configuration does not need NumPy.
+
+  try:
+    array = np.asarray(value)
+  except (TypeError, ValueError):
+    array = np.asarray('')
+  if array.dtype.kind in 'biufc' or 'float' in array.dtype.name:  # bfloat16
+    return array
+  raise PydanticCustomError('type', 'Input should be an array of numbers')
+
+
+def _check_instance(value: Any, *, cls: Any) -> Any:
+  """Raises an error unless a value is an instance of a class or protocol."""
+  if getattr(cls, '_is_protocol', False):
+    is_instance = not isinstance(value, type | str | bytes) and all(
+      hasattr(value, name) for name in _protocol_members(cls)
+    )
+  else:
+    is_instance = isinstance(value, cls)
+  if not is_instance:
+    raise PydanticCustomError(
+      'type',
+      'Input should be an instance of {name}',
+      {'name': getattr(cls, '__name__', str(cls))},
+    )
+  return value
+
+
+@functools.cache
+def _protocol_members(protocol: type) -> frozenset[str]:
+  """Returns the public attributes that a protocol declares."""
+  return frozenset(
+    name
+    for base in protocol.__mro__
+    if getattr(base, '_is_protocol', False)
+    for name in (*vars(base), *vars(base).get('__annotations__', {}))
+    if not name.startswith('_') or name == '__call__'
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class _LazyValidator:
+  """Validates the items of an iterator when they are read."""
+
+  item: Any
+
+  def __call__(self, value: Any) -> Any:
+    if isinstance(value, list | tuple | str | bytes | Mapping) or not (
+      isinstance(value, Iterable)
+    ):
+      raise PydanticCustomError('type', 'Input should be a list')
+    return self._validate_items(value)
+
+  def _validate_items(self, values: Iterable[Any]) -> Iterator[Any]:
+    for index, value in enumerate(values):
+      yield validate(value, self.item, name=f'item {index}')
+
+
+# Conversion of pydantic's errors.
+
+
+def _invalid_call(
+  error: pydantic.ValidationError,
+  signature: inspect.Signature,
+  hints: dict[str, Any],
+  name: str,
+  noun: str,
+  arguments: tuple[tuple, dict[str, Any]],
+) -> errors.ConfigError:
+  """Returns the error for invalid arguments of a function or class."""
+  args, kwargs = arguments
+  names = [key for key in signature.parameters if key != 'self']
+  for detail in error.errors():
+    kind, key = detail['type'], detail['loc'][0]
+    if kind == 'unexpected_keyword_argument':
+      return errors.ConfigError(
+        f'{name} has no {noun} `{key}`',
+        got=key,
+        expected=name_suggestions.some_of(names),
+        where=name,
+        fix=name_suggestions.did_you_mean(str(key), names),
+      )
+    if kind == 'unexpected_positional_argument':
+      return errors.ConfigError(
+        f'{name} accepts fewer positional arguments',
+        got=detail['input'],
+        expected=f'keyword arguments, one of {", ".join(names)}',
+        where=name,
+      )
+  missing = [
+    str(detail['loc'][0])
+    for detail in error.errors()
+    if detail['type'].startswith('missing_')
+  ]
+  invalid = [x for x in error.errors() if x['loc'][0] not in missing]
+  if not invalid:
+    return errors.ConfigError(
+      f'{name} requires {", ".join(f"`{key}`" for key in missing)}',
+      got=f'no {", ".join(missing)}',
+      where=name,
+      fix=f'Pass {name}({missing[0]}=...), or bind it in a gin file or with '
+      f'--gin.{name}.{missing[0]}=VALUE.',
+    )
+  key = invalid[0]['loc'][0]
+  details = [(x['loc'][1:], x['msg']) for x in invalid if x['loc'][0] == key]
+  if isinstance(key, int):  # A positional argument.
+    value = args[key]
+    key = list(signature.parameters)[min(key, len(signature.parameters) - 1)]
+  else:
+    value = kwargs[key]
+  key = str(key)
+  # Several objects of a class often differ by their names.
+  own_name = kwargs.get('name') if noun == 'field' else None
+  return _invalid_value(
+    details,
+    value,
+    hints.get(key, Any),
+    f'{name}.{key}',
+    suffix=f' of {own_name!r}' if isinstance(own_name, str) else '',
+  )
+
+
+def _invalid_value(
+  details: list[tuple[tuple[int | str, ...], str]],
+  value: Any,
+  hint: Any,
+  name: str,
+  where: str | None = None,
+  suffix: str = '',
+) -> errors.ConfigError:
+  """Returns the error for an invalid value.
+
+  Args:
+    details: The locations inside the value, and the messages, of pydantic's
+      errors.
+    value: The value.
+    hint: Its type annotation.
+    name: The name of the field, argument or option.
+    where: The location of the value. If None, `name`.
+    suffix: Text that follows the location.
+  """
+  resolved = [(*_resolve(loc, value), message) for loc, message in details]
+  path, invalid, _ = max(resolved, key=lambda item: len(item[0]))
+  expected = dict.fromkeys(
+    _PREFIX.sub('', message) for other, _, message in resolved if other == path
+  )
+  return errors.ConfigError(
+    f'Invalid value for `{name}`',
+    got=_shorten(invalid),
+    expected=_description(hint) or ' or '.join(expected),
+    where=(where or name) + path + suffix,
+    fix=_suggest(invalid, hint),
+  )
+
+
+def _description(hint: Any) -> str | None:
+  """Returns the description of an annotated type, if it has one."""
+  for metadata in getattr(hint, '__metadata__', ()):
+    if isinstance(metadata, pydantic.fields.FieldInfo):
+      return metadata.description
+  return None
+
+
+def _resolve(location: tuple[int | str, ...], value: Any) -> tuple[str, Any]:
+  """Returns the path and the value at a location of a pydantic error.
+
+  Pydantic's locations also contain the members of unions, which are skipped.
+  """
+  path = ''
+  for step in location:
+    try:
+      value = value[step]
+    except (LookupError, TypeError):
+      continue
+    path += f'[{step!r}]'
+  return path, value
+
+
+def _shorten(value: Any) -> str:
+  """Returns the representation of a value on one line."""
+  text = ' '.join(repr(value).split())
+  if len(text) <= _MAX_REPR_LENGTH:
+    return text
+  return f'{text[: _MAX_REPR_LENGTH - 1]}…'
+
+
+def _suggest(value: Any, hint: Any) -> str | None:
+  """Returns a hint how to correct a common mistake, or None.
+
+  A class whose instances are opened from a path can describe this in its
+  attribute `OPENED_BY`, such as 'xlflax.open_run({})'.
+  """
+  members = list(_members(hint))
+  if isinstance(value, type):
+    return f'Create an instance: {value.__name__}(...).'
+  if isinstance(value, str | os.PathLike):
+    for member in members:
+      if opened_by := getattr(member, 'OPENED_BY', None):
+        return f'Open it first: {opened_by.format(repr(os.fspath(value)))}.'
+  if isinstance(value, str):
+    choices = [
+      str(choice.value)
+      for member in members
+      if _is_subclass(member, enum.Enum)
+      for choice in member
+    ]
+    if did_you_mean := name_suggestions.did_you_mean(value, choices):
+      return did_you_mean
+    if any(list(numeric_types(hint))) and _is_numeric_text(value):
+      return f'Remove the quotes: {value}.'
+  for member in members:
+    if _accepts(member, [value]) and not isinstance(value, list | tuple):
+      return f'Put it into a list: [{_shorten(value)}].'
+  return None
+
+
+def _members(hint: Any) -> Iterator[Any]:
+  """Yields the members of a union, without their metadata."""
+  if typing.get_origin(hint) in _UNIONS:
+    for arg in typing.get_args(hint):
+      yield from _members(arg)
+  elif typing.get_origin(hint) is Annotated:
+    yield from _members(typing.get_args(hint)[0])
+  else:
+    yield hint
+
+
+def _accepts(hint: Any, value: Any) -> bool:
+  try:
+    _adapter(hint).validate_python(value)
+  except pydantic.ValidationError:
+    return False
+  return True
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_numeric_text(text: str) -> bool:
+  try:
+    float(text)
+  except ValueError:
+    return False
+  return True
